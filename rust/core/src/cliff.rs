@@ -1,0 +1,244 @@
+//! Score cliffs: where a ranked pool falls off, and when to cut its tail before stage 2 pays for it.
+
+use std::collections::HashSet;
+
+use crate::error::{Error, Result};
+
+/// A score below this share of the one before it has fallen off a cliff.
+pub const CLIFF_RATIO: f64 = 0.85;
+/// The least drop of a cliff, so that 0.20 to 0.16 is none.
+pub const CLIFF_MIN_DROP: f64 = 0.05;
+
+/// Why a pool was not tightened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SkipReason {
+    /// The retrieval is graded below B: it needs candidates more than a dense pool.
+    LowGrade,
+    /// The primary reranker is down: the fallback wants more candidates, not fewer.
+    RerankerUnavailable,
+    /// The pool holds no more than the core that must stay.
+    NoRoom,
+    /// No cliff stands past the core.
+    NoCliff,
+    /// The floor that the section has anyway already cuts there.
+    NoImprovement,
+    /// The cut would take the last candidate of a source.
+    SourceDiversityLoss,
+}
+
+impl SkipReason {
+    /// Identifier for programs.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::LowGrade => "low_grade",
+            Self::RerankerUnavailable => "reranker_unavailable",
+            Self::NoRoom => "no_room",
+            Self::NoCliff => "no_cliff",
+            Self::NoImprovement => "no_improvement",
+            Self::SourceDiversityLoss => "source_diversity_loss",
+        }
+    }
+}
+
+/// What decides whether a pool may be tightened.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TightenOptions {
+    /// Candidates from the top that always stay.
+    pub core: usize,
+    /// The floor that holds without tightening.
+    pub static_floor: f64,
+    /// The caller's grade of the retrieval, `A` (best) to `F`; none counts as good.
+    pub grade: Option<char>,
+    /// Whether the primary reranker takes calls at this moment.
+    pub reranker_available: bool,
+}
+
+/// The outcome of [`tighten`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tightened {
+    /// How many candidates from the top stay.
+    pub keep: usize,
+    /// The floor in force: the static one, or the last score above the cliff.
+    pub effective_floor: f64,
+    /// Index of the first score below the cliff, where one was found.
+    pub cliff_position: Option<usize>,
+    /// Why nothing was cut, or none where the pool was tightened.
+    pub skip_reason: Option<SkipReason>,
+}
+
+/// Index of the first score below the first cliff at or past `core`; scores sorted best first.
+///
+/// A cliff is a drop to under [`CLIFF_RATIO`] of the score before and by [`CLIFF_MIN_DROP`] at
+/// least. The first one counts; a larger one further down is not looked for.
+pub fn find_cliff(scores: &[f64], core: usize) -> Option<usize> {
+    let past_core = scores.windows(2).enumerate().skip(core.saturating_sub(1));
+    past_core
+        .filter_map(|(place, pair)| match pair {
+            [above, below] => Some((place + 1, *above, *below)),
+            _ => None,
+        })
+        .find(|(_, above, below)| *below < CLIFF_RATIO * above && above - below >= CLIFF_MIN_DROP)
+        .map(|(below_cliff, ..)| below_cliff)
+}
+
+/// Cuts the tail below a cliff, where that makes the pool denser and loses nothing that must stay.
+///
+/// `scores` are sorted best first; `sources` names each candidate's source, in the same order, or
+/// is empty where there are none. At least `core` candidates stay, the floor never falls below the
+/// static one, and every source that is present stays present.
+///
+/// Fails with `not_finite` where a score is no number, and with `out_of_range` where the scores
+/// are not sorted or the sources are not as many.
+pub fn tighten(scores: &[f64], sources: &[&str], options: &TightenOptions) -> Result<Tightened> {
+    check(scores, sources)?;
+    let unchanged = |cliff_position, reason| Tightened {
+        keep: scores.len(),
+        effective_floor: options.static_floor,
+        cliff_position,
+        skip_reason: Some(reason),
+    };
+    if options.grade.is_some_and(|grade| !matches!(grade, 'A' | 'B')) {
+        return Ok(unchanged(None, SkipReason::LowGrade));
+    }
+    if !options.reranker_available {
+        return Ok(unchanged(None, SkipReason::RerankerUnavailable));
+    }
+    if scores.len() <= options.core {
+        return Ok(unchanged(None, SkipReason::NoRoom));
+    }
+    let Some(cliff) = find_cliff(scores, options.core) else {
+        return Ok(unchanged(None, SkipReason::NoCliff));
+    };
+    let (above, below) = (scores.get(..cliff), scores.get(cliff..));
+    let (Some([.., effective_floor]), Some([below, ..])) = (above, below) else {
+        return Ok(unchanged(None, SkipReason::NoCliff));
+    };
+    if *below < options.static_floor {
+        return Ok(unchanged(Some(cliff), SkipReason::NoImprovement));
+    }
+    let (kept, cut) = sources.split_at_checked(cliff).unwrap_or_default();
+    let kept: HashSet<_> = kept.iter().collect();
+    if cut.iter().any(|source| !kept.contains(source)) {
+        return Ok(unchanged(Some(cliff), SkipReason::SourceDiversityLoss));
+    }
+    Ok(Tightened {
+        keep: cliff,
+        effective_floor: *effective_floor,
+        cliff_position: Some(cliff),
+        skip_reason: None,
+    })
+}
+
+fn check(scores: &[f64], sources: &[&str]) -> Result<()> {
+    if let Some(place) = scores.iter().position(|score| !score.is_finite()) {
+        return Err(Error::input("not_finite", format!("score {place} of the pool is no number")));
+    }
+    if !scores.is_sorted_by(|left, right| left >= right) {
+        return Err(Error::input("out_of_range", "the pool's scores must be sorted, best first"));
+    }
+    if !sources.is_empty() && sources.len() != scores.len() {
+        return Err(Error::input(
+            "out_of_range",
+            format!("{} sources for {} scores: give one for each", sources.len(), scores.len()),
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const OPTIONS: TightenOptions =
+        TightenOptions { core: 2, static_floor: 0.1, grade: Some('A'), reranker_available: true };
+
+    #[test]
+    fn finds_the_first_cliff_past_the_core() {
+        let table: &[(&[f64], usize, Option<usize>)] = &[
+            (&[0.9, 0.8, 0.5, 0.1], 1, Some(2)),
+            (&[0.9, 0.4, 0.39, 0.1], 2, Some(3)),
+            (&[0.9, 0.4, 0.39, 0.1], 1, Some(1)),
+            (&[0.20, 0.16], 1, None),
+            (&[0.9, 0.8, 0.7, 0.6], 1, None),
+            (&[0.9, 0.4], 2, None),
+            (&[0.9], 0, None),
+            (&[], 0, None),
+        ];
+        for (scores, core, expected) in table {
+            assert_eq!(find_cliff(scores, *core), *expected, "{scores:?} from {core}");
+        }
+    }
+
+    #[test]
+    fn the_thresholds_stand_where_they_are_said_to() {
+        // 85 % exactly and 0.05 exactly: the ratio must be undercut, the drop only reached.
+        assert_eq!(find_cliff(&[1.0, 0.85], 1), None);
+        assert_eq!(find_cliff(&[1.0, 0.849], 1), Some(1));
+        assert_eq!(find_cliff(&[0.25, 0.1875], 1), Some(1));
+        assert_eq!(find_cliff(&[0.25, 0.2 + 1e-9], 1), None);
+    }
+
+    #[test]
+    fn fires_only_when_every_condition_holds() {
+        let scores = [0.9, 0.8, 0.75, 0.4, 0.35];
+        let sources = ["web", "pdf", "web", "pdf", "web"];
+        let cut = tighten(&scores, &sources, &OPTIONS).unwrap();
+        assert_eq!((cut.keep, cut.effective_floor, cut.skip_reason), (3, 0.75, None));
+        let table = [
+            (TightenOptions { grade: Some('C'), ..OPTIONS }, SkipReason::LowGrade),
+            (
+                TightenOptions { reranker_available: false, ..OPTIONS },
+                SkipReason::RerankerUnavailable,
+            ),
+            (TightenOptions { core: 5, ..OPTIONS }, SkipReason::NoRoom),
+            (TightenOptions { core: 4, ..OPTIONS }, SkipReason::NoCliff),
+            (TightenOptions { static_floor: 0.45, ..OPTIONS }, SkipReason::NoImprovement),
+        ];
+        for (options, reason) in table {
+            let skipped = tighten(&scores, &sources, &options).unwrap();
+            assert_eq!((skipped.keep, skipped.skip_reason), (5, Some(reason)));
+            assert_eq!(skipped.effective_floor, options.static_floor);
+        }
+        let lonely = ["web", "pdf", "web", "mail", "web"];
+        let skipped = tighten(&scores, &lonely, &OPTIONS).unwrap();
+        assert_eq!(skipped.skip_reason, Some(SkipReason::SourceDiversityLoss));
+    }
+
+    #[test]
+    fn refuses_a_pool_that_is_not_one() {
+        for (scores, sources) in
+            [(vec![f64::NAN], vec![]), (vec![0.1, 0.2], vec![]), (vec![0.2, 0.1], vec!["web"])]
+        {
+            assert!(tighten(&scores, &sources, &OPTIONS).is_err());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn invariants_hold_for_every_pool(
+            mut pool in prop::collection::vec((0.0..1.0_f64, 0_usize..3), 0..30),
+            core in 0_usize..6,
+            static_floor in 0.0..0.5_f64,
+        ) {
+            pool.sort_by(|left, right| right.0.total_cmp(&left.0));
+            let scores: Vec<f64> = pool.iter().map(|(score, _)| *score).collect();
+            let sources: Vec<&str> = pool.iter().map(|(_, source)| ["web", "pdf", "mail"][*source]).collect();
+            let options = TightenOptions { core, static_floor, ..OPTIONS };
+            let cut = tighten(&scores, &sources, &options).unwrap();
+            prop_assert!(cut.keep >= core.min(scores.len()));
+            prop_assert!(cut.effective_floor >= static_floor);
+            for source in &sources {
+                prop_assert!(sources[..cut.keep].contains(source));
+            }
+            if cut.skip_reason.is_none() {
+                // Every score that stays passes the floor in force, and none that was cut does.
+                prop_assert!(scores[..cut.keep].iter().all(|score| *score >= cut.effective_floor));
+                prop_assert!(scores[cut.keep..].iter().all(|score| *score < cut.effective_floor));
+            } else {
+                prop_assert_eq!(cut.keep, scores.len());
+            }
+        }
+    }
+}

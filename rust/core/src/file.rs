@@ -1,0 +1,444 @@
+//! The index file: one checksummed file, written aside and renamed, read without trusting a byte.
+//!
+//! Layout, all numbers little-endian: magic (8 bytes), version (u32), length of the body (u64),
+//! BLAKE3 of the body (32 bytes), body. The body is the length of the contents (u64), the contents
+//! in postcard's format, and the vectors (f32, row by row).
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::bm25::{Bm25, Posting};
+use crate::dense::Dense;
+use crate::error::{Error, Result};
+use crate::index::{Index, MAX_DIMENSION, Record};
+use crate::text::Analyzer;
+
+const MAGIC: &[u8; 8] = b"\x89CGX\r\n\x1a\n";
+/// Grows with every change that an older reader would misread.
+const VERSION: u32 = 1;
+
+/// Everything but the vectors. Documents stand in their order; a posting names its document by the
+/// distance to the one before.
+#[derive(Serialize, Deserialize)]
+struct Contents {
+    embedder: String,
+    language: String,
+    dimension: u32,
+    documents: Vec<Record>,
+    terms: Vec<(String, Vec<(u32, u32)>)>,
+}
+
+impl Index {
+    /// Writes the index to a file, which is replaced only when the new one is complete and on disk.
+    ///
+    /// Fails with `index_unwritable` where the folder is missing, read-only or full; a file that
+    /// was there before is still whole then.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let bytes = self.to_bytes();
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let write = || -> std::io::Result<()> {
+            let mut file = tempfile::Builder::new().prefix(".crossgate-").tempfile_in(folder)?;
+            file.write_all(&bytes)?;
+            file.as_file().sync_all()?;
+            file.persist(path)?;
+            // The rename itself is safe on disk only once its folder is.
+            File::open(folder)?.sync_all()
+        };
+        write().map_err(|error| {
+            Error::file(
+                "index_unwritable",
+                format!(
+                    "cannot write the index {}: {error}: choose another file with -o, or make room",
+                    path.display()
+                ),
+            )
+        })
+    }
+
+    /// Reads an index from a file.
+    ///
+    /// Fails with `index_missing`, `index_unreadable`, or as [`Index::from_bytes`] does.
+    pub fn open(path: &Path) -> Result<Self> {
+        let mut bytes = Vec::new();
+        let read = File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
+        if let Err(error) = read {
+            let code = match error.kind() {
+                std::io::ErrorKind::NotFound => "index_missing",
+                _ => "index_unreadable",
+            };
+            return Err(Error::file(
+                code,
+                format!("cannot read the index {}: {error}: {REBUILD}", path.display()),
+            ));
+        }
+        Self::from_bytes(&bytes).map_err(|error| {
+            Error::file(error.code(), format!("{}: {error}: {REBUILD}", path.display()))
+        })
+    }
+
+    /// The bytes of an index file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let live: Vec<(u32, &Record)> = (0_u32..)
+            .zip(&self.slots)
+            .filter_map(|(slot, record)| record.as_ref().map(|record| (slot, record)))
+            .collect();
+        // Empty slots are left behind, so documents get new numbers.
+        let mut numbers = vec![0_u32; self.slots.len()];
+        for (number, (slot, _)) in (0_u32..).zip(&live) {
+            if let Some(entry) = numbers.get_mut(*slot as usize) {
+                *entry = number;
+            }
+        }
+        let distances = |postings: &[Posting]| {
+            let mut before = 0;
+            let distance = |posting: &Posting| {
+                let number = numbers.get(posting.slot as usize).copied().unwrap_or_default();
+                let distance = number - before;
+                before = number;
+                (distance, posting.count)
+            };
+            postings.iter().map(distance).collect::<Vec<_>>()
+        };
+        let contents = Contents {
+            embedder: self.embedder.clone(),
+            language: self.analyzer.language().to_owned(),
+            dimension: u32::try_from(self.dimension()).unwrap_or_default(),
+            documents: live.iter().map(|(_, record)| (*record).clone()).collect(),
+            terms: self
+                .bm25
+                .vocabulary()
+                .into_iter()
+                .filter(|(_, postings)| !postings.is_empty())
+                .map(|(term, postings)| (term.to_owned(), distances(postings)))
+                .collect(),
+        };
+        // Strings and numbers in memory have no way to fail to be written to memory.
+        let contents = postcard::to_allocvec(&contents).unwrap_or_default();
+        let mut body = (contents.len() as u64).to_le_bytes().to_vec();
+        body.extend(contents);
+        if let Some(dense) = &self.dense {
+            for (slot, _) in &live {
+                body.extend(dense.row(*slot).iter().flat_map(|value| value.to_le_bytes()));
+            }
+        }
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend((body.len() as u64).to_le_bytes());
+        bytes.extend(blake3::hash(&body).as_bytes());
+        bytes.extend(body);
+        bytes
+    }
+
+    /// Reads an index from the bytes of a file.
+    ///
+    /// Fails with `not_an_index`, `index_version`, `index_truncated` or `index_corrupt`. A file of
+    /// any content is safe to read: lengths and numbers are checked before they are used.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let mut reader = Reader { rest: bytes };
+        if reader.take(MAGIC.len()).is_none_or(|magic| magic != MAGIC) {
+            return Err(Error::file("not_an_index", "this is no crossgate index"));
+        }
+        let version = reader.number().map(u32::from_le_bytes).ok_or_else(truncated)?;
+        if version != VERSION {
+            return Err(Error::file(
+                "index_version",
+                format!("the index has format version {version}, this crossgate reads {VERSION}"),
+            ));
+        }
+        let length = reader.number().map(u64::from_le_bytes).ok_or_else(truncated)?;
+        let checksum: [u8; 32] = reader.number().ok_or_else(truncated)?;
+        let body = reader.rest;
+        if (body.len() as u64) < length {
+            return Err(truncated());
+        }
+        if body.len() as u64 > length || blake3::hash(body) != checksum {
+            return Err(corrupt("its checksum does not match"));
+        }
+        read_body(body)
+    }
+}
+
+const REBUILD: &str = "rebuild it with `crossgate index SOURCE... -o FILE`";
+
+fn truncated() -> Error {
+    Error::file("index_truncated", "the index ends too early")
+}
+
+fn corrupt(what: &str) -> Error {
+    Error::file("index_corrupt", format!("the index is damaged, {what}"))
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(length)?;
+        self.rest = rest;
+        Some(taken)
+    }
+
+    fn number<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N).and_then(|bytes| bytes.try_into().ok())
+    }
+}
+
+/// Everything past the checksum. A matching checksum proves no good will, so all is checked again.
+fn read_body(body: &[u8]) -> Result<Index> {
+    let mut reader = Reader { rest: body };
+    let contents = reader
+        .number()
+        .map(u64::from_le_bytes)
+        .and_then(|length| usize::try_from(length).ok())
+        .and_then(|length| reader.take(length))
+        .ok_or_else(|| corrupt("its contents end too early"))?;
+    let (contents, rest): (Contents, _) =
+        postcard::take_from_bytes(contents).map_err(|_| corrupt("its contents cannot be read"))?;
+    if !rest.is_empty() {
+        return Err(corrupt("its contents are longer than they say"));
+    }
+    let dimension = contents.dimension as usize;
+    let analyzer = Analyzer::new(&contents.language)
+        .map_err(|_| corrupt(&format!("its language {:?} is unknown", contents.language)))?;
+    let slots = u32::try_from(contents.documents.len())
+        .map_err(|_| corrupt("it holds too many documents"))?;
+    let mut index = Index::new(analyzer, &contents.embedder, dimension.min(MAX_DIMENSION))?;
+    index.bm25 = read_terms(contents.terms, slots)?;
+    index.dense = read_vectors(reader.rest, dimension, slots)?;
+    for (slot, record) in (0..).zip(&contents.documents) {
+        if index.by_id.insert(record.id.clone(), slot).is_some() {
+            return Err(corrupt(&format!("the id {:?} stands twice", record.id)));
+        }
+    }
+    index.slots = contents.documents.into_iter().map(Some).collect();
+    Ok(index)
+}
+
+fn read_terms(terms: Vec<(String, Vec<(u32, u32)>)>, slots: u32) -> Result<Bm25> {
+    let wrong = || corrupt("its postings contradict each other");
+    let mut lengths = vec![0_u32; slots as usize];
+    let mut bm25 = Bm25::default();
+    let mut seen = HashSet::new();
+    for (term, distances) in terms {
+        let mut postings: Vec<Posting> = Vec::with_capacity(distances.len());
+        for (distance, count) in distances {
+            let before = postings.last().map_or(0, |posting: &Posting| posting.slot);
+            let slot = before.checked_add(distance).ok_or_else(wrong)?;
+            let repeated = distance == 0 && !postings.is_empty();
+            let length = lengths.get_mut(slot as usize).filter(|_| !repeated && count > 0);
+            let length = length.ok_or_else(wrong)?;
+            *length = length.checked_add(count).ok_or_else(wrong)?;
+            postings.push(Posting { slot, count });
+        }
+        if postings.is_empty() || !seen.insert(term.clone()) {
+            return Err(wrong());
+        }
+        bm25.restore_term(&term, postings);
+    }
+    for (slot, length) in (0..).zip(lengths) {
+        bm25.add_length(slot, length);
+    }
+    Ok(bm25)
+}
+
+fn read_vectors(bytes: &[u8], dimension: usize, rows: u32) -> Result<Option<Dense>> {
+    if dimension > MAX_DIMENSION {
+        return Err(corrupt(&format!("its vectors have {dimension} numbers")));
+    }
+    let expected = (rows as usize).checked_mul(dimension).and_then(|values| values.checked_mul(4));
+    if expected != Some(bytes.len()) {
+        return Err(corrupt("it does not hold one vector per document"));
+    }
+    if dimension == 0 {
+        return Ok(None);
+    }
+    let mut dense = Dense::new(dimension);
+    for (row, bytes) in (0..rows).zip(bytes.chunks_exact(dimension * 4)) {
+        let values: Vec<f32> =
+            bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        let square: f64 = values.iter().map(|value| f64::from(*value).powi(2)).sum();
+        if !square.is_finite() || (square - 1.0).abs() > 1e-3 {
+            return Err(corrupt(&format!("vector {row} is not of length 1")));
+        }
+        dense.set(row, &values);
+    }
+    Ok(Some(dense))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::index::tests::{index, record};
+
+    fn sample() -> Index {
+        let mut index = index(&[
+            ("fox", "a quick red fox", [1.0, 0.0]),
+            ("hen", "a red hen, a red comb", [0.0, 1.0]),
+            ("dog", "the lazy dog", [0.6, 0.8]),
+        ]);
+        index.remove("fox");
+        index.upsert(vec![(record("cod", "red fish"), Some(vec![1.0, 1.0]))]).unwrap();
+        index
+    }
+
+    /// The header that fits a body, so that tests and attackers can get past the checksum.
+    fn with_header(body: &[u8]) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend((body.len() as u64).to_le_bytes());
+        bytes.extend(blake3::hash(body).as_bytes());
+        bytes.extend(body);
+        bytes
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let index = sample();
+        let read = Index::from_bytes(&index.to_bytes()).unwrap();
+        assert_eq!(read.fingerprint(), index.fingerprint());
+        assert_eq!((read.embedder(), read.dimension(), read.len()), ("test", 2, 3));
+        assert_eq!(read.vector("dog"), index.vector("dog"));
+        assert_eq!(read.to_bytes(), index.to_bytes());
+        let terms = ["red".to_owned(), "dog".to_owned()];
+        let (before, after) = (index.bm25.matches(&terms), read.bm25.matches(&terms));
+        // The slot of the removed document is gone, the rest is the same to the bit.
+        assert_eq!(before.get(1..), after.get(..));
+    }
+
+    #[test]
+    fn every_truncation_and_every_flipped_bit_is_noticed() {
+        let bytes = sample().to_bytes();
+        for length in 0..bytes.len() {
+            let code = Index::from_bytes(&bytes[..length]).unwrap_err().code();
+            assert_eq!(code, if length < 8 { "not_an_index" } else { "index_truncated" });
+        }
+        for place in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut flipped = bytes.clone();
+                flipped[place] ^= 1 << bit;
+                assert!(Index::from_bytes(&flipped).is_err(), "byte {place} bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_later_version_is_named() {
+        let mut bytes = sample().to_bytes();
+        bytes[8] = 2;
+        let error = Index::from_bytes(&bytes).unwrap_err();
+        assert_eq!(error.code(), "index_version");
+        assert!(error.to_string().contains("version 2"));
+    }
+
+    type Change<'a> = &'a dyn Fn(&mut Contents, &mut Vec<u8>);
+
+    #[test]
+    fn contents_that_contradict_themselves_are_refused_behind_a_good_checksum() {
+        let record = |id: &str| record(id, "text");
+        let vector = [0.6_f32, 0.8].map(f32::to_le_bytes).concat();
+        let check = |change: Change<'_>| {
+            let mut contents = Contents {
+                embedder: "test".to_owned(),
+                language: "english".to_owned(),
+                dimension: 2,
+                documents: vec![record("a"), record("b")],
+                terms: vec![("text".to_owned(), vec![(0, 1), (1, 1)])],
+            };
+            let mut vectors = [vector.clone(), vector.clone()].concat();
+            change(&mut contents, &mut vectors);
+            let contents = postcard::to_allocvec(&contents).unwrap();
+            let mut body = (contents.len() as u64).to_le_bytes().to_vec();
+            body.extend(contents);
+            body.extend(vectors);
+            Index::from_bytes(&with_header(&body)).map_err(|error| error.code())
+        };
+        assert!(check(&|_, _| ()).is_ok());
+        let changes: &[(&str, Change<'_>)] = &[
+            ("language", &|contents, _| contents.language = "klingon".to_owned()),
+            ("same id", &|contents, _| contents.documents[1].id = "a".to_owned()),
+            ("dimension", &|contents, _| contents.dimension = 3),
+            ("huge dimension", &|contents, _| contents.dimension = u32::MAX),
+            ("missing vector", &|_, vectors| vectors.truncate(8)),
+            ("infinite vector", &|_, vectors| {
+                vectors[..4].copy_from_slice(&f32::INFINITY.to_le_bytes());
+            }),
+            ("zero vector", &|_, vectors| vectors.fill(0)),
+            ("unknown document", &|contents, _| contents.terms[0].1[1].0 = 2),
+            ("document twice", &|contents, _| contents.terms[0].1[1].0 = 0),
+            ("overflowing document", &|contents, _| {
+                contents.terms[0].1.push((u32::MAX, 1));
+            }),
+            ("count of zero", &|contents, _| contents.terms[0].1[0].1 = 0),
+            ("overflowing count", &|contents, _| {
+                contents.terms[0].1[0].1 = u32::MAX;
+                contents.terms.push(("more".to_owned(), vec![(0, 1)]));
+            }),
+            ("term without documents", &|contents, _| contents.terms[0].1.clear()),
+            ("term twice", &|contents, _| {
+                let term = contents.terms[0].clone();
+                contents.terms.push(term);
+            }),
+        ];
+        for (name, change) in changes {
+            assert_eq!(check(*change).err(), Some("index_corrupt"), "{name}");
+        }
+    }
+
+    #[test]
+    fn errors_name_the_file_and_the_way_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("skills.cgx");
+        let error = Index::open(&path).unwrap_err();
+        assert_eq!(error.code(), "index_missing");
+        std::fs::write(&path, "not an index").unwrap();
+        let error = Index::open(&path).unwrap_err();
+        assert_eq!(error.code(), "not_an_index");
+        let message = error.to_string();
+        assert!(message.contains("skills.cgx") && message.contains("crossgate index"), "{message}");
+        assert_eq!(Index::open(folder.path()).unwrap_err().code(), "index_unreadable");
+        let nowhere = folder.path().join("missing").join("skills.cgx");
+        assert_eq!(sample().save(&nowhere).unwrap_err().code(), "index_unwritable");
+    }
+
+    #[test]
+    fn saving_replaces_the_file_and_leaves_nothing_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("skills.cgx");
+        for _ in 0..2 {
+            sample().save(&path).unwrap();
+        }
+        assert_eq!(Index::open(&path).unwrap().len(), 3);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn any_body_behind_a_good_checksum_is_read_or_refused(
+            body in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let _ = Index::from_bytes(&with_header(&body));
+        }
+
+        #[test]
+        fn a_changed_body_behind_a_good_checksum_is_read_or_refused(
+            place in any::<prop::sample::Index>(), value in any::<u8>(),
+        ) {
+            let mut body = sample().to_bytes()[52..].to_vec();
+            let place = place.index(body.len());
+            body[place] = value;
+            if let Ok(index) = Index::from_bytes(&with_header(&body)) {
+                let _ = index.bm25.matches(&["red".to_owned()]);
+            }
+        }
+    }
+}

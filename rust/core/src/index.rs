@@ -1,0 +1,435 @@
+//! The index: documents, their terms and their vectors, searched by both channels at once.
+
+use std::collections::{HashMap, HashSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::bm25::{Bm25, Match};
+use crate::dense::{Dense, unit};
+use crate::error::{Error, Result};
+use crate::stage1::{Blend, Scored, best_first, sort};
+use crate::text::Analyzer;
+
+/// One document as the index keeps it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Unique within the index.
+    pub id: String,
+    /// A name or heading, read together with the text; may be empty.
+    pub title: String,
+    /// What the document says.
+    pub text: String,
+    /// A JSON object that belongs to the caller; kept and never read.
+    pub metadata: String,
+}
+
+/// What a search looks for beside the query.
+#[derive(Clone, Debug)]
+pub struct SearchOptions<'a> {
+    /// How the two channels become one score.
+    pub blend: Blend,
+    /// How many candidates each channel, and the blend of both, brings in; at least 2.
+    pub per_channel: usize,
+    /// Only these ids, where given.
+    pub allow: Option<&'a HashSet<String>>,
+    /// None of these ids.
+    pub deny: &'a HashSet<String>,
+}
+
+/// Documents that can be searched, added, replaced and removed.
+#[derive(Clone, Debug)]
+pub struct Index {
+    pub(crate) analyzer: Analyzer,
+    pub(crate) embedder: String,
+    pub(crate) bm25: Bm25,
+    /// None for an index without vectors.
+    pub(crate) dense: Option<Dense>,
+    /// Slots are handed out once; a removed document leaves an empty one until the index is saved.
+    pub(crate) slots: Vec<Option<Record>>,
+    pub(crate) by_id: HashMap<String, u32>,
+}
+
+/// The widest vector that an index takes; embedders in use have at most 8,192 numbers.
+pub(crate) const MAX_DIMENSION: usize = 65_536;
+
+impl Index {
+    /// An empty index.
+    ///
+    /// `embedder` is the identity of the model that makes the vectors, and `dimension` their
+    /// length; 0 makes an index without vectors. Fails with `out_of_range` for a dimension above
+    /// 65,536.
+    pub fn new(analyzer: Analyzer, embedder: &str, dimension: usize) -> Result<Self> {
+        if dimension > MAX_DIMENSION {
+            return Err(Error::input(
+                "out_of_range",
+                format!("the dimension is {dimension}: it must be at most {MAX_DIMENSION}"),
+            ));
+        }
+        Ok(Self {
+            analyzer,
+            embedder: embedder.to_owned(),
+            bm25: Bm25::default(),
+            dense: (dimension > 0).then(|| Dense::new(dimension)),
+            slots: Vec::new(),
+            by_id: HashMap::new(),
+        })
+    }
+
+    /// Identity of the model that made the vectors; empty for an index without vectors.
+    pub fn embedder(&self) -> &str {
+        &self.embedder
+    }
+
+    /// Length of the vectors; 0 for an index without vectors.
+    pub fn dimension(&self) -> usize {
+        self.dense.as_ref().map_or(0, Dense::dimension)
+    }
+
+    /// The analyzer of documents and queries.
+    pub fn analyzer(&self) -> Analyzer {
+        self.analyzer
+    }
+
+    /// The number of documents.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether there is no document.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// The document with an id.
+    pub fn get(&self, id: &str) -> Option<&Record> {
+        self.by_id.get(id).and_then(|slot| self.slots.get(*slot as usize)).and_then(Option::as_ref)
+    }
+
+    /// The vector of a document, of length 1.
+    pub fn vector(&self, id: &str) -> Option<&[f32]> {
+        self.dense.as_ref().zip(self.by_id.get(id)).map(|(dense, slot)| dense.row(*slot))
+    }
+
+    /// The documents in the order in which they were added.
+    pub fn records(&self) -> impl Iterator<Item = &Record> {
+        self.slots.iter().flatten()
+    }
+
+    /// Adds documents, and replaces those whose id is there already; all of them or none.
+    ///
+    /// An index with vectors needs one vector per document, an index without takes none. Fails with
+    /// `duplicate_id` where an id stands twice in the call, and with `wrong_dimension`,
+    /// `not_finite` or `zero_vector` where a vector has no direction.
+    pub fn upsert(&mut self, documents: Vec<(Record, Option<Vec<f32>>)>) -> Result<()> {
+        let mut seen = HashSet::new();
+        if let Some((twice, _)) = documents.iter().find(|(record, _)| !seen.insert(&record.id)) {
+            return Err(Error::input(
+                "duplicate_id",
+                format!("the id {:?} stands twice: ids must be unique", twice.id),
+            ));
+        }
+        let units: Vec<Vec<f32>> = documents
+            .iter()
+            .map(|(record, vector)| {
+                let vector = vector.as_deref().unwrap_or_default();
+                match self.dimension() {
+                    0 if vector.is_empty() => Ok(Vec::new()),
+                    dimension => unit(&format!("document {:?}", record.id), vector, dimension),
+                }
+            })
+            .collect::<Result<_>>()?;
+        for ((record, _), unit) in documents.into_iter().zip(units) {
+            self.remove(&record.id);
+            let slot = u32::try_from(self.slots.len()).map_err(|_| {
+                Error::input("out_of_range", "an index holds at most 4,294,967,295 documents")
+            })?;
+            self.bm25.add(slot, &self.terms(&record));
+            if let Some(dense) = &mut self.dense {
+                dense.set(slot, &unit);
+            }
+            self.by_id.insert(record.id.clone(), slot);
+            self.slots.push(Some(record));
+        }
+        Ok(())
+    }
+
+    /// Removes a document; returns whether it was there.
+    pub fn remove(&mut self, id: &str) -> bool {
+        let Some(slot) = self.by_id.remove(id) else { return false };
+        if let Some(record) = self.slots.get_mut(slot as usize).and_then(Option::take) {
+            self.bm25.remove(slot, &self.terms(&record));
+        }
+        true
+    }
+
+    /// The best candidates of each channel and of their blend, best blend first.
+    ///
+    /// Without a query vector the cosines are missing and the blend is BM25's alone. Fails with
+    /// `wrong_dimension`, `not_finite` or `zero_vector` where the query's vector is no direction,
+    /// and with `out_of_range` where the blend's weights are none.
+    pub fn search(
+        &self,
+        query: &str,
+        vector: Option<&[f32]>,
+        options: &SearchOptions<'_>,
+    ) -> Result<Vec<Scored>> {
+        options.blend.check()?;
+        let matches = self.bm25.matches(&self.analyzer.terms(query));
+        let cosines = match (&self.dense, vector) {
+            (Some(dense), Some(vector)) => {
+                Some(dense.cosines(&unit("the query", vector, dense.dimension())?))
+            }
+            _ => None,
+        };
+        let wanted = |id: &str| {
+            options.allow.is_none_or(|allowed| allowed.contains(id)) && !options.deny.contains(id)
+        };
+        let mut best = [(); 3].map(|()| Best::new(options.per_channel.max(2)));
+        for (slot, record) in self.slots.iter().enumerate() {
+            let Some(record) = record.as_ref().filter(|record| wanted(&record.id)) else {
+                continue;
+            };
+            let Match { score: bm25, overlap } = matches.get(slot).copied().unwrap_or_default();
+            let cosine =
+                cosines.as_ref().and_then(|all| all.get(slot)).map(|cosine| f64::from(*cosine));
+            let candidate = Candidate { slot, id: &record.id, cosine, bm25, overlap };
+            let [by_cosine, by_bm25, by_blend] = &mut best;
+            if let Some(cosine) = cosine {
+                by_cosine.offer(cosine, candidate);
+            }
+            if bm25 > 0.0 {
+                by_bm25.offer(bm25, candidate);
+            }
+            by_blend.offer(options.blend.score(cosine, bm25), candidate);
+        }
+        let mut taken = HashSet::new();
+        let candidates = best.iter().flat_map(|best| &best.candidates).map(|(_, one)| one);
+        let mut found: Vec<Scored> = candidates
+            .filter(|one| taken.insert(one.slot))
+            .map(|one| {
+                Scored::new(one.id.to_owned(), one.cosine, one.bm25, one.overlap, &options.blend)
+            })
+            .collect();
+        sort(&mut found);
+        Ok(found)
+    }
+
+    /// Hash of all documents, whatever their order: it changes when the corpus does.
+    pub fn fingerprint(&self) -> String {
+        let mut records: Vec<&Record> = self.records().collect();
+        records.sort_unstable_by(|left, right| left.id.cmp(&right.id));
+        let mut hasher = blake3::Hasher::new();
+        for field in records.iter().flat_map(|record| [&record.id, &record.title, &record.text]) {
+            hasher.update(&(field.len() as u64).to_le_bytes());
+            hasher.update(field.as_bytes());
+        }
+        hasher.finalize().to_hex().chars().take(32).collect()
+    }
+
+    fn terms(&self, record: &Record) -> Vec<String> {
+        let mut terms = self.analyzer.terms(&record.title);
+        terms.extend(self.analyzer.terms(&record.text));
+        terms
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Candidate<'a> {
+    slot: usize,
+    id: &'a str,
+    cosine: Option<f64>,
+    bm25: f64,
+    overlap: u32,
+}
+
+/// The best few candidates by one score, best first; few enough that insertion beats a heap.
+struct Best<'a> {
+    limit: usize,
+    candidates: Vec<(f64, Candidate<'a>)>,
+}
+
+impl<'a> Best<'a> {
+    fn new(limit: usize) -> Self {
+        Self { limit, candidates: Vec::new() }
+    }
+
+    fn offer(&mut self, score: f64, candidate: Candidate<'a>) {
+        let worse = |(other, one): &(f64, Candidate<'_>)| {
+            best_first((*other, one.id), (score, candidate.id))
+        };
+        if self.candidates.len() == self.limit
+            && self.candidates.last().is_some_and(|last| worse(last).is_lt())
+        {
+            return;
+        }
+        let place = self.candidates.partition_point(|other| worse(other).is_lt());
+        self.candidates.insert(place, (score, candidate));
+        self.candidates.truncate(self.limit);
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BLEND: Blend = Blend { cosine_weight: 0.7, bm25_weight: 0.3, bm25_half: 5.0 };
+
+    pub(crate) fn record(id: &str, text: &str) -> Record {
+        Record {
+            id: id.to_owned(),
+            text: text.to_owned(),
+            metadata: "{}".to_owned(),
+            ..Record::default()
+        }
+    }
+
+    pub(crate) fn index(documents: &[(&str, &str, [f32; 2])]) -> Index {
+        let mut index = Index::new(Analyzer::new("english").unwrap(), "test", 2).unwrap();
+        let documents =
+            documents.iter().map(|(id, text, vector)| (record(id, text), Some(vector.to_vec())));
+        index.upsert(documents.collect()).unwrap();
+        index
+    }
+
+    fn search(index: &Index, query: &str, vector: Option<&[f32]>) -> Vec<Scored> {
+        let deny = HashSet::new();
+        let options = SearchOptions { blend: BLEND, per_channel: 2, allow: None, deny: &deny };
+        index.search(query, vector, &options).unwrap()
+    }
+
+    fn ids(found: &[Scored]) -> Vec<&str> {
+        found.iter().map(|one| one.id.as_str()).collect()
+    }
+
+    fn animals() -> Index {
+        index(&[
+            ("fox", "a quick red fox", [1.0, 0.0]),
+            ("hen", "a hen lays eggs", [0.0, 1.0]),
+            ("dog", "the lazy dog", [0.7, 0.7]),
+            ("cod", "fish in the sea", [-1.0, 0.1]),
+        ])
+    }
+
+    #[test]
+    fn both_channels_bring_candidates() {
+        let found = search(&animals(), "eggs for sale", Some(&[1.0, 0.0]));
+        // By cosine the fox and the dog, by BM25 the hen; the cod is nobody's candidate.
+        assert_eq!(ids(&found), ["fox", "dog", "hen"]);
+        assert_eq!(found[2].overlap, 1);
+    }
+
+    #[test]
+    fn without_a_vector_bm25_decides_alone() {
+        let found = search(&animals(), "lazy dogs and red foxes", None);
+        assert!(found.iter().all(|one| one.cosine.is_none()));
+        assert_eq!(found[0].blend, BLEND.bounded_bm25(found[0].bm25));
+    }
+
+    #[test]
+    fn allow_and_deny_act_before_the_search() {
+        let index = animals();
+        let (allow, deny) = (["dog", "hen"].map(str::to_owned).into(), ["dog".to_owned()].into());
+        let options =
+            SearchOptions { blend: BLEND, per_channel: 2, allow: Some(&allow), deny: &deny };
+        assert_eq!(ids(&index.search("fox", Some(&[1.0, 0.0]), &options).unwrap()), ["hen"]);
+    }
+
+    #[test]
+    fn a_call_that_fails_changes_nothing() {
+        let mut index = animals();
+        let good = (record("new", "new"), Some(vec![1.0, 1.0]));
+        for (bad, code) in [
+            ((record("bad", "bad"), Some(vec![f32::NAN, 1.0])), "not_finite"),
+            ((record("bad", "bad"), Some(vec![1.0])), "wrong_dimension"),
+            ((record("bad", "bad"), None), "wrong_dimension"),
+            ((record("new", "again"), Some(vec![1.0, 1.0])), "duplicate_id"),
+        ] {
+            let error = index.upsert(vec![good.clone(), bad]).unwrap_err();
+            assert_eq!(error.code(), code);
+            assert_eq!((index.len(), index.get("new")), (4, None));
+        }
+        let error = index.search(
+            "fox",
+            Some(&[1.0]),
+            &SearchOptions { blend: BLEND, per_channel: 2, allow: None, deny: &HashSet::new() },
+        );
+        assert_eq!(error.unwrap_err().code(), "wrong_dimension");
+    }
+
+    #[test]
+    fn an_index_without_vectors_takes_none() {
+        let mut index = Index::new(Analyzer::new("none").unwrap(), "", 0).unwrap();
+        index.upsert(vec![(record("a", "red fox"), None)]).unwrap();
+        let error = index.upsert(vec![(record("b", "hen"), Some(vec![1.0]))]).unwrap_err();
+        assert_eq!(error.code(), "wrong_dimension");
+        assert_eq!(ids(&search(&index, "fox", None)), ["a"]);
+        assert!(Index::new(Analyzer::new("none").unwrap(), "", MAX_DIMENSION + 1).is_err());
+    }
+
+    #[test]
+    fn the_fingerprint_follows_the_corpus_and_not_its_order() {
+        let (forwards, backwards) = (
+            index(&[("a", "x", [1.0, 0.0]), ("b", "y", [0.0, 1.0])]),
+            index(&[("b", "y", [0.0, 1.0]), ("a", "x", [1.0, 0.0])]),
+        );
+        assert_eq!(forwards.fingerprint(), backwards.fingerprint());
+        let shifted = index(&[("ax", "", [1.0, 0.0]), ("b", "y", [0.0, 1.0])]);
+        assert_ne!(forwards.fingerprint(), shifted.fingerprint());
+    }
+
+    type Step = (u8, Option<(String, i8)>);
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        prop::collection::vec((0_u8..6, prop::option::of(("[a-d ]{0,8}", 1_i8..4))), 0..20)
+    }
+
+    proptest! {
+        /// Whatever was added, replaced and removed before, an index answers as a fresh one does.
+        #[test]
+        fn history_leaves_no_trace(steps in steps(), query in "[a-d ]{0,6}") {
+            let mut changed = Index::new(Analyzer::new("none").unwrap(), "test", 2).unwrap();
+            let mut state = std::collections::BTreeMap::new();
+            for (id, change) in steps {
+                let id = id.to_string();
+                if let Some((text, direction)) = change {
+                    let document = (record(&id, &text), Some(vec![1.0, f32::from(direction)]));
+                    changed.upsert(vec![document.clone()]).unwrap();
+                    state.insert(id, document);
+                } else {
+                    prop_assert_eq!(changed.remove(&id), state.remove(&id).is_some());
+                }
+            }
+            let mut fresh = Index::new(Analyzer::new("none").unwrap(), "test", 2).unwrap();
+            fresh.upsert(state.into_values().collect()).unwrap();
+            prop_assert_eq!(changed.len(), fresh.len());
+            prop_assert_eq!(changed.fingerprint(), fresh.fingerprint());
+            for vector in [None, Some([1.0, 2.0].as_slice())] {
+                prop_assert_eq!(search(&changed, &query, vector), search(&fresh, &query, vector));
+            }
+        }
+
+        /// The best of each channel is found whatever the other channel says.
+        #[test]
+        fn the_top_of_each_channel_is_among_the_candidates(
+            texts in prop::collection::vec("[a-d ]{0,8}", 1..10), query in "[a-d ]{1,6}",
+        ) {
+            let analyzer = Analyzer::new("none").unwrap();
+            let mut index = Index::new(analyzer, "test", 2).unwrap();
+            let documents = texts.iter().enumerate().map(|(place, text)| {
+                (record(&place.to_string(), text), Some(vec![1.0, (place % 3) as f32]))
+            });
+            index.upsert(documents.collect()).unwrap();
+            let found = search(&index, &query, Some(&[1.0, 2.0]));
+            let deny = HashSet::new();
+            let everything = SearchOptions { blend: BLEND, per_channel: 99, allow: None, deny: &deny };
+            let all = index.search(&query, Some(&[1.0, 2.0]), &everything).unwrap();
+            prop_assert_eq!(all.len(), texts.len());
+            for score in [|one: &Scored| one.cosine.unwrap(), |one: &Scored| one.bm25, |one: &Scored| one.blend] {
+                let best = |list: &[Scored]| list.iter().map(score).fold(f64::MIN, f64::max);
+                prop_assert_eq!(best(&found), best(&all));
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Stage 1: cosine and BM25 of each candidate, blended into one score, best first.
+
+use std::cmp::Ordering;
+
+use crate::error::{Error, Result};
+
+/// One candidate with its stage-1 scores.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scored {
+    /// Id of the document.
+    pub id: String,
+    /// Cosine similarity in [-1, 1]; none where query or document has no vector.
+    pub cosine: Option<f64>,
+    /// Raw BM25 score, at least 0, without an upper bound.
+    pub bm25: f64,
+    /// How many distinct terms of the query stand in the document.
+    pub overlap: u32,
+    /// The score that stage 1 orders by: see [`Blend::score`].
+    pub blend: f64,
+}
+
+impl Scored {
+    /// A candidate with its blend worked out.
+    pub fn new(id: String, cosine: Option<f64>, bm25: f64, overlap: u32, blend: &Blend) -> Self {
+        Self { id, cosine, bm25, overlap, blend: blend.score(cosine, bm25) }
+    }
+}
+
+/// How cosine and BM25 become one score.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Blend {
+    /// Weight of the cosine, at least 0.
+    pub cosine_weight: f64,
+    /// Weight of the bounded BM25 score, at least 0.
+    pub bm25_weight: f64,
+    /// The BM25 score that maps to 0.5, above 0: see [`Blend::bounded_bm25`].
+    pub bm25_half: f64,
+}
+
+impl Blend {
+    /// Fails with `out_of_range` where a weight is negative or not finite, where both are 0, or
+    /// where `bm25_half` is not above 0.
+    pub fn check(&self) -> Result<()> {
+        let weights_fit = [self.cosine_weight, self.bm25_weight]
+            .iter()
+            .all(|weight| weight.is_finite() && *weight >= 0.0);
+        if !weights_fit || self.cosine_weight + self.bm25_weight <= 0.0 {
+            return Err(Error::input(
+                "out_of_range",
+                format!(
+                    "the weights of the blend are cosine {} and bm25 {}: both must be at least 0 \
+                     and one of them above 0",
+                    self.cosine_weight, self.bm25_weight
+                ),
+            ));
+        }
+        if !(self.bm25_half.is_finite() && self.bm25_half > 0.0) {
+            return Err(Error::input(
+                "out_of_range",
+                format!("bm25_half is {}: it must be above 0", self.bm25_half),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Maps a BM25 score to [0, 1) by `score / (score + bm25_half)`.
+    ///
+    /// The map knows nothing of the query's other candidates. Dividing by the best score of the
+    /// query instead would make the best of a hundred nonsense matches look perfect.
+    pub fn bounded_bm25(&self, score: f64) -> f64 {
+        score / (score + self.bm25_half)
+    }
+
+    /// The weighted mean of cosine and bounded BM25, in [-1, 1]; without a cosine the latter alone.
+    pub fn score(&self, cosine: Option<f64>, bm25: f64) -> f64 {
+        let bounded = self.bounded_bm25(bm25);
+        match cosine {
+            Some(cosine) => {
+                let total = self.cosine_weight + self.bm25_weight;
+                (self.cosine_weight * cosine + self.bm25_weight * bounded) / total
+            }
+            None => bounded,
+        }
+    }
+}
+
+/// Higher scores first; a tie goes to the smaller id, so that no order of candidates shows through.
+pub(crate) fn best_first(left: (f64, &str), right: (f64, &str)) -> Ordering {
+    right.0.total_cmp(&left.0).then_with(|| left.1.cmp(right.1))
+}
+
+/// Sorts by blend, best first.
+pub fn sort(candidates: &mut [Scored]) {
+    candidates.sort_by(|left, right| best_first((left.blend, &left.id), (right.blend, &right.id)));
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BLEND: Blend = Blend { cosine_weight: 0.7, bm25_weight: 0.3, bm25_half: 5.0 };
+
+    #[test]
+    fn seventy_thirty() {
+        assert!((BLEND.score(Some(0.5), 5.0) - (0.7 * 0.5 + 0.3 * 0.5)).abs() < 1e-15);
+        assert_eq!(BLEND.score(None, 5.0), 0.5);
+        assert_eq!(BLEND.score(Some(0.5), 0.0), 0.35);
+    }
+
+    #[test]
+    fn refuses_weights_that_mean_nothing() {
+        for (cosine_weight, bm25_weight, bm25_half) in
+            [(0.0, 0.0, 1.0), (-0.1, 1.0, 1.0), (f64::NAN, 1.0, 1.0), (1.0, 0.0, 0.0)]
+        {
+            let blend = Blend { cosine_weight, bm25_weight, bm25_half };
+            assert_eq!(blend.check().unwrap_err().code(), "out_of_range");
+        }
+        assert!(BLEND.check().is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn blend_is_bounded_and_monotone(
+            cosine in -1.0..1.0_f64, bm25 in 0.0..1e6_f64, more in 0.0..1e3_f64,
+        ) {
+            let score = BLEND.score(Some(cosine), bm25);
+            prop_assert!((-1.0..=1.0).contains(&score));
+            prop_assert!(BLEND.score(Some(cosine), bm25 + more) >= score);
+            prop_assert!(BLEND.score(Some((cosine + more).min(1.0)), bm25) >= score);
+        }
+
+        #[test]
+        fn weights_count_by_their_ratio(cosine in -1.0..1.0_f64, bm25 in 0.0..1e3_f64) {
+            let scaled = Blend { cosine_weight: 7.0, bm25_weight: 3.0, ..BLEND };
+            prop_assert!((scaled.score(Some(cosine), bm25) - BLEND.score(Some(cosine), bm25)).abs() < 1e-12);
+        }
+
+        #[test]
+        fn order_does_not_depend_on_the_order_of_candidates(
+            scores in prop::collection::vec(0_i8..3, 0..9), seed in any::<u64>(),
+        ) {
+            let mut candidates: Vec<Scored> = scores
+                .iter()
+                .enumerate()
+                .map(|(place, score)| Scored {
+                    id: place.to_string(), cosine: None, bm25: 0.0, overlap: 0,
+                    blend: f64::from(*score),
+                })
+                .collect();
+            let mut shuffled = candidates.clone();
+            let rotation = if shuffled.is_empty() { 0 } else {
+                usize::try_from(seed % shuffled.len() as u64).unwrap()
+            };
+            shuffled.rotate_left(rotation);
+            sort(&mut candidates);
+            sort(&mut shuffled);
+            prop_assert_eq!(candidates, shuffled);
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Text analysis: the one function that turns documents and queries into terms for BM25.
+
+use frostem::{Algorithm, Stemmer};
+use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfkc_quick};
+use unicode_segmentation::UnicodeSegmentation;
+
+use crate::error::{Error, Result};
+use crate::stop_words::is_stop_word;
+
+/// Turns text into terms. Index and query must use the same one, so an index stores its name.
+///
+/// Steps: NFKC, words by Unicode Standard Annex 29, `snake_case` and `camelCase` split into their
+/// parts (kebab-case already is by the word rule), lower case, and where a language is set its
+/// Snowball stem, for English also without stop words. Scripts that write no spaces (Han, Kana,
+/// Hangul) become overlapping bigrams, a lone character stays itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Analyzer {
+    language: Option<Algorithm>,
+}
+
+impl Analyzer {
+    /// An analyzer for a Snowball language such as `english`, or `none` for no stemming.
+    ///
+    /// Fails with `out_of_range` for a language that is not built in.
+    pub fn new(language: &str) -> Result<Self> {
+        if language == "none" {
+            return Ok(Self { language: None });
+        }
+        let known = || Algorithm::all().iter();
+        match known().find(|algorithm| algorithm.name() == language) {
+            Some(algorithm) => Ok(Self { language: Some(*algorithm) }),
+            None => Err(Error::input(
+                "out_of_range",
+                format!(
+                    "unknown language {language:?}: use none, {}",
+                    known().map(|one| one.name()).collect::<Vec<_>>().join(", ")
+                ),
+            )),
+        }
+    }
+
+    /// The name that [`Analyzer::new`] takes.
+    pub fn language(&self) -> &'static str {
+        self.language.map_or("none", |algorithm| algorithm.name())
+    }
+
+    /// The terms of a text in reading order, repetitions included.
+    pub fn terms(&self, text: &str) -> Vec<String> {
+        let normalised: String;
+        let text = if is_nfkc_quick(text.chars()) == IsNormalized::Yes {
+            text
+        } else {
+            normalised = text.nfkc().collect();
+            &normalised
+        };
+        let mut terms = Terms { stemmer: self.language.map(Stemmer::new), collected: Vec::new() };
+        // Word segmentation returns each ideograph alone; a run of them is collected here.
+        let mut run: Vec<char> = Vec::new();
+        let mut run_end = 0;
+        for (start, word) in text.unicode_word_indices() {
+            if start != run_end {
+                terms.push_bigrams(&mut run);
+            }
+            if word.chars().all(is_unspaced) {
+                run.extend(word.chars());
+                run_end = start + word.len();
+            } else {
+                terms.push_bigrams(&mut run);
+                for part in
+                    word.split(|letter: char| !letter.is_alphanumeric() && !is_apostrophe(letter))
+                {
+                    terms.push_camel_case(part);
+                }
+            }
+        }
+        terms.push_bigrams(&mut run);
+        terms.collected
+    }
+}
+
+struct Terms {
+    stemmer: Option<Stemmer>,
+    collected: Vec<String>,
+}
+
+impl Terms {
+    /// Two overlapping characters at a time, as search engines index scripts without spaces.
+    fn push_bigrams(&mut self, run: &mut Vec<char>) {
+        if let [single] = run.as_slice() {
+            self.collected.push(single.to_string());
+        }
+        self.collected.extend(run.windows(2).map(|pair| pair.iter().collect()));
+        run.clear();
+    }
+
+    /// `readCSVFile` is three words: a capital starts one after a small letter, and so does the
+    /// last of several capitals before a small letter.
+    fn push_camel_case(&mut self, word: &str) {
+        let letters: Vec<(usize, char)> = word.char_indices().collect();
+        let mut start = 0;
+        for window in letters.windows(2) {
+            if let [(_, before), (at, after)] = window
+                && before.is_lowercase()
+                && after.is_uppercase()
+            {
+                self.push_capitals(word.get(start..*at).unwrap_or_default());
+                start = *at;
+            }
+        }
+        self.push_capitals(word.get(start..).unwrap_or_default());
+    }
+
+    fn push_capitals(&mut self, word: &str) {
+        let mut capitals = word.char_indices().take_while(|(_, letter)| letter.is_uppercase());
+        let last_capital = capitals.by_ref().last().map_or(0, |(at, _)| at);
+        let rest_is_lower = word
+            .get(last_capital..)
+            .unwrap_or_default()
+            .chars()
+            .nth(1)
+            .is_some_and(char::is_lowercase);
+        // A plural of capitals, such as `PDFs` or `URLs`, is one word.
+        let plural = word.get(last_capital + 1..).is_some_and(|tail| tail == "s");
+        if last_capital > 0 && rest_is_lower && !plural {
+            self.push_word(word.get(..last_capital).unwrap_or_default());
+            self.push_word(word.get(last_capital..).unwrap_or_default());
+        } else {
+            self.push_word(word);
+        }
+    }
+
+    fn push_word(&mut self, word: &str) {
+        let word = word.trim_matches(is_apostrophe).to_lowercase().replace('\u{2019}', "'");
+        if word.is_empty() {
+            return;
+        }
+        match &self.stemmer {
+            Some(stemmer) => {
+                if stemmer.algorithm() != Algorithm::English || !is_stop_word(&word) {
+                    self.collected.push(stemmer.stem(&word).into_owned());
+                }
+            }
+            None => self.collected.push(word),
+        }
+    }
+}
+
+/// The typewriter's apostrophe and the typographic one, which Unicode keeps inside a word.
+fn is_apostrophe(letter: char) -> bool {
+    matches!(letter, '\'' | '\u{2019}')
+}
+
+/// Letters of scripts that put no space between words: Han, Hiragana, Katakana and Hangul.
+fn is_unspaced(letter: char) -> bool {
+    matches!(u32::from(letter),
+        0x1100..=0x11FF | 0x3005..=0x3007 | 0x3040..=0x30FF | 0x3130..=0x318F | 0x31F0..=0x31FF
+        | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xAC00..=0xD7AF | 0xF900..=0xFAFF
+        | 0x20000..=0x3FFFF)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn splits_and_folds() {
+        let cases: &[(&str, &str, &[&str])] = &[
+            ("lower case", "Clean UP the Mess", &["clean", "up", "the", "mess"]),
+            ("snake case", "read_csv_file", &["read", "csv", "file"]),
+            ("camel case", "parseHTTPRequest", &["parse", "http", "request"]),
+            ("kebab case", "docx-to-pdf", &["docx", "to", "pdf"]),
+            ("plural of capitals", "merge PDFs", &["merge", "pdfs"]),
+            ("one capital", "A test", &["a", "test"]),
+            ("digits stay", "utf8 gpt4 v2.1", &["utf8", "gpt4", "v2", "1"]),
+            ("apostrophe", "don't don\u{2019}t 'quote'", &["don't", "don't", "quote"]),
+            ("composed and decomposed", "cafe\u{301} caf\u{e9}", &["café", "café"]),
+            ("full width", "\u{ff30}\u{ff24}\u{ff26}", &["pdf"]),
+            ("han bigrams", "數據清理", &["數據", "據清", "清理"]),
+            ("lone ideograph", "a 數 b", &["a", "數", "b"]),
+            ("kana run", "かな テスト", &["かな", "テス", "スト"]),
+            ("mixed", "CSV檔案", &["csv", "檔案"]),
+            ("right to left", "שלום עולם", &["שלום", "עולם"]),
+            ("nothing to say", " \u{0} !?… 🦀 ", &[]),
+        ];
+        let analyzer = Analyzer::new("none").unwrap();
+        for (name, text, expected) in cases {
+            assert_eq!(analyzer.terms(text), *expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn english_stems_and_leaves_out_stop_words() {
+        let analyzer = Analyzer::new("english").unwrap();
+        assert_eq!(analyzer.terms("What is it that the deploys are for"), ["deploy"]);
+        assert_eq!(analyzer.terms("the skill's connections"), ["skill", "connect"]);
+    }
+
+    #[test]
+    fn other_languages_stem_too_and_unknown_ones_are_refused() {
+        assert_eq!(Analyzer::new("german").unwrap().terms("Automaten"), ["automat"]);
+        let error = Analyzer::new("klingon").unwrap_err();
+        assert_eq!(error.code(), "out_of_range");
+        assert!(error.to_string().contains("klingon") && error.to_string().contains("english"));
+    }
+
+    proptest! {
+        #[test]
+        fn terms_are_lower_case_and_never_empty(text in "\\PC*") {
+            for term in Analyzer::new("none").unwrap().terms(&text) {
+                prop_assert!(!term.is_empty());
+                prop_assert_eq!(term.to_lowercase(), term);
+            }
+        }
+
+        #[test]
+        fn normalisation_forms_agree(text in "[a-zA-Zéüñçåïô ]{0,40}") {
+            let analyzer = Analyzer::new("english").unwrap();
+            let decomposed: String = text.nfd().collect();
+            prop_assert_eq!(analyzer.terms(&text), analyzer.terms(&decomposed));
+        }
+    }
+}
