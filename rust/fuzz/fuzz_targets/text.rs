@@ -1,0 +1,16 @@
+//! Any text is analysed without a panic, in every language.
+
+#![no_main]
+
+use crossgate_core::text::Analyzer;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: (u8, &str)| {
+    let languages = [
+        "none", "danish", "dutch", "english", "finnish", "french", "german", "hungarian", "italian",
+        "norwegian", "portuguese", "romanian", "russian", "spanish", "swedish", "turkish",
+    ];
+    let language = languages[usize::from(input.0) % languages.len()];
+    let terms = Analyzer::new(language).expect("a known language").terms(input.1);
+    assert!(terms.iter().all(|term| !term.is_empty()));
+});
