@@ -1,0 +1,57 @@
+"""Checks of what callers hand in, before any of it reaches the core or a model."""
+
+from __future__ import annotations
+
+from crossgate.errors import InputError
+
+MAX_QUERY_CHARACTERS = 65_536
+
+
+def check_text(what: str, text: object) -> None:
+    """Refuse what is no Unicode text.
+
+    Args:
+        what: Names the text in the error, such as `the query`.
+        text: The text.
+
+    Raises:
+        InputError: `invalid_text` if it is no `str`, or holds half of a surrogate pair.
+    """
+    if not isinstance(text, str):
+        raise InputError("invalid_text", f"{what} is a {type(text).__name__}: it must be a str")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(
+            "invalid_text",
+            f"{what} holds a lone surrogate, U+{ord(text[error.start]):04X}, at position "
+            f"{error.start}: decode the bytes it came from as UTF-8, with errors='replace' if "
+            "need be",
+        ) from error
+
+
+def check_query(query: str) -> None:
+    """Refuse a query that is empty, too long or no Unicode text.
+
+    Raises:
+        InputError: `empty_query`, `query_too_long` or `invalid_text`.
+    """
+    check_text("the query", query)
+    if not query.strip("\0 \t\r\n"):
+        raise InputError("empty_query", "the query is empty: say what is wanted")
+    if len(query) > MAX_QUERY_CHARACTERS:
+        raise InputError(
+            "query_too_long",
+            f"the query has {len(query):,} characters, at most {MAX_QUERY_CHARACTERS:,} are read: "
+            "pass the part that says what is wanted",
+        )
+
+
+def check_limit(limit: int | None) -> None:
+    """Refuse a limit that selects nothing.
+
+    Raises:
+        InputError: `out_of_range` if the limit is below 1.
+    """
+    if limit is not None and limit < 1:
+        raise InputError("out_of_range", f"the limit is {limit}: it must be at least 1")

@@ -1,0 +1,76 @@
+"""The exceptions that crossgate raises, each with a stable code.
+
+    CrossgateError
+     ├── InputError         a query, candidate, document or option that cannot be used (also a ValueError)
+     ├── SourceError        a file or folder of documents that cannot be read
+     ├── IndexFileError     an index file that is missing, damaged, too new or made with another embedder
+     ├── ModelError         a model that is unknown, incomplete, altered or cannot be run
+     └── ProfileError       a calibration profile that is malformed or was fitted for another model
+
+Catch the base class to catch them all, and test `code`, never the message:
+
+    try:
+        index = crossgate.Index.open("skills.cgx")
+    except crossgate.CrossgateError as error:
+        if error.code == "index_missing":
+            ...
+"""
+
+from __future__ import annotations
+
+
+class CrossgateError(Exception):
+    """Base of every exception that crossgate raises on purpose.
+
+    Attributes:
+        code: Identifier for programs, in snake_case. It stays the same between releases; the
+            message may change.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+    def __reduce__(self) -> tuple[type[CrossgateError], tuple[str, str]]:
+        """Pickle with the code, so that the error survives a process pool."""
+        return type(self), (self.code, str(self))
+
+
+class InputError(CrossgateError, ValueError):
+    """A query, candidate, document or option that cannot be used.
+
+    Codes: `empty_query`, `query_too_long`, `invalid_text`, `empty_document`, `duplicate_id`,
+    `no_documents`, `wrong_dimension`, `not_finite`, `zero_vector`, `out_of_range`,
+    `malformed_candidate`.
+    """
+
+
+class SourceError(CrossgateError):
+    """A file or folder of documents that cannot be read.
+
+    Codes: `source_missing`, `source_unreadable`, `source_unknown`, `malformed_row`,
+    `no_documents`.
+    """
+
+
+class IndexFileError(CrossgateError):
+    """An index file that cannot be opened or written.
+
+    Codes: `index_missing`, `index_unreadable`, `index_unwritable`, `not_an_index`,
+    `index_version`, `index_truncated`, `index_corrupt`, `embedder_mismatch`.
+    """
+
+
+class ModelError(CrossgateError):
+    """A model that cannot be found, trusted or run.
+
+    Codes: `unknown_model`, `model_missing`, `model_incomplete`, `model_altered`,
+    `model_unsupported`, `model_failed`, `dependency_missing`, `pull_failed`, `pull_unwritable`.
+    """
+
+
+class ProfileError(CrossgateError):
+    """A calibration profile that cannot be used.
+
+    Codes: `profile_missing`, `profile_malformed`, `profile_mismatch`.
+    """

@@ -1,0 +1,200 @@
+"""Runs ONNX models one input at a time, several at once, on a fixed number of threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from crossgate.errors import InputError, ModelError
+
+if TYPE_CHECKING:
+    import numpy
+    from tokenizers import Encoding
+
+    from crossgate.models import LocalModel
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+# WordPiece reads words of at most 100 letters as one piece, most are far shorter; what lies beyond
+# this many characters per piece cannot reach the model, and tokenising it would cost seconds.
+_CHARACTERS_PER_PIECE = 64
+
+_lock = threading.Lock()
+_threads = 0
+_workers: ThreadPoolExecutor | None = None
+
+
+def set_threads(count: int) -> None:
+    """Set how many inputs are run at once, over all models and callers of the process.
+
+    Without a call it is the environment variable `CROSSGATE_THREADS`, or else the number of
+    processors that the process may use.
+
+    Raises:
+        InputError: `out_of_range` if `count` is below 1.
+    """
+    global _threads, _workers
+    if count < 1:
+        raise InputError("out_of_range", f"threads is {count}: it must be at least 1")
+    with _lock:
+        _threads, _workers = count, None
+
+
+def _executor() -> ThreadPoolExecutor:
+    global _workers
+    with _lock:
+        if _workers is None:
+            _workers = ThreadPoolExecutor(_threads or _default_threads(), "crossgate")
+        return _workers
+
+
+def _default_threads() -> int:
+    setting = os.environ.get("CROSSGATE_THREADS", "")
+    if setting:
+        if not setting.isdecimal() or int(setting) < 1:
+            raise InputError(
+                "out_of_range", f"CROSSGATE_THREADS is {setting!r}: it must be a number from 1"
+            )
+        return int(setting)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _after_fork() -> None:
+    # Threads do not survive a fork, and the lock may have been held by one of them.
+    global _lock, _workers
+    _lock, _workers = threading.Lock(), None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def run_all(
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    progress: Callable[[int], None] | None = None,
+) -> list[Result]:
+    """Apply a function to every item on the shared threads; results keep the order of the items.
+
+    Args:
+        function: What to do with one item.
+        items: The items.
+        progress: Called with the number of items that are done, after each.
+    """
+    if len(items) == 1 and progress is None:
+        return [function(items[0])]
+    executor = _executor()
+    futures: list[Future[Result]] = [executor.submit(function, item) for item in items]
+    try:
+        results = []
+        for done, future in enumerate(futures, start=1):
+            results.append(future.result())
+            if progress is not None:
+                progress(done)
+        return results
+    finally:
+        # After an error or Ctrl-C nobody waits for the rest.
+        for future in futures:
+            future.cancel()
+
+
+class OnnxModel:
+    """A model and its tokenizer, ready to run; safe to share between threads.
+
+    Each input runs alone and without padding, on one thread. So the result of an input cannot
+    depend on its neighbours (dynamic quantisation takes its scale from the whole tensor), memory
+    is bounded by one input, and throughput comes from running several inputs at once.
+
+    Args:
+        local: Where the files lie, already verified.
+        pairs: Whether inputs are pairs of texts; then only the second text is ever cut.
+
+    Raises:
+        ModelError: `dependency_missing` without onnxruntime or tokenizers, `model_unsupported` if
+            the files are no ONNX model with a matching tokenizer.
+    """
+
+    def __init__(self, local: LocalModel, *, pairs: bool) -> None:
+        try:
+            import onnxruntime
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise ModelError(
+                "dependency_missing",
+                f"model {local.name!r} needs the package {error.name!r}, which is not installed: "
+                f"pip install {error.name}",
+            ) from error
+        self.local = local
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.inter_op_num_threads = 1
+        # The arena keeps the memory of the largest input for as long as the session lives.
+        options.enable_cpu_mem_arena = False
+        options.enable_mem_pattern = False
+        options.log_severity_level = 4
+        try:
+            self._session = onnxruntime.InferenceSession(
+                str(local.model), options, providers=["CPUExecutionProvider"]
+            )
+            self._tokenizer = Tokenizer.from_file(str(local.tokenizer))
+        except Exception as error:  # both libraries raise bare exceptions
+            raise ModelError(
+                "model_unsupported", f"model {local.name!r} cannot be loaded: {_first_line(error)}"
+            ) from error
+        self._inputs = {one.name for one in self._session.get_inputs()}
+        unknown = sorted(self._inputs - {"input_ids", "attention_mask", "token_type_ids"})
+        if unknown or "input_ids" not in self._inputs:
+            raise ModelError(
+                "model_unsupported",
+                f"model {local.name!r} takes the inputs {', '.join(sorted(self._inputs))}: "
+                "crossgate feeds input_ids, attention_mask and token_type_ids",
+            )
+        self._output = self._session.get_outputs()[0].name
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(
+            local.max_length, strategy="only_second" if pairs else "longest_first"
+        )
+
+    def clip(self, text: str) -> str:
+        """Return the start of a text, longer than any that the model can read to its end."""
+        return text[: self.local.max_length * _CHARACTERS_PER_PIECE]
+
+    def pieces(self, text: str) -> int:
+        """Return how many word pieces a text has, without the special ones."""
+        return len(self._tokenizer.encode(self.clip(text), add_special_tokens=False).ids)
+
+    def encode(self, text: str, second: str | None = None) -> Encoding:
+        """Return the word pieces of a text, or of a pair of texts."""
+        return self._tokenizer.encode(text, second)
+
+    def run(self, encoding: Encoding) -> numpy.ndarray[Any, numpy.dtype[numpy.float32]]:
+        """Run the model on one input and return its first output, of shape (1, ...).
+
+        Raises:
+            ModelError: `model_failed` if the runtime refuses the input.
+        """
+        import numpy
+
+        columns = {
+            "input_ids": encoding.ids,
+            "attention_mask": encoding.attention_mask,
+            "token_type_ids": encoding.type_ids,
+        }
+        feed = {name: numpy.array([columns[name]], dtype=numpy.int64) for name in self._inputs}
+        try:
+            output = self._session.run([self._output], feed)[0]
+        except Exception as error:  # onnxruntime raises classes of its own for each status
+            raise ModelError(
+                "model_failed", f"model {self.local.name!r} failed: {_first_line(error)}"
+            ) from error
+        return numpy.asarray(output, dtype=numpy.float32)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", 1)[0][:300]

@@ -1,0 +1,148 @@
+//! The index as a Python class that threads can share.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crossgate_core::index::{Record, SearchOptions};
+use crossgate_core::text::Analyzer;
+use pyo3::buffer::PyBuffer;
+use pyo3::prelude::*;
+
+use crate::errors::to_python;
+use crate::steps::{BlendOptions, Scored};
+
+/// A document as it crosses: id, title, text, metadata as JSON, vector.
+type Row<'py> = (String, String, String, String, Option<Bound<'py, PyAny>>);
+
+/// Documents, their terms and their vectors; `crossgate.Index` is the class for users.
+#[pyclass(frozen, module = "crossgate._core")]
+pub(crate) struct Index {
+    inner: RwLock<crossgate_core::Index>,
+}
+
+impl Index {
+    fn of(index: crossgate_core::Index) -> Self {
+        Self { inner: RwLock::new(index) }
+    }
+
+    // A panic while writing poisons the lock, but every write is all or nothing before it starts.
+    fn read(&self) -> RwLockReadGuard<'_, crossgate_core::Index> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, crossgate_core::Index> {
+        self.inner.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Index {
+    #[new]
+    fn new(py: Python<'_>, language: &str, embedder: &str, dimension: usize) -> PyResult<Self> {
+        Analyzer::new(language)
+            .and_then(|analyzer| crossgate_core::Index::new(analyzer, embedder, dimension))
+            .map(Self::of)
+            .map_err(|error| to_python(py, &error))
+    }
+
+    #[staticmethod]
+    #[expect(clippy::needless_pass_by_value, reason = "Python hands over an owned path")]
+    fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        py.detach(|| crossgate_core::Index::open(&path))
+            .map(Self::of)
+            .map_err(|error| to_python(py, &error))
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "Python hands over an owned path")]
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        py.detach(|| self.read().save(&path)).map_err(|error| to_python(py, &error))
+    }
+
+    fn upsert(&self, py: Python<'_>, rows: Vec<Row<'_>>) -> PyResult<()> {
+        let mut documents = Vec::with_capacity(rows.len());
+        for (id, title, text, metadata, vector) in rows {
+            let vector = vector.as_ref().map(numbers).transpose()?;
+            documents.push((Record { id, title, text, metadata }, vector));
+        }
+        py.detach(|| self.write().upsert(documents)).map_err(|error| to_python(py, &error))
+    }
+
+    fn remove(&self, py: Python<'_>, id: &str) -> bool {
+        py.detach(|| self.write().remove(id))
+    }
+
+    fn get(&self, py: Python<'_>, id: &str) -> Option<(String, String, String)> {
+        py.detach(|| {
+            let index = self.read();
+            let record = index.get(id)?;
+            Some((record.title.clone(), record.text.clone(), record.metadata.clone()))
+        })
+    }
+
+    fn vector(&self, py: Python<'_>, id: &str) -> Option<Vec<f32>> {
+        py.detach(|| self.read().vector(id).map(<[f32]>::to_vec))
+    }
+
+    fn ids(&self, py: Python<'_>) -> Vec<String> {
+        py.detach(|| self.read().records().map(|record| record.id.clone()).collect())
+    }
+
+    #[pyo3(signature = (query, vector, *, blend, per_channel, allow=None, deny=HashSet::new()))]
+    #[expect(clippy::too_many_arguments, reason = "one call per search, all by keyword")]
+    #[expect(clippy::needless_pass_by_value, reason = "Python hands over owned sets")]
+    fn search(
+        &self,
+        py: Python<'_>,
+        query: &str,
+        vector: Option<&Bound<'_, PyAny>>,
+        blend: BlendOptions,
+        per_channel: usize,
+        allow: Option<HashSet<String>>,
+        deny: HashSet<String>,
+    ) -> PyResult<Vec<Scored>> {
+        let vector = vector.map(numbers).transpose()?;
+        let options =
+            SearchOptions { blend: blend.into(), per_channel, allow: allow.as_ref(), deny: &deny };
+        py.detach(|| self.read().search(query, vector.as_deref(), &options))
+            .map(|found| found.into_iter().map(Scored).collect())
+            .map_err(|error| to_python(py, &error))
+    }
+
+    #[getter]
+    fn language(&self, py: Python<'_>) -> &'static str {
+        py.detach(|| self.read().analyzer().language())
+    }
+
+    #[getter]
+    fn embedder(&self, py: Python<'_>) -> String {
+        py.detach(|| self.read().embedder().to_owned())
+    }
+
+    #[getter]
+    fn dimension(&self, py: Python<'_>) -> usize {
+        py.detach(|| self.read().dimension())
+    }
+
+    fn fingerprint(&self, py: Python<'_>) -> String {
+        py.detach(|| self.read().fingerprint())
+    }
+
+    fn __len__(&self, py: Python<'_>) -> usize {
+        py.detach(|| self.read().len())
+    }
+
+    fn __contains__(&self, py: Python<'_>, id: &str) -> bool {
+        py.detach(|| self.read().get(id).is_some())
+    }
+}
+
+/// A vector from anything with a float32 buffer (an array, numpy), or from any numbers one by one.
+fn numbers(object: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
+    if let Ok(buffer) = PyBuffer::<f32>::get(object)
+        && buffer.dimensions() == 1
+    {
+        return buffer.to_vec(object.py());
+    }
+    object.try_iter()?.map(|number| number?.extract::<f32>()).collect()
+}

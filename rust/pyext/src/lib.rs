@@ -1,0 +1,21 @@
+//! Python bindings: take values over, call the core without the interpreter's lock, hand values back.
+
+mod errors;
+mod index;
+mod steps;
+
+/// The compiled core of crossgate; its public face is the package around it.
+#[pyo3::pymodule]
+mod _core {
+    #[pymodule_export]
+    use crate::index::Index;
+    #[pymodule_export]
+    use crate::steps::{
+        Decision, Scored, Signals, Tightened, analyze, combine, decide, find_cliff, passes, ranks,
+        tighten,
+    };
+
+    #[pymodule_export]
+    #[expect(non_upper_case_globals, reason = "the name that Python expects")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+}

@@ -1,0 +1,265 @@
+//! The steps of the cascade as Python functions, and the values that pass between them.
+
+use crossgate_core::cliff::TightenOptions;
+use crossgate_core::gate::Thresholds;
+use crossgate_core::stage1::Blend;
+use crossgate_core::stage2::{Combine, Guardrails};
+use crossgate_core::text::Analyzer;
+use crossgate_core::{cliff, gate, stage1, stage2};
+use pyo3::prelude::*;
+
+use crate::errors::to_python;
+
+/// The fields of `crossgate.profile.Blend`.
+#[derive(FromPyObject)]
+pub(crate) struct BlendOptions {
+    cosine_weight: f64,
+    bm25_weight: f64,
+    bm25_half: f64,
+}
+
+impl From<BlendOptions> for Blend {
+    fn from(options: BlendOptions) -> Self {
+        let BlendOptions { cosine_weight, bm25_weight, bm25_half } = options;
+        Self { cosine_weight, bm25_weight, bm25_half }
+    }
+}
+
+/// The fields of `crossgate.profile.Gate`.
+#[derive(FromPyObject)]
+pub(crate) struct GateOptions {
+    relevance_floor: Option<f64>,
+    confident_cosine: Option<f64>,
+    confident_gap: f64,
+    lexical_score: Option<f64>,
+    lexical_gap: f64,
+    agreed_margin: Option<f64>,
+    disagreed_margin: Option<f64>,
+}
+
+/// The fields of `crossgate.profile.Combine`.
+#[derive(FromPyObject)]
+pub(crate) struct CombineOptions {
+    mode: String,
+    k: f64,
+    cosine: f64,
+    bm25: f64,
+    logit: f64,
+}
+
+/// The fields of `crossgate.profile.Guardrails`.
+#[derive(FromPyObject)]
+pub(crate) struct GuardrailOptions {
+    minimum: Option<f64>,
+    margin: Option<f64>,
+    agreement: Option<f64>,
+}
+
+/// One candidate with its stage-1 scores.
+#[pyclass(frozen, module = "crossgate._core")]
+#[derive(Clone)]
+pub(crate) struct Scored(pub(crate) stage1::Scored);
+
+#[pymethods]
+impl Scored {
+    #[new]
+    #[pyo3(signature = (id, *, cosine, bm25, overlap, blend))]
+    fn new(id: String, cosine: Option<f64>, bm25: f64, overlap: u32, blend: f64) -> Self {
+        Self(stage1::Scored { id, cosine, bm25, overlap, blend })
+    }
+
+    /// The same candidate with a cosine, and the blend of both.
+    fn with_cosine(&self, cosine: f64, blend: BlendOptions) -> Self {
+        let Self(one) = self;
+        Self(stage1::Scored::new(
+            one.id.clone(),
+            Some(cosine),
+            one.bm25,
+            one.overlap,
+            &blend.into(),
+        ))
+    }
+
+    #[getter]
+    fn id(&self) -> &str {
+        &self.0.id
+    }
+
+    #[getter]
+    fn cosine(&self) -> Option<f64> {
+        self.0.cosine
+    }
+
+    #[getter]
+    fn bm25(&self) -> f64 {
+        self.0.bm25
+    }
+
+    #[getter]
+    fn overlap(&self) -> u32 {
+        self.0.overlap
+    }
+
+    #[getter]
+    fn blend(&self) -> f64 {
+        self.0.blend
+    }
+
+    fn __repr__(&self) -> String {
+        format!("{:?}", self.0)
+    }
+}
+
+/// What the gate looked at.
+#[pyclass(frozen, get_all, module = "crossgate._core")]
+#[derive(Clone)]
+pub(crate) struct Signals {
+    cosine: Option<f64>,
+    cosine_gap: f64,
+    bm25: f64,
+    bm25_gap: f64,
+    overlap: u32,
+    blend: f64,
+    blend_margin: f64,
+    agreement: bool,
+}
+
+/// The gate's verdict, its reason and what it looked at.
+#[pyclass(frozen, get_all, module = "crossgate._core")]
+#[derive(Clone)]
+pub(crate) struct Decision {
+    verdict: &'static str,
+    reason: &'static str,
+    signals: Option<Signals>,
+}
+
+/// The outcome of `tighten`.
+#[pyclass(frozen, get_all, module = "crossgate._core")]
+#[derive(Clone)]
+pub(crate) struct Tightened {
+    keep: usize,
+    effective_floor: f64,
+    cliff_position: Option<usize>,
+    skip_reason: Option<&'static str>,
+}
+
+/// The terms of a text, as index and query have them.
+#[pyfunction]
+pub(crate) fn analyze(py: Python<'_>, text: &str, language: &str) -> PyResult<Vec<String>> {
+    let analyzer = Analyzer::new(language).map_err(|error| to_python(py, &error))?;
+    Ok(py.detach(|| analyzer.terms(text)))
+}
+
+/// Whether stage 1 has a clear winner, nothing relevant, or a question for stage 2.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "Python hands over owned lists")]
+pub(crate) fn decide(
+    py: Python<'_>,
+    candidates: Vec<PyRef<'_, Scored>>,
+    thresholds: GateOptions,
+) -> PyResult<Decision> {
+    let thresholds = Thresholds {
+        relevance_floor: thresholds.relevance_floor,
+        confident_cosine: thresholds.confident_cosine,
+        confident_gap: thresholds.confident_gap,
+        lexical_score: thresholds.lexical_score,
+        lexical_gap: thresholds.lexical_gap,
+        agreed_margin: thresholds.agreed_margin,
+        disagreed_margin: thresholds.disagreed_margin,
+    };
+    let decision =
+        gate::decide(&inner(&candidates), &thresholds).map_err(|error| to_python(py, &error))?;
+    Ok(Decision {
+        verdict: decision.verdict.code(),
+        reason: decision.reason.code(),
+        signals: decision.signals.map(|signals| Signals {
+            cosine: signals.cosine,
+            cosine_gap: signals.cosine_gap,
+            bm25: signals.bm25,
+            bm25_gap: signals.bm25_gap,
+            overlap: signals.overlap,
+            blend: signals.blend,
+            blend_margin: signals.blend_margin,
+            agreement: signals.agreement,
+        }),
+    })
+}
+
+/// Index of the first score below the first cliff at or past the core.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "Python hands over owned lists")]
+pub(crate) fn find_cliff(scores: Vec<f64>, core: usize) -> Option<usize> {
+    cliff::find_cliff(&scores, core)
+}
+
+/// Cuts the tail of a pool below a cliff.
+#[pyfunction]
+#[pyo3(signature = (scores, sources, *, core, static_floor, grade=None, reranker_available=true))]
+#[expect(clippy::needless_pass_by_value, reason = "Python hands over owned lists")]
+pub(crate) fn tighten(
+    py: Python<'_>,
+    scores: Vec<f64>,
+    sources: Vec<String>,
+    core: usize,
+    static_floor: f64,
+    grade: Option<char>,
+    reranker_available: bool,
+) -> PyResult<Tightened> {
+    let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
+    let options = TightenOptions { core, static_floor, grade, reranker_available };
+    let outcome =
+        cliff::tighten(&scores, &sources, &options).map_err(|error| to_python(py, &error))?;
+    Ok(Tightened {
+        keep: outcome.keep,
+        effective_floor: outcome.effective_floor,
+        cliff_position: outcome.cliff_position,
+        skip_reason: outcome.skip_reason.map(cliff::SkipReason::code),
+    })
+}
+
+/// One score per candidate from its logit and its stage-1 scores.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "Python hands over owned lists")]
+pub(crate) fn combine(
+    py: Python<'_>,
+    candidates: Vec<PyRef<'_, Scored>>,
+    logits: Vec<f64>,
+    blend: BlendOptions,
+    options: CombineOptions,
+) -> PyResult<Vec<f64>> {
+    let CombineOptions { mode, k, cosine, bm25, logit } = options;
+    let mode = match mode.as_str() {
+        "replace" => Combine::Replace,
+        "rrf" => Combine::ReciprocalRank { k },
+        _ => Combine::Weighted { cosine, bm25, logit },
+    };
+    stage2::combine(&inner(&candidates), &logits, &blend.into(), mode)
+        .map_err(|error| to_python(py, &error))
+}
+
+/// The place of each candidate by a score, from 1; ties go to the smaller id.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "Python hands over owned lists")]
+pub(crate) fn ranks(candidates: Vec<PyRef<'_, Scored>>, scores: Vec<f64>) -> Vec<usize> {
+    stage2::ranks(&inner(&candidates), &scores)
+}
+
+/// For each (score, stage-1 blend) pair, best first, why it is dropped, or none.
+#[pyfunction]
+#[pyo3(signature = (ranked, guardrails, *, limit=None))]
+#[expect(clippy::needless_pass_by_value, reason = "Python hands over owned lists")]
+pub(crate) fn passes(
+    ranked: Vec<(f64, f64)>,
+    guardrails: GuardrailOptions,
+    limit: Option<usize>,
+) -> Vec<Option<&'static str>> {
+    let GuardrailOptions { minimum, margin, agreement } = guardrails;
+    stage2::passes(&ranked, &Guardrails { minimum, margin, agreement, limit })
+        .into_iter()
+        .map(|dropped| dropped.map(stage2::Dropped::code))
+        .collect()
+}
+
+fn inner(candidates: &[PyRef<'_, Scored>]) -> Vec<stage1::Scored> {
+    candidates.iter().map(|one| one.0.clone()).collect()
+}
