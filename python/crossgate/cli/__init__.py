@@ -1,0 +1,142 @@
+"""The command line: arguments in, results on stdout, everything else on stderr.
+
+Exit codes: 0 something was selected or done, 1 nothing is relevant, 2 usage or bad input,
+3 failure, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from crossgate import __version__
+from crossgate.errors import CrossgateError
+
+DONE, NOTHING_RELEVANT, BAD_INPUT, FAILURE, INTERRUPTED = 0, 1, 2, 3, 130
+
+# The input was fine and the machine was not.
+_FAILURES = {"index_unwritable", "model_failed", "pull_failed", "pull_unwritable"}
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit with its code."""
+    code = run(sys.argv[1:] if arguments is None else arguments)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has left, for example `head`; Python's own flush at exit would complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line and return its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        # A command imports what it needs: `route` must not pay for `models pull`.
+        from crossgate.cli import commands
+
+        result: int = getattr(commands, options.command)(options)
+        return result
+    except CrossgateError as error:
+        print(f"crossgate: error[{error.code}]: {error}", file=sys.stderr)
+        return FAILURE if error.code in _FAILURES else BAD_INPUT
+    except KeyboardInterrupt:
+        print("crossgate: interrupted, nothing was left half done", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        return DONE
+    except Exception:  # exit code 1 has a meaning of its own
+        import traceback
+
+        traceback.print_exc()
+        print("crossgate: this is a bug, please report it with the lines above", file=sys.stderr)
+        return FAILURE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="crossgate",
+        description="Decides which skill, tool or text chunk fits a query, offline.",
+        epilog="Exit codes: 0 selected or done, 1 nothing relevant, 2 bad input, 3 failure.",
+    )
+    parser.add_argument("--version", action="version", version=f"crossgate {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def command(name: str, text: str, *, parent: object = commands) -> argparse.ArgumentParser:
+        made: argparse.ArgumentParser = parent.add_parser(  # type: ignore[attr-defined]
+            name, help=text, description=text[0].upper() + text[1:] + "."
+        )
+        made.set_defaults(command=made.prog.removeprefix("crossgate ").replace(" ", "_"))
+        made.add_argument("--json", action="store_true", help="print the result as JSON")
+        return made
+
+    command("demo", "route four prompts through a small skill library")
+
+    index = command("index", "index a folder of skills, a BEIR folder, JSON lines or texts")
+    index.add_argument("source", metavar="SOURCE", nargs="+", help="folder or file to read")
+    index.add_argument("-o", "--output", metavar="FILE", required=True, help="index file to write")
+    index.add_argument(
+        "--kind",
+        choices=("auto", "skills", "beir", "jsonl", "text"),
+        default="auto",
+        help="what the sources are (default: look and see)",
+    )
+    index.add_argument(
+        "--embedder",
+        metavar="MODEL",
+        default="default",
+        help="name or folder of a model, or none to search by words alone",
+    )
+    index.add_argument(
+        "--language", default="english", help="language of the stemmer, or none (default: english)"
+    )
+
+    route = command("route", "pick the documents of an index that fit a query, or none")
+    route.add_argument("query", metavar="QUERY", help="what is wanted, or - to read it from stdin")
+    route.add_argument("-i", "--index", metavar="FILE", required=True, help="index file")
+    route.add_argument("--limit", type=int, metavar="N", default=2, help="at most N (default: 2)")
+    route.add_argument("--allow", metavar="ID", nargs="+", help="consider only these")
+    route.add_argument("--deny", metavar="ID", nargs="+", default=[], help="never consider these")
+    _decision_options(route)
+
+    rerank = command("rerank", "reorder candidates that another retriever found")
+    rerank.add_argument("query", metavar="QUERY", help="what is wanted")
+    rerank.add_argument(
+        "candidates",
+        metavar="FILE",
+        nargs="?",
+        default="-",
+        help="JSON lines with text and, if there are, id, title, score, cosine (default: stdin)",
+    )
+    rerank.add_argument("--limit", type=int, metavar="N", help="at most N (default: all)")
+    _decision_options(rerank)
+
+    models = commands.add_parser(
+        "models", help="list, pull, verify and find models", description="The models."
+    )
+    kinds = models.add_subparsers(metavar="COMMAND", required=True)
+    command("list", "list the models that are known by name", parent=kinds)
+    pull = command("pull", "download a model; nothing else ever downloads", parent=kinds)
+    pull.add_argument("name", metavar="NAME", help="a name from `crossgate models list`")
+    verify = command("verify", "check the files of models against their hashes", parent=kinds)
+    verify.add_argument("name", metavar="NAME", nargs="*", help="default: all that are here")
+    path = command("path", "print the folder of a model, or of all pulled ones", parent=kinds)
+    path.add_argument("name", metavar="NAME", nargs="?")
+
+    command("doctor", "say what is installed, which models are here, and what is off and why")
+    return parser
+
+
+def _decision_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--explain", action="store_true", help="show how the decision came about")
+    parser.add_argument(
+        "--reranker",
+        metavar="MODEL",
+        default="default",
+        help="name or folder of a cross-encoder, or none for stage 1 alone",
+    )
+    parser.add_argument("--profile", metavar="FILE", help="calibration profile")

@@ -1,0 +1,252 @@
+"""One function per command: read the options, call the library, print, return the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from crossgate.cli import DONE, FAILURE, NOTHING_RELEVANT, render
+from crossgate.errors import IndexFileError, InputError
+from crossgate.types import RouteResult
+
+Options = argparse.Namespace
+
+
+def demo(options: Options) -> int:
+    """Route four prompts through a small skill library."""
+    from crossgate.cli.demo import PROMPTS, SKILLS
+    from crossgate.index import Index
+    from crossgate.router import Router
+
+    with _progress("embedding skills") as progress:
+        router = Router(Index.build(SKILLS, progress=progress))
+    router.warm_up()
+    results = [(prompt, router.route(prompt)) for prompt in PROMPTS]
+    if options.json:
+        _print_json({"results": [{"query": one, **result.to_dict()} for one, result in results]})
+    else:
+        print(render.demo(SKILLS, results, colour=_colour()))
+    return DONE
+
+
+def index(options: Options) -> int:
+    """Index documents into a file."""
+    from crossgate.index import Index
+    from crossgate.sources import read_sources
+
+    start = perf_counter()
+    output = Path(options.output)
+    earlier = _earlier_index(output)
+    loaded = read_sources(options.source, kind=options.kind)
+    for problem in loaded.problems:
+        place = problem.path if problem.line is None else f"{problem.path}:{problem.line}"
+        print(f"crossgate: skipped {place}: {problem.reason}", file=sys.stderr)
+    with _progress("embedding") as progress:
+        built = Index.build(
+            loaded.documents,
+            embedder=None if options.embedder == "none" else options.embedder,
+            language=options.language,
+            reuse=earlier,
+            progress=progress,
+        )
+    built.save(output)
+    summary = {
+        "index": str(output),
+        "documents": len(built),
+        "skipped": len(loaded.problems),
+        "bytes": output.stat().st_size,
+        "embedder": built.embedder,
+        "fingerprint": built.fingerprint,
+        "seconds": perf_counter() - start,
+    }
+    if options.json:
+        _print_json(summary)
+    else:
+        print(render.indexed(summary))
+    return DONE
+
+
+def route(options: Options) -> int:
+    """Pick the documents of an index that fit a query."""
+    from crossgate.index import Index
+    from crossgate.router import Router
+
+    query = _stdin() if options.query == "-" else options.query
+    router = Router(
+        Index.open(options.index),
+        reranker=None if options.reranker == "none" else options.reranker,
+        profile=options.profile,
+    )
+    result = router.route(query, limit=options.limit, allow=options.allow, deny=options.deny)
+    return _print_result(result, options)
+
+
+def rerank(options: Options) -> int:
+    """Reorder candidates that another retriever found."""
+    from crossgate import router
+    from crossgate.sources import read_candidates
+
+    name = "stdin" if options.candidates == "-" else options.candidates
+    candidates = read_candidates(_text(options.candidates).splitlines(), name=name)
+    result = router.rerank(
+        options.query,
+        candidates,
+        limit=options.limit,
+        reranker=None if options.reranker == "none" else options.reranker,
+        profile=options.profile,
+    )
+    return _print_result(result, options)
+
+
+def models_list(options: Options) -> int:
+    """List the models that are known by name."""
+    from crossgate import models
+
+    rows = [
+        {
+            "name": one.name,
+            "kind": one.kind,
+            "here": models.is_here(one.name),
+            "bytes": sum(file.size for file in one.files),
+            "licence": one.licence,
+            "description": one.description,
+        }
+        for one in models.available()
+    ]
+    if options.json:
+        _print_json({"models": rows})
+    else:
+        print(render.models(rows))
+    return DONE
+
+
+def models_pull(options: Options) -> int:
+    """Download a model."""
+    from crossgate import models
+
+    local = models.pull(options.name, progress=sys.stderr.isatty())
+    folder = str(models.folder(local.name))
+    if options.json:
+        _print_json({"name": local.name, "folder": folder, "identity": local.identity})
+    else:
+        print(f"{local.name} is verified and ready in {folder}")
+    return DONE
+
+
+def models_verify(options: Options) -> int:
+    """Check the files of models against their hashes."""
+    from crossgate import models
+
+    here = [one.name for one in models.available() if models.is_here(one.name)]
+    checks = [(name, check) for name in options.name or here for check in models.verify(name)]
+    rows = [
+        {"model": name, "file": check.file.path, "ok": check.ok, "detail": check.detail}
+        for name, check in checks
+    ]
+    if options.json:
+        _print_json({"files": rows})
+    else:
+        print(render.verified(rows))
+    return DONE if all(check.ok for _, check in checks) else FAILURE
+
+
+def models_path(options: Options) -> int:
+    """Print the folder of a model, or of all pulled ones."""
+    from crossgate import models
+
+    path = models.folder(options.name) if options.name else models.cache_folder() / "models"
+    if options.json:
+        _print_json({"path": str(path)})
+    else:
+        print(path)
+    return DONE
+
+
+def doctor(options: Options) -> int:
+    """Say what is installed, which models are here, and what is off and why."""
+    from crossgate.cli.doctor import examine
+
+    report = examine()
+    if options.json:
+        _print_json({"checks": report})
+    else:
+        print(render.doctor(report))
+    return DONE if all(check["state"] != "broken" for check in report) else FAILURE
+
+
+def _print_result(result: RouteResult, options: Options) -> int:
+    if options.json:
+        _print_json(result.to_dict(trace=options.explain))
+    else:
+        print(render.result(result, explain=options.explain, colour=_colour()))
+    for one in result.degraded:
+        print(f"crossgate: degraded[{one.code}]: {one.detail}", file=sys.stderr)
+    return DONE if result.selected else NOTHING_RELEVANT
+
+
+def _print_json(values: dict[str, Any]) -> None:
+    # ASCII only, so that no terminal or pipe with another encoding can fail on it.
+    print(json.dumps({"schema": "crossgate/1", **values}, allow_nan=False, indent=2))
+
+
+def _earlier_index(path: Path) -> Any:
+    """Return the index that is about to be replaced, whose vectors can be used again."""
+    from crossgate.index import Index
+
+    try:
+        return Index.open(path)
+    except IndexFileError as error:
+        if error.code == "not_an_index" and path.stat().st_size > 0:
+            raise IndexFileError(
+                "not_an_index",
+                f"{path} is no crossgate index and would be overwritten: choose another file "
+                "with -o, or remove it first",
+            ) from error
+        return None
+
+
+def _stdin() -> str:
+    return _text("-").rstrip("\n")
+
+
+def _text(path: str) -> str:
+    try:
+        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        return data.decode("utf-8-sig")
+    except OSError as error:
+        raise InputError("source_missing", f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(
+            "invalid_text",
+            f"{'stdin' if path == '-' else path} is not UTF-8: byte {error.start} is "
+            f"0x{error.object[error.start]:02x}",
+        ) from error
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Show progress on a terminal, and nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from tqdm import tqdm
+
+    with tqdm(desc=what, unit="", delay=0.5, leave=False) as bar:
+
+        def report(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield report
+
+
+def _colour() -> bool:
+    import os
+
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
