@@ -1,21 +1,16 @@
 """Decides which skill, tool or text chunk fits a query, offline, on a laptop CPU.
 
-    from crossgate import Document, Index, Router
+from crossgate import Document, Index, Router
 
-    index = Index.build([Document(id="pdf", text="Merge, split and fill PDF files")])
-    result = Router(index).route("join these two PDFs")
-    result.ids, result.reason
+index = Index.build([Document(id="pdf", text="Merge, split and fill PDF files")])
+result = Router(index).route("join these two PDFs")
+result.ids, result.reason
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from crossgate.embedding import Embedder, OnnxEmbedder, PrecomputedVectors
-    from crossgate.onnx import set_threads
-    from crossgate.reranking import CrossEncoder, PairScore, Reranker
+from typing import TYPE_CHECKING
 
 from crossgate._core import __version__
 from crossgate.errors import (
@@ -37,6 +32,11 @@ from crossgate.types import (
     RouteResult,
     Verdict,
 )
+
+if TYPE_CHECKING:
+    from crossgate.embedding import Embedder, OnnxEmbedder, PrecomputedVectors
+    from crossgate.onnx import set_threads
+    from crossgate.reranking import CrossEncoder, PairScore, Reranker
 
 __all__ = [
     "Candidate",

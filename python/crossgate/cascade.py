@@ -14,14 +14,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crossgate import _core
 from crossgate.errors import ModelError
 from crossgate.profile import Profile
 from crossgate.types import Degradation, Document, Hit, RouteResult, Verdict
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from crossgate.reranking import PairScore, Reranker
 
@@ -166,16 +165,10 @@ def conclude(
         read = [one for one in scored if one.id in pairs]
         logits = [pairs[one.id].logit for one in read]
         scores = _core.combine(read, logits, profile.blend, profile.combine)
-        stage2_ranks = dict(
-            zip((one.id for one in read), _core.ranks(read, scores), strict=True)
-        )
-        ranked = sorted(
-            zip(read, scores, strict=True), key=lambda pair: stage2_ranks[pair[0].id]
-        )
+        stage2_ranks = dict(zip((one.id for one in read), _core.ranks(read, scores), strict=True))
+        ranked = sorted(zip(read, scores, strict=True), key=lambda pair: stage2_ranks[pair[0].id])
         guardrails = profile.stage2_guardrails
-    dropped = _core.passes(
-        [(score, one.blend) for one, score in ranked], guardrails, limit=limit
-    )
+    dropped = _core.passes([(score, one.blend) for one, score in ranked], guardrails, limit=limit)
     places = [
         _Place(
             scored=one,
@@ -235,12 +228,8 @@ def _pool(
     pool = scored[: profile.pool.rerank_top_k]
     if profile.pool.core is None:
         return pool, None
-    floor = profile.gate.relevance_floor
     cliff = _core.tighten(
-        [one.blend for one in pool],
-        [],
-        core=profile.pool.core,
-        static_floor=-1.0 if floor is None else floor,
+        [one.blend for one in pool], [], core=profile.pool.core, static_floor=-1.0
     )
     return pool[: cliff.keep], cliff
 

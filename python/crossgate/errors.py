@@ -1,11 +1,11 @@
 """The exceptions that crossgate raises, each with a stable code.
 
     CrossgateError
-     ├── InputError         a query, candidate, document or option that cannot be used (also a ValueError)
-     ├── SourceError        a file or folder of documents that cannot be read
-     ├── IndexFileError     an index file that is missing, damaged, too new or made with another embedder
-     ├── ModelError         a model that is unknown, incomplete, altered or cannot be run
-     └── ProfileError       a calibration profile that is malformed or was fitted for another model
+     ├── InputError       a query, candidate, document or option that cannot be used
+     ├── SourceError      a file or folder of documents that cannot be read
+     ├── IndexFileError   an index file that is missing, damaged or made with another embedder
+     ├── ModelError       a model that is unknown, incomplete, altered or cannot be run
+     └── ProfileError     a calibration profile that is malformed or fitted for another model
 
 Catch the base class to catch them all, and test `code`, never the message:
 

@@ -6,14 +6,13 @@ import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crossgate import _core
 from crossgate.checks import check_text
 from crossgate.errors import IndexFileError, InputError
 from crossgate.types import Document
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from crossgate.embedding import Embedder
 
@@ -56,7 +55,9 @@ class Index:
         """
         documents = list(documents)
         if not documents:
-            raise InputError("no_documents", "there is nothing to index: pass at least one document")
+            raise InputError(
+                "no_documents", "there is nothing to index: pass at least one document"
+            )
         maker = _embedder(embedder)
         identity, dimension = (maker.identity, maker.dimension) if maker else ("", 0)
         index = cls(_core.Index(language, identity, dimension), maker)

@@ -35,7 +35,9 @@ class Gate:
     """When stage 1 decides alone. A rule whose threshold is None is off.
 
     Attributes:
-        relevance_floor: Nothing is relevant where the best blend lies below; in [-1, 1].
+        relevance_cosine: Nothing is relevant where the best cosine lies below, unless words say
+            otherwise; in [-1, 1].
+        relevance_bm25: From this BM25 score on, words alone make something relevant. None: never.
         confident_cosine: The least cosine of a confident winner; in [-1, 1].
         confident_gap: Its least lead in cosine over the next.
         lexical_score: The least BM25 score of a lexical winner.
@@ -44,7 +46,8 @@ class Gate:
         disagreed_margin: The least lead in blend of a winner on which they do not.
     """
 
-    relevance_floor: float | None = None
+    relevance_cosine: float | None = None
+    relevance_bm25: float | None = None
     confident_cosine: float | None = None
     confident_gap: float = 0.0
     lexical_score: float | None = None

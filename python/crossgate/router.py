@@ -6,10 +6,11 @@ import asyncio
 import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crossgate import _core, cascade
 from crossgate.cascade import Stage1, degradation, milliseconds
@@ -19,10 +20,12 @@ from crossgate.index import Index, embedder_mismatch
 from crossgate.profile import Pool, Profile
 from crossgate.types import Candidate, Degradation, Document, RouteResult
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from crossgate.embedding import Embedder
     from crossgate.reranking import Reranker
+
+# Retrievers with 32-bit floats report the cosine of a text with itself as 1.0000001.
+_MOST_COSINE = 1 + 1e-5
 
 DEFAULT_PROFILE = Path(__file__).parent / "profiles" / "default.json"
 
@@ -219,7 +222,7 @@ def rerank(
 
     def stage1() -> Stage1:
         start = perf_counter()
-        scored = index._core.search(
+        scored: Sequence[_core.Scored] = index._core.search(
             query,
             vector if dimension else None,
             blend=profile.blend,
@@ -250,37 +253,51 @@ async def arerank(
 
 def _candidate(place: int, given: object) -> Candidate:
     """Make a candidate of what the caller handed in; `place` counts from 1."""
-    if isinstance(given, Candidate):
-        return given
-    if isinstance(given, Document):
-        return Candidate(id=given.id, title=given.title, text=given.text, vector=given.vector)
+    what = f"candidate {place}"
     if isinstance(given, str):
         return Candidate(id=str(place), text=given)
+    if isinstance(given, Document):
+        fields = ("id", "title", "text", "vector", "cosine", "score")
+        row = {field: getattr(given, field, None) for field in fields}
+        return _checked(what, row, given.metadata)
     if not isinstance(given, Mapping):
         raise InputError(
             "malformed_candidate",
-            f"candidate {place} is a {type(given).__name__}: pass a str, a mapping or a Candidate",
+            f"{what} is a {type(given).__name__}: pass a str, a mapping or a Candidate",
         )
-    known = {"id", "_id", "title", "text", "metadata", "vector", "cosine", "score"}
-    metadata = {key: value for key, value in given.items() if key not in known}
-    values = {key: given.get(key) for key in ("vector", "cosine", "score")}
-    for key in ("cosine", "score"):
-        number = values[key]
-        if number is not None and not (
-            isinstance(number, int | float) and math.isfinite(number)
-        ):
+    row = dict(given)
+    row.setdefault("id", row.pop("_id", place))
+    return _checked(what, row, row.pop("metadata", None) or {})
+
+
+def _checked(what: str, row: dict[str, Any], metadata: Mapping[str, Any]) -> Candidate:
+    """Make a candidate of its fields; what is no field of it joins the metadata."""
+    id, title, text = str(row.pop("id")), row.pop("title", None) or "", row.pop("text", "")
+    for field, value in (("title", title), ("text", text)):
+        check_text(f"the {field} of {what}", value)
+    vector = row.pop("vector", None)
+    numbers = {field: row.pop(field, None) for field in ("cosine", "score")}
+    for field, value in numbers.items():
+        if value is not None and not (isinstance(value, Real) and math.isfinite(value)):
             raise InputError(
                 "malformed_candidate",
-                f"the {key} of candidate {place} is {number!r}: it must be a finite number",
+                f"the {field} of {what} is {value!r}: it must be a finite number",
             )
-    if not isinstance(given.get("text"), str):
-        raise InputError("malformed_candidate", f"candidate {place} has no text: give it one")
+    cosine, score = (None if one is None else float(one) for one in numbers.values())
+    if cosine is not None and not -_MOST_COSINE <= cosine <= _MOST_COSINE:
+        raise InputError(
+            "malformed_candidate",
+            f"the cosine of {what} is {cosine}: it must lie between -1 and 1; give a score of "
+            "another scale as `score`",
+        )
     return Candidate(
-        id=str(given.get("id", given.get("_id", place))),
-        title=str(given.get("title") or ""),
-        text=given["text"],
-        metadata={**metadata, **(given.get("metadata") or {})},
-        **values,
+        id=id,
+        title=title,
+        text=text,
+        metadata={**row, **metadata},
+        vector=vector,
+        cosine=cosine,
+        score=score,
     )
 
 

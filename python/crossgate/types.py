@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any
-
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def content(title: str, text: str) -> str:
@@ -31,7 +28,7 @@ class Document:
     id: str
     text: str
     title: str = ""
-    metadata: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     vector: Sequence[float] | None = None
 
     @property

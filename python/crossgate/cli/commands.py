@@ -93,7 +93,7 @@ def rerank(options: Options) -> int:
     from crossgate.sources import read_candidates
 
     name = "stdin" if options.candidates == "-" else options.candidates
-    candidates = read_candidates(_text(options.candidates).splitlines(), name=name)
+    candidates = read_candidates(_text(options.candidates).split("\n"), name=name)
     result = router.rerank(
         options.query,
         candidates,
@@ -113,7 +113,7 @@ def models_list(options: Options) -> int:
             "name": one.name,
             "kind": one.kind,
             "here": models.is_here(one.name),
-            "bytes": sum(file.size for file in one.files),
+            "bytes": one.size,
             "licence": one.licence,
             "description": one.description,
         }

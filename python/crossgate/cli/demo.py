@@ -30,13 +30,11 @@ _DESCRIPTIONS = {
     "and tone.",
 }
 
-SKILLS = tuple(
-    Document(id=name, title=name, text=text) for name, text in _DESCRIPTIONS.items()
-)
+SKILLS = tuple(Document(id=name, title=name, text=text) for name, text in _DESCRIPTIONS.items())
 
 PROMPTS = (
     "merge these three PDF files into one",
     "the export from accounting is full of duplicate rows and half of the dates are wrong",
-    "why does this take forever since we added the new table",
+    "the tests broke after my last merge, can you sort out the commits",
     "what time is the meeting tomorrow",
 )

@@ -13,9 +13,11 @@ Check = dict[str, str]
 
 
 def examine() -> list[Check]:
-    """Return one entry per part, each with `what`, `state` (ok, off, broken), `detail`, `advice`."""
+    """Return one entry per part: `what`, `state` (ok, off or broken), `detail` and `advice`."""
     checks = [
-        _check("crossgate", "ok", f"{__version__}, Python {platform.python_version()}, {_machine()}")
+        _check(
+            "crossgate", "ok", f"{__version__}, Python {platform.python_version()}, {_machine()}"
+        )
     ]
     checks += [
         _package("onnxruntime", "runs the models"),

@@ -19,7 +19,7 @@ pub enum Verdict {
 pub enum Reason {
     /// There was no candidate at all.
     NoCandidates,
-    /// The best blend lies below the relevance floor.
+    /// The best cosine is too low, and so is the best BM25 score.
     BelowFloor,
     /// Without vectors, no candidate shares a term with the query.
     NoOverlap,
@@ -62,8 +62,11 @@ impl Reason {
 /// The gate's thresholds. They belong to a calibration profile; a rule without its threshold is off.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Thresholds {
-    /// Nothing is relevant where the best blend lies below; in [-1, 1].
-    pub relevance_floor: Option<f64>,
+    /// Nothing is relevant where the best cosine lies below, unless words say otherwise; in
+    /// [-1, 1].
+    pub relevance_cosine: Option<f64>,
+    /// From this BM25 score on, words alone make something relevant; at least 0. None: never.
+    pub relevance_bm25: Option<f64>,
     /// A confident winner has at least this cosine; in [-1, 1].
     pub confident_cosine: Option<f64>,
     /// A confident winner is at least this far ahead in cosine; at least 0.
@@ -173,11 +176,13 @@ pub fn clear_margin(signals: &Signals, thresholds: &Thresholds) -> bool {
 }
 
 fn nothing_relevant(signals: &Signals, thresholds: &Thresholds) -> Option<Reason> {
-    if signals.cosine.is_none() {
-        // The floor was fitted with cosines; without any, a shared term is the only evidence.
+    let Some(cosine) = signals.cosine else {
+        // The bars were fitted with cosines; without any, a shared term is the only evidence.
         return (signals.bm25 <= 0.0).then_some(Reason::NoOverlap);
-    }
-    thresholds.relevance_floor.filter(|floor| signals.blend < *floor).map(|_| Reason::BelowFloor)
+    };
+    let by_meaning = thresholds.relevance_cosine.is_none_or(|least| cosine >= least);
+    let by_words = thresholds.relevance_bm25.is_some_and(|least| signals.bm25 >= least);
+    (!by_meaning && !by_words).then_some(Reason::BelowFloor)
 }
 
 /// Reads the signals off the candidates, or none where there are no candidates.
@@ -236,7 +241,8 @@ mod tests {
     }
 
     const THRESHOLDS: Thresholds = Thresholds {
-        relevance_floor: Some(0.2),
+        relevance_cosine: Some(0.3),
+        relevance_bm25: Some(6.0),
         confident_cosine: Some(0.7),
         confident_gap: 0.2,
         lexical_score: Some(8.0),
@@ -260,7 +266,8 @@ mod tests {
         use Verdict as V;
         let table: &[(&str, &[Scored], (V, R))] = &[
             ("nobody there", &[], (V::NothingRelevant, R::NoCandidates)),
-            ("too low", &[scored("a", 0.2, 0.0, 0)], (V::NothingRelevant, R::BelowFloor)),
+            ("too low", &[scored("a", 0.2, 5.0, 1)], (V::NothingRelevant, R::BelowFloor)),
+            ("words make up for it", &[scored("a", 0.2, 6.0, 1)], (V::Ambiguous, R::Murky)),
             (
                 "high cosine, clear lead",
                 &[scored("a", 0.8, 0.0, 0), scored("b", 0.5, 1.0, 1)],
@@ -362,8 +369,8 @@ mod tests {
 
         #[test]
         fn a_higher_floor_never_admits_more(candidates in candidates(), floor in 0.0..1.0_f64) {
-            let strict = Thresholds { relevance_floor: Some(floor + 0.1), ..THRESHOLDS };
-            let loose = Thresholds { relevance_floor: Some(floor), ..THRESHOLDS };
+            let strict = Thresholds { relevance_cosine: Some(floor + 0.1), ..THRESHOLDS };
+            let loose = Thresholds { relevance_cosine: Some(floor), ..THRESHOLDS };
             if reason(&candidates, &loose).0 == Verdict::NothingRelevant {
                 prop_assert_eq!(reason(&candidates, &strict).0, Verdict::NothingRelevant);
             }

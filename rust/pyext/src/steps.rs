@@ -28,7 +28,8 @@ impl From<BlendOptions> for Blend {
 /// The fields of `crossgate.profile.Gate`.
 #[derive(FromPyObject)]
 pub(crate) struct GateOptions {
-    relevance_floor: Option<f64>,
+    relevance_cosine: Option<f64>,
+    relevance_bm25: Option<f64>,
     confident_cosine: Option<f64>,
     confident_gap: f64,
     lexical_score: Option<f64>,
@@ -159,7 +160,8 @@ pub(crate) fn decide(
     thresholds: GateOptions,
 ) -> PyResult<Decision> {
     let thresholds = Thresholds {
-        relevance_floor: thresholds.relevance_floor,
+        relevance_cosine: thresholds.relevance_cosine,
+        relevance_bm25: thresholds.relevance_bm25,
         confident_cosine: thresholds.confident_cosine,
         confident_gap: thresholds.confident_gap,
         lexical_score: thresholds.lexical_score,

@@ -1,0 +1,57 @@
+# The same targets run on a developer's machine and in CI; `make help` lists them.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+DIST = dist
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: all
+all: lint test ## everything that CI runs
+
+$(VENV): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/pip install --quiet --group lint --group test "maturin>=1.9.4,<2"
+	touch $(VENV)
+
+.PHONY: install
+install: $(VENV) ## build the wheel and install it into the virtual environment
+	rm -rf $(DIST)
+	$(BIN)/maturin build --release --quiet --interpreter $(BIN)/python --out $(DIST)
+	$(BIN)/pip install --quiet --force-reinstall --no-deps $(DIST)/*.whl
+	$(BIN)/pip install --quiet $(DIST)/*.whl
+
+.PHONY: test
+test: install ## all tests, Rust and Python; the Python ones against the wheel
+	cargo test --workspace --quiet
+	$(BIN)/pytest
+
+.PHONY: lint
+lint: install ## formatting, lints and types, Rust and Python
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- --deny warnings
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest crossgate._core
+
+.PHONY: format
+format: $(VENV) ## mend formatting and what the lints can mend
+	cargo fmt --all
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+.PHONY: fuzz
+fuzz: ## fuzz the index file's reader and the text analysis, ten minutes each
+	RUSTC_BOOTSTRAP=1 cargo fuzz run --fuzz-dir rust/fuzz --sanitizer none index_file -- -max_total_time=600
+	RUSTC_BOOTSTRAP=1 cargo fuzz run --fuzz-dir rust/fuzz --sanitizer none text -- -max_total_time=600
+
+.PHONY: clean
+clean: ## remove everything that was built
+	rm -rf $(VENV) $(DIST) target

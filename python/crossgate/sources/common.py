@@ -1,0 +1,41 @@
+"""What all readers of sources share: the reason why something is skipped, and text checks."""
+
+from __future__ import annotations
+
+import os
+
+
+class Unusable(Exception):
+    """Why one row or file cannot be used; `line` where that is known."""
+
+    def __init__(self, reason: str, line: int | None = None) -> None:
+        super().__init__(reason)
+        self.line = line
+
+
+def decoded(raw: bytes) -> str:
+    """Decode UTF-8 without its byte order mark, with line feeds as line ends."""
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Unusable("not UTF-8 text", raw.count(b"\n", 0, error.start) + 1) from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def is_unicode(text: str) -> bool:
+    """Return whether text can be written as UTF-8: it cannot with half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def shown(path: str) -> str:
+    """Return a path as text; bytes of a name that are not UTF-8 are written out."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def place_of(path: str, line: int | None) -> str:
+    """Return `path:line`, or the path alone."""
+    return path if line is None else f"{path}:{line}"

@@ -1,0 +1,232 @@
+"""Cutting Markdown and plain text into chunks of a bounded size, without losing a character."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+MAX_CHARS = 1_500
+"""Longest chunk in characters: about 350 word pieces of English, which a reranker reads whole."""
+
+# Longer lines are text: a heading goes into the title of every chunk below it.
+_HEADING_CHARS = 200
+
+_LINE = re.compile(r".*\n|.+")
+_ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
+_UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
+# What can stand over an underline: no list item, quote, table row, indented code or rule.
+_PARAGRAPH = re.compile(r" {0,3}(?!(?:[-*+]|\d{1,9}[.)])[ \t]|[>|])(?=\S)(?=.*\w)")
+_FENCE = re.compile(r"[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}(?=[^`]*$)|~{3,})")
+_BLANK_LINES = re.compile(r"(?:[ \t]*\n)*")
+# A rule at the top of a file is not front matter: that has a key in its first line of content.
+_FRONT_MATTER = re.compile(
+    r"---[ \t]*\n(?:[ \t]*(?:#[^\n]*)?\n)*[\w-]+[ \t]*:.*?\n---[ \t]*(?:\n|\Z)", re.DOTALL
+)
+
+_SENTENCE = re.compile(
+    r"(?<=[.!?\u2026])\s+"
+    r"|(?<=[.!?\u2026][\"')\]\u2019\u201d])\s+"  # a closing quote or bracket in between
+    r"|(?<=[\u3002\uff01\uff1f])"  # Chinese and Japanese: no space follows
+)
+_WORD = re.compile(r"\s+")
+_ROW = re.compile(r"\n")
+_PROSE = (_SENTENCE, _ROW, _WORD)
+_CODE = (_ROW, _WORD)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A heading and the text up to the next one; all heads and bodies in a row are the source.
+
+    Attributes:
+        level: 1 to 6, or 0 for the text before the first heading.
+        heading: Text of the heading, without its marks.
+        head: The heading as it stands in the source, with its line ends.
+        body: The text below it.
+        line: 1-based line on which the section starts.
+    """
+
+    level: int
+    heading: str
+    head: str
+    body: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """A piece of a file that becomes one document.
+
+    Attributes:
+        title: The headings above the chunk, `File title > Heading > Subheading`.
+        heading: The innermost of these headings, or an empty string outside any.
+        text: The piece of text, without blank lines before it and white space behind it.
+        line: 1-based line on which it starts.
+    """
+
+    title: str
+    heading: str
+    text: str
+    line: int
+
+
+def chunk_markdown(text: str, *, name: str, max_chars: int = MAX_CHARS) -> list[Chunk]:
+    """Cut Markdown at its headings, and longer sections further, as `pieces` does.
+
+    The file's title is its first heading of level 1. Front matter is left out. A heading with
+    nothing below it is a chunk without text, unless the next heading is one of its subheadings.
+
+    Args:
+        text: The file, with line feeds as line ends.
+        name: The title of a file that has no heading of level 1.
+        max_chars: Longest text of a chunk in characters.
+    """
+    front_matter = _FRONT_MATTER.match(text)
+    start = front_matter.end() if front_matter else 0
+    found = sections(text[start:], first_line=1 + text.count("\n", 0, start))
+    file_title = next((one.heading for one in found if one.level == 1 and one.heading), name)
+    followers = [*found[1:], None]
+    path: list[tuple[int, str]] = []
+    chunks: list[Chunk] = []
+    for section, follower in zip(found, followers, strict=False):
+        if section.level:
+            path = [step for step in path if step[0] < section.level]
+            path.append((section.level, section.heading))
+        steps = [heading for _, heading in path if heading]
+        title = " > ".join([file_title, *(steps[1:] if steps[:1] == [file_title] else steps)])
+        below = _chunks(section, title, max_chars)
+        # A subheading without text would not pass this heading on.
+        passed_on = follower and follower.heading and follower.level > section.level
+        if not below and section.heading and not passed_on:
+            below = [Chunk(title=title, heading=section.heading, text="", line=section.line)]
+        chunks += below
+    return chunks
+
+
+def chunk_plain(text: str, *, name: str, max_chars: int = MAX_CHARS) -> list[Chunk]:
+    """Pack the paragraphs of plain text into chunks of at most `max_chars` characters."""
+    section = Section(level=0, heading="", head="", body=text, line=1)
+    return _chunks(section, name, max_chars, fences=False)
+
+
+def sections(text: str, *, first_line: int = 1) -> list[Section]:
+    """Cut Markdown before each ATX (`## Heading`) and setext (underlined) heading.
+
+    A `#` inside a fenced code block is not a heading; a fence that is never closed runs to the
+    end of the file, as in CommonMark. A setext heading must be a single line after a blank one.
+    """
+    lines = list(_fenced(text))
+    marks = [(0, 0, 0, "")]  # index of the line, lines of the heading, level, heading
+    index = body = 0
+    while index < len(lines):
+        alone = index == body or not lines[index - 1][1].strip()
+        level, height, heading = _heading(lines[index : index + 2], alone=alone)
+        if level:
+            marks.append((index, height, level, heading))
+            body = index + height
+        index += height
+    ends = [mark[0] for mark in marks[1:]] + [len(lines)]
+    return [
+        Section(
+            level=level,
+            heading=heading,
+            head="".join(line for _, line in lines[start : start + height]),
+            body="".join(line for _, line in lines[start + height : end]),
+            line=first_line + start,
+        )
+        for (start, height, level, heading), end in zip(marks, ends, strict=True)
+        if level or end
+    ]
+
+
+def _heading(lines: list[tuple[int, str]], *, alone: bool) -> tuple[int, int, str]:
+    """Return level, number of lines and text of the heading on top of `lines`, or level 0."""
+    fence, line = lines[0]
+    if fence or len(line) > _HEADING_CHARS:
+        return 0, 1, ""
+    if found := _ATX.match(line):
+        return len(found[1]), 1, found[2] or ""
+    if alone and len(lines) == 2 and _PARAGRAPH.match(line):
+        underline = _UNDERLINE.match(lines[1][1])
+        if underline:
+            return 1 if underline[1][0] == "=" else 2, 2, line.strip()
+    return 0, 1, ""
+
+
+def pieces(text: str, max_chars: int = MAX_CHARS, *, fences: bool = True) -> list[str]:
+    """Cut text into pieces of at most `max_chars` characters that concatenate to the text.
+
+    Cuts fall between paragraphs; a longer paragraph is cut between sentences, then lines, then
+    words, and only a longer word inside. A fenced code block that fits is one paragraph, and one
+    that does not is cut between its lines.
+    """
+    if len(text) <= max_chars:
+        return [text] if text else []
+    lines = _fenced(text) if fences else ((0, line) for line in _LINE.findall(text))
+    blocks = groupby(lines, key=lambda pair: (pair[0], not pair[0] and not pair[1].strip()))
+    units = [
+        ("".join(line for _, line in block), _CODE if fence else _PROSE)
+        for (fence, _), block in blocks
+    ]
+    return _pack(units, max_chars)
+
+
+def _pack(units: Sequence[tuple[str, tuple[re.Pattern[str], ...]]], max_chars: int) -> list[str]:
+    """Join units up to `max_chars`; cut a longer one at the first pattern that comes with it."""
+    packed: list[str] = []
+    current = ""
+    for unit, patterns in units:
+        if len(current) + len(unit) <= max_chars:
+            current += unit
+            continue
+        if current:
+            packed.append(current)
+        if len(unit) <= max_chars:
+            current = unit
+            continue
+        if patterns:
+            ends = [found.end() for found in patterns[0].finditer(unit)]
+            edges = zip([0, *ends], [*ends, len(unit)], strict=True)
+            parts = _pack([(unit[a:b], patterns[1:]) for a, b in edges], max_chars)
+        else:
+            parts = [unit[at : at + max_chars] for at in range(0, len(unit), max_chars)]
+        packed += parts[:-1]
+        current = parts[-1]
+    return [*packed, current] if current else packed
+
+
+def _fenced(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each line with the number of the fenced code block that it belongs to, or 0."""
+    count = 0
+    mark = ""
+    for line in _LINE.findall(text):
+        if mark:
+            yield count, line
+            end = line.strip()
+            if end.startswith(mark) and not end.strip(mark[0]):
+                mark = ""
+        elif opening := _FENCE.match(line):
+            count += 1
+            mark = opening[1]
+            yield count, line
+        else:
+            yield 0, line
+
+
+def _chunks(section: Section, title: str, max_chars: int, *, fences: bool = True) -> list[Chunk]:
+    """Return the pieces of one section as chunks; the first one starts at the heading."""
+    chunks: list[Chunk] = []
+    line = section.line + section.head.count("\n")
+    for piece in pieces(section.body, max_chars, fences=fences):
+        if piece.strip():
+            blank = _BLANK_LINES.match(piece)
+            start = blank.end() if blank else 0
+            first = line + piece.count("\n", 0, start)
+            if section.head and not chunks:
+                first = section.line
+            text = piece[start:].rstrip()
+            chunks.append(Chunk(title=title, heading=section.heading, text=text, line=first))
+        line += piece.count("\n")
+    return chunks

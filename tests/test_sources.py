@@ -1,0 +1,942 @@
+"""Sources: every kind of file and folder, and each thing that can be wrong with one."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crossgate.errors import CrossgateError, InputError, SourceError
+from crossgate.sources.markdown import chunk_markdown, chunk_plain, pieces, sections
+from crossgate.sources import Loaded, read_candidates, read_sources
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    """Write a file and the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def skill(front_matter: str) -> str:
+    return f"---\n{front_matter}\n---\n# Body\n"
+
+
+def ids(loaded: Loaded) -> list[str]:
+    return [document.id for document in loaded.documents]
+
+
+def shown(loaded: Loaded, root: Path) -> list[str]:
+    """Return the problems as text, without the folder of the test."""
+    return [str(problem).replace(f"{root}{os.sep}", "") for problem in loaded.problems]
+
+
+GOOD = skill("name: pdf\ndescription: Fill in forms.")
+ROW = '{"_id": "a", "text": "one"}\n'
+
+
+# --- which kind of source -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("files", "path", "expected"),
+    [
+        ({"x/SKILL.md": GOOD, "x/notes.md": "# N\ntext"}, "", ["pdf"]),
+        ({"x/y/z/SKILL.md": GOOD}, "", ["pdf"]),
+        ({"SKILL.md": GOOD}, "", ["pdf"]),
+        ({"SKILL.md": GOOD}, "SKILL.md", ["pdf"]),
+        ({"corpus.jsonl": ROW, "queries.jsonl": '{"_id": "q", "text": "t"}'}, "", ["a"]),
+        ({"corpus.jsonl": ROW, "x/SKILL.md": GOOD}, "", ["a"]),
+        ({"rows.jsonl": ROW}, "rows.jsonl", ["a"]),
+        ({"rows.ndjson": ROW}, "rows.ndjson", ["a"]),
+        ({"ROWS.JSONL": ROW}, "ROWS.JSONL", ["a"]),
+        ({"a.md": "x", "b/c.markdown": "x", "d.txt": "x", "e.rst": "x", "f.png": "x"}, "",
+         ["a.md", "b/c.markdown", "d.txt", "e.rst"]),
+        ({"a.md": "# A\nx"}, "a.md", ["a.md#a"]),
+        ({"skill.md": "# A\nx"}, "", ["skill.md#a"]),
+    ],
+)  # fmt: skip
+def test_auto_looks_at_the_path(
+    tmp_path: Path, files: dict[str, str], path: str, expected: list[str]
+) -> None:
+    for name, content in files.items():
+        write(tmp_path / name, content)
+    loaded = read_sources([tmp_path / path])
+    assert ids(loaded) == expected
+    assert loaded.problems == ()
+
+
+def test_a_named_kind_overrules_the_look_of_a_path(tmp_path: Path) -> None:
+    write(tmp_path / "SKILL.md", GOOD)
+    write(tmp_path / "rows.data", ROW)
+    write(tmp_path / "more.jsonl", '{"_id": "b", "text": "two"}')
+    assert ids(read_sources([tmp_path], kind="text")) == ["SKILL.md#body"]
+    assert ids(read_sources([tmp_path / "rows.data"], kind="jsonl")) == ["a"]
+    assert ids(read_sources([tmp_path / "rows.data"], kind="beir")) == ["a"]
+    assert ids(read_sources([tmp_path / "rows.data"], kind="text")) == ["rows.data"]
+    assert ids(read_sources([tmp_path], kind="jsonl")) == ["b"]
+    assert ids(read_sources([tmp_path], kind="skills")) == ["pdf"]
+
+
+def test_paths_are_read_in_their_order_and_one_string_is_one_path(tmp_path: Path) -> None:
+    rows, text = write(tmp_path / "r.jsonl", ROW), write(tmp_path / "t.txt", "x")
+    assert ids(read_sources([text, str(rows)])) == ["t.txt", "a"]
+    assert ids(read_sources(str(rows))) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "code", "says"),
+    [
+        ("nowhere", "auto", "source_missing", "nowhere"),
+        ("nul\0", "auto", "source_missing", "nul"),
+        (
+            "x.pdf",
+            "auto",
+            "source_unknown",
+            "x.pdf is a .pdf file; accepted: a folder with SKILL.md",
+        ),
+        ("plain", "auto", "source_unknown", "plain is a file without a suffix"),
+        ("x.pdf", "pdf", "source_unknown", "unknown kind 'pdf'; accepted: auto, skills, beir"),
+        ("folder", "beir", "source_missing", "it has no corpus.jsonl"),
+        ("folder", "auto", "no_documents", "folder; looked for a folder with SKILL.md"),
+        ("bad.jsonl", "auto", "no_documents", "2 skipped, the first: "),
+    ],
+)
+def test_a_path_that_cannot_be_used(
+    tmp_path: Path, path: str, kind: str, code: str, says: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    for name in ("x.pdf", "plain"):
+        write(tmp_path / name, "x")
+    write(tmp_path / "bad.jsonl", "1\n2\n")
+    with pytest.raises(SourceError) as raised:
+        read_sources([f"{tmp_path}/{path}"], kind=kind)  # type: ignore[arg-type]
+    assert raised.value.code == code
+    assert says in str(raised.value)
+
+
+def test_no_paths_at_all() -> None:
+    with pytest.raises(SourceError, match="an empty list of paths") as raised:
+        read_sources([])
+    assert raised.value.code == "no_documents"
+
+
+# /proc/self/mem opens and then refuses to be read, even for root.
+UNREADABLE = Path("/proc/self/mem")
+
+
+@pytest.mark.skipif(not UNREADABLE.exists(), reason="needs Linux's /proc for a file that fails")
+@pytest.mark.parametrize(
+    ("link", "good", "other"),
+    [
+        ("x/SKILL.md", "y/SKILL.md", GOOD),
+        ("x.md", "y.md", "text"),
+        ("x.jsonl", "y.jsonl", ROW),
+        ("corpus.jsonl", "", ""),
+    ],
+)
+def test_a_file_that_fails_while_it_is_read(
+    tmp_path: Path, link: str, good: str, other: str
+) -> None:
+    (tmp_path / link).parent.mkdir(exist_ok=True)
+    (tmp_path / link).symlink_to(UNREADABLE)
+    with pytest.raises(SourceError) as raised:
+        read_sources([tmp_path / link])
+    assert raised.value.code == "source_unreadable"
+    if good:
+        write(tmp_path / good, other)
+        loaded = read_sources([tmp_path], kind="jsonl" if good.endswith("jsonl") else "auto")
+        assert len(loaded.documents) == 1
+        assert shown(loaded, tmp_path) == [f"{link}: cannot be read: Input/output error"]
+
+
+def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "a.md", "text")
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    real = os.listdir
+
+    def listdir(path: str) -> list[str]:
+        if Path(path) == closed:
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    loaded = read_sources([tmp_path])
+    assert ids(loaded) == ["a.md"]
+    assert shown(loaded, tmp_path) == ["closed: cannot be read: Permission denied"]
+    with pytest.raises(SourceError, match="Permission denied") as raised:
+        read_sources([closed])
+    assert raised.value.code == "source_unreadable"
+
+
+# --- folders ----------------------------------------------------------------------------------
+
+
+def test_the_order_does_not_depend_on_the_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("b.md", "a/z.md", "a/b/c.md", "a-b/x.md", "B.md"):
+        write(tmp_path / name, "text")
+    expected = ["B.md", "a/b/c.md", "a/z.md", "a-b/x.md", "b.md"]
+    real = os.listdir
+    for turn in (sorted, lambda names: sorted(names, reverse=True)):
+        monkeypatch.setattr(os, "listdir", lambda path, turn=turn: turn(real(path)))
+        assert ids(read_sources([tmp_path])) == expected
+
+
+def test_hidden_entries_are_left_out_unless_named(tmp_path: Path) -> None:
+    write(tmp_path / ".claude/skills/pdf/SKILL.md", GOOD)
+    write(tmp_path / "skills/csv/SKILL.md", skill("description: d"))
+    write(tmp_path / "skills/.old/SKILL.md", skill("description: old"))
+    assert ids(read_sources([tmp_path])) == ["csv"]
+    assert ids(read_sources([tmp_path / ".claude/skills"])) == ["pdf"]
+
+
+def test_links_to_folders_are_followed_once(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    write(outside / "far/SKILL.md", skill("name: far\ndescription: d"))
+    root = tmp_path / "root"
+    write(root / "z/SKILL.md", skill("name: near\ndescription: d"))
+    (root / "a").symlink_to(root / "z", target_is_directory=True)
+    (root / "z/up").symlink_to(root, target_is_directory=True)
+    (root / "self").symlink_to(root / "self")
+    (root / "other").symlink_to(outside, target_is_directory=True)
+    (outside / "back").symlink_to(root, target_is_directory=True)
+    loaded = read_sources([root])
+    assert [(one.id, one.metadata["path"]) for one in loaded.documents] == [
+        ("far", "other/far/SKILL.md"),
+        ("near", "z/SKILL.md"),  # by its own path, although the link's name sorts first
+    ]
+    assert loaded.problems == ()
+
+
+def test_of_two_links_to_one_folder_the_first_name_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "outside/a.md", "text")
+    (tmp_path / "root").mkdir()
+    for name in ("x", "y"):
+        (tmp_path / "root" / name).symlink_to(tmp_path / "outside", target_is_directory=True)
+    real = os.listdir
+    for backwards in (False, True):
+        monkeypatch.setattr(os, "listdir", lambda path, b=backwards: sorted(real(path), reverse=b))
+        assert ids(read_sources([tmp_path / "root"])) == ["x/a.md"]
+
+
+def test_a_broken_link_is_reported_where_a_file_is_expected(tmp_path: Path) -> None:
+    write(tmp_path / "a.md", "text")
+    (tmp_path / "b.md").symlink_to(tmp_path / "gone.md")
+    (tmp_path / "c.png").symlink_to(tmp_path / "gone.png")
+    loaded = read_sources([tmp_path])
+    assert ids(loaded) == ["a.md"]
+    assert shown(loaded, tmp_path) == ["b.md: cannot be read: No such file or directory"]
+
+
+def test_a_pipe_in_a_folder_is_not_opened(tmp_path: Path) -> None:
+    write(tmp_path / "a.md", "text")
+    os.mkfifo(tmp_path / "b.md")
+    assert ids(read_sources([tmp_path])) == ["a.md"]
+
+
+def test_very_deep_folders_are_reported(tmp_path: Path) -> None:
+    deep = tmp_path / "/".join("d" * 12)
+    write(deep / "a.md", "text")
+    write(deep / "e/b.md", "text")
+    loaded = read_sources([tmp_path])
+    assert [one.metadata["path"] for one in loaded.documents] == ["d/" * 12 + "a.md"]
+    assert shown(loaded, tmp_path) == ["d/" * 12 + "e: more than 12 folders deep, not read"]
+
+
+def test_a_file_reached_twice_is_read_once(tmp_path: Path) -> None:
+    write(tmp_path / "s/pdf/SKILL.md", GOOD)
+    rows = write(tmp_path / "rows.jsonl", ROW)
+    loaded = read_sources([tmp_path / "s", tmp_path / "s/pdf", rows, f"{tmp_path}/s/../rows.jsonl"])
+    assert ids(loaded) == ["pdf", "a"]
+    assert loaded.problems == ()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such file names")
+def test_a_file_name_that_is_not_utf8(tmp_path: Path) -> None:
+    with open(os.path.join(os.fsencode(tmp_path), b"caf\xe9.md"), "wb") as file:
+        file.write(b"# T\ntext")
+    with open(os.path.join(os.fsencode(tmp_path), b"\xe9.jsonl"), "wb") as file:
+        file.write(b'{"text": "t"}\n1\n')
+    loaded = read_sources([tmp_path])
+    assert ids(loaded) == ["caf\\xe9.md#t"]
+    json.dumps(loaded.documents[0].metadata["path"], ensure_ascii=False).encode()
+    loaded = read_sources([tmp_path], kind="jsonl")
+    assert ids(loaded) == ["\\xe9:1"]
+    loaded.problems[0].path.encode()
+
+
+# --- skills -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "text", "more"),
+    [
+        (GOOD, "pdf", "Fill in forms.", {}),
+        ("\ufeff" + GOOD, "pdf", "Fill in forms.", {}),
+        (GOOD.replace("\n", "\r\n"), "pdf", "Fill in forms.", {}),
+        ("---  \ndescription: d\n---\t", "folder", "d", {}),
+        (skill("name: 12\ndescription: d"), "folder", "d", {}),
+        (skill("name: '  '\ndescription: d"), "folder", "d", {}),
+        (skill("name: x\nname: y\ndescription: d"), "y", "d", {}),
+        (skill("description: |\n  one\n  two: three\n\n  four\nname: x"), "x",
+         "one\ntwo: three\n\nfour", {}),
+        (skill("description: >-\n  one\n  two\nname: x"), "x", "one two", {}),
+        (skill("description: one\n  two\nname: x"), "x", "one two", {}),
+        (skill('description: "yes"\nname: x'), "x", "yes", {}),
+        (skill("description: !!str 5\nname: x"), "x", "5", {}),
+        (skill("# note\ndescription: d # note\nname: x"), "x", "d", {}),
+        (skill("description: d\nwhen_to_use: for w"), "folder", "d\nfor w", {}),
+        (skill("description: d\nwhen-to-use: for w"), "folder", "d\nfor w", {}),
+        (skill("description: d\nwhen_to_use: [a]"), "folder", "d", {}),
+        (skill("description: d\nlicense: MIT\ntags: [a, 1, 'b']\nextra: e"), "folder", "d",
+         {"license": "MIT", "tags": ("a", "b")}),
+        (skill("description: d\ntags: [a]\n? [b]\n: c"), "folder", "d", {"tags": ("a",)}),
+        (skill("description: d\ntags: a, b\nlicense: {a: b}"), "folder", "d", {"tags": "a, b"}),
+        (skill("description: עברית 日本語 👩‍👩‍👧 \\d\nname: ראש"), "ראש",
+         "עברית 日本語 👩‍👩‍👧 \\d", {}),
+        # Other keys do not matter: not a date that does not exist, a tag that would run code,
+        # an alias without an anchor, a merge of a merge.
+        (skill("a: 2024-13-45\ndescription: d"), "folder", "d", {}),
+        (skill("a: !!python/object/apply:os.abort []\ndescription: d"), "folder", "d", {}),
+        (skill("a: *b\ndescription: d\n? [description, name]\n: x"), "folder", "d", {}),
+        (skill("metadata:\n  description: in\n  name: in\ndescription: d"), "folder", "d", {}),
+        ("---\ndescription: d\n---\nNUL \0 in the body --- does not matter", "folder", "d", {}),
+        # Not YAML, but what many write and agents accept.
+        (skill("description: Use when: foo: bar\nname: x"), "x", "Use when: foo: bar", {}),
+        (skill("description: It's: 'so'  \nname: x"), "x", "It's: 'so'", {}),
+        (skill("name: x\ndescription: [Beta] forms"), "x", "[Beta] forms", {}),
+        (skill("name: x\ndescription: @team forms"), "x", "@team forms", {}),
+        (skill("name: x\ndescription: *all* forms"), "x", "*all* forms", {}),
+        (skill("description: a: b\ntags: [a, b]\nmetadata:\n  v: 1"), "folder", "a: b",
+         {"tags": ("a", "b")}),
+        (skill('description: a: b\nname:  "x"'), "x", "a: b", {}),
+    ],
+)  # fmt: skip
+def test_a_skill(
+    tmp_path: Path, content: str, name: str, text: str, more: dict[str, object]
+) -> None:
+    write(tmp_path / "folder/SKILL.md", content)
+    loaded = read_sources([tmp_path])
+    (document,) = loaded.documents
+    assert (document.id, document.title, document.text) == (name, name, text)
+    assert document.metadata == {"path": "folder/SKILL.md", **more}
+    assert loaded.problems == ()
+
+
+BROKEN_SKILLS: list[tuple[str | bytes, int | None, str]] = [
+    ("", 1, "no front matter"),
+    ("# Title\n---\ndescription: d\n---\n", 1, "no front matter"),
+    ("----\ndescription: d\n----\n", 1, "no front matter"),
+    ("---\ndescription: d\n", 1, "not closed"),
+    ("---\ndescription: d\n ---\n--- x\n", 1, "not closed"),
+    (skill("name: x"), 1, "no description"),
+    ("---\n---\n", 1, "no description"),
+    (skill("name: x\ndescription:"), 3, "the description is empty"),
+    (skill("name: x\ndescription: '  '"), 3, "the description is empty"),
+    (skill("name: x\ndescription: yes"), 3, "a YAML bool, not text: put it in quotes"),
+    (skill("description: 2024-01-01"), 2, "a YAML timestamp"),
+    (skill("description: 1.5"), 2, "a YAML float"),
+    (skill("description: [a]"), 2, "a YAML sequence"),
+    (skill("description:\n  a: b"), 3, "a YAML mapping"),
+    (skill("name: &n x\ndescription: *n"), 3, "a YAML alias"),
+    (skill("description: !!python/name:os.system x"), 2, "a YAML python/name"),
+    (skill("- description: d"), 2, "not a mapping"),
+    (skill("just words"), 2, "not a mapping"),
+    (skill("name: x\ndescription: Use this\n  when: always"), 4, "must be in quotes"),
+    (skill('name: x\ndescription: "open'), 3, "mark is not closed"),
+    (skill("name: x\n\tdescription: d"), 3, "not valid YAML"),
+    (skill('description: "a \\ud800 b"'), 2, "surrogate|not valid YAML"),
+    (skill("description: NUL \0"), None, "not valid YAML"),
+    (skill("description: d\na:\n  " + "[" * 60), 4, "nested deeper"),
+    (skill("description: d\n" + "- " * 20_000), 3, "not valid YAML"),
+    (skill("description: d\n" + "%" * 65_536), 1, "longer than 65,536 characters"),
+    (b"---\ndescription: d\n---\n\n\xff", 5, "not UTF-8"),
+    (GOOD.encode("utf-16"), 1, "not UTF-8"),
+    (GOOD + "x" * (1_000_001 - len(GOOD)), None, "larger than 1,000,000 bytes"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("libyaml", [True, False])
+@pytest.mark.parametrize(("content", "line", "reason"), BROKEN_SKILLS)
+def test_a_broken_skill_is_reported_and_skipped(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    content: str | bytes,
+    line: int | None,
+    reason: str,
+    libyaml: bool,
+) -> None:
+    import yaml
+
+    if not libyaml:
+        monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
+    write(tmp_path / "good/SKILL.md", GOOD)
+    path = write(tmp_path / "broken/SKILL.md", content)
+    loaded = read_sources([tmp_path])
+    assert ids(loaded) == ["pdf"]
+    (problem,) = loaded.problems
+    assert problem.path == str(path)
+    assert re.search(reason, problem.reason)
+    assert "\n" not in problem.reason
+    if line is not None:
+        assert problem.line == line
+
+
+def test_deep_nesting_does_not_overflow_the_stack(tmp_path: Path) -> None:
+    """An overflow in libyaml ends the process, so nothing recurses there."""
+    write(tmp_path / "a/SKILL.md", GOOD)
+    for name, deep in {"b": "[" * 60_000, "c": "? " * 30_000, "d": "{a: " * 15_000}.items():
+        write(tmp_path / name / "SKILL.md", skill(f"description: d\na:\n  {deep}"))
+    loaded = read_sources([tmp_path])
+    assert ids(loaded) == ["pdf"]
+    assert len(loaded.problems) == 3
+
+
+def test_tags_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import yaml
+
+    monkeypatch.delattr(yaml, "CSafeLoader", raising=False)  # libyaml refuses the escape itself
+    write(tmp_path / "SKILL.md", skill('description: d\ntags: ["\\ud800", ok]'))
+    assert read_sources([tmp_path]).documents[0].metadata["tags"] == ("ok",)
+
+
+def test_aliases_do_not_multiply(tmp_path: Path) -> None:
+    """Expanded as merge keys, these lines are two to the power of 40 entries."""
+    lines = ["a0: &a0 {k: v}"]
+    lines += [f"a{n}: &a{n}\n  <<: [*a{n - 1}, *a{n - 1}]" for n in range(1, 41)]
+    write(tmp_path / "SKILL.md", skill("\n".join([*lines, "name: x", "description: d"])))
+    assert ids(read_sources([tmp_path])) == ["x"]
+
+
+def test_a_skill_of_exactly_one_megabyte(tmp_path: Path) -> None:
+    write(tmp_path / "SKILL.md", GOOD + "x" * (1_000_000 - len(GOOD)))
+    assert ids(read_sources([tmp_path])) == ["pdf"]
+
+
+def test_a_second_skill_of_the_same_name_keeps_its_folder_in_its_id(tmp_path: Path) -> None:
+    for folder in ("a/pdf", "b/pdf", "c/pdf"):
+        write(tmp_path / folder / "SKILL.md", skill(f"name: pdf\ndescription: in {folder}"))
+    loaded = read_sources([tmp_path / "b", tmp_path])
+    assert [(one.id, one.title, one.text) for one in loaded.documents] == [
+        ("pdf", "pdf", "in b/pdf"),
+        ("pdf (a/pdf)", "pdf", "in a/pdf"),
+        ("pdf (c/pdf)", "pdf", "in c/pdf"),
+    ]
+    first = "the name 'pdf' is taken by b/pdf/SKILL.md, so its id is 'pdf (a/pdf)'"
+    assert shown(loaded, tmp_path)[0].replace(f"{tmp_path}/", "") == f"a/pdf/SKILL.md: {first}"
+    assert len(loaded.problems) == 2
+
+
+def test_ids_stay_unique_where_folders_are_called_the_same(tmp_path: Path) -> None:
+    for root in ("one", "two", "three"):
+        write(tmp_path / root / "pdf/SKILL.md", skill(f"name: pdf\ndescription: {root}"))
+    loaded = read_sources([tmp_path / root for root in ("one", "two", "three")])
+    assert ids(loaded) == ["pdf", "pdf (pdf)", "pdf (pdf)-2"]
+
+
+def test_an_exact_copy_of_a_skill_is_left_out(tmp_path: Path) -> None:
+    write(tmp_path / "a/SKILL.md", GOOD)
+    write(tmp_path / "b/SKILL.md", GOOD + "another body")
+    loaded = read_sources([tmp_path])
+    assert ids(loaded) == ["pdf"]
+    assert shown(loaded, tmp_path) == [
+        "b/SKILL.md: left out, it has the name and description of a/SKILL.md"
+    ]
+
+
+def test_a_skill_named_like_a_row(tmp_path: Path) -> None:
+    rows = write(tmp_path / "r.jsonl", '{"id": "pdf", "text": "t"}')
+    write(tmp_path / "s/SKILL.md", GOOD)
+    assert ids(read_sources([rows, tmp_path / "s"])) == ["pdf", "pdf (s)"]
+    loaded = read_sources([tmp_path / "s", rows])
+    assert ids(loaded) == ["pdf"]
+    assert "r.jsonl:1: the id 'pdf' is already at s/SKILL.md" in shown(loaded, tmp_path)[0]
+
+
+YAMLISH = st.lists(
+    st.sampled_from(["name:", "description:", " ", "\n", ":", "- ", "&a", "*a", "!t", "'", '"',
+                     "|", ">", "[", "{", "]", "\t", "#", "%", "---", "\\ud800", "\\U9", "é", "x"])
+).map(lambda parts: skill("".join(parts)).encode())  # fmt: skip
+
+
+@given(st.one_of(st.binary(), st.binary().map(lambda b: b"---\n" + b + b"\n---\n"), YAMLISH))
+def test_no_bytes_break_the_reader(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    path = write(tmp_path_factory.getbasetemp() / "arbitrary" / "SKILL.md", content)
+    beside = write(path.parent.parent / "beside" / "SKILL.md", GOOD)
+    loaded = read_sources([beside, path])
+    for one in loaded.documents:
+        assert one.text.strip()
+        assert one.id
+        json.dumps([one.id, one.title, one.text, dict(one.metadata)], ensure_ascii=False).encode()
+    assert len(loaded.documents) + len(loaded.problems) == 2
+
+
+# --- rows -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ({"_id": "a", "title": "T", "text": "x"}, ("a", "T", "x", {}, None)),
+        ({"id": "a", "name": "T", "description": "x"}, ("a", "T", "x", {}, None)),
+        ({"id": "a", "content": "x"}, ("a", "", "x", {}, None)),
+        ({"id": "a", "title": "T"}, ("a", "T", "", {}, None)),
+        ({"id": 7, "text": "x"}, ("7", "", "x", {}, None)),
+        ({"id": 0, "text": "x"}, ("0", "", "x", {}, None)),
+        ({"text": "x"}, ("rows:1", "", "x", {}, None)),
+        ({"_id": "", "id": "b", "text": "x"}, ("b", "", "x", {}, None)),
+        ({"id": None, "text": "x", "title": None, "vector": None, "metadata": None},
+         ("rows:1", "", "x", {}, None)),
+        ({"_id": "a", "id": 3, "text": "", "description": "x", "content": [1], "name": "n",
+          "title": "T"}, ("a", "T", "x", {"id": 3, "content": [1], "name": "n"}, None)),
+        ({"id": "a", "text": "x", "n": 1, "deep": {"k": [None]}, "metadata": {"n": 2, "m": 3}},
+         ("a", "", "x", {"n": 2, "deep": {"k": [None]}, "m": 3}, None)),
+        ({"id": "a", "text": "x", "vector": [1, -0.5, 2e-3]},
+         ("a", "", "x", {}, (1.0, -0.5, 2e-3))),
+        ({"id": "ש", "text": " \r\n\ttext\u2028 日本 🧪\0 "},
+         ("ש", "", " \r\n\ttext\u2028 日本 🧪\0 ", {}, None)),
+        ({"id": "a", "text": "x" * 1_000_000}, ("a", "", "x" * 1_000_000, {}, None)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_a_row(tmp_path: Path, row: object, expected: tuple[object, ...], ascii_only: bool) -> None:
+    path = write(tmp_path / "rows.jsonl", json.dumps(row, ensure_ascii=ascii_only))
+    loaded = read_sources([path])
+    (one,) = loaded.documents
+    assert (one.id, one.title, one.text, one.metadata, one.vector) == expected
+    assert loaded.problems == ()
+
+
+BROKEN_ROWS: list[tuple[str | bytes, str]] = [
+    ("{", "not JSON: Expecting property name"),
+    ('{"text": "a"} x', "not JSON: Extra data at column 15"),
+    ("'text'", "not JSON"),
+    ("[" * 100_000, "nested too deeply"),
+    ("1" * 5_000, "too many digits"),
+    ("[1]", "must be a JSON object, not a list"),
+    ('"text"', "not a string"),
+    ("null", "not null"),
+    ("true", "not a boolean"),
+    ("1", "not a number"),
+    ("{}", "neither text nor title"),
+    ('{"id": "x", "text": " ", "title": "\\t"}', "neither text nor title"),
+    ('{"id": "x", "text": ["a"]}', "the text must be a string, not a list"),
+    ('{"id": "x", "description": {}}', "the description must be a string, not an object"),
+    ('{"id": "x", "text": "a", "title": 1}', "the title must be a string, not a number"),
+    ('{"id": true, "text": "a"}', "the id must be a string, not a boolean"),
+    ('{"id": 1.5, "text": "a"}', "the id must be a string, not a number"),
+    ('{"text": "a", "metadata": [1]}', "the metadata must be an object, not a list"),
+    ('{"text": "a", "vector": "1"}', "the vector must be a list of finite numbers"),
+    ('{"text": "a", "vector": []}', "the vector must"),
+    ('{"text": "a", "vector": [1, "2"]}', "the vector must"),
+    ('{"text": "a", "vector": [true]}', "the vector must"),
+    ('{"text": "a", "vector": [[1]]}', "the vector must"),
+    ('{"text": "a", "vector": [1e999]}', "the vector must"),
+    ('{"text": "a", "vector": [1' + "0" * 400 + "]}", "the vector must"),
+    ('{"text": "a", "vector": [NaN]}', "NaN is not a JSON number"),
+    ('{"text": "a", "vector": [-Infinity]}', "-Infinity is not a JSON number"),
+    ('{"text": "a", "score": 1e999}', "number that is too large"),
+    ('{"text": "\\ud800"}', "surrogate"),
+    ('{"text": "a", "title": "\\udfff"}', "surrogate"),
+    ('{"id": "\\ud800", "text": "a"}', "surrogate"),
+    ('{"text": "a", "deep": {"k": ["\\ud800"]}}', "surrogate"),
+    ('{"text": "a", "\\ud800": 1}', "surrogate"),
+    (b'{"text": "\xff"}', "not UTF-8"),
+    (b'{"text": "\xed\xa0\x80"}', "not UTF-8"),
+]
+
+
+@pytest.mark.parametrize(("row", "reason"), BROKEN_ROWS)
+def test_a_broken_row_is_reported_with_its_line(
+    tmp_path: Path, row: str | bytes, reason: str
+) -> None:
+    raw = row.encode() if isinstance(row, str) else row
+    path = write(
+        tmp_path / "rows.jsonl", b'{"id": "ok", "text": "t"}\n\n' + raw + b"\n" + ROW.encode()
+    )
+    loaded = read_sources([path])
+    assert ids(loaded) == ["ok", "a"]
+    (problem,) = loaded.problems
+    assert (problem.path, problem.line) == (str(path), 3)
+    assert reason in problem.reason
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\n\n"])
+@pytest.mark.parametrize("start", ["", "\ufeff"])
+@pytest.mark.parametrize("last", ["", "end"])
+def test_line_ends_and_byte_order_mark(tmp_path: Path, ends: str, start: str, last: str) -> None:
+    rows = start + '{"id": "a", "text": "x\u2028\x85"}' + ends + '{"id": "b", "text": "y"}'
+    loaded = read_sources([write(tmp_path / "r.jsonl", rows + (ends if last else ""))])
+    assert [(one.id, one.text) for one in loaded.documents] == [("a", "x\u2028\x85"), ("b", "y")]
+    assert loaded.problems == ()
+
+
+def test_the_first_of_two_rows_with_one_id_wins(tmp_path: Path) -> None:
+    write(tmp_path / "beir/corpus.jsonl", ROW + '{"_id": "b", "text": "two"}\n' + ROW)
+    other = write(
+        tmp_path / "other.jsonl", '{"id": "b", "text": "other"}\n{"id": "c", "text": "c"}'
+    )
+    loaded = read_sources([tmp_path / "beir", other])
+    assert [(one.id, one.text) for one in loaded.documents] == [
+        ("a", "one"), ("b", "two"), ("c", "c"),
+    ]  # fmt: skip
+    assert [text.replace(f"{tmp_path}/", "") for text in shown(loaded, tmp_path)] == [
+        "beir/corpus.jsonl:3: the id 'a' is already at beir/corpus.jsonl:1",
+        "other.jsonl:1: the id 'b' is already at beir/corpus.jsonl:2",
+    ]
+
+
+def test_what_is_returned_cannot_be_changed(tmp_path: Path) -> None:
+    path = write(tmp_path / "r.jsonl", '{"id": "a", "text": "x", "vector": [1], "k": 1}')
+    loaded = read_sources([path])
+    with pytest.raises(AttributeError):
+        loaded.documents[0].text = "y"  # type: ignore[misc]
+    assert loaded.documents[0].vector == (1.0,)
+    assert isinstance(loaded.problems, tuple)
+    assert pickle.loads(pickle.dumps(loaded)) == loaded
+
+
+# --- text -------------------------------------------------------------------------------------
+
+
+def test_markdown_becomes_a_document_per_section(tmp_path: Path) -> None:
+    text = """\ufeff---\r
+title: not read\r
+---\r
+before\r
+\r
+# Guide\r
+hello\r
+## Install\r
+### On Linux\r
+\r
+run it\r
+## Install\r
+again\r
+# Other\r
+## C++ & `naïve` 日本\r
+x\r
+## 🎉\r
+y\r
+## Later\r
+"""
+    write(tmp_path / "docs/guide.md", text)
+    loaded = read_sources([tmp_path])
+    assert [(one.id, one.title, one.text, one.metadata["line"]) for one in loaded.documents] == [
+        ("docs/guide.md", "Guide", "before", 4),
+        ("docs/guide.md#guide", "Guide", "hello", 6),
+        ("docs/guide.md#on-linux", "Guide > Install > On Linux", "run it", 9),
+        ("docs/guide.md#install", "Guide > Install", "again", 12),
+        ("docs/guide.md#c--naïve-日本", "Guide > Other > C++ & `naïve` 日本", "x", 15),
+        ("docs/guide.md#2", "Guide > Other > 🎉", "y", 17),
+        ("docs/guide.md#later", "Guide > Other > Later", "", 19),
+    ]
+    assert {one.metadata["path"] for one in loaded.documents} == {"docs/guide.md"}
+
+
+def test_pieces_and_repeated_headings_are_numbered(tmp_path: Path) -> None:
+    paragraph = "word " * 180
+    body = f"{paragraph}\n\n{paragraph}\n\n"
+    write(tmp_path / "a.md", f"## Use 2\n## Use\n{body}## Use\nmore\n## Use 2\nmore\n")
+    write(tmp_path / "b.txt", f"{body}# end")
+    loaded = read_sources([tmp_path])
+    assert [(one.id, one.title, one.metadata["line"]) for one in loaded.documents] == [
+        ("a.md#use-2", "a > Use 2", 1),
+        ("a.md#use", "a > Use", 2),
+        ("a.md#use-3", "a > Use", 5),
+        ("a.md#use-4", "a > Use", 7),
+        ("a.md#use-2-2", "a > Use 2", 9),
+        ("b.txt", "b", 1),
+        ("b.txt#2", "b", 3),
+    ]
+    assert loaded.documents[1].text == paragraph.strip()
+    assert loaded.documents[-1].text.endswith("word \n\n# end")
+
+
+def test_files_of_the_same_name_in_two_folders_are_both_kept(tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        write(tmp_path / folder / "README.md", f"# Start\nin {folder}")
+    write(tmp_path / "r.jsonl", '{"id": "README.md#start", "text": "a row"}')
+    loaded = read_sources([tmp_path / "one", tmp_path / "two/README.md"])
+    assert [(one.id, one.text) for one in loaded.documents] == [
+        ("README.md#start", "in one"), ("two/README.md#start", "in two"),
+    ]  # fmt: skip
+    loaded = read_sources([tmp_path / "r.jsonl", tmp_path / "one"])
+    assert ids(loaded) == ["README.md#start", "README.md#start-2"]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"a\nb \0 c", "x.txt:2: binary, it has a NUL byte"),
+        (b"a\n\n\xff", "x.txt:3: not UTF-8 text"),
+        ("text".encode("utf-16"), "x.txt:1: not UTF-8 text"),
+    ],
+)
+def test_a_file_that_is_not_text(tmp_path: Path, content: bytes, reason: str) -> None:
+    write(tmp_path / "x.txt", content)
+    write(tmp_path / "y.txt", "text")
+    write(tmp_path / "empty.txt", "\n \n")
+    write(tmp_path / "empty.md", "\n#\n")
+    loaded = read_sources([tmp_path])
+    assert ids(loaded) == ["y.txt"]
+    assert shown(loaded, tmp_path) == [reason]
+
+
+@pytest.mark.parametrize(
+    ("text", "headings"),
+    [
+        ("# A\n## B ##\n###### C #\n####### D\n#E\n", ["1A", "2B", "6C"]),
+        ("   # A\n    # code\n\t# code\n#\tB\n# C#\n#\n", ["1A", "1B", "1C#", "1"]),
+        ("A\n=\n\nB\n---\nC\n\n---\n", ["1A", "2B"]),
+        ("two\nlines\n---\n- item\n---\n\n> quote\n---\n\n| a |\n---\n\n1. x\n---\n", []),
+        ("    code\n---\n\n***\n---\n\nA\n--- x\n", []),
+        ("# A\nB\n---\n```\n# no\n```\n# C\n", ["1A", "2B", "1C"]),
+        ("~~~sh\n# no\n```\n~~\n~~~~ \n# A\n", ["1A"]),
+        ("````\n```\n# no\n````\n# A\n", ["1A"]),
+        ("```a`b\n# A\n", ["1A"]),
+        ("- ```sh\n  # no\n  ```\n# A\n", ["1A"]),
+        ("x\n```\n# no\n", []),
+        ("A\n```\n---\n```\n", []),
+        ("# " + "x" * 300 + "\n", []),
+        ("\u2028# A\x0b# B\n", []),
+        ("", []),
+    ],
+)
+def test_headings(text: str, headings: list[str]) -> None:
+    found = sections(text)
+    assert [f"{one.level}{one.heading}" for one in found if one.level] == headings
+    assert "".join(one.head + one.body for one in found) == text
+    assert all(one.level or one.body for one in found)
+
+
+def test_no_heading_is_lost() -> None:
+    assert [one.title for one in chunk_markdown("# A\n## \n## B\n### C\n", name="n")] == [
+        "A", "A > B > C",
+    ]  # fmt: skip
+
+
+def test_old_line_ends_of_text(tmp_path: Path) -> None:
+    write(tmp_path / "a.md", "# A\rone\r\rtwo")
+    (document,) = read_sources([tmp_path]).documents
+    assert (document.title, document.text) == ("A", "one\n\ntwo")
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("---\ntitle: x\n---\nbody", "body"),
+        ("---\n# note\n\ntags:\n  - x\n---  \nbody", "body"),
+        ("---\ntitle: x\nbody", "---\ntitle: x\nbody"),
+        ("---\nA rule above.\n\n---\nbody", "---\nA rule above.\n\n---\nbody"),
+        ("\n---\ntitle: x\n---\nbody", "---\ntitle: x\n---\nbody"),
+    ],
+)
+def test_front_matter_of_markdown_is_left_out(text: str, first: str) -> None:
+    (chunk,) = [one for one in chunk_markdown(text, name="n") if one.text != "body"] or [
+        one for one in chunk_markdown(text, name="n")
+    ]
+    assert chunk.text == first
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "expected"),
+    [
+        ("", 10, []),
+        ("short", 10, ["short"]),
+        ("one\n\ntwo\n\nthree", 10, ["one\n\ntwo\n\n", "three"]),
+        ("One. Two.\n\nThree. Four.", 18, ["One. Two.\n\n", "Three. Four."]),
+        ("One is. Two is! Three", 12, ["One is. ", "Two is! ", "Three"]),
+        ('He said "no." Then we left', 20, ['He said "no." ', "Then we left"]),
+        ("aaaa bbbb\n\nc", 8, ["aaaa ", "bbbb\n\nc"]),
+        ("one two three four", 10, ["one two ", "three four"]),
+        ("- one two\n- three\n- four", 16, ["- one two\n", "- three\n- four"]),
+        ("一二三。四五六。七八", 5, ["一二三。", "四五六。", "七八"]),
+        ("v1.2.3 e.g.x", 8, ["v1.2.3 ", "e.g.x"]),
+        ("abcdefghijkl", 5, ["abcde", "fghij", "kl"]),
+        ("a\n\n```\nb\n\nc\n```\n", 14, ["a\n\n", "```\nb\n\nc\n```\n"]),
+        ("```\nb. b\nc c\n```\n", 12, ["```\nb. b\n", "c c\n```\n"]),
+    ],
+)
+def test_where_long_text_is_cut(text: str, limit: int, expected: list[str]) -> None:
+    assert pieces(text, limit) == expected
+
+
+def test_plain_text_knows_no_fences_and_no_headings() -> None:
+    text = "# a\n\n```\n\n" + "b " * 6 + "\n\nc"
+    assert [one.text for one in chunk_plain(text, name="n", max_chars=13)] == [
+        "# a\n\n```", "b b b b b b", "c",
+    ]  # fmt: skip
+
+
+MARKDOWN_LINES = st.lists(
+    st.sampled_from(
+        ["# A", "## B", "### ", "C", "===", "---", "```", "~~~~", "- ```", "    code", "", " ",
+         "> q", "word " * 9, "One. Two! Three?", "x" * 50, "日本語。" * 12, "שלום", "👩‍👩‍👧",
+         "key: v", "| a |"]
+    ) | st.text(max_size=30),
+    max_size=40,
+).map("\n".join)  # fmt: skip
+
+
+@given(MARKDOWN_LINES, st.integers(1, 80))
+def test_splitting_loses_nothing(text: str, limit: int) -> None:
+    found = sections(text)
+    assert "".join(one.head + one.body for one in found) == text
+    for fences in (True, False):
+        cut = pieces(text, limit, fences=fences)
+        assert "".join(cut) == text
+        assert all(0 < len(piece) <= limit for piece in cut)
+
+    def solid(parts: list[str]) -> str:
+        return re.sub(r"\s", "", "".join(parts))
+
+    plain = chunk_plain(text, name="n", max_chars=limit)
+    assert solid([one.text for one in plain]) == solid([text])
+    without = text if not text.startswith("---") else f"\n{text}"  # no front matter
+    chunks = chunk_markdown(without, name="n", max_chars=limit)
+    assert solid([one.text for one in chunks]) == solid([one.body for one in sections(without)])
+    titles = {step for one in chunks for step in one.title.split(" > ")}
+    assert {one.heading for one in found if one.heading and " > " not in one.heading} <= titles
+    lines = without.split("\n")
+    for one in chunks:
+        start = one.text.split("\n")[0].rstrip()
+        assert start in lines[one.line - 1] or one.heading in lines[one.line - 1]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["```", "~~~"]), st.lists(
+        st.sampled_from(["# a", "", "b. c d", "e " * 8, "--"]), max_size=6)), max_size=6),
+    st.sampled_from(["", "\n", "\n\n\n", "text\n", "\n" + "text. " * 9 + "\n\n", "# H\n"]),
+    st.integers(1, 70),
+)  # fmt: skip
+def test_a_fence_that_fits_is_never_cut(
+    fences: list[tuple[str, list[str]]], between: str, limit: int
+) -> None:
+    blocks = [
+        f"{mark}{number}\n" + "".join(f"{line}\n" for line in lines) + f"{mark}\n"
+        for number, (mark, lines) in enumerate(fences)
+    ]
+    cut = pieces(between.join(blocks), limit)
+    for block in blocks:
+        assert len(block) > limit or any(block in piece for piece in cut)
+
+
+# --- candidates -------------------------------------------------------------------------------
+
+
+def test_candidates_one_a_line() -> None:
+    lines = [
+        '\ufeff{"id": "a", "text": "x", "title": "T", "cosine": 0.5, "score": -3, "vector": [1]}\n',
+        "\n",
+        '"just text"\n',
+        '{"_id": 9, "content": "y", "metadata": {"k": 1}, "page": 2, "cosine": null}',
+        '{"text": "z", "cosine": 1.0000001}',
+    ]
+    one, two, three, four = read_candidates(iter(lines), name="c.jsonl")
+    assert (one.id, one.text, one.title, one.cosine, one.score) == ("a", "x", "T", 0.5, -3.0)
+    assert one.vector == (1.0,)
+    assert one.metadata == {}
+    assert (two.id, two.text, two.cosine, two.score) == ("3", "just text", None, None)
+    assert (three.id, three.text, three.cosine) == ("9", "y", None)
+    assert three.metadata == {"k": 1, "page": 2}
+    assert (four.id, four.cosine) == ("5", 1.0)
+
+
+def test_candidates_in_one_array() -> None:
+    text = json.dumps(["a", {"id": "x", "text": "b", "score": 2}], indent=1)
+    found = read_candidates(["\n", *f"\ufeff{text}".splitlines(keepends=True)], name="c")
+    assert [(one.id, one.text, one.score) for one in found] == [("1", "a", None), ("x", "b", 2.0)]
+    assert read_candidates(["[]"], name="c") == ()
+    assert read_candidates([], name="c") == ()
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "says"),
+    [
+        (["", "{"], "malformed_candidate", "c:2: not JSON"),
+        (['"a"', "NaN"], "malformed_candidate", "c:2: NaN is not a JSON number"),
+        (['"a"', "3"], "malformed_candidate", "c:2: must be a JSON object, not a number"),
+        (['"a"', '["b"]'], "malformed_candidate", "c:2: must be a JSON object, not a list"),
+        (['" "'], "malformed_candidate", "c:1: has neither text nor title"),
+        (['"\\ud800"'], "malformed_candidate", "c:1: has a lone surrogate"),
+        (['"\udcff"'], "malformed_candidate", "c:1: has a lone surrogate"),
+        (['{"id": "a"}'], "malformed_candidate", "c:1: has neither text nor title"),
+        (['{"text": "a", "cosine": 1.1}'], "malformed_candidate", "c:1: the cosine must be"),
+        (['{"text": "a", "cosine": -1.1}'], "malformed_candidate", "c:1: the cosine must be"),
+        (['{"text": "a", "cosine": "1"}'], "malformed_candidate", "cosine must be a finite number"),
+        (['{"text": "a", "cosine": true}'], "malformed_candidate", "not a boolean"),
+        (['{"text": "a", "score": 1e999}'], "malformed_candidate", "the score must be"),
+        (['{"text": "a", "score": 1' + "0" * 400 + "}"], "malformed_candidate", "the score must"),
+        (['{"text": "a", "vector": [1e999]}'], "malformed_candidate", "the vector must"),
+        (["[", '"a",', "]"], "malformed_candidate", "c:3: not JSON"),
+        (["", '["a", 1]'], "malformed_candidate", "c: item 2: must be a JSON object"),
+        (["[" * 100_000], "malformed_candidate", "nested too deeply"),
+        (['{"id": "a", "text": "x"}', "", '{"_id": "a", "text": "y"}'], "duplicate_id",
+         "c:3: the id 'a' is already at c:1"),
+        (['{"id": "2", "text": "x"}', '"y"'], "duplicate_id", "c:2: the id '2' is already at c:1"),
+        (['[{"id": "a", "text": "x"}, {"id": "a", "text": "x"}]'], "duplicate_id",
+         "c: item 2: the id 'a' is already at c: item 1"),
+    ],
+)  # fmt: skip
+def test_a_bad_candidate_is_fatal(lines: list[str], code: str, says: str) -> None:
+    with pytest.raises(InputError) as raised:
+        read_candidates(lines, name="c")
+    assert raised.value.code == code
+    assert says in str(raised.value)
+
+
+JSON_VALUES: st.SearchStrategy[object] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["id", "text", "cosine", "vector", "k"]), inner)
+    ),
+    max_leaves=6,
+)
+CANDIDATE_LINES = st.text() | JSON_VALUES.map(json.dumps) | st.sampled_from(["[", "]", ",", ""])
+
+
+@given(st.lists(CANDIDATE_LINES, max_size=5))
+def test_no_text_breaks_the_candidate_reader(lines: list[str]) -> None:
+    try:
+        found = read_candidates(lines, name="c")
+    except CrossgateError:
+        return
+    assert len({one.id for one in found}) == len(found)
+    for one in found:
+        json.dumps([one.id, one.title, one.text, dict(one.metadata)], ensure_ascii=False).encode()
+
+
+# --- imports ----------------------------------------------------------------------------------
+
+
+def test_importing_sources_loads_nothing_heavy() -> None:
+    program = (
+        "import sys, crossgate.sources\n"
+        "heavy = {'yaml', 'numpy', 'onnxruntime', 'tokenizers', 'huggingface_hub'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-S", "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert (found.stdout, found.stderr) == ("[]\n", "")
