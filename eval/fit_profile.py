@@ -21,7 +21,6 @@ from scipy.optimize import minimize
 from crossgate import models
 from crossgate.embedding import DEFAULT_EMBEDDER
 from crossgate.profile import Blend, Combine, Gate, Guardrails, Pool, Profile
-from crossgate.reranking import ROUTING_RERANKER
 
 Array = NDArray[np.float64]
 
@@ -187,7 +186,7 @@ def main() -> None:
     profile = Profile(
         name="default",
         embedder=models.identity(DEFAULT_EMBEDDER),
-        reranker=models.identity(ROUTING_RERANKER),
+        reranker=models.identity(models.ROUTING_RERANKER),
         blend=blend,
         gate=fit_gate(matched, empty, blend, combine),
         pool=fit_pool(matched, blend, combine),

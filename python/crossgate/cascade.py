@@ -102,8 +102,9 @@ def run(
         try:
             tier = reranker()
             if tier is not None:
+                name, identity = tier.name, tier.identity
                 pairs = _score(tier, query, [documents[one.id] for one in pool])
-                provider, identity = tier.name, tier.identity
+                provider = name
         except Exception as error:  # whatever stage 2 does, stage 1 stands
             degraded.append(degradation("reranker", error))
         timings["stage2"] = milliseconds(before)
@@ -168,7 +169,8 @@ def conclude(
         stage2_ranks = dict(zip((one.id for one in read), _core.ranks(read, scores), strict=True))
         ranked = sorted(zip(read, scores, strict=True), key=lambda pair: stage2_ranks[pair[0].id])
         guardrails = profile.stage2_guardrails
-    dropped = _core.passes([(score, one.blend) for one, score in ranked], guardrails, limit=limit)
+    most = None if limit is None else min(limit, len(ranked))
+    dropped = _core.passes([(score, one.blend) for one, score in ranked], guardrails, limit=most)
     places = [
         _Place(
             scored=one,
@@ -235,13 +237,18 @@ def _pool(
 
 
 def _score(tier: Reranker, query: str, pool: Sequence[Document]) -> Mapping[str, PairScore]:
+    from crossgate.reranking import PairScore
+
     scores = tier.score(query, [one.content for one in pool])
     if len(scores) != len(pool):
         raise ValueError(f"{len(scores)} scores for {len(pool)} documents")
+    pairs = {}
     for one, pair in zip(pool, scores, strict=True):
-        if not math.isfinite(pair.logit):
-            raise ValueError(f"the logit of {one.id!r} is {pair.logit}")
-    return {one.id: pair for one, pair in zip(pool, scores, strict=True)}
+        logit = float(pair.logit)
+        if not math.isfinite(logit):
+            raise ValueError(f"the logit of {one.id!r} is {logit}")
+        pairs[one.id] = PairScore(logit, bool(pair.truncated))
+    return pairs
 
 
 def degradation(part: str, error: Exception) -> Degradation:
@@ -252,7 +259,7 @@ def degradation(part: str, error: Exception) -> Degradation:
         error: What it raised.
     """
     absent = isinstance(error, ModelError) and error.code != "model_failed"
-    detail = str(error).split("\n", 1)[0] or type(error).__name__
+    detail = next(iter(str(error).splitlines()), "") or type(error).__name__
     return Degradation(code=f"{part}_{'unavailable' if absent else 'failed'}", detail=detail)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from crossgate.errors import InputError
 
 MAX_QUERY_CHARACTERS = 65_536
@@ -30,6 +32,33 @@ def check_text(what: str, text: object) -> None:
         ) from error
 
 
+def is_text(text: str) -> bool:
+    """Return whether a text holds no half of a surrogate pair."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_ids(what: str, ids: Iterable[str]) -> set[str]:
+    """Refuse what is no collection of ids, and return them.
+
+    Args:
+        what: Names the collection in the error, such as `allow`.
+        ids: The ids.
+
+    Raises:
+        InputError: `out_of_range` for a single text, `invalid_text` for an id that is none.
+    """
+    if isinstance(ids, str):
+        raise InputError("out_of_range", f"{what} is one text, {ids!r}: pass a list of ids")
+    found = list(ids)
+    for id in found:
+        check_text(f"an id in {what}", id)
+    return set(found)
+
+
 def check_query(query: str) -> None:
     """Refuse a query that is empty, too long or no Unicode text.
 
@@ -37,7 +66,7 @@ def check_query(query: str) -> None:
         InputError: `empty_query`, `query_too_long` or `invalid_text`.
     """
     check_text("the query", query)
-    if not query.strip("\0 \t\r\n"):
+    if not query.replace("\0", "").strip():
         raise InputError("empty_query", "the query is empty: say what is wanted")
     if len(query) > MAX_QUERY_CHARACTERS:
         raise InputError(

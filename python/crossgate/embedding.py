@@ -84,7 +84,9 @@ class OnnxEmbedder:
         model = self._loaded()
 
         def one(text: str) -> Sequence[float]:
-            output = model.run(model.encode(model.clip(text)))[0]
+            pieces = model.pieces(text)
+            pieces.truncate(model.room())
+            output = model.run(model.join(pieces))[0]
             if output.ndim == 2:
                 output = output.mean(axis=0)
             if output.ndim != 1:
@@ -101,7 +103,7 @@ class OnnxEmbedder:
     def _loaded(self) -> OnnxModel:
         with self._lock:
             if self._model is None:
-                self._model = OnnxModel(self._local, pairs=False)
+                self._model = OnnxModel(self._local)
             return self._model
 
 

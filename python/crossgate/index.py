@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crossgate import _core
-from crossgate.checks import check_text
-from crossgate.errors import IndexFileError, InputError
+from crossgate.checks import check_ids, check_text, is_text
+from crossgate.errors import IndexFileError, InputError, ModelError
 from crossgate.types import Document
 
 if TYPE_CHECKING:
@@ -129,7 +129,14 @@ class Index:
             missing = [one for one in documents if one.vector is None]
             if missing:
                 report = None if progress is None else _counted(progress, len(missing))
-                made = self.load_embedder().embed([one.content for one in missing], progress=report)
+                embedder = self.load_embedder()
+                made = embedder.embed([one.content for one in missing], progress=report)
+                if len(made) != len(missing):
+                    raise ModelError(
+                        "model_failed",
+                        f"the embedder {embedder.identity} returned {len(made)} vectors for "
+                        f"{len(missing)} texts",
+                    )
                 vectors = {one.id: vector for one, vector in zip(missing, made, strict=True)}
         self._core.upsert(
             [
@@ -140,11 +147,11 @@ class Index:
 
     def delete(self, ids: Iterable[str]) -> int:
         """Remove documents by id and return how many of them were there."""
-        return sum(self._core.remove(id) for id in ids)
+        return sum(self._core.remove(id) for id in check_ids("ids", ids))
 
     def get(self, id: str) -> Document | None:
         """Return the document with an id, without its vector, or None."""
-        found = self._core.get(id)
+        found = self._core.get(id) if id in self else None
         if found is None:
             return None
         title, text, metadata = found
@@ -189,7 +196,7 @@ class Index:
         return len(self._core)
 
     def __contains__(self, id: object) -> bool:
-        return isinstance(id, str) and id in self._core
+        return isinstance(id, str) and is_text(id) and id in self._core
 
     def __repr__(self) -> str:
         return f"<Index of {len(self)} documents, embedder {self.embedder or 'none'}>"
@@ -218,7 +225,7 @@ def _check(document: Document) -> None:
         raise InputError("malformed_candidate", "a document has an empty id: give each one its own")
     for what, text in (("id", document.id), ("title", document.title), ("text", document.text)):
         check_text(f"the {what} of {owner}", text)
-    if not document.content.strip():
+    if not document.title.strip() and not document.text.strip():
         raise InputError("empty_document", f"{owner} has neither title nor text: leave it out")
 
 

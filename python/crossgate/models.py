@@ -19,6 +19,10 @@ from crossgate.errors import ModelError
 Kind = Literal["embedder", "cross-encoder"]
 Role = Literal["model", "tokenizer"]
 
+# The cross-encoders that are used where none is named.
+ROUTING_RERANKER = "crossgate-ce-v0"
+PASSAGE_RERANKER = "ms-marco-minilm-l6-v2"
+
 _BUNDLED = Path(__file__).with_name("_models")
 _MISSING = "is missing"
 _MODEL_NAMES = ("model.onnx", "onnx/model.onnx")

@@ -113,14 +113,17 @@ class OnnxModel:
 
     Args:
         local: Where the files lie, already verified.
-        pairs: Whether inputs are pairs of texts; then only the second text is ever cut.
 
     Raises:
         ModelError: `dependency_missing` without onnxruntime or tokenizers, `model_unsupported` if
             the files are no ONNX model with a matching tokenizer.
     """
 
-    def __init__(self, local: LocalModel, *, pairs: bool) -> None:
+    def __init__(self, local: LocalModel) -> None:
+        # From 1.29 on onnxruntime would report to its makers, over the network, that it is used;
+        # only this variable stops it before it starts.
+        if not os.environ.get("ORT_DISABLE_TELEMETRY"):
+            os.environ["ORT_DISABLE_TELEMETRY"] = "1"
         try:
             import onnxruntime
             from tokenizers import Tokenizer
@@ -157,21 +160,25 @@ class OnnxModel:
             )
         self._output = self._session.get_outputs()[0].name
         self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(
-            local.max_length, strategy="only_second" if pairs else "longest_first"
-        )
+        self._tokenizer.no_truncation()
 
-    def clip(self, text: str) -> str:
-        """Return the start of a text, longer than any that the model can read to its end."""
-        return text[: self.local.max_length * _CHARACTERS_PER_PIECE]
+    def clips(self, text: str) -> bool:
+        """Return whether a text is so long that only its start is read at all."""
+        return len(text) > self.local.max_length * _CHARACTERS_PER_PIECE
 
-    def pieces(self, text: str) -> int:
-        """Return how many word pieces a text has, without the special ones."""
-        return len(self._tokenizer.encode(self.clip(text), add_special_tokens=False).ids)
+    def pieces(self, text: str) -> Encoding:
+        """Return the word pieces of a text, or of its start, without special ones."""
+        start = text[: self.local.max_length * _CHARACTERS_PER_PIECE]
+        return self._tokenizer.encode(start, add_special_tokens=False)
 
-    def encode(self, text: str, second: str | None = None) -> Encoding:
-        """Return the word pieces of a text, or of a pair of texts."""
-        return self._tokenizer.encode(text, second)
+    def room(self, first: Encoding | None = None) -> int:
+        """Return how many word pieces fit into an input, beside the special ones and `first`."""
+        special = self._tokenizer.num_special_tokens_to_add(first is not None)
+        return self.local.max_length - special - (0 if first is None else len(first.ids))
+
+    def join(self, first: Encoding, second: Encoding | None = None) -> Encoding:
+        """Return a whole input: one text or a pair of them, with the special pieces around."""
+        return self._tokenizer.post_process(first, second)
 
     def run(self, encoding: Encoding) -> numpy.ndarray[Any, numpy.dtype[numpy.float32]]:
         """Run the model on one input and return its first output, of shape (1, ...).

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, get_args
 
 from crossgate.errors import ProfileError
 
 SCHEMA = "crossgate-profile/1"
 
-Section = TypeVar("Section")
+Mode = Literal["replace", "rrf", "weighted"]
+
+_MOST = sys.float_info.max
+_LEAST = sys.float_info.min
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +33,20 @@ class Blend:
     bm25_weight: float = 0.3
     bm25_half: float = 8.0
 
+    def __post_init__(self) -> None:
+        _check_number("blend", "cosine_weight", self.cosine_weight, least=0)
+        _check_number("blend", "bm25_weight", self.bm25_weight, least=0)
+        _check_number("blend", "bm25_half", self.bm25_half, least=_LEAST)
+        if not self.cosine_weight and not self.bm25_weight:
+            raise ProfileError("profile_malformed", "both weights of the blend are 0")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
     """When stage 1 decides alone. A rule whose threshold is None is off.
 
     Attributes:
+        require_overlap: Without vectors, nothing is relevant that shares no term with the query.
         relevance_cosine: Nothing is relevant where the best cosine lies below, unless words say
             otherwise; in [-1, 1].
         relevance_bm25: From this BM25 score on, words alone make something relevant. None: never.
@@ -46,6 +58,7 @@ class Gate:
         disagreed_margin: The least lead in blend of a winner on which they do not.
     """
 
+    require_overlap: bool = True
     relevance_cosine: float | None = None
     relevance_bm25: float | None = None
     confident_cosine: float | None = None
@@ -54,6 +67,14 @@ class Gate:
     lexical_gap: float = 0.0
     agreed_margin: float | None = None
     disagreed_margin: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.require_overlap, bool):
+            raise ProfileError("profile_malformed", "gate.require_overlap must be true or false")
+        for one in fields(self):
+            if one.name != "require_overlap":
+                value = getattr(self, one.name)
+                _check_number("gate", one.name, value, optional=one.default is None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +92,15 @@ class Pool:
     rerank_top_k: int = 20
     core: int | None = None
 
+    def __post_init__(self) -> None:
+        for name, least in (("per_channel", 2), ("rerank_top_k", 1), ("core", 1)):
+            value = getattr(self, name)
+            if not (value is None and name == "core") and type(value) is not int:
+                raise ProfileError(
+                    "profile_malformed", f"pool.{name} is {value!r}: it must be a whole number"
+                )
+            _check_number("pool", name, value, least=least, optional=name == "core")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Combine:
@@ -85,11 +115,21 @@ class Combine:
         logit: Weight of the logit under `weighted`.
     """
 
-    mode: Literal["replace", "rrf", "weighted"] = "rrf"
+    mode: Mode = "rrf"
     k: float = 60.0
     cosine: float = 0.0
     bm25: float = 0.0
     logit: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.mode not in get_args(Mode):
+            modes = ", ".join(get_args(Mode))
+            raise ProfileError(
+                "profile_malformed", f"combine.mode is {self.mode!r}: it must be one of {modes}"
+            )
+        _check_number("combine", "k", self.k, least=_LEAST)
+        for name in ("cosine", "bm25", "logit"):
+            _check_number("combine", name, getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +145,10 @@ class Guardrails:
     minimum: float | None = None
     margin: float | None = None
     agreement: float | None = None
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            _check_number("guardrails", one.name, getattr(self, one.name), optional=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +182,21 @@ class Profile:
     stage2_guardrails: Guardrails = field(default_factory=Guardrails)
     fitted: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for key in ("name", "embedder", "reranker"):
+            value = getattr(self, key)
+            if not isinstance(value, str) and (key == "name" or value is not None):
+                raise ProfileError("profile_malformed", f"{key} is {value!r}: it must be text")
+        for key, kind in _SECTIONS.items():
+            if not isinstance(getattr(self, key), kind):
+                raise ProfileError("profile_malformed", f"{key} must be a {kind.__name__}")
+        try:
+            if not isinstance(self.fitted, dict):
+                raise TypeError("it is no object")
+            json.dumps(self.fitted, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ProfileError("profile_malformed", f"fitted must be JSON: {error}") from error
+
     @classmethod
     def from_file(cls, path: str | Path) -> Profile:
         """Read a profile from a JSON file.
@@ -168,13 +227,9 @@ class Profile:
         rest = {key: value for key, value in values.items() if key != "schema"}
         for one in fields(cls):
             if one.name in rest and one.name in _SECTIONS:
-                rest[one.name] = _section(_SECTIONS[one.name], one.name, rest[one.name])
-        for key in ("name", "embedder", "reranker"):
-            if not isinstance(rest.get(key, ""), str) and (key == "name" or rest[key] is not None):
-                raise ProfileError("profile_malformed", f"{key} is {rest[key]!r}: it must be text")
-        if not isinstance(rest.get("fitted", {}), dict):
-            raise ProfileError("profile_malformed", "fitted must be a JSON object")
-        return _construct(cls, "", rest)
+                rest[one.name] = _section(one.name, rest[one.name])
+        _check_keys(cls, "", rest)
+        return cls(**rest)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the profile as JSON values."""
@@ -203,7 +258,7 @@ class Profile:
                 )
 
 
-_SECTIONS: dict[str, type] = {
+_SECTIONS: dict[str, type[Blend | Gate | Pool | Combine | Guardrails]] = {
     "blend": Blend,
     "gate": Gate,
     "pool": Pool,
@@ -213,35 +268,33 @@ _SECTIONS: dict[str, type] = {
 }
 
 
-def _section(kind: type[Section], name: str, values: object) -> Section:
+def _section(name: str, values: object) -> Blend | Gate | Pool | Combine | Guardrails:
+    kind = _SECTIONS[name]
     if not isinstance(values, dict):
         raise ProfileError("profile_malformed", f"{name} must be a JSON object")
-    for key, value in values.items():
-        if key == "mode":
-            fine = value in ("replace", "rrf", "weighted")
-        elif kind is Pool:
-            least = 2 if key == "per_channel" else 1
-            fine = (value is None and key == "core") or (
-                isinstance(value, int) and not isinstance(value, bool) and value >= least
-            )
-        else:
-            optional = any(one.name == key and one.default is None for one in _fields(kind))
-            fine = (value is None and optional) or (
-                isinstance(value, int | float)
-                and not isinstance(value, bool)
-                and math.isfinite(value)
-            )
-        if not fine:
-            raise ProfileError("profile_malformed", f"{name}.{key} is {value!r}: out of range")
-    return _construct(kind, f"{name}.", values)
+    _check_keys(kind, f"{name}.", values)
+    try:
+        return kind(**values)
+    except ProfileError as error:
+        raise ProfileError(error.code, f"{name}: {error}") from None
 
 
-def _fields(kind: type) -> tuple[Any, ...]:
-    return fields(kind)
-
-
-def _construct(kind: type[Section], prefix: str, values: dict[str, Any]) -> Section:
-    unknown = sorted(set(values) - {one.name for one in _fields(kind)})
+def _check_keys(kind: type, prefix: str, values: dict[str, Any]) -> None:
+    unknown = sorted(set(values) - {one.name for one in fields(kind)})
     if unknown:
         raise ProfileError("profile_malformed", f"unknown key {prefix}{unknown[0]}")
-    return kind(**values)
+
+
+def _check_number(
+    section: str, name: str, value: object, *, least: float = -math.inf, optional: bool = False
+) -> None:
+    """Refuse what is no finite number, or too small."""
+    if value is None and optional:
+        return
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    # Comparing, rather than math.isfinite, since no float can hold some Python integers.
+    if not (number and max(least, -_MOST) <= value <= _MOST):  # type: ignore[operator]
+        limit = "a finite number" if least == -math.inf else f"a finite number from {least:g}"
+        raise ProfileError(
+            "profile_malformed", f"{section}.{name} is {value!r}: it must be {limit}"
+        )

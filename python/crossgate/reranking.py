@@ -10,14 +10,11 @@ from typing import Protocol, runtime_checkable
 
 from crossgate import models
 from crossgate.errors import InputError, ModelError
+from crossgate.models import ROUTING_RERANKER
 from crossgate.onnx import OnnxModel, run_all
-
-ROUTING_RERANKER = "crossgate-ce-v0"
-PASSAGE_RERANKER = "ms-marco-minilm-l6-v2"
 
 # Without room for at least this much of the document a pair says nothing about it.
 _LEAST_DOCUMENT_PIECES = 16
-_SPECIAL_PIECES = 4  # [CLS] and two [SEP] for BERT, one more for RoBERTa
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,26 +91,27 @@ class CrossEncoder:
             ModelError: `dependency_missing`, `model_unsupported` or `model_failed`.
         """
         model = self._loaded()
-        limit = self._local.max_length - _SPECIAL_PIECES - _LEAST_DOCUMENT_PIECES
-        pieces = model.pieces(query)
-        if pieces > limit:
+        asked = model.pieces(query)
+        room = model.room(asked)
+        if room < _LEAST_DOCUMENT_PIECES or model.clips(query):
+            most = len(asked.ids) + room - _LEAST_DOCUMENT_PIECES
             raise InputError(
                 "query_too_long",
-                f"the query has {pieces} word pieces, {self.name} reads at most {limit}: "
-                "pass the part that says what is wanted",
+                f"the query has {len(query):,} characters and {len(asked.ids)} word pieces, "
+                f"{self.name} reads at most {most} pieces: pass the part that says what is wanted",
             )
 
         def one(document: str) -> PairScore:
-            clipped = model.clip(document)
-            encoding = model.encode(query, clipped)
-            output = model.run(encoding)
+            pieces = model.pieces(document)
+            truncated = len(pieces.ids) > room or model.clips(document)
+            pieces.truncate(room)
+            output = model.run(model.join(asked, pieces))
             if output.size != 1:
                 raise ModelError(
                     "model_unsupported",
                     f"model {self.name!r} returns {output.size} numbers per pair: a cross-encoder "
                     "returns one",
                 )
-            truncated = bool(encoding.overflowing) or len(clipped) < len(document)
             return PairScore(float(output.reshape(-1)[0]), truncated)
 
         return run_all(one, documents)
@@ -121,7 +119,7 @@ class CrossEncoder:
     def _loaded(self) -> OnnxModel:
         with self._lock:
             if self._model is None:
-                self._model = OnnxModel(self._local, pairs=True)
+                self._model = OnnxModel(self._local)
             return self._model
 
 
@@ -140,8 +138,3 @@ def load(model: str | PathLike[str]) -> CrossEncoder:
         if key not in _cache:
             _cache[key] = CrossEncoder(model)
         return _cache[key]
-
-
-def passage_reranker() -> str:
-    """Return the model that reranks passages: ms-marco-MiniLM once pulled, or the bundled one."""
-    return PASSAGE_RERANKER if models.is_pulled(PASSAGE_RERANKER) else ROUTING_RERANKER

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import math
+import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from numbers import Real
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from crossgate import _core, cascade
+from crossgate import _core, cascade, models
 from crossgate.cascade import Stage1, degradation, milliseconds
-from crossgate.checks import check_limit, check_query, check_text
+from crossgate.checks import check_ids, check_limit, check_query
 from crossgate.errors import InputError
 from crossgate.index import Index, embedder_mismatch
-from crossgate.profile import Pool, Profile
+from crossgate.models import PASSAGE_RERANKER, ROUTING_RERANKER
+from crossgate.profile import Gate, Pool, Profile
 from crossgate.types import Candidate, Degradation, Document, RouteResult
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 # Retrievers with 32-bit floats report the cosine of a text with itself as 1.0000001.
 _MOST_COSINE = 1 + 1e-5
+_MOST_FLOAT = sys.float_info.max
 
 DEFAULT_PROFILE = Path(__file__).parent / "profiles" / "default.json"
 
@@ -66,7 +69,7 @@ class Router:
         self._reranker = reranker
         self._lock = threading.Lock()
         self._notes: tuple[Degradation, ...] = ()
-        identity = _reranker_identity(reranker)
+        identity = _identity(reranker, ROUTING_RERANKER)
         if profile is None:
             profile = Profile.from_file(DEFAULT_PROFILE)
             if profile.embedder != index.embedder or identity not in (profile.reranker, None):
@@ -105,22 +108,15 @@ class Router:
         """
         check_query(query)
         check_limit(limit)
-        allowed, denied = None if allow is None else _ids("allow", allow), _ids("deny", deny)
+        allowed = None if allow is None else check_ids("allow", allow)
+        denied = check_ids("deny", deny)
         if not len(self.index):
             raise InputError(
                 "no_documents", "the index is empty: add documents with Index.upsert first"
             )
 
-        def stage1() -> Stage1:
-            start = perf_counter()
-            degraded, embedding = list(self._notes), vector
-            if embedding is None and self.index.dimension:
-                try:
-                    embedding = self._load_embedder().embed([query])[0]
-                except Exception as error:  # BM25 can decide alone
-                    degraded.append(degradation("embedder", error))
-            embedded = perf_counter()
-            scored = self.index._core.search(
+        def search(embedding: Sequence[float] | None) -> Sequence[_core.Scored]:
+            return self.index._core.search(
                 query,
                 embedding,
                 blend=self.profile.blend,
@@ -128,8 +124,25 @@ class Router:
                 allow=allowed,
                 deny=denied,
             )
+
+        def stage1() -> Stage1:
+            start = perf_counter()
+            if vector is not None or not self.index.dimension:
+                scored = search(vector)
+                timings = {"embed": 0.0, "search": milliseconds(start)}
+                return Stage1(scored=scored, degraded=self._notes, timings=timings)
+            degraded, embedded = self._notes, start
+            try:
+                embedding = self._load_embedder().embed([query])[0]
+                embedded = perf_counter()
+                if embedding is None:
+                    raise ValueError("the embedder returned no vector")
+                scored = search(embedding)
+            except Exception as error:  # words can decide alone
+                degraded = (*degraded, degradation("embedder", error))
+                scored = search(None)
             timings = {"embed": (embedded - start) * 1000, "search": milliseconds(embedded)}
-            return Stage1(scored=scored, degraded=tuple(degraded), timings=timings)
+            return Stage1(scored=scored, degraded=degraded, timings=timings)
 
         return cascade.run(
             query,
@@ -163,7 +176,7 @@ class Router:
             return self._embedder
 
     def _load_reranker(self) -> Reranker | None:
-        return _load_reranker(self._reranker)
+        return _load(self._reranker, ROUTING_RERANKER)
 
 
 def rerank(
@@ -205,32 +218,35 @@ def rerank(
     """
     check_query(query)
     check_limit(limit)
+    if isinstance(candidates, str | Mapping):
+        raise InputError("malformed_candidate", "candidates is a single one: pass a list")
     found = [_candidate(place, one) for place, one in enumerate(candidates, start=1)]
     if profile is None:
-        profile = Profile(pool=Pool(rerank_top_k=max(1, len(found))))
+        # Nothing is known of these numbers, so that nothing is decided by them.
+        profile = Profile(
+            gate=Gate(require_overlap=False), pool=Pool(rerank_top_k=max(1, len(found)))
+        )
     elif not isinstance(profile, Profile):
         profile = Profile.from_file(Path(profile))
-    if reranker == "default":
-        from crossgate.reranking import passage_reranker
-
-        reranker = passage_reranker()
-    profile.check_models(embedder=None, reranker=_reranker_identity(reranker))
-    dimension = len(vector) if vector is not None and found and found[0].vector is not None else 0
-    index = Index(_core.Index(language, "", dimension), None)
-    index.upsert(_without_vector(one) if not dimension else one for one in found)
+    pulled = models.is_pulled(PASSAGE_RERANKER)
+    default = PASSAGE_RERANKER if pulled else ROUTING_RERANKER
+    profile.check_models(embedder=None, reranker=_identity(reranker, default))
+    comparable = vector is not None and all(one.vector is not None for one in found)
+    index = Index(_core.Index(language, "", len(vector or ()) if comparable else 0), None)
+    index.upsert(one if comparable else replace(one, vector=None) for one in found)
     by_id = {one.id: one for one in found}
 
     def stage1() -> Stage1:
         start = perf_counter()
         scored: Sequence[_core.Scored] = index._core.search(
             query,
-            vector if dimension else None,
+            vector if comparable else None,
             blend=profile.blend,
             per_channel=max(2, len(found)),
             allow=None,
             deny=set(),
         )
-        if not dimension:
+        if not comparable:
             scored = _with_own_scores(scored, by_id, profile)
         return Stage1(scored=scored, timings={"search": milliseconds(start)})
 
@@ -239,7 +255,7 @@ def rerank(
         stage1,
         by_id.get,
         profile=profile,
-        reranker=lambda: _load_reranker(reranker),
+        reranker=lambda: _load(reranker, default),
         limit=limit,
     )
 
@@ -256,53 +272,51 @@ def _candidate(place: int, given: object) -> Candidate:
     what = f"candidate {place}"
     if isinstance(given, str):
         return Candidate(id=str(place), text=given)
+    if isinstance(given, Candidate):
+        _check_numbers(what, given.cosine, given.score)
+        return given
     if isinstance(given, Document):
-        fields = ("id", "title", "text", "vector", "cosine", "score")
-        row = {field: getattr(given, field, None) for field in fields}
-        return _checked(what, row, given.metadata)
+        return Candidate(**{one.name: getattr(given, one.name) for one in fields(given)})
     if not isinstance(given, Mapping):
         raise InputError(
             "malformed_candidate",
             f"{what} is a {type(given).__name__}: pass a str, a mapping or a Candidate",
         )
     row = dict(given)
-    row.setdefault("id", row.pop("_id", place))
-    return _checked(what, row, row.pop("metadata", None) or {})
-
-
-def _checked(what: str, row: dict[str, Any], metadata: Mapping[str, Any]) -> Candidate:
-    """Make a candidate of its fields; what is no field of it joins the metadata."""
-    id, title, text = str(row.pop("id")), row.pop("title", None) or "", row.pop("text", "")
-    for field, value in (("title", title), ("text", text)):
-        check_text(f"the {field} of {what}", value)
-    vector = row.pop("vector", None)
-    numbers = {field: row.pop(field, None) for field in ("cosine", "score")}
-    for field, value in numbers.items():
-        if value is not None and not (isinstance(value, Real) and math.isfinite(value)):
+    ids = [one for one in (row.pop("id", None), row.pop("_id", None)) if one is not None]
+    title, text = row.pop("title", None) or "", row.pop("text", None)
+    metadata = row.pop("metadata", None) or {}
+    kinds = (("title", title, str), ("text", text, str), ("metadata", metadata, Mapping))
+    for field, value, kind in kinds:
+        if not isinstance(value, kind):
             raise InputError(
                 "malformed_candidate",
-                f"the {field} of {what} is {value!r}: it must be a finite number",
+                f"the {field} of {what} is a {type(value).__name__}: it must be a {kind.__name__}",
             )
-    cosine, score = (None if one is None else float(one) for one in numbers.values())
-    if cosine is not None and not -_MOST_COSINE <= cosine <= _MOST_COSINE:
-        raise InputError(
-            "malformed_candidate",
-            f"the cosine of {what} is {cosine}: it must lie between -1 and 1; give a score of "
-            "another scale as `score`",
-        )
+    vector, cosine, score = (row.pop(field, None) for field in ("vector", "cosine", "score"))
+    _check_numbers(what, cosine, score)
     return Candidate(
-        id=id,
+        id=str(ids[0] if ids else place),
         title=title,
         text=text,
         metadata={**row, **metadata},
         vector=vector,
-        cosine=cosine,
-        score=score,
+        cosine=None if cosine is None else float(cosine),
+        score=None if score is None else float(score),
     )
 
 
-def _without_vector(one: Candidate) -> Document:
-    return Document(id=one.id, title=one.title, text=one.text)
+def _check_numbers(what: str, cosine: Any, score: Any) -> None:
+    for field, value, most in (("cosine", cosine, _MOST_COSINE), ("score", score, _MOST_FLOAT)):
+        if value is None:
+            continue
+        # Comparing keeps a Python integer that no float can hold from overflowing, and NaN out.
+        number = isinstance(value, Real)
+        if not (number and -most <= value <= most):
+            limits = "between -1 and 1" if field == "cosine" else "a finite number"
+            raise InputError(
+                "malformed_candidate", f"the {field} of {what} is {value!r}: it must be {limits}"
+            )
 
 
 def _with_own_scores(
@@ -329,23 +343,20 @@ def _with_own_scores(
     return sorted(scored, key=lambda one: (-one.blend, one.id))
 
 
-def _reranker_identity(reranker: Reranker | str | PathLike[str] | None) -> str | None:
-    """Return who stage 2 is, without loading or even hashing a model that has a name."""
-    if reranker is None or not isinstance(reranker, str | PathLike):
-        return None if reranker is None else reranker.identity
-    from crossgate import models
-    from crossgate.reranking import ROUTING_RERANKER, load
-
-    name = ROUTING_RERANKER if reranker == "default" else str(reranker)
-    return models.identity(name) or load(name).identity
+def _identity(reranker: Reranker | str | PathLike[str] | None, default: str) -> str | None:
+    """Return who stage 2 is. Of the default only the manifest is read, not the model's file."""
+    if reranker == "default":
+        return models.identity(default)
+    made = _load(reranker, default)
+    return None if made is None else made.identity
 
 
-def _load_reranker(reranker: Reranker | str | PathLike[str] | None) -> Reranker | None:
+def _load(reranker: Reranker | str | PathLike[str] | None, default: str) -> Reranker | None:
     if reranker is None or not isinstance(reranker, str | PathLike):
         return reranker
-    from crossgate.reranking import ROUTING_RERANKER, load
+    from crossgate.reranking import load
 
-    return load(ROUTING_RERANKER if reranker == "default" else reranker)
+    return load(default if reranker == "default" else reranker)
 
 
 def _no_profile(embedder: str, reranker: str | None) -> Degradation:
@@ -354,12 +365,3 @@ def _no_profile(embedder: str, reranker: str | None) -> Degradation:
         detail=f"no thresholds are fitted for {embedder or 'an index without vectors'} and "
         f"{reranker or 'no reranker'}: the gate is off",
     )
-
-
-def _ids(what: str, ids: Iterable[str]) -> set[str]:
-    if isinstance(ids, str):
-        raise InputError("out_of_range", f"{what} is one text: pass a list of ids")
-    found = set(ids)
-    for id in found:
-        check_text(f"an id in {what}", id)
-    return found

@@ -7,6 +7,8 @@ Exit codes: 0 something was selected or done, 1 nothing is relevant, 2 usage or 
 from __future__ import annotations
 
 import argparse
+import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -23,38 +25,55 @@ _FAILURES = {"index_unwritable", "model_failed", "pull_failed", "pull_unwritable
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A pipe that takes ASCII alone, or a file name in other bytes, is no reason to fail.
+        sys.stdout.reconfigure(errors="backslashreplace")
     code = run(sys.argv[1:] if arguments is None else arguments)
     try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has left, for example `head`; Python's own flush at exit would complain again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):  # a reader may leave early, as `head` does
+            code = _cannot_print(error)
+        # What is left in the buffer would fail once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit code."""
-    options = _parser().parse_args(arguments)
     try:
+        options = _parser().parse_args(arguments)
         # A command imports what it needs: `route` must not pay for `models pull`.
         from crossgate.cli import commands
 
         result: int = getattr(commands, options.command)(options)
         return result
+    except SystemExit as leaving:  # argparse has printed its help, its version or an error
+        return leaving.code if isinstance(leaving.code, int) else DONE
     except CrossgateError as error:
-        print(f"crossgate: error[{error.code}]: {error}", file=sys.stderr)
+        from crossgate.cli.render import plain
+
+        print(f"crossgate: error[{error.code}]: {plain(str(error))}", file=sys.stderr)
         return FAILURE if error.code in _FAILURES else BAD_INPUT
     except KeyboardInterrupt:
         print("crossgate: interrupted, nothing was left half done", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         return DONE
-    except Exception:  # exit code 1 has a meaning of its own
+    except Exception as error:  # exit code 1 has a meaning of its own
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            return _cannot_print(error)
         import traceback
 
         traceback.print_exc()
         print("crossgate: this is a bug, please report it with the lines above", file=sys.stderr)
         return FAILURE
+
+
+def _cannot_print(error: OSError) -> int:
+    print(f"crossgate: error[cannot_print]: {error.strerror}", file=sys.stderr)
+    return FAILURE
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, TextIO
 
 from crossgate.cli import DONE, FAILURE, NOTHING_RELEVANT, render
 from crossgate.errors import IndexFileError, InputError
@@ -45,8 +45,7 @@ def index(options: Options) -> int:
     earlier = _earlier_index(output)
     loaded = read_sources(options.source, kind=options.kind)
     for problem in loaded.problems:
-        place = problem.path if problem.line is None else f"{problem.path}:{problem.line}"
-        print(f"crossgate: skipped {place}: {problem.reason}", file=sys.stderr)
+        print(f"crossgate: skipped {render.plain(str(problem))}", file=sys.stderr)
     with _progress("embedding") as progress:
         built = Index.build(
             loaded.documents,
@@ -130,7 +129,7 @@ def models_pull(options: Options) -> int:
     """Download a model."""
     from crossgate import models
 
-    local = models.pull(options.name, progress=sys.stderr.isatty())
+    local = models.pull(options.name, progress=_is_terminal(sys.stderr))
     folder = str(models.folder(local.name))
     if options.json:
         _print_json({"name": local.name, "folder": folder, "identity": local.identity})
@@ -186,7 +185,7 @@ def _print_result(result: RouteResult, options: Options) -> int:
     else:
         print(render.result(result, explain=options.explain, colour=_colour()))
     for one in result.degraded:
-        print(f"crossgate: degraded[{one.code}]: {one.detail}", file=sys.stderr)
+        print(f"crossgate: degraded[{one.code}]: {render.plain(one.detail)}", file=sys.stderr)
     return DONE if result.selected else NOTHING_RELEVANT
 
 
@@ -232,7 +231,7 @@ def _text(path: str) -> str:
 @contextmanager
 def _progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
     """Show progress on a terminal, and nothing in a pipe."""
-    if not sys.stderr.isatty():
+    if not _is_terminal(sys.stderr):
         yield None
         return
     from tqdm import tqdm
@@ -249,4 +248,8 @@ def _progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
 def _colour() -> bool:
     import os
 
-    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    return _is_terminal(sys.stdout) and "NO_COLOR" not in os.environ
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -107,6 +108,29 @@ def doctor(report: Sequence[Mapping[str, str]]) -> str:
     return "\n".join(lines)
 
 
+def plain(text: str) -> str:
+    """Return a text on one line and without control characters.
+
+    Documents, ids and file names come from anywhere; an escape sequence in one of them must not
+    reach the terminal.
+    """
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())
+
+
+def columns(text: str) -> int:
+    """Return how many columns of a terminal a text takes; some letters take two."""
+    return len(text) + sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+
+
+def fit(text: str, width: int) -> str:
+    """Return a text that takes at most `width` columns, cut at its end where it is longer."""
+    if columns(text) <= width:
+        return text
+    while columns(text) > width - 1:
+        text = text[: min(len(text) - 1, width)]
+    return f"{text.rstrip()}…"
+
+
 def size(count: int) -> str:
     """Return a number of bytes for people, in powers of 1,000."""
     if count < 1_000_000:
@@ -116,11 +140,10 @@ def size(count: int) -> str:
 
 def _selected(hit: Hit, colour: bool) -> str:
     indent = " " * 4
-    words = " ".join(hit.document.text.split())
-    shown = textwrap.shorten(words, WIDTH - len(indent), placeholder=" …")
     title = hit.document.title
-    name = hit.id if title in ("", hit.id) else f"{hit.id}  {title}"
-    return f"{_paint(name, '1', colour)}\n{indent}{shown or words[: WIDTH - len(indent)]}"
+    name = plain(hit.id if title in ("", hit.id) else f"{hit.id}  {title}")
+    text = fit(plain(hit.document.text), WIDTH - len(indent))
+    return f"{_paint(fit(name, WIDTH), '1', colour)}\n{indent}{text}"
 
 
 def _why(decision: RouteResult, colour: bool) -> str:
@@ -131,17 +154,18 @@ def _why(decision: RouteResult, colour: bool) -> str:
 
 
 def _candidates(hits: Sequence[Hit]) -> list[str]:
-    width = min(max((len(hit.id) for hit in hits), default=0), 34)
+    width = min(max((columns(plain(hit.id)) for hit in hits), default=0), 34)
     lines = [
         f"{'':>2}  {'candidate':<{width}}  {'cosine':>6}  {'bm25':>6}  {'blend':>6}  "
         f"{'logit':>6}  {'score':>6}  outcome"
     ]
     for place, hit in enumerate(hits, start=1):
-        name = hit.id if len(hit.id) <= width else hit.id[: width - 1] + "…"
+        name = fit(plain(hit.id), width)
+        name += " " * (width - columns(name))
         outcome = "selected" if hit.dropped is None else DROPPED.get(hit.dropped, hit.dropped)
         cut = ", document cut" if hit.truncated else ""
         lines.append(
-            f"{place:>2}  {name:<{width}}  {_number(hit.cosine)}  {_number(hit.bm25)}  "
+            f"{place:>2}  {name}  {_number(hit.cosine)}  {_number(hit.bm25)}  "
             f"{_number(hit.blend)}  {_number(hit.logit)}  {_number(hit.score)}  {outcome}{cut}"
         )
     return lines

@@ -1,7 +1,8 @@
 //! Unit vectors in one matrix, and their cosine with a query, the same to the bit on every machine.
 
+use std::num::NonZero;
+
 use multiversion::multiversion;
-use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 
@@ -9,8 +10,8 @@ use crate::error::{Error, Result};
 /// a sum depends neither on the processor nor on the number of threads.
 const LANES: usize = 16;
 
-/// Rows that one thread takes at a time; fewer rows than this are not worth a second thread.
-const ROWS_PER_TASK: usize = 4_096;
+/// Fewer rows than this are not worth another thread.
+const ROWS_PER_THREAD: usize = 8_192;
 
 /// Vectors of one dimension and of length 1, row by row; a row of zeros stands for no document.
 #[derive(Clone, Debug)]
@@ -46,11 +47,21 @@ impl Dense {
 
     /// The cosine of every row with a vector of length 1, in [-1, 1].
     pub(crate) fn cosines(&self, unit: &[f32]) -> Vec<f32> {
-        let mut cosines = vec![0.0; self.values.len() / self.dimension];
-        cosines
-            .par_chunks_mut(ROWS_PER_TASK)
-            .zip(self.values.par_chunks(ROWS_PER_TASK * self.dimension))
-            .for_each(|(cosines, rows)| dot_rows(rows, unit, cosines));
+        let rows = self.values.len() / self.dimension;
+        let mut cosines = vec![0.0; rows];
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let share = rows.div_ceil(processors).max(ROWS_PER_THREAD);
+        if rows <= share {
+            dot_rows(&self.values, unit, &mut cosines);
+            return cosines;
+        }
+        // Threads of this call alone: those of a pool would be gone after a fork.
+        std::thread::scope(|scope| {
+            let parts = cosines.chunks_mut(share).zip(self.values.chunks(share * self.dimension));
+            for (cosines, values) in parts {
+                scope.spawn(move || dot_rows(values, unit, cosines));
+            }
+        });
         cosines
     }
 }
@@ -157,12 +168,12 @@ mod tests {
 
     #[test]
     fn threads_and_neighbours_do_not_change_a_bit() {
-        let rows: Vec<Vec<f32>> = (0..2 * ROWS_PER_TASK + 7)
+        let rows: Vec<Vec<f32>> = (0..2 * ROWS_PER_THREAD + 7)
             .map(|row| (0..5).map(|column| ((row * 31 + column * 7) % 97) as f32 - 48.0).collect())
             .collect();
         let query = unit("query", &[1.0, -2.0, 3.0, 0.5, 0.25], 5).unwrap();
         let all = matrix(&rows, 5).cosines(&query);
-        for row in [0, 1, ROWS_PER_TASK - 1, ROWS_PER_TASK, 2 * ROWS_PER_TASK + 6] {
+        for row in [0, 1, ROWS_PER_THREAD - 1, ROWS_PER_THREAD, 2 * ROWS_PER_THREAD + 6] {
             let alone = matrix(&rows[row..=row], 5).cosines(&query);
             assert_eq!(alone[0].to_bits(), all[row].to_bits());
         }

@@ -33,6 +33,16 @@ impl Error {
         self.code
     }
 
+    /// A vector that is no list of numbers.
+    pub fn wrong_shape(message: &str) -> Self {
+        Self::input("wrong_dimension", message)
+    }
+
+    /// A number that no float can hold.
+    pub fn too_large() -> Self {
+        Self::input("not_finite", "a vector holds a number that is too large for a float")
+    }
+
     /// An error about a query, document, vector or option.
     pub(crate) fn input(code: &'static str, message: impl Into<String>) -> Self {
         Self { family: Family::Input, code, message: message.into() }

@@ -44,7 +44,12 @@ impl Index {
             _ => Path::new("."),
         };
         let write = || -> std::io::Result<()> {
-            let mut file = tempfile::Builder::new().prefix(".crossgate-").tempfile_in(folder)?;
+            let mut builder = tempfile::Builder::new();
+            builder.prefix(".crossgate-");
+            // As any program writes a file: the umask decides who may read it.
+            #[cfg(unix)]
+            builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+            let mut file = builder.tempfile_in(folder)?;
             file.write_all(&bytes)?;
             file.as_file().sync_all()?;
             file.persist(path)?;

@@ -62,6 +62,8 @@ impl Reason {
 /// The gate's thresholds. They belong to a calibration profile; a rule without its threshold is off.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Thresholds {
+    /// Without vectors, nothing is relevant that shares no term with the query.
+    pub require_overlap: bool,
     /// Nothing is relevant where the best cosine lies below, unless words say otherwise; in
     /// [-1, 1].
     pub relevance_cosine: Option<f64>,
@@ -178,7 +180,8 @@ pub fn clear_margin(signals: &Signals, thresholds: &Thresholds) -> bool {
 fn nothing_relevant(signals: &Signals, thresholds: &Thresholds) -> Option<Reason> {
     let Some(cosine) = signals.cosine else {
         // The bars were fitted with cosines; without any, a shared term is the only evidence.
-        return (signals.bm25 <= 0.0).then_some(Reason::NoOverlap);
+        let nothing = thresholds.require_overlap && signals.bm25 <= 0.0;
+        return nothing.then_some(Reason::NoOverlap);
     };
     let by_meaning = thresholds.relevance_cosine.is_none_or(|least| cosine >= least);
     let by_words = thresholds.relevance_bm25.is_some_and(|least| signals.bm25 >= least);
@@ -241,6 +244,7 @@ mod tests {
     }
 
     const THRESHOLDS: Thresholds = Thresholds {
+        require_overlap: true,
         relevance_cosine: Some(0.3),
         relevance_bm25: Some(6.0),
         confident_cosine: Some(0.7),
@@ -332,6 +336,7 @@ mod tests {
         };
         let none = [lexical("a", 0.0), lexical("b", 0.0)];
         assert_eq!(reason(&none, &THRESHOLDS), (Verdict::NothingRelevant, Reason::NoOverlap));
+        assert_eq!(reason(&none, &Thresholds::default()).0, Verdict::Ambiguous);
         let some = [lexical("a", 0.1), lexical("b", 0.0)];
         assert_eq!(reason(&some, &THRESHOLDS).0, Verdict::Ambiguous);
     }

@@ -4,9 +4,11 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use crossgate_core::Error;
 use crossgate_core::index::{Record, SearchOptions};
 use crossgate_core::text::Analyzer;
 use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 
 use crate::errors::to_python;
@@ -137,12 +139,27 @@ impl Index {
     }
 }
 
-/// A vector from anything with a float32 buffer (an array, numpy), or from any numbers one by one.
+/// A vector from a buffer of float32 (an array, numpy), or from any numbers one by one.
 fn numbers(object: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
+    let py = object.py();
     if let Ok(buffer) = PyBuffer::<f32>::get(object)
-        && buffer.dimensions() == 1
+        && matches!(buffer.format().to_bytes(), b"f" | b"@f" | b"=f")
     {
-        return buffer.to_vec(object.py());
+        if buffer.dimensions() != 1 {
+            let shape = buffer.dimensions();
+            let message = format!("a vector has {shape} dimensions: it must have one");
+            return Err(to_python(py, &Error::wrong_shape(&message)));
+        }
+        return buffer.to_vec(py);
     }
-    object.try_iter()?.map(|number| number?.extract::<f32>()).collect()
+    let number = |item: PyResult<Bound<'_, PyAny>>| {
+        item?.extract::<f32>().map_err(|error| {
+            if error.is_instance_of::<PyOverflowError>(py) {
+                return to_python(py, &Error::too_large());
+            }
+            let message = format!("a vector holds something that is no number: {error}");
+            to_python(py, &Error::wrong_shape(&message))
+        })
+    };
+    object.try_iter()?.map(number).collect()
 }

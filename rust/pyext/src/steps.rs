@@ -28,6 +28,7 @@ impl From<BlendOptions> for Blend {
 /// The fields of `crossgate.profile.Gate`.
 #[derive(FromPyObject)]
 pub(crate) struct GateOptions {
+    require_overlap: bool,
     relevance_cosine: Option<f64>,
     relevance_bm25: Option<f64>,
     confident_cosine: Option<f64>,
@@ -160,6 +161,7 @@ pub(crate) fn decide(
     thresholds: GateOptions,
 ) -> PyResult<Decision> {
     let thresholds = Thresholds {
+        require_overlap: thresholds.require_overlap,
         relevance_cosine: thresholds.relevance_cosine,
         relevance_bm25: thresholds.relevance_bm25,
         confident_cosine: thresholds.confident_cosine,
