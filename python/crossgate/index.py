@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crossgate import _core
-from crossgate.checks import check_ids, check_text, is_text
+from crossgate.checks import check_text, is_text
 from crossgate.errors import IndexFileError, InputError, ModelError
 from crossgate.types import Document
 
@@ -147,7 +147,9 @@ class Index:
 
     def delete(self, ids: Iterable[str]) -> int:
         """Remove documents by id and return how many of them were there."""
-        return sum(self._core.remove(id) for id in check_ids("ids", ids))
+        if isinstance(ids, str):
+            raise InputError("out_of_range", f"ids is one text, {ids!r}: pass a list of ids")
+        return sum(self._core.remove(id) for id in ids if is_text(id))
 
     def get(self, id: str) -> Document | None:
         """Return the document with an id, without its vector, or None."""

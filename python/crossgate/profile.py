@@ -276,7 +276,8 @@ def _section(name: str, values: object) -> Blend | Gate | Pool | Combine | Guard
     try:
         return kind(**values)
     except ProfileError as error:
-        raise ProfileError(error.code, f"{name}: {error}") from None
+        message = str(error).replace(f"{kind.__name__.lower()}.", f"{name}.", 1)
+        raise ProfileError(error.code, message) from None
 
 
 def _check_keys(kind: type, prefix: str, values: dict[str, Any]) -> None:
@@ -294,7 +295,9 @@ def _check_number(
     number = isinstance(value, int | float) and not isinstance(value, bool)
     # Comparing, rather than math.isfinite, since no float can hold some Python integers.
     if not (number and max(least, -_MOST) <= value <= _MOST):  # type: ignore[operator]
-        limit = "a finite number" if least == -math.inf else f"a finite number from {least:g}"
+        limit = "a finite number"
+        if least != -math.inf:
+            limit += " above 0" if least == _LEAST else f" from {least:g}"
         raise ProfileError(
             "profile_malformed", f"{section}.{name} is {value!r}: it must be {limit}"
         )

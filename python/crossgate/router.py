@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +18,7 @@ from crossgate.checks import check_ids, check_limit, check_query
 from crossgate.errors import InputError
 from crossgate.index import Index, embedder_mismatch
 from crossgate.models import PASSAGE_RERANKER, ROUTING_RERANKER
-from crossgate.profile import Gate, Pool, Profile
+from crossgate.profile import Pool, Profile
 from crossgate.types import Candidate, Degradation, Document, RouteResult
 
 if TYPE_CHECKING:
@@ -155,6 +154,8 @@ class Router:
 
     async def aroute(self, query: str, **options: Any) -> RouteResult:
         """Do what `route` does, with the same arguments, on a thread of the event loop's pool."""
+        import asyncio  # a third of the whole import, and of no use to a hook
+
         return await asyncio.to_thread(self.route, query, **options)
 
     def warm_up(self) -> None:
@@ -222,12 +223,11 @@ def rerank(
         raise InputError("malformed_candidate", "candidates is a single one: pass a list")
     found = [_candidate(place, one) for place, one in enumerate(candidates, start=1)]
     if profile is None:
-        # Nothing is known of these numbers, so that nothing is decided by them.
-        profile = Profile(
-            gate=Gate(require_overlap=False), pool=Pool(rerank_top_k=max(1, len(found)))
-        )
+        profile = Profile(pool=Pool(rerank_top_k=max(1, len(found))))
     elif not isinstance(profile, Profile):
         profile = Profile.from_file(Path(profile))
+    # Another retriever had its reasons: a candidate need not share a word with the query.
+    profile = replace(profile, gate=replace(profile.gate, require_overlap=False))
     pulled = models.is_pulled(PASSAGE_RERANKER)
     default = PASSAGE_RERANKER if pulled else ROUTING_RERANKER
     profile.check_models(embedder=None, reranker=_identity(reranker, default))
@@ -264,6 +264,8 @@ async def arerank(
     query: str, candidates: Iterable[str | Mapping[str, Any] | Candidate], **options: Any
 ) -> RouteResult:
     """Do what `rerank` does, with the same arguments, on a thread of the event loop's pool."""
+    import asyncio
+
     return await asyncio.to_thread(rerank, query, candidates, **options)
 
 

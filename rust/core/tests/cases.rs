@@ -52,14 +52,22 @@ struct CandidateValues {
     overlap: u32,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+fn yes() -> bool {
+    true
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct ThresholdValues {
+    #[serde(default = "yes")]
+    require_overlap: bool,
     relevance_cosine: Option<f64>,
     relevance_bm25: Option<f64>,
     confident_cosine: Option<f64>,
+    #[serde(default)]
     confident_gap: f64,
     lexical_score: Option<f64>,
+    #[serde(default)]
     lexical_gap: f64,
     agreed_margin: Option<f64>,
     disagreed_margin: Option<f64>,
@@ -71,8 +79,7 @@ struct GateCase {
     name: String,
     blend: Option<BlendValues>,
     candidates: Vec<CandidateValues>,
-    #[serde(default)]
-    thresholds: ThresholdValues,
+    thresholds: Option<ThresholdValues>,
     verdict: String,
     reason: String,
 }
@@ -109,10 +116,6 @@ struct Stage2Case {
     #[serde(default)]
     dropped: Vec<Option<String>>,
     code: Option<String>,
-}
-
-fn yes() -> bool {
-    true
 }
 
 #[derive(Deserialize)]
@@ -159,25 +162,19 @@ fn gate() {
     let table = table();
     for case in &table.gate {
         let blend = case.blend.unwrap_or(table.blend).into();
-        let ThresholdValues {
-            relevance_cosine,
-            relevance_bm25,
-            confident_cosine,
-            confident_gap,
-            lexical_score,
-            lexical_gap,
-            agreed_margin,
-            disagreed_margin,
-        } = case.thresholds;
-        let thresholds = Thresholds {
-            relevance_cosine,
-            relevance_bm25,
-            confident_cosine,
-            confident_gap,
-            lexical_score,
-            lexical_gap,
-            agreed_margin,
-            disagreed_margin,
+        let thresholds = match &case.thresholds {
+            None => Thresholds { require_overlap: true, ..Thresholds::default() },
+            Some(values) => Thresholds {
+                require_overlap: values.require_overlap,
+                relevance_cosine: values.relevance_cosine,
+                relevance_bm25: values.relevance_bm25,
+                confident_cosine: values.confident_cosine,
+                confident_gap: values.confident_gap,
+                lexical_score: values.lexical_score,
+                lexical_gap: values.lexical_gap,
+                agreed_margin: values.agreed_margin,
+                disagreed_margin: values.disagreed_margin,
+            },
         };
         let mut candidates = scored(&case.candidates, &blend);
         for _ in 0..2 {

@@ -1,0 +1,139 @@
+"""What the test files share: hypothesis profiles, a small library, and stand-ins for models."""
+
+from __future__ import annotations
+
+import os
+import threading
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+from crossgate import CrossgateError, Document, Index, PairScore
+
+settings.register_profile("fast", max_examples=30, deadline=None, derandomize=True)
+settings.register_profile("slow", max_examples=2_000, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+
+LIBRARY = {
+    "csv-cleaner": "clean and repair messy csv files with duplicate rows and broken quoting",
+    "pdf-toolkit": "merge split rotate and compress pdf files",
+    "spreadsheet": "create and edit excel workbooks with formulas pivot tables and charts",
+    "translator": "translate text and interface strings between languages",
+    "git-history": "squash reorder and reword commits of a git branch",
+    "image-resizer": "resize crop convert and compress pictures in bulk",
+}
+
+
+class WordEmbedder:
+    """Counts the words of a text, each in the place of the vector that its hash names."""
+
+    identity = "words@1"
+    dimension = 32
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._lock = threading.Lock()
+
+    def embed(
+        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
+    ) -> list[list[float]]:
+        """Return one vector per text, and remember the text."""
+        vectors = []
+        for done, text in enumerate(texts, start=1):
+            with self._lock:
+                self.texts.append(text)
+            # Not all zeros, even for a text without words.
+            vector = [0.125] + [0.0] * (self.dimension - 1)
+            for word in text.lower().replace(":", " ").split():
+                vector[zlib.crc32(word.encode()) % self.dimension] += 1.0
+            vectors.append(vector)
+            if progress is not None:
+                progress(done)
+        return vectors
+
+
+class BrokenEmbedder(WordEmbedder):
+    """Embeds documents, and raises for everything once it is `broken`."""
+
+    broken: Exception | None = None
+
+    def embed(
+        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
+    ) -> list[list[float]]:
+        """Return one vector per text, or raise."""
+        if self.broken is not None:
+            raise self.broken
+        return super().embed(texts, progress=progress)
+
+
+class FunctionReranker:
+    """Scores with a function of query and documents, and remembers its calls."""
+
+    name = "function"
+    identity = "function@1"
+
+    def __init__(self, function: Callable[[str, Sequence[str]], Any]) -> None:
+        self.calls: list[tuple[str, list[str]]] = []
+        self._function = function
+
+    def score(self, query: str, documents: Sequence[str]) -> Sequence[PairScore]:
+        """Return what the function does."""
+        self.calls.append((query, list(documents)))
+        scores: Sequence[PairScore] = self._function(query, documents)
+        return scores
+
+
+class TableReranker(FunctionReranker):
+    """Looks up the logit of a document by its text; one that is not in the table gets -9."""
+
+    name = "table"
+    identity = "table@1"
+
+    def __init__(self, logits: Mapping[str, float]) -> None:
+        super().__init__(
+            lambda _, documents: [PairScore(logits.get(one, -9.0)) for one in documents]
+        )
+
+
+class LengthReranker(FunctionReranker):
+    """Prefers the shorter document; a real order, known without a table."""
+
+    name = "length"
+    identity = "length@1"
+
+    def __init__(self) -> None:
+        super().__init__(lambda _, documents: [PairScore(-float(len(one))) for one in documents])
+
+
+def documents(texts: Mapping[str, str] = LIBRARY) -> list[Document]:
+    """Return one document per id and text."""
+    return [Document(id=id, text=text) for id, text in texts.items()]
+
+
+def build(texts: Mapping[str, str] = LIBRARY, **options: Any) -> Index:
+    """Return an index of the texts, with words for vectors unless told otherwise."""
+    return Index.build(documents(texts), **{"embedder": WordEmbedder(), **options})
+
+
+def refused(code: str, call: Callable[..., object], *arguments: object, **options: object) -> str:
+    """Check that a call is refused with this code and one line, and return the line."""
+    with pytest.raises(CrossgateError) as caught:
+        call(*arguments, **options)
+    assert caught.value.code == code, str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+    return str(caught.value)
+
+
+@pytest.fixture
+def embedder() -> WordEmbedder:
+    """A working embedder that remembers what it was asked."""
+    return WordEmbedder()
+
+
+@pytest.fixture
+def index(embedder: WordEmbedder) -> Index:
+    """The library with its vectors."""
+    return build(embedder=embedder)

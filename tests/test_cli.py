@@ -1,0 +1,888 @@
+"""The command line as a process: what it prints, how it ends, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import textwrap
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from referencing import Registry, Resource
+
+from conftest import LIBRARY
+from crossgate import Index, Profile
+from crossgate.profile import Gate
+
+CROSSGATE = Path(sysconfig.get_path("scripts")) / "crossgate"
+SCHEMAS = {
+    path.stem: json.loads(path.read_text(encoding="utf-8"))
+    for path in (Path(__file__).parent / "schemas").glob("*.json")
+}
+REGISTRY: Registry[Any] = Registry().with_resources(
+    (schema["$id"], Resource.from_contents(schema)) for schema in SCHEMAS.values()
+)
+ERROR = re.compile(r"crossgate: error\[([a-z_]+)\]: [^\n]+\n")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What became of one process."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def error(self) -> str:
+        """The code of the one line on stderr."""
+        found = ERROR.fullmatch(self.err)
+        assert found, self.err
+        return found[1]
+
+
+def environment(home: Path, **variables: str) -> dict[str, str]:
+    """Return an environment in which the user's own settings and models do not show."""
+    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+    return {**kept, "HOME": str(home), "PYTHONWARNINGS": "error", **variables}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def run(home: Path, tmp_path: Path) -> Any:
+    """Run `crossgate` in an empty folder, its output in pipes."""
+
+    def run(
+        *arguments: str | bytes | Path,
+        stdin: bytes = b"",
+        variables: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
+    ) -> Run:
+        done = subprocess.run(
+            [*prefix, CROSSGATE, *arguments],
+            input=stdin,
+            capture_output=True,
+            cwd=tmp_path,
+            env={**environment(home), **(variables or {})},
+            timeout=60,
+            check=False,
+        )
+        out, err = done.stdout.decode(errors="backslashreplace"), done.stderr.decode()
+        return Run(done.returncode, out, err)
+
+    return run
+
+
+def skills(folder: Path, texts: Mapping[str, str] = LIBRARY) -> Path:
+    """Write a folder of skills."""
+    for name, text in texts.items():
+        (folder / name).mkdir(parents=True)
+        (folder / name / "SKILL.md").write_text(
+            f"---\nname: {name}\ndescription: {text}\n---\n# {name}\n", encoding="utf-8"
+        )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory, home: Path) -> tuple[Path, Run]:
+    """The library's index file, made by the command line, and what the command printed."""
+    root = tmp_path_factory.mktemp("indexed")
+    output = root / "skills.cgx"
+    done = subprocess.run(
+        [CROSSGATE, "index", skills(root / "skills"), "-o", output, "--json"],
+        capture_output=True,
+        text=True,
+        env=environment(home),
+        timeout=60,
+        check=False,
+    )
+    return output, Run(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="module")
+def skills_index(indexed: tuple[Path, Run]) -> Path:
+    return indexed[0]
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Path:
+    """An index without vectors, which needs no model."""
+    from crossgate import Document
+
+    path = tmp_path / "words.cgx"
+    Index.build([Document(id=id, text=text) for id, text in LIBRARY.items()], embedder=None).save(
+        path
+    )
+    return path
+
+
+@pytest.fixture
+def strict(tmp_path: Path) -> Path:
+    """A profile for which nothing is ever relevant."""
+    path = tmp_path / "strict.json"
+    path.write_text(json.dumps(Profile(gate=Gate(relevance_cosine=1.0)).to_dict()))
+    return path
+
+
+@pytest.fixture
+def candidates(tmp_path: Path) -> Path:
+    path = tmp_path / "candidates.jsonl"
+    rows: list[Any] = [
+        {"id": "blue", "text": "Staging is painted blue.", "score": 0.1, "source": "wiki"},
+        {"id": "nodes", "text": "The staging cluster has three nodes.", "score": 0.5},
+        {"id": "bread", "title": "Bread", "text": "Bread needs salt.", "score": 0.9},
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    return path
+
+
+def checked(run: Run, schema: str) -> Any:
+    """Check what `--json` printed, and return it."""
+    assert run.out.isascii()
+    values = json.loads(run.out)
+    Draft202012Validator(SCHEMAS[schema], registry=REGISTRY).validate(values)
+    return values
+
+
+def test_the_schemas_are_schemas() -> None:
+    for schema in SCHEMAS.values():
+        Draft202012Validator.check_schema(schema)
+
+
+# What each command prints.
+
+
+def test_demo(run: Any) -> None:
+    shown = run("demo")
+    assert (shown.code, shown.err) == (0, "")
+    assert 20 <= len(shown.out.splitlines()) <= 40
+    values = checked(run("demo", "--json"), "demo")
+    verdicts = {one["verdict"] for one in values["results"]}
+    assert verdicts == {"confident", "ambiguous", "nothing_relevant"}
+    for one in values["results"]:
+        assert one["query"] in shown.out
+        assert one["degraded"] == []
+        assert all(id in shown.out for id in one["selected"])
+
+
+def test_index(indexed: tuple[Path, Run]) -> None:
+    path, done = indexed
+    assert (done.code, done.err) == (0, "")
+    values = checked(done, "index")
+    index = Index.open(path)
+    assert values["documents"] == len(index) == len(LIBRARY)
+    assert values["bytes"] == path.stat().st_size
+    assert values["index"] == str(path)
+    assert (values["embedder"], values["fingerprint"]) == (index.embedder, index.fingerprint)
+    assert values["embedder"].startswith("all-minilm-l6-v2-int8@sha256:")
+    assert values["skipped"] == 0
+
+
+def test_index_again_embeds_what_changed(run: Any, skills_index: Path, tmp_path: Path) -> None:
+    output = tmp_path / "again.cgx"
+    shutil.copy(skills_index, output)
+    texts = {**LIBRARY, "baker": "bake bread"}
+    done = run("index", skills(tmp_path / "more", texts), "-o", output)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(f"{output}: 7 documents, ")
+    index, before = Index.open(output), Index.open(skills_index)
+    for id in LIBRARY:
+        assert index._core.vector(id) == before._core.vector(id)
+
+
+def test_index_reports_and_skips_what_is_broken(run: Any, tmp_path: Path) -> None:
+    folder = skills(tmp_path / "skills")
+    (folder / "broken").mkdir()
+    (folder / "broken" / "SKILL.md").write_text("no front matter")
+    done = run("index", folder, "-o", "out.cgx", "--json", "--embedder", "none")
+    assert done.code == 0
+    values = checked(done, "index")
+    assert (values["documents"], values["skipped"]) == (len(LIBRARY), 1)
+    assert values["embedder"] == ""
+    assert re.fullmatch(r"crossgate: skipped .*broken/SKILL\.md:1: [^\n]+\n", done.err)
+
+
+def test_route(run: Any, skills_index: Path) -> None:
+    query = "the export has broken quoting and duplicate rows"
+    shown = run("route", "-i", skills_index, query)
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.splitlines()[0] == "csv-cleaner"
+    assert LIBRARY["csv-cleaner"] in shown.out
+    values = checked(run("route", "-i", skills_index, query, "--json"), "result")
+    assert values["selected"][0] == "csv-cleaner"
+    assert "trace" not in values
+    explained = run("route", "--explain", "-i", skills_index, query)
+    for id in LIBRARY:
+        assert id in explained.out
+    values = checked(run("route", "-i", skills_index, query, "--json", "--explain"), "result")
+    assert len(values["trace"]["stage1"]) == len(values["hits"])
+
+
+def test_route_through_stage_2(run: Any, skills_index: Path, tmp_path: Path) -> None:
+    profile = tmp_path / "ungated.json"
+    profile.write_text(json.dumps(Profile().to_dict()))
+    arguments = ["route", "-i", skills_index, "join two PDFs", "--profile", profile]
+    values = checked(run(*arguments, "--json", "--explain", "--limit", "1"), "result")
+    assert (values["stage"], values["reason"]) == (2, "reranked")
+    assert values["selected"] == ["pdf-toolkit"]
+    assert values["trace"]["reranker"].startswith("crossgate-ce-v0@sha256:")
+    assert values["timings_ms"]["stage2"] > 0
+    plain = checked(run(*arguments, "--json", "--reranker", "none"), "result")
+    assert (plain["stage"], plain["reason"], plain["degraded"]) == (1, "murky", [])
+
+
+def test_route_allow_deny_limit(run: Any, words: Path) -> None:
+    arguments = ["route", "clean csv", "-i", words, "--reranker", "none", "--json"]
+
+    def considered(*options: str) -> set[str]:
+        return {hit["id"] for hit in checked(run(*arguments, *options), "result")["hits"]}
+
+    assert considered("--allow", "pdf-toolkit", "translator") == {"pdf-toolkit", "translator"}
+    assert considered("--deny", "csv-cleaner") == set(LIBRARY) - {"csv-cleaner"}
+
+
+def test_route_from_stdin(run: Any, words: Path) -> None:
+    for text in ("merge pdf", "merge pdf\n", "\ufeffmerge pdf\r\n"):
+        done = run("route", "-i", words, "-", "--reranker", "none", stdin=text.encode())
+        assert done.code == 0
+        assert done.out.splitlines()[0] == "pdf-toolkit"
+
+
+def test_nothing_is_relevant(run: Any, skills_index: Path, strict: Path) -> None:
+    arguments = ["route", "-i", skills_index, "merge pdf", "--profile", strict]
+    shown = run(*arguments)
+    assert (shown.code, shown.err) == (1, "")
+    assert shown.out.splitlines()[0] == "nothing fits"
+    done = run(*arguments, "--json", "--explain")
+    assert done.code == 1
+    values = checked(done, "result")
+    assert (values["verdict"], values["reason"]) == ("nothing_relevant", "below_floor")
+    assert values["selected"] == []
+
+
+def test_everything_is_rejected(run: Any, skills_index: Path, tmp_path: Path) -> None:
+    from crossgate.profile import Guardrails
+
+    profile = tmp_path / "high.json"
+    bars = Profile(stage2_guardrails=Guardrails(minimum=1e6))
+    profile.write_text(json.dumps(bars.to_dict()))
+    done = run("route", "-i", skills_index, "merge pdf", "--profile", profile, "--json")
+    assert done.code == 1
+    assert checked(done, "result")["reason"] == "rejected"
+
+
+def test_rerank(run: Any, candidates: Path) -> None:
+    query = "how many nodes does staging have"
+    shown = run("rerank", query, candidates)
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.splitlines()[0] == "nodes"
+    values = checked(run("rerank", query, candidates, "--json", "--explain"), "result")
+    assert values["selected"][0] == "nodes"
+    assert len(values["selected"]) == 3
+    assert values["stage"] == 2
+    (wiki,) = [hit["metadata"] for hit in values["hits"] if hit["id"] == "blue"]
+    assert wiki == {"source": "wiki"}
+    for arguments in (["-"], []):
+        piped = run("rerank", query, *arguments, "--limit", "1", stdin=candidates.read_bytes())
+        assert (piped.code, piped.out.splitlines()[0]) == (0, "nodes")
+
+
+def test_rerank_reads_what_retrievers_write(run: Any) -> None:
+    rows: dict[str, tuple[str, list[str]]] = {
+        "texts": ('"red fox"\n\n"blue"\n', ["1", "3"]),
+        "an array": ('["red fox",\n "blue"]', ["1", "2"]),
+        "a byte order mark": ('\ufeff{"text": "red fox"}\r\n{"text": "blue"}', ["1", "2"]),
+        # json.dumps(..., ensure_ascii=False) leaves these as they are.
+        "line separators inside a text": (
+            '{"text": "red\u2028fox\x85\u2029"}\n"blue"',
+            ["1", "2"],
+        ),
+    }
+    for name, (text, ids) in rows.items():
+        done = run("rerank", "red fox", "--json", "--reranker", "none", stdin=text.encode())
+        assert done.code == 0, (name, done.err)
+        assert sorted(hit["id"] for hit in checked(done, "result")["hits"]) == ids, name
+
+
+def test_rerank_without_candidates(run: Any) -> None:
+    done = run("rerank", "red fox", "--json")
+    assert (done.code, done.err) == (1, "")
+    assert checked(done, "result")["reason"] == "no_candidates"
+
+
+def test_models_list(run: Any) -> None:
+    values = checked(run("models", "list", "--json"), "models_list")
+    here = {one["name"]: one["here"] for one in values["models"]}
+    assert here["all-minilm-l6-v2-int8"]
+    assert here["crossgate-ce-v0"]
+    assert not here["ms-marco-minilm-l6-v2"]
+    shown = run("models", "list")
+    assert shown.code == 0
+    assert all(name in shown.out for name in here)
+    assert "crossgate models pull ms-marco-minilm-l6-v2" in shown.out
+
+
+def test_models_pull_of_what_is_here(run: Any) -> None:
+    values = checked(run("models", "pull", "crossgate-ce-v0", "--json"), "models_pull")
+    assert values["name"] == "crossgate-ce-v0"
+    assert Path(values["folder"]).is_dir()
+    shown = run("models", "pull", "crossgate-ce-v0")
+    assert (shown.code, shown.err) == (0, "")
+    assert values["folder"] in shown.out
+
+
+def test_models_verify(run: Any) -> None:
+    values = checked(run("models", "verify", "--json"), "models_verify")
+    assert {one["model"] for one in values["files"]} == {
+        "all-minilm-l6-v2-int8",
+        "crossgate-ce-v0",
+    }
+    assert all(one["ok"] for one in values["files"])
+    one = checked(run("models", "verify", "crossgate-ce-v0", "--json"), "models_verify")
+    assert len(one["files"]) == 2
+    assert run("models", "verify").code == 0
+
+
+def test_models_path(run: Any, home: Path) -> None:
+    values = checked(run("models", "path", "--json"), "models_path")
+    assert values["path"] == str(home / ".cache" / "crossgate" / "models")
+    shown = run("models", "path", "crossgate-ce-v0")
+    assert shown.code == 0
+    assert (Path(shown.out.rstrip("\n")) / "model.onnx").is_file()
+
+
+def test_doctor(run: Any) -> None:
+    done = run("doctor", "--json")
+    assert (done.code, done.err) == (0, "")
+    states = {one["what"]: one["state"] for one in checked(done, "doctor")["checks"]}
+    assert states["crossgate"] == states["onnxruntime"] == states["cache"] == "ok"
+    assert states["embedder all-minilm-l6-v2-int8"] == "ok"
+    assert states["cross-encoder ms-marco-minilm-l6-v2"] == "off"
+    shown = run("doctor")
+    assert shown.code == 0
+    assert "crossgate models pull ms-marco-minilm-l6-v2" in shown.out
+
+
+def test_an_altered_model(run: Any, tmp_path: Path, candidates: Path) -> None:
+    folder = tmp_path / "cache" / "models" / "ms-marco-minilm-l6-v2"
+    (folder / "onnx").mkdir(parents=True)
+    (folder / "onnx" / "model.onnx").write_bytes(b"not the model")
+    (folder / "tokenizer.json").write_text("{}")
+    variables = {"CROSSGATE_CACHE": str(tmp_path / "cache")}
+    done = run("models", "verify", "--json", variables=variables)
+    assert done.code == 3
+    bad = [one for one in checked(done, "models_verify")["files"] if not one["ok"]]
+    assert {one["model"] for one in bad} == {"ms-marco-minilm-l6-v2"}
+    assert all(one["detail"] for one in bad)
+    assert "ALTERED" in run("models", "verify", variables=variables).out
+    sick = run("doctor", "--json", variables=variables)
+    assert sick.code == 3
+    assert "broken" in [one["state"] for one in checked(sick, "doctor")["checks"]]
+    # The order of stage 1 stands, and stderr says why.
+    fallen = run("rerank", "how many nodes", candidates, "--json", variables=variables)
+    assert fallen.code == 0
+    values = checked(fallen, "result")
+    assert values["stage"] == 1
+    assert [one["code"] for one in values["degraded"]] == ["reranker_unavailable"]
+    assert re.fullmatch(r"crossgate: degraded\[reranker_unavailable\]: [^\n]+\n", fallen.err)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["route", "--help"], ["models", "pull", "--help"]]
+)
+def test_help(run: Any, arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert (done.code, done.err) == (0, "")
+    assert done.out
+
+
+# How it is printed.
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> Path:
+    from crossgate import Document
+
+    path = tmp_path / "odd.cgx"
+    Index.build(
+        [
+            Document(id="long-" * 40, title="A title " * 30, text="needle and words " * 40),
+            Document(id="unbroken", title="x" * 300, text="needle" + "x" * 300),
+            Document(
+                id="\x1b[31mred", title="\x1b[2Jclear", text="needle \x1b]0;title\x07 \x9b31m"
+            ),
+            Document(id="two\nlines", title="two\r\nlines", text="needle\n\n\tline"),
+            Document(id="umlaut-ü", title="Übersetzer …", text="nadel needle naïve"),
+        ],
+        embedder=None,
+    ).save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["demo"],
+        ["route", "needle words", "--limit", "9"],
+        ["route", "needle words", "--limit", "9", "--explain"],
+        ["models", "list"],
+        ["doctor"],
+        ["--help"],
+        ["route", "--help"],
+    ],
+    ids=" ".join,
+)
+def test_lines_are_plain_and_short(run: Any, odd: Path, arguments: list[str]) -> None:
+    if "needle words" in arguments:
+        arguments = [*arguments, "-i", str(odd), "--reranker", "none"]
+    shown = run(*arguments, variables={"COLUMNS": "100", "CROSSGATE_CACHE": "/c"})
+    assert shown.code == 0, shown.err
+    lines = shown.out.split("\n")
+    controls = [one for line in lines for one in line if unicodedata.category(one) == "Cc"]
+    assert controls == []
+    assert [line for line in lines if len(line) > 100] == []
+
+
+def test_wide_letters_take_two_columns(run: Any, tmp_path: Path) -> None:
+    from crossgate import Document
+
+    path = tmp_path / "wide.cgx"
+    text = "清理混亂的表格檔案 " * 30
+    Index.build([Document(id="清理" * 30, text=text)], embedder=None).save(path)
+    shown = run("route", "清理表格", "-i", path, "--explain", "--reranker", "none")
+    assert shown.code == 0
+    for line in shown.out.splitlines():
+        wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in line)
+        assert len(line) + wide <= 100, line
+
+
+def test_a_pipe_that_takes_ascii_only(run: Any, odd: Path) -> None:
+    arguments = ["route", "nadel", "-i", odd, "--reranker", "none"]
+    for variables in (
+        {"PYTHONIOENCODING": "ascii"},
+        {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+    ):
+        shown = run(*arguments, variables=variables)
+        assert (shown.code, "Traceback" in shown.err) == (0, False), shown.err
+        assert "umlaut-" in shown.out
+        assert checked(run(*arguments, "--json", variables=variables), "result")
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="this system has no terminals")
+@pytest.mark.parametrize("no_color", [False, True])
+def test_colours_are_for_terminals(home: Path, words: Path, no_color: bool) -> None:
+    ours, theirs = os.openpty()
+    variables = {"NO_COLOR": "1"} if no_color else {}
+    with subprocess.Popen(
+        [CROSSGATE, "route", "merge pdf", "-i", words, "--reranker", "none"],
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        env=environment(home, **variables),
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        while True:
+            try:
+                more = os.read(ours, 65_536)
+            except OSError:  # how Linux says that the other end is closed
+                break
+            if not more:
+                break
+            shown += more
+        os.close(ours)
+    assert process.returncode == 0
+    assert b"pdf-toolkit" in shown
+    assert (b"\x1b[" in shown) != no_color
+
+
+def test_a_reader_that_leaves_at_once(home: Path, candidates: Path) -> None:
+    for arguments in (["--help"], ["models", "list"], ["rerank", "a", candidates, "--json"]):
+        process = subprocess.Popen(
+            [CROSSGATE, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(home),
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        errors = process.stderr.read()
+        process.stderr.close()
+        assert (process.wait(60), errors) == (0, b""), arguments
+
+
+def test_a_reader_that_leaves_in_the_middle(home: Path, tmp_path: Path) -> None:
+    many = tmp_path / "many.jsonl"
+    many.write_text("".join(json.dumps(f"red {number}") + "\n" for number in range(1_000)))
+    for form in (["--json"], ["--explain"]):
+        process = subprocess.Popen(
+            [CROSSGATE, "rerank", "red", many, "--reranker", "none", *form],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(home),
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()  # as `head -1` does
+        errors = process.stderr.read()
+        process.stderr.close()
+        assert (process.wait(60), errors) == (0, b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+def test_a_full_disk_behind_the_pipe(home: Path, words: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [CROSSGATE, "route", "merge pdf", "-i", words, "--reranker", "none"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(home),
+            check=False,
+        )
+    # Not 1, which says that nothing is relevant.
+    assert done.returncode == 3
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&-"])
+def test_without_stdout_or_stderr(run: Any, tmp_path: Path, closed: str) -> None:
+    skills(tmp_path / "skills")
+    done = run(
+        *["index", "skills", "-o", "out.cgx", "--embedder", "none"],
+        prefix=["sh", "-c", f'exec "$0" "$@" {closed}'],
+    )
+    assert (done.code, done.err) == (0, "")
+    assert len(Index.open(tmp_path / "out.cgx")) == len(LIBRARY)
+
+
+# Bad input.
+
+BAD: dict[str, tuple[list[str | bytes], str]] = {
+    "no such index": (["route", "-i", "absent.cgx", "q"], "index_missing"),
+    "a folder for an index": (["route", "-i", ".", "q"], "index_unreadable"),
+    "no index at all": (["route", "-i", "text.txt", "q"], "not_an_index"),
+    "half an index": (["route", "-i", "half.cgx", "q"], "index_truncated"),
+    "an empty query": (["route", "-i", "words.cgx", ""], "empty_query"),
+    "a blank query": (["route", "-i", "words.cgx", " \t"], "empty_query"),
+    "an empty query on stdin": (["route", "-i", "words.cgx", "-"], "empty_query"),
+    "a query in bytes": (["route", "-i", "words.cgx", b"caf\xe9"], "invalid_text"),
+    "a limit of 0": (["route", "-i", "words.cgx", "q", "--limit", "0"], "out_of_range"),
+    "a limit below 0": (["rerank", "q", "one.jsonl", "--limit", "-1"], "out_of_range"),
+    "an id in bytes": (["route", "-i", "words.cgx", "q", "--deny", b"\xff"], "invalid_text"),
+    "no such profile": (
+        ["route", "-i", "words.cgx", "q", "--profile", "absent.json"],
+        "profile_missing",
+    ),
+    "a profile that is none": (
+        ["route", "-i", "words.cgx", "q", "--profile", "one.jsonl"],
+        "profile_malformed",
+    ),
+    "an unknown reranker": (
+        ["route", "-i", "words.cgx", "q", "--reranker", "no-such-model"],
+        "unknown_model",
+    ),
+    "a reranker that embeds": (
+        ["rerank", "q", "one.jsonl", "--reranker", "all-minilm-l6-v2-int8"],
+        "model_unsupported",
+    ),
+    "a model folder without a tokenizer": (
+        ["rerank", "q", "one.jsonl", "--reranker", "./model"],
+        "model_incomplete",
+    ),
+    "an unknown embedder": (
+        ["index", "text.txt", "-o", "out.cgx", "--embedder", "no-such-model"],
+        "unknown_model",
+    ),
+    "an unknown language": (
+        ["index", "text.txt", "-o", "out.cgx", "--language", "klingon"],
+        "out_of_range",
+    ),
+    "no such source": (["index", "absent", "-o", "out.cgx"], "source_missing"),
+    "an empty source": (["index", "empty", "-o", "out.cgx"], "no_documents"),
+    "a source of an unknown kind": (["index", "half.cgx", "-o", "out.cgx"], "source_unknown"),
+    "no such candidates": (["rerank", "q", "absent.jsonl"], "source_missing"),
+    "a folder of candidates": (["rerank", "q", "."], "source_missing"),
+    "candidates in bytes": (["rerank", "q", "bytes.jsonl"], "invalid_text"),
+    "candidates that are no JSON": (["rerank", "q", "text.txt"], "malformed_candidate"),
+    "two candidates of one id": (["rerank", "q", "twice.jsonl"], "duplicate_id"),
+    "an empty query to rerank": (["rerank", "", "one.jsonl"], "empty_query"),
+    "an unknown model to pull": (["models", "pull", "no-such-model"], "unknown_model"),
+    "an unknown model to verify": (["models", "verify", "no-such-model"], "unknown_model"),
+    "an unknown model's path": (["models", "path", "no-such-model"], "unknown_model"),
+}
+
+
+@pytest.fixture
+def files(tmp_path: Path, words: Path) -> Path:
+    (tmp_path / "text.txt").write_text("some text\n")
+    (tmp_path / "half.cgx").write_bytes(words.read_bytes()[:99])
+    (tmp_path / "one.jsonl").write_text('{"text": "red"}\n')
+    (tmp_path / "twice.jsonl").write_text('{"id": 1, "text": "red"}\n{"id": 1, "text": "b"}\n')
+    (tmp_path / "bytes.jsonl").write_bytes(b'{"text": "caf\xe9"}\n')
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "model.onnx").write_bytes(b"")
+    return tmp_path
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_one_line_and_code_2(run: Any, files: Path, kind: str) -> None:
+    arguments, code = BAD[kind]
+    before = sorted(files.iterdir())
+    done = run(*arguments, "--json")
+    assert (done.code, done.out, done.error) == (2, "", code)
+    assert sorted(files.iterdir()) == before
+
+
+def test_a_model_that_was_not_pulled(run: Any, files: Path) -> None:
+    done = run("rerank", "red", "one.jsonl", "--reranker", "ms-marco-minilm-l6-v2")
+    assert (done.code, done.out, done.error) == (2, "", "model_missing")
+    assert "crossgate models pull ms-marco-minilm-l6-v2" in done.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nonsense"],
+        ["models"],
+        ["index", "text.txt"],
+        ["route", "q"],
+        ["route", "-i", "words.cgx", "q", "--limit", "two"],
+        ["index", "text.txt", "-o", "out.cgx", "--kind", "pictures"],
+        ["demo", "surplus"],
+    ],
+    ids=lambda arguments: " ".join(arguments) or "nothing",
+)
+def test_usage(run: Any, files: Path, arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert "usage: crossgate" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_limit_beyond_all_bounds(run: Any, words: Path) -> None:
+    limit = ["--limit", "9" * 30, "--reranker", "none"]
+    done = run("route", "-i", words, "pdf", *limit)
+    assert (done.code, "Traceback" in done.err) == (0, False)
+
+
+def test_a_query_of_a_megabyte(run: Any, words: Path) -> None:
+    done = run("route", "-i", words, "-", stdin=b"word " * 210_000)
+    assert (done.code, done.out, done.error) == (2, "", "query_too_long")
+    assert "65,536" in done.err
+
+
+def test_nul_bytes(run: Any, words: Path) -> None:
+    done = run("route", "-i", words, "-", "--reranker", "none", stdin=b"merge\0pdf")
+    assert done.code == 0
+    assert run("route", "-i", words, "-", stdin=b"\0\0").error == "empty_query"
+
+
+def test_stdin_that_is_no_text(run: Any, words: Path) -> None:
+    done = run("route", "-i", words, "-", stdin=b"caf\xe9")
+    assert (done.code, done.out, done.error) == (2, "", "invalid_text")
+    assert "0xe9" in done.err
+    done = run("rerank", "q", stdin=b'"\xff"\n')
+    assert (done.code, done.error) == (2, "invalid_text")
+
+
+def test_a_name_that_is_no_text(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("some text\n")
+    arguments = ["index", "text.txt", "-o", b"caf\xe9.cgx", "--embedder", "none"]
+    done = run(*arguments, variables={"PYTHONIOENCODING": "utf-8:strict"})
+    assert (done.code, done.err) == (0, "")
+    checked(run(*arguments, "--json"), "index")
+    for arguments in (["route", "-i", b"\xe9.cgx", "q"], ["index", b"\xe9", "-o", "out.cgx"]):
+        done = run(*arguments)
+        assert (done.code, done.out) == (2, "")
+        assert done.error in ("index_missing", "source_missing")
+
+
+def test_the_name_in_an_error_cannot_break_the_line(run: Any) -> None:
+    done = run("route", "-i", "two\nlines\x1b[31m.cgx", "q")
+    assert (done.code, done.error) == (2, "index_missing")
+    assert "\x1b" not in done.err
+
+
+# What stays as it was.
+
+
+@pytest.mark.parametrize("content", [b"precious notes\n", b"PK\x03\x04 zip", b"\x89CGX"])
+def test_a_file_that_is_no_index_is_not_overwritten(
+    run: Any, tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "text.txt").write_text("some text\n")
+    precious = tmp_path / "precious"
+    precious.write_bytes(content)
+    done = run("index", "text.txt", "-o", precious, "--embedder", "none")
+    assert (done.code, done.out, done.error) == (2, "", "not_an_index")
+    assert "precious" in done.err
+    assert precious.read_bytes() == content
+
+
+def test_an_empty_file_and_a_damaged_index_are(run: Any, tmp_path: Path, words: Path) -> None:
+    (tmp_path / "text.txt").write_text("some text\n")
+    for content in (b"", words.read_bytes()[:-1], words.read_bytes() + b"x"):
+        (tmp_path / "out.cgx").write_bytes(content)
+        done = run("index", "text.txt", "-o", "out.cgx", "--embedder", "none")
+        assert (done.code, done.err) == (0, "")
+        assert len(Index.open(tmp_path / "out.cgx")) == 1
+
+
+def test_where_nothing_can_be_written(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("some text\n")
+    for output in ("absent/out.cgx", "text.txt/out.cgx"):
+        done = run("index", "text.txt", "-o", output, "--embedder", "none")
+        assert (done.code, done.out, done.error) == (3, "", "index_unwritable")
+    assert [one.name for one in tmp_path.iterdir()] == ["text.txt"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="this system has other signals")
+@pytest.mark.parametrize("earlier", [False, True])
+def test_ctrl_c(home: Path, tmp_path: Path, words: Path, earlier: bool) -> None:
+    # The command as it is, but that it says when the first document is embedded. A shell may have
+    # told its background processes, and so this one, to ignore Ctrl-C.
+    script = """
+        import signal, sys
+        from crossgate import cli, onnx
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        run = onnx.OnnxModel.run
+        def told(model, encoding):
+            onnx.OnnxModel.run = run
+            print("running", file=sys.stderr, flush=True)
+            return run(model, encoding)
+        onnx.OnnxModel.run = told
+        cli.main(sys.argv[1:])
+    """
+    output = tmp_path / "out.cgx"
+    if earlier:
+        shutil.copy(words, output)
+    source = tmp_path / "many.jsonl"
+    rows = [json.dumps({"text": f"{number} " + "word " * 300}) for number in range(6_000)]
+    source.write_text("\n".join(rows))
+    before = sorted(tmp_path.iterdir())
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-c", textwrap.dedent(script)),
+            *("index", str(source), "-o", str(output)),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(home),
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline() == "running\n"
+    process.send_signal(signal.SIGINT)
+    try:
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert (process.returncode, out) == (130, "")
+    assert err == "crossgate: interrupted, nothing was left half done\n"
+    assert sorted(tmp_path.iterdir()) == before
+    if earlier:
+        assert output.read_bytes() == words.read_bytes()
+
+
+# Where it runs.
+
+HOMES: dict[str, dict[str, str]] = {
+    "a folder that does not exist": {"HOME": "/nonexistent/home"},
+    "a file": {"HOME": str(Path(__file__))},
+    "an empty name": {"HOME": ""},
+    "a cache below a file": {"CROSSGATE_CACHE": f"{__file__}/cache"},
+}
+
+
+@pytest.mark.parametrize("kind", HOMES)
+def test_a_home_that_cannot_be_used(
+    run: Any, kind: str, skills_index: Path, candidates: Path
+) -> None:
+    variables = HOMES[kind]
+    for arguments in (
+        ["route", "-i", skills_index, "merge two pdf files"],
+        ["rerank", "how many nodes does staging have", candidates],
+        ["doctor"],
+    ):
+        done = run(*arguments, variables=variables)
+        assert (done.code, done.err) == (0, ""), arguments
+
+
+def test_without_a_network(run: Any, skills_index: Path, candidates: Path, tmp_path: Path) -> None:
+    prefixes = (["unshare", "--net"], ["unshare", "--map-root-user", "--net"])
+    for prefix in prefixes:
+        if (
+            shutil.which("unshare")
+            and not subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode
+        ):
+            break
+    else:
+        pytest.skip("this system does not let a process take its network away")
+    skills(tmp_path / "skills", dict(list(LIBRARY.items())[:2]))
+    for arguments in (
+        ["demo"],
+        ["index", "skills", "-o", "out.cgx"],
+        ["route", "-i", skills_index, "merge two pdf files"],
+        ["rerank", "how many nodes does staging have", candidates],
+        ["doctor"],
+    ):
+        done = run(*arguments, prefix=prefix)
+        assert (done.code, done.err) == (0, ""), arguments
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "many", "1.5"])
+def test_a_number_of_threads_that_is_none(
+    run: Any, tmp_path: Path, skills_index: Path, count: str
+) -> None:
+    source = skills_index.parent / "skills"
+    done = run("index", source, "-o", "out.cgx", variables={"CROSSGATE_THREADS": count})
+    assert (done.code, done.out, done.error) == (2, "", "out_of_range")
+    assert f"'{count}'" in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_written_to_the_home_folder(
+    run: Any, tmp_path: Path, skills_index: Path, candidates: Path
+) -> None:
+    empty = tmp_path / "home"
+    empty.mkdir()
+    for arguments in (
+        ["demo"],
+        ["rerank", "how many nodes does staging have", candidates],
+        ["models", "list"],
+        ["doctor"],
+    ):
+        assert run(*arguments, variables={"HOME": str(empty)}).code == 0
+    # Not even by the runtime of the models, which would keep a file to tell its makers.
+    assert list(empty.rglob("*")) == []
+
+
+def test_as_a_module_of_python(home: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from crossgate.cli import main; main(['--version'])"],
+        capture_output=True,
+        text=True,
+        env=environment(home),
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"crossgate \d+\.\d+\.\d+\n", done.stdout)

@@ -1,0 +1,132 @@
+"""What a decision must not load, since a hook pays for every import on every prompt."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import LIBRARY
+
+# Loading these costs tens to hundreds of milliseconds, or reaches for a network.
+HEAVY = {
+    "asyncio",
+    "filelock",
+    "fsspec",
+    "google",
+    "hf_xet",
+    "httpx",
+    "httpx2",
+    "huggingface_hub",
+    "numpy",
+    "onnxruntime",
+    "requests",
+    "tokenizers",
+    "tqdm",
+    "urllib3",
+    "yaml",
+}
+
+
+def loaded(script: str, *arguments: object) -> tuple[set[str], Any]:
+    """Run a script on a fresh interpreter; return the heavy packages it loaded, and `outcome`."""
+    report = """
+import json, sys
+names = sorted({name.partition(".")[0] for name in sys.modules})
+print(json.dumps([names, globals().get("outcome")]))
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script) + report, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert run.returncode == 0, run.stderr
+    names, outcome = json.loads(run.stdout.splitlines()[-1])
+    return HEAVY & set(names), outcome
+
+
+ROUTE = """
+    import sys
+    from crossgate import Index, Profile, Router
+    from crossgate.profile import Gate
+    index = Index.open(sys.argv[1])
+    profile = Profile(gate=Gate(agreed_margin=0.0)) if sys.argv[2] == "gated" else Profile()
+    router = Router(index, profile=profile)
+    vector = index._core.vector("csv-cleaner")
+    result = router.route("repair a csv with duplicate rows", vector=vector)
+    outcome = [result.ids[0], result.stage, result.reason, [one.code for one in result.degraded]]
+"""
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index with the vectors of the bundled embedder."""
+    from crossgate import Document, Index
+
+    path = tmp_path_factory.mktemp("cold") / "skills.cgx"
+    Index.build(Document(id=id, text=text) for id, text in LIBRARY.items()).save(path)
+    return path
+
+
+def test_importing_loads_nothing_heavy() -> None:
+    assert loaded("import crossgate")[0] == set()
+
+
+def test_looking_around_loads_nothing_heavy() -> None:
+    assert loaded("import crossgate; outcome = dir(crossgate)")[0] == set()
+
+
+def test_building_on_given_vectors_loads_nothing_heavy(tmp_path: Path) -> None:
+    heavy, outcome = loaded(
+        """
+        import sys
+        from crossgate import Document, Index, PrecomputedVectors, Profile, Router, rerank
+        index = Index.build(
+            [Document(id="a", text="red fox", vector=[1.0, 0.0])],
+            embedder=PrecomputedVectors("elsewhere", 2),
+        )
+        index.save(sys.argv[1])
+        router = Router(Index.open(sys.argv[1]), reranker=None, profile=Profile())
+        outcome = [
+            router.route("fox", vector=[1.0, 0.0]).ids,
+            rerank("fox", ["red fox", "hen"], reranker=None).ids,
+        ]
+        """,
+        tmp_path / "a.cgx",
+    )
+    assert outcome == [["a"], ["1", "2"]]
+    assert heavy == set()
+
+
+def test_a_decision_of_the_gate_loads_nothing_heavy(path: Path) -> None:
+    heavy, outcome = loaded(ROUTE, path, "gated")
+    assert outcome == ["csv-cleaner", 1, "clear_margin", []]
+    assert heavy == set()
+
+
+def test_a_decision_of_stage_2_does(path: Path) -> None:
+    # Shows that the list above can fail, and that only what is needed is loaded.
+    heavy, outcome = loaded(ROUTE, path, "ungated")
+    assert outcome == ["csv-cleaner", 2, "reranked", []]
+    assert {"numpy", "onnxruntime", "tokenizers"} <= heavy
+    assert not heavy & {"huggingface_hub", "httpx", "httpx2", "requests", "tqdm", "yaml"}
+
+
+def test_the_command_line_loads_nothing_heavy_to_say_no(path: Path) -> None:
+    heavy, outcome = loaded(
+        """
+        import sys
+        from crossgate import cli
+        outcome = cli.run(["route", "-i", sys.argv[1], "--reranker", "none", ""])
+        """,
+        path,
+    )
+    assert outcome == 2
+    assert heavy == set()

@@ -1,0 +1,418 @@
+"""The bindings: numbers against numpy, bm25s and plain Python, and what may cross the border."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import random
+import subprocess
+import sys
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import bm25s
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crossgate import InputError, _core
+from crossgate.profile import Blend, Combine, Gate, Guardrails
+
+COSINE_ALONE = Blend(cosine_weight=1.0, bm25_weight=0.0)
+
+
+def rows(texts: Sequence[str]) -> list[tuple[str, str, str, str, None]]:
+    return [(f"{place:03}", "", text, "{}", None) for place, text in enumerate(texts)]
+
+
+def bm25_of(core: _core.Index, query: str, count: int) -> dict[str, tuple[float, int]]:
+    found = core.search(query, None, blend=Blend(), per_channel=max(2, count))
+    assert len(found) == count
+    return {one.id: (one.bm25, one.overlap) for one in found}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_bm25_equals_bm25s(seed: int) -> None:
+    chance = random.Random(seed)
+    # Few frequent words and many rare ones, as in a text.
+    vocabulary = [f"w{number}" for number in range(80)]
+    weights = [1 / (number + 1) for number in range(80)]
+    corpus = [chance.choices(vocabulary, weights, k=chance.randint(1, 40)) for _ in range(60)]
+    core = _core.Index("none", "", 0)
+    core.upsert(rows([" ".join(words) for words in corpus]))
+    reference = bm25s.BM25(method="lucene", k1=1.2, b=0.75)
+    reference.index(corpus, show_progress=False)
+    for _ in range(20):
+        query = list(dict.fromkeys(chance.choices(vocabulary, weights, k=chance.randint(1, 8))))
+        known = [word for word in query if any(word in words for words in corpus)]
+        expected = reference.get_scores(known) if known else np.zeros(len(corpus))
+        found = bm25_of(core, " ".join(query), len(corpus))
+        scores = [found[f"{place:03}"][0] for place in range(len(corpus))]
+        assert scores == pytest.approx(expected.tolist(), abs=1e-5)
+        overlaps = [found[f"{place:03}"][1] for place in range(len(corpus))]
+        assert overlaps == [len(set(query) & set(words)) for words in corpus]
+
+
+def test_bm25_of_what_changed_equals_bm25_from_scratch() -> None:
+    texts = ["red fox", "red hen and a red comb", "lazy dog", "quick brown fox", "hen house"]
+    changed = _core.Index("english", "", 0)
+    changed.upsert(rows(["something else entirely", *texts[1:], "a red herring", "no more"]))
+    changed.upsert([("000", "", texts[0], "{}", None)])
+    assert changed.remove("005")
+    assert changed.remove("006")
+    assert not changed.remove("006")
+    fresh = _core.Index("english", "", 0)
+    fresh.upsert(rows(texts))
+    for query in ("red fox", "hen", "dog house red", "herring", "else more"):
+        assert bm25_of(changed, query, 5) == bm25_of(fresh, query, 5)
+    assert changed.fingerprint() == fresh.fingerprint()
+
+
+def test_a_term_said_twice_counts_once() -> None:
+    core = _core.Index("none", "", 0)
+    core.upsert(rows(["red fox", "red hen", "dog"]))
+    assert bm25_of(core, "red fox fox FOX", 3) == bm25_of(core, "fox red", 3)
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 15, 16, 17, 384])
+def test_cosines_equal_numpy(dimension: int) -> None:
+    generator = np.random.default_rng(dimension)
+    matrix = generator.normal(size=(300, dimension)).astype(np.float32) * 37
+    query = generator.normal(size=dimension).astype(np.float32)
+    core = _core.Index("none", "test", dimension)
+    core.upsert([(f"{place:03}", "", "", "{}", row) for place, row in enumerate(matrix)])
+    found = core.search("", array("f", query), blend=COSINE_ALONE, per_channel=300)
+    wide, narrow = matrix.astype(np.float64), query.astype(np.float64)
+    expected = wide @ narrow / (np.linalg.norm(wide, axis=1) * np.linalg.norm(narrow))
+    cosines = {one.id: one.cosine for one in found}
+    assert [cosines[f"{place:03}"] for place in range(300)] == pytest.approx(
+        expected.tolist(), abs=1e-6
+    )
+    # The best blend first, and every cosine inside its bounds.
+    assert [one.blend for one in found] == sorted((one.blend for one in found), reverse=True)
+    assert all(one.cosine is not None and -1 <= one.cosine <= 1 for one in found)
+
+
+def test_top_k_is_the_top() -> None:
+    generator = np.random.default_rng(0)
+    matrix = generator.normal(size=(9_000, 8)).astype(np.float32)
+    query = generator.normal(size=8).astype(np.float32)
+    core = _core.Index("none", "test", 8)
+    core.upsert([(f"{place:04}", "", "", "{}", row) for place, row in enumerate(matrix)])
+    cosines = matrix @ query / np.linalg.norm(matrix, axis=1)
+    expected = [f"{place:04}" for place in np.argsort(-cosines)[:12]]
+    found = core.search("", array("f", query), blend=COSINE_ALONE, per_channel=12)
+    assert [one.id for one in found] == expected
+
+
+def test_ties_in_the_last_place_go_to_the_smaller_id() -> None:
+    for order in ("abcdef", "fedcba", "cafebd"):
+        core = _core.Index("none", "", 0)
+        core.upsert([(id, "", "red fox", "{}", None) for id in order])
+        found = core.search("fox", None, blend=Blend(), per_channel=3)
+        assert [one.id for one in found] == ["a", "b", "c"]
+
+
+def test_each_channel_brings_its_own_candidates() -> None:
+    core = _core.Index("none", "test", 2)
+    near = [(f"near{place}", "", "hay", "{}", [1.0, place / 100]) for place in range(3)]
+    far = [(f"word{place}", "", "needle " * (place + 1), "{}", [-1.0, 0.0]) for place in range(3)]
+    core.upsert([*near, *far])
+    found = core.search("needle", [1.0, 0.0], blend=COSINE_ALONE, per_channel=2)
+    assert {one.id for one in found} == {"near0", "near1", "word1", "word2"}
+
+
+NUMBERS = [0.25, -1.0, 3.5]
+VECTORS: dict[str, Callable[[], Any]] = {
+    "list": lambda: list(NUMBERS),
+    "list of int and float": lambda: [1, -4.0, 14],
+    "tuple": lambda: tuple(NUMBERS),
+    "array of float32": lambda: array("f", NUMBERS),
+    "array of float64": lambda: array("d", NUMBERS),
+    "memoryview": lambda: memoryview(array("f", NUMBERS)),
+    "numpy float16": lambda: np.array(NUMBERS, np.float16),
+    "numpy float32": lambda: np.array(NUMBERS, np.float32),
+    "numpy float64": lambda: np.array(NUMBERS, np.float64),
+    "numpy int64": lambda: np.array([1, -4, 14]),
+    "numpy big-endian": lambda: np.array(NUMBERS, ">f4"),
+    "numpy read-only": lambda: np.frombuffer(array("f", NUMBERS).tobytes(), np.float32),
+    "numpy every other": lambda: np.repeat(np.array(NUMBERS, np.float32), 2)[::2],
+    "numpy column": lambda: np.array([NUMBERS, NUMBERS], np.float32).T[:, 1],
+    "numpy reversed": lambda: np.array(NUMBERS[::-1], np.float32)[::-1],
+    "list of numpy scalars": lambda: list(np.array(NUMBERS, np.float32)),
+}
+
+
+@pytest.mark.parametrize("kind", VECTORS)
+def test_a_vector_may_come_as(kind: str) -> None:
+    core = _core.Index("none", "test", 3)
+    core.upsert([("given", "", "", "{}", VECTORS[kind]()), ("plain", "", "", "{}", NUMBERS)])
+    assert core.vector("given") == core.vector("plain")
+    length = math.sqrt(sum(number * number for number in NUMBERS))
+    assert core.vector("plain") == pytest.approx([number / length for number in NUMBERS], abs=1e-7)
+    found = core.search("", VECTORS[kind](), blend=COSINE_ALONE, per_channel=2)
+    assert [one.cosine for one in found] == pytest.approx([1.0, 1.0], abs=1e-6)
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "NaN": ([0.0, math.nan, 1.0], "not_finite"),
+    "NaN in a float32 buffer": (array("f", [0.0, math.nan, 1.0]), "not_finite"),
+    "infinity": ([math.inf, 0.0, 1.0], "not_finite"),
+    "negative infinity": (np.array([0, 1, -np.inf], np.float32), "not_finite"),
+    "beyond float32": ([1e39, 0.0, 1.0], "not_finite"),
+    "zeros": ([0.0, 0.0, 0.0], "zero_vector"),
+    "zeros of both signs": ([0.0, -0.0, 0.0], "zero_vector"),
+    "zero in float32": ([1e-60, 0.0, 0.0], "zero_vector"),
+    "too short": ([1.0, 2.0], "wrong_dimension"),
+    "too long": ([1.0, 2.0, 3.0, 4.0], "wrong_dimension"),
+    "empty": ([], "wrong_dimension"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_vector_is_refused(kind: str) -> None:
+    vector, code = REFUSED[kind]
+    core = _core.Index("none", "test", 3)
+    core.upsert([("kept", "", "", "{}", NUMBERS)])
+    with pytest.raises(InputError) as caught:
+        core.upsert([("good", "", "", "{}", NUMBERS), ("bad one", "", "", "{}", vector)])
+    assert caught.value.code == code
+    assert "bad one" in str(caught.value)
+    assert core.ids() == ["kept"]
+    with pytest.raises(InputError) as caught:
+        core.search("", vector, blend=Blend(), per_channel=2)
+    assert caught.value.code == code
+    assert "the query" in str(caught.value)
+
+
+def test_a_vector_is_missing_or_not_wanted() -> None:
+    with_vectors = _core.Index("none", "test", 3)
+    with pytest.raises(InputError) as caught:
+        with_vectors.upsert([("a", "", "", "{}", None)])
+    assert caught.value.code == "wrong_dimension"
+    without = _core.Index("none", "", 0)
+    with pytest.raises(InputError) as caught:
+        without.upsert([("a", "", "", "{}", NUMBERS)])
+    assert caught.value.code == "wrong_dimension"
+
+
+def test_extreme_vectors_have_a_direction() -> None:
+    core = _core.Index("none", "test", 2)
+    core.upsert([("large", "", "", "{}", [3e38, 3e38]), ("small", "", "", "{}", [1e-45, 1e-45])])
+    for one in core.search("", [1.0, 1.0], blend=COSINE_ALONE, per_channel=2):
+        assert one.cosine == pytest.approx(1.0, abs=1e-6)
+
+
+def test_an_index_has_bounds() -> None:
+    for arguments in (("none", "", 65_537), ("klingon", "", 0)):
+        with pytest.raises(InputError) as caught:
+            _core.Index(*arguments)
+        assert caught.value.code == "out_of_range"
+
+
+def test_what_crosses_is_plain() -> None:
+    core = _core.Index("english", "test", 2)
+    core.upsert([("a", "title", "red fox", '{"key": 1}', [3.0, 4.0])])
+    assert core.get("a") == ("title", "red fox", '{"key": 1}')
+    assert core.get("b") is None
+    assert core.vector("b") is None
+    assert ("a" in core, "b" in core, len(core)) == (True, False, 1)
+    assert (core.language, core.embedder, core.dimension) == ("english", "test", 2)
+    (one,) = core.search("fox", [1.0, 0.0], blend=Blend(), per_channel=2)
+    assert [type(value) for value in (one.cosine, one.bm25, one.overlap, one.blend)] == [
+        float,
+        float,
+        int,
+        float,
+    ]
+    assert "Scored" in repr(one)
+
+
+def test_values_of_the_core_cannot_be_changed() -> None:
+    one: Any = _core.Scored("a", cosine=0.5, bm25=1.0, overlap=1, blend=0.5)
+    decision: Any = _core.decide([one], Gate())
+    for target, name in ((one, "blend"), (decision, "verdict"), (decision.signals, "bm25")):
+        with pytest.raises(AttributeError):
+            setattr(target, name, 1)
+
+
+@pytest.mark.parametrize("place", ["cosine", "bm25", "blend"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_the_gate_refuses_what_has_no_order(place: str, value: float) -> None:
+    scores: dict[str, Any] = {"cosine": 0.5, "bm25": 1.0, "blend": 0.5, place: value}
+    fine = _core.Scored("fine", cosine=0.9, bm25=2.0, overlap=1, blend=0.9)
+    with pytest.raises(InputError) as caught:
+        _core.decide([fine, _core.Scored("bad one", overlap=1, **scores)], Gate())
+    assert caught.value.code == "not_finite"
+    assert "bad one" in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", ["replace", "rrf", "weighted"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_combine_refuses_what_has_no_order(mode: Any, value: float) -> None:
+    one = _core.Scored("bad one", cosine=0.5, bm25=1.0, overlap=1, blend=0.5)
+    with pytest.raises(InputError) as caught:
+        _core.combine([one], [value], Blend(), Combine(mode=mode))
+    assert caught.value.code == "not_finite"
+    assert "bad one" in str(caught.value)
+
+
+def test_tighten_refuses_what_has_no_order() -> None:
+    with pytest.raises(InputError) as caught:
+        _core.tighten([0.5, math.nan], [], core=1, static_floor=0.0)
+    assert caught.value.code == "not_finite"
+
+
+# Few distinct values, so that ties are frequent; no negative zero, which counts below zero.
+SCORES = st.lists(st.integers(-8, 8).map(lambda number: number / 4), max_size=12)
+IDS = st.lists(st.text(max_size=3), max_size=12, unique=True)
+
+
+def without_surrogates(text: str) -> bool:
+    return text.isprintable() or all(not "\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def make(ids: Sequence[str], blends: Sequence[float]) -> list[_core.Scored]:
+    return [
+        _core.Scored(id, cosine=blend, bm25=1.0, overlap=1, blend=blend)
+        for id, blend in zip(ids, blends, strict=False)
+    ]
+
+
+def naive_ranks(ids: Sequence[str], scores: Sequence[float]) -> list[int]:
+    return [
+        1
+        + sum(
+            other > score or (other == score and id < ids[place])
+            for id, other in zip(ids, scores, strict=True)
+        )
+        for place, score in enumerate(scores)
+    ]
+
+
+@given(IDS.map(lambda ids: [id for id in ids if without_surrogates(id)]), SCORES)
+def test_ranks_equal_their_definition(ids: list[str], scores: list[float]) -> None:
+    count = min(len(ids), len(scores))
+    ids, scores = ids[:count], scores[:count]
+    assert _core.ranks(make(ids, scores), scores) == naive_ranks(ids, scores)
+
+
+@given(SCORES, SCORES, st.sampled_from([0.5, 1.0, 60.0]))
+def test_reciprocal_rank_equals_its_definition(
+    blends: list[float], logits: list[float], k: float
+) -> None:
+    count = min(len(blends), len(logits))
+    blends, logits = blends[:count], logits[:count]
+    ids = [f"d{place}" for place in range(count)]
+    found = _core.combine(make(ids, blends), logits, Blend(), Combine(mode="rrf", k=k))
+    pairs = zip(naive_ranks(ids, blends), naive_ranks(ids, logits), strict=True)
+    assert found == pytest.approx([1 / (k + one) + 1 / (k + two) for one, two in pairs], abs=1e-12)
+
+
+@given(SCORES, SCORES, st.tuples(*[st.integers(-3, 3).map(float)] * 3))
+def test_a_weighted_sum_equals_its_definition(
+    cosines: list[float], logits: list[float], weights: tuple[float, float, float]
+) -> None:
+    count = min(len(cosines), len(logits))
+    candidates = make([f"d{place}" for place in range(count)], cosines)
+    options = Combine(mode="weighted", cosine=weights[0], bm25=weights[1], logit=weights[2])
+    found = _core.combine(candidates, logits[:count], Blend(bm25_half=3.0), options)
+    expected = [
+        weights[0] * cosine + weights[1] * 0.25 + weights[2] * logit
+        for cosine, logit in zip(cosines, logits, strict=False)
+    ]
+    assert found == pytest.approx(expected, abs=1e-12)
+
+
+BARS = st.one_of(st.none(), st.integers(-8, 8).map(lambda number: number / 4))
+
+
+@given(
+    st.lists(st.tuples(st.integers(-8, 8), st.integers(-4, 4)), max_size=12),
+    BARS,
+    BARS.map(lambda bar: bar if bar is None else abs(bar)),
+    BARS,
+    st.one_of(st.none(), st.integers(0, 5)),
+)
+def test_passes_equals_its_definition(
+    rows: list[tuple[int, int]],
+    minimum: float | None,
+    margin: float | None,
+    agreement: float | None,
+    limit: int | None,
+) -> None:
+    ranked = sorted(((score / 4, blend / 4) for score, blend in rows), reverse=True)
+    eligible = [score for score, blend in ranked if agreement is None or blend >= agreement]
+    expected: list[str | None] = []
+    for score, blend in ranked:
+        if agreement is not None and blend < agreement:
+            expected.append("disagreement")
+        elif minimum is not None and score < minimum:
+            expected.append("below_minimum")
+        elif margin is not None and score < max(eligible) - margin:
+            expected.append("beyond_margin")
+        elif limit is not None and expected.count(None) >= limit:
+            expected.append("over_limit")
+        else:
+            expected.append(None)
+    guardrails = Guardrails(minimum=minimum, margin=margin, agreement=agreement)
+    assert _core.passes(ranked, guardrails, limit=limit) == expected
+
+
+@given(SCORES.map(lambda scores: sorted(scores, reverse=True)), st.integers(0, 12))
+def test_find_cliff_equals_its_definition(scores: list[float], core: int) -> None:
+    cliffs = [
+        place
+        for place in range(1, len(scores))
+        if scores[place] < 0.85 * scores[place - 1] and scores[place - 1] - scores[place] >= 0.05
+    ]
+    expected = next((place for place in cliffs if place >= core), None)
+    assert _core.find_cliff(scores, core) == expected
+
+
+WORDS = st.lists(st.sampled_from(["red", "fox", "hen", "dog", "ox"]), max_size=8)
+
+
+@given(st.lists(WORDS, min_size=1, max_size=8), WORDS)
+def test_bm25_equals_its_definition(corpus: list[list[str]], query: list[str]) -> None:
+    core = _core.Index("none", "", 0)
+    core.upsert(rows([" ".join(words) for words in corpus]))
+    average = sum(map(len, corpus)) / len(corpus)
+    found = core.search(" ".join(query), None, blend=Blend(), per_channel=len(corpus))
+    by_id = {one.id: one.bm25 for one in found}
+    for place, words in enumerate(corpus):
+        score = 0.0
+        for term in set(query):
+            holding = sum(term in other for other in corpus)
+            count = words.count(term)
+            if count:
+                idf = math.log(1 + (len(corpus) - holding + 0.5) / (holding + 0.5))
+                score += idf * count / (count + 1.2 * (0.25 + 0.75 * len(words) / average))
+        assert by_id.get(f"{place:03}", 0.0) == pytest.approx(score, abs=1e-12)
+
+
+@given(st.text())
+def test_any_text_can_be_analysed(text: str) -> None:
+    if not without_surrogates(text):
+        return
+    for language in ("none", "english", "german"):
+        terms = _core.analyze(text, language)
+        assert all(term and not term.isspace() for term in terms)
+        # The query is the document: every document is found by its own words.
+        core = _core.Index(language, "", 0)
+        core.upsert([("a", "", text, "{}", None)])
+        (one,) = core.search(text, None, blend=Blend(), per_channel=2)
+        assert one.overlap == len(set(terms))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="mypy is not installed")
+def test_the_stub_tells_the_truth() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "mypy.stubtest", "crossgate._core"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr

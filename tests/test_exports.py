@@ -1,0 +1,86 @@
+"""The public surface: every name is there, sorted, documented, and of one version."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import crossgate
+from crossgate import _core
+
+
+def test_the_list_of_names_is_sorted() -> None:
+    assert list(crossgate.__all__) == sorted(set(crossgate.__all__))
+    assert dir(crossgate) == sorted(crossgate.__all__)
+
+
+@pytest.mark.parametrize("name", crossgate.__all__)
+def test_a_name_can_be_imported_and_is_documented(name: str) -> None:
+    value = getattr(crossgate, name)
+    if inspect.isclass(value) or inspect.isfunction(value):
+        assert value.__module__.startswith("crossgate.")
+        assert value.__name__ == name
+        assert value.__doc__
+
+
+def test_nothing_else_is_public() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        crossgate.nonsense  # noqa: B018
+    names: dict[str, object] = {}
+    exec("from crossgate import *", names)
+    assert set(names) - {"__builtins__"} == set(crossgate.__all__)
+
+
+def test_there_is_one_version() -> None:
+    assert crossgate.__version__ == _core.__version__ == metadata.version("crossgate")
+    cargo = Path(__file__).parents[1] / "Cargo.toml"
+    with cargo.open("rb") as stream:
+        workspace = tomllib.load(stream)["workspace"]
+    assert crossgate.__version__ == workspace["package"]["version"]
+
+
+def test_every_error_is_of_the_family_and_keeps_its_code() -> None:
+    errors = [getattr(crossgate, name) for name in crossgate.__all__ if name.endswith("Error")]
+    assert len(errors) == 6
+    for kind in errors:
+        error = kind("some_code", "what to do")
+        assert isinstance(error, crossgate.CrossgateError)
+        assert (error.code, str(error)) == ("some_code", "what to do")
+    assert issubclass(crossgate.InputError, ValueError)
+
+
+def test_the_package_is_typed() -> None:
+    folder = Path(crossgate.__file__).parent
+    assert (folder / "py.typed").is_file()
+    assert (folder / "_core.pyi").is_file()
+
+
+def test_every_code_is_documented() -> None:
+    from crossgate.cli import render
+
+    root = Path(__file__).parents[1]
+    page = (root / "docs" / "reasons.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"`([a-z0-9_]+)`", page))
+    used = {one.value for one in crossgate.Verdict} | set(render.REASONS) | set(render.DROPPED)
+    package = Path(crossgate.__file__).parent
+    for path in (*package.rglob("*.py"), *(root / "rust").rglob("src/*.rs")):
+        text = path.read_text(encoding="utf-8")
+        used |= set(re.findall(r'Error(?:::input|::file)?\(\s*"([a-z_]+)",', text))
+    assert len(used) > 40
+    assert used - documented == set()
+
+
+def test_the_command_line_explains_every_reason() -> None:
+    from crossgate.cli import render
+
+    page = (Path(__file__).parents[1] / "docs" / "reasons.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"## ([^\n]+)\n(.*?)(?=\n## |\Z)", page, re.DOTALL))
+    reasons = re.findall(r"^\| (?:`\w+` )?\| `(\w+)` \|", sections["Verdicts and reasons"], re.M)
+    dropped = re.findall(r"^\| `(\w+)` \|", sections["Why a hit was not selected"], re.M)
+    assert sorted(render.REASONS) == sorted(reasons)
+    assert sorted(render.DROPPED) == sorted(dropped)

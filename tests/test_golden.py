@@ -1,0 +1,166 @@
+"""The bundled models against their original weights in another engine: models/golden.py."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crossgate import CrossEncoder, OnnxEmbedder, models, onnx, set_threads
+
+GOLDEN = {
+    path.stem: json.loads(path.read_text(encoding="utf-8"))
+    for path in (Path(__file__).parent / "golden").glob("*.json")
+}
+EMBEDDER, CROSS_ENCODER = GOLDEN["embedder"], GOLDEN["cross_encoder"]
+TEXTS = [case["text"] for case in EMBEDDER["cases"]]
+PAIRS = [(case["query"], case["document"]) for case in CROSS_ENCODER["cases"]]
+
+
+@pytest.fixture(autouse=True)
+def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give every test a thread count of its own."""
+    with monkeypatch.context() as patch:
+        patch.setattr(onnx, "_threads", 0)
+        patch.setattr(onnx, "_workers", None)
+        yield
+
+
+def shortened(name: str, kind: models.Kind, length: int, folder: Path) -> Path:
+    """Return a folder with a bundled model that reads as much as the golden values did."""
+    local = models.locate(name, kind)
+    (folder / "model.onnx").symlink_to(local.model)
+    (folder / "tokenizer.json").symlink_to(local.tokenizer)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": length}))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def embedder(tmp_path_factory: pytest.TempPathFactory) -> OnnxEmbedder:
+    length = EMBEDDER["made_with"]["maximum_tokens"]
+    folder = tmp_path_factory.mktemp("embedder")
+    return OnnxEmbedder(shortened("all-minilm-l6-v2-int8", "embedder", length, folder))
+
+
+@pytest.fixture(scope="module")
+def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> CrossEncoder:
+    length = CROSS_ENCODER["made_with"]["maximum_tokens"]
+    folder = tmp_path_factory.mktemp("cross-encoder")
+    return CrossEncoder(shortened("crossgate-ce-v0", "cross-encoder", length, folder))
+
+
+@pytest.fixture(scope="module")
+def vectors(embedder: OnnxEmbedder) -> Any:
+    return np.array(embedder.embed(TEXTS), np.float64)
+
+
+@pytest.fixture(scope="module")
+def logits(cross_encoder: CrossEncoder) -> list[float]:
+    return [cross_encoder.score(query, [document])[0].logit for query, document in PAIRS]
+
+
+def test_the_golden_values_are_of_these_models() -> None:
+    assert len(TEXTS) == len(EMBEDDER["cosine_matrix"]) >= 20
+    assert len(PAIRS) >= 20
+    card = EMBEDDER["made_with"]["weights_sha256"]
+    # The weights of sentence-transformers/all-MiniLM-L6-v2, as its repository has them.
+    assert card == "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+
+@pytest.fixture
+def inputs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What every model is run on from here on."""
+    encodings: list[Any] = []
+    run = onnx.OnnxModel.run
+
+    def spy(model: onnx.OnnxModel, encoding: Any) -> Any:
+        encodings.append(encoding)
+        return run(model, encoding)
+
+    monkeypatch.setattr(onnx.OnnxModel, "run", spy)
+    return encodings
+
+
+@pytest.mark.parametrize("case", EMBEDDER["cases"], ids=lambda case: repr(case["text"])[:30])
+def test_a_text_has_the_same_tokens(embedder: OnnxEmbedder, inputs: list[Any], case: Any) -> None:
+    embedder.embed([case["text"]])
+    (encoding,) = inputs
+    assert encoding.ids == case["input_ids"]
+    assert encoding.attention_mask == [1] * len(encoding.ids)
+
+
+@pytest.mark.parametrize("place", range(len(TEXTS)), ids=lambda place: repr(TEXTS[place])[:30])
+def test_a_vector_starts_the_same(vectors: Any, place: int) -> None:
+    expected = EMBEDDER["cases"][place]["first_numbers"]
+    tolerance = EMBEDDER["tolerance"]["first_numbers"]
+    assert vectors[place][: len(expected)].tolist() == pytest.approx(expected, abs=tolerance)
+    assert np.linalg.norm(vectors[place]) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_the_cosines_of_all_pairs(vectors: Any) -> None:
+    difference = np.abs(vectors @ vectors.T - np.array(EMBEDDER["cosine_matrix"]))
+    assert difference.max() <= EMBEDDER["tolerance"]["cosine_matrix"]
+
+
+@pytest.mark.parametrize("case", CROSS_ENCODER["cases"], ids=lambda case: repr(case["query"])[:30])
+def test_a_pair_has_the_same_tokens(
+    cross_encoder: CrossEncoder, inputs: list[Any], case: Any
+) -> None:
+    cross_encoder.score(case["query"], [case["document"]])
+    (encoding,) = inputs
+    assert encoding.ids == case["input_ids"]
+    assert encoding.type_ids == case["token_type_ids"]
+    assert encoding.attention_mask == [1] * len(encoding.ids)
+
+
+@pytest.mark.parametrize("place", range(len(PAIRS)), ids=lambda place: repr(PAIRS[place])[:40])
+def test_a_logit_is_the_same(logits: list[float], place: int) -> None:
+    expected = CROSS_ENCODER["cases"][place]["logit"]
+    assert logits[place] == pytest.approx(expected, abs=CROSS_ENCODER["tolerance"]["logit"])
+
+
+def test_the_logits_are_the_same_on_average(logits: list[float]) -> None:
+    expected = [case["logit"] for case in CROSS_ENCODER["cases"]]
+    differences = [abs(one - other) for one, other in zip(logits, expected, strict=True)]
+    assert sum(differences) / len(differences) <= CROSS_ENCODER["tolerance"]["mean_logit"]
+
+
+def test_truncation_is_flagged(cross_encoder: CrossEncoder) -> None:
+    length = CROSS_ENCODER["made_with"]["maximum_tokens"]
+    cut = [case for case in CROSS_ENCODER["cases"] if len(case["input_ids"]) == length]
+    assert cut
+    for case in CROSS_ENCODER["cases"]:
+        (score,) = cross_encoder.score(case["query"], [case["document"]])
+        assert score.truncated == (case in cut)
+    # What is too long here is read to its end by the model as it is shipped.
+    document = "gauge " * 400
+    assert cross_encoder.score("step", [document])[0].truncated
+    assert not CrossEncoder().score("step", [document])[0].truncated
+    assert CrossEncoder().score("step", [document * 2])[0].truncated
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_score_depends_on_its_pair_alone(count: int) -> None:
+    set_threads(count)
+    shipped = CrossEncoder()
+    query = PAIRS[0][0]
+    texts = [document for _, document in PAIRS]
+    alone = [shipped.score(query, [text])[0] for text in texts]
+    assert shipped.score(query, texts) == alone
+    assert shipped.score(query, texts[::-1]) == alone[::-1]
+    assert shipped.score(query, texts[3:5]) == alone[3:5]
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_vector_depends_on_its_text_alone(count: int) -> None:
+    set_threads(count)
+    shipped = OnnxEmbedder()
+    texts = TEXTS[:12]
+    alone = np.array([shipped.embed([text])[0] for text in texts])
+    assert np.array_equal(np.array(shipped.embed(texts)), alone)
+    assert np.array_equal(np.array(shipped.embed(texts[::-1]))[::-1], alone)
+    assert shipped.dimension == alone.shape[1] == 384

@@ -1,0 +1,616 @@
+"""The index: what it keeps, what it refuses, and a file that is whole whatever happens."""
+
+from __future__ import annotations
+
+import math
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import LIBRARY, BrokenEmbedder, WordEmbedder, build, documents, refused
+from crossgate import (
+    Document,
+    Index,
+    IndexFileError,
+    ModelError,
+    PrecomputedVectors,
+    Profile,
+    Router,
+)
+
+REBUILD = "crossgate index"
+
+
+def run_script(script: str, *arguments: object, **options: Any) -> subprocess.Popen[str]:
+    """Start a script on a fresh interpreter."""
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+# What an index holds.
+
+
+def test_what_was_saved_is_opened(index: Index, tmp_path: Path) -> None:
+    index.upsert(
+        [
+            Document(
+                id="🦀 odd/id\n",
+                title="Tïtle",
+                text="naïve café\0 數據",
+                metadata={"deep": {"list": [1, 2.5, None, True, "ü"]}},
+            )
+        ]
+    )
+    index.delete(["translator"])
+    path = tmp_path / "skills.cgx"
+    index.save(path)
+    opened = Index.open(path, embedder=WordEmbedder())
+    assert opened.ids == [*(id for id in LIBRARY if id != "translator"), "🦀 odd/id\n"]
+    for id in index.ids:
+        assert opened.get(id) == index.get(id)
+        assert opened._core.vector(id) == index._core.vector(id)
+    assert (opened.embedder, opened.dimension) == ("words@1", 32)
+    assert opened.fingerprint == index.fingerprint
+    assert len(opened) == len(LIBRARY)
+
+    def decided(one: Index) -> object:
+        return Router(one, reranker=None, profile=Profile()).route("merge pdf").hits
+
+    assert decided(opened) == decided(index)
+    again = tmp_path / "again.cgx"
+    opened.save(str(again))
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_an_index_without_vectors(tmp_path: Path) -> None:
+    index = build(embedder=None, language="none")
+    index.save(tmp_path / "words.cgx")
+    opened = Index.open(tmp_path / "words.cgx")
+    assert (opened.embedder, opened.dimension) == ("", 0)
+    assert opened._core.language == "none"
+    assert opened.ids == list(LIBRARY)
+
+
+def test_what_it_says_about_itself(index: Index) -> None:
+    assert len(index) == len(LIBRARY)
+    assert "csv-cleaner" in index
+    assert "nobody" not in index
+    assert 5 not in index
+    assert index.get("nobody") is None
+    assert repr(index) == "<Index of 6 documents, embedder words@1>"
+    assert repr(build(embedder=None)) == "<Index of 6 documents, embedder none>"
+    assert index.get("csv-cleaner") == Document(
+        id="csv-cleaner", text=LIBRARY["csv-cleaner"], metadata={}
+    )
+
+
+def test_an_id_that_no_document_can_have_is_not_there(index: Index) -> None:
+    assert "half \ud83d" not in index
+    assert index.get("half \ud83d") is None
+    assert index.delete(["half \ud83d"]) == 0
+
+
+def test_the_fingerprint_is_that_of_the_corpus() -> None:
+    first = build()
+    turned = build(dict(reversed(LIBRARY.items())))
+    assert first.fingerprint == turned.fingerprint == build(embedder=None).fingerprint
+    fingerprints = {first.fingerprint}
+    for change in (
+        Document(id="more", text="text"),
+        Document(id="csv-cleaner", text="other text"),
+        Document(id="csv-cleaner", text=LIBRARY["csv-cleaner"], title="title"),
+        # The same letters, cut in another place.
+        Document(id="csv-cleaner", text=LIBRARY["csv-cleaner"][1:], title="c"),
+    ):
+        changed = build()
+        changed.upsert([change])
+        fingerprints.add(changed.fingerprint)
+    assert len(fingerprints) == 5
+    changed.upsert([Document(id="csv-cleaner", text=LIBRARY["csv-cleaner"])])
+    assert changed.fingerprint == first.fingerprint
+
+
+def test_deleting(index: Index) -> None:
+    assert index.delete([]) == 0
+    assert index.delete(["csv-cleaner", "csv-cleaner", "nobody"]) == 1
+    assert index.delete(iter(["translator", "spreadsheet"])) == 2
+    assert len(index) == 3
+    refused("out_of_range", lambda: index.delete("pdf-toolkit"))
+    assert "pdf-toolkit" in index
+
+
+# Building and changing.
+
+
+def test_progress_counts_what_is_embedded() -> None:
+    seen: list[tuple[int, int]] = []
+    build(progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(number, 6) for number in range(1, 7)]
+
+
+def test_given_vectors_are_not_made(embedder: WordEmbedder) -> None:
+    given = [Document(id=id, text=id, vector=[1.0] * 32) for id in "ab"]
+    index = Index.build([*given, Document(id="c", text="made")], embedder=embedder)
+    assert embedder.texts == ["made"]
+    assert index._core.vector("a") == pytest.approx([1 / math.sqrt(32)] * 32)
+
+
+def test_vectors_from_elsewhere() -> None:
+    given = PrecomputedVectors("elsewhere@3", 2)
+    index = Index.build([Document(id="a", text="b", vector=[1.0, 0.0])], embedder=given)
+    assert (index.embedder, index.dimension) == ("elsewhere@3", 2)
+    message = refused("model_missing", lambda: index.upsert([Document(id="b", text="c")]))
+    assert "elsewhere@3" in message
+    assert index.ids == ["a"]
+    result = Router(index, reranker=None, profile=Profile()).route("b", vector=[0.0, 1.0])
+    assert result.degraded == ()
+    assert result.hits[0].cosine == 0.0
+
+
+def test_reuse_keeps_the_vectors_of_what_did_not_change() -> None:
+    earlier = build()
+    changed = {
+        **LIBRARY,
+        "pdf-toolkit": "another text",
+        "new": "a new one",
+    }
+    del changed["translator"]
+    embedder = WordEmbedder()
+    seen: list[tuple[int, int]] = []
+    index = build(
+        changed,
+        embedder=embedder,
+        reuse=earlier,
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    assert sorted(embedder.texts) == ["a new one", "another text"]
+    assert seen == [(1, 2), (2, 2)]
+    assert index.ids == list(changed)
+    fresh = build(changed)
+    for id in changed:
+        assert index._core.vector(id) == pytest.approx(fresh._core.vector(id), abs=1e-6)
+    assert "translator" in earlier
+
+
+def test_reuse_sees_a_changed_title() -> None:
+    earlier = Index.build([Document(id="a", text="b")], embedder=WordEmbedder())
+    embedder = WordEmbedder()
+    Index.build([Document(id="a", title="T", text="b")], embedder=embedder, reuse=earlier)
+    assert embedder.texts == ["T: b"]
+
+
+def test_reuse_takes_nothing_from_another_embedder() -> None:
+    class Other(WordEmbedder):
+        identity = "words@2"
+
+    other = Other()
+    build(embedder=other, reuse=build())
+    assert len(other.texts) == len(LIBRARY)
+    assert build(embedder=None, reuse=build()).dimension == 0
+
+
+def test_a_vector_that_is_given_wins_over_reuse() -> None:
+    vector = [0.0] * 31 + [1.0]
+    index = Index.build(
+        [Document(id="pdf-toolkit", text=LIBRARY["pdf-toolkit"], vector=vector)],
+        embedder=WordEmbedder(),
+        reuse=build(),
+    )
+    assert index._core.vector("pdf-toolkit") == vector
+
+
+BAD_DOCUMENTS: dict[str, tuple[list[Document], str]] = {
+    "none": ([], "no_documents"),
+    "two of one id": (
+        [Document(id="a", text="b"), Document(id="a", text="c")],
+        "duplicate_id",
+    ),
+    "an empty id": ([Document(id="", text="b")], "malformed_candidate"),
+    "neither title nor text": ([Document(id="a", text="")], "empty_document"),
+    "blanks": ([Document(id="a", text=" \n\t", title="\u3000")], "empty_document"),
+    "half a letter in the text": ([Document(id="a", text="\ud83d")], "invalid_text"),
+    "half a letter in the title": (
+        [Document(id="a", text="b", title="\udc80")],
+        "invalid_text",
+    ),
+    "half a letter in the id": ([Document(id="\ud83d", text="b")], "invalid_text"),
+    "a number for a text": ([Document(id="a", text=5)], "invalid_text"),  # type: ignore[arg-type]
+    "a number for an id": ([Document(id=5, text="a")], "invalid_text"),  # type: ignore[arg-type]
+    "metadata that are no JSON": (
+        [Document(id="a", text="b", metadata={"c": {1}})],
+        "malformed_candidate",
+    ),
+    "metadata with NaN": (
+        [Document(id="a", text="b", metadata={"c": math.nan})],
+        "malformed_candidate",
+    ),
+    "a short vector": ([Document(id="a", text="b", vector=[1.0])], "wrong_dimension"),
+    "a vector of NaN": ([Document(id="a", text="b", vector=[math.nan] * 32)], "not_finite"),
+    "a vector of zeros": ([Document(id="a", text="b", vector=[0.0] * 32)], "zero_vector"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_DOCUMENTS)
+def test_bad_documents(kind: str) -> None:
+    bad, code = BAD_DOCUMENTS[kind]
+    message = refused(code, lambda: Index.build(bad, embedder=WordEmbedder()))
+    if bad and bad[0].id == "a":
+        assert "'a'" in message or '"a"' in message
+
+
+@pytest.mark.parametrize("kind", [kind for kind in BAD_DOCUMENTS if kind != "none"])
+def test_an_upsert_is_all_or_nothing(index: Index, kind: str, tmp_path: Path) -> None:
+    bad, code = BAD_DOCUMENTS[kind]
+    index.save(tmp_path / "before.cgx")
+    change = [
+        Document(id="new", text="new"),
+        Document(id="csv-cleaner", text="changed"),
+        *bad,
+    ]
+    refused(code, lambda: index.upsert(change))
+    index.save(tmp_path / "after.cgx")
+    assert (tmp_path / "after.cgx").read_bytes() == (tmp_path / "before.cgx").read_bytes()
+
+
+def test_an_upsert_without_documents_changes_nothing(index: Index) -> None:
+    before = index.fingerprint
+    index.upsert([])
+    index.upsert(iter(()))
+    assert index.fingerprint == before
+
+
+def test_bad_documents_are_refused_before_any_is_embedded(embedder: WordEmbedder) -> None:
+    bad = [*documents(), Document(id="a", text="")]
+    refused("empty_document", lambda: Index.build(bad, embedder=embedder))
+    assert embedder.texts == []
+
+
+def test_an_embedder_that_fails_changes_nothing() -> None:
+    embedder = BrokenEmbedder()
+    index = build(embedder=embedder)
+    before = index.fingerprint
+    embedder.broken = RuntimeError("it broke")
+    with pytest.raises(RuntimeError):
+        index.upsert([Document(id="new", text="new")])
+    assert index.fingerprint == before
+    assert "new" not in index
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_an_embedder_that_miscounts_is_named(count: int) -> None:
+    class Miscounting(WordEmbedder):
+        def embed(self, texts: Sequence[str], **options: Any) -> list[list[float]]:
+            return [[1.0] * 32] * count
+
+    with pytest.raises(ModelError) as caught:
+        Index.build([Document(id=id, text=id) for id in "ab"], embedder=Miscounting())
+    assert caught.value.code == "model_failed"
+
+
+def test_unknown_names() -> None:
+    one = [Document(id="a", text="b")]
+    message = refused("out_of_range", lambda: Index.build(one, embedder=None, language="x"))
+    assert "english" in message
+    message = refused("unknown_model", lambda: Index.build(one, embedder="no-such-model"))
+    assert "all-minilm-l6-v2-int8" in message
+
+
+def test_odd_texts_are_kept_and_found() -> None:
+    odd = {
+        "long": "needle " + "hay " * 250_000,
+        "nul": "a\0b needle",
+        "right-to-left": "שלום needle עולם",
+        "cjk": "數據清理 needle",
+        "emoji": "🧹🦀 needle ✨",
+        "marks": "!!! ... --- ???",
+    }
+    index = build(odd)
+    result = Router(index, reranker=None, profile=Profile()).route("needle", limit=None)
+    assert {hit.id for hit in result.hits if hit.bm25 > 0} == set(odd) - {"marks"}
+    assert {hit.id for hit in result.hits} == set(odd)
+    for id, text in odd.items():
+        found = index.get(id)
+        assert found is not None
+        assert found.text == text
+
+
+# The embedder that made the vectors.
+
+
+def test_another_embedder_is_refused(index: Index, tmp_path: Path) -> None:
+    class Other(WordEmbedder):
+        identity = "words@2"
+
+    path = tmp_path / "skills.cgx"
+    index.save(path)
+    message = refused("embedder_mismatch", lambda: Index.open(path, embedder=Other()))
+    for part in ("words@1", "words@2", REBUILD, str(path)):
+        assert part in message
+
+
+def test_another_version_of_a_known_model_is_refused(tmp_path: Path) -> None:
+    class Older(WordEmbedder):
+        identity = "all-minilm-l6-v2-int8@sha256:0000000000000000"
+
+    path = tmp_path / "old.cgx"
+    build(embedder=Older()).save(path)
+    index = Index.open(path)
+    message = refused("embedder_mismatch", index.load_embedder)
+    assert "sha256:0000000000000000" in message
+    assert REBUILD in message
+    result = Router(index, reranker=None, profile=Profile()).route("merge pdf")
+    assert [one.code for one in result.degraded] in (
+        ["embedder_failed"],
+        ["embedder_unavailable"],
+    )
+    assert result.ids[0] == "pdf-toolkit"
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """An index file without vectors, small enough to be damaged in every place."""
+    path = tmp_path / "saved.cgx"
+    build({"fox": "red fox", "hen": "red hen"}, embedder=None).save(path)
+    return path
+
+
+def damaged(path: Path, content: bytes) -> tuple[str, str]:
+    """Return code and message of opening a file with this content."""
+    path.write_bytes(content)
+    with pytest.raises(IndexFileError) as caught:
+        Index.open(path)
+    return caught.value.code, str(caught.value)
+
+
+# Damaged files.
+
+
+def test_a_file_truncated_anywhere(saved: Path) -> None:
+    whole = saved.read_bytes()
+    for length in range(len(whole)):
+        code, message = damaged(saved, whole[:length])
+        assert code == ("not_an_index" if length < 8 else "index_truncated"), length
+        assert str(saved) in message
+        assert REBUILD in message
+    saved.write_bytes(whole)
+    assert Index.open(saved).ids == ["fox", "hen"]
+
+
+def test_a_file_with_any_bit_flipped(saved: Path) -> None:
+    whole = saved.read_bytes()
+    chance = random.Random(0)
+    for place in range(len(whole)):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << chance.randrange(8)
+        code, message = damaged(saved, bytes(flipped))
+        if place < 8:
+            expected = {"not_an_index"}
+        elif place < 12:
+            expected = {"index_version"}
+        elif place < 20:  # the length, which is too large or too small now
+            expected = {"index_truncated", "index_corrupt"}
+        else:
+            expected = {"index_corrupt"}
+        assert code in expected, place
+        assert str(saved) in message
+        assert REBUILD in message
+
+
+def test_a_file_of_another_version(saved: Path) -> None:
+    whole = saved.read_bytes()
+    code, message = damaged(saved, whole[:8] + (2).to_bytes(4, "little") + whole[12:])
+    assert code == "index_version"
+    assert "version 2" in message
+    assert REBUILD in message
+
+
+def test_a_file_with_bytes_behind_its_end(saved: Path) -> None:
+    assert damaged(saved, saved.read_bytes() + b"\0")[0] == "index_corrupt"
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"PK\x03\x04" * 9, bytes(100), b"\x89CGX"])
+def test_a_file_that_is_no_index(saved: Path, content: bytes) -> None:
+    code, message = damaged(saved, content)
+    assert code == "not_an_index"
+    assert str(saved) in message
+    assert REBUILD in message
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    message = refused("index_missing", lambda: Index.open(tmp_path / "absent.cgx"))
+    assert "absent.cgx" in message
+    assert REBUILD in message
+
+
+def test_a_folder_is_no_index(tmp_path: Path) -> None:
+    assert str(tmp_path) in refused("index_unreadable", lambda: Index.open(tmp_path))
+
+
+def test_a_path_below_a_file(saved: Path) -> None:
+    with pytest.raises(IndexFileError) as caught:
+        Index.open(saved / "below.cgx")
+    assert caught.value.code in ("index_missing", "index_unreadable")
+
+
+def test_a_name_that_no_file_can_have() -> None:
+    refused("index_unreadable", lambda: Index.open("nul\0byte"))
+    refused("index_unwritable", lambda: build(embedder=None).save("nul\0byte"))
+
+
+# Writing.
+
+
+@pytest.mark.parametrize("below", ["absent/skills.cgx", "file/skills.cgx", "folder"])
+def test_saving_where_nothing_can_be_written(index: Index, tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").write_text("text")
+    (tmp_path / "folder").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    message = refused("index_unwritable", lambda: index.save(tmp_path / below))
+    assert below in message
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_saving_on_a_full_disk(tmp_path: Path) -> None:
+    path = tmp_path / "skills.cgx"
+    build().save(path)
+    before = path.read_bytes()
+    script = """
+        import resource, signal, sys
+        from crossgate import Document, Index, IndexFileError
+        # A process may not write files beyond this size; the signal would end it.
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, resource.RLIM_INFINITY))
+        index = Index.build(
+            [Document(id=str(number), text="word " * 50) for number in range(200)],
+            embedder=None,
+        )
+        try:
+            index.save(sys.argv[1])
+        except IndexFileError as error:
+            print(error.code)
+            print(error)
+    """
+    run = run_script(script, path)
+    output, errors = run.communicate(timeout=60)
+    assert run.returncode == 0, errors
+    code, message = output.splitlines()
+    assert code == "index_unwritable"
+    assert str(path) in message
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_file_s_mode_is_the_usual_one(index: Index, tmp_path: Path) -> None:
+    usual, path = tmp_path / "usual", tmp_path / "skills.cgx"
+    usual.write_bytes(b"")
+    index.save(path)
+    assert oct(path.stat().st_mode) == oct(usual.stat().st_mode)
+
+
+def test_saving_leaves_nothing_else_behind(index: Index, tmp_path: Path) -> None:
+    index.save(tmp_path / "skills.cgx")
+    index.save(tmp_path / "skills.cgx")
+    assert [one.name for one in tmp_path.iterdir()] == ["skills.cgx"]
+
+
+def test_saving_in_the_current_folder(
+    index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    index.save("skills.cgx")
+    assert len(Index.open("skills.cgx")) == len(LIBRARY)
+
+
+SAVE_AGAIN_AND_AGAIN = """
+    import sys
+    from crossgate import Document, Index
+    path, rounds, name = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    index = Index.build(
+        [Document(id=f"{name}{number}", text="word " * 100) for number in range(300)],
+        embedder=None,
+    )
+    index.save(path)
+    print("saved", flush=True)
+    for _ in range(rounds):
+        index.save(path)
+"""
+
+
+# Others at the same time.
+
+
+def test_two_processes_write_one_file_while_a_third_reads(tmp_path: Path) -> None:
+    path = tmp_path / "skills.cgx"
+    writers = [run_script(SAVE_AGAIN_AND_AGAIN, path, 50, name) for name in "ab"]
+    for writer in writers:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "saved\n"
+    reads = 0
+    while any(writer.poll() is None for writer in writers) or not reads:
+        # Raises if it ever meets half an index.
+        ids = Index.open(path).ids
+        assert len(ids) == 300
+        assert len({id[0] for id in ids}) == 1
+        reads += 1
+    for writer in writers:
+        _, errors = writer.communicate(timeout=60)
+        assert writer.returncode == 0, errors
+    assert len(Index.open(path)) == 300
+    assert [one.name for one in tmp_path.iterdir()] == ["skills.cgx"]
+
+
+def test_a_process_is_killed_while_it_writes(tmp_path: Path) -> None:
+    path = tmp_path / "skills.cgx"
+    chance = random.Random(0)
+    for _ in range(6):
+        writer = run_script(SAVE_AGAIN_AND_AGAIN, path, 1_000_000, "x")
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "saved\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            writer.wait(chance.uniform(0.001, 0.05))
+        writer.kill()
+        writer.communicate()
+        assert writer.returncode == -signal.SIGKILL
+        assert len(Index.open(path)) == 300
+
+
+def test_threads_change_search_and_save_one_index(index: Index, tmp_path: Path) -> None:
+    failures: list[BaseException] = []
+    start = threading.Barrier(6)
+
+    def run(action: Callable[[int], object]) -> None:
+        start.wait()
+        try:
+            for round in range(30):
+                action(round)
+        except BaseException as error:
+            failures.append(error)
+
+    def change(name: str) -> Callable[[int], object]:
+        def action(round: int) -> None:
+            index.upsert([Document(id=f"{name}{round}", text=f"{name} word {round}")])
+            if round % 2:
+                assert index.delete([f"{name}{round}"]) == 1
+
+        return action
+
+    def save(round: int) -> None:
+        path = tmp_path / f"{round % 3}.cgx"
+        index.save(path)
+        assert len(Index.open(path)) >= len(LIBRARY)
+
+    router = Router(index, reranker=None, profile=Profile())
+    actions: list[Callable[[int], object]] = [
+        change("a"),
+        change("b"),
+        save,
+        lambda _: router.route("word"),
+        lambda _: [index.get(id) for id in index.ids],
+        lambda _: (index.fingerprint, len(index), repr(index)),
+    ]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=run, args=(action,)) for action in actions]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert failures == []
+    kept = {f"{name}{round}" for name in "ab" for round in range(0, 30, 2)}
+    assert set(index.ids) == set(LIBRARY) | kept

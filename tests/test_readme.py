@@ -1,0 +1,31 @@
+"""What the README shows is run, and prints what the README says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def test_there_are_examples() -> None:
+    assert len(BLOCKS) >= 2
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.split("\n", 1)[0])
+def test_python(block: str) -> None:
+    exec(compile(block, "README.md", "exec"), {})
+
+
+def test_demo() -> None:
+    crossgate = Path(sysconfig.get_path("scripts")) / "crossgate"
+    shown = subprocess.run([crossgate, "demo"], capture_output=True, text=True, check=True)
+    for line in shown.stdout.split("Now with your own")[0].splitlines():
+        # Times differ from run to run.
+        pattern = r"\(\d+ ms\)".join(map(re.escape, re.split(r"\(\d+ ms\)", line)))
+        assert re.search(f"^ *{pattern}$", README, re.MULTILINE), line

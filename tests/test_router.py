@@ -1,0 +1,1060 @@
+"""The two ways in: what decides, what degrades, what is refused, what never shows through."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import json
+import math
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import (
+    LIBRARY,
+    BrokenEmbedder,
+    FunctionReranker,
+    LengthReranker,
+    TableReranker,
+    WordEmbedder,
+    build,
+    documents,
+    refused,
+)
+from crossgate import (
+    Candidate,
+    Document,
+    Index,
+    IndexFileError,
+    InputError,
+    ModelError,
+    PairScore,
+    Profile,
+    ProfileError,
+    Router,
+    RouteResult,
+    arerank,
+    cascade,
+    rerank,
+)
+from crossgate.profile import Blend, Combine, Gate, Guardrails, Pool
+
+QUERY = "clean up this messy csv"
+REPLACE = Profile(combine=Combine(mode="replace"))
+
+
+def without_times(result: RouteResult) -> str:
+    """Everything that two runs of one query must agree on, as bytes would show it."""
+    values = result.to_dict(trace=True)
+    del values["timings_ms"]
+    return json.dumps(values, allow_nan=False, sort_keys=True)
+
+
+def in_a_process(script: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a script on a fresh interpreter."""
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        capture_output=True,
+        env={**os.environ, **variables},
+        timeout=60,
+        check=False,
+    )
+
+
+# What decides.
+
+
+def test_the_order_of_the_documents_does_not() -> None:
+    # Twins, so that there are ties to break.
+    texts = {**LIBRARY, "csv-again": LIBRARY["csv-cleaner"], "a-csv": LIBRARY["csv-cleaner"]}
+    decided = set()
+    for order in (list(texts), list(texts)[::-1], sorted(texts), sorted(texts, key=hash)):
+        router = Router(
+            build({id: texts[id] for id in order}), reranker=LengthReranker(), profile=Profile()
+        )
+        decided.add(without_times(router.route(QUERY)))
+    assert len(decided) == 1
+
+
+@pytest.mark.parametrize("stage2", [True, False])
+def test_the_number_of_threads_does_not(stage2: bool) -> None:
+    script = f"""
+        import json, sys
+        from crossgate import Document, Index, Profile, Router
+        texts = {LIBRARY!r}
+        index = Index.build([Document(id=id, text=text) for id, text in texts.items()])
+        router = Router(
+            index, reranker="default" if {stage2} else None, profile=Profile()
+        )
+        for query in ("clean up a csv", "pdf", "Übersetze das", "🦀"):
+            result = router.route(query).to_dict(trace=True)
+            assert not result["degraded"], result["degraded"]
+            del result["timings_ms"]
+            print(json.dumps(result))
+    """
+    outputs = set()
+    for count in ("1", "4"):
+        run = in_a_process(script, CROSSGATE_THREADS=count, RAYON_NUM_THREADS=count)
+        assert run.returncode == 0, run.stderr.decode()
+        outputs.add(run.stdout)
+    assert len(outputs) == 1
+    assert len(outputs.pop().splitlines()) == 4
+
+
+def test_a_document_is_found_from_when_it_is_added_until_it_is_deleted(index: Index) -> None:
+    router = Router(index, reranker=None, profile=Profile())
+
+    def found() -> list[str]:
+        result = router.route("bake sourdough bread", limit=None)
+        return [hit.id for hit in result.hits if hit.bm25 > 0]
+
+    assert found() == []
+    index.upsert([Document(id="baker", text="bake bread and cake, sourdough too")])
+    assert found() == ["baker"]
+    index.upsert([Document(id="baker", text="something else")])
+    assert found() == []
+    index.upsert([Document(id="baker", text="bake bread and cake, sourdough too")])
+    assert index.delete(["baker", "nobody"]) == 1
+    assert "baker" not in [hit.id for hit in router.route("bread", limit=None).hits]
+
+
+def test_allow_and_deny(index: Index) -> None:
+    router = Router(index, reranker=None, profile=Profile(pool=Pool(per_channel=2)))
+
+    def considered(**options: Any) -> set[str]:
+        return {hit.id for hit in router.route(QUERY, **options).hits}
+
+    assert "csv-cleaner" in considered()
+    assert considered(allow=["pdf-toolkit"]) == {"pdf-toolkit"}
+    assert considered(allow=iter(["pdf-toolkit", "nobody"])) == {"pdf-toolkit"}
+    assert "csv-cleaner" not in considered(deny=["csv-cleaner"])
+    assert considered(allow=["pdf-toolkit", "translator"], deny={"translator"}) == {"pdf-toolkit"}
+    nobody: list[dict[str, Any]] = [{"allow": []}, {"deny": list(LIBRARY)}]
+    for options in nobody:
+        result = router.route(QUERY, **options)
+        assert (result.verdict, result.reason) == ("nothing_relevant", "no_candidates")
+        assert (result.hits, result.selected, result.stage) == ((), (), 1)
+
+
+def test_the_limit(index: Index) -> None:
+    router = Router(index, reranker=LengthReranker(), profile=Profile())
+    everything = router.route(QUERY, limit=None)
+    assert len(everything.selected) == len(LIBRARY)
+    for limit in (1, 3, 1_000, sys.maxsize, 10**30):
+        result = router.route(QUERY, limit=limit)
+        assert result.ids == everything.ids[:limit]
+    assert len(router.route(QUERY).selected) == 2
+
+
+def test_a_given_vector_spares_the_embedder(index: Index, embedder: WordEmbedder) -> None:
+    router = Router(index, reranker=None, profile=Profile())
+    (vector,) = embedder.embed([QUERY])
+    embedder.texts.clear()
+    given = router.route(QUERY, vector=vector)
+    assert embedder.texts == []
+    made = router.route(QUERY)
+    assert embedder.texts == [QUERY]
+    assert without_times(given) == without_times(made)
+
+
+def test_an_index_without_vectors_goes_by_words() -> None:
+    index = build(embedder=None)
+    result = Router(index, reranker=None, profile=Profile()).route(QUERY)
+    assert result.ids[0] == "csv-cleaner"
+    assert result.degraded == ()
+    assert all(hit.cosine is None for hit in result.hits)
+    nothing = Router(index, reranker=None, profile=Profile()).route("zzz")
+    assert (nothing.verdict, nothing.reason) == ("nothing_relevant", "no_overlap")
+
+
+def test_title_and_text_are_read_as_one() -> None:
+    reranker = LengthReranker()
+    index = Index.build(
+        [Document(id="a", title="Red", text="fox"), Document(id="b", title="Blue", text="")],
+        embedder=WordEmbedder(),
+    )
+    Router(index, reranker=reranker, profile=Profile()).route("red fox")
+    assert sorted(reranker.calls[0][1]) == ["Blue", "Red: fox"]
+
+
+def test_metadata_and_title_come_back() -> None:
+    metadata = {"path": "a/b", "tags": ["x", "y"], "deep": {"n": None}}
+    document = Document(id="a", title="Red", text="fox", metadata=metadata)
+    index = Index.build([document], embedder=WordEmbedder())
+    (hit,) = Router(index, reranker=None, profile=Profile()).route("fox").selected
+    assert (hit.document.title, hit.document.text) == ("Red", "fox")
+    assert dict(hit.document.metadata) == metadata
+    assert hit.to_dict()["metadata"] == metadata
+
+
+# Threads and processes.
+
+
+def test_one_router_serves_many_while_the_index_changes(index: Index) -> None:
+    router = Router(index, reranker=LengthReranker(), profile=REPLACE)
+    wanted = "csv-cleaner"
+    start, done = threading.Barrier(17), threading.Event()
+    failures: list[object] = []
+
+    def route() -> None:
+        start.wait()
+        try:
+            for _ in range(25):
+                result = router.route(QUERY, limit=None)
+                ids = {hit.id for hit in result.hits}
+                assert result.degraded == ()
+                assert set(LIBRARY) <= ids, ids
+                stage1 = {hit.stage1_rank: hit.id for hit in result.hits}
+                assert stage1[1] == wanted, stage1
+                assert cascade.replay(result.trace) == result.trace["decision"]
+        except BaseException as error:
+            failures.append(error)
+
+    def change() -> None:
+        start.wait()
+        try:
+            while not done.is_set():
+                index.upsert(
+                    Document(id=f"extra{number}", text="bake bread") for number in range(3)
+                )
+                assert index.delete([f"extra{number}" for number in range(3)]) == 3
+        except BaseException as error:
+            failures.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=route) for _ in range(16)]
+        changer = threading.Thread(target=change)
+        for thread in (*threads, changer):
+            thread.start()
+        for thread in threads:
+            thread.join()
+        done.set()
+        changer.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert failures == []
+    assert set(index.ids) == set(LIBRARY)
+
+
+def test_a_document_that_goes_while_a_query_runs_is_left_out(index: Index) -> None:
+    router = Router(index, reranker=None, profile=Profile())
+    found = index.get
+
+    def vanishing(id: str) -> Document | None:
+        index.delete(["csv-cleaner"])
+        return found(id)
+
+    index.get = vanishing  # type: ignore[method-assign]
+    result = router.route(QUERY, limit=None)
+    assert "csv-cleaner" not in [hit.id for hit in result.hits]
+    assert len(result.hits) == len(LIBRARY) - 1
+    assert cascade.replay(result.trace) == result.trace["decision"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_child_that_was_forked_after_the_models_were_loaded_routes() -> None:
+    run = in_a_process(f"""
+        import os
+        from crossgate import Document, Index, Profile, Router
+        texts = {LIBRARY!r}
+        index = Index.build([Document(id=id, text=text) for id, text in texts.items()])
+        router = Router(index, profile=Profile())
+        expected = router.route({QUERY!r})
+        assert expected.stage == 2 and not expected.degraded, expected
+        child = os.fork()
+        if not child:
+            result = router.route({QUERY!r})
+            os._exit(17 if result.hits == expected.hits and not result.degraded else 1)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 17, status
+        assert router.route({QUERY!r}).hits == expected.hits
+    """)
+    assert run.returncode == 0, run.stderr.decode()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_child_searches_a_large_index() -> None:
+    # Large enough for the search to use several threads, none of which survives the fork.
+    run = in_a_process("""
+        import os, signal
+        from crossgate import Document, Index, PrecomputedVectors, Profile, Router
+        index = Index.build(
+            [Document(id=str(n), text=f"w{n}", vector=[1.0, n / 9e3]) for n in range(9_000)],
+            embedder=PrecomputedVectors("given", 2),
+        )
+        router = Router(index, reranker=None, profile=Profile())
+        expected = router.route("w77", vector=[1.0, 0.5])
+        child = os.fork()
+        if not child:
+            signal.alarm(20)  # ends the child if it hangs
+            result = router.route("w77", vector=[1.0, 0.5])
+            os._exit(17 if result.hits == expected.hits else 1)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 17, status
+    """)
+    assert run.returncode == 0, run.stderr.decode()
+
+
+# The asynchronous twins.
+
+
+def test_the_twins_decide_the_same(index: Index) -> None:
+    router = Router(index, reranker=LengthReranker(), profile=Profile())
+    queries = [f"{QUERY} {number}" for number in range(20)]
+
+    async def together() -> list[RouteResult]:
+        return await asyncio.gather(*(router.aroute(query, limit=3) for query in queries))
+
+    for query, result in zip(queries, asyncio.run(together()), strict=True):
+        assert without_times(result) == without_times(router.route(query, limit=3))
+
+
+def test_the_twin_of_rerank() -> None:
+    options: dict[str, Any] = {"reranker": LengthReranker(), "limit": 2}
+
+    async def together() -> list[RouteResult]:
+        return await asyncio.gather(
+            *(arerank(QUERY, list(LIBRARY.values()), **options) for _ in range(20))
+        )
+
+    expected = without_times(rerank(QUERY, list(LIBRARY.values()), **options))
+    assert {without_times(result) for result in asyncio.run(together())} == {expected}
+
+
+def test_the_twins_refuse_the_same(index: Index) -> None:
+    router = Router(index, reranker=None, profile=Profile())
+    refused("empty_query", lambda: asyncio.run(router.aroute("")))
+    refused("empty_query", lambda: asyncio.run(arerank("", ["a"])))
+
+
+def test_the_loop_stays_free(index: Index) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def wait(_: str, texts: Sequence[str]) -> list[PairScore]:
+        entered.set()
+        assert leave.wait(30)
+        return [PairScore(0.0) for _ in texts]
+
+    router = Router(index, reranker=FunctionReranker(wait), profile=Profile())
+
+    async def both() -> RouteResult:
+        waiting = asyncio.create_task(router.aroute(QUERY))
+        while not entered.is_set():
+            await asyncio.sleep(0.001)
+        leave.set()  # only a loop that is free gets here
+        return await waiting
+
+    assert asyncio.run(both()).stage == 2
+
+
+# Stage 1 without its embedder.
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (RuntimeError("first line\nsecond line"), "embedder_failed"),
+        (RuntimeError("first line\rover it\u2028and more"), "embedder_failed"),
+        (RuntimeError(), "embedder_failed"),
+        (ModelError("model_failed", "it broke"), "embedder_failed"),
+        (ModelError("model_missing", "it is not here"), "embedder_unavailable"),
+        (ModelError("dependency_missing", "pip install it"), "embedder_unavailable"),
+    ],
+)
+def test_without_the_embedder_the_words_decide(error: Exception, code: str) -> None:
+    embedder = BrokenEmbedder()
+    index = build(embedder=embedder)
+    embedder.broken = error
+    result = Router(index, reranker=None, profile=Profile()).route(QUERY)
+    assert result.ids[0] == "csv-cleaner"
+    assert all(hit.cosine is None for hit in result.hits)
+    (degraded,) = result.degraded
+    assert degraded.code == code
+    assert degraded.detail
+    assert len(degraded.detail.splitlines()) == 1
+    assert degraded.detail in (str(error).splitlines() or [type(error).__name__])
+    assert cascade.replay(result.trace) == result.trace["decision"]
+
+
+@pytest.mark.parametrize(
+    "vectors",
+    [
+        pytest.param([[math.nan] * 32], id="NaN"),
+        pytest.param([[0.0] * 32], id="zeros"),
+        pytest.param([[1.0] * 31], id="too short"),
+        pytest.param([None], id="None"),
+        pytest.param([], id="none at all"),
+        pytest.param(["text"], id="text"),
+    ],
+)
+def test_a_useless_vector_of_the_embedder_is_no_fault_of_the_query(vectors: Any) -> None:
+    class Useless(WordEmbedder):
+        useless = False
+
+        def embed(self, texts: Sequence[str], **options: Any) -> list[list[float]]:
+            made = super().embed(texts, **options)
+            useless: list[list[float]] = vectors
+            return useless if self.useless else made
+
+    embedder = Useless()
+    index = build(embedder=embedder)
+    embedder.useless = True
+    result = Router(index, reranker=None, profile=Profile()).route(QUERY)
+    assert [one.code for one in result.degraded] == ["embedder_failed"]
+    assert result.ids[0] == "csv-cleaner"
+    assert all(hit.cosine is None for hit in result.hits)
+
+
+def test_an_embedder_that_is_not_installed(tmp_path: Any) -> None:
+    build().save(tmp_path / "words.cgx")
+    index = Index.open(tmp_path / "words.cgx")  # nobody says what `words@1` is
+    result = Router(index, reranker=None, profile=Profile()).route(QUERY)
+    assert [one.code for one in result.degraded] == ["embedder_unavailable"]
+    assert result.ids[0] == "csv-cleaner"
+
+
+def raising(error: BaseException) -> Callable[[str, Sequence[str]], Any]:
+    def function(query: str, texts: Sequence[str]) -> Any:
+        raise error
+
+    return function
+
+
+BROKEN: dict[str, Callable[[str, Sequence[str]], Any]] = {
+    "raises": raising(RuntimeError("first line\nsecond line")),
+    "raises without a word": raising(ValueError()),
+    "raises what it does not own": raising(InputError("query_too_long", "too long")),
+    "raises MemoryError": raising(MemoryError("no room")),
+    "raises RecursionError": raising(RecursionError("too deep")),
+    "model fails": raising(ModelError("model_failed", "it broke")),
+    "too few": lambda _, texts: [PairScore(1.0) for _ in texts[1:]],
+    "too many": lambda _, texts: [PairScore(1.0) for _ in (*texts, "")],
+    "none": lambda *_: [],
+    "None": lambda *_: None,
+    "one NaN": lambda _, texts: [
+        PairScore(1.0 if place else math.nan) for place in range(len(texts))
+    ],
+    "one infinity": lambda _, texts: [PairScore(math.inf) for _ in texts],
+    "minus infinity": lambda _, texts: [PairScore(-math.inf) for _ in texts],
+    "plain floats": lambda _, texts: [1.0 for _ in texts],
+    "text for a logit": lambda _, texts: [PairScore("high") for _ in texts],  # type: ignore[arg-type]
+    "nothing for a logit": lambda _, texts: [PairScore(None) for _ in texts],  # type: ignore[arg-type]
+    "a generator": lambda _, texts: (PairScore(1.0) for _ in texts),
+    "a dictionary": lambda _, texts: {text: PairScore(1.0) for text in texts},
+}
+
+
+# Stage 2 without its reranker.
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_the_order_of_stage_1_stands(index: Index, kind: str) -> None:
+    reranker = FunctionReranker(BROKEN[kind])
+    broken = Router(index, reranker=reranker, profile=Profile()).route(QUERY)
+    plain = Router(index, reranker=None, profile=Profile()).route(QUERY)
+    assert len(reranker.calls) == 1
+    assert broken.hits == plain.hits
+    assert (broken.stage, broken.reason, broken.verdict) == (1, "murky", "ambiguous")
+    assert broken.trace["decision"] == plain.trace["decision"]
+    assert cascade.replay(broken.trace) == broken.trace["decision"]
+    (degraded,) = broken.degraded
+    assert degraded.code == "reranker_failed"
+    assert degraded.detail
+    assert len(degraded.detail.splitlines()) == 1
+    json.dumps(broken.to_dict(trace=True), allow_nan=False)
+
+
+@pytest.mark.parametrize("code", ["model_missing", "model_altered", "dependency_missing"])
+def test_a_missing_model_is_named_as_such(index: Index, code: str) -> None:
+    reranker = FunctionReranker(raising(ModelError(code, "what to do")))
+    result = Router(index, reranker=reranker, profile=Profile()).route(QUERY)
+    assert [(one.code, one.detail) for one in result.degraded] == [
+        ("reranker_unavailable", "what to do")
+    ]
+
+
+def test_a_reranker_that_cannot_say_its_name(index: Index) -> None:
+    class Nameless(LengthReranker):
+        @property
+        def name(self) -> str:  # type: ignore[override]
+            raise RuntimeError("who am I")
+
+    result = Router(index, reranker=Nameless(), profile=Profile()).route(QUERY)
+    assert [one.code for one in result.degraded] == ["reranker_failed"]
+    assert result.stage == 1
+    assert all(hit.logit is None for hit in result.hits)
+
+
+def test_interrupts_are_no_degradation(index: Index) -> None:
+    reranker = FunctionReranker(raising(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        Router(index, reranker=reranker, profile=Profile()).route(QUERY)
+
+
+def test_both_stages_may_degrade() -> None:
+    embedder = BrokenEmbedder()
+    index = build(embedder=embedder)
+    embedder.broken = RuntimeError("one")
+    reranker = FunctionReranker(raising(RuntimeError("two")))
+    result = Router(index, reranker=reranker, profile=Profile()).route(QUERY)
+    assert [(one.code, one.detail) for one in result.degraded] == [
+        ("embedder_failed", "one"),
+        ("reranker_failed", "two"),
+    ]
+    assert result.ids[0] == "csv-cleaner"
+
+
+def test_no_reranker_is_no_degradation(index: Index) -> None:
+    result = Router(index, reranker=None, profile=Profile()).route(QUERY)
+    assert (result.degraded, result.stage, result.reason) == ((), 1, "murky")
+    assert result.trace["reranker"] is None
+    assert {hit.provider for hit in result.hits} == {"stage1"}
+
+
+def test_stage_2_is_asked_once_with_the_pool(index: Index) -> None:
+    reranker = TableReranker({LIBRARY["translator"]: 5.0})
+    result = Router(index, reranker=reranker, profile=REPLACE).route(QUERY, limit=1)
+    assert result.ids == ["translator"]
+    assert (result.stage, result.reason) == (2, "reranked")
+    assert result.trace["reranker"] == "table@1"
+    assert {hit.provider for hit in result.hits} == {"table"}
+    ((query, texts),) = reranker.calls
+    assert query == QUERY
+    assert sorted(texts) == sorted(LIBRARY.values())
+    assert "stage2" in result.timings
+
+
+def test_all_may_be_rejected(index: Index) -> None:
+    profile = Profile(combine=Combine(mode="replace"), stage2_guardrails=Guardrails(minimum=0.0))
+    result = Router(index, reranker=TableReranker({}), profile=profile).route(QUERY)
+    assert (result.selected, result.stage, result.reason) == ((), 2, "rejected")
+    assert {hit.dropped for hit in result.hits} == {"below_minimum"}
+
+
+# What comes out.
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, int, bool])
+def test_scores_are_floats_of_python(index: Index, kind: Any) -> None:
+    reranker = FunctionReranker(lambda _, texts: [PairScore(kind(1)) for _ in texts])
+    result = Router(index, reranker=reranker, profile=Profile()).route(QUERY)
+    assert result.stage == 2
+    for hit in result.hits:
+        scores = (hit.cosine, hit.bm25, hit.blend, hit.logit, hit.score)
+        assert [type(score) for score in scores] == [float] * 5
+    assert all(type(value) is float for value in result.timings.values())
+    json.dumps(result.to_dict(trace=True), allow_nan=False)
+
+
+def test_truncation_is_reported_where_it_happened(index: Index) -> None:
+    cut = LIBRARY["translator"]
+    reranker = FunctionReranker(
+        lambda _, texts: [PairScore(1.0, truncated=text == cut) for text in texts]
+    )
+    result = Router(index, reranker=reranker, profile=Profile()).route(QUERY, limit=None)
+    assert {hit.id for hit in result.hits if hit.truncated} == {"translator"}
+    assert {one["id"] for one in result.to_dict()["hits"] if one["truncated"]} == {"translator"}
+
+
+def test_a_result_as_json(index: Index) -> None:
+    result = Router(index, reranker=LengthReranker(), profile=Profile()).route(QUERY)
+    plain, full = result.to_dict(), result.to_dict(trace=True)
+    assert full == {**plain, "trace": result.trace}
+    assert plain == json.loads(json.dumps(plain, allow_nan=False))
+    assert (plain["schema"], plain["selected"]) == ("crossgate/1", result.ids)
+    assert "text" not in plain["hits"][0]
+    assert full["trace"]["query_sha256"] != QUERY
+    assert QUERY not in json.dumps(full)
+
+
+def test_it_can_be_copied_and_sent_to_another_process(index: Index) -> None:
+    result = Router(index, reranker=LengthReranker(), profile=Profile()).route(QUERY)
+    values: list[object] = [
+        Document(id="a", text="b"),
+        Candidate(id="a", text="b", cosine=0.5),
+        Profile(),
+        result,
+        rerank("red", ["red fox"], reranker=None),
+        InputError("empty_query", "say what is wanted"),
+    ]
+    for value in values:
+        for again in (pickle.loads(pickle.dumps(value)), copy.deepcopy(value)):
+            assert type(again) is type(value)
+            if not isinstance(value, Exception):
+                assert again == value
+    error = pickle.loads(pickle.dumps(values[-1]))
+    assert (error.code, str(error)) == ("empty_query", "say what is wanted")
+
+
+def test_nothing_that_was_passed_in_is_changed() -> None:
+    document = Document(id="a", text="red fox", metadata={"k": [1]}, vector=[3.0] * 32)
+    mapping = {"id": "b", "text": "red hen", "title": "", "extra": {"k": [1]}, "cosine": 0.5}
+    candidate = Candidate(id="c", text="red dog", metadata={"k": [1]}, cosine=0.25)
+    vector, allow, deny = [1.0] * 32, ["a"], {"z"}
+    given: list[Any] = [document, mapping, candidate, vector, allow, deny]
+    # By its text: a copy could not show a change of what it shares.
+    before = repr(given)
+    index = Index.build([document], embedder=WordEmbedder())
+    router = Router(index, reranker=LengthReranker(), profile=Profile())
+    router.route(QUERY, vector=vector, allow=allow, deny=deny)
+    result = rerank("red", [mapping, candidate], reranker=LengthReranker())
+    assert len(result.hits) == 2
+    assert repr(given) == before
+
+
+def test_results_cannot_be_changed(index: Index) -> None:
+    result: Any = Router(index, reranker=None, profile=Profile()).route(QUERY)
+    for target, name in ((result, "reason"), (result.hits[0], "score")):
+        with pytest.raises(AttributeError):
+            setattr(target, name, "other")
+
+
+# Profiles.
+
+
+def test_a_gate_that_is_sure_asks_nobody(index: Index) -> None:
+    reranker = LengthReranker()
+    profile = Profile(gate=Gate(confident_cosine=0.1))
+    result = Router(index, reranker=reranker, profile=profile).route(QUERY)
+    assert (result.verdict, result.reason) == ("confident", "confident_winner")
+    assert result.ids[0] == "csv-cleaner"
+    assert reranker.calls == []
+
+
+def test_a_profile_that_was_fitted_for_other_models_is_refused(index: Index) -> None:
+    fitted = Profile(name="mine", embedder="words@2")
+    message = refused("profile_mismatch", lambda: Router(index, reranker=None, profile=fitted))
+    assert "mine" in message
+    assert "words@1" in message
+    assert "words@2" in message
+    fitted = Profile(reranker="length@2")
+    refused("profile_mismatch", lambda: Router(index, reranker=LengthReranker(), profile=fitted))
+    refused(
+        "profile_mismatch",
+        lambda: rerank("red", ["red"], reranker=LengthReranker(), profile=fitted),
+    )
+    # What does not run cannot be the wrong one.
+    Router(index, reranker=None, profile=Profile(embedder="words@1", reranker="length@2"))
+
+
+def test_nobody_fitted_a_profile_for_these_models(index: Index) -> None:
+    result = Router(index, reranker=LengthReranker()).route(QUERY)
+    assert [one.code for one in result.degraded] == ["no_profile"]
+    assert "words@1" in result.degraded[0].detail
+    assert "length@1" in result.degraded[0].detail
+    assert result.stage == 2
+    assert result.trace["profile"] == Profile().to_dict()
+
+
+def test_a_profile_from_a_file(index: Index, tmp_path: Any) -> None:
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps(Profile(name="mine", gate=Gate(relevance_cosine=0.99)).to_dict()))
+    for name in (path, str(path)):
+        result = Router(index, reranker=None, profile=name).route(QUERY)
+        assert result.reason == "below_floor"
+        assert result.trace["profile"]["name"] == "mine"
+    with pytest.raises(ProfileError) as caught:
+        Router(index, reranker=None, profile=tmp_path / "absent.json")
+    assert caught.value.code == "profile_missing"
+
+
+def test_an_embedder_that_did_not_make_the_index_is_refused(index: Index) -> None:
+    class Other(WordEmbedder):
+        identity = "words@2"
+
+    with pytest.raises(IndexFileError) as caught:
+        Router(index, embedder=Other(), reranker=None, profile=Profile())
+    assert caught.value.code == "embedder_mismatch"
+    assert "crossgate index" in str(caught.value)
+
+
+def test_weights_that_mean_nothing_are_refused() -> None:
+    refused("profile_malformed", lambda: Blend(cosine_weight=0.0, bm25_weight=0.0))
+
+
+BAD_QUERIES = [
+    ("", "empty_query"),
+    ("  \t\r\n ", "empty_query"),
+    ("\u3000\u00a0\u2003", "empty_query"),
+    ("\0\0", "empty_query"),
+    (" \0 ", "empty_query"),
+    ("x" * 65_537, "query_too_long"),
+    ("word " * 210_000, "query_too_long"),
+    ("half \ud83d", "invalid_text"),
+    ("half \udc80", "invalid_text"),
+]
+
+
+@pytest.mark.parametrize(("query", "code"), BAD_QUERIES, ids=lambda value: repr(value)[:24])
+def test_bad_queries(index: Index, query: str, code: str) -> None:
+    router = Router(index, reranker=None, profile=Profile())
+    refused(code, lambda: router.route(query))
+    refused(code, lambda: rerank(query, ["red"], reranker=None))
+
+
+@pytest.mark.parametrize("query", [None, b"bytes", 5, ["a", "list"]])
+def test_queries_that_are_no_text(index: Index, query: Any) -> None:
+    router = Router(index, reranker=None, profile=Profile())
+    refused("invalid_text", lambda: router.route(query))
+    refused("invalid_text", lambda: rerank(query, ["red"], reranker=None))
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_bad_limits(index: Index, limit: int) -> None:
+    router = Router(index, reranker=None, profile=Profile())
+    assert str(limit) in refused("out_of_range", lambda: router.route(QUERY, limit=limit))
+    refused("out_of_range", lambda: rerank(QUERY, ["red"], limit=limit, reranker=None))
+
+
+def test_an_empty_index_is_refused(index: Index) -> None:
+    router = Router(index, reranker=None, profile=Profile())
+    index.delete(list(LIBRARY))
+    refused("no_documents", lambda: router.route(QUERY))
+
+
+@pytest.mark.parametrize("name", ["allow", "deny"])
+def test_bad_ids_to_allow_or_deny(index: Index, name: str) -> None:
+    router = Router(index, reranker=None, profile=Profile())
+    ids: Any
+    for ids, code in (
+        ("csv-cleaner", "out_of_range"),
+        (["half \ud83d"], "invalid_text"),
+        ([5], "invalid_text"),
+    ):
+        assert name in refused(code, router.route, QUERY, **{name: ids})
+
+
+@pytest.mark.parametrize(
+    ("vector", "code"),
+    [
+        ([1.0], "wrong_dimension"),
+        ([math.nan] * 32, "not_finite"),
+        ([math.inf] * 32, "not_finite"),
+        ([0.0] * 32, "zero_vector"),
+        (np.ones((1, 32), np.float32), "wrong_dimension"),
+        ([10**400] * 32, "not_finite"),
+    ],
+    ids=["too short", "NaN", "infinity", "zeros", "a matrix", "a huge integer"],
+)
+def test_bad_query_vectors(index: Index, vector: Any, code: str) -> None:
+    router = Router(index, reranker=None, profile=Profile())
+    refused(code, lambda: router.route(QUERY, vector=vector))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "נקה את קובץ ה csv",
+        "نظّف ملف csv",
+        "清理這個 csv 檔案",
+        "csv を整形して",
+        "csv 🧹🦀✨",
+        "csv\0csv",
+        "csv" + "!" * 2_000,
+        "csv\u202eReversed\u202c",
+        "e\u0301" * 500 + " csv",
+        "x" * 65_530 + " csv",
+    ],
+    ids=lambda query: repr(query)[:24],
+)
+def test_queries_that_work(index: Index, query: str) -> None:
+    router = Router(index, reranker=LengthReranker(), profile=Profile())
+    result = router.route(query)
+    assert result.degraded == ()
+    assert next(hit for hit in result.hits if hit.bm25 > 0).id == "csv-cleaner"
+    json.dumps(result.to_dict(trace=True), allow_nan=False)
+
+
+# Candidates of another retriever.
+
+
+def test_rerank_takes_texts() -> None:
+    result = rerank("red fox", ["blue hen", "a red fox", "red"], reranker=None)
+    assert result.ids == ["2", "3", "1"]
+    assert [hit.document.text for hit in result.hits] == ["a red fox", "red", "blue hen"]
+    assert all(hit.cosine is None for hit in result.hits)
+
+
+def test_rerank_takes_mappings() -> None:
+    found: list[dict[str, Any]] = [
+        {"id": "x", "title": "Fox", "text": "red", "source": "wiki", "metadata": {"n": 1}},
+        {"_id": "y", "text": "blue"},
+        {"text": "green"},
+        {"id": 7, "text": "black"},
+        {"id": None, "text": "white"},
+    ]
+    result = rerank("red fox", found, reranker=None)
+    assert sorted(hit.id for hit in result.hits) == ["3", "5", "7", "x", "y"]
+    assert result.ids[0] == "x"
+    assert result.hits[0].document.title == "Fox"
+    assert dict(result.hits[0].document.metadata) == {"source": "wiki", "n": 1}
+
+
+def test_rerank_takes_candidates_and_documents() -> None:
+    candidate = Candidate(id="c", text="red fox", metadata={"n": 1})
+    document = Document(id="d", title="T", text="blue hen", metadata={"n": 2})
+    found: list[Any] = [document, candidate]
+    result = rerank("red fox", found, reranker=None)
+    assert result.ids == ["c", "d"]
+    assert result.hits[0].document is candidate
+    again = result.hits[1].document
+    assert (again.title, again.text, dict(again.metadata)) == ("T", "blue hen", {"n": 2})
+
+
+def test_cosines_make_the_blend() -> None:
+    found = [
+        Candidate(id="a", text="same", cosine=0.25),
+        Candidate(id="b", text="same", cosine=0.75),
+    ]
+    result = rerank("query", found, reranker=None)
+    assert result.ids == ["b", "a"]
+    assert [(hit.cosine, hit.bm25) for hit in result.hits] == [(0.75, 0.0), (0.25, 0.0)]
+    assert [hit.blend for hit in result.hits] == pytest.approx([0.7 * 0.75, 0.7 * 0.25])
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, float, int])
+def test_numbers_of_a_retriever_may_be_of_any_kind(kind: Any) -> None:
+    found = [
+        {"id": "a", "text": "same", "cosine": kind(0)},
+        {"id": "b", "text": "same", "cosine": kind(1)},
+    ]
+    result = rerank("query", found, reranker=None)
+    assert [(hit.id, hit.cosine, type(hit.cosine)) for hit in result.hits] == [
+        ("b", 1.0, float),
+        ("a", 0.0, float),
+    ]
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e300])
+def test_scores_of_any_scale_count_by_their_order(scale: float) -> None:
+    found = [
+        Candidate(id=id, text="same query", score=score * scale)
+        for id, score in (("a", -3.0), ("b", 5.0), ("c", 5.0), ("d", 0.5))
+    ]
+    result = rerank("query", found, reranker=None)
+    assert result.ids == ["b", "c", "d", "a"]
+    assert [hit.blend for hit in result.hits] == [1.0, 0.75, 0.5, 0.25]
+    assert all(hit.cosine is None for hit in result.hits)
+
+
+def test_what_not_every_candidate_brings_is_left_aside() -> None:
+    found = [
+        Candidate(id="a", text="blue", cosine=0.9, score=9.0),
+        Candidate(id="b", text="red"),
+    ]
+    result = rerank("red", found, reranker=None)
+    assert result.ids == ["b", "a"]
+    assert all(hit.cosine is None for hit in result.hits)
+
+
+def test_vectors_are_compared_with_the_query_s() -> None:
+    found: list[dict[str, Any]] = [
+        {"id": "a", "text": "same", "vector": [0.0, 2.0]},
+        {"id": "b", "text": "same", "vector": (3.0, 3.0)},
+        {"id": "c", "text": "same", "vector": np.array([-1.0, 0.0])},
+    ]
+    result = rerank("query", found, vector=[5.0, 0.0], reranker=None)
+    assert result.ids == ["b", "a", "c"]
+    cosines = [hit.cosine for hit in result.hits]
+    assert cosines == pytest.approx([math.sqrt(0.5), 0.0, -1.0], abs=1e-6)
+    unknown = rerank("query", found, reranker=None)
+    assert all(hit.cosine is None for hit in unknown.hits)
+
+
+def test_vectors_that_not_every_candidate_brings() -> None:
+    found: list[dict[str, Any]] = [
+        {"id": "a", "text": "red", "vector": [1.0, 0.0]},
+        {"id": "b", "text": "red fox"},
+    ]
+
+    def outcome(order: list[dict[str, Any]]) -> object:
+        try:
+            return without_times(rerank("red", order, vector=[1.0, 0.0], reranker=None))
+        except InputError as error:
+            return error.code
+
+    assert outcome(found) == outcome(found[::-1])
+
+
+def test_nothing_to_choose_from() -> None:
+    reranker = LengthReranker()
+    result = rerank("red", [], reranker=reranker)
+    assert (result.verdict, result.reason) == ("nothing_relevant", "no_candidates")
+    assert (result.hits, result.degraded, reranker.calls) == ((), (), [])
+    assert cascade.replay(result.trace) == result.trace["decision"]
+    assert rerank("red", iter(()), vector=[1.0], reranker=reranker).hits == ()
+
+
+def test_all_are_read_and_all_come_back() -> None:
+    reranker = LengthReranker()
+    texts = ["red " * (number + 1) for number in range(45)]
+    result = rerank("red", texts, reranker=reranker)
+    assert len(result.selected) == 45
+    assert all(hit.logit is not None for hit in result.hits)
+    assert len(rerank("red", texts, limit=3, reranker=reranker).selected) == 3
+
+
+@pytest.mark.parametrize("score", [None, 0.5])
+def test_all_are_read_even_without_a_word_in_common(score: float | None) -> None:
+    reranker = TableReranker({"a car dealership": 5.0})
+    found = [
+        Candidate(id="a", text="bread", score=score),
+        Candidate(id="b", text="a car dealership", score=score),
+    ]
+    result = rerank("automobile", found, reranker=reranker, profile=REPLACE)
+    assert (result.stage, result.reason) == (2, "reranked")
+    assert result.ids == ["b", "a"]
+
+
+def test_the_language_of_the_stemmer() -> None:
+    found = ["die Automaten", "das Haus"]
+    german = rerank("Automat", found, reranker=None, language="german")
+    assert german.hits[0].bm25 > 0
+    plain = rerank("Automat", found, reranker=None, language="none")
+    assert [hit.bm25 for hit in plain.hits] == [0.0, 0.0]
+    refused("out_of_range", lambda: rerank("a", ["b"], reranker=None, language="klingon"))
+
+
+@given(st.permutations(list(LIBRARY)), st.sampled_from(["cosine", "score", "vector", "none"]))
+def test_the_order_of_candidates_does_not_show(order: list[str], kind: str) -> None:
+    def candidate(id: str) -> Candidate:
+        number = (len(id) % 3) / 4
+        extra: dict[str, Any] = {kind: [1.0, number] if kind == "vector" else number}
+        return Candidate(id=id, text=LIBRARY[id], **({} if kind == "none" else extra))
+
+    def run(ids: list[str]) -> str:
+        options: dict[str, Any] = {"reranker": LengthReranker(), "limit": 2}
+        return without_times(
+            rerank(QUERY, [candidate(id) for id in ids], vector=[1.0, 0.0], **options)
+        )
+
+    assert run(order) == run(list(LIBRARY))
+
+
+BAD_CANDIDATES: dict[str, tuple[Any, str]] = {
+    "a number": ([5], "malformed_candidate"),
+    "None": ([None], "malformed_candidate"),
+    "a pair": ([("id", "text")], "malformed_candidate"),
+    "bytes": ([b"text"], "malformed_candidate"),
+    "no text": ([{"id": "a", "title": "T"}], "malformed_candidate"),
+    "a text that is a number": ([{"text": 5}], "malformed_candidate"),
+    "a cosine that is text": ([{"text": "a", "cosine": "0.5"}], "malformed_candidate"),
+    "a cosine that is NaN": ([{"text": "a", "cosine": math.nan}], "malformed_candidate"),
+    "a score that is infinite": ([{"text": "a", "score": math.inf}], "malformed_candidate"),
+    "a cosine without bounds": ([{"text": "a", "cosine": 10**400}], "malformed_candidate"),
+    "metadata that are text": ([{"text": "a", "metadata": "b"}], "malformed_candidate"),
+    "an empty id": ([{"id": "", "text": "a"}], "malformed_candidate"),
+    "two of one id": ([{"id": "a", "text": "b"}, {"id": "a", "text": "c"}], "duplicate_id"),
+    "an id that is a position": ([{"id": "2", "text": "b"}, "c"], "duplicate_id"),
+    "an empty text": ([""], "empty_document"),
+    "blanks": ([{"text": " \n"}], "empty_document"),
+    "half a letter": (["half \ud83d"], "invalid_text"),
+    "half a letter in an id": ([{"id": "\udc80", "text": "a"}], "invalid_text"),
+    "half a letter in a title": ([{"title": "\udc80", "text": "a"}], "invalid_text"),
+    "one text, not a list": ("red fox", "malformed_candidate"),
+    "one mapping, not a list": ({"id": "a", "text": "b"}, "malformed_candidate"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_CANDIDATES)
+def test_bad_candidates(kind: str) -> None:
+    found, code = BAD_CANDIDATES[kind]
+    refused(code, lambda: rerank("red", found, reranker=LengthReranker()))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("place", ["cosine", "score"])
+def test_what_is_no_number_is_never_selected(place: str, value: float) -> None:
+    found = [
+        Candidate(id="a", text="red", **{place: value}),  # type: ignore[arg-type]
+        Candidate(id="b", text="red", **{place: 0.5}),  # type: ignore[arg-type]
+    ]
+    with pytest.raises(InputError) as caught:
+        rerank("red", found, reranker=None)
+    assert caught.value.code in ("not_finite", "malformed_candidate")
+
+
+@pytest.mark.parametrize(
+    ("vector", "code"),
+    [
+        ([math.nan, 1.0], "not_finite"),
+        ([0.0, 0.0], "zero_vector"),
+        ([1.0, 0.0, 0.0], "wrong_dimension"),
+    ],
+)
+def test_bad_vectors_of_candidates(vector: list[float], code: str) -> None:
+    good: Any = [{"text": "a", "vector": [1.0, 0.0]}]
+    bad: Any = [{"text": "a", "vector": vector}]
+    refused(code, lambda: rerank("red", bad, vector=[1.0, 0.0], reranker=None))
+    refused(code, lambda: rerank("red", good, vector=vector, reranker=None))
+
+
+@pytest.mark.parametrize("value", [{1, 2}, math.nan, object()], ids=["set", "NaN", "object"])
+def test_metadata_that_are_no_json_are_refused_or_come_back_as_json(value: Any) -> None:
+    with contextlib.suppress(InputError):
+        result = rerank("red", [{"text": "red", "extra": value}], reranker=None)
+        json.dumps(result.to_dict(), allow_nan=False)
+
+
+def test_a_model_that_is_not_there() -> None:
+    message = refused("unknown_model", lambda: rerank("red", ["red"], reranker="no-such-model"))
+    assert "no-such-model" in message
+    assert "crossgate-ce-v0" in message
+
+
+@pytest.fixture(scope="module")
+def bundled() -> Router:
+    """A router on the models of the installation and the profile that was fitted for them."""
+    return Router(Index.build(documents()))
+
+
+# The models inside the installation, from end to end.
+
+
+def test_the_right_skill_is_found(bundled: Router) -> None:
+    for query, wanted in (
+        ("the export has broken quoting and duplicate rows", "csv-cleaner"),
+        ("join two PDFs into one", "pdf-toolkit"),
+        ("make these photos smaller", "image-resizer"),
+    ):
+        result = bundled.route(query)
+        assert result.ids[0] == wanted, result
+        assert result.degraded == ()
+
+
+def test_nothing_fits_at_all(bundled: Router) -> None:
+    assert bundled.route("what is the capital of Portugal?").ids == []
+
+
+def test_always_reranking(bundled: Router) -> None:
+    result = Router(bundled.index, profile=Profile()).route("join two PDFs into one")
+    assert (result.stage, result.degraded) == (2, ())
+    assert result.ids[0] == "pdf-toolkit"
+    assert {hit.provider for hit in result.hits} == {"crossgate-ce-v0"}
+    assert all(type(hit.logit) is float for hit in result.hits)
+
+
+def test_warm_up_loads_both(bundled: Router) -> None:
+    bundled.warm_up()
+
+
+def test_rerank_by_default() -> None:
+    result = rerank(
+        "how many nodes does staging have",
+        ["Staging is blue.", "The staging cluster has three nodes.", "Bread needs salt."],
+    )
+    assert (result.stage, result.degraded) == (2, ())
+    assert result.ids[0] == "2"

@@ -1,0 +1,572 @@
+"""The models' runtime on real graphs, small enough to work out their answers by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+from conftest import LIBRARY, documents, refused
+from crossgate import (
+    CrossEncoder,
+    CrossgateError,
+    Index,
+    InputError,
+    OnnxEmbedder,
+    Profile,
+    Router,
+    rerank,
+    reranking,
+    set_threads,
+)
+from crossgate import models as registry
+from crossgate import onnx as runtime
+
+graphs = pytest.importorskip("onnx", reason="onnx, which writes the graphs, is not installed")
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "red", "fox", "blue", "hen", "##s"]
+RED, FOX, BLUE, HEN, PLURAL = range(4, 9)
+CLS, SEP = 2, 3
+
+
+@pytest.fixture(autouse=True)
+def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give every test a thread count of its own."""
+    with monkeypatch.context() as patch:
+        patch.setattr(runtime, "_threads", 0)
+        patch.setattr(runtime, "_workers", None)
+        patch.setattr(reranking, "_cache", {})
+        patch.delenv("CROSSGATE_THREADS", raising=False)
+        yield
+
+
+def write_tokenizer(path: Path) -> None:
+    """Write a BERT tokenizer of nine word pieces."""
+    vocabulary = {word: number for number, word in enumerate(WORDS)}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)],
+    )
+    tokenizer.save(str(path))
+
+
+Nodes = Sequence[tuple[str, list[str], str, dict[str, Any]]]
+
+# A logit that shows what went in: the number of word pieces, and 1,000 for each of the document.
+COUNTED: Nodes = [
+    ("Cast", ["attention_mask"], "ones", {"to": 1}),
+    ("ReduceSum", ["ones", "columns"], "pieces", {"keepdims": 1}),
+    ("Cast", ["token_type_ids"], "types", {"to": 1}),
+    ("ReduceSum", ["types", "columns"], "second", {"keepdims": 1}),
+    ("Mul", ["second", "thousand"], "thousands", {}),
+    ("Add", ["pieces", "thousands"], "output", {}),
+]
+# The sum of the ids, from the ids alone.
+SUMMED: Nodes = [
+    ("Cast", ["input_ids"], "ids", {"to": 1}),
+    ("ReduceSum", ["ids", "columns"], "output", {"keepdims": 1}),
+]
+TWO_LOGITS: Nodes = [
+    *SUMMED[:1],
+    ("ReduceSum", ["ids", "columns"], "one", {"keepdims": 1}),
+    ("Concat", ["one", "one"], "output", {"axis": 1}),
+]
+# One row of the table per word piece.
+EMBEDDED: Nodes = [("Gather", ["table", "input_ids"], "output", {"axis": 0})]
+POOLED: Nodes = [
+    ("Gather", ["table", "input_ids"], "rows", {"axis": 0}),
+    ("ReduceSum", ["rows", "columns"], "output", {"keepdims": 0}),
+]
+FOUR_DIMENSIONS: Nodes = [
+    ("Gather", ["table", "input_ids"], "rows", {"axis": 0}),
+    ("Unsqueeze", ["rows", "columns"], "output", {}),
+]
+TABLE = np.array([[number, number * number, 1.0] for number in range(len(WORDS))], np.float32)
+
+
+def write_model(
+    folder: Path,
+    nodes: Nodes,
+    inputs: Sequence[str] = ("input_ids", "attention_mask", "token_type_ids"),
+    *,
+    length: int | None = None,
+    table: np.ndarray[Any, np.dtype[np.float32]] = TABLE,
+) -> Path:
+    """Write a model's folder: a graph of these nodes, the tokenizer, and the maximum length."""
+    folder.mkdir(parents=True, exist_ok=True)
+    helper, kind = graphs.helper, graphs.TensorProto
+    constants = {
+        "columns": np.array([1], np.int64),
+        "thousand": np.array([[1000.0]], np.float32),
+        "table": table,
+    }
+    used = {name for _, names, _, _ in nodes for name in names}
+    graph = helper.make_graph(
+        [helper.make_node(op, names, [out], **options) for op, names, out, options in nodes],
+        "graph",
+        [helper.make_tensor_value_info(name, kind.INT64, [1, "length"]) for name in inputs],
+        [helper.make_tensor_value_info("output", kind.FLOAT, None)],
+        [
+            graphs.numpy_helper.from_array(value, name)
+            for name, value in constants.items()
+            if name in used
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    graphs.save(model, folder / "model.onnx")
+    write_tokenizer(folder / "tokenizer.json")
+    if length is not None:
+        (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": length}))
+    return folder
+
+
+# Cross-encoders.
+
+
+def test_the_graph_gets_what_it_asks_for(tmp_path: Path) -> None:
+    encoder = CrossEncoder(write_model(tmp_path / "counted", COUNTED))
+    scores = encoder.score("red fox", ["blue", "blue hens", ""])
+    # [CLS] red fox [SEP] blue hen ##s [SEP]: the last four are of the second kind.
+    assert [score.logit for score in scores] == [2_006.0, 4_008.0, 1_005.0]
+    assert not any(score.truncated for score in scores)
+    assert all(type(score.logit) is float for score in scores)
+    assert (encoder.name, encoder.identity.split(":")[0]) == ("counted", "counted@sha256")
+
+
+def test_a_graph_without_token_types(tmp_path: Path) -> None:
+    encoder = CrossEncoder(write_model(tmp_path / "ids", SUMMED, ["input_ids"]))
+    (score,) = encoder.score("red", ["fox"])
+    assert score.logit == CLS + RED + SEP + FOX + SEP
+
+
+def test_it_is_a_reranker(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "counted", COUNTED)
+    for given in (folder, str(folder), CrossEncoder(folder)):
+        result = rerank("red fox", ["red", "red hens"], reranker=given)
+        assert (result.stage, result.degraded) == (2, ())
+        assert result.hits[0].provider == "counted"
+        assert {hit.id: hit.logit for hit in result.hits} == {"1": 2_006.0, "2": 4_008.0}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "inputs", "named"),
+    [
+        (TWO_LOGITS, ["input_ids"], "2"),
+        (EMBEDDED, ["input_ids"], "18"),
+        (SUMMED, ["input_ids", "pixel_values"], "pixel_values"),
+        ([("Cast", ["attention_mask"], "output", {"to": 1})], ["attention_mask"], "input_ids"),
+    ],
+    ids=["two logits", "an embedder", "an unknown input", "no input_ids"],
+)
+def test_a_graph_of_another_shape(
+    tmp_path: Path, nodes: Nodes, inputs: list[str], named: str
+) -> None:
+    folder = write_model(tmp_path / "odd", nodes, inputs)
+    encoder = CrossEncoder(folder)
+    message = refused("model_unsupported", lambda: encoder.score("red fox", ["hen"]))
+    assert "'odd'" in message
+    assert named in message
+    result = rerank("red fox", ["red hen"], reranker=encoder)
+    assert [one.code for one in result.degraded] == ["reranker_unavailable"]
+
+
+@pytest.mark.parametrize("broken", ["model.onnx", "tokenizer.json"])
+@pytest.mark.parametrize("content", [b"", b"garbage\n" * 99, b"{}"])
+def test_a_file_that_is_garbage(tmp_path: Path, broken: str, content: bytes) -> None:
+    folder = write_model(tmp_path / "garbage", COUNTED)
+    (folder / broken).write_bytes(content)
+    encoder = CrossEncoder(folder)
+    message = refused("model_unsupported", lambda: encoder.score("red", ["fox"]))
+    assert "'garbage'" in message
+    # It stays refused, and is not half loaded.
+    refused("model_unsupported", lambda: encoder.score("red", ["fox"]))
+
+
+@pytest.mark.parametrize("missing", ["model.onnx", "tokenizer.json"])
+def test_a_file_that_is_missing(tmp_path: Path, missing: str) -> None:
+    folder = write_model(tmp_path / "half", COUNTED)
+    (folder / missing).unlink()
+    message = refused("model_incomplete", lambda: CrossEncoder(folder))
+    assert missing in message
+    assert str(folder) in message
+    refused("model_incomplete", lambda: rerank("red", ["fox"], reranker=folder))
+
+
+def test_a_runtime_that_refuses_the_input(tmp_path: Path) -> None:
+    # The table has rows for the special pieces only.
+    nodes: Nodes = [*POOLED[:1], ("ReduceSum", ["rows"], "output", {"keepdims": 1})]
+    folder = write_model(tmp_path / "short", nodes, ["input_ids"], table=TABLE[:4])
+    encoder = CrossEncoder(folder)
+    refused("model_failed", lambda: encoder.score("red", ["fox"]))
+    result = rerank("red", ["red fox"], reranker=encoder)
+    assert [one.code for one in result.degraded] == ["reranker_failed"]
+    assert result.ids == ["1"]
+
+
+def test_a_logit_that_is_none(tmp_path: Path) -> None:
+    nodes: Nodes = [
+        *SUMMED[:1],
+        ("ReduceSum", ["ids", "columns"], "sum", {"keepdims": 1}),
+        ("Sub", ["sum", "sum"], "zero", {}),
+        ("Div", ["zero", "zero"], "output", {}),
+    ]
+    folder = write_model(tmp_path / "nan", nodes, ["input_ids"])
+    result = rerank("red", ["red fox", "hen"], reranker=folder)
+    assert [one.code for one in result.degraded] == ["reranker_failed"]
+    assert result.stage == 1
+
+
+# What is cut.
+
+
+def test_only_the_document_is_cut(tmp_path: Path) -> None:
+    encoder = CrossEncoder(write_model(tmp_path / "counted", COUNTED, length=40))
+    query, document = "red " * 10, "fox " * 27
+    (fits,) = encoder.score(query, [document])
+    assert (fits.logit, fits.truncated) == (28_040.0, False)
+    (cut,) = encoder.score(query, [document + "fox"])
+    assert (cut.logit, cut.truncated) == (28_040.0, True)
+    (more,) = encoder.score(query + "red", [document + "fox"])
+    assert (more.logit, more.truncated) == (27_040.0, True)
+
+
+def test_the_cut_is_between_word_pieces(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "sum", SUMMED, ["input_ids"], length=40)
+    # The last piece that fits is the stem of `hens`, and its plural is not.
+    (score,) = CrossEncoder(folder).score("red", ["fox " * 35 + "hens"])
+    assert score.truncated
+    assert score.logit == CLS + RED + SEP + 35 * FOX + HEN + SEP
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "fox " * 250_000,
+        "x" * 1_000_000,
+        " " * 1_000_000 + "fox",
+        "🦀" * 250_000,
+        "\0" * 1_000_000,
+    ],
+    ids=["words", "one word", "blanks", "emoji", "NUL"],
+)
+def test_a_megabyte(tmp_path: Path, document: str) -> None:
+    encoder = CrossEncoder(write_model(tmp_path / "counted", COUNTED))
+    short, long = encoder.score("red", ["fox", document])
+    assert not short.truncated
+    assert long.truncated
+    assert long.logit <= 1_000 * 512 + 512
+    embedder = OnnxEmbedder(write_model(tmp_path / "rows", EMBEDDED, ["input_ids"]))
+    (vector,) = embedder.embed([document])
+    assert np.isfinite(vector).all()
+
+
+def test_a_query_that_leaves_no_room(tmp_path: Path) -> None:
+    encoder = CrossEncoder(write_model(tmp_path / "counted", COUNTED, length=40))
+    (score,) = encoder.score("red " * 20, ["fox " * 99])
+    assert score.truncated
+    # 22 words are one too many, 41 fill the input, and 99 do not even fit into it.
+    for count in (22, 41, 99):
+        query = "red " * count
+        message = refused("query_too_long", encoder.score, query, ["fox"])
+        assert str(count) in message
+        assert "21" in message
+    result = rerank("red " * 22, ["fox", "red"], reranker=encoder)
+    assert [one.code for one in result.degraded] == ["reranker_failed"]
+    assert result.ids == ["2", "1"]
+    assert result.stage == 1
+
+
+def test_a_query_of_blanks_and_then_too_many_words(tmp_path: Path) -> None:
+    # As far as the words are counted there are none.
+    encoder = CrossEncoder(write_model(tmp_path / "counted", COUNTED, length=40))
+    result = rerank(" " * 3_000 + "red " * 500, ["red fox"], reranker=encoder)
+    assert [one.code for one in result.degraded] == ["reranker_failed"]
+    assert result.ids == ["1"]
+
+
+def test_a_maximum_length_that_is_absurd(tmp_path: Path) -> None:
+    for place, length in enumerate((10**30, 0, -1)):
+        folder = write_model(tmp_path / str(place), COUNTED, length=length)
+        (score,) = CrossEncoder(folder).score("red", ["fox " * 2_000])
+        assert score.truncated
+        assert score.logit == 1_000 * (512 - 3) + 512
+
+
+# Embedders.
+
+
+def test_one_vector_per_piece_is_averaged(tmp_path: Path) -> None:
+    embedder = OnnxEmbedder(write_model(tmp_path / "rows", EMBEDDED, ["input_ids"]))
+    (vector,) = embedder.embed(["red hens"])
+    expected = TABLE[[CLS, RED, HEN, PLURAL, SEP]].mean(axis=0)
+    assert np.asarray(vector).tolist() == pytest.approx(expected.tolist())
+    assert embedder.dimension == 3
+
+
+def test_one_vector_per_text_is_taken_as_it_is(tmp_path: Path) -> None:
+    embedder = OnnxEmbedder(write_model(tmp_path / "sum", POOLED, ["input_ids"]))
+    (vector,) = embedder.embed(["red hens"])
+    expected = TABLE[[CLS, RED, HEN, PLURAL, SEP]].sum(axis=0)
+    assert np.asarray(vector).tolist() == expected.tolist()
+
+
+def test_another_number_of_dimensions(tmp_path: Path) -> None:
+    embedder = OnnxEmbedder(write_model(tmp_path / "odd", FOUR_DIMENSIONS, ["input_ids"]))
+    assert "4" in refused("model_unsupported", lambda: embedder.embed(["red"]))
+
+
+def test_it_makes_and_searches_an_index(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "rows", EMBEDDED, ["input_ids"])
+    index = Index.build(documents({"a": "red fox", "b": "blue hen"}), embedder=str(folder))
+    assert index.dimension == 3
+    assert index.embedder.startswith("rows@sha256:")
+    result = Router(index, reranker=None, profile=Profile()).route("blue hen")
+    assert (result.ids[0], result.degraded) == ("b", ())
+    assert result.hits[0].cosine == pytest.approx(1.0, abs=1e-6)
+
+
+def test_progress_counts_every_text(tmp_path: Path) -> None:
+    embedder = OnnxEmbedder(write_model(tmp_path / "rows", EMBEDDED, ["input_ids"]))
+    seen: list[int] = []
+    embedder.embed(["red", "fox", "hen"], progress=seen.append)
+    embedder.embed(["red"], progress=seen.append)
+    assert seen == [1, 2, 3, 1]
+    assert embedder.embed([]) == []
+
+
+# Threads and processes.
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_number_of_threads_can_be_set(count: int) -> None:
+    set_threads(count)
+    together = threading.Barrier(count)
+    lock = threading.Lock()
+    running: list[int] = []
+    most: list[int] = []
+
+    def work(number: int) -> None:
+        with lock:
+            running.append(number)
+            most.append(len(running))
+        together.wait(30)  # breaks if fewer run at once
+        with lock:
+            running.remove(number)
+
+    runtime.run_all(work, range(4 * count))
+    assert max(most) == count
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_a_number_of_threads_that_is_none(count: int) -> None:
+    assert str(count) in refused("out_of_range", lambda: set_threads(count))
+
+
+def test_the_number_of_threads_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CROSSGATE_THREADS", "3")
+    assert runtime._executor()._max_workers == 3
+    set_threads(2)
+    assert runtime._executor()._max_workers == 2
+    for setting in ("0", "-1", "two", "1.5", " 2", "²"):
+        monkeypatch.setattr(runtime, "_threads", 0)
+        monkeypatch.setattr(runtime, "_workers", None)
+        monkeypatch.setenv("CROSSGATE_THREADS", setting)
+        assert repr(setting) in refused("out_of_range", runtime._executor)
+    monkeypatch.setenv("CROSSGATE_THREADS", "")
+    assert runtime._executor()._max_workers >= 1
+
+
+def test_results_keep_their_order() -> None:
+    set_threads(4)
+    assert runtime.run_all(lambda number: number * 2, range(50)) == list(range(0, 100, 2))
+    assert runtime.run_all(str, []) == []
+
+
+def test_after_an_error_the_rest_is_left() -> None:
+    set_threads(1)
+    begun: list[int] = []
+    release = threading.Event()
+
+    def work(number: int) -> None:
+        begun.append(number)
+        if number == 0:
+            raise ValueError("the first")
+        release.wait(30)
+
+    with pytest.raises(ValueError, match="the first"):
+        runtime.run_all(work, range(100))
+    release.set()
+    runtime._executor().shutdown(wait=True)
+    assert len(begun) <= 2
+
+
+def test_after_ctrl_c_the_rest_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_threads(1)
+    executor = runtime._executor()
+    submit = executor.submit
+    begun: list[int] = []
+    release = threading.Event()
+
+    def work(number: int) -> None:
+        begun.append(number)
+        release.wait(30)
+
+    def interrupted(function: Callable[[int], None], number: int) -> Any:
+        if number == 50:
+            raise KeyboardInterrupt
+        return submit(function, number)
+
+    monkeypatch.setattr(executor, "submit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        runtime.run_all(work, range(100))
+    release.set()
+    executor.shutdown(wait=True)
+    # Whoever pressed Ctrl-C does not wait for the other 49.
+    assert len(begun) <= 2
+
+
+def test_many_threads_share_one_model(tmp_path: Path) -> None:
+    encoder = CrossEncoder(write_model(tmp_path / "counted", COUNTED))
+    start = threading.Barrier(16)
+    found: list[object] = []
+
+    def work() -> None:
+        start.wait()
+        try:
+            for _ in range(5):
+                found.append([one.logit for one in encoder.score("red", ["fox", "hens"])])
+        except BaseException as error:
+            found.append(error)
+
+    workers = [threading.Thread(target=work) for _ in range(16)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert found == [[2_005.0, 3_006.0]] * 80
+
+
+def run_script(script: str, **variables: str) -> str:
+    """Run a script on a fresh interpreter, and return what it printed."""
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **variables},
+        timeout=100,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+# The whole process.
+
+
+def test_memory_does_not_grow_with_the_candidates() -> None:
+    def peak(count: int) -> int:
+        script = f"""
+            import resource, sys
+            from crossgate import CrossEncoder
+            text = "the quick brown fox jumps over the lazy dog " * 9
+            encoder = CrossEncoder()
+            encoder.score("which animal jumps", [text] * 4)
+            encoder.score("which animal jumps", [text] * {count})
+            print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        """
+        return int(run_script(script, CROSSGATE_THREADS="2"))
+
+    unit = 1 if sys.platform == "darwin" else 1_024
+    # One batch of these would take 200 times 85 word pieces times 1,536 numbers: 100 MB.
+    growth = (peak(200) - peak(1)) * unit
+    assert growth < 30_000_000
+
+
+def test_nothing_is_written_and_nobody_is_told(tmp_path: Path) -> None:
+    # onnxruntime keeps events in the home folder and sends them to its makers unless told not
+    # to before it is imported.
+    run_script(
+        """
+        from crossgate import CrossEncoder
+        CrossEncoder().score("red", ["fox"])
+        """,
+        HOME=str(tmp_path),
+        XDG_CACHE_HOME=str(tmp_path / "cache"),
+        ORT_DISABLE_TELEMETRY="",
+    )
+    assert list(tmp_path.rglob("*")) == []
+
+
+@pytest.mark.parametrize("missing", ["onnxruntime", "tokenizers"])
+def test_without_a_package_the_words_decide(missing: str) -> None:
+    output = run_script(f"""
+        import json, sys
+        sys.modules[{missing!r}] = None  # as if it were not installed
+        from crossgate import Document, Index, Profile, Router
+        texts = {LIBRARY!r}
+        documents = [
+            Document(id=id, text=text, vector=[1.0] * 384) for id, text in texts.items()
+        ]
+        router = Router(Index.build(documents), profile=Profile())
+        result = router.route("merge two pdf files")
+        print(json.dumps([result.ids[0], [[x.code, x.detail] for x in result.degraded]]))
+    """)
+    best, degraded = json.loads(output)
+    assert best == "pdf-toolkit"
+    assert [code for code, _ in degraded] == ["embedder_unavailable", "reranker_unavailable"]
+    assert all(f"pip install {missing}" in detail for _, detail in degraded)
+
+
+def test_a_package_that_is_broken_is_not_called_missing(tmp_path: Path) -> None:
+    broken = tmp_path / "onnxruntime"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("raise ImportError('libgomp.so.1: cannot open')")
+    output = run_script(
+        """
+        from crossgate import CrossEncoder, ModelError
+        try:
+            CrossEncoder().score("red", ["fox"])
+        except ModelError as error:
+            print(error.code)
+            print(error)
+        """,
+        PYTHONPATH=str(tmp_path),
+    )
+    code, message = output.splitlines()
+    assert code == "dependency_missing"
+    assert "onnxruntime" in message
+    assert "libgomp.so.1: cannot open" in message
+    assert "None" not in message
+
+
+def test_without_the_models_the_words_decide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = Index.build(documents())
+    path = tmp_path / "skills.cgx"
+    index.save(path)
+    manifest = (registry._BUNDLED / "manifest.toml").read_bytes()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "manifest.toml").write_bytes(manifest)
+    monkeypatch.setattr(registry, "_BUNDLED", tmp_path / "empty")
+    result = Router(Index.open(path), profile=Profile()).route("merge two pdf files")
+    assert result.ids[0] == "pdf-toolkit"
+    assert [one.code for one in result.degraded] == ["embedder_unavailable", "reranker_unavailable"]
+    with pytest.raises(CrossgateError) as caught:
+        Router(Index.open(path), profile=Profile()).warm_up()
+    assert caught.value.code == "model_incomplete"
+    assert not isinstance(caught.value, InputError)
