@@ -491,9 +491,9 @@ def test_memory_does_not_grow_with_the_candidates() -> None:
         return int(run_script(script, CROSSGATE_THREADS="2"))
 
     unit = 1 if sys.platform == "darwin" else 1_024
-    # One batch of these would take 200 times 85 word pieces times 1,536 numbers: 100 MB.
-    growth = (peak(200) - peak(1)) * unit
-    assert growth < 30_000_000
+    # One batch of these would take 100 times 85 word pieces times 1,536 numbers: 52 MB.
+    growth = (peak(100) - peak(1)) * unit
+    assert growth < 20_000_000
 
 
 def test_nothing_is_written_and_nobody_is_told(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossgate.errors import CrossgateError, InputError, SourceError
-from crossgate.sources.markdown import chunk_markdown, chunk_plain, pieces, sections
 from crossgate.sources import Loaded, read_candidates, read_sources
+from crossgate.sources.markdown import chunk_markdown, chunk_plain, pieces, sections
 
 
 def write(path: Path, content: str | bytes) -> Path:

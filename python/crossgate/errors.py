@@ -46,10 +46,12 @@ class InputError(CrossgateError, ValueError):
 
 
 class SourceError(CrossgateError):
-    """A file or folder of documents that cannot be read.
+    """A file or folder of documents, labels or measurements that cannot be used.
 
-    Codes: `source_missing`, `source_unreadable`, `source_unknown`, `malformed_row`,
-    `no_documents`.
+    Codes: `source_missing`, `source_unreadable`, `source_unknown`, `no_documents`;
+    `malformed_row`, `empty_split`, `unknown_split`, `unknown_document`, `unknown_query` for
+    labelled data; `malformed_run`, `unsuitable_run`, `malformed_report`, `not_comparable`,
+    `unwritable` for measurements.
     """
 
 

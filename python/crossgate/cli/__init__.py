@@ -1,7 +1,7 @@
 """The command line: arguments in, results on stdout, everything else on stderr.
 
-Exit codes: 0 something was selected or done, 1 nothing is relevant, 2 usage or bad input,
-3 failure, 130 interrupted.
+Exit codes: 0 something was selected or done, 1 nothing is relevant (for `eval compare`: a metric
+fell), 2 usage or bad input, 3 failure, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from crossgate.errors import CrossgateError
 DONE, NOTHING_RELEVANT, BAD_INPUT, FAILURE, INTERRUPTED = 0, 1, 2, 3, 130
 
 # The input was fine and the machine was not.
-_FAILURES = {"index_unwritable", "model_failed", "pull_failed", "pull_unwritable"}
+_FAILURES = {
+    "index_unwritable",
+    "model_failed",
+    "pull_failed",
+    "pull_unwritable",
+    "unwritable",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -133,6 +139,36 @@ def _parser() -> argparse.ArgumentParser:
     )
     rerank.add_argument("--limit", type=int, metavar="N", help="at most N (default: all)")
     _decision_options(rerank)
+
+    evaluate = command("eval", "measure whether the gate pays for itself on labelled data")
+    evaluate.set_defaults(command="evaluate")
+    evaluate.usage = "crossgate eval [OPTION...] DATASET... | compare BEFORE.json AFTER.json"
+    evaluate.add_argument(
+        "dataset",
+        metavar="DATASET",
+        nargs="+",
+        help="BEIR folder, .jsonl file, or a run that --runs stored, which needs no model; or "
+        "`compare` and two files of --json: exit code 1 if a metric fell beyond noise",
+    )
+    evaluate.add_argument(
+        "--modes",
+        default="never,gated,always",
+        help="which modes stand side by side (default: never,gated,always)",
+    )
+    evaluate.add_argument("--split", help="default: test, else dev, else the only one")
+    evaluate.add_argument("--limit", type=int, metavar="N", help="a sample of N queries")
+    evaluate.add_argument(
+        "--seed", type=int, default=0, help="of sample and intervals (default: 0)"
+    )
+    evaluate.add_argument("--strict", action="store_true", help="stop at a malformed row")
+    evaluate.add_argument("--signals", action="store_true", help="rate the signals by their AUC")
+    evaluate.add_argument("--runs", metavar="FOLDER", help="keep the stored runs here")
+    evaluate.add_argument("--html", metavar="FILE", help="also write the report as a page")
+    evaluate.add_argument("--profile", metavar="FILE", help="calibration profile")
+    evaluate.add_argument(
+        "--embedder", metavar="MODEL", default="default", help="name, folder, or none"
+    )
+    evaluate.add_argument("--reranker", metavar="MODEL", default="default", help="name or folder")
 
     models = commands.add_parser(
         "models", help="list, pull, verify and find models", description="The models."

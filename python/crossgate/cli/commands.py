@@ -103,6 +103,13 @@ def rerank(options: Options) -> int:
     return _print_result(result, options)
 
 
+def evaluate(options: Options) -> int:
+    """Measure labelled datasets, or compare two measurements."""
+    from crossgate.cli.evaluate import evaluate
+
+    return evaluate(options)
+
+
 def models_list(options: Options) -> int:
     """List the models that are known by name."""
     from crossgate import models

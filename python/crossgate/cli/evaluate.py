@@ -1,0 +1,159 @@
+"""`crossgate eval`: measure labelled datasets, or compare two earlier measurements."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crossgate.cli import DONE
+from crossgate.errors import InputError, SourceError
+
+if TYPE_CHECKING:
+    from crossgate.evaluation import Comparison, Mode, Report
+    from crossgate.evaluation.labels import Dataset
+
+FELL = 1
+"""Exit code of a comparison in which a metric fell beyond noise."""
+
+_PROBLEMS_SHOWN = 5
+
+
+def evaluate(options: argparse.Namespace) -> int:
+    """Measure datasets, or with `compare` as the first argument compare two reports."""
+    if options.dataset[0] == "compare":
+        return _compare(options)
+    from crossgate.evaluation import html_report, text_report
+    from crossgate.evaluation.compare import REPORTS_SCHEMA
+
+    modes = _modes(options.modes)
+    reports = [_report(path, options, modes) for path in map(Path, options.dataset)]
+    if options.html:
+        _write(Path(options.html), html_report(reports))
+    if options.json:
+        print(dump({"schema": REPORTS_SCHEMA, "reports": [one.to_dict() for one in reports]}))
+    else:
+        print("\n\n\n".join(text_report(one, signals=options.signals) for one in reports))
+    return DONE
+
+
+def dump(values: dict[str, Any]) -> str:
+    """Return JSON that is indented, but for lists of numbers, which stand on one line."""
+    text = json.dumps(values, allow_nan=False, indent=1)
+    # No line break stands inside of a JSON string.
+    return re.sub(
+        r"\[\n[^\[\]{}\"]*?\n\s*\]", lambda found: re.sub(r"\s*\n\s*", " ", found[0]), text
+    )
+
+
+def _report(path: Path, options: argparse.Namespace, modes: Sequence[Mode]) -> Report:
+    from crossgate.evaluation import is_run, measure, read_dataset, read_run, summarize
+    from crossgate.profile import Profile
+
+    if is_run(path):
+        profile = Profile.from_file(options.profile) if options.profile else None
+        return summarize(read_run(path), profile=profile, modes=modes)
+    dataset = read_dataset(
+        path,
+        split=options.split,
+        limit=options.limit,
+        seed=options.seed,
+        strict=options.strict,
+    )
+    _say_problems(dataset)
+    with _folder(options.runs) as folder:
+        output = folder / f"{dataset.name}-{dataset.split}.run.jsonl"
+        measure(
+            dataset,
+            output,
+            profile=options.profile,
+            embedder=None if options.embedder == "none" else options.embedder,
+            reranker=options.reranker,
+            modes=modes,
+            seed=options.seed,
+        )
+        return summarize(read_run(output), modes=modes)
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from crossgate.evaluation import compare, read_reports
+
+    files = [Path(path) for path in options.dataset[1:]]
+    if len(files) != 2:
+        message = f"{len(files)} files to compare: crossgate eval compare BEFORE.json AFTER.json"
+        raise InputError("out_of_range", message)
+    found = compare(*(read_reports(path) for path in files), seed=options.seed)
+    print(dump(_comparison_values(found)) if options.json else render_comparison(found))
+    return FELL if found.fell else DONE
+
+
+def render_comparison(found: Comparison) -> str:
+    """Return what changed, what fell beyond noise first, unchanged metrics counted only."""
+    changed = [one for one in found.changes if one.before != one.after or one.fell]
+    fallen = sum(one.fell for one in changed)
+    lines = [
+        f"{fallen} of {len(found.changes)} metrics fell beyond noise"
+        if fallen
+        else f"no metric fell beyond noise, {len(changed)} of {len(found.changes)} changed"
+    ]
+    lines += [f"note: {note}" for note in found.notes]
+    if changed:
+        lines += ["", f"{'':<44} {'before':>7} {'after':>7}  difference, 95 % interval"]
+    for one in sorted(changed, key=lambda one: not one.fell):
+        name = f"{one.dataset}, {one.mode}, {one.metric}"
+        shift = one.difference
+        lines.append(
+            f"{name if len(name) <= 44 else name[:43] + '…':<44} {one.before:>7.3f} "
+            f"{one.after:>7.3f}  {shift.value:+.3f} [{shift.low:+.3f}, {shift.high:+.3f}]"
+            f"{'  FELL' if one.fell else ''}"
+        )
+    return "\n".join(lines)
+
+
+def _comparison_values(found: Comparison) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {"schema": "crossgate-comparison/1", "fell": found.fell, **asdict(found)}
+
+
+def _modes(text: str) -> list[Mode]:
+    from crossgate.evaluation import MODES
+
+    wanted = {one.strip() for one in text.split(",")}
+    unknown = sorted(wanted - set(MODES))
+    if unknown:
+        message = f"no mode {unknown[0]!r}: choose of {', '.join(MODES)}"
+        raise InputError("out_of_range", message)
+    return [mode for mode in MODES if mode in wanted]
+
+
+def _say_problems(dataset: Dataset) -> None:
+    for problem in dataset.problems[:_PROBLEMS_SHOWN]:
+        print(f"crossgate: skipped {problem}", file=sys.stderr)
+    more = len(dataset.problems) - _PROBLEMS_SHOWN
+    if more > 0:
+        print(f"crossgate: and {more} more rows of {dataset.name}", file=sys.stderr)
+
+
+@contextmanager
+def _folder(path: str | None) -> Iterator[Path]:
+    """Yield the folder for stored runs: the one that was asked for, or one that is removed."""
+    if path is not None:
+        yield Path(path)
+        return
+    with tempfile.TemporaryDirectory(prefix="crossgate-") as folder:
+        yield Path(folder)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        message = f"cannot write {path}: {error.strerror}"
+        raise SourceError("unwritable", message) from error

@@ -1,0 +1,38 @@
+"""Measuring whether the gate pays for itself on labelled data.
+
+    dataset = read_dataset("eval/skills")
+    measure(dataset, Path("skills.run.jsonl"))
+    print(text_report(summarize(read_run(Path("skills.run.jsonl")))))
+
+Runs are stored first: `measure` is the only function here that needs a model. All figures are
+computed from stored runs, by the same cascade that routes.
+"""
+
+from crossgate.evaluation.compare import Comparison, compare, read_reports
+from crossgate.evaluation.datasets import Dataset, LabelledQuery, read_dataset
+from crossgate.evaluation.html import html_report
+from crossgate.evaluation.measuring import measure
+from crossgate.evaluation.report import headline, text_report
+from crossgate.evaluation.runs import MODES, Mode, Run, StoredQuery, is_run, read_run
+from crossgate.evaluation.summary import Report, summarize
+
+__all__ = [
+    "MODES",
+    "Comparison",
+    "Dataset",
+    "LabelledQuery",
+    "Mode",
+    "Report",
+    "Run",
+    "StoredQuery",
+    "compare",
+    "headline",
+    "html_report",
+    "is_run",
+    "measure",
+    "read_dataset",
+    "read_reports",
+    "read_run",
+    "summarize",
+    "text_report",
+]

@@ -1,0 +1,218 @@
+"""What the gate saves and what it costs: skips, pairs, milliseconds and the trade-off curve."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from crossgate import _core
+from crossgate.evaluation.runs import StoredQuery
+from crossgate.profile import Gate
+from crossgate.types import RouteResult, Verdict
+
+POINTS = 40
+"""How many points a curve has at most, the shipped one aside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """Milliseconds of the queries that took one path, embedding included, models warm.
+
+    Attributes:
+        path: `skipped` or `reranked` for the two paths of the gated mode, or the name of a mode.
+        count: How many queries took it.
+        p50: Median.
+        p95: 95th percentile.
+        p99: 99th percentile.
+    """
+
+    path: str
+    count: int
+    p50: float
+    p95: float
+    p99: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurvePoint:
+    """One setting of the margins.
+
+    Attributes:
+        factor: What the profile's margins are multiplied by; where it has none, the margin itself.
+        skip_rate: Share of the queries that skip stage 2.
+        recall: recall@1; None without queries that something fits.
+        false_inject: Share of the no-match queries that get a pick; None without such queries.
+        shipped: Whether this is the profile's own setting.
+    """
+
+    factor: float
+    skip_rate: float
+    recall: float | None
+    false_inject: float | None
+    shipped: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Economics:
+    """The gate's account.
+
+    Attributes:
+        queries: How many were routed.
+        reranked: How many of them stage 2 was asked about.
+        reasons: How many queries skipped stage 2, by the rule that decided.
+        pairs: Pairs that stage 2 read.
+        pairs_always: Pairs that it reads without a gate; None where that was not measured.
+        latencies: Milliseconds by path.
+    """
+
+    queries: int
+    reranked: int
+    reasons: dict[str, int]
+    pairs: int
+    pairs_always: int | None
+    latencies: tuple[Latency, ...]
+
+    @property
+    def skip_rate(self) -> float:
+        """Share of the queries that skip stage 2, in [0, 1]."""
+        return 1 - self.reranked / self.queries
+
+
+def account(
+    queries: Sequence[StoredQuery],
+    gated: Sequence[RouteResult],
+    always: Sequence[RouteResult] | None,
+    *,
+    as_measured: bool,
+) -> Economics:
+    """Return what the gate did.
+
+    Args:
+        queries: The stored queries.
+        gated: What the gate decided.
+        always: What is decided without a gate; None if unknown.
+        as_measured: Whether the gate is the one that the run was measured with. A query's time is
+            otherwise that of `never` or of `always`, by the path that it takes now.
+    """
+    skipped = [result.verdict is not Verdict.AMBIGUOUS for result in gated]
+    spent = [
+        _total(query, "gated" if as_measured else "never" if skip else "always")
+        for query, skip in zip(queries, skipped, strict=True)
+    ]
+    paths = {
+        "skipped": [time for time, skip in zip(spent, skipped, strict=True) if skip],
+        "reranked": [time for time, skip in zip(spent, skipped, strict=True) if not skip],
+        "gated": spent,
+        "never": [_total(query, "never") for query in queries],
+        "always": [_total(query, "always") for query in queries],
+    }
+    return Economics(
+        queries=len(queries),
+        reranked=skipped.count(False),
+        reasons=dict(
+            Counter(
+                result.reason for result, skip in zip(gated, skipped, strict=True) if skip
+            ).most_common()
+        ),
+        pairs=sum(len(result.trace["stage2"]) for result in gated),
+        pairs_always=None
+        if always is None
+        else sum(len(result.trace["stage2"]) for result in always),
+        latencies=tuple(
+            latency
+            for path, times in paths.items()
+            if (latency := _latency(path, times)) is not None
+        ),
+    )
+
+
+def trade_off(
+    queries: Sequence[StoredQuery],
+    gate: Gate,
+    stage1_values: Sequence[tuple[float | None, float | None]],
+    stage2_values: Sequence[tuple[float | None, float | None]],
+) -> tuple[CurvePoint, ...]:
+    """Return how skip rate and quality change while the margins move and all else stays.
+
+    Both margins are multiplied by one factor, so that the curve runs through the shipped point at
+    1. A gate without margins gets one for both, and its shipped point is that of no margin at all.
+
+    Args:
+        queries: The stored queries.
+        gate: The profile's gate.
+        stage1_values: Per query, recall@1 and false inject if stage 1 decides, None where the
+            query does not count.
+        stage2_values: The same if stage 2 does.
+    """
+    margins = (gate.agreed_margin, gate.disagreed_margin)
+    agreed, disagreed = (1.0, 1.0) if margins == (None, None) else margins
+    needed = []
+    for query in queries:
+        signals = _core.decide(query.scored, gate).signals
+        margin = agreed if signals is not None and signals.agreement else disagreed
+        if signals is not None and margin:
+            needed.append(signals.blend_margin / margin)
+    factors = set(np.quantile(needed, np.linspace(0, 1, POINTS - 2)).tolist()) if needed else set()
+    # Beyond the largest margin nothing is clear any more.
+    settings = [
+        (factor, _with_margins(gate, agreed, disagreed, factor), False)
+        for factor in sorted({0.0, *factors, 2 * max(factors, default=0.5) + 1})
+    ]
+    settings.append((1.0 if margins != (None, None) else settings[-1][0], gate, True))
+    points = []
+    for factor, setting, shipped in settings:
+        verdicts = [_core.decide(query.scored, setting).verdict for query in queries]
+        outcomes = [
+            _outcome(verdict, one, other)
+            for verdict, one, other in zip(verdicts, stage1_values, stage2_values, strict=True)
+        ]
+        points.append(
+            CurvePoint(
+                factor=factor,
+                skip_rate=sum(verdict != Verdict.AMBIGUOUS for verdict in verdicts) / len(queries),
+                recall=_mean([recall for recall, _ in outcomes]),
+                false_inject=_mean([injected for _, injected in outcomes]),
+                shipped=shipped,
+            )
+        )
+    return tuple(sorted(points, key=lambda point: (point.skip_rate, point.shipped)))
+
+
+def _with_margins(gate: Gate, agreed: float | None, disagreed: float | None, factor: float) -> Gate:
+    return replace(
+        gate,
+        agreed_margin=None if agreed is None else agreed * factor,
+        disagreed_margin=None if disagreed is None else disagreed * factor,
+    )
+
+
+def _outcome(
+    verdict: str,
+    stage1: tuple[float | None, float | None],
+    stage2: tuple[float | None, float | None],
+) -> tuple[float | None, float | None]:
+    if verdict == Verdict.NOTHING_RELEVANT:  # an empty answer finds and injects nothing
+        recall, injected = stage1
+        return None if recall is None else 0.0, None if injected is None else 0.0
+    return stage1 if verdict == Verdict.CONFIDENT else stage2
+
+
+def _total(query: StoredQuery, mode: str) -> float | None:
+    steps = query.milliseconds.get(mode)
+    return None if steps is None else steps["total"]
+
+
+def _latency(path: str, times: Sequence[float | None]) -> Latency | None:
+    known = [time for time in times if time is not None]
+    if not known:
+        return None
+    p50, p95, p99 = np.percentile(known, [50, 95, 99]).tolist()
+    return Latency(path=path, count=len(known), p50=p50, p95=p95, p99=p99)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

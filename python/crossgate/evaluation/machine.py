@@ -1,0 +1,40 @@
+"""What a figure was measured on."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+_PACKAGES = ("crossgate", "onnxruntime", "tokenizers", "numpy")
+
+
+def describe_machine() -> dict[str, str | int]:
+    """Return processor, number of cores and system."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count() or 1,
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+    }
+
+
+def describe_versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that a figure depends on."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "none"
+    return found
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:  # not Linux
+        pass
+    return platform.processor() or platform.machine() or "unknown"

@@ -1,0 +1,198 @@
+"""Running the router over a dataset, each mode for itself, and storing what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+
+from tqdm import tqdm
+
+from crossgate import _core
+from crossgate.embedding import Embedder
+from crossgate.errors import InputError
+from crossgate.evaluation.labels import Dataset, LabelledQuery
+from crossgate.evaluation.machine import describe_machine, describe_versions
+from crossgate.evaluation.modes import profile_of
+from crossgate.evaluation.runs import MODES, Mode, RunHeader, StoredQuery, write_run
+from crossgate.index import Index
+from crossgate.profile import Profile
+from crossgate.reranking import CrossEncoder, PairScore, Reranker, load
+from crossgate.router import Router
+from crossgate.types import RouteResult
+
+REPEATED = 20
+"""How many queries are routed a second time, to show what two equal runs differ by."""
+
+_EXCERPT = 240
+
+
+def measure(
+    dataset: Dataset,
+    output: Path,
+    *,
+    profile: Profile | str | PathLike[str] | None = None,
+    embedder: Embedder | str | None = "default",
+    reranker: Reranker | str | PathLike[str] = "default",
+    modes: Sequence[Mode] = MODES,
+    seed: int = 0,
+    repeated: int = REPEATED,
+) -> None:
+    """Route every query of a dataset and write the run.
+
+    Each mode is timed on a run of its own, with both models warm and the query's embedding
+    counted. Only where the gate asks for the reranker do gated and always do the same work; they
+    share that run. Candidates that no mode reads are scored afterwards, outside of all times, so
+    that the stored run can be decided again by another profile.
+
+    Args:
+        dataset: What to route.
+        output: The file to write.
+        profile: Thresholds; None for the bundled profile where it fits the models.
+        embedder: Stage 1's model; None for words alone.
+        reranker: Stage 2's model.
+        modes: Which modes to run. Without `always` no logits are stored beyond what `gated` needs.
+        seed: Stored with the run.
+        repeated: How many queries are routed twice in the gated mode.
+
+    Raises:
+        InputError: If a document cannot be indexed; `out_of_range` for an unknown mode, or none.
+        ModelError: If a model cannot be loaded or run.
+        ProfileError: If the profile cannot be read, or was fitted for other models.
+    """
+    unknown = [mode for mode in modes if mode not in MODES]
+    if unknown or not modes:
+        message = f"no mode {', '.join(unknown) or 'given'}: choose of {', '.join(MODES)}"
+        raise InputError("out_of_range", message)
+    index = _index(dataset, embedder)
+    stage2 = _load_reranker(reranker) if set(modes) - {"never"} else None
+    gated = Router(index, reranker=stage2, profile=profile)
+    routers = {
+        mode: Router(
+            index,
+            reranker=None if mode == "never" else stage2,
+            profile=profile_of(mode, gated.profile),
+        )
+        for mode in modes
+    }
+    gated.warm_up()
+    header = RunHeader(
+        dataset=dataset.name,
+        split=dataset.split,
+        corpus=index.fingerprint,
+        labels=dataset.fingerprint,
+        documents=len(dataset.documents),
+        skipped=len(dataset.problems),
+        notes=dataset.notes,
+        modes=tuple(mode for mode in MODES if mode in modes),
+        embedder=index.embedder,
+        reranker=None if stage2 is None else stage2.identity,
+        profile=gated.profile,
+        seed=seed,
+        machine=describe_machine(),
+        versions=describe_versions(),
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    every = max(1, len(dataset.queries) // max(1, repeated))
+    write_run(output, header, _route_all(dataset, index, routers, stage2, every if repeated else 0))
+
+
+def _load_reranker(reranker: Reranker | str | PathLike[str]) -> Reranker:
+    """Return a reranker, loading it where it is given by name or folder.
+
+    Raises:
+        ModelError: If the model cannot be used.
+    """
+    if not isinstance(reranker, str | PathLike):
+        return reranker
+    return CrossEncoder() if reranker == "default" else load(reranker)
+
+
+def _index(dataset: Dataset, embedder: Embedder | str | None) -> Index:
+    with tqdm(desc="embedding", unit="", delay=0.5, leave=False, disable=None) as bar:
+
+        def progress(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        return Index.build(dataset.documents, embedder=embedder, progress=progress)
+
+
+def _route_all(
+    dataset: Dataset,
+    index: Index,
+    routers: Mapping[Mode, Router],
+    reranker: Reranker | None,
+    every: int,
+) -> Iterator[StoredQuery]:
+    """Route the queries in their order; every so many of them twice, none if that is 0."""
+    bar = tqdm(dataset.queries, desc="routing", unit="", delay=0.5, leave=False, disable=None)
+    for place, query in enumerate(bar):
+        again = bool(every) and place % every == 0
+        yield _route(query, index, routers, reranker, again=again)
+
+
+def _route(
+    query: LabelledQuery,
+    index: Index,
+    routers: Mapping[Mode, Router],
+    reranker: Reranker | None,
+    *,
+    again: bool,
+) -> StoredQuery:
+    results: dict[Mode, RouteResult] = {}
+    # Gated first: it must not find caches warmed by the others.
+    for mode in ("gated", "never", "always"):
+        if mode == "always" and "gated" in results and results["gated"].trace["stage2"]:
+            if mode in routers:
+                results[mode] = results["gated"]
+        elif mode in routers:
+            results[mode] = _result(routers[mode], query)
+    richest = results.get("always") or results.get("gated") or results["never"]
+    scored = tuple(_scored(richest))
+    pairs = {id: PairScore(logit, cut) for id, logit, cut in richest.trace["stage2"]}
+    if "always" in results and reranker is not None and pairs:
+        unread = [one.id for one in scored if one.id not in pairs]
+        texts = [_content(index, id) for id in unread]
+        pairs |= dict(zip(unread, reranker.score(query.text, texts) if texts else (), strict=True))
+    gated = results.get("gated")
+    decision, repeated = None, None
+    if gated is not None:
+        decision = {"verdict": gated.verdict.value, "reason": gated.reason, "selected": gated.ids}
+    if again and gated is not None:
+        second = _result(routers["gated"], query)
+        repeated = (second.timings["total"], second.ids == gated.ids)
+    shown = [*query.relevant, *(hit.id for one in results.values() for hit in one.hits[:1])]
+    return StoredQuery(
+        id=query.id,
+        text=query.text,
+        kind=query.kind,
+        mentions_name=query.mentions_name,
+        relevant=query.relevant,
+        wrong=query.wrong,
+        scored=scored,
+        pairs=pairs,
+        signals=richest.trace["signals"],
+        decision=decision,
+        milliseconds={mode: dict(one.timings) for mode, one in results.items()},
+        repeated=repeated,
+        excerpts={id: _content(index, id)[:_EXCERPT] for id in shown},
+        degraded=tuple(
+            dict.fromkeys(one.code for result in results.values() for one in result.degraded)
+        ),
+    )
+
+
+def _result(router: Router, query: LabelledQuery) -> RouteResult:
+    return router.route(query.text, limit=None, allow=query.candidates)
+
+
+def _scored(result: RouteResult) -> Iterator[_core.Scored]:
+    for id, cosine, bm25, overlap, blend in result.trace["stage1"]:
+        yield _core.Scored(id, cosine=cosine, bm25=bm25, overlap=overlap, blend=blend)
+
+
+def _content(index: Index, id: str) -> str:
+    document = index.get(id)
+    return "" if document is None else document.content

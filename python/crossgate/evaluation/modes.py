@@ -1,0 +1,113 @@
+"""The modes that are compared, and deciding a stored query again in any of them.
+
+The modes use the same profile, and with it the same blend, weights and guardrails. They differ in
+the gate alone:
+
+    never     no gate and no reranker: the order of stage 1
+    gated     the profile's gate
+    always    no gate: the reranker reads the pool of every query
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from crossgate import cascade
+from crossgate.cascade import Stage1
+from crossgate.errors import SourceError
+from crossgate.evaluation.runs import Mode, RunHeader, StoredQuery
+from crossgate.profile import Gate, Guardrails, Profile
+from crossgate.reranking import PairScore
+from crossgate.types import Document, RouteResult
+
+_NO_GATE = Gate(require_overlap=False)
+
+
+def profile_of(mode: Mode, profile: Profile) -> Profile:
+    """Return the profile that a mode runs with."""
+    return profile if mode == "gated" else replace(profile, gate=_NO_GATE)
+
+
+def holding_nothing_back(profile: Profile) -> Profile:
+    """Return a profile that differs in never answering with nothing: no floor and no guardrail."""
+    return replace(
+        profile,
+        gate=replace(
+            profile.gate, require_overlap=False, relevance_cosine=None, relevance_bm25=None
+        ),
+        stage1_guardrails=Guardrails(),
+        stage2_guardrails=Guardrails(),
+    )
+
+
+def decide(query: StoredQuery, profile: Profile, mode: Mode) -> RouteResult:
+    """Route a stored query, with the stored scores in place of the models.
+
+    The cascade itself runs, so that there is one order of the stages. All that pass are selected.
+    Where the profile blends otherwise than the run's did, its blend orders the candidates that the
+    run found.
+    """
+    reranker = None if mode == "never" else _Remembered(query)
+    return cascade.run(
+        query.text,
+        lambda: Stage1(scored=query.scored),
+        _document,
+        profile=profile_of(mode, profile),
+        reranker=lambda: reranker,
+        limit=None,
+    )
+
+
+def reblended(query: StoredQuery, profile: Profile) -> StoredQuery:
+    """Return a query whose candidates are blended and ordered as a profile wants.
+
+    Raises:
+        SourceError: `unsuitable_run` if the candidates have no cosine to blend.
+    """
+    scored = []
+    for one in query.scored:
+        if one.cosine is None:
+            message = f"query {query.id!r} was run without vectors: its blend cannot be changed"
+            raise SourceError("unsuitable_run", message)
+        scored.append(one.with_cosine(one.cosine, profile.blend))
+    return replace(query, scored=tuple(sorted(scored, key=lambda one: (-one.blend, one.id))))
+
+
+def check_suitable(header: RunHeader, profile: Profile) -> tuple[str, ...]:
+    """Refuse a profile that a run cannot be decided by, and return what holds only roughly.
+
+    Raises:
+        ProfileError: `profile_mismatch` if it was fitted for other models.
+        SourceError: `unsuitable_run` if the run lacks logits that the profile asks for.
+    """
+    if profile == header.profile:
+        return ()
+    profile.check_models(embedder=header.embedder or None, reranker=header.reranker)
+    if "always" not in header.modes:
+        message = "the run was made without the mode always: it lacks logits for another profile"
+        raise SourceError("unsuitable_run", message)
+    notes = ["decided again from a stored run: times are put together from those of its modes"]
+    if (profile.blend, profile.pool.per_channel) != (
+        header.profile.blend,
+        header.profile.pool.per_channel,
+    ):
+        notes.append("the profile searches otherwise than the run: the candidates are the run's")
+    return tuple(notes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    """The reranker of a stored query; a document's text is its id."""
+
+    query: StoredQuery
+    name: str = "stored"
+    identity: str = "stored"
+
+    def score(self, query: str, documents: Sequence[str]) -> list[PairScore]:
+        """Return the stored logits."""
+        return [self.query.pairs[id] for id in documents]
+
+
+def _document(id: str) -> Document:
+    return Document(id=id, text=id)

@@ -1,0 +1,247 @@
+"""A report as text: at most 100 columns, the verdict on the gate in its first line."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+
+from crossgate.evaluation.losses import DEPTH, PLACES
+from crossgate.evaluation.signals import calibration_error
+from crossgate.evaluation.statistics import Interval
+from crossgate.evaluation.summary import Report
+
+WIDTH = 100
+
+_LABEL = 24
+_COLUMN = 22
+
+_RANKING = ("recall@1", "recall@3", "recall@5", "recall@10", "precision@1", "mrr@10", "ndcg@10")
+_ABSTENTION = ("false_inject", "abstention_precision", "abstention_recall")
+_WRONG = ("wrong_pick@1", "wrong_pick@2")
+
+_ALWAYS_SKIPS = "the gate never asked stage 2: it skipped all {count} queries"
+_NEVER_SKIPS = "the gate never skipped: stage 2 read the pool of all {count} queries"
+
+
+def headline(report: Report) -> str:
+    """Return the one sentence to remember: whether the gate pays for itself."""
+    account = report.economics
+    if account is None:
+        return f"The gate was not run on these {report.queries} queries."
+    if account.reranked == 0:
+        return f"WARNING: {_ALWAYS_SKIPS.format(count=account.queries)}."
+    if account.reranked == account.queries:
+        return f"WARNING: {_NEVER_SKIPS.format(count=account.queries)}."
+    skipped = f"The gate skipped {account.skip_rate:.1%} of {account.queries} queries"
+    lost = report.against_always.get("gated")
+    if lost is None:
+        return f"{skipped}."
+    what = "lost" if lost.value <= 0 else "gained"
+    low, high = sorted(100 * (end if lost.value > 0 else -end) for end in (lost.low, lost.high))
+    return (
+        f"{skipped} and {what} {abs(100 * lost.value):.1f} points of recall@1 against always "
+        f"[{_plain(low)}, {_plain(high)}]."
+    )
+
+
+def text_report(report: Report, *, signals: bool = False) -> str:
+    """Return the report for a terminal.
+
+    Args:
+        report: The report.
+        signals: Also show how well each signal answers the gate's questions.
+    """
+    sections = [
+        _wrapped([headline(report)]),
+        list(_subject(report)),
+        list(_quality(report)),
+        list(_losses(report)),
+        list(_economics(report)),
+        list(_curve(report)),
+        list(_groups(report)),
+        list(_signals(report)) if signals else [],
+        list(_noise(report)),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in sections if lines)
+
+
+def _subject(report: Report) -> Iterator[str]:
+    header = report.header
+    skipped = f", {header.skipped} malformed rows skipped" if header.skipped else ""
+    lines = [
+        f"{header.dataset} {header.split}: {header.documents} documents, {report.matched} queries "
+        f"with a match, {report.no_match} without{skipped}",
+        f"profile {report.profile.name}; {header.embedder or 'no embedder'}; "
+        f"{header.reranker or 'no reranker'}",
+        f"{header.machine['processor']}, {header.machine['cores']} cores; "
+        + ", ".join(f"{name} {version}" for name, version in header.versions.items()),
+    ]
+    lines += [f"note: {note}" for note in report.notes]
+    lines += [f"degraded: {code}, {count} queries" for code, count in report.degraded.items()]
+    yield from _wrapped(lines)
+
+
+def _quality(report: Report) -> Iterator[str]:
+    yield _row("quality, 95 % interval", report.modes)
+    for name in _RANKING:
+        if any(report.quality[mode][name] for mode in report.modes):
+            yield _row(name, [share(report.quality[mode][name]) for mode in report.modes])
+    if any(report.unheld.values()):
+        cells = [share(report.unheld[mode]) for mode in report.modes]
+        yield _row("  nothing held back: @1", cells)
+    if report.against_always:
+        cells = [points(report.against_always.get(mode)) for mode in report.modes]
+        yield _row("recall@1 - always, points", cells)
+    if report.ceiling is not None:
+        yield f"stage 1 finds {share(report.ceiling)} of what fits in its first {report.pool_size}"
+        yield f"and {share(report.found)} in all of its candidates: stage 2 can reach no more"
+    yield ""
+    yield _row("abstention", report.modes)
+    if report.no_match:
+        for name in _ABSTENTION:
+            yield _row(
+                name.replace("_", " "),
+                [share(report.quality[mode][name]) for mode in report.modes],
+            )
+        yield _row("recall@1 kept", [percentage(report.kept(mode)) for mode in report.modes])
+    else:
+        yield "not measured: no query of this dataset is known to fit nothing"
+    for name in _WRONG:
+        if any(report.quality[mode][name] for mode in report.modes):
+            yield _row(
+                name.replace("_", " "),
+                [share(report.quality[mode][name]) for mode in report.modes],
+            )
+
+
+def _losses(report: Report) -> Iterator[str]:
+    if not report.matched:
+        return
+    moves = report.moves
+    yield _row("first pick does not fit", report.modes)
+    for place, meaning in PLACES.items():
+        counts = [report.lost[mode].get(place, 0) for mode in report.modes]
+        if any(counts):
+            yield _row(f"  {meaning}", map(str, counts))
+    for what, cells in (
+        ("pushed out of rank 1", [_of(one.pushed_out, one.first) for one in moves.values()]),
+        (f"pulled into first {DEPTH}", [_of(one.pulled_in, one.deep) for one in moves.values()]),
+    ):
+        yield _row(what, [*[""] * (len(report.modes) - len(cells)), *cells])
+
+
+def _economics(report: Report) -> Iterator[str]:
+    account = report.economics
+    if account is None:
+        return
+    skipped = account.queries - account.reranked
+    reasons = ", ".join(f"{reason} {count}" for reason, count in account.reasons.items())
+    yield f"stage 2 skipped  {_of(skipped, account.queries)} {f'({reasons})' if reasons else ''}"
+    if account.pairs_always is not None:
+        always = f" of the {account.pairs_always} that always scores"
+    else:
+        always = ""
+    yield f"pairs scored     {account.pairs}{always}"
+    yield ""
+    yield _row("milliseconds", ["queries", "p50", "p95", "p99"], width=10)
+    for one in account.latencies:
+        cells = [str(one.count), f"{one.p50:.1f}", f"{one.p95:.1f}", f"{one.p99:.1f}"]
+        label = f"  gated, {one.path}" if one.path in ("skipped", "reranked") else f"  {one.path}"
+        yield _row(label, cells, width=10)
+
+
+def _curve(report: Report) -> Iterator[str]:
+    if not report.curve:
+        return
+    yield _row("when the margins move", ["skipped", "recall@1", "false inject", ""], width=14)
+    # Ten points of the curve, and the shipped one.
+    step = max(1, len(report.curve) // 10)
+    for place, point in enumerate(report.curve):
+        if point.shipped or place % step == 0 or place == len(report.curve) - 1:
+            cells = [
+                f"{point.skip_rate:.1%}",
+                "-" if point.recall is None else f"{point.recall:.3f}",
+                percentage(point.false_inject),
+                "<- shipped" if point.shipped else "",
+            ]
+            yield _row(f"  times {point.factor:.3g}", cells, width=14)
+
+
+def _groups(report: Report) -> Iterator[str]:
+    if not report.groups:
+        return
+    yield _row("recall@1 by kind", report.modes)
+    for group in report.groups:
+        label = f"  {group.name}"[: _LABEL - 6] + f" {group.queries}"
+        if any(group.recall.values()):
+            yield _row(label, [share(group.recall[mode]) for mode in report.modes])
+    rows = [group for group in report.groups if any(group.false_inject.values())]
+    if rows:
+        yield _row("false inject by kind", report.modes)
+    for group in rows:
+        label = f"  {group.name}"[: _LABEL - 6] + f" {group.queries}"
+        yield _row(label, [share(group.false_inject[mode]) for mode in report.modes])
+
+
+def _signals(report: Report) -> Iterator[str]:
+    yield _row("AUC of a signal", ["rerank? (low value)", "anything relevant?"])
+    for one in report.strengths:
+        yield _row(f"  {one.name}", [share(one.rerank), share(one.answer)])
+    error = calibration_error(report.reliability)
+    if error is not None:
+        yield f"the sigmoid of the first logit misses the observed share by {error:.3f} on average"
+
+
+def _noise(report: Report) -> Iterator[str]:
+    noise = report.noise
+    if noise.recall_floor is not None:
+        yield from _wrapped(
+            [
+                f"noise: two samples of {report.matched} such queries from one and the same system "
+                f"differ by up to {100 * noise.recall_floor:.1f} points of recall@1"
+            ]
+        )
+    if noise.first_ms is not None and noise.second_ms is not None:
+        yield (
+            f"A/A: {noise.repeated} queries routed twice, {noise.same} decided the same, p50 "
+            f"{noise.first_ms:.1f} and {noise.second_ms:.1f} ms"
+        )
+
+
+def _row(label: str, cells: Sequence[str] | Iterator[str], *, width: int = _COLUMN) -> str:
+    return f"{label:<{_LABEL}}  {' '.join(f'{cell:>{width}}' for cell in cells)}".rstrip()
+
+
+def share(interval: Interval | None) -> str:
+    """Return a share with its interval."""
+    if interval is None:
+        return "-"
+    return f"{interval.value:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+
+
+def percentage(value: float | None) -> str:
+    """Return a share as a percentage."""
+    return "-" if value is None else f"{value:.1%}"
+
+
+def points(interval: Interval | None) -> str:
+    """Return a difference of shares with its interval, in percentage points."""
+    if interval is None:
+        return "-"
+    value, low, high = (100 * one for one in (interval.value, interval.low, interval.high))
+    return f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
+
+
+def _of(count: int, total: int) -> str:
+    return f"{count} of {total}" + (f" ({count / total:.1%})" if total else "")
+
+
+def _plain(value: float) -> str:
+    return f"{value + 0.0:.1f}".replace("-0.0", "0.0")
+
+
+def _wrapped(lines: Sequence[str]) -> list[str]:
+    fill: Callable[[str], list[str]] = textwrap.TextWrapper(
+        width=WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    ).wrap
+    return [part for line in lines for part in fill(line)]

@@ -1,0 +1,325 @@
+"""Labelled datasets: both formats, samples, and every kind of bad input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import LIBRARY
+from crossgate import CrossgateError
+from crossgate.errors import SourceError
+from crossgate.evaluation.datasets import read_dataset
+
+QUERIES: list[dict[str, Any]] = [
+    {"_id": "q1", "text": "repair this messy csv", "metadata": {"kind": "direct"}},
+    {"_id": "q2", "text": "merge pdf files", "metadata": {"kind": "direct", "mentions_name": True}},
+    {"_id": "q3", "text": "my pictures are too big", "metadata": {"kind": "indirect"}},
+    {"_id": "n1", "text": "what is the weather", "metadata": {"no_match": True}},
+    {"_id": "n2", "text": "write a csv parser"},
+    {"_id": "u1", "text": "nobody labelled this"},
+]
+QRELS = ["q1\tcsv-cleaner\t2", "q1\tspreadsheet\t1", "q2\tpdf-toolkit\t1", "q3\timage-resizer\t1"]
+NEGATIVES = ["n2\tcsv-cleaner", "q3\tpdf-toolkit"]
+
+
+def write_beir(
+    folder: Path,
+    *,
+    queries: Sequence[Mapping[str, Any] | str] = QUERIES,
+    qrels: Mapping[str, Sequence[str]] | None = None,
+    negatives: Mapping[str, Sequence[str]] | None = None,
+    candidates: Sequence[Mapping[str, Any]] = (),
+    texts: Mapping[str, str] = LIBRARY,
+) -> Path:
+    """Write a BEIR folder and return it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    corpus = [json.dumps({"_id": id, "title": "", "text": text}) for id, text in texts.items()]
+    (folder / "corpus.jsonl").write_text("\n".join(corpus) + "\n")
+    rows = [row if isinstance(row, str) else json.dumps(row) for row in queries]
+    (folder / "queries.jsonl").write_text("\n".join(rows) + "\n")
+    tables = {
+        "qrels": ("query-id\tcorpus-id\tscore", {"test": QRELS} if qrels is None else qrels),
+        "negatives": (
+            "query-id\tcorpus-id",
+            {"test": NEGATIVES} if negatives is None else negatives,
+        ),
+    }
+    for kind, (header, splits) in tables.items():
+        (folder / kind).mkdir(exist_ok=True)
+        for split, lines in splits.items():
+            (folder / kind / f"{split}.tsv").write_text("\n".join([header, *lines]) + "\n")
+    if candidates:
+        lines = [json.dumps(row) for row in candidates]
+        (folder / "candidates.jsonl").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def code_of(path: Path, **options: Any) -> tuple[str, str]:
+    """Return code and message of the error that reading raises."""
+    with pytest.raises(CrossgateError) as raised:
+        read_dataset(path, **options)
+    return raised.value.code, str(raised.value)
+
+
+def test_a_beir_folder_is_read_with_all_that_it_says(tmp_path: Path) -> None:
+    candidates = [{"query": "q2", "candidates": ["pdf-toolkit", "translator"]}]
+    dataset = read_dataset(write_beir(tmp_path / "mine", candidates=candidates))
+    assert (dataset.name, dataset.split, len(dataset.documents)) == ("mine", "test", 6)
+    queries = {one.id: one for one in dataset.queries}
+    assert list(queries) == ["q1", "q2", "q3", "n1", "n2"]
+    assert queries["q1"].relevant == {"csv-cleaner": 2, "spreadsheet": 1}
+    assert (queries["q1"].kind, queries["q1"].mentions_name) == ("direct", None)
+    assert queries["q2"].mentions_name is True
+    assert queries["q2"].candidates == ("pdf-toolkit", "translator")
+    assert queries["q3"].wrong == {"pdf-toolkit"}
+    assert queries["n1"].relevant == queries["n2"].relevant == {}
+    assert queries["n1"].wrong == set()
+    assert queries["n2"].wrong == {"csv-cleaner"}
+    assert dataset.problems == ()
+    assert any(note.startswith("1 queries have neither") for note in dataset.notes)
+
+
+def test_a_no_match_query_belongs_to_the_split_that_it_names_or_to_all(tmp_path: Path) -> None:
+    queries: list[dict[str, Any]] = [
+        {"_id": "q", "text": "merge pdf files"},
+        {"_id": "here", "text": "weather", "metadata": {"no_match": True, "split": "dev"}},
+        {"_id": "there", "text": "joke", "metadata": {"no_match": True, "split": "train"}},
+        {"_id": "all", "text": "news", "metadata": {"no_match": True}},
+    ]
+    qrels = {split: ["q\tpdf-toolkit\t1"] for split in ("train", "dev")}
+    folder = write_beir(tmp_path, queries=queries, qrels=qrels, negatives={})
+    dataset = read_dataset(folder)
+    assert dataset.split == "dev"
+    assert [one.id for one in dataset.queries] == ["q", "here", "all"]
+    assert "1 no-match queries name no split: they stand in every one" in dataset.notes
+
+
+def test_the_split_is_the_usual_one_or_the_wanted_one(tmp_path: Path) -> None:
+    rows = ["q1\tcsv-cleaner\t1"]
+    for splits, chosen in (("train dev test", "test"), ("train dev", "dev"), ("odd", "odd")):
+        qrels = dict.fromkeys(splits.split(), rows)
+        folder = write_beir(tmp_path / splits, qrels=qrels, negatives={})
+        assert read_dataset(folder).split == chosen
+        assert read_dataset(folder, split=splits.split()[0]).split == splits.split()[0]
+    two = write_beir(tmp_path / "two", qrels=dict.fromkeys("ab", rows), negatives={})
+    assert code_of(two) == ("unknown_split", f"{two} has the splits a, b: choose one with --split")
+    assert code_of(two, split="test")[0] == "unknown_split"
+    none = write_beir(tmp_path / "none", qrels={}, negatives={})
+    assert "has no labels" in code_of(none)[1]
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ("{not json", "not JSON"),
+        ('["a"]', "must be a JSON object"),
+        ('{"text": "no id"}', "has no _id"),
+        ('{"_id": "x"}', "has no text"),
+        ('{"_id": "x", "text": " "}', "empty"),
+        ('{"_id": "x", "text": "y", "metadata": []}', ""),
+        ('{"_id": "x", "text": "y", "metadata": [1]}', "metadata"),
+        ('{"_id": "x", "text": "y", "metadata": {"mentions_name": "yes"}}', "mentions_name"),
+        ('{"_id": "q1", "text": "again"}', "stands twice"),
+    ],
+)
+def test_a_malformed_query_names_its_line_and_is_counted(
+    tmp_path: Path, bad: str, reason: str
+) -> None:
+    folder = write_beir(tmp_path, queries=[*QUERIES, bad])
+    dataset = read_dataset(folder)
+    assert len(dataset.queries) == 5
+    if not reason:  # an empty value is as good as none
+        assert dataset.problems == ()
+        return
+    assert [(one.path, one.line) for one in dataset.problems] == [
+        (str(folder / "queries.jsonl"), 7)
+    ]
+    assert reason in dataset.problems[0].reason
+    code, message = code_of(folder, strict=True)
+    assert code == "malformed_row"
+    assert message.startswith(f"{folder / 'queries.jsonl'}:7: ")
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("q1\tcsv-cleaner", "has 2 columns"),
+        ("q1\t0\tcsv-cleaner\t1", "has 4 columns"),
+        ("q1\tcsv-cleaner\tgood", "'good' is no whole number"),
+        ("n1\tcsv-cleaner\t1", "marked no_match"),
+    ],
+)
+def test_a_malformed_judgement_names_its_line_and_is_counted(
+    tmp_path: Path, row: str, reason: str
+) -> None:
+    folder = write_beir(tmp_path, qrels={"test": [*QRELS, row]})
+    dataset = read_dataset(folder)
+    assert [one.line for one in dataset.problems] == [6]
+    assert reason in dataset.problems[0].reason
+    assert code_of(folder, strict=True)[0] == "malformed_row"
+
+
+def test_a_table_without_header_loses_no_row(tmp_path: Path) -> None:
+    folder = write_beir(tmp_path, negatives={})
+    (folder / "qrels" / "test.tsv").write_text("q1\tcsv-cleaner\t1\n")
+    dataset = read_dataset(folder)
+    assert dataset.queries[0].relevant == {"csv-cleaner": 1}
+    assert "no header line" in dataset.problems[0].reason
+
+
+def test_a_grade_of_zero_does_not_fit(tmp_path: Path) -> None:
+    rows = ["q1\tcsv-cleaner\t1", "q1\tspreadsheet\t0", "q2\tpdf-toolkit\t-1"]
+    dataset = read_dataset(write_beir(tmp_path, qrels={"test": rows}, negatives={}))
+    assert {one.id: one.relevant for one in dataset.queries} == {"q1": {"csv-cleaner": 1}, "n1": {}}
+
+
+def test_labels_for_what_is_not_there_are_errors(tmp_path: Path) -> None:
+    folder = write_beir(tmp_path, qrels={"test": [*QRELS, "q1\tnobody\t1"]})
+    code, message = code_of(folder)
+    assert code == "unknown_document"
+    assert message == f"{folder / 'qrels' / 'test.tsv'}:6: no document has the id 'nobody'"
+    write_beir(tmp_path, qrels={"test": [*QRELS, "nobody\tcsv-cleaner\t1"]})
+    assert code_of(folder)[0] == "unknown_query"
+    write_beir(tmp_path, negatives={"test": ["n2\tnobody"]})
+    assert code_of(folder)[0] == "unknown_document"
+    write_beir(tmp_path, candidates=[{"query": "q1", "candidates": ["nobody"]}])
+    assert code_of(folder)[0] == "unknown_document"
+
+
+def test_labels_of_a_skipped_query_are_skipped_with_it(tmp_path: Path) -> None:
+    queries = [*QUERIES[1:], {"_id": "q1", "text": ""}]
+    dataset = read_dataset(write_beir(tmp_path, queries=queries))
+    assert [one.id for one in dataset.queries] == ["q2", "q3", "n1", "n2"]
+    assert len(dataset.problems) == 1
+
+
+def test_a_malformed_candidate_list_is_counted(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"query": "q1"},
+        {"query": "nobody", "candidates": ["spreadsheet"]},
+    ]
+    dataset = read_dataset(write_beir(tmp_path, candidates=rows))
+    assert [one.line for one in dataset.problems] == [1, 2]
+    assert all(one.candidates is None for one in dataset.queries)
+
+
+def test_an_empty_split_is_an_error(tmp_path: Path) -> None:
+    folder = write_beir(tmp_path, queries=QUERIES[:3], qrels={"test": []}, negatives={})
+    assert code_of(folder)[0] == "empty_split"
+
+
+def test_what_is_no_dataset_is_an_error(tmp_path: Path) -> None:
+    assert code_of(tmp_path / "nowhere")[0] == "source_missing"
+    assert code_of(write_beir(tmp_path / "a"), limit=0)[0] == "out_of_range"
+    (tmp_path / "table.csv").write_text("a,b\n")
+    assert code_of(tmp_path / "table.csv")[0] == "source_unknown"
+    folder = write_beir(tmp_path / "b")
+    (folder / "queries.jsonl").unlink()
+    assert code_of(folder)[0] == "source_missing"
+    (folder / "queries.jsonl").write_bytes(b'{"_id": "q\xff"}')
+    assert code_of(folder)[0] == "source_unreadable"
+
+
+def test_a_sample_is_chosen_by_the_seed_and_says_so(tmp_path: Path) -> None:
+    queries = [{"_id": f"q{place}", "text": f"query {place}"} for place in range(40)]
+    rows = [f"q{place}\tcsv-cleaner\t1" for place in range(40)]
+    folder = write_beir(tmp_path, queries=queries, qrels={"test": rows}, negatives={})
+    ids = [
+        [one.id for one in read_dataset(folder, limit=10, seed=seed).queries] for seed in (1, 1, 2)
+    ]
+    assert len(set(ids[0])) == 10
+    assert ids[0] == ids[1] != ids[2]
+    assert ids[0] == sorted(ids[0], key=lambda id: int(id[1:]))
+    assert read_dataset(folder, limit=10).notes[-1].startswith("a sample of 10 of 40")
+    assert read_dataset(folder, limit=40).notes == ()
+
+
+def test_the_fingerprint_depends_on_labels_and_not_on_their_order(tmp_path: Path) -> None:
+    first = read_dataset(write_beir(tmp_path / "a")).fingerprint
+    turned = write_beir(tmp_path / "b", queries=QUERIES[::-1], qrels={"test": QRELS[::-1]})
+    assert read_dataset(turned).fingerprint == first
+    other = write_beir(tmp_path / "c", qrels={"test": [*QRELS, "q2\ttranslator\t1"]})
+    assert read_dataset(other).fingerprint != first
+
+
+LINES: list[dict[str, Any]] = [
+    {"id": "pdf", "title": "PDF tools", "text": "merge and split"},
+    {"query": "join two scans", "id": "a", "relevant": ["pdf"], "kind": "indirect"},
+    {"query": "the weather", "relevant": []},
+    {"query": "graded", "relevant": {"pdf": 3, "csv": 0}, "candidates": ["pdf", "csv"]},
+    {"query": "not the pdf", "wrong": ["pdf"], "mentions_name": False},
+    {"id": "csv", "text": "clean tables"},
+]
+
+
+def write_lines(path: Path, rows: Sequence[Mapping[str, Any] | str]) -> Path:
+    """Write a `.jsonl` file and return it."""
+    path.write_text("\n".join(r if isinstance(r, str) else json.dumps(r) for r in rows))
+    return path
+
+
+def test_documents_and_queries_stand_in_one_file_in_any_order(tmp_path: Path) -> None:
+    dataset = read_dataset(write_lines(tmp_path / "my.jsonl", LINES))
+    assert (dataset.name, dataset.split) == ("my.jsonl", "all")
+    assert [one.content for one in dataset.documents] == [
+        "PDF tools: merge and split",
+        "clean tables",
+    ]
+    first, nothing, graded, wrong = dataset.queries
+    assert (first.id, first.relevant, first.kind) == ("a", {"pdf": 1}, "indirect")
+    assert (nothing.id, nothing.relevant) == ("my:3", {})
+    assert (graded.relevant, graded.candidates) == ({"pdf": 3}, ("pdf", "csv"))
+    assert wrong.relevant == {}
+    assert wrong.wrong == {"pdf"}
+    assert wrong.mentions_name is False
+
+
+def test_rows_of_a_file_may_name_splits(tmp_path: Path) -> None:
+    rows = [*LINES, {"query": "x", "relevant": ["csv"], "split": "dev"}]
+    rows.append({"query": "y", "relevant": ["csv"], "split": "train"})
+    path = write_lines(tmp_path / "my.jsonl", rows)
+    assert [one.text for one in read_dataset(path).queries][-1] == "x"
+    assert [one.text for one in read_dataset(path, split="train").queries][-1] == "y"
+    assert code_of(path, split="test")[0] == "unknown_split"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "{",
+        "[1]",
+        {"id": "empty"},
+        {"query": "unlabelled"},
+        {"query": "", "relevant": []},
+        {"query": 5, "relevant": []},
+        {"query": "x", "relevant": "pdf"},
+        {"query": "x", "relevant": {"pdf": 0.5}},
+        {"query": "x", "relevant": [], "wrong": "pdf"},
+        {"query": "x", "relevant": [], "kind": 3},
+        {"query": "x", "relevant": [], "mentions_name": "no"},
+        {"query": "twice", "id": "a", "relevant": []},
+        {"id": "pdf", "text": "twice"},
+    ],
+)
+def test_a_malformed_line_is_counted_or_fatal(tmp_path: Path, row: Mapping[str, Any] | str) -> None:
+    path = write_lines(tmp_path / "my.jsonl", [*LINES, row])
+    dataset = read_dataset(path)
+    assert (len(dataset.documents), len(dataset.queries)) == (2, 4)
+    assert [str(one).startswith(f"{path}:7: ") for one in dataset.problems] == [True]
+    code, message = code_of(path, strict=True)
+    assert (code, message.startswith(f"{path}:7: ")) == ("malformed_row", True)
+
+
+def test_a_file_with_labels_for_nobody_or_without_queries_is_an_error(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "my.jsonl", [*LINES, {"query": "x", "relevant": ["nobody"]}])
+    assert code_of(path) == ("unknown_document", f"{path}:7: no document has the id 'nobody'")
+    with pytest.raises(SourceError) as raised:
+        read_dataset(write_lines(path, [LINES[0]]))
+    assert raised.value.code == "empty_split"
+    with pytest.raises(SourceError) as raised:
+        read_dataset(write_lines(path, [{"query": "x", "relevant": []}]))
+    assert raised.value.code == "no_documents"

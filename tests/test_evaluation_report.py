@@ -1,0 +1,607 @@
+"""From stored runs to figures: attribution, economics, the report's forms, comparison, commands."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crossgate import CrossgateError, PairScore, Profile, _core
+from crossgate.cli.evaluate import dump, evaluate
+from crossgate.evaluation import compare, headline, html_report, read_reports, text_report
+from crossgate.evaluation.compare import REPORTS_SCHEMA
+from crossgate.evaluation.economics import trade_off
+from crossgate.evaluation.losses import count_moves, where_lost
+from crossgate.evaluation.modes import decide
+from crossgate.evaluation.quality import METRICS, measure_answer
+from crossgate.evaluation.runs import MODES, Mode, Run, RunHeader, StoredQuery
+from crossgate.evaluation.signals import histograms, reliability
+from crossgate.evaluation.summary import Report, summarize
+from crossgate.profile import Combine, Gate, Guardrails, Pool
+from test_evaluation_datasets import write_beir
+from test_evaluation_runs import measured
+
+PROFILE = Profile(
+    name="by hand",
+    gate=Gate(relevance_cosine=0.2, agreed_margin=0.2, disagreed_margin=0.2),
+    pool=Pool(rerank_top_k=3),
+    combine=Combine(mode="replace"),
+    stage2_guardrails=Guardrails(minimum=-5.0),
+)
+TIMES = {"never": 2.0, "gated": 3.0, "always": 9.0}
+
+
+def stored(
+    id: str,
+    blends: Sequence[float],
+    logits: Sequence[float],
+    relevant: Sequence[str] = (),
+    **options: Any,
+) -> StoredQuery:
+    """Return a query with candidates a, b, c, ... in falling order of blend."""
+    names = "abcdefgh"[: len(blends)]
+    scored = tuple(
+        _core.Scored(name, cosine=blend, bm25=10 * max(blend, 0.0), overlap=1, blend=blend)
+        for name, blend in zip(names, blends, strict=True)
+    )
+    signals = _core.decide(scored, PROFILE.gate).signals
+    values = {
+        "text": f"query {id}",
+        "milliseconds": {mode: {"total": time} for mode, time in TIMES.items()},
+        "signals": signals and {"blend_margin": signals.blend_margin, "cosine": signals.cosine},
+        **options,
+    }
+    return StoredQuery(
+        id=id,
+        scored=scored,
+        pairs={name: PairScore(logit) for name, logit in zip(names, logits, strict=True)},
+        relevant=dict.fromkeys(relevant, 1),
+        **values,
+    )
+
+
+# One query for each thing that can happen, named after it.
+CLEAR, CLOSE = (0.9, 0.5, 0.4), (0.6, 0.55, 0.5, 0.45)
+QUERIES = (
+    stored("skipped right", CLEAR, (1.0, 0.0, 0.0), "a", kind="easy", mentions_name=True),
+    stored("gate", CLEAR, (0.0, 3.0, 0.0), "b", kind="easy"),
+    stored("behind the gate", CLEAR, (0.0, 3.0, 0.0), "c"),
+    stored("reranked right", CLOSE, (0.0, 4.0, 0.0, 0.0), "b", kind="hard", mentions_name=False),
+    stored("pushed out", CLOSE, (0.0, 4.0, 0.0, 0.0), "a", kind="hard"),
+    stored("pool", CLOSE, (1.0, 0.0, 0.0, 9.0), "d"),
+    stored("retrieval", CLOSE, (1.0, 0.0, 0.0, 0.0), "z"),
+    stored("guardrail", CLOSE, (-6.0, -7.0, -8.0, -9.0), "a"),
+    stored("below floor", (0.1, 0.05), (4.0, 0.0), "a"),
+    stored("nothing, silent", (0.1, 0.05), (-9.0, -9.0), kind="hard", wrong=frozenset("a")),
+    stored("nothing, picked", CLOSE, (-1.0, 2.0, 0.0, 0.0), wrong=frozenset("bc")),
+)
+LOST = {
+    "skipped right": (None, None, None),
+    "gate": ("stage1", "gate", None),
+    "behind the gate": ("stage1", "model", "model"),
+    "reranked right": ("stage1", None, None),
+    "pushed out": (None, "model", "model"),
+    "pool": ("stage1", "pool", "pool"),
+    "retrieval": ("retrieval", "retrieval", "retrieval"),
+    "guardrail": (None, "guardrail", "guardrail"),
+    "below floor": (None, "gate", None),
+}
+
+
+def run_of(
+    queries: Sequence[StoredQuery] = QUERIES,
+    *,
+    profile: Profile = PROFILE,
+    modes: Sequence[Mode] = MODES,
+    **header: Any,
+) -> Run:
+    """Return a run of the queries."""
+    values: dict[str, Any] = {
+        "dataset": "by-hand",
+        "split": "test",
+        "corpus": "c",
+        "labels": "l",
+        "documents": 8,
+        "skipped": 0,
+        "notes": (),
+        "embedder": "",
+        "reranker": "r",
+        "seed": 0,
+        "machine": {"processor": "none", "cores": 2, "system": "none"},
+        "versions": {"crossgate": "0"},
+        "date": "2026-01-01T00:00:00+00:00",
+        **header,
+    }
+    made = RunHeader(profile=profile, modes=tuple(modes), **values)
+    return Run(header=made, queries=tuple(queries))
+
+
+@pytest.mark.parametrize("query", [one for one in QUERIES if one.relevant], ids=lambda one: one.id)
+def test_each_miss_is_put_where_it_was_lost(query: StoredQuery) -> None:
+    results = {mode: decide(query, PROFILE, mode) for mode in MODES}
+    found = tuple(where_lost(query, results[mode], results["always"]) for mode in MODES)
+    assert found == LOST[query.id]
+
+
+def test_a_guardrail_is_not_blamed_where_another_document_was_picked() -> None:
+    profile = replace(PROFILE, stage2_guardrails=Guardrails(minimum=0.5))
+    picked = stored("q", CLOSE, (1.0, 0.2, 0.0, 0.0), "b")
+    result = decide(picked, profile, "always")
+    assert where_lost(picked, result, result) == "model"
+    # The one above it fell to the guardrail as well, so it did not stand in the way.
+    both = stored("q", CLOSE, (0.3, 0.2, 0.0, 0.0), "b")
+    result = decide(both, profile, "always")
+    assert where_lost(both, result, result) == "guardrail"
+
+
+def test_metrics_count_the_queries_that_they_are_for() -> None:
+    values = {
+        query.id: {mode: measure_answer(query, decide(query, PROFILE, mode)) for mode in MODES}
+        for query in QUERIES
+    }
+    assert values["pushed out"]["never"]["recall@1"] == 1.0
+    assert values["pushed out"]["always"]["recall@1"] == 0.0
+    assert values["pushed out"]["always"]["mrr@10"] == 0.5
+    assert values["below floor"]["gated"]["recall@10"] == 0.0
+    assert values["below floor"]["gated"]["abstention_precision"] == 0.0
+    assert values["nothing, silent"]["gated"]["abstention_precision"] == 1.0
+    assert values["nothing, silent"]["gated"]["recall@1"] is None
+    assert values["nothing, silent"]["never"]["false_inject"] == 1.0
+    assert values["nothing, silent"]["never"]["wrong_pick@1"] == 1.0
+    assert values["nothing, silent"]["gated"]["wrong_pick@1"] == 0.0
+    assert values["nothing, picked"]["gated"]["false_inject"] == 1.0
+    assert values["nothing, picked"]["gated"]["abstention_recall"] == 0.0
+    # Picked b, a, c: the second right one is beyond two picks only under stage 1's order a, b.
+    assert values["nothing, picked"]["never"]["wrong_pick@1"] == 0.0
+    assert values["nothing, picked"]["never"]["wrong_pick@2"] == 1.0
+    assert values["gate"]["gated"]["wrong_pick@1"] is None
+    assert [values["gate"][mode]["skipped"] for mode in MODES] == [0.0, 1.0, 0.0]
+
+
+def test_a_report_counts_what_the_gate_did() -> None:
+    report = summarize(run_of())
+    account = report.economics
+    assert account is not None
+    assert (report.queries, report.matched, report.no_match) == (11, 9, 2)
+    assert (account.queries, account.reranked) == (11, 6)
+    assert account.reasons == {"clear_margin": 3, "below_floor": 2}
+    # Three pairs of six queries; without a gate also three of three and two of two.
+    assert (account.pairs, account.pairs_always) == (18, 18 + 9 + 4)
+    times = {one.path: (one.count, one.p50) for one in account.latencies}
+    assert times == {
+        "skipped": (5, 3.0),
+        "reranked": (6, 3.0),
+        "gated": (11, 3.0),
+        "never": (11, 2.0),
+        "always": (11, 9.0),
+    }
+    assert report.lost["gated"] == {
+        "retrieval": 1,
+        "pool": 1,
+        "gate": 2,
+        "model": 2,
+        "guardrail": 1,
+    }
+    assert report.lost["never"] == {"retrieval": 1, "stage1": 4}
+    assert {mode: one.value for mode, one in report.against_always.items() if one} == {
+        "never": pytest.approx((4 - 4) / 9),
+        "gated": pytest.approx((2 - 4) / 9),
+    }
+    # Without floor and guardrail the gate also finds what those two held back.
+    assert report.unheld["gated"] is not None
+    assert report.unheld["gated"].value == pytest.approx(4 / 9)
+    assert report.kept("gated") == pytest.approx(2 / 4)
+    assert report.ceiling is not None
+    assert report.found is not None
+    assert (report.ceiling.value, report.found.value) == (7 / 9, 8 / 9)
+
+
+def test_moves_compare_the_orders_and_not_the_guardrails() -> None:
+    results = {mode: [decide(query, PROFILE, mode) for query in QUERIES] for mode in MODES}
+    moves = count_moves(QUERIES, results["never"], results["always"])
+    assert (moves.first, moves.pushed_out) == (4, 1)
+    assert (moves.deep, moves.pulled_in) == (1, 0)
+    deep = [stored("in", CLOSE, (0.0, 0.0, 0.0, 9.0), "d"), stored("out", CLOSE, (1.0,) * 4, "d")]
+    wide = replace(PROFILE, pool=Pool(rerank_top_k=4))
+    before = [decide(query, wide, "never") for query in deep]
+    after = [decide(query, wide, "always") for query in deep]
+    moves = count_moves(deep, before, after)
+    assert (moves.deep, moves.pulled_in) == (2, 1)
+
+
+def test_the_curve_runs_through_the_shipped_point_and_both_ends() -> None:
+    report = summarize(run_of())
+    shipped = [point for point in report.curve if point.shipped]
+    gated = report.quality["gated"]
+    assert gated["recall@1"] is not None
+    assert gated["false_inject"] is not None
+    assert [(one.factor, one.skip_rate, one.recall, one.false_inject) for one in shipped] == [
+        (1.0, 5 / 11, gated["recall@1"].value, gated["false_inject"].value)
+    ]
+    least, most = report.curve[0], report.curve[-1]
+    assert least.skip_rate == 2 / 11  # what lies below the floor is skipped at any margin
+    assert most.skip_rate == 1.0
+    for point in report.curve[::3]:
+        margin = 0.2 * point.factor
+        gate = replace(PROFILE.gate, agreed_margin=margin, disagreed_margin=margin)
+        naive = summarize(run_of(profile=replace(PROFILE, gate=gate)))
+        assert naive.economics is not None
+        assert naive.economics.skip_rate == pytest.approx(point.skip_rate)
+        assert naive.quality["gated"]["recall@1"] is not None
+        assert naive.quality["gated"]["recall@1"].value == pytest.approx(point.recall)
+
+
+def test_a_gate_without_margins_has_a_curve_too() -> None:
+    values: list[tuple[float | None, float | None]] = [(1.0, None)] * len(QUERIES)
+    points = trade_off(QUERIES, Gate(), values, values)
+    assert [(one.skip_rate, one.shipped) for one in points][:2] == [(0.0, False), (0.0, True)]
+    assert points[-1].skip_rate == 1.0
+
+
+def test_another_profile_is_tried_without_a_model() -> None:
+    closed = replace(PROFILE, name="closed", gate=Gate())
+    report = summarize(run_of(), profile=closed)
+    assert report.economics is not None
+    assert report.economics.reranked == 11
+    assert any("decided again" in note for note in report.notes)
+    times = {one.path: one.p50 for one in report.economics.latencies}
+    assert times["reranked"] == 9.0  # that of always, since gated was not measured with this gate
+    with pytest.raises(CrossgateError) as raised:
+        summarize(run_of(), profile=replace(closed, reranker="another"))
+    assert raised.value.code == "profile_mismatch"
+    with pytest.raises(CrossgateError) as raised:
+        summarize(run_of(modes=["never", "gated"]), profile=closed)
+    assert raised.value.code == "unsuitable_run"
+
+
+def test_the_first_line_says_where_the_gate_is_inert() -> None:
+    never_skips = summarize(run_of(profile=replace(PROFILE, gate=Gate())))
+    assert text_report(never_skips).startswith("WARNING: the gate never skipped")
+    every = replace(PROFILE, gate=Gate(relevance_cosine=1.0))
+    assert text_report(summarize(run_of(profile=every))).startswith(
+        "WARNING: the gate never asked stage 2"
+    )
+    usual = headline(summarize(run_of()))
+    assert usual.startswith("The gate skipped 45.5% of 11 queries and lost 22.2 points of recall@1")
+    low, high = map(float, re.findall(r"\[(.*), (.*)\]", usual)[0])
+    assert low <= 22.2 <= high
+    assert "was not run" in headline(summarize(run_of(modes=["never"])))
+
+
+def test_without_no_match_queries_abstention_is_not_measured() -> None:
+    matched = [query for query in QUERIES if query.relevant]
+    report = summarize(run_of(matched))
+    assert report.quality["gated"]["false_inject"] is None
+    assert "not measured: no query of this dataset is known to fit nothing" in text_report(report)
+    assert "Abstention was not measured" in html_report([report])
+    assert "not measured" not in text_report(summarize(run_of()))
+
+
+def test_only_no_match_queries_make_a_report_too() -> None:
+    report = summarize(run_of([query for query in QUERIES if not query.relevant]))
+    assert report.quality["gated"]["recall@1"] is None
+    assert "false inject" in text_report(report)
+    assert html_report([report])
+
+
+def test_kinds_and_named_documents_are_reported_apart() -> None:
+    groups = {group.name: group for group in summarize(run_of()).groups}
+    assert {name: one.queries for name, one in groups.items()} == {
+        "names the document": 1,
+        "does not name it": 1,
+        "easy": 2,
+        "hard": 3,
+    }
+    hard = groups["hard"]
+    assert hard.recall["gated"] is not None
+    assert (hard.recall["gated"].value, hard.recall["gated"].count) == (0.5, 2)
+    assert hard.false_inject["gated"] is not None
+    assert hard.false_inject["gated"].value == 0.0
+
+
+def test_signals_are_rated_for_both_questions() -> None:
+    report = summarize(run_of())
+    strengths = {one.name: one for one in report.strengths}
+    # Stage 2 puts two of the nine right that something fits.
+    margins = {q.id: q.signals["blend_margin"] for q in QUERIES if q.relevant and q.signals}
+    needed = [margins.pop(id) for id in ("gate", "reranked right")]
+    wins = sum((low < high) + (low == high) / 2 for low in needed for high in margins.values())
+    assert strengths["blend_margin"].rerank is not None
+    assert strengths["blend_margin"].rerank.value == pytest.approx(wins / (2 * 7))
+    assert strengths["cosine"].answer is not None
+    assert strengths["cosine"].answer.value > 0.5
+    assert strengths["logit"].rerank is None
+    assert "anything relevant?" in text_report(report, signals=True)
+    assert "anything relevant?" not in text_report(report)
+
+
+def test_histograms_and_reliability_count_every_query_once() -> None:
+    always = [decide(query, PROFILE, "always") for query in QUERIES]
+    for histogram in histograms(QUERIES, always):
+        assert (sum(histogram.match), sum(histogram.no_match)) == (9, 2)
+    bins = reliability(QUERIES, always)
+    assert sum(one.count for one in bins) == 11
+    assert bins == tuple(sorted(bins, key=lambda one: one.stated))
+    assert all(0 <= one.stated <= 1 and 0 <= one.observed <= 1 for one in bins)
+    (top,) = (one for one in bins if one.stated > 0.95)
+    # Logits 3, 3, 4, 4 and 4 at the top; of these b, b and a fit.
+    assert top.count == 5
+    assert top.observed == pytest.approx(3 / 5)
+
+
+@pytest.mark.parametrize("modes", [["never"], ["gated"], ["never", "gated"], MODES])
+def test_every_form_of_the_report_holds_for_every_set_of_modes(modes: Sequence[Mode]) -> None:
+    report = summarize(run_of(modes=modes))
+    text = text_report(report, signals=True)
+    assert max(map(len, text.split("\n"))) <= 100
+    assert ("was not run" in text) == ("gated" not in modes)
+    values = json.loads(dump(report.to_dict()))
+    assert values["schema"] == "crossgate-eval/1"
+    assert list(values["quality"]) == list(modes)
+    assert html_report([report]).endswith("</html>\n")
+
+
+def test_long_names_stay_within_the_width() -> None:
+    queries = [
+        replace(one, id=f"{one.id} {n}", kind="k" * 60) for one in QUERIES for n in range(10)
+    ]
+    header: dict[str, Any] = {"dataset": "d" * 70, "notes": ("word " * 60,), "skipped": 12_345}
+    report = summarize(run_of(queries, **header))
+    assert max(map(len, text_report(report, signals=True).split("\n"))) <= 100
+
+
+class Page(HTMLParser):
+    """Collects what a page would load, and checks that its elements are closed in order."""
+
+    VOID = frozenset({"meta"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loads: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        """Note what is opened and what it would load."""
+        if tag not in self.VOID:
+            self.open.append(tag)
+        if tag in ("script", "img", "link", "iframe"):
+            self.loads.append(tag)
+        self.loads += [name for name, _ in attrs if name in ("src", "href", "onclick", "onerror")]
+
+    def handle_startendtag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        """Nothing stays open."""
+
+    def handle_endtag(self, tag: str) -> None:
+        """Only what was opened last may be closed."""
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        """Keep the text."""
+        self.text += data
+
+
+def test_the_page_is_whole_loads_nothing_and_escapes_all_text() -> None:
+    evil = '<script>alert("1")</script>&amp;<img src=x onerror=y>'
+    given = {"text": evil, "kind": evil, "excerpts": {"b": evil}}
+    query = stored("x", CLOSE, (1.0, 0.0, 0.0, 0.0), "b", **given)
+    names: dict[str, Any] = {
+        "dataset": evil,
+        "notes": (evil,),
+        "machine": {**_MACHINE, "processor": evil},
+    }
+    page = Page()
+    markup = html_report([summarize(run_of([query, *QUERIES], **names))])
+    page.feed(markup)
+    assert (page.open, page.loads) == ([], [])
+    assert page.text.count(evil) >= 5
+    assert "http" not in markup
+    assert "url(" not in markup
+    assert "prefers-color-scheme: dark" in markup
+    # The curve, the distributions of cosine and logit, and the reliability diagram.
+    assert markup.count("<svg") == 4
+    assert "lost in gate" in page.text
+
+
+_MACHINE = {"processor": "none", "cores": 2, "system": "none"}
+
+
+def reports_of(*reports: Report) -> Mapping[str, dict[str, Any]]:
+    """Return reports as they read back from JSON."""
+    read = [json.loads(dump(one.to_dict())) for one in reports]
+    return {f"{one['header']['dataset']} {one['header']['split']}": one for one in read}
+
+
+def test_a_report_does_not_differ_from_itself() -> None:
+    same = reports_of(summarize(run_of()))
+    found = compare(dict(same), dict(same))
+    assert not found.fell
+    assert all(one.difference.value == 0 for one in found.changes)
+    assert {(one.mode, one.metric) for one in found.changes} >= {
+        (mode, metric) for mode in MODES for metric in ("recall@1", "false_inject", "skipped")
+    }
+
+
+def many(profile: Profile, count: int = 12, **header: Any) -> Mapping[str, dict[str, Any]]:
+    """Return the report of many copies of the queries."""
+    copies = [replace(one, id=f"{one.id} {n}") for n in range(count) for one in QUERIES]
+    return reports_of(summarize(run_of(copies, profile=profile, **header)))
+
+
+def test_a_metric_that_fell_beyond_noise_is_named_in_either_direction() -> None:
+    closed = replace(PROFILE, gate=Gate())
+    gated, ungated = dict(many(PROFILE)), dict(many(closed))
+    better = {(one.mode, one.metric): one for one in compare(gated, ungated).changes}
+    assert better["gated", "recall@1"].difference.low > 0
+    assert not better["gated", "recall@1"].fell
+    # Without the gate no query is skipped any more.
+    assert [key for key, one in better.items() if one.fell] == [("gated", "skipped")]
+    worse = {(one.mode, one.metric) for one in compare(ungated, gated).changes if one.fell}
+    assert ("gated", "recall@1") in worse
+    assert ("gated", "skipped") not in worse
+    assert all(mode == "gated" for mode, _ in worse)
+    bars = replace(PROFILE, stage2_guardrails=Guardrails())
+    injects = compare(gated, dict(many(replace(bars, gate=Gate())))).changes
+    lower = {one.metric: one for one in injects if one.mode == "gated"}
+    assert lower["false_inject"].after > lower["false_inject"].before
+    assert lower["false_inject"].fell
+
+
+def test_a_difference_is_paired_by_query_and_not_by_place() -> None:
+    turned = reports_of(summarize(run_of(QUERIES[::-1])))
+    found = compare(dict(reports_of(summarize(run_of()))), dict(turned))
+    assert all(one.difference.low == one.difference.high == 0 for one in found.changes)
+
+
+def test_one_query_is_no_evidence() -> None:
+    before = dict(many(PROFILE))
+    after = json.loads(json.dumps(before))
+    values = after["by-hand test"]["per_query"]["gated"]["recall@1"]
+    values[values.index(1.0)] = 0.0
+    found = {(one.mode, one.metric): one for one in compare(before, after).changes}
+    assert found["gated", "recall@1"].difference.value < 0
+    assert not found["gated", "recall@1"].fell
+
+
+def test_what_cannot_be_compared_is_refused_and_the_rest_noted() -> None:
+    one, other = dict(many(PROFILE, 1)), dict(many(PROFILE, 1, labels="others"))
+    for before, after in ((one, other), (one, dict(many(PROFILE, 1, split="dev")))):
+        with pytest.raises(CrossgateError) as raised:
+            compare(before, after)
+        assert raised.value.code == "not_comparable"
+    fewer = dict(reports_of(summarize(run_of(reranker="new"), modes=["never"])))
+    extra = dict(many(PROFILE, 1, split="dev"))
+    found = compare({**reports_of(summarize(run_of())), **extra}, fewer)
+    assert "by-hand dev is only in the first report" in found.notes
+    assert any("the mode gated is only in the first" in note for note in found.notes)
+    assert any("the reranker was r, now new" in note for note in found.notes)
+
+
+def test_what_is_no_report_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    good = {"schema": REPORTS_SCHEMA, "reports": [summarize(run_of()).to_dict()]}
+    path.write_text(dump(good))
+    assert list(read_reports(path)) == ["by-hand test"]
+    broken = json.loads(dump(good))
+    broken["reports"][0]["per_query"]["gated"]["recall@1"].pop()
+    for text in ("", "{", "[]", "{}", json.dumps(broken), '{"schema": "crossgate-evals/1"}'):
+        path.write_text(text)
+        with pytest.raises(CrossgateError) as raised:
+            read_reports(path)
+        assert raised.value.code == "malformed_report"
+    with pytest.raises(CrossgateError) as raised:
+        read_reports(tmp_path / "nowhere.json")
+    assert raised.value.code == "source_missing"
+
+
+def options(*dataset: object, **given: Any) -> argparse.Namespace:
+    """Return the options of the command with their defaults."""
+    defaults: dict[str, Any] = {
+        "dataset": [str(one) for one in dataset],
+        "json": False,
+        "modes": "never,gated,always",
+        "split": None,
+        "limit": None,
+        "seed": 0,
+        "strict": False,
+        "signals": False,
+        "html": None,
+        "runs": None,
+        "profile": None,
+        "embedder": "default",
+        "reranker": "default",
+    }
+    return argparse.Namespace(**{**defaults, **given})
+
+
+def test_the_command_measures_stores_and_reports_with_the_bundled_models(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_beir(tmp_path / "set")
+    page, runs = tmp_path / "page.html", tmp_path / "runs"
+    code = evaluate(options(folder, json=True, html=str(page), runs=str(runs), limit=3))
+    assert code == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""  # no progress in a pipe
+    (report,) = json.loads(shown.out)["reports"]
+    assert report["queries"] == 3
+    assert report["profile"]["name"] == "default"
+    assert page.read_text().startswith("<!doctype html>")
+    (run,) = runs.iterdir()
+    assert run.name == "set-test.run.jsonl"
+    # The stored run gives the same figures, and needs no model.
+    assert evaluate(options(run, json=True, reranker="nowhere", embedder="nowhere")) == 0
+    (again,) = json.loads(capsys.readouterr().out)["reports"]
+    assert again == report
+    assert evaluate(options(run)) == 0
+    assert capsys.readouterr().out.split("\n")[0].startswith(("The gate", "WARNING"))
+
+
+def test_skipped_rows_are_named_on_stderr_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_beir(
+        tmp_path / "set",
+        queries=['{"_id": "q1", "text": "csv"}', *"{{{{{{{"],
+        qrels={"test": ["q1\tcsv-cleaner\t1"]},
+        negatives={},
+    )
+    assert evaluate(options(folder, modes="never", embedder="none")) == 0
+    shown = capsys.readouterr()
+    assert shown.err.count("queries.jsonl:") == 5
+    assert "and 2 more rows" in shown.err
+    assert "7 malformed rows skipped" in shown.out
+    with pytest.raises(CrossgateError) as raised:
+        evaluate(options(folder, strict=True))
+    assert raised.value.code == "malformed_row"
+
+
+def test_the_command_compares_and_its_code_tells(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = []
+    for name, profile in (("a", PROFILE), ("b", replace(PROFILE, gate=Gate()))):
+        reports = list(many(profile).values())
+        files.append(tmp_path / f"{name}.json")
+        files[-1].write_text(dump({"schema": REPORTS_SCHEMA, "reports": reports}))
+    before, after = files
+    assert evaluate(options("compare", before, before)) == 0
+    assert capsys.readouterr().out.startswith("no metric fell beyond noise, 0 of")
+    assert evaluate(options("compare", after, before)) == 1
+    text = capsys.readouterr().out
+    assert re.search(r"gated, recall@1 .* FELL\n", text)
+    assert max(map(len, text.split("\n"))) <= 100
+    assert evaluate(options("compare", after, before, json=True)) == 1
+    assert json.loads(capsys.readouterr().out)["fell"] is True
+    with pytest.raises(CrossgateError) as raised:
+        evaluate(options("compare", before))
+    assert raised.value.code == "out_of_range"
+
+
+def test_an_unknown_mode_and_an_unwritable_page_are_errors(tmp_path: Path) -> None:
+    measured(tmp_path)
+    with pytest.raises(CrossgateError) as raised:
+        evaluate(options(tmp_path / "set", modes="never,sometimes"))
+    assert raised.value.code == "out_of_range"
+    with pytest.raises(CrossgateError) as raised:
+        evaluate(options(tmp_path / "set.run.jsonl", html=str(tmp_path / "no" / "page.html")))
+    assert raised.value.code == "unwritable"
+
+
+def test_json_lists_of_numbers_stand_on_one_line() -> None:
+    values = {"a": [1, 2.5, None], "b": ["x", "[\n1]"], "c": [], "d": [[1, 2], [3]]}
+    text = dump(values)
+    assert json.loads(text) == values
+    assert '"a": [ 1, 2.5, null ]' in text
+
+
+def test_every_metric_says_what_it_counts() -> None:
+    assert len({metric.name for metric in METRICS}) == len(METRICS)
+    assert all(metric.meaning for metric in METRICS)

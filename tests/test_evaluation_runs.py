@@ -1,0 +1,244 @@
+"""Measuring, storing, and deciding again from what is stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import FunctionReranker, WordEmbedder
+from crossgate import CrossgateError, Index, PairScore, Profile, Router
+from crossgate.evaluation.datasets import Dataset, read_dataset
+from crossgate.evaluation.measuring import measure
+from crossgate.evaluation.modes import decide, profile_of, reblended
+from crossgate.evaluation.runs import MODES, Mode, Run, is_run, read_run, write_run
+from crossgate.profile import Blend, Combine, Gate, Guardrails, Pool
+from test_evaluation_datasets import write_beir
+
+PROFILE = Profile(
+    name="small",
+    gate=Gate(relevance_cosine=0.3, relevance_bm25=1.5, agreed_margin=0.15),
+    pool=Pool(per_channel=4, rerank_top_k=3),
+    combine=Combine(mode="replace"),
+    stage2_guardrails=Guardrails(minimum=-60.0),
+)
+
+
+class SharedWords(FunctionReranker):
+    """Prefers documents that share letters with the query; a real order, the same every time."""
+
+    name = "shared"
+    identity = "shared@1"
+
+    def __init__(self) -> None:
+        super().__init__(self._scores)
+
+    @staticmethod
+    def _scores(query: str, documents: Sequence[str]) -> list[PairScore]:
+        return [PairScore(len(set(query) & set(one)) - 0.8 * len(one)) for one in documents]
+
+
+def measured(folder: Path, dataset: Dataset | None = None, **options: Any) -> Run:
+    """Measure a small dataset with stand-ins for the models and read the run."""
+    made = dataset or read_dataset(write_beir(folder / "set"))
+    path = folder / "set.run.jsonl"
+    choices = {
+        "profile": PROFILE,
+        "embedder": WordEmbedder(),
+        "reranker": SharedWords(),
+        **options,
+    }
+    measure(made, path, **choices)
+    return read_run(path)
+
+
+def test_a_run_holds_what_the_router_decided(tmp_path: Path) -> None:
+    dataset = read_dataset(write_beir(tmp_path / "set"))
+    run = measured(tmp_path, dataset)
+    assert (run.header.dataset, run.header.split, run.header.documents) == ("set", "test", 6)
+    assert run.header.labels == dataset.fingerprint
+    assert (run.header.embedder, run.header.reranker) == ("words@1", "shared@1")
+    assert run.header.profile == PROFILE
+    assert run.header.modes == MODES
+    assert run.header.versions["crossgate"]
+    index = Index.build(dataset.documents, embedder=WordEmbedder())
+    assert run.header.corpus == index.fingerprint
+    reasons = set()
+    for stored, query in zip(run.queries, dataset.queries, strict=True):
+        assert (stored.id, stored.relevant, stored.wrong) == (query.id, query.relevant, query.wrong)
+        for mode in MODES:
+            router = Router(
+                index,
+                reranker=None if mode == "never" else SharedWords(),
+                profile=profile_of(mode, PROFILE),
+            )
+            wanted = router.route(query.text, limit=None)
+            again = decide(stored, PROFILE, mode)
+            assert (again.ids, again.verdict, again.reason) == (
+                wanted.ids,
+                wanted.verdict,
+                wanted.reason,
+            ), mode
+            assert [hit.score for hit in again.hits] == [hit.score for hit in wanted.hits]
+            if mode == "gated":
+                assert stored.decision == {
+                    "verdict": wanted.verdict,
+                    "reason": wanted.reason,
+                    "selected": wanted.ids,
+                }
+                reasons.add(wanted.reason)
+    # The dataset takes both paths, or the test shows little.
+    assert {"clear_margin", "reranked"} <= reasons
+
+
+def test_every_candidate_has_its_logit_and_none_is_read_twice_untimed(tmp_path: Path) -> None:
+    reranker = SharedWords()
+    run = measured(tmp_path, reranker=reranker, repeated=0)
+    for query in run.queries:
+        assert set(query.pairs) == {one.id for one in query.scored}
+    pairs = [(query, text) for query, texts in reranker.calls for text in texts]
+    warm_up = [("warm up", "warm up")]
+    assert len(pairs) == len(set(pairs)) == len(warm_up) + sum(len(q.pairs) for q in run.queries)
+
+
+def test_each_mode_is_timed_on_its_own(tmp_path: Path) -> None:
+    for query in measured(tmp_path).queries:
+        assert set(query.milliseconds) == set(MODES)
+        assert "stage2" in query.milliseconds["always"]
+        assert query.milliseconds["never"]["total"] > 0
+        assert query.decision is not None
+        shared = query.milliseconds["gated"] == query.milliseconds["always"]
+        assert shared == (query.decision["verdict"] == "ambiguous")
+
+
+def test_some_queries_are_routed_twice(tmp_path: Path) -> None:
+    twice = [query.repeated for query in measured(tmp_path, repeated=2).queries]
+    assert [one is not None for one in twice] == [True, False, True, False, True]
+    assert all(one[1] for one in twice if one is not None)
+    assert all(query.repeated is None for query in measured(tmp_path, repeated=0).queries)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_one_mode_alone_runs_no_more_than_it_needs(tmp_path: Path, mode: Mode) -> None:
+    reranker = SharedWords()
+    run = measured(tmp_path, reranker=reranker, modes=[mode])
+    assert run.header.modes == (mode,)
+    assert all(set(query.milliseconds) == {mode} for query in run.queries)
+    assert bool(reranker.calls) == (mode != "never")
+    for query in run.queries:
+        assert bool(query.pairs) == (mode == "always" or "ambiguous" in str(query.decision))
+
+
+def test_a_candidate_list_is_all_that_a_query_chooses_from(tmp_path: Path) -> None:
+    candidates = [{"query": "q1", "candidates": ["translator", "csv-cleaner"]}]
+    dataset = read_dataset(write_beir(tmp_path / "set", candidates=candidates))
+    run = measured(tmp_path, dataset)
+    assert {one.id for one in run.queries[0].scored} == {"translator", "csv-cleaner"}
+    assert len(run.queries[1].scored) > 2
+
+
+def test_words_alone_can_be_measured(tmp_path: Path) -> None:
+    run = measured(tmp_path, embedder=None, profile=Profile())
+    assert run.header.embedder == ""
+    assert all(one.cosine is None for query in run.queries for one in query.scored)
+    always = [decide(query, Profile(), "always") for query in run.queries if query.scored]
+    assert all(result.trace["stage2"] for result in always)
+
+
+def test_what_does_not_run_as_configured_is_stored(tmp_path: Path) -> None:
+    def fail(query: str, documents: Sequence[str]) -> list[PairScore]:
+        if query != "warm up":
+            raise RuntimeError("out of order")
+        return [PairScore(0.0)]
+
+    run = measured(tmp_path, reranker=FunctionReranker(fail))
+    assert all(query.degraded == ("reranker_failed",) for query in run.queries)
+    assert all(query.pairs == {} for query in run.queries)
+
+
+def test_an_unknown_mode_is_refused(tmp_path: Path) -> None:
+    for modes in (["sometimes"], []):
+        with pytest.raises(CrossgateError) as raised:
+            measured(tmp_path, modes=modes)
+        assert raised.value.code == "out_of_range"
+
+
+def test_a_run_reads_back_as_it_was_written(tmp_path: Path) -> None:
+    run = measured(tmp_path)
+    write_run(tmp_path / "again.jsonl", run.header, run.queries)
+    path = tmp_path / "set.run.jsonl"
+    assert (tmp_path / "again.jsonl").read_text() == path.read_text()
+    assert is_run(path)
+    assert not is_run(tmp_path / "set" / "corpus.jsonl")
+    assert not is_run(tmp_path)
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, RuntimeError])
+def test_an_interrupted_run_leaves_the_earlier_one_and_no_half_file(
+    tmp_path: Path, interruption: type[BaseException]
+) -> None:
+    run = measured(tmp_path)
+    path = tmp_path / "set.run.jsonl"
+    before = path.read_text()
+
+    def queries() -> Any:
+        yield run.queries[0]
+        raise interruption
+
+    with pytest.raises(interruption):
+        write_run(path, run.header, queries())
+    assert path.read_text() == before
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["set", "set.run.jsonl"]
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    run = measured(tmp_path)
+    with pytest.raises(CrossgateError) as raised:
+        write_run(tmp_path / "set.run.jsonl" / "x.jsonl", run.header, run.queries)
+    assert raised.value.code == "unwritable"
+
+
+def test_a_damaged_run_is_an_error_that_names_the_line(tmp_path: Path) -> None:
+    measured(tmp_path)
+    path = tmp_path / "set.run.jsonl"
+    lines = path.read_text().splitlines()
+    values = json.loads(lines[2])
+    del values["stage1"]
+    damaged = [
+        (3, [*lines[:2], json.dumps(values)]),
+        (3, [*lines[:2], lines[2][:50]]),
+        (3, [*lines[:2], lines[2].replace('"stage1": [[', '"stage1": [[1,')]),
+        (1, lines[1:]),
+        (1, [lines[0].replace("crossgate-profile/1", "other"), *lines[1:]]),
+        (None, lines[:1]),
+    ]
+    for line, rows in damaged:
+        path.write_text("\n".join(rows))
+        with pytest.raises(CrossgateError) as raised:
+            read_run(path)
+        assert raised.value.code == "malformed_run"
+        assert line is None or str(raised.value).startswith(f"{path}:{line}: ")
+
+
+def test_another_profile_decides_as_a_router_with_it_would(tmp_path: Path) -> None:
+    dataset = read_dataset(write_beir(tmp_path / "set"))
+    wide = replace(PROFILE, pool=replace(PROFILE.pool, per_channel=6))
+    run = measured(tmp_path, dataset, profile=wide)
+    other = replace(
+        wide,
+        blend=Blend(cosine_weight=0.2, bm25_weight=0.8, bm25_half=3.0),
+        gate=Gate(disagreed_margin=0.01),
+        combine=Combine(mode="rrf"),
+    )
+    index = Index.build(dataset.documents, embedder=WordEmbedder())
+    router = Router(index, reranker=SharedWords(), profile=other)
+    for stored in run.queries:
+        wanted = router.route(stored.text, limit=None)
+        again = decide(reblended(stored, other), other, "gated")
+        assert (again.reason, again.ids) == (wanted.reason, wanted.ids)
+        blends = [hit.blend for hit in wanted.hits]
+        assert [hit.blend for hit in again.hits] == pytest.approx(blends)
