@@ -117,7 +117,8 @@ def encode(tokenizer: PreTrainedTokenizerFast, *texts: str) -> dict[str, torch.T
 def embed(model: BertModel, inputs: dict[str, torch.Tensor]) -> NDArray[np.float32]:
     """Returns the mean of the token vectors, scaled to unit length."""
     hidden = model(**inputs).last_hidden_state[0]
-    return torch.nn.functional.normalize(hidden.mean(dim=0), dim=0).numpy()
+    unit = torch.nn.functional.normalize(hidden.mean(dim=0), dim=0).numpy()
+    return np.asarray(unit, dtype=np.float32)
 
 
 def provenance(folder: Path) -> dict[str, Any]:
