@@ -120,8 +120,21 @@ def test_each_channel_brings_its_own_candidates() -> None:
     near = [(f"near{place}", "", "hay", "{}", [1.0, place / 100]) for place in range(3)]
     far = [(f"word{place}", "", "needle " * (place + 1), "{}", [-1.0, 0.0]) for place in range(3)]
     core.upsert([*near, *far])
-    found = core.search("needle", [1.0, 0.0], blend=COSINE_ALONE, per_channel=2)
-    assert {one.id for one in found} == {"near0", "near1", "word1", "word2"}
+    for blend in (COSINE_ALONE, Blend(cosine_weight=0.0, bm25_weight=1.0)):
+        found = core.search("needle", [1.0, 0.0], blend=blend, per_channel=2)
+        assert {one.id for one in found} == {"near0", "near1", "word1", "word2"}
+
+
+def test_rounding_lifts_no_cosine_over_1() -> None:
+    generator = np.random.default_rng(0)
+    matrix = generator.normal(size=(200, 384)).astype(np.float32)
+    core = _core.Index("none", "test", 384)
+    core.upsert([(f"{place:03}", "", "", "{}", row) for place, row in enumerate(matrix)])
+    for place, row in enumerate(matrix):
+        best, *_ = core.search("", array("f", row), blend=COSINE_ALONE, per_channel=2)
+        assert best.id == f"{place:03}"
+        assert best.cosine is not None
+        assert 0.999999 < best.cosine <= 1.0
 
 
 NUMBERS = [0.25, -1.0, 3.5]

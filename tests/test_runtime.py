@@ -439,8 +439,17 @@ def test_after_ctrl_c_the_rest_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(begun) <= 2
 
 
-def test_many_threads_share_one_model(tmp_path: Path) -> None:
+def test_many_threads_share_one_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+    load = runtime.OnnxModel.__init__
+
+    def counted(model: runtime.OnnxModel, local: registry.LocalModel) -> None:
+        loaded.append(local.name)
+        load(model, local)
+
+    monkeypatch.setattr(runtime.OnnxModel, "__init__", counted)
     encoder = CrossEncoder(write_model(tmp_path / "counted", COUNTED))
+    assert loaded == []
     start = threading.Barrier(16)
     found: list[object] = []
 
@@ -458,6 +467,7 @@ def test_many_threads_share_one_model(tmp_path: Path) -> None:
     for worker in workers:
         worker.join()
     assert found == [[2_005.0, 3_006.0]] * 80
+    assert loaded == ["counted"]
 
 
 def run_script(script: str, **variables: str) -> str:
