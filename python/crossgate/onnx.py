@@ -90,8 +90,9 @@ def run_all(
     if len(items) == 1 and progress is None:
         return [function(items[0])]
     executor = _executor()
-    futures: list[Future[Result]] = [executor.submit(function, item) for item in items]
+    futures: list[Future[Result]] = []
     try:
+        futures.extend(executor.submit(function, item) for item in items)
         results = []
         for done, future in enumerate(futures, start=1):
             results.append(future.result())
@@ -127,11 +128,17 @@ class OnnxModel:
         try:
             import onnxruntime
             from tokenizers import Tokenizer
-        except ImportError as error:
+        except ModuleNotFoundError as error:
             raise ModelError(
                 "dependency_missing",
                 f"model {local.name!r} needs the package {error.name!r}, which is not installed: "
                 f"pip install {error.name}",
+            ) from error
+        except ImportError as error:
+            raise ModelError(
+                "dependency_missing",
+                f"model {local.name!r} needs onnxruntime and tokenizers, and one of them cannot "
+                f"be imported: {_first_line(error)}",
             ) from error
         self.local = local
         options = onnxruntime.SessionOptions()
