@@ -52,6 +52,15 @@ def _executor() -> ThreadPoolExecutor:
         return _workers
 
 
+def _retire(executor: ThreadPoolExecutor) -> None:
+    """Let the threads end when their work is done; the next caller gets new ones."""
+    global _workers
+    with _lock:
+        if _workers is executor:
+            _workers = None
+    executor.shutdown(wait=False)
+
+
 def _default_threads() -> int:
     setting = os.environ.get("CROSSGATE_THREADS", "")
     if setting:
@@ -99,6 +108,11 @@ def run_all(
             if progress is not None:
                 progress(done)
         return results
+    except KeyboardInterrupt:
+        # Ctrl-C may have come while a thread was being started: nobody but its queue knows of
+        # such a thread, and without a word through it the process would wait for it for ever.
+        _retire(executor)
+        raise
     finally:
         # After an error or Ctrl-C nobody waits for the rest.
         for future in futures:
