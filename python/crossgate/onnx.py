@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from crossgate.errors import InputError, ModelError
 
@@ -48,7 +50,7 @@ def _executor() -> ThreadPoolExecutor:
     global _workers
     with _lock:
         if _workers is None:
-            _workers = ThreadPoolExecutor(_threads or _default_threads(), "crossgate")
+            _workers = ThreadPoolExecutor(_number_of_threads(), "crossgate")
         return _workers
 
 
@@ -61,7 +63,9 @@ def _retire(executor: ThreadPoolExecutor) -> None:
     executor.shutdown(wait=False)
 
 
-def _default_threads() -> int:
+def _number_of_threads() -> int:
+    if _threads:
+        return _threads
     setting = os.environ.get("CROSSGATE_THREADS", "")
     if setting:
         if not setting.isdecimal() or int(setting) < 1:
@@ -98,25 +102,39 @@ def run_all(
     """
     if len(items) == 1 and progress is None:
         return [function(items[0])]
+    places = count()
+    stopped = threading.Event()
+    outcomes: SimpleQueue[tuple[int, Result | None, BaseException | None]] = SimpleQueue()
+
+    def work() -> None:
+        # Each thread takes the next item until none is left or nobody waits for it any more.
+        while not stopped.is_set() and (place := next(places)) < len(items):
+            try:
+                outcomes.put((place, function(items[place]), None))
+            except BaseException as error:  # it belongs to the caller, not to this thread
+                outcomes.put((place, None, error))
+
+    results: dict[int, Result] = {}
     executor = _executor()
-    futures: list[Future[Result]] = []
     try:
-        futures.extend(executor.submit(function, item) for item in items)
-        results = []
-        for done, future in enumerate(futures, start=1):
-            results.append(future.result())
+        # One hand-out per thread, not per item: few moments for Ctrl-C to come in between.
+        for _ in range(min(_number_of_threads(), len(items))):
+            executor.submit(work)
+        for done in range(1, len(items) + 1):
+            place, result, error = outcomes.get()
+            if error is not None:
+                raise error
+            results[place] = cast("Result", result)
             if progress is not None:
                 progress(done)
-        return results
+        return [results[place] for place in range(len(items))]
     except KeyboardInterrupt:
-        # Ctrl-C may have come while a thread was being started: nobody but its queue knows of
-        # such a thread, and without a word through it the process would wait for it for ever.
+        # It may have come while a thread was being started: nobody but its queue knows of such
+        # a thread, and without a word through it the process would wait for it for ever.
         _retire(executor)
         raise
     finally:
-        # After an error or Ctrl-C nobody waits for the rest.
-        for future in futures:
-            future.cancel()
+        stopped.set()
 
 
 class OnnxModel:
