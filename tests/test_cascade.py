@@ -24,7 +24,7 @@ from crossgate import (
     _core,
     cascade,
 )
-from crossgate.profile import Blend, Combine, Gate, Guardrails, Pool
+from crossgate.profile import Answer, Blend, Combine, Gate, Guardrails, Pool
 
 Case = dict[str, Any]
 
@@ -89,7 +89,7 @@ def test_gate(case: Case) -> None:
     gate = Gate(**case.get("thresholds", {}))
     candidates = candidates_of(case)
     for ordered in (candidates, candidates[::-1]):
-        decision = _core.decide(ordered, gate)
+        decision = _core.decide(ordered, gate, Answer())
         assert (decision.verdict, decision.reason) == (case["verdict"], case["reason"])
     result = decide(candidates, Profile(blend=blend_of(case), gate=gate), None)
     assert (result.verdict, result.reason) == (case["verdict"], case["reason"])

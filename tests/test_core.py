@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossgate import InputError, _core
-from crossgate.profile import Blend, Combine, Gate, Guardrails
+from crossgate.profile import Answer, Blend, Combine, Gate, Guardrails
 
 COSINE_ALONE = Blend(cosine_weight=1.0, bm25_weight=0.0)
 
@@ -245,7 +245,7 @@ def test_what_crosses_is_plain() -> None:
 
 def test_values_of_the_core_cannot_be_changed() -> None:
     one: Any = _core.Scored("a", cosine=0.5, bm25=1.0, overlap=1, blend=0.5)
-    decision: Any = _core.decide([one], Gate())
+    decision: Any = _core.decide([one], Gate(), Answer())
     for target, name in ((one, "blend"), (decision, "verdict"), (decision.signals, "bm25")):
         with pytest.raises(AttributeError):
             setattr(target, name, 1)
@@ -257,7 +257,7 @@ def test_the_gate_refuses_what_has_no_order(place: str, value: float) -> None:
     scores: dict[str, Any] = {"cosine": 0.5, "bm25": 1.0, "blend": 0.5, place: value}
     fine = _core.Scored("fine", cosine=0.9, bm25=2.0, overlap=1, blend=0.9)
     with pytest.raises(InputError) as caught:
-        _core.decide([fine, _core.Scored("bad one", overlap=1, **scores)], Gate())
+        _core.decide([fine, _core.Scored("bad one", overlap=1, **scores)], Gate(), Answer())
     assert caught.value.code == "not_finite"
     assert "bad one" in str(caught.value)
 

@@ -51,7 +51,7 @@ def stored(
         _core.Scored(name, cosine=blend, bm25=10 * max(blend, 0.0), overlap=1, blend=blend)
         for name, blend in zip(names, blends, strict=True)
     )
-    signals = _core.decide(scored, PROFILE.gate).signals
+    signals = _core.decide(scored, PROFILE.gate, PROFILE.answer).signals
     values = {
         "text": f"query {id}",
         "milliseconds": {mode: {"total": time} for mode, time in TIMES.items()},
@@ -240,7 +240,7 @@ def test_the_curve_runs_through_the_shipped_point_and_both_ends() -> None:
 
 def test_a_gate_without_margins_has_a_curve_too() -> None:
     values: list[tuple[float | None, float | None]] = [(1.0, None)] * len(QUERIES)
-    points = trade_off(QUERIES, Gate(), values, values)
+    points = trade_off(QUERIES, Profile(), values, values)
     assert [(one.skip_rate, one.shipped) for one in points][:2] == [(0.0, False), (0.0, True)]
     assert points[-1].skip_rate == 1.0
 

@@ -134,7 +134,7 @@ def test_any_json_is_a_profile_or_refused(values: Any) -> None:
         profile = Profile.from_dict(given)
         assert Profile.from_dict(profile.to_dict()) == profile
         # Numbers that were taken can be calculated with.
-        _core.decide([_core.Scored("a", cosine=0.5, bm25=1, overlap=1, blend=0.5)], profile.gate)
+        _core.decide([_core.Scored("a", cosine=0.5, bm25=1, overlap=1, blend=0.5)], profile.gate, profile.answer)
 
 
 def test_a_profile_made_by_hand_is_checked_like_a_file() -> None:

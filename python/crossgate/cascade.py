@@ -60,6 +60,7 @@ class _Conclusion:
 
     reason: str
     stage: int
+    confidence: float | None
     places: tuple[_Place, ...]
 
 
@@ -92,7 +93,7 @@ def run(
         one.id: present for one in found.scored if (present := document(one.id)) is not None
     }
     scored = [one for one in found.scored if one.id in documents]
-    decision = _core.decide(scored, profile.gate)
+    decision = _core.decide(scored, profile.gate, profile.answer)
     pairs: Mapping[str, PairScore] = {}
     provider, identity = STAGE1, None
     cliff = None
@@ -128,6 +129,7 @@ def run(
         verdict=Verdict(decision.verdict),
         reason=conclusion.reason,
         stage=conclusion.stage,
+        confidence=conclusion.confidence,
         selected=tuple(hit for hit in hits if hit.dropped is None),
         hits=hits,
         degraded=tuple(degraded),
@@ -157,7 +159,13 @@ def conclude(
             )
             for one in scored
         ]
-        return _Conclusion(reason=decision.reason, stage=1, places=tuple(places))
+        return _Conclusion(
+            reason=decision.reason,
+            stage=1,
+            confidence=decision.confidence,
+            places=tuple(places),
+        )
+    confidence = decision.confidence
     if not pairs:
         ranked = [(one, one.blend) for one in scored]
         guardrails = profile.stage1_guardrails
@@ -169,8 +177,12 @@ def conclude(
         stage2_ranks = dict(zip((one.id for one in read), _core.ranks(read, scores), strict=True))
         ranked = sorted(zip(read, scores, strict=True), key=lambda pair: stage2_ranks[pair[0].id])
         guardrails = profile.stage2_guardrails
+        confidence = _confidence(read, logits, scores, decision, profile)
     most = None if limit is None else min(limit, len(ranked))
     dropped = _core.passes([(score, one.blend) for one, score in ranked], guardrails, limit=most)
+    least = profile.answer.least
+    if least is not None and confidence is not None and confidence < least:
+        dropped = [reason or "improbable" for reason in dropped]
     places = [
         _Place(
             scored=one,
@@ -195,10 +207,27 @@ def conclude(
         for one in scored
         if one.id not in placed
     ]
-    reason = decision.reason
-    if pairs:
-        reason = "reranked" if None in dropped else "rejected"
-    return _Conclusion(reason=reason, stage=2 if pairs else 1, places=tuple(places))
+    if None not in dropped:
+        reason = "rejected"
+    else:
+        reason = "reranked" if pairs else decision.reason
+    return _Conclusion(
+        reason=reason, stage=2 if pairs else 1, confidence=confidence, places=tuple(places)
+    )
+
+
+def _confidence(
+    read: Sequence[_core.Scored],
+    logits: Sequence[float],
+    scores: Sequence[float],
+    decision: _core.Decision,
+    profile: Profile,
+) -> float | None:
+    """Return how probable it is that the first of the candidates that stage 2 read fits."""
+    model, found = profile.answer.stage2, _core.reading(read, logits, scores)
+    if model is None or decision.signals is None or found is None:
+        return None
+    return _core.confidence(model, decision.signals, found)
 
 
 def replay(trace: Mapping[str, Any]) -> dict[str, Any]:
@@ -219,7 +248,7 @@ def replay(trace: Mapping[str, Any]) -> dict[str, Any]:
         for id, cosine, bm25, overlap, blend in trace["stage1"]
     ]
     pairs = {id: PairScore(logit, truncated) for id, logit, truncated in trace["stage2"]}
-    decision = _core.decide(scored, profile.gate)
+    decision = _core.decide(scored, profile.gate, profile.answer)
     return _summary(decision, conclude(scored, decision, pairs, profile, trace["limit"]))
 
 
@@ -290,6 +319,7 @@ def _summary(decision: _core.Decision, conclusion: _Conclusion) -> dict[str, Any
         "verdict": decision.verdict,
         "reason": conclusion.reason,
         "stage": conclusion.stage,
+        "confidence": conclusion.confidence,
         "selected": [one.scored.id for one in conclusion.places if one.dropped is None],
         "places": [
             [one.scored.id, one.score, one.stage1_rank, one.stage2_rank, one.dropped]

@@ -7,7 +7,7 @@ import math
 import sys
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from crossgate.errors import ProfileError
 
@@ -75,6 +75,65 @@ class Gate:
             if one.name != "require_overlap":
                 value = getattr(self, one.name)
                 _check_number("gate", one.name, value, optional=one.default is None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confidence:
+    """A logistic model of how probable it is that the first pick fits, rather than nothing.
+
+    The log-odds are the sum of the intercept and each weight times its signal. The model knows the
+    queries that it was fitted on: with another share of queries that nothing fits, or another
+    corpus, its order holds better than its probabilities.
+
+    Attributes:
+        intercept: The log-odds where every signal is 0.
+        cosine: Weight of the best cosine.
+        bm25: Weight of the natural logarithm of 1 + the best BM25 score.
+        blend_margin: Weight of the best blend's lead over the next.
+        agreement: Weight of 1 where cosine and BM25 agree on the best candidate.
+        logit: Weight of the first candidate's logit; of no effect for stage 1, like the next two.
+        score_margin: Weight of the best combined score's lead over the next.
+        same_first: Weight of 1 where both stages put the same candidate first.
+    """
+
+    intercept: float = 0.0
+    cosine: float = 0.0
+    bm25: float = 0.0
+    blend_margin: float = 0.0
+    agreement: float = 0.0
+    logit: float = 0.0
+    score_margin: float = 0.0
+    same_first: float = 0.0
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            _check_number("confidence", one.name, getattr(self, one.name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """How probable it must be that the first pick fits. A bar that is None is off.
+
+    Attributes:
+        stage1: The model for what stage 1 saw; None where none was fitted: no bar holds then.
+        stage2: The model for what both stages saw.
+        floor: Below this probability by stage 1 nothing is relevant, and stage 2 is not asked.
+        least: Below this probability there is no clear winner after stage 1, and no answer after
+            the stage that decided.
+    """
+
+    stage1: Confidence | None = None
+    stage2: Confidence | None = None
+    floor: float | None = None
+    least: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("stage1", "stage2"):
+            value = getattr(self, name)
+            if not (value is None or isinstance(value, Confidence)):
+                raise ProfileError("profile_malformed", f"answer.{name} must be a Confidence")
+        for name in ("floor", "least"):
+            _check_number("answer", name, getattr(self, name), optional=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +223,7 @@ class Profile:
         reranker: Identity of the reranker that they were fitted for; None for any.
         blend: How cosine and BM25 become one score.
         gate: When stage 1 decides alone.
+        answer: How probable an answer must be.
         pool: Which candidates stage 2 reads.
         combine: How logits and stage 1 become one order.
         stage1_guardrails: Bars on the blend, where stage 1 decides.
@@ -176,6 +236,7 @@ class Profile:
     reranker: str | None = None
     blend: Blend = field(default_factory=Blend)
     gate: Gate = field(default_factory=Gate)
+    answer: Answer = field(default_factory=Answer)
     pool: Pool = field(default_factory=Pool)
     combine: Combine = field(default_factory=Combine)
     stage1_guardrails: Guardrails = field(default_factory=Guardrails)
@@ -258,9 +319,13 @@ class Profile:
                 )
 
 
-_SECTIONS: dict[str, type[Blend | Gate | Pool | Combine | Guardrails]] = {
+_Kind = TypeVar("_Kind")
+_Section = Blend | Gate | Answer | Pool | Combine | Guardrails
+
+_SECTIONS: dict[str, type[_Section]] = {
     "blend": Blend,
     "gate": Gate,
+    "answer": Answer,
     "pool": Pool,
     "combine": Combine,
     "stage1_guardrails": Guardrails,
@@ -268,8 +333,20 @@ _SECTIONS: dict[str, type[Blend | Gate | Pool | Combine | Guardrails]] = {
 }
 
 
-def _section(name: str, values: object) -> Blend | Gate | Pool | Combine | Guardrails:
+def _section(name: str, values: object) -> _Section:
     kind = _SECTIONS[name]
+    if kind is Answer and isinstance(values, dict):
+        models = {
+            key: _of(Confidence, f"{name}.{key}", values[key])
+            for key in ("stage1", "stage2")
+            if values.get(key) is not None
+        }
+        values = {**values, **models}
+    return _of(kind, name, values)
+
+
+def _of(kind: type[_Kind], name: str, values: object) -> _Kind:
+    """Make a part of a profile from JSON values; an error names the part as the file does."""
     if not isinstance(values, dict):
         raise ProfileError("profile_malformed", f"{name} must be a JSON object")
     _check_keys(kind, f"{name}.", values)

@@ -138,6 +138,8 @@ class RouteResult:
         verdict: What the gate made of stage 1.
         reason: Stable code of the rule that decided; see `docs/reasons.md`.
         stage: 1 if the stage-1 order stands, 2 if the cross-encoder had its say.
+        confidence: How probable it is that the first hit fits rather than nothing, in [0, 1]; None
+            where the profile has no model for it. See `crossgate.profile.Confidence`.
         selected: The hits that fit, best first; empty if nothing does.
         hits: All candidates that were considered, best first, the selected ones among them.
         degraded: What did not run as configured; empty when all went well.
@@ -148,6 +150,7 @@ class RouteResult:
     verdict: Verdict
     reason: str
     stage: int
+    confidence: float | None
     selected: tuple[Hit, ...]
     hits: tuple[Hit, ...]
     degraded: tuple[Degradation, ...]
@@ -170,6 +173,7 @@ class RouteResult:
             "verdict": self.verdict.value,
             "reason": self.reason,
             "stage": self.stage,
+            "confidence": self.confidence,
             "selected": self.ids,
             "hits": [hit.to_dict() for hit in self.hits],
             "degraded": [{"code": one.code, "detail": one.detail} for one in self.degraded],

@@ -10,7 +10,7 @@ import numpy as np
 
 from crossgate import _core
 from crossgate.evaluation.runs import StoredQuery
-from crossgate.profile import Gate
+from crossgate.profile import Gate, Profile
 from crossgate.types import RouteResult, Verdict
 
 POINTS = 40
@@ -131,7 +131,7 @@ def account(
 
 def trade_off(
     queries: Sequence[StoredQuery],
-    gate: Gate,
+    profile: Profile,
     stage1_values: Sequence[tuple[float | None, float | None]],
     stage2_values: Sequence[tuple[float | None, float | None]],
 ) -> tuple[CurvePoint, ...]:
@@ -142,16 +142,17 @@ def trade_off(
 
     Args:
         queries: The stored queries.
-        gate: The profile's gate.
+        profile: The profile whose margins move.
         stage1_values: Per query, recall@1 and false inject if stage 1 decides, None where the
             query does not count.
         stage2_values: The same if stage 2 does.
     """
+    gate = profile.gate
     margins = (gate.agreed_margin, gate.disagreed_margin)
     agreed, disagreed = (1.0, 1.0) if margins == (None, None) else margins
     needed = []
     for query in queries:
-        signals = _core.decide(query.scored, gate).signals
+        signals = _core.decide(query.scored, gate, profile.answer).signals
         margin = agreed if signals is not None and signals.agreement else disagreed
         if signals is not None and margin:
             needed.append(signals.blend_margin / margin)
@@ -164,7 +165,9 @@ def trade_off(
     settings.append((1.0 if margins != (None, None) else settings[-1][0], gate, True))
     points = []
     for factor, setting, shipped in settings:
-        verdicts = [_core.decide(query.scored, setting).verdict for query in queries]
+        verdicts = [
+            _core.decide(query.scored, setting, profile.answer).verdict for query in queries
+        ]
         outcomes = [
             _outcome(verdict, one, other)
             for verdict, one, other in zip(verdicts, stage1_values, stage2_values, strict=True)

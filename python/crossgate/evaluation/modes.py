@@ -17,7 +17,7 @@ from crossgate import cascade
 from crossgate.cascade import Stage1
 from crossgate.errors import SourceError
 from crossgate.evaluation.runs import Mode, RunHeader, StoredQuery
-from crossgate.profile import Gate, Guardrails, Profile
+from crossgate.profile import Answer, Gate, Guardrails, Profile
 from crossgate.reranking import PairScore
 from crossgate.types import Document, RouteResult
 
@@ -26,7 +26,9 @@ _NO_GATE = Gate(require_overlap=False)
 
 def profile_of(mode: Mode, profile: Profile) -> Profile:
     """Return the profile that a mode runs with."""
-    return profile if mode == "gated" else replace(profile, gate=_NO_GATE)
+    if mode == "gated":
+        return profile
+    return replace(profile, gate=_NO_GATE, answer=replace(profile.answer, floor=None))
 
 
 def holding_nothing_back(profile: Profile) -> Profile:
@@ -36,6 +38,7 @@ def holding_nothing_back(profile: Profile) -> Profile:
         gate=replace(
             profile.gate, require_overlap=False, relevance_cosine=None, relevance_bm25=None
         ),
+        answer=Answer(),
         stage1_guardrails=Guardrails(),
         stage2_guardrails=Guardrails(),
     )

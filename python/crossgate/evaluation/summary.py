@@ -218,7 +218,7 @@ def summarize(run: Run, *, profile: Profile | None = None, modes: Sequence[Mode]
         curve=()
         if never is None or gated is None or always is None
         else economics.trade_off(
-            queries, used.gate, _outcomes(values["never"]), _outcomes(values["always"])
+            queries, used, _outcomes(values["never"]), _outcomes(values["always"])
         ),
         groups=_groups(queries, {mode: values[mode] for mode in shown}, seed),
         strengths=signals.strengths(queries, never, always, seed=seed),

@@ -1,5 +1,6 @@
 //! The gate: whether stage 1 has a clear winner, nothing relevant, or a question for stage 2.
 
+use crate::confidence::Confidence;
 use crate::error::{Error, Result};
 use crate::stage1::{Scored, best_first};
 
@@ -23,6 +24,8 @@ pub enum Reason {
     BelowFloor,
     /// Without vectors, no candidate shares a term with the query.
     NoOverlap,
+    /// It is too improbable that the best candidate fits: [`Answer::floor`].
+    Improbable,
     /// The best cosine is high and far ahead of the next: [`confident_winner`].
     ConfidentWinner,
     /// The best BM25 score is high and far ahead of the next: [`lexical_winner`].
@@ -51,6 +54,7 @@ impl Reason {
             Self::NoCandidates => "no_candidates",
             Self::BelowFloor => "below_floor",
             Self::NoOverlap => "no_overlap",
+            Self::Improbable => "improbable",
             Self::ConfidentWinner => "confident_winner",
             Self::LexicalWinner => "lexical_winner",
             Self::ClearMargin => "clear_margin",
@@ -83,6 +87,17 @@ pub struct Thresholds {
     pub disagreed_margin: Option<f64>,
 }
 
+/// How probable it must be that the best candidate fits, before stage 2 is asked and without it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Answer {
+    /// The model of stage 1; without it nothing is known.
+    pub stage1: Option<Confidence>,
+    /// Below this probability nothing is relevant.
+    pub floor: Option<f64>,
+    /// Below this probability no winner is clear.
+    pub least: Option<f64>,
+}
+
 /// What the gate looks at, all of it taken from stage 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Signals {
@@ -113,6 +128,8 @@ pub struct Decision {
     pub reason: Reason,
     /// What the rules looked at; none without candidates.
     pub signals: Option<Signals>,
+    /// How probable it is that the best candidate fits; none without candidates or a model.
+    pub confidence: Option<f64>,
 }
 
 /// Terms that a lexical winner must share with the query: one word in common is no evidence.
@@ -121,13 +138,19 @@ const LEXICAL_OVERLAP: u32 = 2;
 /// Decides from the candidates' stage-1 scores; their order does not matter.
 ///
 /// Fails with `not_finite` where a score is no number.
-pub fn decide(candidates: &[Scored], thresholds: &Thresholds) -> Result<Decision> {
+pub fn decide(candidates: &[Scored], thresholds: &Thresholds, answer: &Answer) -> Result<Decision> {
     let Some(signals) = signals(candidates)? else {
         let (verdict, reason) = (Verdict::NothingRelevant, Reason::NoCandidates);
-        return Ok(Decision { verdict, reason, signals: None });
+        return Ok(Decision { verdict, reason, signals: None, confidence: None });
     };
+    let confidence = answer.stage1.and_then(|model| model.probability(&signals, None));
+    let below = |bar: Option<f64>| confidence.zip(bar).is_some_and(|(known, bar)| known < bar);
     let (verdict, reason) = if let Some(reason) = nothing_relevant(&signals, thresholds) {
         (Verdict::NothingRelevant, reason)
+    } else if below(answer.floor) {
+        (Verdict::NothingRelevant, Reason::Improbable)
+    } else if below(answer.least) {
+        (Verdict::Ambiguous, Reason::Murky)
     } else if confident_winner(&signals, thresholds) {
         (Verdict::Confident, Reason::ConfidentWinner)
     } else if lexical_winner(&signals, thresholds) {
@@ -137,7 +160,7 @@ pub fn decide(candidates: &[Scored], thresholds: &Thresholds) -> Result<Decision
     } else {
         (Verdict::Ambiguous, Reason::Murky)
     };
-    Ok(Decision { verdict, reason, signals: Some(signals) })
+    Ok(Decision { verdict, reason, signals: Some(signals), confidence })
 }
 
 /// Whether stage 2 is worth its price: something is relevant and nothing has clearly won.
@@ -255,8 +278,23 @@ mod tests {
         disagreed_margin: Some(0.3),
     };
 
+    const ANSWER: Answer = Answer {
+        stage1: Some(Confidence {
+            intercept: -3.0,
+            cosine: 6.0,
+            bm25: 0.0,
+            blend_margin: 0.0,
+            agreement: 0.0,
+            logit: 0.0,
+            score_margin: 0.0,
+            same_first: 0.0,
+        }),
+        floor: Some(0.4),
+        least: Some(0.6),
+    };
+
     fn reason(candidates: &[Scored], thresholds: &Thresholds) -> (Verdict, Reason) {
-        let decision = decide(candidates, thresholds).unwrap();
+        let decision = decide(candidates, thresholds, &Answer::default()).unwrap();
         if let Some(signals) = decision.signals {
             let ambiguous = decision.verdict == Verdict::Ambiguous;
             assert_eq!(is_ambiguous(&signals, thresholds), ambiguous);
@@ -342,8 +380,27 @@ mod tests {
     }
 
     #[test]
+    fn what_is_improbable_is_not_relevant_and_what_is_unsure_is_never_clear() {
+        let at = |cosine: f64| {
+            let candidates = [scored("a", cosine, 5.0, 2), scored("b", 0.0, 0.0, 0)];
+            let decision = decide(&candidates, &THRESHOLDS, &ANSWER).unwrap();
+            (decision.reason, decision.confidence.unwrap())
+        };
+        assert_eq!(at(0.42).0, Reason::Improbable);
+        assert_eq!(at(0.44), (Reason::Murky, 1.0 / (1.0 + f64::exp(3.0 - 6.0 * 0.44))));
+        assert_eq!(at(0.56).0, Reason::Murky);
+        assert_eq!(at(0.57).0, Reason::ClearMargin);
+        // Without a model the bars bar nothing.
+        let candidates = [scored("a", 0.42, 5.0, 2), scored("b", 0.0, 0.0, 0)];
+        let unknown = Answer { stage1: None, ..ANSWER };
+        let decision = decide(&candidates, &THRESHOLDS, &unknown).unwrap();
+        assert_eq!((decision.reason, decision.confidence), (Reason::ClearMargin, None));
+    }
+
+    #[test]
     fn no_number_is_refused() {
-        let error = decide(&[scored("a", f64::NAN, 1.0, 1)], &THRESHOLDS).unwrap_err();
+        let error =
+            decide(&[scored("a", f64::NAN, 1.0, 1)], &THRESHOLDS, &Answer::default()).unwrap_err();
         assert_eq!(error.code(), "not_finite");
     }
 
@@ -367,8 +424,8 @@ mod tests {
                 .prop_flat_map(|list| (Just(list.clone()), Just(list).prop_shuffle())),
         ) {
             prop_assert_eq!(
-                decide(&candidates, &THRESHOLDS).unwrap(),
-                decide(&shuffled, &THRESHOLDS).unwrap()
+                decide(&candidates, &THRESHOLDS, &ANSWER).unwrap(),
+                decide(&shuffled, &THRESHOLDS, &ANSWER).unwrap()
             );
         }
 

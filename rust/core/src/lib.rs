@@ -19,6 +19,7 @@ mod file;
 mod stop_words;
 
 pub mod cliff;
+pub mod confidence;
 pub mod gate;
 pub mod index;
 pub mod stage1;

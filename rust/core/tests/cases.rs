@@ -11,7 +11,7 @@
 use std::path::Path;
 
 use crossgate_core::cliff::{SkipReason, TightenOptions, tighten};
-use crossgate_core::gate::{Thresholds, decide};
+use crossgate_core::gate::{Answer, Thresholds, decide};
 use crossgate_core::stage1::{Blend, Scored};
 use crossgate_core::stage2::{Combine, Dropped, Guardrails, combine, passes, ranks};
 use serde::Deserialize;
@@ -178,7 +178,7 @@ fn gate() {
         };
         let mut candidates = scored(&case.candidates, &blend);
         for _ in 0..2 {
-            let decision = decide(&candidates, &thresholds).unwrap();
+            let decision = decide(&candidates, &thresholds, &Answer::default()).unwrap();
             assert_eq!(
                 (decision.verdict.code(), decision.reason.code()),
                 (case.verdict.as_str(), case.reason.as_str()),

@@ -11,8 +11,8 @@ mod _core {
     use crate::index::Index;
     #[pymodule_export]
     use crate::steps::{
-        Decision, Scored, Signals, Tightened, analyze, combine, decide, find_cliff, passes, ranks,
-        tighten,
+        Decision, Reading, Scored, Signals, Tightened, analyze, combine, confidence, decide,
+        find_cliff, passes, ranks, reading, tighten,
     };
 
     #[pymodule_export]

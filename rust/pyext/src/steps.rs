@@ -1,11 +1,11 @@
 //! The steps of the cascade as Python functions, and the values that pass between them.
 
 use crossgate_core::cliff::TightenOptions;
-use crossgate_core::gate::Thresholds;
+use crossgate_core::gate::{Answer, Thresholds};
 use crossgate_core::stage1::Blend;
 use crossgate_core::stage2::{Combine, Guardrails};
 use crossgate_core::text::Analyzer;
-use crossgate_core::{cliff, gate, stage1, stage2};
+use crossgate_core::{cliff, confidence as model, gate, stage1, stage2};
 use pyo3::prelude::*;
 
 use crate::errors::to_python;
@@ -37,6 +37,42 @@ pub(crate) struct GateOptions {
     lexical_gap: f64,
     agreed_margin: Option<f64>,
     disagreed_margin: Option<f64>,
+}
+
+/// The fields of `crossgate.profile.Confidence`.
+#[derive(FromPyObject)]
+pub(crate) struct ConfidenceOptions {
+    intercept: f64,
+    cosine: f64,
+    bm25: f64,
+    blend_margin: f64,
+    agreement: f64,
+    logit: f64,
+    score_margin: f64,
+    same_first: f64,
+}
+
+impl From<ConfidenceOptions> for model::Confidence {
+    fn from(options: ConfidenceOptions) -> Self {
+        Self {
+            intercept: options.intercept,
+            cosine: options.cosine,
+            bm25: options.bm25,
+            blend_margin: options.blend_margin,
+            agreement: options.agreement,
+            logit: options.logit,
+            score_margin: options.score_margin,
+            same_first: options.same_first,
+        }
+    }
+}
+
+/// The fields of `crossgate.profile.Answer` that the gate looks at.
+#[derive(FromPyObject)]
+pub(crate) struct AnswerOptions {
+    stage1: Option<ConfidenceOptions>,
+    floor: Option<f64>,
+    least: Option<f64>,
 }
 
 /// The fields of `crossgate.profile.Combine`.
@@ -133,6 +169,16 @@ pub(crate) struct Decision {
     verdict: &'static str,
     reason: &'static str,
     signals: Option<Signals>,
+    confidence: Option<f64>,
+}
+
+/// What stage 2 adds to the signals of the gate.
+#[pyclass(frozen, get_all, module = "crossgate._core")]
+#[derive(Clone)]
+pub(crate) struct Reading {
+    logit: f64,
+    score_margin: f64,
+    same_first: bool,
 }
 
 /// The outcome of `tighten`.
@@ -159,7 +205,10 @@ pub(crate) fn decide(
     py: Python<'_>,
     candidates: Vec<PyRef<'_, Scored>>,
     thresholds: GateOptions,
+    answer: AnswerOptions,
 ) -> PyResult<Decision> {
+    let AnswerOptions { stage1, floor, least } = answer;
+    let answer = Answer { stage1: stage1.map(Into::into), floor, least };
     let thresholds = Thresholds {
         require_overlap: thresholds.require_overlap,
         relevance_cosine: thresholds.relevance_cosine,
@@ -171,8 +220,8 @@ pub(crate) fn decide(
         agreed_margin: thresholds.agreed_margin,
         disagreed_margin: thresholds.disagreed_margin,
     };
-    let decision =
-        gate::decide(&inner(&candidates), &thresholds).map_err(|error| to_python(py, &error))?;
+    let decision = gate::decide(&inner(&candidates), &thresholds, &answer)
+        .map_err(|error| to_python(py, &error))?;
     Ok(Decision {
         verdict: decision.verdict.code(),
         reason: decision.reason.code(),
@@ -186,7 +235,51 @@ pub(crate) fn decide(
             blend_margin: signals.blend_margin,
             agreement: signals.agreement,
         }),
+        confidence: decision.confidence,
     })
+}
+
+/// What stage 2 adds to the signals of the gate, or none without candidates.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "Python hands over owned lists")]
+pub(crate) fn reading(
+    candidates: Vec<PyRef<'_, Scored>>,
+    logits: Vec<f64>,
+    scores: Vec<f64>,
+) -> Option<Reading> {
+    model::reading(&inner(&candidates), &logits, &scores).map(
+        |model::Reading { logit, score_margin, same_first }| Reading {
+            logit,
+            score_margin,
+            same_first,
+        },
+    )
+}
+
+/// How probable it is that the first pick fits, or none where there is no cosine.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "Python hands over the values that it holds")]
+pub(crate) fn confidence(
+    weights: ConfidenceOptions,
+    signals: PyRef<'_, Signals>,
+    reading: PyRef<'_, Reading>,
+) -> Option<f64> {
+    let signals = gate::Signals {
+        cosine: signals.cosine,
+        cosine_gap: signals.cosine_gap,
+        bm25: signals.bm25,
+        bm25_gap: signals.bm25_gap,
+        overlap: signals.overlap,
+        blend: signals.blend,
+        blend_margin: signals.blend_margin,
+        agreement: signals.agreement,
+    };
+    let reading = model::Reading {
+        logit: reading.logit,
+        score_margin: reading.score_margin,
+        same_first: reading.same_first,
+    };
+    model::Confidence::from(weights).probability(&signals, Some(&reading))
 }
 
 /// Index of the first score below the first cliff at or past the core.
