@@ -308,6 +308,22 @@ def test_a_forked_child_searches_a_large_index() -> None:
     assert run.returncode == 0, run.stderr.decode()
 
 
+def test_a_large_index_is_searched_where_no_thread_can_start() -> None:
+    script = """
+        from crossgate import Document, Index, PrecomputedVectors, Profile, Router
+        index = Index.build(
+            [Document(id=str(n), text=f"w{n}", vector=[1.0, n / 9e3]) for n in range(9_000)],
+            embedder=PrecomputedVectors("given", 2),
+        )
+        result = Router(index, reranker=None).route("w77", vector=[1.0, 0.5], limit=5)
+        print([(hit.id, hit.cosine) for hit in result.hits])
+    """
+    # No machine has room for a stack of this size.
+    starved = in_a_process(script, RUST_MIN_STACK=str(1 << 60))
+    assert starved.returncode == 0, starved.stderr.decode()
+    assert starved.stdout == in_a_process(script).stdout != b""
+
+
 # The asynchronous twins.
 
 

@@ -285,11 +285,7 @@ mod tests {
                 &[scored("a", 0.8, 0.0, 0), scored("b", 0.79, 0.1, 1)],
                 (V::Ambiguous, R::Murky),
             ),
-            (
-                "high cosine, nobody to lead",
-                &[scored("a", 0.8, 0.0, 0)],
-                (V::Ambiguous, R::Murky),
-            ),
+            ("high cosine, nobody to lead", &[scored("a", 0.8, 0.0, 0)], (V::Ambiguous, R::Murky)),
             (
                 "dense match is not overridden by words",
                 &[scored("a", 0.8, 0.0, 0), scored("b", 0.5, 20.0, 5)],
