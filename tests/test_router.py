@@ -493,6 +493,24 @@ def test_the_order_of_stage_1_stands(index: Index, kind: str) -> None:
     json.dumps(broken.to_dict(trace=True), allow_nan=False)
 
 
+@pytest.mark.parametrize("logit", [1e308, -1e308])
+def test_logits_whose_weighted_sum_overflows_leave_stage_1(index: Index, logit: float) -> None:
+    profile = Profile(combine=Combine(mode="weighted", logit=10.0))
+    reranker = FunctionReranker(lambda _, texts: [PairScore(logit) for _ in texts])
+    plain = Router(index, reranker=None, profile=profile).route(QUERY)
+    routed = Router(index, reranker=reranker, profile=profile).route(QUERY)
+    assert routed.hits == plain.hits
+    reordered = rerank(QUERY, list(LIBRARY.values()), reranker=reranker, profile=profile)
+    for result in (routed, reordered):
+        assert (result.stage, result.reason) == (1, "murky")
+        assert result.selected
+        assert [one.code for one in result.degraded] == ["reranker_failed"]
+        assert "finite" in result.degraded[0].detail
+        assert result.trace["stage2"] == []
+        assert cascade.replay(result.trace) == result.trace["decision"]
+        json.dumps(result.to_dict(trace=True), allow_nan=False)
+
+
 @pytest.mark.parametrize("code", ["model_missing", "model_altered", "dependency_missing"])
 def test_a_missing_model_is_named_as_such(index: Index, code: str) -> None:
     reranker = FunctionReranker(raising(ModelError(code, "what to do")))
