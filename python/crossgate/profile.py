@@ -15,6 +15,9 @@ SCHEMA = "crossgate-profile/1"
 
 Mode = Literal["replace", "rrf", "weighted"]
 
+MOST_CANDIDATES = 1_000_000
+"""The largest number of candidates that a profile may ask for."""
+
 _MOST = sys.float_info.max
 _LEAST = sys.float_info.min
 
@@ -79,7 +82,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """Which candidates stage 2 reads.
+    """Which candidates stage 2 reads. Each number is at most 1,000,000.
 
     Attributes:
         per_channel: How many candidates cosine, BM25 and their blend each bring in; at least 2.
@@ -99,7 +102,9 @@ class Pool:
                 raise ProfileError(
                     "profile_malformed", f"pool.{name} is {value!r}: it must be a whole number"
                 )
-            _check_number("pool", name, value, least=least, optional=name == "core")
+            _check_number(
+                "pool", name, value, least=least, most=MOST_CANDIDATES, optional=name == "core"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,17 +292,25 @@ def _check_keys(kind: type, prefix: str, values: dict[str, Any]) -> None:
 
 
 def _check_number(
-    section: str, name: str, value: object, *, least: float = -math.inf, optional: bool = False
+    section: str,
+    name: str,
+    value: object,
+    *,
+    least: float = -math.inf,
+    most: float = _MOST,
+    optional: bool = False,
 ) -> None:
-    """Refuse what is no finite number, or too small."""
+    """Refuse what is no finite number, or too small, or too large."""
     if value is None and optional:
         return
     number = isinstance(value, int | float) and not isinstance(value, bool)
     # Comparing, rather than math.isfinite, since no float can hold some Python integers.
-    if not (number and max(least, -_MOST) <= value <= _MOST):  # type: ignore[operator]
+    if not (number and max(least, -_MOST) <= value <= most):  # type: ignore[operator]
         limit = "a finite number"
         if least != -math.inf:
             limit += " above 0" if least == _LEAST else f" from {least:g}"
+        if most != _MOST:
+            limit += f" to {most:,}"
         raise ProfileError(
             "profile_malformed", f"{section}.{name} is {value!r}: it must be {limit}"
         )

@@ -18,7 +18,7 @@ from crossgate.checks import check_ids, check_limit, check_query
 from crossgate.errors import InputError
 from crossgate.index import Index, embedder_mismatch
 from crossgate.models import PASSAGE_RERANKER, ROUTING_RERANKER
-from crossgate.profile import Pool, Profile
+from crossgate.profile import MOST_CANDIDATES, Pool, Profile
 from crossgate.types import Candidate, Degradation, Document, RouteResult
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def rerank(
         raise InputError("malformed_candidate", "candidates is a single one: pass a list")
     found = [_candidate(place, one) for place, one in enumerate(candidates, start=1)]
     if profile is None:
-        profile = Profile(pool=Pool(rerank_top_k=max(1, len(found))))
+        profile = Profile(pool=Pool(rerank_top_k=min(max(1, len(found)), MOST_CANDIDATES)))
     elif not isinstance(profile, Profile):
         profile = Profile.from_file(Path(profile))
     # Another retriever had its reasons: a candidate need not share a word with the query.
