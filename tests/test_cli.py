@@ -252,8 +252,17 @@ def test_route_allow_deny_limit(run: Any, words: Path) -> None:
     def considered(*options: str) -> set[str]:
         return {hit["id"] for hit in checked(run(*arguments, *options), "result")["hits"]}
 
-    assert considered("--allow", "pdf-toolkit", "translator") == {"pdf-toolkit", "translator"}
+    both = {"pdf-toolkit", "translator"}
+    assert considered("--allow", "pdf-toolkit", "--allow", "translator") == both
     assert considered("--deny", "csv-cleaner") == set(LIBRARY) - {"csv-cleaner"}
+    assert considered("--deny", "pdf-toolkit", "--deny", "translator") == set(LIBRARY) - both
+
+
+def test_the_query_may_follow_allow_and_deny(run: Any, words: Path) -> None:
+    for option, ids in (("--allow", {"translator"}), ("--deny", set(LIBRARY) - {"translator"})):
+        arguments = ["route", "-i", words, "--reranker", "none", "--json", option, "translator"]
+        values = checked(run(*arguments, "translate text"), "result")
+        assert {hit["id"] for hit in values["hits"]} == ids
 
 
 def test_route_from_stdin(run: Any, words: Path) -> None:

@@ -82,7 +82,7 @@ def route(options: Options) -> int:
         reranker=None if options.reranker == "none" else options.reranker,
         profile=options.profile,
     )
-    result = router.route(query, limit=options.limit, allow=options.allow, deny=options.deny)
+    result = router.route(query, limit=options.limit, allow=options.allow, deny=options.deny or ())
     return _print_result(result, options)
 
 
