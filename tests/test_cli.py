@@ -467,6 +467,33 @@ def test_lines_are_plain_and_short(run: Any, odd: Path, arguments: list[str]) ->
     assert [line for line in lines if len(line) > 100] == []
 
 
+@pytest.mark.parametrize(
+    ("gate", "shown"),
+    [
+        (Gate(require_overlap=False), "none, the gate is off"),
+        (Gate(require_overlap=False, confident_gap=0.5), "none, the gate is off"),
+        (Gate(relevance_bm25=0.0), "require_overlap True, relevance_bm25 0"),
+        (
+            Gate(require_overlap=False, relevance_cosine=0.0, lexical_score=0.0),
+            "relevance_cosine 0, lexical_score 0, lexical_gap 0",
+        ),
+        (
+            Gate(require_overlap=False, confident_cosine=0.5, agreed_margin=0.0),
+            "confident_cosine 0.5, confident_gap 0, agreed_margin 0",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_thresholds_that_are_on_are_shown(
+    run: Any, words: Path, tmp_path: Path, gate: Gate, shown: str
+) -> None:
+    profile = tmp_path / "profile.json"
+    profile.write_text(json.dumps(Profile(gate=gate).to_dict()))
+    arguments = ["route", "merge pdf", "-i", words, "--profile", profile, "--reranker", "none"]
+    lines = run(*arguments, "--explain").out.splitlines()
+    assert [one for one in lines if one.startswith("thresholds")] == [f"thresholds  {shown}"]
+
+
 def test_wide_letters_take_two_columns(run: Any, tmp_path: Path) -> None:
     from crossgate import Document
 
