@@ -785,10 +785,15 @@ def test_an_empty_file_and_a_damaged_index_are(run: Any, tmp_path: Path, words: 
 
 def test_where_nothing_can_be_written(run: Any, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("some text\n")
-    for output in ("absent/out.cgx", "text.txt/out.cgx"):
-        done = run("index", "text.txt", "-o", output, "--embedder", "none")
-        assert (done.code, done.out, done.error) == (3, "", "index_unwritable")
-    assert [one.name for one in tmp_path.iterdir()] == ["text.txt"]
+    (tmp_path / "folder").mkdir()
+    for output in ("absent/out.cgx", "text.txt/out.cgx", "folder"):
+        # Before anything is read, and so before anything is embedded.
+        for source in ("text.txt", "no-such-source"):
+            done = run("index", source, "-o", output, "--embedder", "none")
+            assert (done.code, done.out, done.error) == (3, "", "index_unwritable")
+            assert f"cannot write the index {output}: " in done.err
+            assert str(tmp_path) not in done.err
+    assert sorted(one.name for one in tmp_path.rglob("*")) == ["folder", "text.txt"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="this system has other signals")
