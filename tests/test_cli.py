@@ -844,6 +844,35 @@ def test_ctrl_c(home: Path, tmp_path: Path, words: Path, earlier: bool) -> None:
         assert output.read_bytes() == words.read_bytes()
 
 
+@pytest.mark.parametrize("module", ["numpy", "numpy._core.multiarray", "onnxruntime", "tokenizers"])
+def test_ctrl_c_while_a_package_is_imported(run: Any, tmp_path: Path, module: str) -> None:
+    # Python runs this file before everything else.
+    hook = """
+        import sys
+
+        class Interrupt:
+            def find_spec(self, name, path=None, target=None):
+                if name == {module!r}:
+                    raise KeyboardInterrupt
+
+        sys.meta_path.insert(0, Interrupt())
+    """
+    (tmp_path / "sitecustomize.py").write_text(textwrap.dedent(hook).format(module=module))
+    done = run("demo", variables={"PYTHONPATH": str(tmp_path)})
+    assert (done.code, done.out) == (130, "")
+    assert done.err == "crossgate: interrupted, nothing was left half done\n"
+
+
+@pytest.mark.parametrize("chain", ["raise ImportError('no luck')", "raise ImportError from error"])
+def test_ctrl_c_that_a_package_calls_an_import_error(run: Any, tmp_path: Path, chain: str) -> None:
+    (tmp_path / "tokenizers.py").write_text(
+        f"try:\n    raise KeyboardInterrupt\nexcept KeyboardInterrupt as error:\n    {chain}\n"
+    )
+    done = run("demo", variables={"PYTHONPATH": str(tmp_path)})
+    assert (done.code, done.out) == (130, "")
+    assert done.err == "crossgate: interrupted, nothing was left half done\n"
+
+
 # Where it runs.
 
 HOMES: dict[str, dict[str, str]] = {
