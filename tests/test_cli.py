@@ -233,6 +233,41 @@ def test_route(run: Any, skills_index: Path) -> None:
     assert len(values["trace"]["stage1"]) == len(values["hits"])
 
 
+def test_an_index_of_a_model_from_a_folder(run: Any, tmp_path: Path) -> None:
+    from crossgate import models
+
+    known = models.folder("all-minilm-l6-v2-int8")
+    (tmp_path / "models" / "mine").mkdir(parents=True)
+    for file in known.iterdir():
+        (tmp_path / "models" / "mine" / file.name).symlink_to(file)
+    skills(tmp_path / "skills")
+    made = run("index", "skills", "-o", "own.cgx", "--embedder", "models/mine", "--json")
+    assert checked(made, "index")["embedder"].startswith("mine@sha256:")
+    arguments = ["route", "-i", "own.cgx", "merge two pdf files", "--json", "--reranker", "none"]
+    without = checked(run(*arguments), "result")
+    (degraded,) = [one for one in without["degraded"] if one["code"] != "no_profile"]
+    assert degraded["code"] == "embedder_unavailable"
+    assert "mine@sha256:" in degraded["detail"]
+    assert "--embedder FOLDER" in degraded["detail"]
+    assert {hit["cosine"] for hit in without["hits"]} == {None}
+    done = run(*arguments, "--embedder", "models/mine")
+    values = checked(done, "result")
+    assert [one["code"] for one in values["degraded"]] == ["no_profile"]
+    assert values["selected"][0] == "pdf-toolkit"
+    assert None not in {hit["cosine"] for hit in values["hits"]}
+
+
+def test_the_embedder_may_be_named_to_route(run: Any, skills_index: Path, words: Path) -> None:
+    arguments = ["route", "merge two pdf files", "--reranker", "none", "--json"]
+    for name in ("default", "all-minilm-l6-v2-int8"):
+        done = run(*arguments, "-i", skills_index, "--embedder", name)
+        assert (done.code, done.err) == (0, ""), name
+    assert run(*arguments, "-i", words, "--embedder", "none").code == 0
+    assert run(*arguments, "-i", words, "--embedder", "default").error == "embedder_mismatch"
+    assert run(*arguments, "-i", skills_index, "--embedder", "none").error == "embedder_mismatch"
+    assert run(*arguments, "-i", words, "--embedder", "absent").error == "unknown_model"
+
+
 def test_route_through_stage_2(run: Any, skills_index: Path, tmp_path: Path) -> None:
     profile = tmp_path / "ungated.json"
     profile.write_text(json.dumps(Profile().to_dict()))

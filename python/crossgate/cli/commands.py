@@ -74,12 +74,16 @@ def index(options: Options) -> int:
 
 def route(options: Options) -> int:
     """Pick the documents of an index that fit a query."""
-    from crossgate.index import Index
+    from crossgate.index import Index, embedder_mismatch
     from crossgate.router import Router
 
     query = _stdin() if options.query == "-" else options.query
+    embedder = None if options.embedder == "none" else options.embedder
+    opened = Index.open(options.index, embedder=embedder)
+    if options.embedder == "none" and opened.embedder:
+        raise embedder_mismatch(options.index, opened.embedder, "none")
     router = Router(
-        Index.open(options.index),
+        opened,
         reranker=None if options.reranker == "none" else options.reranker,
         profile=options.profile,
     )
