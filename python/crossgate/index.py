@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crossgate import _core, models
 from crossgate.checks import check_text, is_text
 from crossgate.errors import IndexFileError, InputError, ModelError
-from crossgate.types import Document
+from crossgate.types import Document, Vector
 
 if TYPE_CHECKING:
     from crossgate.embedding import Embedder
@@ -132,7 +132,7 @@ class Index:
                     "duplicate_id", f"the id {document.id!r} stands twice: ids must be unique"
                 )
             seen.add(document.id)
-        vectors: dict[str, Sequence[float]] = {}
+        vectors: dict[str, Vector] = {}
         if self._core.dimension:
             missing = [one for one in documents if one.vector is None]
             if missing:
@@ -272,7 +272,7 @@ def _same_content(new: Document, old: Document | None) -> bool:
     return old is not None and (new.title, new.text) == (old.title, old.text)
 
 
-def _with_vector(document: Document, vector: Sequence[float] | None) -> Document:
+def _with_vector(document: Document, vector: Vector | None) -> Document:
     return Document(
         id=document.id,
         title=document.title,
