@@ -42,6 +42,8 @@ class Blend:
         _check_number("blend", "bm25_half", self.bm25_half, least=_LEAST)
         if not self.cosine_weight and not self.bm25_weight:
             raise ProfileError("profile_malformed", "both weights of the blend are 0")
+        if self.cosine_weight + self.bm25_weight > _MOST:
+            raise ProfileError("profile_malformed", "the weights of the blend add up to infinity")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

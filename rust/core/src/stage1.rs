@@ -38,18 +38,19 @@ pub struct Blend {
 }
 
 impl Blend {
-    /// Fails with `out_of_range` where a weight is negative or not finite, where both are 0, or
+    /// Fails with `out_of_range` where a weight is negative, where their sum is 0 or not finite, or
     /// where `bm25_half` is not above 0.
     pub fn check(&self) -> Result<()> {
         let weights_fit = [self.cosine_weight, self.bm25_weight]
             .iter()
             .all(|weight| weight.is_finite() && *weight >= 0.0);
-        if !weights_fit || self.cosine_weight + self.bm25_weight <= 0.0 {
+        let total = self.cosine_weight + self.bm25_weight;
+        if !(weights_fit && total > 0.0 && total.is_finite()) {
             return Err(Error::input(
                 "out_of_range",
                 format!(
                     "the weights of the blend are cosine {} and bm25 {}: both must be at least 0 \
-                     and one of them above 0",
+                     and their sum above 0 and finite",
                     self.cosine_weight, self.bm25_weight
                 ),
             ));
