@@ -56,7 +56,7 @@ class Gate:
             otherwise; in [-1, 1].
         relevance_bm25: From this BM25 score on, words alone make something relevant. None: never.
         confident_cosine: The least cosine of a confident winner; in [-1, 1].
-        confident_gap: Its least lead in cosine over the next.
+        confident_gap: Its least lead in cosine over the next; a tie is no lead, even for 0.
         lexical_score: The least BM25 score of a lexical winner.
         lexical_gap: Its least lead in BM25 over the next.
         agreed_margin: The least lead in blend of a winner on which cosine and BM25 agree.
