@@ -233,6 +233,41 @@ def test_route(run: Any, skills_index: Path) -> None:
     assert len(values["trace"]["stage1"]) == len(values["hits"])
 
 
+def test_an_index_of_a_model_from_a_folder(run: Any, tmp_path: Path) -> None:
+    from crossgate import models
+
+    known = models.folder("all-minilm-l6-v2-int8")
+    (tmp_path / "models" / "mine").mkdir(parents=True)
+    for file in known.iterdir():
+        (tmp_path / "models" / "mine" / file.name).symlink_to(file)
+    skills(tmp_path / "skills")
+    made = run("index", "skills", "-o", "own.cgx", "--embedder", "models/mine", "--json")
+    assert checked(made, "index")["embedder"].startswith("mine@sha256:")
+    arguments = ["route", "-i", "own.cgx", "merge two pdf files", "--json", "--reranker", "none"]
+    without = checked(run(*arguments), "result")
+    (degraded,) = [one for one in without["degraded"] if one["code"] != "no_profile"]
+    assert degraded["code"] == "embedder_unavailable"
+    assert "mine@sha256:" in degraded["detail"]
+    assert "--embedder FOLDER" in degraded["detail"]
+    assert {hit["cosine"] for hit in without["hits"]} == {None}
+    done = run(*arguments, "--embedder", "models/mine")
+    values = checked(done, "result")
+    assert [one["code"] for one in values["degraded"]] == ["no_profile"]
+    assert values["selected"][0] == "pdf-toolkit"
+    assert None not in {hit["cosine"] for hit in values["hits"]}
+
+
+def test_the_embedder_may_be_named_to_route(run: Any, skills_index: Path, words: Path) -> None:
+    arguments = ["route", "merge two pdf files", "--reranker", "none", "--json"]
+    for name in ("default", "all-minilm-l6-v2-int8"):
+        done = run(*arguments, "-i", skills_index, "--embedder", name)
+        assert (done.code, done.err) == (0, ""), name
+    assert run(*arguments, "-i", words, "--embedder", "none").code == 0
+    assert run(*arguments, "-i", words, "--embedder", "default").error == "embedder_mismatch"
+    assert run(*arguments, "-i", skills_index, "--embedder", "none").error == "embedder_mismatch"
+    assert run(*arguments, "-i", words, "--embedder", "absent").error == "unknown_model"
+
+
 def test_route_through_stage_2(run: Any, skills_index: Path, tmp_path: Path) -> None:
     profile = tmp_path / "ungated.json"
     profile.write_text(json.dumps(Profile().to_dict()))
@@ -252,8 +287,17 @@ def test_route_allow_deny_limit(run: Any, words: Path) -> None:
     def considered(*options: str) -> set[str]:
         return {hit["id"] for hit in checked(run(*arguments, *options), "result")["hits"]}
 
-    assert considered("--allow", "pdf-toolkit", "translator") == {"pdf-toolkit", "translator"}
+    both = {"pdf-toolkit", "translator"}
+    assert considered("--allow", "pdf-toolkit", "--allow", "translator") == both
     assert considered("--deny", "csv-cleaner") == set(LIBRARY) - {"csv-cleaner"}
+    assert considered("--deny", "pdf-toolkit", "--deny", "translator") == set(LIBRARY) - both
+
+
+def test_the_query_may_follow_allow_and_deny(run: Any, words: Path) -> None:
+    for option, ids in (("--allow", {"translator"}), ("--deny", set(LIBRARY) - {"translator"})):
+        arguments = ["route", "-i", words, "--reranker", "none", "--json", option, "translator"]
+        values = checked(run(*arguments, "translate text"), "result")
+        assert {hit["id"] for hit in values["hits"]} == ids
 
 
 def test_route_from_stdin(run: Any, words: Path) -> None:
@@ -456,6 +500,33 @@ def test_lines_are_plain_and_short(run: Any, odd: Path, arguments: list[str]) ->
     controls = [one for line in lines for one in line if unicodedata.category(one) == "Cc"]
     assert controls == []
     assert [line for line in lines if len(line) > 100] == []
+
+
+@pytest.mark.parametrize(
+    ("gate", "shown"),
+    [
+        (Gate(require_overlap=False), "none, the gate is off"),
+        (Gate(require_overlap=False, confident_gap=0.5), "none, the gate is off"),
+        (Gate(relevance_bm25=0.0), "require_overlap True, relevance_bm25 0"),
+        (
+            Gate(require_overlap=False, relevance_cosine=0.0, lexical_score=0.0),
+            "relevance_cosine 0, lexical_score 0, lexical_gap 0",
+        ),
+        (
+            Gate(require_overlap=False, confident_cosine=0.5, agreed_margin=0.0),
+            "confident_cosine 0.5, confident_gap 0, agreed_margin 0",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_thresholds_that_are_on_are_shown(
+    run: Any, words: Path, tmp_path: Path, gate: Gate, shown: str
+) -> None:
+    profile = tmp_path / "profile.json"
+    profile.write_text(json.dumps(Profile(gate=gate).to_dict()))
+    arguments = ["route", "merge pdf", "-i", words, "--profile", profile, "--reranker", "none"]
+    lines = run(*arguments, "--explain").out.splitlines()
+    assert [one for one in lines if one.startswith("thresholds")] == [f"thresholds  {shown}"]
 
 
 def test_wide_letters_take_two_columns(run: Any, tmp_path: Path) -> None:
@@ -749,10 +820,15 @@ def test_an_empty_file_and_a_damaged_index_are(run: Any, tmp_path: Path, words: 
 
 def test_where_nothing_can_be_written(run: Any, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("some text\n")
-    for output in ("absent/out.cgx", "text.txt/out.cgx"):
-        done = run("index", "text.txt", "-o", output, "--embedder", "none")
-        assert (done.code, done.out, done.error) == (3, "", "index_unwritable")
-    assert [one.name for one in tmp_path.iterdir()] == ["text.txt"]
+    (tmp_path / "folder").mkdir()
+    for output in ("absent/out.cgx", "text.txt/out.cgx", "folder"):
+        # Before anything is read, and so before anything is embedded.
+        for source in ("text.txt", "no-such-source"):
+            done = run("index", source, "-o", output, "--embedder", "none")
+            assert (done.code, done.out, done.error) == (3, "", "index_unwritable")
+            assert f"cannot write the index {output}: " in done.err
+            assert str(tmp_path) not in done.err
+    assert sorted(one.name for one in tmp_path.rglob("*")) == ["folder", "text.txt"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="this system has other signals")
@@ -801,6 +877,35 @@ def test_ctrl_c(home: Path, tmp_path: Path, words: Path, earlier: bool) -> None:
     assert sorted(tmp_path.iterdir()) == before
     if earlier:
         assert output.read_bytes() == words.read_bytes()
+
+
+@pytest.mark.parametrize("module", ["numpy", "numpy._core.multiarray", "onnxruntime", "tokenizers"])
+def test_ctrl_c_while_a_package_is_imported(run: Any, tmp_path: Path, module: str) -> None:
+    # Python runs this file before everything else.
+    hook = """
+        import sys
+
+        class Interrupt:
+            def find_spec(self, name, path=None, target=None):
+                if name == {module!r}:
+                    raise KeyboardInterrupt
+
+        sys.meta_path.insert(0, Interrupt())
+    """
+    (tmp_path / "sitecustomize.py").write_text(textwrap.dedent(hook).format(module=module))
+    done = run("demo", variables={"PYTHONPATH": str(tmp_path)})
+    assert (done.code, done.out) == (130, "")
+    assert done.err == "crossgate: interrupted, nothing was left half done\n"
+
+
+@pytest.mark.parametrize("chain", ["raise ImportError('no luck')", "raise ImportError from error"])
+def test_ctrl_c_that_a_package_calls_an_import_error(run: Any, tmp_path: Path, chain: str) -> None:
+    (tmp_path / "tokenizers.py").write_text(
+        f"try:\n    raise KeyboardInterrupt\nexcept KeyboardInterrupt as error:\n    {chain}\n"
+    )
+    done = run("demo", variables={"PYTHONPATH": str(tmp_path)})
+    assert (done.code, done.out) == (130, "")
+    assert done.err == "crossgate: interrupted, nothing was left half done\n"
 
 
 # Where it runs.

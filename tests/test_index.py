@@ -435,6 +435,15 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert REBUILD in message
 
 
+def test_where_nothing_can_be_written_the_path_is_named(saved: Path) -> None:
+    for path in (saved.parent / "absent" / "new.cgx", saved / "below.cgx", saved.parent):
+        message = refused("index_unwritable", Index.open(saved).save, path)
+        assert f"cannot write the index {path}: " in message
+        # The file aside is none of the caller's.
+        assert ".crossgate-" not in message
+    assert list(saved.parent.iterdir()) == [saved]
+
+
 def test_a_folder_is_no_index(tmp_path: Path) -> None:
     assert str(tmp_path) in refused("index_unreadable", lambda: Index.open(tmp_path))
 

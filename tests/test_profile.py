@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import refused
 from crossgate import CrossgateError, Profile, ProfileError, _core
 from crossgate.profile import SCHEMA, Blend, Combine, Gate, Guardrails, Pool
 
@@ -95,6 +96,9 @@ def test_what_is_left_out_is_off() -> None:
         ({"schema": SCHEMA, "pool": {"rerank_top_k": 2.5}}, "pool.rerank_top_k"),
         ({"schema": SCHEMA, "pool": {"rerank_top_k": True}}, "pool.rerank_top_k"),
         ({"schema": SCHEMA, "pool": {"core": 0}}, "pool.core"),
+        ({"schema": SCHEMA, "pool": {"per_channel": 10**30}}, "from 2 to 1,000,000"),
+        ({"schema": SCHEMA, "pool": {"rerank_top_k": 10**30}}, "from 1 to 1,000,000"),
+        ({"schema": SCHEMA, "pool": {"core": 1_000_001}}, "from 1 to 1,000,000"),
         ({"schema": SCHEMA, "combine": {"mode": "mean"}}, "combine.mode"),
         ({"schema": SCHEMA, "combine": {"mode": None}}, "combine.mode"),
         ({"schema": SCHEMA, "combine": {"k": 0}}, "combine.k"),
@@ -147,6 +151,14 @@ def test_a_profile_made_by_hand_is_checked_like_a_file() -> None:
     for make in made:
         with pytest.raises(CrossgateError):
             make()
+
+
+def test_a_pool_of_the_largest_size_works() -> None:
+    most = Pool(per_channel=1_000_000, rerank_top_k=1_000_000, core=1_000_000)
+    core = _core.Index("none", "", 0)
+    core.upsert([("a", "", "red", "{}", None)])
+    assert len(core.search("red", None, blend=Blend(), per_channel=most.per_channel)) == 1
+    refused("profile_malformed", lambda: Pool(per_channel=10**30))
 
 
 def test_a_trace_of_a_profile_is_json() -> None:

@@ -308,6 +308,22 @@ def test_a_forked_child_searches_a_large_index() -> None:
     assert run.returncode == 0, run.stderr.decode()
 
 
+def test_a_large_index_is_searched_where_no_thread_can_start() -> None:
+    script = """
+        from crossgate import Document, Index, PrecomputedVectors, Profile, Router
+        index = Index.build(
+            [Document(id=str(n), text=f"w{n}", vector=[1.0, n / 9e3]) for n in range(9_000)],
+            embedder=PrecomputedVectors("given", 2),
+        )
+        result = Router(index, reranker=None).route("w77", vector=[1.0, 0.5], limit=5)
+        print([(hit.id, hit.cosine) for hit in result.hits])
+    """
+    # No machine has room for a stack of this size.
+    starved = in_a_process(script, RUST_MIN_STACK=str(1 << 60))
+    assert starved.returncode == 0, starved.stderr.decode()
+    assert starved.stdout == in_a_process(script).stdout != b""
+
+
 # The asynchronous twins.
 
 
@@ -475,6 +491,24 @@ def test_the_order_of_stage_1_stands(index: Index, kind: str) -> None:
     assert degraded.detail
     assert len(degraded.detail.splitlines()) == 1
     json.dumps(broken.to_dict(trace=True), allow_nan=False)
+
+
+@pytest.mark.parametrize("logit", [1e308, -1e308])
+def test_logits_whose_weighted_sum_overflows_leave_stage_1(index: Index, logit: float) -> None:
+    profile = Profile(combine=Combine(mode="weighted", logit=10.0))
+    reranker = FunctionReranker(lambda _, texts: [PairScore(logit) for _ in texts])
+    plain = Router(index, reranker=None, profile=profile).route(QUERY)
+    routed = Router(index, reranker=reranker, profile=profile).route(QUERY)
+    assert routed.hits == plain.hits
+    reordered = rerank(QUERY, list(LIBRARY.values()), reranker=reranker, profile=profile)
+    for result in (routed, reordered):
+        assert (result.stage, result.reason) == (1, "murky")
+        assert result.selected
+        assert [one.code for one in result.degraded] == ["reranker_failed"]
+        assert "finite" in result.degraded[0].detail
+        assert result.trace["stage2"] == []
+        assert cascade.replay(result.trace) == result.trace["decision"]
+        json.dumps(result.to_dict(trace=True), allow_nan=False)
 
 
 @pytest.mark.parametrize("code", ["model_missing", "model_altered", "dependency_missing"])

@@ -555,6 +555,22 @@ def test_without_a_package_the_words_decide(missing: str) -> None:
     assert all(f"pip install {missing}" in detail for _, detail in degraded)
 
 
+def test_a_package_that_is_missing_after_ctrl_c_is_missing() -> None:
+    output = run_script("""
+        import sys
+        sys.modules["tokenizers"] = None  # as if it were not installed
+        from crossgate import CrossEncoder, ModelError
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            try:
+                CrossEncoder().score("red", ["fox"])
+            except ModelError as error:
+                print(error.code)
+    """)
+    assert output == "dependency_missing\n"
+
+
 def test_a_package_that_is_broken_is_not_called_missing(tmp_path: Path) -> None:
     broken = tmp_path / "onnxruntime"
     broken.mkdir()

@@ -51,6 +51,19 @@ class OwnEmbedder:
         return [[1.0, 0.0] for _ in texts]
 
 
+class ArrayEmbedder:
+    """An embedder of the user's own that returns arrays."""
+
+    identity = "arrays@1"
+    dimension = 2
+
+    def embed(
+        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
+    ) -> list[np.ndarray[tuple[int], np.dtype[np.float32]]]:
+        """Return one vector per text."""
+        return [np.ones(2, np.float32) for _ in texts]
+
+
 class OwnReranker:
     """A reranker of the user's own, with properties."""
 
@@ -146,6 +159,8 @@ def candidates() -> None:
     rerank("red", (str(number) for number in range(3)), reranker=OwnReranker())
     rerank("red", [Candidate(id="a", text="b", vector=[1.0])], vector=[1.0], reranker=None)
     rerank("red", ["red"], profile=Profile(), language="none")
+    rerank("red", [Document(id="a", text="b"), "fox"])
+    rerank("red", documents())
 
 
 async def twins(router: Router) -> None:
@@ -166,6 +181,15 @@ def errors() -> str:
 
 
 def arrays(router: Router) -> None:
-    """Vectors of numpy, which is no sequence to a type checker."""
+    """Vectors of numpy, which are no sequences to a type checker."""
     vector = np.ones(2, np.float32)
+    router.route("red", vector=vector)
+    router.route("red", vector=vector.astype(np.float64))
     router.route("red", vector=vector.tolist())
+    rerank("red", [Candidate(id="a", text="b", vector=vector)], vector=vector)
+    Document(id="a", text="red", vector=vector)
+    embedders: list[Embedder] = [ArrayEmbedder()]
+    Index.build(documents(), embedder=embedders[0])
+    # Text is no vector, and must stay refused.
+    router.route("red", vector="red")  # type: ignore[arg-type]
+    router.route("red", vector=["red"])  # type: ignore[list-item]

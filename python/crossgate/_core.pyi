@@ -1,7 +1,6 @@
 """The compiled core: scoring, gate and index."""
 
-from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from typing import Protocol, final
 
@@ -25,6 +24,10 @@ __all__ = [
 ]
 
 __version__: str
+
+class _Vector(Protocol):
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[float]: ...
 
 class _Blend(Protocol):
     @property
@@ -108,9 +111,7 @@ class Index:
     @staticmethod
     def open(path: str | PathLike[str]) -> Index: ...
     def save(self, path: str | PathLike[str]) -> None: ...
-    def upsert(
-        self, rows: Sequence[tuple[str, str, str, str, Sequence[float] | array[float] | None]]
-    ) -> None: ...
+    def upsert(self, rows: Sequence[tuple[str, str, str, str, _Vector | None]]) -> None: ...
     def remove(self, id: str) -> bool: ...
     def get(self, id: str) -> tuple[str, str, str] | None: ...
     def vector(self, id: str) -> list[float] | None: ...
@@ -118,7 +119,7 @@ class Index:
     def search(
         self,
         query: str,
-        vector: Sequence[float] | array[float] | None,
+        vector: _Vector | None,
         *,
         blend: _Blend,
         per_channel: int,

@@ -104,8 +104,9 @@ def run(
             tier = reranker()
             if tier is not None:
                 name, identity = tier.name, tier.identity
-                pairs = _score(tier, query, [documents[one.id] for one in pool])
-                provider = name
+                answers = _score(tier, query, [documents[one.id] for one in pool])
+                _combine(scored, answers, profile)  # logits without a finite sum are none
+                pairs, provider = answers, name
         except Exception as error:  # whatever stage 2 does, stage 1 stands
             degraded.append(degradation("reranker", error))
         timings["stage2"] = milliseconds(before)
@@ -171,9 +172,7 @@ def conclude(
         guardrails = profile.stage1_guardrails
         stage2_ranks: Mapping[str, int] = {}
     else:
-        read = [one for one in scored if one.id in pairs]
-        logits = [pairs[one.id].logit for one in read]
-        scores = _core.combine(read, logits, profile.blend, profile.combine)
+        read, scores = _combine(scored, pairs, profile)
         stage2_ranks = dict(zip((one.id for one in read), _core.ranks(read, scores), strict=True))
         ranked = sorted(zip(read, scores, strict=True), key=lambda pair: stage2_ranks[pair[0].id])
         guardrails = profile.stage2_guardrails
@@ -278,6 +277,15 @@ def _score(tier: Reranker, query: str, pool: Sequence[Document]) -> Mapping[str,
             raise ValueError(f"the logit of {one.id!r} is {logit}")
         pairs[one.id] = PairScore(logit, bool(pair.truncated))
     return pairs
+
+
+def _combine(
+    scored: Sequence[_core.Scored], pairs: Mapping[str, PairScore], profile: Profile
+) -> tuple[list[_core.Scored], list[float]]:
+    """Return the candidates that stage 2 read, and the score of each."""
+    read = [one for one in scored if one.id in pairs]
+    logits = [pairs[one.id].logit for one in read]
+    return read, _core.combine(read, logits, profile.blend, profile.combine)
 
 
 def degradation(part: str, error: Exception) -> Degradation:

@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 from crossgate import models
 from crossgate.errors import ModelError
 from crossgate.onnx import OnnxModel, run_all
+from crossgate.types import Vector
 
 DEFAULT_EMBEDDER = "all-minilm-l6-v2-int8"
 
@@ -33,7 +34,7 @@ class Embedder(Protocol):
 
     def embed(
         self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
-    ) -> Sequence[Sequence[float]]:
+    ) -> Sequence[Vector]:
         """Return one vector of finite numbers per text; the scale does not matter.
 
         Args:

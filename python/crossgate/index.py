@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crossgate import _core
+from crossgate import _core, models
 from crossgate.checks import check_text, is_text
 from crossgate.errors import IndexFileError, InputError, ModelError
-from crossgate.types import Document
+from crossgate.types import Document, Vector
 
 if TYPE_CHECKING:
     from crossgate.embedding import Embedder
@@ -32,7 +32,7 @@ class Index:
         cls,
         documents: Iterable[Document],
         *,
-        embedder: Embedder | str | None = "default",
+        embedder: Embedder | str | os.PathLike[str] | None = "default",
         language: str = "english",
         reuse: Index | None = None,
         progress: Callable[[int, int], None] | None = None,
@@ -73,22 +73,30 @@ class Index:
         return index
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, embedder: Embedder | None = None) -> Index:
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        embedder: Embedder | str | os.PathLike[str] | None = None,
+    ) -> Index:
         """Open an index file.
 
         Args:
             path: The file.
-            embedder: What makes the vectors, where it is no model that crossgate knows by name.
+            embedder: What made the vectors: an embedder, or the name or folder of a model. It is
+                needed where it is no model that crossgate knows by name.
 
         Raises:
             IndexFileError: `index_missing`, `index_unreadable`, `not_an_index`, `index_version`,
                 `index_truncated` or `index_corrupt`; `embedder_mismatch` if the file's vectors
                 were made by another embedder.
+            ModelError: If the embedder is given by a name or folder that cannot be used.
         """
         core = _core.Index.open(Path(path))
-        if embedder is not None and embedder.identity != core.embedder:
-            raise embedder_mismatch(str(path), core.embedder, embedder.identity)
-        return cls(core, embedder)
+        maker = _embedder(embedder)
+        if maker is not None and maker.identity != core.embedder:
+            raise embedder_mismatch(str(path), core.embedder, maker.identity)
+        return cls(core, maker)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the index to a file; an earlier file stays whole until the new one is complete.
@@ -124,7 +132,7 @@ class Index:
                     "duplicate_id", f"the id {document.id!r} stands twice: ids must be unique"
                 )
             seen.add(document.id)
-        vectors: dict[str, Sequence[float]] = {}
+        vectors: dict[str, Vector] = {}
         if self._core.dimension:
             missing = [one for one in documents if one.vector is None]
             if missing:
@@ -184,10 +192,18 @@ class Index:
 
         Raises:
             IndexFileError: `embedder_mismatch` if the installed model differs from the index's.
-            ModelError: If the model cannot be found.
+            ModelError: If the model cannot be found; `unknown_model` if crossgate knows none of
+                this name, and `open` was not told what made the vectors.
         """
         if self._embedder is None:
             name = self.embedder.partition("@")[0]
+            if models.identity(name) is None:
+                raise ModelError(
+                    "unknown_model",
+                    f"the vectors of the index were made by {self.embedder or 'no embedder'}, a "
+                    "model from a folder or an embedder of your own: give it with "
+                    "`crossgate route --embedder FOLDER`, or Index.open(path, embedder=...)",
+                )
             made = _embedder(name)
             if made is None or made.identity != self.embedder:
                 raise embedder_mismatch("the index", self.embedder, made.identity if made else "")
@@ -209,12 +225,13 @@ def embedder_mismatch(where: str, found: str, wanted: str) -> IndexFileError:
     return IndexFileError(
         "embedder_mismatch",
         f"the vectors of {where} were made by {found or 'no embedder'}, the one in use is "
-        f"{wanted}: rebuild it with `crossgate index SOURCE... -o FILE`",
+        f"{wanted}: give the one that made them, or rebuild it with `crossgate index SOURCE... "
+        "-o FILE`",
     )
 
 
-def _embedder(embedder: Embedder | str | None) -> Embedder | None:
-    if embedder is None or not isinstance(embedder, str):
+def _embedder(embedder: Embedder | str | os.PathLike[str] | None) -> Embedder | None:
+    if embedder is None or not isinstance(embedder, str | os.PathLike):
         return embedder
     from crossgate.embedding import DEFAULT_EMBEDDER, OnnxEmbedder
 
@@ -255,7 +272,7 @@ def _same_content(new: Document, old: Document | None) -> bool:
     return old is not None and (new.title, new.text) == (old.title, old.text)
 
 
-def _with_vector(document: Document, vector: Sequence[float] | None) -> Document:
+def _with_vector(document: Document, vector: Vector | None) -> Document:
     return Document(
         id=document.id,
         title=document.title,

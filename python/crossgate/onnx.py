@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -157,21 +158,17 @@ class OnnxModel:
         # only this variable stops it before it starts.
         if not os.environ.get("ORT_DISABLE_TELEMETRY"):
             os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+        handled = sys.exception()
         try:
+            # Before onnxruntime does: its compiled part, which imports numpy as well, prints
+            # whatever is raised meanwhile, Ctrl-C too, and raises an ImportError in its place.
+            import numpy  # noqa: F401
             import onnxruntime
             from tokenizers import Tokenizer
-        except ModuleNotFoundError as error:
-            raise ModelError(
-                "dependency_missing",
-                f"model {local.name!r} needs the package {error.name!r}, which is not installed: "
-                f"pip install {error.name}",
-            ) from error
         except ImportError as error:
-            raise ModelError(
-                "dependency_missing",
-                f"model {local.name!r} needs onnxruntime and tokenizers, and one of them cannot "
-                f"be imported: {_first_line(error)}",
-            ) from error
+            if _comes_of_ctrl_c(error, handled):
+                raise KeyboardInterrupt from error
+            raise _dependency_missing(local.name, error) from error
         self.local = local
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
@@ -240,6 +237,30 @@ class OnnxModel:
                 "model_failed", f"model {self.local.name!r} failed: {_first_line(error)}"
             ) from error
         return numpy.asarray(output, dtype=numpy.float32)
+
+
+def _comes_of_ctrl_c(error: BaseException | None, handled: BaseException | None) -> bool:
+    """Return whether Ctrl-C came before an error, but after what the caller is handling anyway."""
+    while error is not None and error is not handled:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _dependency_missing(name: str, error: ImportError) -> ModelError:
+    """Return the error for a package that is not installed, or cannot be imported."""
+    if isinstance(error, ModuleNotFoundError):
+        message = (
+            f"model {name!r} needs the package {error.name!r}, which is not installed: "
+            f"pip install {error.name}"
+        )
+    else:
+        message = (
+            f"model {name!r} needs onnxruntime and tokenizers, and one of them cannot be "
+            f"imported: {_first_line(error)}"
+        )
+    return ModelError("dependency_missing", message)
 
 
 def _first_line(error: Exception) -> str:

@@ -15,6 +15,9 @@ SCHEMA = "crossgate-profile/1"
 
 Mode = Literal["replace", "rrf", "weighted"]
 
+MOST_CANDIDATES = 1_000_000
+"""The largest number of candidates that a profile may ask for."""
+
 _MOST = sys.float_info.max
 _LEAST = sys.float_info.min
 
@@ -39,6 +42,8 @@ class Blend:
         _check_number("blend", "bm25_half", self.bm25_half, least=_LEAST)
         if not self.cosine_weight and not self.bm25_weight:
             raise ProfileError("profile_malformed", "both weights of the blend are 0")
+        if self.cosine_weight + self.bm25_weight > _MOST:
+            raise ProfileError("profile_malformed", "the weights of the blend add up to infinity")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +56,7 @@ class Gate:
             otherwise; in [-1, 1].
         relevance_bm25: From this BM25 score on, words alone make something relevant. None: never.
         confident_cosine: The least cosine of a confident winner; in [-1, 1].
-        confident_gap: Its least lead in cosine over the next.
+        confident_gap: Its least lead in cosine over the next; a tie is no lead, even for 0.
         lexical_score: The least BM25 score of a lexical winner.
         lexical_gap: Its least lead in BM25 over the next.
         agreed_margin: The least lead in blend of a winner on which cosine and BM25 agree.
@@ -138,7 +143,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """Which candidates stage 2 reads.
+    """Which candidates stage 2 reads. Each number is at most 1,000,000.
 
     Attributes:
         per_channel: How many candidates cosine, BM25 and their blend each bring in; at least 2.
@@ -158,7 +163,9 @@ class Pool:
                 raise ProfileError(
                     "profile_malformed", f"pool.{name} is {value!r}: it must be a whole number"
                 )
-            _check_number("pool", name, value, least=least, optional=name == "core")
+            _check_number(
+                "pool", name, value, least=least, most=MOST_CANDIDATES, optional=name == "core"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,17 +371,25 @@ def _check_keys(kind: type, prefix: str, values: dict[str, Any]) -> None:
 
 
 def _check_number(
-    section: str, name: str, value: object, *, least: float = -math.inf, optional: bool = False
+    section: str,
+    name: str,
+    value: object,
+    *,
+    least: float = -math.inf,
+    most: float = _MOST,
+    optional: bool = False,
 ) -> None:
-    """Refuse what is no finite number, or too small."""
+    """Refuse what is no finite number, or too small, or too large."""
     if value is None and optional:
         return
     number = isinstance(value, int | float) and not isinstance(value, bool)
     # Comparing, rather than math.isfinite, since no float can hold some Python integers.
-    if not (number and max(least, -_MOST) <= value <= _MOST):  # type: ignore[operator]
+    if not (number and max(least, -_MOST) <= value <= most):  # type: ignore[operator]
         limit = "a finite number"
         if least != -math.inf:
             limit += " above 0" if least == _LEAST else f" from {least:g}"
+        if most != _MOST:
+            limit += f" to {most:,}"
         raise ProfileError(
             "profile_malformed", f"{section}.{name} is {value!r}: it must be {limit}"
         )

@@ -18,8 +18,8 @@ from crossgate.checks import check_ids, check_limit, check_query
 from crossgate.errors import InputError
 from crossgate.index import Index, embedder_mismatch
 from crossgate.models import PASSAGE_RERANKER, ROUTING_RERANKER
-from crossgate.profile import Pool, Profile
-from crossgate.types import Candidate, Degradation, Document, RouteResult
+from crossgate.profile import MOST_CANDIDATES, Pool, Profile
+from crossgate.types import Candidate, Degradation, Document, RouteResult, Vector
 
 if TYPE_CHECKING:
     from crossgate.embedding import Embedder
@@ -84,7 +84,7 @@ class Router:
         query: str,
         *,
         limit: int | None = 2,
-        vector: Sequence[float] | None = None,
+        vector: Vector | None = None,
         allow: Iterable[str] | None = None,
         deny: Iterable[str] = (),
     ) -> RouteResult:
@@ -114,7 +114,7 @@ class Router:
                 "no_documents", "the index is empty: add documents with Index.upsert first"
             )
 
-        def search(embedding: Sequence[float] | None) -> Sequence[_core.Scored]:
+        def search(embedding: Vector | None) -> Sequence[_core.Scored]:
             return self.index._core.search(
                 query,
                 embedding,
@@ -182,10 +182,10 @@ class Router:
 
 def rerank(
     query: str,
-    candidates: Iterable[str | Mapping[str, Any] | Candidate],
+    candidates: Iterable[str | Mapping[str, Any] | Document],
     *,
     limit: int | None = None,
-    vector: Sequence[float] | None = None,
+    vector: Vector | None = None,
     reranker: Reranker | str | PathLike[str] | None = "default",
     profile: Profile | str | PathLike[str] | None = None,
     language: str = "english",
@@ -199,8 +199,9 @@ def rerank(
 
     Args:
         query: What is wanted, at most 65,536 characters.
-        candidates: Texts, `Candidate` values, or mappings with its fields, of which only `text`
-            is needed. A text without an id gets its position as id.
+        candidates: Texts, `Candidate` or `Document` values, or mappings with the fields of a
+            `Candidate`, of which only `text` is needed. A text without an id gets its position
+            as id.
         limit: How many are selected at most; None for all that pass.
         vector: The query's embedding, to be compared with the candidates' vectors.
         reranker: Stage 2: a reranker, the name or folder of a model, or None for stage 1 alone.
@@ -223,7 +224,7 @@ def rerank(
         raise InputError("malformed_candidate", "candidates is a single one: pass a list")
     found = [_candidate(place, one) for place, one in enumerate(candidates, start=1)]
     if profile is None:
-        profile = Profile(pool=Pool(rerank_top_k=max(1, len(found))))
+        profile = Profile(pool=Pool(rerank_top_k=min(max(1, len(found)), MOST_CANDIDATES)))
     elif not isinstance(profile, Profile):
         profile = Profile.from_file(Path(profile))
     # Another retriever had its reasons: a candidate need not share a word with the query.
@@ -261,7 +262,7 @@ def rerank(
 
 
 async def arerank(
-    query: str, candidates: Iterable[str | Mapping[str, Any] | Candidate], **options: Any
+    query: str, candidates: Iterable[str | Mapping[str, Any] | Document], **options: Any
 ) -> RouteResult:
     """Do what `rerank` does, with the same arguments, on a thread of the event loop's pool."""
     import asyncio

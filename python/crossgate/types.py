@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 
 def content(title: str, text: str) -> str:
     """Return the one text of a document that every scorer reads, `title: text`."""
     return f"{title}: {text}" if title and text else title or text
+
+
+class Vector(Protocol):
+    """Numbers in a row: a list, a tuple, an `array.array` or an array of numpy, of one dimension.
+
+    A protocol, since an array of numpy is no `Sequence` to a type checker.
+    """
+
+    def __len__(self) -> int:
+        """Return how many numbers there are."""
+
+    def __iter__(self) -> Iterator[float]:
+        """Return the numbers one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +42,7 @@ class Document:
     text: str
     title: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    vector: Sequence[float] | None = None
+    vector: Vector | None = None
 
     @property
     def content(self) -> str:

@@ -123,9 +123,18 @@ def _parser() -> argparse.ArgumentParser:
     route = command("route", "pick the documents of an index that fit a query, or none")
     route.add_argument("query", metavar="QUERY", help="what is wanted, or - to read it from stdin")
     route.add_argument("-i", "--index", metavar="FILE", required=True, help="index file")
+    route.add_argument(
+        "--embedder",
+        metavar="MODEL",
+        help="name or folder of the model that made the index, or none for an index without "
+        "vectors (default: the model of the name that the index keeps)",
+    )
     route.add_argument("--limit", type=int, metavar="N", default=2, help="at most N (default: 2)")
-    route.add_argument("--allow", metavar="ID", nargs="+", help="consider only these")
-    route.add_argument("--deny", metavar="ID", nargs="+", default=[], help="never consider these")
+    # One id each: an option that takes several would take the query as well.
+    for option, text in (("--allow", "consider only this one"), ("--deny", "leave this one out")):
+        route.add_argument(
+            option, metavar="ID", action="append", help=f"{text}; repeat it for more"
+        )
     _decision_options(route)
 
     rerank = command("rerank", "reorder candidates that another retriever found")

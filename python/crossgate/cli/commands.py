@@ -42,6 +42,7 @@ def index(options: Options) -> int:
 
     start = perf_counter()
     output = Path(options.output)
+    _check_writable(output)
     earlier = _earlier_index(output)
     loaded = read_sources(options.source, kind=options.kind)
     for problem in loaded.problems:
@@ -73,16 +74,20 @@ def index(options: Options) -> int:
 
 def route(options: Options) -> int:
     """Pick the documents of an index that fit a query."""
-    from crossgate.index import Index
+    from crossgate.index import Index, embedder_mismatch
     from crossgate.router import Router
 
     query = _stdin() if options.query == "-" else options.query
+    embedder = None if options.embedder == "none" else options.embedder
+    opened = Index.open(options.index, embedder=embedder)
+    if options.embedder == "none" and opened.embedder:
+        raise embedder_mismatch(options.index, opened.embedder, "none")
     router = Router(
-        Index.open(options.index),
+        opened,
         reranker=None if options.reranker == "none" else options.reranker,
         profile=options.profile,
     )
-    result = router.route(query, limit=options.limit, allow=options.allow, deny=options.deny)
+    result = router.route(query, limit=options.limit, allow=options.allow, deny=options.deny or ())
     return _print_result(result, options)
 
 
@@ -199,6 +204,26 @@ def _print_result(result: RouteResult, options: Options) -> int:
 def _print_json(values: dict[str, Any]) -> None:
     # ASCII only, so that no terminal or pipe with another encoding can fail on it.
     print(json.dumps({"schema": "crossgate/1", **values}, allow_nan=False, indent=2))
+
+
+def _check_writable(path: Path) -> None:
+    """Refuse a file that cannot be written before the work on what goes into it begins."""
+    import errno
+    import os
+    from tempfile import TemporaryFile
+
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        # Trying is sure: permissions do not tell of a disk that is mounted read-only.
+        with TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise IndexFileError(
+            "index_unwritable",
+            f"cannot write the index {path}: {error.strerror}: choose a file in a folder that is "
+            "there and can be written with -o",
+        ) from error
 
 
 def _earlier_index(path: Path) -> Any:

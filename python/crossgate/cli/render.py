@@ -176,7 +176,7 @@ def _steps(decision: RouteResult) -> list[str]:
     lines = []
     if trace["signals"] is not None:
         lines.append("signals     " + _pairs(trace["signals"]))
-    thresholds = {key: value for key, value in trace["profile"]["gate"].items() if value}
+    thresholds = _thresholds(trace["profile"]["gate"])
     lines.append("thresholds  " + (_pairs(thresholds) or "none, the gate is off"))
     lines.append(f"profile     {trace['profile']['name']}")
     if trace["reranker"]:
@@ -184,6 +184,15 @@ def _steps(decision: RouteResult) -> list[str]:
     lines.append("time        " + _pairs(decision.timings, " ms"))
     wrapped = (textwrap.wrap(line, WIDTH, subsequent_indent=" " * 12) for line in lines)
     return [line for lines in wrapped for line in lines]
+
+
+def _thresholds(gate: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the rules of the gate that are on; 0 is a threshold like any other."""
+    on = {key: value for key, value in gate.items() if value is not None and value is not False}
+    for gap, rule in (("confident_gap", "confident_cosine"), ("lexical_gap", "lexical_score")):
+        if gate[rule] is None:
+            del on[gap]
+    return on
 
 
 def _pairs(values: Mapping[str, Any], unit: str = "") -> str:

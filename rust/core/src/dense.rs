@@ -1,6 +1,8 @@
 //! Unit vectors in one matrix, and their cosine with a query, the same to the bit on every machine.
 
 use std::num::NonZero;
+use std::sync::{Mutex, PoisonError};
+use std::thread::Builder;
 
 use multiversion::multiversion;
 
@@ -55,12 +57,23 @@ impl Dense {
             dot_rows(&self.values, unit, &mut cosines);
             return cosines;
         }
+        let parts =
+            Mutex::new(cosines.chunks_mut(share).zip(self.values.chunks(share * self.dimension)));
+        let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let work = || {
+            while let Some((cosines, values)) = next() {
+                dot_rows(values, unit, cosines);
+            }
+        };
         // Threads of this call alone: those of a pool would be gone after a fork.
         std::thread::scope(|scope| {
-            let parts = cosines.chunks_mut(share).zip(self.values.chunks(share * self.dimension));
-            for (cosines, values) in parts {
-                scope.spawn(move || dot_rows(values, unit, cosines));
+            for _ in 1..rows.div_ceil(share) {
+                // Where no thread can be had, those that are there do its part as well.
+                if Builder::new().spawn_scoped(scope, work).is_err() {
+                    break;
+                }
             }
+            work();
         });
         cosines
     }

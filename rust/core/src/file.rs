@@ -44,13 +44,12 @@ impl Index {
             _ => Path::new("."),
         };
         let write = || -> std::io::Result<()> {
-            let mut builder = tempfile::Builder::new();
-            builder.prefix(".crossgate-");
-            // As any program writes a file: the umask decides who may read it.
-            #[cfg(unix)]
-            builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-            let mut file = builder.tempfile_in(folder)?;
-            file.write_all(&bytes)?;
+            // Opened as any program opens a file: the umask decides who may read it, and an error
+            // does not name the file aside, which nobody knows.
+            let mut file = tempfile::Builder::new()
+                .prefix(".crossgate-")
+                .make_in(folder, |aside| File::create_new(aside))?;
+            file.as_file_mut().write_all(&bytes)?;
             file.as_file().sync_all()?;
             file.persist(path)?;
             // The rename itself is safe on disk only once its folder is.

@@ -75,7 +75,7 @@ pub struct Thresholds {
     pub relevance_bm25: Option<f64>,
     /// A confident winner has at least this cosine; in [-1, 1].
     pub confident_cosine: Option<f64>,
-    /// A confident winner is at least this far ahead in cosine; at least 0.
+    /// A confident winner is ahead in cosine, and at least this far; at least 0.
     pub confident_gap: f64,
     /// A lexical winner has at least this BM25 score; at least 0.
     pub lexical_score: Option<f64>,
@@ -171,13 +171,16 @@ pub fn is_ambiguous(signals: &Signals, thresholds: &Thresholds) -> bool {
         && !clear_margin(signals, thresholds)
 }
 
-/// A high cosine and a clear lead: the one case in which the embedder alone is trusted.
+/// A high cosine, a runner-up and a clear lead over it: the one case in which the embedder alone is
+/// trusted.
 ///
 /// It comes before the lexical rule, so that no word in common overrides a strong dense match.
 pub fn confident_winner(signals: &Signals, thresholds: &Thresholds) -> bool {
     match (signals.cosine, thresholds.confident_cosine) {
         (Some(cosine), Some(least)) => {
-            cosine >= least && signals.cosine_gap >= thresholds.confident_gap
+            cosine >= least
+                && signals.cosine_gap > 0.0
+                && signals.cosine_gap >= thresholds.confident_gap
         }
         _ => false,
     }
@@ -320,6 +323,7 @@ mod tests {
                 &[scored("a", 0.8, 0.0, 0), scored("b", 0.79, 0.1, 1)],
                 (V::Ambiguous, R::Murky),
             ),
+            ("high cosine, nobody to lead", &[scored("a", 0.8, 0.0, 0)], (V::Ambiguous, R::Murky)),
             (
                 "dense match is not overridden by words",
                 &[scored("a", 0.8, 0.0, 0), scored("b", 0.5, 20.0, 5)],
@@ -354,6 +358,15 @@ mod tests {
         for (name, candidates, expected) in table {
             assert_eq!(reason(candidates, &THRESHOLDS), *expected, "{name}");
         }
+    }
+
+    #[test]
+    fn a_tie_wins_nothing_even_where_any_lead_will_do() {
+        let any = Thresholds { confident_gap: 0.0, agreed_margin: None, ..THRESHOLDS };
+        let tied = [scored("a", 0.8, 0.0, 0), scored("b", 0.8, 0.0, 0)];
+        assert_eq!(reason(&tied, &any), (Verdict::Ambiguous, Reason::Murky));
+        let ahead = [scored("a", 0.8, 0.0, 0), scored("b", 0.799, 0.0, 0)];
+        assert_eq!(reason(&ahead, &any), (Verdict::Confident, Reason::ConfidentWinner));
     }
 
     #[test]

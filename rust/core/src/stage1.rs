@@ -38,18 +38,19 @@ pub struct Blend {
 }
 
 impl Blend {
-    /// Fails with `out_of_range` where a weight is negative or not finite, where both are 0, or
+    /// Fails with `out_of_range` where a weight is negative, where their sum is 0 or not finite, or
     /// where `bm25_half` is not above 0.
     pub fn check(&self) -> Result<()> {
         let weights_fit = [self.cosine_weight, self.bm25_weight]
             .iter()
             .all(|weight| weight.is_finite() && *weight >= 0.0);
-        if !weights_fit || self.cosine_weight + self.bm25_weight <= 0.0 {
+        let total = self.cosine_weight + self.bm25_weight;
+        if !(weights_fit && total > 0.0 && total.is_finite()) {
             return Err(Error::input(
                 "out_of_range",
                 format!(
                     "the weights of the blend are cosine {} and bm25 {}: both must be at least 0 \
-                     and one of them above 0",
+                     and their sum above 0 and finite",
                     self.cosine_weight, self.bm25_weight
                 ),
             ));
@@ -86,7 +87,8 @@ impl Blend {
 
 /// Higher scores first; a tie goes to the smaller id, so that no order of candidates shows through.
 pub(crate) fn best_first(left: (f64, &str), right: (f64, &str)) -> Ordering {
-    right.0.total_cmp(&left.0).then_with(|| left.1.cmp(right.1))
+    // Adding 0 makes 0 of -0, which is equal to it but for `total_cmp`.
+    (right.0 + 0.0).total_cmp(&(left.0 + 0.0)).then_with(|| left.1.cmp(right.1))
 }
 
 /// Sorts by blend, best first.
@@ -107,6 +109,14 @@ mod tests {
         assert!((BLEND.score(Some(0.5), 5.0) - (0.7 * 0.5 + 0.3 * 0.5)).abs() < 1e-15);
         assert_eq!(BLEND.score(None, 5.0), 0.5);
         assert_eq!(BLEND.score(Some(0.5), 0.0), 0.35);
+    }
+
+    #[test]
+    fn both_zeros_tie() {
+        assert_eq!(best_first((-0.0, "a"), (0.0, "b")), Ordering::Less);
+        assert_eq!(best_first((0.0, "b"), (-0.0, "a")), Ordering::Greater);
+        assert_eq!(best_first((0.0, "a"), (-0.0, "a")), Ordering::Equal);
+        assert_eq!(best_first((f64::from_bits(1), "b"), (-0.0, "a")), Ordering::Less);
     }
 
     #[test]

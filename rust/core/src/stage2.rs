@@ -29,8 +29,9 @@ pub enum Combine {
 
 /// One score per candidate, higher is better, in the order of the candidates.
 ///
-/// Fails with `not_finite` where a logit is no number, and with `out_of_range` where there are not
-/// as many logits as candidates or where a weight or `k` is unusable.
+/// Fails with `not_finite` where a logit is no number or a weighted sum overflows, and with
+/// `out_of_range` where there are not as many logits as candidates or where a weight or `k` is
+/// unusable.
 pub fn combine(
     candidates: &[Scored],
     logits: &[f64],
@@ -73,11 +74,22 @@ pub fn combine(
                 ));
             }
             let sum = |(one, value): (&Scored, &f64)| {
-                cosine * one.cosine.unwrap_or_default()
+                let score = cosine * one.cosine.unwrap_or_default()
                     + bm25 * blend.bounded_bm25(one.bm25)
-                    + logit * value
+                    + logit * value;
+                if score.is_finite() {
+                    return Ok(score);
+                }
+                Err(Error::input(
+                    "not_finite",
+                    format!(
+                        "the weighted sum of {:?} with the logit {value:e} is {score}: it must be \
+                         finite, so take smaller weights or logits",
+                        one.id
+                    ),
+                ))
             };
-            Ok(pairs().map(sum).collect())
+            pairs().map(sum).collect()
         }
     }
 }
@@ -204,6 +216,11 @@ mod tests {
         assert_eq!(run(&[1.0], Combine::ReciprocalRank { k: 0.0 }).code(), "out_of_range");
         let weights = Combine::Weighted { cosine: 0.0, bm25: f64::INFINITY, logit: 1.0 };
         assert_eq!(run(&[1.0], weights).code(), "out_of_range");
+        let most = f64::MAX;
+        for (cosine, bm25, logit) in [(0.0, 0.0, 10.0), (most, most, 0.0), (most, most, -10.0)] {
+            let weights = Combine::Weighted { cosine, bm25, logit };
+            assert_eq!(run(&[1e308], weights).code(), "not_finite");
+        }
     }
 
     #[test]
