@@ -115,6 +115,13 @@ def evaluate(options: Options) -> int:
     return evaluate(options)
 
 
+def calibrate(options: Options) -> int:
+    """Fit a profile on labelled data."""
+    from crossgate.cli.calibrate import calibrate
+
+    return calibrate(options)
+
+
 def models_list(options: Options) -> int:
     """List the models that are known by name."""
     from crossgate import models
@@ -208,16 +215,10 @@ def _print_json(values: dict[str, Any]) -> None:
 
 def _check_writable(path: Path) -> None:
     """Refuse a file that cannot be written before the work on what goes into it begins."""
-    import errno
-    import os
-    from tempfile import TemporaryFile
+    from crossgate.files import try_writing
 
     try:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        # Trying is sure: permissions do not tell of a disk that is mounted read-only.
-        with TemporaryFile(dir=path.parent):
-            pass
+        try_writing(path)
     except OSError as error:
         raise IndexFileError(
             "index_unwritable",

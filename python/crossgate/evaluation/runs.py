@@ -9,9 +9,7 @@ mode took. That is enough to decide again by another gate or profile without a m
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -19,6 +17,7 @@ from typing import Any, Literal, get_args
 from crossgate import _core
 from crossgate.errors import ProfileError, SourceError
 from crossgate.evaluation.labels import read_lines
+from crossgate.files import whole_file
 from crossgate.profile import Profile
 from crossgate.reranking import PairScore
 from crossgate.sources.common import Unusable
@@ -124,19 +123,14 @@ def write_run(path: Path, header: RunHeader, queries: Iterable[StoredQuery]) -> 
     Raises:
         SourceError: `unwritable` if the file cannot be written.
     """
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with unfinished.open("w", encoding="utf-8") as stream:
+        with whole_file(path) as stream:
             stream.write(json.dumps(_header_values(header), allow_nan=False) + "\n")
             for query in queries:
                 stream.write(json.dumps(_query_values(query), allow_nan=False) + "\n")
-        unfinished.replace(path)
     except OSError as error:
         raise SourceError("unwritable", f"cannot write {path}: {error.strerror}") from error
-    finally:
-        with suppress(OSError):
-            unfinished.unlink()
 
 
 def read_run(path: Path) -> Run:
