@@ -138,7 +138,11 @@ def test_any_json_is_a_profile_or_refused(values: Any) -> None:
         profile = Profile.from_dict(given)
         assert Profile.from_dict(profile.to_dict()) == profile
         # Numbers that were taken can be calculated with.
-        _core.decide([_core.Scored("a", cosine=0.5, bm25=1, overlap=1, blend=0.5)], profile.gate, profile.answer)
+        _core.decide(
+            [_core.Scored("a", cosine=0.5, bm25=1, overlap=1, blend=0.5)],
+            profile.gate,
+            profile.answer,
+        )
 
 
 def test_a_profile_made_by_hand_is_checked_like_a_file() -> None:
@@ -204,8 +208,8 @@ def test_the_bundled_profile_names_its_models() -> None:
     assert profile.embedder.startswith("all-minilm-l6-v2-int8@sha256:")
     assert profile.reranker is not None
     # A gate that never fires, or never abstains, is one on paper only.
-    gate = profile.gate
-    assert gate.relevance_cosine is not None
+    gate, answer = profile.gate, profile.answer
+    assert None not in (answer.stage1, answer.stage2, answer.floor, answer.least)
     assert [gate.confident_cosine, gate.lexical_score, gate.agreed_margin] != [None] * 3
 
 

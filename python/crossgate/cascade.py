@@ -116,7 +116,7 @@ def run(
     trace = {
         "schema": "crossgate-trace/1",
         "query_sha256": hashlib.sha256(query.encode()).hexdigest(),
-        "profile": profile.to_dict(),
+        "profile": {key: one for key, one in profile.to_dict().items() if key != "fitted"},
         "limit": limit,
         "stage1": [[one.id, one.cosine, one.bm25, one.overlap, one.blend] for one in scored],
         "signals": decision.signals and _fields(decision.signals),
@@ -176,6 +176,7 @@ def conclude(
         stage2_ranks = dict(zip((one.id for one in read), _core.ranks(read, scores), strict=True))
         ranked = sorted(zip(read, scores, strict=True), key=lambda pair: stage2_ranks[pair[0].id])
         guardrails = profile.stage2_guardrails
+        logits = [pairs[one.id].logit for one in read]
         confidence = _confidence(read, logits, scores, decision, profile)
     most = None if limit is None else min(limit, len(ranked))
     dropped = _core.passes([(score, one.blend) for one, score in ranked], guardrails, limit=most)
@@ -206,10 +207,9 @@ def conclude(
         for one in scored
         if one.id not in placed
     ]
+    reason = "reranked" if pairs else decision.reason
     if None not in dropped:
         reason = "rejected"
-    else:
-        reason = "reranked" if pairs else decision.reason
     return _Conclusion(
         reason=reason, stage=2 if pairs else 1, confidence=confidence, places=tuple(places)
     )

@@ -5,7 +5,8 @@
      ├── SourceError      a file or folder of documents that cannot be read
      ├── IndexFileError   an index file that is missing, damaged or made with another embedder
      ├── ModelError       a model that is unknown, incomplete, altered or cannot be run
-     └── ProfileError     a calibration profile that is malformed or fitted for another model
+     ├── ProfileError     a calibration profile that is malformed or fitted for another model
+     └── CalibrationError labelled data on which no gate can be fitted that keeps its promise
 
 Catch the base class to catch them all, and test `code`, never the message:
 
@@ -74,5 +75,12 @@ class ModelError(CrossgateError):
 class ProfileError(CrossgateError):
     """A calibration profile that cannot be used.
 
-    Codes: `profile_missing`, `profile_malformed`, `profile_mismatch`.
+    Codes: `profile_missing`, `profile_malformed`, `profile_mismatch`, `profile_unwritable`.
+    """
+
+
+class CalibrationError(CrossgateError):
+    """Labelled data on which no gate can be fitted that keeps its promise.
+
+    Codes: `too_few_negatives`, `no_gate`, `promise_broken`.
     """

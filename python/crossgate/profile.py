@@ -235,6 +235,8 @@ class Profile:
         combine: How logits and stage 1 become one order.
         stage1_guardrails: Bars on the blend, where stage 1 decides.
         stage2_guardrails: Bars on the combined score, where stage 2 had its say.
+        corpora: Fingerprints of the documents that the numbers were fitted on; empty for any. A
+            router warns where its index is none of them.
         fitted: How the numbers were found; free-form JSON for people.
     """
 
@@ -248,6 +250,7 @@ class Profile:
     combine: Combine = field(default_factory=Combine)
     stage1_guardrails: Guardrails = field(default_factory=Guardrails)
     stage2_guardrails: Guardrails = field(default_factory=Guardrails)
+    corpora: tuple[str, ...] = ()
     fitted: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -255,6 +258,10 @@ class Profile:
             value = getattr(self, key)
             if not isinstance(value, str) and (key == "name" or value is not None):
                 raise ProfileError("profile_malformed", f"{key} is {value!r}: it must be text")
+        if not (
+            isinstance(self.corpora, tuple) and all(isinstance(one, str) for one in self.corpora)
+        ):
+            raise ProfileError("profile_malformed", "corpora must be a list of fingerprints")
         for key, kind in _SECTIONS.items():
             if not isinstance(getattr(self, key), kind):
                 raise ProfileError("profile_malformed", f"{key} must be a {kind.__name__}")
@@ -297,11 +304,13 @@ class Profile:
             if one.name in rest and one.name in _SECTIONS:
                 rest[one.name] = _section(one.name, rest[one.name])
         _check_keys(cls, "", rest)
+        if isinstance(rest.get("corpora"), list):
+            rest["corpora"] = tuple(rest["corpora"])
         return cls(**rest)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the profile as JSON values."""
-        return {"schema": SCHEMA, **asdict(self)}
+        return {"schema": SCHEMA, **asdict(self), "corpora": list(self.corpora)}
 
     def check_models(self, *, embedder: str | None, reranker: str | None) -> None:
         """Refuse models that the thresholds were not fitted for.
@@ -324,6 +333,27 @@ class Profile:
                     "thresholds do not carry over; use a profile fitted for this model, or "
                     "Profile() to rerank everything",
                 )
+
+
+def write_profile(path: Path, profile: Profile) -> None:
+    """Write a profile to a JSON file; an earlier file stays whole until the new one is complete.
+
+    Raises:
+        ProfileError: `profile_unwritable`.
+    """
+    from crossgate.files import whole_file
+
+    try:
+        with whole_file(path) as stream:
+            json.dump(profile.to_dict(), stream, indent=2)
+            stream.write("\n")
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def unwritable(path: Path, error: OSError) -> ProfileError:
+    """Return the error for a profile that cannot be written."""
+    return ProfileError("profile_unwritable", f"cannot write profile {path}: {error.strerror}")
 
 
 _Kind = TypeVar("_Kind")

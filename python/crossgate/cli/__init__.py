@@ -1,7 +1,7 @@
 """The command line: arguments in, results on stdout, everything else on stderr.
 
 Exit codes: 0 something was selected or done, 1 nothing is relevant (for `eval compare`: a metric
-fell), 2 usage or bad input, 3 failure, 130 interrupted.
+fell; for `calibrate`: no gate came of the data), 2 usage or bad input, 3 failure, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -23,10 +23,15 @@ DONE, NOTHING_RELEVANT, BAD_INPUT, FAILURE, INTERRUPTED = 0, 1, 2, 3, 130
 _FAILURES = {
     "index_unwritable",
     "model_failed",
+    "profile_unwritable",
     "pull_failed",
     "pull_unwritable",
     "unwritable",
 }
+
+
+# The data was fine and no gate came of it.
+_REFUSALS = {"no_gate", "promise_broken"}
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -50,6 +55,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit code."""
     try:
         options = _parser().parse_args(arguments)
+        options.arguments = list(arguments)
         # A command imports what it needs: `route` must not pay for `models pull`.
         from crossgate.cli import commands
 
@@ -61,6 +67,8 @@ def run(arguments: Sequence[str]) -> int:
         from crossgate.cli.render import plain
 
         print(f"crossgate: error[{error.code}]: {plain(str(error))}", file=sys.stderr)
+        if error.code in _REFUSALS:
+            return NOTHING_RELEVANT
         return FAILURE if error.code in _FAILURES else BAD_INPUT
     except KeyboardInterrupt:
         print("crossgate: interrupted, nothing was left half done", file=sys.stderr)
@@ -178,6 +186,60 @@ def _parser() -> argparse.ArgumentParser:
         "--embedder", metavar="MODEL", default="default", help="name, folder, or none"
     )
     evaluate.add_argument("--reranker", metavar="MODEL", default="default", help="name or folder")
+
+    calibrate = command("calibrate", "fit the gate and the guardrails on labelled data")
+    calibrate.add_argument(
+        "dataset",
+        metavar="DATASET",
+        nargs="+",
+        help="BEIR folder, .jsonl file, or a run that eval --runs stored, which needs no model",
+    )
+    calibrate.add_argument(
+        "-o", "--output", metavar="PROFILE", required=True, help="profile to write"
+    )
+    bar = calibrate.add_mutually_exclusive_group()
+    bar.add_argument(
+        "--cost-ratio",
+        type=float,
+        metavar="R",
+        default=1.0,
+        help="a wrong pick costs R missed ones (default: 1)",
+    )
+    bar.add_argument(
+        "--max-false-inject",
+        type=float,
+        metavar="A",
+        help="at most this share of the queries that nothing fits may get a pick (split conformal)",
+    )
+    bar.add_argument(
+        "--keep-recall",
+        type=float,
+        metavar="K",
+        help="the highest bar that keeps this share of recall@1 in every dataset",
+    )
+    calibrate.add_argument(
+        "--max-recall-loss",
+        type=float,
+        metavar="L",
+        default=0.01,
+        help="the recall@1 that skipping may cost against reranking everything (default: 0.01)",
+    )
+    calibrate.add_argument("--name", help="of the profile (default: that of the file)")
+    calibrate.add_argument(
+        "--unnamed", action="store_true", help="leave out queries that name what fits"
+    )
+    calibrate.add_argument("--split", help="default: test, else dev, else the only one")
+    calibrate.add_argument("--limit", type=int, metavar="N", help="a sample of N queries of each")
+    calibrate.add_argument(
+        "--seed", type=int, default=0, help="of samples, halves and intervals (default: 0)"
+    )
+    calibrate.add_argument("--strict", action="store_true", help="stop at a malformed row")
+    calibrate.add_argument("--runs", metavar="FOLDER", help="keep the stored runs here")
+    calibrate.add_argument(
+        "--profile", metavar="FILE", help="profile to measure with and to compare with"
+    )
+    calibrate.add_argument("--embedder", metavar="MODEL", default="default", help="name or folder")
+    calibrate.add_argument("--reranker", metavar="MODEL", default="default", help="name or folder")
 
     models = commands.add_parser(
         "models", help="list, pull, verify and find models", description="The models."

@@ -66,8 +66,8 @@ def _report(path: Path, options: argparse.Namespace, modes: Sequence[Mode]) -> R
         seed=options.seed,
         strict=options.strict,
     )
-    _say_problems(dataset)
-    with _folder(options.runs) as folder:
+    say_problems(dataset)
+    with runs_folder(options.runs) as folder:
         output = folder / f"{dataset.name}-{dataset.split}.run.jsonl"
         measure(
             dataset,
@@ -133,7 +133,8 @@ def _modes(text: str) -> list[Mode]:
     return [mode for mode in MODES if mode in wanted]
 
 
-def _say_problems(dataset: Dataset) -> None:
+def say_problems(dataset: Dataset) -> None:
+    """Name the first rows that were skipped, and count the others."""
     for problem in dataset.problems[:_PROBLEMS_SHOWN]:
         print(f"crossgate: skipped {problem}", file=sys.stderr)
     more = len(dataset.problems) - _PROBLEMS_SHOWN
@@ -142,7 +143,7 @@ def _say_problems(dataset: Dataset) -> None:
 
 
 @contextmanager
-def _folder(path: str | None) -> Iterator[Path]:
+def runs_folder(path: str | None) -> Iterator[Path]:
     """Yield the folder for stored runs: the one that was asked for, or one that is removed."""
     if path is not None:
         yield Path(path)

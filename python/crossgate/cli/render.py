@@ -14,13 +14,14 @@ WIDTH = 100
 REASONS = {
     "no_candidates": "there was nothing to choose from",
     "below_floor": "the best match is too weak to be relevant",
+    "improbable": "nothing is likely to fit",
     "no_overlap": "no document shares a word with the query",
     "confident_winner": "the meaning matches one document closely and no other comes near",
     "lexical_winner": "the words match one document and no other comes near",
     "clear_margin": "meaning and words put one document well ahead",
     "murky": "no clear winner, and no cross-encoder to ask",
     "reranked": "no clear winner, so the cross-encoder decided",
-    "rejected": "no clear winner, and the cross-encoder found none that fits",
+    "rejected": "no clear winner, and none that is likely to fit",
 }
 
 DROPPED = {
@@ -28,6 +29,7 @@ DROPPED = {
     "not_reranked": "not in the pool",
     "disagreement": "stage 1 disagrees",
     "below_minimum": "score too low",
+    "improbable": "unlikely to fit",
     "beyond_margin": "too far behind",
     "over_limit": "over the limit",
 }
@@ -176,8 +178,12 @@ def _steps(decision: RouteResult) -> list[str]:
     lines = []
     if trace["signals"] is not None:
         lines.append("signals     " + _pairs(trace["signals"]))
-    thresholds = _thresholds(trace["profile"]["gate"])
+    answer = trace["profile"]["answer"]
+    bars = {key: answer[key] for key in ("floor", "least") if answer[key] is not None}
+    thresholds = _thresholds(trace["profile"]["gate"]) | bars
     lines.append("thresholds  " + (_pairs(thresholds) or "none, the gate is off"))
+    if decision.confidence is not None:
+        lines.append(f"confidence  {decision.confidence:.3f}")
     lines.append(f"profile     {trace['profile']['name']}")
     if trace["reranker"]:
         lines.append(f"stage 2     {trace['reranker']}, {len(trace['stage2'])} pairs")

@@ -1,0 +1,68 @@
+"""Splitting labelled queries into a half to fit on and a half to report on, by group.
+
+Queries that share a document stand in the same half. Otherwise a fit would be tried on what it has
+seen: ten prompts for one skill are much alike, and so are their scores.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from crossgate.evaluation.runs import StoredQuery
+
+
+def groups(queries: Sequence[StoredQuery], datasets: Sequence[str]) -> list[int]:
+    """Return the number of each query's group.
+
+    Two queries are of one group if a chain of documents that they are labelled with, as fitting or
+    as not fitting, joins them, or if they are the same text.
+
+    Args:
+        queries: The queries.
+        datasets: The dataset of each; ids of two datasets have nothing to do with each other.
+    """
+    root: dict[str, str] = {}
+
+    def find(node: str) -> str:
+        while root.setdefault(node, node) != node:
+            root[node] = root[root[node]]
+            node = root[node]
+        return node
+
+    for query, dataset in zip(queries, datasets, strict=True):
+        for document in (*query.relevant, *sorted(query.wrong)):
+            root[find(f"document {dataset} {document}")] = find(f"text {query.text}")
+    names = [find(f"text {query.text}") for query in queries]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return [numbers[name] for name in names]
+
+
+def split(
+    queries: Sequence[StoredQuery], datasets: Sequence[str], *, seed: int
+) -> tuple[list[int], list[int]]:
+    """Return the places of two halves of the queries, no group in both.
+
+    The groups are dealt in an order drawn by the seed, each to the half that has fewer queries of
+    its kind: those that something fits and those that nothing does are dealt apart, so that both
+    halves have their share of either. A group with both goes where its larger part belongs.
+    """
+    members: dict[int, list[int]] = defaultdict(list)
+    for place, group in enumerate(groups(queries, datasets)):
+        members[group].append(place)
+    dealt = list(members.values())
+    order = np.random.default_rng(seed).permutation(len(dealt))
+    halves: tuple[list[int], list[int]] = ([], [])
+    counts = {True: [0, 0], False: [0, 0]}
+    # The largest first: a late large group would upset halves that were even.
+    for number in sorted(order, key=lambda one: -len(dealt[one])):
+        places = dealt[number]
+        matched = sum(bool(queries[place].relevant) for place in places)
+        kind = 2 * matched >= len(places)
+        half = int(counts[kind][1] < counts[kind][0])
+        halves[half].extend(places)
+        counts[True][half] += matched
+        counts[False][half] += len(places) - matched
+    return sorted(halves[0]), sorted(halves[1])

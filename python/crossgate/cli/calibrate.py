@@ -1,0 +1,166 @@
+"""`crossgate calibrate`: fit a profile on labelled data, and write it only if it holds."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crossgate.cli import DONE
+from crossgate.cli.evaluate import dump, runs_folder, say_problems
+from crossgate.errors import InputError, ModelError
+
+if TYPE_CHECKING:
+    from crossgate.calibration import Calibration, Figures
+    from crossgate.evaluation import Run
+    from crossgate.evaluation.statistics import Interval
+
+SCHEMA = "crossgate-calibration/1"
+
+
+def calibrate(options: argparse.Namespace) -> int:
+    """Measure datasets or read stored runs, fit, report, and write the profile."""
+    try:
+        import scipy  # noqa: F401, asked for before an hour of measuring
+    except ImportError as error:
+        raise ModelError(
+            "dependency_missing", "calibrate needs scipy: pip install 'crossgate[calibrate]'"
+        ) from error
+    from crossgate.calibration import Objective
+    from crossgate.calibration import calibrate as fit
+    from crossgate.files import try_writing
+    from crossgate.profile import unwritable, write_profile
+
+    objective = Objective(
+        max_false_inject=options.max_false_inject,
+        keep_recall=options.keep_recall,
+        cost_ratio=options.cost_ratio,
+        max_recall_loss=options.max_recall_loss,
+    )
+    output = Path(options.output)
+    try:
+        try_writing(output)
+    except OSError as error:
+        raise unwritable(output, error) from error
+    runs = [_run(path, options) for path in map(Path, options.dataset)]
+    if options.unnamed:
+        runs = [_unnamed(run) for run in runs]
+    found = fit(
+        runs,
+        objective,
+        name=options.name or output.name.removesuffix(".json").removesuffix(".profile"),
+        seed=options.seed,
+        command=shlex.join(["crossgate", *options.arguments]),
+    )
+    write_profile(output, found.profile)
+    if options.json:
+        print(
+            dump(
+                {
+                    "schema": SCHEMA,
+                    "output": str(output),
+                    "profile": found.profile.to_dict(),
+                    "fit": found.fit.to_dict(),
+                    "report": found.report.to_dict(),
+                    "before": found.before.to_dict(),
+                    "notes": list(found.notes),
+                }
+            )
+        )
+    else:
+        print("\n".join(render_calibration(found, objective.describe(), output)))
+    return DONE
+
+
+def render_calibration(found: Calibration, objective: str, output: Path) -> Iterator[str]:
+    """Yield the lines of the report: what was fitted, and what it is worth on the report half."""
+    profile, gate, answer = found.profile, found.profile.gate, found.profile.answer
+    yield f"{output}: {objective}"
+    for note in found.notes:
+        yield f"note: {note}"
+    yield ""
+    blend, combine = profile.blend, profile.combine
+    yield (
+        f"blend     cosine {blend.cosine_weight:.2f}, bm25 {blend.bm25_weight:.2f} "
+        f"(half at {blend.bm25_half:g})"
+    )
+    yield (
+        f"combine   cosine {combine.cosine:g}, bm25 {combine.bm25:g}, logit {combine.logit:g}; "
+        f"pool of {profile.pool.rerank_top_k}"
+    )
+    yield (
+        f"skip      from a lead of {_bar(gate.agreed_margin)} where cosine and BM25 agree, of "
+        f"{_bar(gate.disagreed_margin)} where not"
+    )
+    yield (
+        f"answer    from a confidence of {_bar(answer.least)}; below {_bar(answer.floor)} after "
+        "stage 1 nothing is relevant"
+    )
+    report = found.report
+    yield ""
+    yield (
+        f"on the half that was not fitted on: {report.matched} queries with a match, "
+        f"{report.no_match} without"
+    )
+    yield from _table(report, found.before)
+    if report.recall_loss is not None:
+        yield f"recall@1 lost by skipping: {_share(report.recall_loss)}"
+    if report.separation is not None:
+        yield f"right picks against others, AUC of the confidence: {_share(report.separation)}"
+
+
+def _table(report: Figures, before: Figures) -> Iterator[str]:
+    columns = [("never", report), ("gated", report), ("always", report), ("gated", before)]
+    yield f"{'':<14}" + "".join(
+        f"{'before' if figures is before else mode:<22}" for mode, figures in columns
+    )
+    for name in ("recall@1", "false_inject", "wrong_pick@1", "skipped"):
+        cells = [figures.modes[mode][name] for mode, figures in columns]
+        if any(cells):
+            yield f"{name.replace('_', ' '):<14}" + "".join(f"{_share(one):<22}" for one in cells)
+
+
+def _share(interval: Interval | None) -> str:
+    if interval is None:
+        return "-"
+    return f"{interval.value:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+
+
+def _bar(value: float | None) -> str:
+    return "never" if value is None else f"{value:.4g}"
+
+
+def _run(path: Path, options: argparse.Namespace) -> Run:
+    from crossgate.evaluation import is_run, measure, read_dataset, read_run
+
+    if is_run(path):
+        return read_run(path)
+    dataset = read_dataset(
+        path, split=options.split, limit=options.limit, seed=options.seed, strict=options.strict
+    )
+    say_problems(dataset)
+    with runs_folder(options.runs) as folder:
+        stored = folder / f"{dataset.name}-{dataset.split}.run.jsonl"
+        measure(
+            dataset,
+            stored,
+            profile=options.profile,
+            embedder=options.embedder,
+            reranker=options.reranker,
+            modes=("always",),
+            seed=options.seed,
+            repeated=0,
+        )
+        return read_run(stored)
+
+
+def _unnamed(run: Run) -> Run:
+    """Leave out the queries that name the document that fits: they are too easy to fit on."""
+    kept = tuple(query for query in run.queries if not query.mentions_name)
+    if not kept:
+        message = f"every query of {run.header.dataset} names its document: drop --unnamed"
+        raise InputError("out_of_range", message)
+    return replace(run, queries=kept)
