@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +17,7 @@ import pytest
 from crossgate import CrossgateError, PairScore, Profile, _core
 from crossgate.cli.evaluate import dump, evaluate
 from crossgate.evaluation import compare, headline, html_report, read_reports, text_report
+from crossgate.evaluation.charts import curve_chart, standalone
 from crossgate.evaluation.compare import REPORTS_SCHEMA
 from crossgate.evaluation.economics import trade_off
 from crossgate.evaluation.losses import count_moves, where_lost
@@ -24,7 +26,7 @@ from crossgate.evaluation.quality import METRICS, measure_answer
 from crossgate.evaluation.runs import MODES, Mode, Run, RunHeader, StoredQuery
 from crossgate.evaluation.signals import histograms, reliability
 from crossgate.evaluation.summary import Report, summarize
-from crossgate.profile import Combine, Gate, Guardrails, Pool
+from crossgate.profile import Answer, Combine, Confidence, Gate, Guardrails, Pool
 from test_evaluation_datasets import write_beir
 from test_evaluation_runs import measured
 
@@ -243,6 +245,58 @@ def test_a_gate_without_margins_has_a_curve_too() -> None:
     points = trade_off(QUERIES, Profile(), values, values)
     assert [(one.skip_rate, one.shipped) for one in points][:2] == [(0.0, False), (0.0, True)]
     assert points[-1].skip_rate == 1.0
+
+
+def confident(**answer: Any) -> Profile:
+    """Return the profile with a model whose confidence is a function of the best cosine alone."""
+    model = Confidence(intercept=-2.0, cosine=4.0)
+    return replace(PROFILE, answer=Answer(stage1=model, stage2=model, **answer))
+
+
+def test_the_abstention_curve_is_that_of_each_bar() -> None:
+    report = summarize(run_of(profile=confident(least=0.6)))
+    assert [one.least for one in report.abstention if one.shipped] == [0.6]
+    recalls = [one.recall for one in report.abstention]
+    injects = [one.false_inject for one in report.abstention]
+    assert recalls == sorted(recalls, reverse=True)
+    assert len(set(recalls)) > 2
+    assert injects == sorted(injects, reverse=True)
+    assert len(set(injects)) > 1
+    # Without a gate nothing changes sides when the bar moves, so each point is a run of its own.
+    ungated = replace(confident(), gate=Gate(), stage1_guardrails=Guardrails())
+    ungated = replace(ungated, stage2_guardrails=Guardrails())
+    for point in summarize(run_of(profile=ungated)).abstention[::4]:
+        at_bar = replace(ungated, answer=replace(ungated.answer, least=point.least))
+        naive = summarize(run_of(profile=at_bar)).quality["gated"]
+        assert naive["recall@1"] is not None
+        assert naive["false_inject"] is not None
+        assert naive["recall@1"].value == pytest.approx(point.recall)
+        assert naive["false_inject"].value == pytest.approx(point.false_inject)
+
+
+def test_no_abstention_curve_where_nothing_can_show_it() -> None:
+    assert summarize(run_of()).abstention == ()  # no model of confidence
+    matched = [query for query in QUERIES if query.relevant]
+    assert summarize(run_of(matched, profile=confident())).abstention == ()
+
+
+def test_the_reliability_is_that_of_the_confidence() -> None:
+    bins = summarize(run_of(profile=confident())).reliability
+    for one in bins:  # all of them lie on sigmoid(4 cosine - 2), none on a sigmoid of a logit
+        assert 1 / (1 + math.exp(2)) <= one.stated <= 1 / (1 + math.exp(-2))
+
+
+def test_a_chart_of_its_own_is_an_svg_file() -> None:
+    from xml.etree import ElementTree
+
+    points = summarize(run_of()).curve
+    root = ElementTree.fromstring(standalone(curve_chart(points)))
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    (circle,) = root.iter("{http://www.w3.org/2000/svg}circle")
+    assert circle.get("class") == "mark"
+    (style,) = root.iter("{http://www.w3.org/2000/svg}style")
+    used = {one.get("class") for one in root.iter() if one.get("class")} - {"label"}
+    assert all(f".{name} {{" in (style.text or "") for name in used)
 
 
 def test_another_profile_is_tried_without_a_model() -> None:
@@ -513,6 +567,7 @@ def options(*dataset: object, **given: Any) -> argparse.Namespace:
         "strict": False,
         "signals": False,
         "html": None,
+        "curve": None,
         "runs": None,
         "profile": None,
         "embedder": "default",

@@ -181,6 +181,9 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--signals", action="store_true", help="rate the signals by their AUC")
     evaluate.add_argument("--runs", metavar="FOLDER", help="keep the stored runs here")
     evaluate.add_argument("--html", metavar="FILE", help="also write the report as a page")
+    evaluate.add_argument(
+        "--curve", metavar="FILE", help="also draw recall@1 against skip rate, as SVG"
+    )
     evaluate.add_argument("--profile", metavar="FILE", help="calibration profile")
     evaluate.add_argument(
         "--embedder", metavar="MODEL", default="default", help="name, folder, or none"

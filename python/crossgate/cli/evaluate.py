@@ -36,11 +36,23 @@ def evaluate(options: argparse.Namespace) -> int:
     reports = [_report(path, options, modes) for path in map(Path, options.dataset)]
     if options.html:
         _write(Path(options.html), html_report(reports))
+    if options.curve:
+        _write(Path(options.curve), _curve(reports))
     if options.json:
         print(dump({"schema": REPORTS_SCHEMA, "reports": [one.to_dict() for one in reports]}))
     else:
         print("\n\n\n".join(text_report(one, signals=options.signals) for one in reports))
     return DONE
+
+
+def _curve(reports: Sequence[Report]) -> str:
+    from crossgate.evaluation.charts import curve_chart, standalone
+
+    first = reports[0]
+    if len(reports) > 1 or not first.curve or not first.matched:
+        message = "--curve draws one dataset with a match for some query, in all three modes"
+        raise InputError("out_of_range", message)
+    return standalone(curve_chart(first.curve))
 
 
 def dump(values: dict[str, Any]) -> str:

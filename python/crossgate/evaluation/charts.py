@@ -10,7 +10,7 @@ import html
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from crossgate.evaluation.economics import CurvePoint
+from crossgate.evaluation.economics import AbstentionPoint, CurvePoint
 from crossgate.evaluation.signals import Histogram, ReliabilityBin
 
 _WIDTH, _HEIGHT = 360, 240
@@ -22,15 +22,41 @@ Scale = Callable[[float], float]
 def curve_chart(points: Sequence[CurvePoint]) -> str:
     """Return recall@1 against the share of skipped queries, the shipped point marked."""
     known = [(one.skip_rate, one.recall, one.shipped) for one in points if one.recall is not None]
-    recalls = [recall for _, recall, _ in known]
+    return _curve(known, "queries that skip stage 2", "recall@1 against skip rate")
+
+
+def abstention_chart(points: Sequence[AbstentionPoint]) -> str:
+    """Return recall@1 against the share of false injects, the shipped point marked."""
+    known = [(one.false_inject, one.recall, one.shipped) for one in points]
+    return _curve(known, "no-match queries that get a pick", "recall@1 against false injects")
+
+
+def standalone(chart: str) -> str:
+    """Return a chart as a file of its own, with the colours that a page would give it."""
+    opening, rest = chart.split(">", 1)
+    return f'{opening} xmlns="http://www.w3.org/2000/svg"><style>{_STYLE}</style>{rest}\n'
+
+
+_STYLE = """
+text { fill: #1d2530; font: 11px system-ui, sans-serif; } .tick { fill: #5c6875; font-size: 10px; }
+.grid { stroke: #d9dee4; } .line { fill: none; stroke: #1f6fb2; stroke-width: 2; }
+.mark { fill: #c2571a; }
+@media (prefers-color-scheme: dark) { text { fill: #e4e9ee; } .tick { fill: #9aa7b4; }
+  .grid { stroke: #323a43; } .line { stroke: #6db3f2; } .mark { fill: #f0955a; } }
+"""
+
+
+def _curve(points: Sequence[tuple[float, float, bool]], x_label: str, title: str) -> str:
+    """Return a line of recall@1 over a share, the shipped point marked."""
+    recalls = [recall for _, recall, _ in points]
     ticks = _ticks(min(recalls), max(recalls))
     across, up = _scales((0.0, 1.0), (ticks[0], ticks[-1]))
-    line = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y, shipped in known if not shipped)
+    line = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y, shipped in points if not shipped)
     parts = [
         *_axes((0.0, 0.25, 0.5, 0.75, 1.0), ticks, across, up, _percent, _three),
         f'<polyline class="line" points="{line}"/>',
     ]
-    for x, y, shipped in known:
+    for x, y, shipped in points:
         if shipped:
             anchor, shift = ("end", -9) if x > 0.6 else ("start", 9)
             parts += [
@@ -38,7 +64,7 @@ def curve_chart(points: Sequence[CurvePoint]) -> str:
                 f'<text class="label" text-anchor="{anchor}" x="{across(x) + shift:.1f}" '
                 f'y="{up(y) + 16:.1f}">shipped: {x:.1%}, {y:.3f}</text>',
             ]
-    return _svg(parts, "queries that skip stage 2", "recall@1", "recall@1 against skip rate")
+    return _svg(parts, x_label, "recall@1", title)
 
 
 def reliability_chart(bins: Sequence[ReliabilityBin]) -> str:
@@ -90,6 +116,7 @@ _SCORES = {
     "cosine": "best cosine",
     "bm25": "best BM25 score",
     "logit": "logit of the first document",
+    "confidence": "confidence of the answer",
 }
 
 

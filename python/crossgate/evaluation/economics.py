@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from crossgate import _core
+from crossgate.evaluation.losses import is_right
 from crossgate.evaluation.runs import StoredQuery
 from crossgate.profile import Gate, Profile
 from crossgate.types import RouteResult, Verdict
@@ -52,6 +53,23 @@ class CurvePoint:
     skip_rate: float
     recall: float | None
     false_inject: float | None
+    shipped: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbstentionPoint:
+    """One bar on the confidence of an answer.
+
+    Attributes:
+        least: The least confidence that is answered.
+        recall: recall@1.
+        false_inject: Share of the no-match queries that get a pick.
+        shipped: Whether this is the profile's own bar.
+    """
+
+    least: float
+    recall: float
+    false_inject: float
     shipped: bool
 
 
@@ -182,6 +200,47 @@ def trade_off(
             )
         )
     return tuple(sorted(points, key=lambda point: (point.skip_rate, point.shipped)))
+
+
+def abstention(
+    queries: Sequence[StoredQuery], barless: Sequence[RouteResult], least: float | None
+) -> tuple[AbstentionPoint, ...]:
+    """Return what a bar on the confidence trades: fewer false injects against fewer right answers.
+
+    The gate skips what it skips without a bar; with one it also asks stage 2 about winners that
+    are clear but unlikely, so that the shipped point of a run may lie a little beside this curve.
+
+    Args:
+        queries: The stored queries.
+        barless: Their results by a profile whose bars on the confidence are off.
+        least: The profile's own bar.
+
+    Returns:
+        Points from the lowest bar to the highest; none without a model of confidence, or without
+        queries of both kinds.
+    """
+    rows = [
+        (result.confidence, bool(query.relevant), float(is_right(query, result)))
+        for query, result in zip(queries, barless, strict=True)
+        if result.confidence is not None
+    ]
+    sure = np.array([confidence for confidence, _, _ in rows])
+    matched = np.array([match for _, match, _ in rows], dtype=np.bool_)
+    right = np.array([one for _, _, one in rows])
+    if not len(rows) or matched.all() or not matched.any():
+        return ()
+    bars = {float(bar): False for bar in np.quantile(sure, np.linspace(0, 1, POINTS - 1))}
+    if least is not None:
+        bars[least] = True
+    return tuple(
+        AbstentionPoint(
+            least=bar,
+            recall=float(right[matched & (sure >= bar)].sum() / matched.sum()),
+            false_inject=float((~matched & (sure >= bar)).sum() / (~matched).sum()),
+            shipped=shipped,
+        )
+        for bar, shipped in sorted(bars.items())
+    )
 
 
 def _with_margins(gate: Gate, agreed: float | None, disagreed: float | None, factor: float) -> Gate:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from crossgate.evaluation.charts import curve_chart, histogram_chart, reliability_chart
+from crossgate.evaluation.charts import (
+    abstention_chart,
+    curve_chart,
+    histogram_chart,
+    reliability_chart,
+)
 from crossgate.evaluation.examples import Example, Shown
 from crossgate.evaluation.losses import DEPTH, PLACES
 from crossgate.evaluation.quality import METRICS
@@ -147,12 +152,18 @@ def _gate(report: Report) -> Iterator[str]:
         return
     yield "<h2>What the gate saves</h2>"
     if report.curve and report.matched:
-        yield '<div class="wide">'
+        yield '<div class="charts">'
         yield _figure(
             curve_chart(report.curve),
             "recall@1 while the margins of the gate are moved and all else stays. Further right is "
             "cheaper, further up is better.",
         )
+        if report.abstention:
+            yield _figure(
+                abstention_chart(report.abstention),
+                "recall@1 while the bar on the confidence of an answer is moved and all else "
+                "stays. Further left is more silent where nothing fits, further up is better.",
+            )
         yield "</div>"
     reasons = "".join(
         f"<li><code>{escape(reason)}</code>: {count}</li>"
@@ -243,10 +254,16 @@ def _signals(report: Report) -> Iterator[str]:
     if error is not None:
         yield _figure(
             reliability_chart(report.reliability),
-            "The sigmoid of the first document's logit against how often that document fits; on "
-            f"the dashed line it could be read as a probability. Mean distance {error:.3f}.",
+            f"{_stated(report)} against how often the first document fits; on the dashed line it "
+            f"could be read as a probability. Mean distance {error:.3f}.",
         )
     yield "</div>"
+
+
+def _stated(report: Report) -> str:
+    if report.profile.answer.stage2 is None:
+        return "The sigmoid of the first document's logit"
+    return "The confidence of the answer"
 
 
 def _examples(title: str, examples: Sequence[Example]) -> Iterator[str]:

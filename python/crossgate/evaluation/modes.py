@@ -44,6 +44,13 @@ def holding_nothing_back(profile: Profile) -> Profile:
     )
 
 
+def without_bars(profile: Profile) -> Profile:
+    """Return a profile that states its confidence and answers whatever that is."""
+    return replace(
+        holding_nothing_back(profile), answer=replace(profile.answer, floor=None, least=None)
+    )
+
+
 def decide(query: StoredQuery, profile: Profile, mode: Mode) -> RouteResult:
     """Route a stored query, with the stored scores in place of the models.
 

@@ -165,6 +165,16 @@ def _curve(report: Report) -> Iterator[str]:
                 "<- shipped" if point.shipped else "",
             ]
             yield _row(f"  times {point.factor:.3g}", cells, width=14)
+    if not report.abstention:
+        return
+    yield ""
+    yield _row("when the bar moves", ["false inject", "recall@1", ""], width=14)
+    step = max(1, len(report.abstention) // 8)
+    for place, bar in enumerate(report.abstention):
+        if bar.shipped or place % step == 0:
+            cells = [percentage(bar.false_inject), f"{bar.recall:.3f}"]
+            mark = "<- shipped" if bar.shipped else ""
+            yield _row(f"  confidence {bar.least:.3f}", [*cells, mark], width=14)
 
 
 def _groups(report: Report) -> Iterator[str]:
@@ -189,7 +199,10 @@ def _signals(report: Report) -> Iterator[str]:
         yield _row(f"  {one.name}", [share(one.rerank), share(one.answer)])
     error = calibration_error(report.reliability)
     if error is not None:
-        yield f"the sigmoid of the first logit misses the observed share by {error:.3f} on average"
+        what = (
+            "sigmoid of the first logit" if report.profile.answer.stage2 is None else "confidence"
+        )
+        yield f"the {what} misses the observed share by {error:.3f} on average"
 
 
 def _noise(report: Report) -> Iterator[str]:

@@ -58,7 +58,7 @@ class ReliabilityBin:
 
     Attributes:
         count: How many there are.
-        stated: Mean of their probabilities, the sigmoid of the logit.
+        stated: Mean of their probabilities.
         observed: Share of them whose first document fits.
     """
 
@@ -68,12 +68,14 @@ class ReliabilityBin:
 
 
 def signals_of(query: StoredQuery, always: RouteResult | None) -> dict[str, float]:
-    """Return what the gate may look at, and with stage 2 the logit of its first document."""
+    """Return what the gate may look at, and with stage 2 its first logit and its confidence."""
     values = {
         name: float(value) for name, value in (query.signals or {}).items() if value is not None
     }
     if always is not None and always.hits and always.hits[0].logit is not None:
         values["logit"] = always.hits[0].logit
+    if always is not None and always.confidence is not None:
+        values["confidence"] = always.confidence
     return values
 
 
@@ -109,8 +111,8 @@ def strengths(
         values = np.array([rows[place][name] for place in having])
         labels = np.array([matched[place] for place in having])
         rerank = None
-        # The logit is known only after the reranker has run, so it cannot decide whether to.
-        if worth is not None and name != "logit":
+        # These are known only after the reranker has run, so they cannot decide whether to.
+        if worth is not None and name not in ("logit", "confidence"):
             answers = np.array([worth[place] for place in having])
             rerank = area_interval(-values[labels], answers[labels], seed=seed)
         answer = area_interval(values, labels, seed=seed)
@@ -123,14 +125,14 @@ def strengths(
 def histograms(
     queries: Sequence[StoredQuery], always: Sequence[RouteResult] | None
 ) -> tuple[Histogram, ...]:
-    """Return how the best cosine, the best BM25 score and the first logit are distributed."""
+    """Return how the best scores of stage 1, the first logit and the confidence are distributed."""
     rows = [
         (bool(query.relevant), signals_of(query, None if always is None else always[place]))
         for place, query in enumerate(queries)
     ]
     return tuple(
         _histogram(name, rows)
-        for name in ("cosine", "bm25", "logit")
+        for name in ("cosine", "bm25", "logit", "confidence")
         if any(name in values for _, values in rows)
     )
 
@@ -140,14 +142,17 @@ def reliability(
 ) -> tuple[ReliabilityBin, ...]:
     """Return stated against observed probability that the first document fits, in tenths.
 
-    The probability is the sigmoid of the first document's logit. Bins without a query are left
+    The probability is the result's confidence, or where the profile has no model of it the sigmoid
+    of the first document's logit. Bins without a query are left
     out. The mean distance, weighted by count, is the expected calibration error: Naeini, Cooper
     and Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning", 2015.
     """
     bins: dict[int, list[tuple[float, bool]]] = {}
     for query, result in zip(queries, always, strict=True):
         if result.hits and result.hits[0].logit is not None:
-            stated = sigmoid(result.hits[0].logit)
+            stated = result.confidence
+            if stated is None:
+                stated = sigmoid(result.hits[0].logit)
             place = min(int(stated * RELIABILITY_BINS), RELIABILITY_BINS - 1)
             bins.setdefault(place, []).append((stated, result.hits[0].id in query.relevant))
     return tuple(

@@ -12,10 +12,16 @@ from numpy.typing import NDArray
 
 from crossgate.errors import InputError
 from crossgate.evaluation import economics, losses, metrics, signals, statistics
-from crossgate.evaluation.economics import CurvePoint, Economics
+from crossgate.evaluation.economics import AbstentionPoint, CurvePoint, Economics
 from crossgate.evaluation.examples import Example, missed, picked_for_nothing
 from crossgate.evaluation.losses import Moves
-from crossgate.evaluation.modes import check_suitable, decide, holding_nothing_back, reblended
+from crossgate.evaluation.modes import (
+    check_suitable,
+    decide,
+    holding_nothing_back,
+    reblended,
+    without_bars,
+)
 from crossgate.evaluation.quality import METRICS, measure_answer
 from crossgate.evaluation.runs import MODES, Mode, Run, RunHeader, StoredQuery
 from crossgate.evaluation.signals import Histogram, ReliabilityBin, SignalStrength
@@ -86,6 +92,8 @@ class Report:
         moves: What stage 2 did to the order of stage 1, by mode.
         economics: The gate's account; None where the gate was not run.
         curve: Quality against skip rate while the margins move; empty where a mode is missing.
+        abstention: Recall against false injects while the bar on the confidence moves; empty
+            without a model of it, or where the dataset cannot show it.
         groups: The figures by kind of query; empty where the dataset names none.
         strengths: How well each signal answers the gate's questions.
         histograms: How the scores are distributed.
@@ -114,6 +122,7 @@ class Report:
     moves: Mapping[str, Moves]
     economics: Economics | None
     curve: tuple[CurvePoint, ...]
+    abstention: tuple[AbstentionPoint, ...]
     groups: tuple[Group, ...]
     strengths: tuple[SignalStrength, ...]
     histograms: tuple[Histogram, ...]
@@ -219,6 +228,13 @@ def summarize(run: Run, *, profile: Profile | None = None, modes: Sequence[Mode]
         if never is None or gated is None or always is None
         else economics.trade_off(
             queries, used, _outcomes(values["never"]), _outcomes(values["always"])
+        ),
+        abstention=()
+        if gated is None
+        else economics.abstention(
+            queries,
+            [decide(query, without_bars(used), "gated") for query in queries],
+            used.answer.least,
         ),
         groups=_groups(queries, {mode: values[mode] for mode in shown}, seed),
         strengths=signals.strengths(queries, never, always, seed=seed),
