@@ -14,6 +14,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ from crossgate import (
     cascade,
     rerank,
 )
-from crossgate.profile import Blend, Combine, Gate, Guardrails, Pool
+from crossgate.profile import Blend, Combine, Gate, Guardrails, Pool, write_profile
 
 QUERY = "clean up this messy csv"
 REPLACE = Profile(combine=Combine(mode="replace"))
@@ -691,6 +692,23 @@ def test_nobody_fitted_a_profile_for_these_models(index: Index) -> None:
     assert "length@1" in result.degraded[0].detail
     assert result.stage == 2
     assert Profile.from_dict(dict(result.trace["profile"])) == Profile()
+
+
+def test_a_profile_beside_the_index_is_the_one(index: Index, tmp_path: Path) -> None:
+    file = tmp_path / "skills.cgx"
+    index.save(file)
+    assert Router(index, reranker=LengthReranker()).profile == Profile()  # nothing beside it yet
+    write_profile(tmp_path / "skills.profile.json", Profile(name="mine", reranker="length@1"))
+    assert Router(index, reranker=LengthReranker()).profile.name == "mine"
+    opened = Index.open(file, embedder=index.load_embedder())
+    result = Router(opened, reranker=LengthReranker()).route(QUERY)
+    assert result.trace["profile"]["name"] == "mine"
+    assert not result.degraded
+    assert Router(opened, reranker=LengthReranker(), profile=Profile()).profile == Profile()
+    write_profile(tmp_path / "skills.profile.json", Profile(name="mine", reranker="other@1"))
+    with pytest.raises(ProfileError) as caught:
+        Router(opened, reranker=LengthReranker())
+    assert caught.value.code == "profile_mismatch"
 
 
 def test_a_profile_from_a_file(index: Index, tmp_path: Any) -> None:

@@ -26,6 +26,8 @@ class Index:
     def __init__(self, core: _core.Index, embedder: Embedder | None) -> None:
         self._core = core
         self._embedder = embedder
+        self.path: Path | None = None
+        """The file that it was last opened from or saved to; None for one in memory."""
 
     @classmethod
     def build(
@@ -96,7 +98,9 @@ class Index:
         maker = _embedder(embedder)
         if maker is not None and maker.identity != core.embedder:
             raise embedder_mismatch(str(path), core.embedder, maker.identity)
-        return cls(core, maker)
+        opened = cls(core, maker)
+        opened.path = Path(path)
+        return opened
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the index to a file; an earlier file stays whole until the new one is complete.
@@ -105,6 +109,7 @@ class Index:
             IndexFileError: `index_unwritable`.
         """
         self._core.save(Path(path))
+        self.path = Path(path)
 
     def upsert(
         self,

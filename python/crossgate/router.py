@@ -43,9 +43,10 @@ class Router:
         embedder: What embeds queries; by default the model that made the index's vectors.
         reranker: Stage 2: a reranker, the name or folder of a model, or None to leave the order
             of stage 1 as it is.
-        profile: Thresholds: a profile, its file, or None for the bundled one, which applies to
-            the bundled models; with any other model every query is reranked and the result says
-            so.
+        profile: Thresholds: a profile or its file; None for the file beside the index
+            (`skills.profile.json` beside `skills.cgx`), or without one for the bundled profile,
+            which applies to the bundled models; with any other model every query is reranked and
+            the result says so.
 
     Raises:
         IndexFileError: `embedder_mismatch` if the index was made by another embedder.
@@ -69,6 +70,8 @@ class Router:
         self._lock = threading.Lock()
         self._notes: tuple[Degradation, ...] = ()
         identity = _identity(reranker, ROUTING_RERANKER)
+        if profile is None:
+            profile = _beside(index)
         if profile is None:
             profile = Profile.from_file(DEFAULT_PROFILE)
             if profile.embedder != index.embedder or identity not in (profile.reranker, None):
@@ -344,6 +347,12 @@ def _with_own_scores(
             for one, rank in zip(scored, ranks, strict=True)
         ]
     return sorted(scored, key=lambda one: (-one.blend, one.id))
+
+
+def _beside(index: Index) -> Path | None:
+    """Return the profile that was written for an index: it stands beside the index's file."""
+    path = None if index.path is None else index.path.with_suffix(".profile.json")
+    return path if path is not None and path.is_file() else None
 
 
 def _identity(reranker: Reranker | str | PathLike[str] | None, default: str) -> str | None:
