@@ -1,6 +1,6 @@
 """The order of the stages, and the only place that knows it.
 
-    stage 1 -> gate -> pool -> stage 2 -> combine -> guardrails -> RouteResult
+    stage 1 -> floor -> gate -> pool -> stage 2 -> combine -> guardrails -> RouteResult
 
 Library, command line, hooks and evaluation all call `run`. What can fail or takes time (stage 1's
 embedder, stage 2's model) is called here; what decides is `conclude`, a pure function of the
@@ -16,13 +16,15 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from crossgate import _core
+from crossgate import _core, floors
 from crossgate.errors import ModelError
 from crossgate.profile import Profile
 from crossgate.types import Degradation, Document, Hit, RouteResult, Verdict
 
 if TYPE_CHECKING:
+    from crossgate.floors import Tightening
     from crossgate.reranking import PairScore, Reranker
+    from crossgate.telemetry import TelemetryHook, Watch
 
 STAGE1 = "stage1"
 
@@ -71,6 +73,9 @@ def run(
     profile: Profile,
     reranker: Callable[[], Reranker | None],
     limit: int | None,
+    section: str | None = None,
+    grade: str | None = None,
+    telemetry: TelemetryHook | None = None,
 ) -> RouteResult:
     """Decide one query.
 
@@ -82,33 +87,65 @@ def run(
         reranker: Returns stage 2, or None where it is switched off. Called only in doubt; whatever
             it raises degrades the result to the order of stage 1.
         limit: How many documents are selected at most, or None for all that pass.
+        section: What part of the caller's work this is for; picks the floor.
+        grade: How good the caller finds the retrieval, `A` to `F`; a low one relaxes the floor.
+        telemetry: Is told what happens.
     """
     start = perf_counter()
+    watch = None if telemetry is None else _watch(telemetry)
     found = stage1()
     degraded = list(found.degraded)
     timings = dict(found.timings or {})
+    if watch:
+        watch.stage1_finished(len(found.scored), milliseconds(start))
     # Another thread may have deleted a document since stage 1 found it.
     documents = {
         one.id: present for one in found.scored if (present := document(one.id)) is not None
     }
     scored = [one for one in found.scored if one.id in documents]
-    decision = _core.decide(scored, profile.gate)
+    degraded += floors.notes(scored, profile, section, grade)
+    floor = floors.floor_of(profile.floors, section, grade)
+    eligible = [one for one in scored if floors.clears(one, floor)]
+    decision = _core.decide(eligible, profile.gate)
+    if watch:
+        watch.gate_decided(decision.verdict, _reason(decision, scored, eligible))
     pairs: Mapping[str, PairScore] = {}
     provider, identity = STAGE1, None
-    cliff = None
+    tightening = None
     if decision.verdict == Verdict.AMBIGUOUS:
-        pool, cliff = _pool(scored, profile)
         before = perf_counter()
+        name, tier, failure = "reranker", None, None
         try:
             tier = reranker()
             if tier is not None:
                 name, identity = tier.name, tier.identity
+        except Exception as error:  # whatever stage 2 does, stage 1 stands
+            tier, failure = None, error
+        tightening = floors.tighten(
+            scored,
+            floors.sources_of(documents, profile.floors.source_type),
+            profile,
+            section=section,
+            grade=grade,
+            available=lambda: floors.is_available(tier),
+        )
+        if watch:
+            watch.tightened(tightening)
+        pool = _pool(eligible, tightening, floors.pool_size(profile, grade))
+        if tier is not None:
+            try:
                 pairs = _score(tier, query, [documents[one.id] for one in pool])
                 provider = name
-        except Exception as error:  # whatever stage 2 does, stage 1 stands
-            degraded.append(degradation("reranker", error))
+            except Exception as error:
+                failure = error
         timings["stage2"] = milliseconds(before)
-    conclusion = conclude(scored, decision, pairs, profile, limit)
+        if failure is not None:
+            degraded.append(degradation("reranker", failure))
+        if watch and failure is not None:
+            watch.tier_skipped(name, degraded[-1].code, timings["stage2"])
+        elif watch and tier is not None:
+            watch.tier_finished(name, len(pairs), timings["stage2"])
+    conclusion = conclude(scored, decision, pairs, profile, limit, floor, tightening)
     hits = tuple(_hit(place, documents, provider) for place in conclusion.places)
     timings["total"] = milliseconds(start)
     trace = {
@@ -116,15 +153,18 @@ def run(
         "query_sha256": hashlib.sha256(query.encode()).hexdigest(),
         "profile": profile.to_dict(),
         "limit": limit,
+        "section": section,
+        "grade": grade,
+        "floor": floor,
         "stage1": [[one.id, one.cosine, one.bm25, one.overlap, one.blend] for one in scored],
         "signals": decision.signals and _fields(decision.signals),
-        "cliff": cliff and _fields(cliff),
+        "tighten": tightening and tightening.to_dict(),
         "stage2": [[id, pair.logit, pair.truncated] for id, pair in pairs.items()],
         "provider": provider,
         "reranker": identity,
         "decision": _summary(decision, conclusion),
     }
-    return RouteResult(
+    result = RouteResult(
         verdict=Verdict(decision.verdict),
         reason=conclusion.reason,
         stage=conclusion.stage,
@@ -134,6 +174,7 @@ def run(
         timings=timings,
         trace=trace,
     )
+    return watch.route_finished(query, result) if watch else result
 
 
 def conclude(
@@ -142,8 +183,12 @@ def conclude(
     pairs: Mapping[str, PairScore],
     profile: Profile,
     limit: int | None,
+    floor: float | None,
+    tightening: Tightening | None,
 ) -> _Conclusion:
     """Order and select the candidates; a pure function of the scores."""
+    eligible = [one for one in scored if floors.clears(one, floor)]
+    cut = tightening.cut if tightening is not None else frozenset()
     stage1_ranks = {one.id: rank for rank, one in enumerate(scored, start=1)}
     if decision.verdict == Verdict.NOTHING_RELEVANT:
         places = [
@@ -153,17 +198,20 @@ def conclude(
                 score=one.blend,
                 stage1_rank=stage1_ranks[one.id],
                 stage2_rank=None,
-                dropped=Verdict.NOTHING_RELEVANT.value,
+                dropped=Verdict.NOTHING_RELEVANT.value
+                if floors.clears(one, floor)
+                else floors.BELOW_FLOOR,
             )
             for one in scored
         ]
-        return _Conclusion(reason=decision.reason, stage=1, places=tuple(places))
+        reason = _reason(decision, scored, eligible)
+        return _Conclusion(reason=reason, stage=1, places=tuple(places))
     if not pairs:
-        ranked = [(one, one.blend) for one in scored]
+        ranked = [(one, one.blend) for one in eligible]
         guardrails = profile.stage1_guardrails
         stage2_ranks: Mapping[str, int] = {}
     else:
-        read = [one for one in scored if one.id in pairs]
+        read = [one for one in eligible if one.id in pairs]
         logits = [pairs[one.id].logit for one in read]
         scores = _core.combine(read, logits, profile.blend, profile.combine)
         stage2_ranks = dict(zip((one.id for one in read), _core.ranks(read, scores), strict=True))
@@ -190,7 +238,11 @@ def conclude(
             score=None,
             stage1_rank=stage1_ranks[one.id],
             stage2_rank=None,
-            dropped="not_reranked",
+            dropped=floors.BELOW_FLOOR
+            if not floors.clears(one, floor)
+            else floors.BELOW_CLIFF
+            if one.id in cut
+            else "not_reranked",
         )
         for one in scored
         if one.id not in placed
@@ -211,29 +263,72 @@ def replay(trace: Mapping[str, Any]) -> dict[str, Any]:
         ProfileError: `profile_malformed` if the trace's profile cannot be read.
         InputError: `not_finite` if a score in the trace is no number.
     """
+    decision: dict[str, Any] = replayed(trace)["decision"]
+    return decision
+
+
+def replayed(trace: Mapping[str, Any]) -> dict[str, Any]:
+    """Return every part of a trace that follows from the rest of it, computed anew.
+
+    Returns:
+        What the trace should hold under `floor`, `signals`, `tighten` and `decision`.
+
+    Raises:
+        ProfileError: `profile_malformed` if the trace's profile cannot be read.
+        InputError: `not_finite` if a score in the trace is no number.
+    """
     from crossgate.reranking import PairScore
 
     profile = Profile.from_dict(trace["profile"])
+    section, grade = trace["section"], trace["grade"]
     scored = [
         _core.Scored(id, cosine=cosine, bm25=bm25, overlap=overlap, blend=blend)
         for id, cosine, bm25, overlap, blend in trace["stage1"]
     ]
     pairs = {id: PairScore(logit, truncated) for id, logit, truncated in trace["stage2"]}
-    decision = _core.decide(scored, profile.gate)
-    return _summary(decision, conclude(scored, decision, pairs, profile, trace["limit"]))
+    floor = floors.floor_of(profile.floors, section, grade)
+    eligible = [one for one in scored if floors.clears(one, floor)]
+    decision = _core.decide(eligible, profile.gate)
+    tightening = None
+    if decision.verdict == Verdict.AMBIGUOUS:
+        recorded = trace["tighten"] or {}
+        tightening = floors.tighten(
+            scored,
+            recorded.get("sources", {}),
+            profile,
+            section=section,
+            grade=grade,
+            available=lambda: recorded.get("reranker_available", True),
+        )
+    conclusion = conclude(scored, decision, pairs, profile, trace["limit"], floor, tightening)
+    return {
+        "floor": floor,
+        "signals": decision.signals and _fields(decision.signals),
+        "tighten": tightening and tightening.to_dict(),
+        "decision": _summary(decision, conclusion),
+    }
+
+
+def _watch(hook: TelemetryHook) -> Watch:
+    # Ten milliseconds to import, and of no use to most.
+    from crossgate.telemetry import Watch
+
+    return Watch(hook)
+
+
+def _reason(
+    decision: _core.Decision, scored: Sequence[_core.Scored], eligible: Sequence[_core.Scored]
+) -> str:
+    """Return the gate's reason, but for candidates that were there and cleared no floor."""
+    return floors.BELOW_FLOOR if scored and not eligible else decision.reason
 
 
 def _pool(
-    scored: Sequence[_core.Scored], profile: Profile
-) -> tuple[Sequence[_core.Scored], _core.Tightened | None]:
-    """Return the candidates that stage 2 reads, and what became of the cliff."""
-    pool = scored[: profile.pool.rerank_top_k]
-    if profile.pool.core is None:
-        return pool, None
-    cliff = _core.tighten(
-        [one.blend for one in pool], [], core=profile.pool.core, static_floor=-1.0
-    )
-    return pool[: cliff.keep], cliff
+    eligible: Sequence[_core.Scored], tightening: Tightening | None, size: int
+) -> Sequence[_core.Scored]:
+    """Return the candidates that stage 2 reads."""
+    cut = tightening.cut if tightening is not None else frozenset()
+    return [one for one in eligible[:size] if one.id not in cut]
 
 
 def _score(tier: Reranker, query: str, pool: Sequence[Document]) -> Mapping[str, PairScore]:

@@ -103,6 +103,47 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Floors:
+    """How relevant a candidate must be before anything decides about it, by its cosine.
+
+    Attributes:
+        default: The least cosine, in [-1, 1], of a candidate in a section that has no floor of its
+            own, and where the request names none. None: no floor.
+        sections: The least cosine by section.
+        relax: How far below the floor a candidate may lie where the retrieval is graded C, D or F;
+            at least 0.
+        widen: How many candidates more stage 2 reads then; at least 0.
+        source_type: The key of a document's metadata that holds the type of its source. No cut
+            below a score cliff takes the last candidate of a type.
+    """
+
+    default: float | None = None
+    sections: dict[str, float] = field(default_factory=dict)
+    relax: float = 0.0
+    widen: int = 0
+    source_type: str = "source_type"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.sections, dict) or not all(
+            isinstance(name, str) for name in self.sections
+        ):
+            raise ProfileError("profile_malformed", "floors.sections must be a JSON object")
+        if not isinstance(self.source_type, str):
+            raise ProfileError(
+                "profile_malformed", f"floors.source_type is {self.source_type!r}: it must be text"
+            )
+        _check_number("floors", "default", self.default, least=-1, most=1, optional=True)
+        for name, floor in self.sections.items():
+            _check_number("floors.sections", name, floor, least=-1, most=1)
+        _check_number("floors", "relax", self.relax, least=0)
+        if type(self.widen) is not int:
+            raise ProfileError(
+                "profile_malformed", f"floors.widen is {self.widen!r}: it must be a whole number"
+            )
+        _check_number("floors", "widen", self.widen, least=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Combine:
     """How the cross-encoder's logits and stage 1 become one order.
 
@@ -165,6 +206,7 @@ class Profile:
         blend: How cosine and BM25 become one score.
         gate: When stage 1 decides alone.
         pool: Which candidates stage 2 reads.
+        floors: How relevant a candidate must be at all; off unless set.
         combine: How logits and stage 1 become one order.
         stage1_guardrails: Bars on the blend, where stage 1 decides.
         stage2_guardrails: Bars on the combined score, where stage 2 had its say.
@@ -177,6 +219,7 @@ class Profile:
     blend: Blend = field(default_factory=Blend)
     gate: Gate = field(default_factory=Gate)
     pool: Pool = field(default_factory=Pool)
+    floors: Floors = field(default_factory=Floors)
     combine: Combine = field(default_factory=Combine)
     stage1_guardrails: Guardrails = field(default_factory=Guardrails)
     stage2_guardrails: Guardrails = field(default_factory=Guardrails)
@@ -258,17 +301,18 @@ class Profile:
                 )
 
 
-_SECTIONS: dict[str, type[Blend | Gate | Pool | Combine | Guardrails]] = {
+_SECTIONS: dict[str, type[Blend | Gate | Pool | Floors | Combine | Guardrails]] = {
     "blend": Blend,
     "gate": Gate,
     "pool": Pool,
+    "floors": Floors,
     "combine": Combine,
     "stage1_guardrails": Guardrails,
     "stage2_guardrails": Guardrails,
 }
 
 
-def _section(name: str, values: object) -> Blend | Gate | Pool | Combine | Guardrails:
+def _section(name: str, values: object) -> Blend | Gate | Pool | Floors | Combine | Guardrails:
     kind = _SECTIONS[name]
     if not isinstance(values, dict):
         raise ProfileError("profile_malformed", f"{name} must be a JSON object")
@@ -287,17 +331,25 @@ def _check_keys(kind: type, prefix: str, values: dict[str, Any]) -> None:
 
 
 def _check_number(
-    section: str, name: str, value: object, *, least: float = -math.inf, optional: bool = False
+    section: str,
+    name: str,
+    value: object,
+    *,
+    least: float = -math.inf,
+    most: float = _MOST,
+    optional: bool = False,
 ) -> None:
-    """Refuse what is no finite number, or too small."""
+    """Refuse what is no finite number, too small or too large."""
     if value is None and optional:
         return
     number = isinstance(value, int | float) and not isinstance(value, bool)
     # Comparing, rather than math.isfinite, since no float can hold some Python integers.
-    if not (number and max(least, -_MOST) <= value <= _MOST):  # type: ignore[operator]
+    if not (number and max(least, -_MOST) <= value <= most):  # type: ignore[operator]
         limit = "a finite number"
         if least != -math.inf:
             limit += " above 0" if least == _LEAST else f" from {least:g}"
+        if most != _MOST:
+            limit += f" to {most:g}"
         raise ProfileError(
             "profile_malformed", f"{section}.{name} is {value!r}: it must be {limit}"
         )

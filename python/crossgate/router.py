@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossgate import _core, cascade, models
 from crossgate.cascade import Stage1, degradation, milliseconds
-from crossgate.checks import check_ids, check_limit, check_query
+from crossgate.checks import check_ids, check_limit, check_query, check_request
 from crossgate.errors import InputError
 from crossgate.index import Index, embedder_mismatch
 from crossgate.models import PASSAGE_RERANKER, ROUTING_RERANKER
@@ -24,6 +24,7 @@ from crossgate.types import Candidate, Degradation, Document, RouteResult
 if TYPE_CHECKING:
     from crossgate.embedding import Embedder
     from crossgate.reranking import Reranker
+    from crossgate.telemetry import TelemetryHook
 
 # Retrievers with 32-bit floats report the cosine of a text with itself as 1.0000001.
 _MOST_COSINE = 1 + 1e-5
@@ -46,6 +47,7 @@ class Router:
         profile: Thresholds: a profile, its file, or None for the bundled one, which applies to
             the bundled models; with any other model every query is reranked and the result says
             so.
+        telemetry: Is told what happens in each decision; None for nobody.
 
     Raises:
         IndexFileError: `embedder_mismatch` if the index was made by another embedder.
@@ -60,12 +62,14 @@ class Router:
         embedder: Embedder | None = None,
         reranker: Reranker | str | PathLike[str] | None = "default",
         profile: Profile | str | PathLike[str] | None = None,
+        telemetry: TelemetryHook | None = None,
     ) -> None:
         if embedder is not None and embedder.identity != index.embedder:
             raise embedder_mismatch("the index", index.embedder, embedder.identity)
         self.index = index
         self._embedder = embedder
         self._reranker = reranker
+        self._telemetry = telemetry
         self._lock = threading.Lock()
         self._notes: tuple[Degradation, ...] = ()
         identity = _identity(reranker, ROUTING_RERANKER)
@@ -87,6 +91,8 @@ class Router:
         vector: Sequence[float] | None = None,
         allow: Iterable[str] | None = None,
         deny: Iterable[str] = (),
+        section: str | None = None,
+        grade: str | None = None,
     ) -> RouteResult:
         """Decide which documents fit a query.
 
@@ -99,6 +105,10 @@ class Router:
             vector: The query's embedding by the index's embedder, to save making it.
             allow: Consider only these ids; None for all.
             deny: Never consider these ids.
+            section: What part of your work this is for: picks a floor of the profile. A section
+                that has none gets the default floor, and the result says so.
+            grade: How good you find the retrieval, `A` (best) to `F`. C, D and F relax the floor
+                and widen the pool; an unknown one does nothing, and the result says so.
 
         Raises:
             InputError: `empty_query`, `query_too_long`, `invalid_text`, `out_of_range`,
@@ -107,6 +117,7 @@ class Router:
         """
         check_query(query)
         check_limit(limit)
+        check_request(section, grade)
         allowed = None if allow is None else check_ids("allow", allow)
         denied = check_ids("deny", deny)
         if not len(self.index):
@@ -150,6 +161,9 @@ class Router:
             profile=self.profile,
             reranker=self._load_reranker,
             limit=limit,
+            section=section,
+            grade=grade,
+            telemetry=self._telemetry,
         )
 
     async def aroute(self, query: str, **options: Any) -> RouteResult:
@@ -189,6 +203,9 @@ def rerank(
     reranker: Reranker | str | PathLike[str] | None = "default",
     profile: Profile | str | PathLike[str] | None = None,
     language: str = "english",
+    section: str | None = None,
+    grade: str | None = None,
+    telemetry: TelemetryHook | None = None,
 ) -> RouteResult:
     """Reorder the candidates that another retriever found, by the same cascade as `Router`.
 
@@ -207,6 +224,9 @@ def rerank(
             By default ms-marco-MiniLM-L6 once it is pulled, or the bundled cross-encoder.
         profile: Thresholds fitted for these models and this retriever: a profile or its file.
         language: Snowball language of the stemmer, or `none`.
+        section: Picks a floor of the profile, as in `Router.route`.
+        grade: How good you find the retrieval, as in `Router.route`.
+        telemetry: Is told what happens; None for nobody.
 
     Returns:
         The decision; no candidates give `nothing_relevant`, not an error.
@@ -219,6 +239,7 @@ def rerank(
     """
     check_query(query)
     check_limit(limit)
+    check_request(section, grade)
     if isinstance(candidates, str | Mapping):
         raise InputError("malformed_candidate", "candidates is a single one: pass a list")
     found = [_candidate(place, one) for place, one in enumerate(candidates, start=1)]
@@ -257,6 +278,9 @@ def rerank(
         profile=profile,
         reranker=lambda: _load(reranker, default),
         limit=limit,
+        section=section,
+        grade=grade,
+        telemetry=telemetry,
     )
 
 

@@ -14,6 +14,7 @@ WIDTH = 100
 REASONS = {
     "no_candidates": "there was nothing to choose from",
     "below_floor": "the best match is too weak to be relevant",
+    "below_section_floor": "no candidate clears the floor of this section",
     "no_overlap": "no document shares a word with the query",
     "confident_winner": "the meaning matches one document closely and no other comes near",
     "lexical_winner": "the words match one document and no other comes near",
@@ -25,6 +26,8 @@ REASONS = {
 
 DROPPED = {
     "nothing_relevant": "nothing is relevant",
+    "below_section_floor": "below the floor",
+    "below_cliff": "below the cliff",
     "not_reranked": "not in the pool",
     "disagreement": "stage 1 disagrees",
     "below_minimum": "score too low",
@@ -179,9 +182,16 @@ def _steps(decision: RouteResult) -> list[str]:
     thresholds = {key: value for key, value in trace["profile"]["gate"].items() if value}
     lines.append("thresholds  " + (_pairs(thresholds) or "none, the gate is off"))
     lines.append(f"profile     {trace['profile']['name']}")
+    if trace["floor"] is not None:
+        lines.append(f"floor       cosine {trace['floor']:.3g}")
+    if trace["tighten"] is not None:
+        tighten = {key: value for key, value in trace["tighten"].items() if key != "sources"}
+        lines.append("cliff       " + _pairs(tighten))
     if trace["reranker"]:
         lines.append(f"stage 2     {trace['reranker']}, {len(trace['stage2'])} pairs")
     lines.append("time        " + _pairs(decision.timings, " ms"))
+    if decision.decision_id is not None:
+        lines.append(f"logged as   {decision.decision_id}")
     wrapped = (textwrap.wrap(line, WIDTH, subsequent_indent=" " * 12) for line in lines)
     return [line for lines in wrapped for line in lines]
 
