@@ -419,7 +419,7 @@ def test_invariants(
 def test_a_low_grade_never_takes_a_candidate_away(
     cosines: list[float | None], floor: Floors, section: str | None
 ) -> None:
-    profile = profile_of(floors=floor, pool=Pool(core=1, rerank_top_k=3))
+    profile = profile_of(floors=floor, pool=Pool(core=1, rerank_top_k=8))
     good = decide(cosines, profile, section=section, grade="B")
     low = decide(cosines, profile, section=section, grade="C")
     assert {row[0] for row in good.trace["stage2"]} <= {row[0] for row in low.trace["stage2"]}
