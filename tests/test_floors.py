@@ -135,8 +135,37 @@ def test_the_floor_holds_where_stage_1_decides() -> None:
     profile = profile_of(gate=gate, floors=Floors(default=0.5))
     result = decide(FALLS, profile)
     assert (result.verdict, result.ids) == ("confident", ["a", "b", "c"])
+    # What the floor drops still shows that the first one has no rival.
+    alone = decide((0.9, 0.5, 0.4), profile_of(gate=gate, floors=Floors(default=0.6)))
+    assert (alone.verdict, alone.ids) == ("confident", ["a"])
     murky = decide(FALLS, profile_of(floors=Floors(default=0.5)), reranker=Broken())
     assert (murky.reason, murky.ids) == ("murky", ["a", "b", "c"])
+
+
+def test_a_winner_below_the_floor_is_none() -> None:
+    # Words put the first one far ahead; its cosine is below the floor.
+    scored = [
+        _core.Scored("words", cosine=0.1, bm25=20.0, overlap=3, blend=0.9),
+        _core.Scored("near", cosine=0.6, bm25=1.0, overlap=1, blend=0.5),
+        _core.Scored("close", cosine=0.58, bm25=1.0, overlap=1, blend=0.48),
+    ]
+    gate = Gate(lexical_score=5.0, lexical_gap=1.0)
+
+    def route(floor: float | None) -> RouteResult:
+        return cascade.run(
+            "query",
+            lambda: cascade.Stage1(scored=scored),
+            lambda id: Document(id=id, text=id),
+            profile=Profile(gate=gate, combine=REPLACE, floors=Floors(default=floor)),
+            reranker=Reader,
+            limit=1,
+        )
+
+    assert (route(None).reason, route(None).ids) == ("lexical_winner", ["words"])
+    held = route(0.3)
+    assert (held.reason, held.ids) == ("reranked", ["close"])
+    assert dropped(held)["words"] == "below_section_floor"
+    assert cascade.replayed(held.trace)["signals"] == held.trace["signals"]
 
 
 def test_without_floors_a_section_means_nothing() -> None:

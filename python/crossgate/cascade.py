@@ -106,7 +106,7 @@ def run(
     degraded += floors.notes(scored, profile, section, grade)
     floor = floors.floor_of(profile.floors, section, grade)
     eligible = [one for one in scored if floors.clears(one, floor)]
-    decision = _core.decide(eligible, profile.gate)
+    decision = _core.decide(floors.judged(scored, floor), profile.gate)
     if watch:
         watch.gate_decided(decision.verdict, _reason(decision, scored, eligible))
     pairs: Mapping[str, PairScore] = {}
@@ -287,8 +287,7 @@ def replayed(trace: Mapping[str, Any]) -> dict[str, Any]:
     ]
     pairs = {id: PairScore(logit, truncated) for id, logit, truncated in trace["stage2"]}
     floor = floors.floor_of(profile.floors, section, grade)
-    eligible = [one for one in scored if floors.clears(one, floor)]
-    decision = _core.decide(eligible, profile.gate)
+    decision = _core.decide(floors.judged(scored, floor), profile.gate)
     tightening = None
     if decision.verdict == Verdict.AMBIGUOUS:
         recorded = trace["tighten"] or {}

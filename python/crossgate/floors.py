@@ -96,6 +96,22 @@ def clears(one: _core.Scored, floor: float | None) -> bool:
     return floor is None or one.cosine is None or one.cosine >= floor
 
 
+def judged(scored: Sequence[_core.Scored], floor: float | None) -> Sequence[_core.Scored]:
+    """Return the candidates that the gate judges by.
+
+    Those are all, even those below the floor, as long as the first one clears it: how far a winner
+    is ahead of what the floor drops still tells how clear it is, and the gate's thresholds were
+    fitted so. Where the floor drops the first one, they are those that clear it.
+
+    Args:
+        scored: All candidates, best blend first.
+        floor: The floor.
+    """
+    if scored and clears(scored[0], floor):
+        return scored
+    return [one for one in scored if clears(one, floor)]
+
+
 def notes(
     scored: Sequence[_core.Scored], profile: Profile, section: str | None, grade: str | None
 ) -> tuple[Degradation, ...]:

@@ -17,7 +17,7 @@ from crossgate import cascade
 from crossgate.cascade import Stage1
 from crossgate.errors import SourceError
 from crossgate.evaluation.runs import Mode, RunHeader, StoredQuery
-from crossgate.profile import Gate, Guardrails, Profile
+from crossgate.profile import Floors, Gate, Guardrails, Profile
 from crossgate.reranking import PairScore
 from crossgate.types import Document, RouteResult
 
@@ -36,6 +36,7 @@ def holding_nothing_back(profile: Profile) -> Profile:
         gate=replace(
             profile.gate, require_overlap=False, relevance_cosine=None, relevance_bm25=None
         ),
+        floors=Floors(),
         stage1_guardrails=Guardrails(),
         stage2_guardrails=Guardrails(),
     )
@@ -49,10 +50,16 @@ def decide(query: StoredQuery, profile: Profile, mode: Mode) -> RouteResult:
     run found.
     """
     reranker = None if mode == "never" else _Remembered(query)
+    key = profile.floors.source_type
+
+    def document(id: str) -> Document:
+        metadata = {key: query.sources[id]} if id in query.sources else {}
+        return Document(id=id, text=id, metadata=metadata)
+
     return cascade.run(
         query.text,
         lambda: Stage1(scored=query.scored),
-        _document,
+        document,
         profile=profile_of(mode, profile),
         reranker=lambda: reranker,
         limit=None,
@@ -107,7 +114,3 @@ class _Remembered:
     def score(self, query: str, documents: Sequence[str]) -> list[PairScore]:
         """Return the stored logits."""
         return [self.query.pairs[id] for id in documents]
-
-
-def _document(id: str) -> Document:
-    return Document(id=id, text=id)
