@@ -194,8 +194,9 @@ def tighten(
         return _core.tighten(
             cosines,
             [sources.get(one.id) for one in scored],
-            core=core,
-            pool=pool_size(profile, grade),
+            # A profile may hold larger numbers than the core takes, and they mean no more.
+            core=min(core, len(scored)),
+            pool=min(pool_size(profile, grade), len(scored)),
             static_floor=floor,
             grade=letter(grade),
             reranker_available=is_available,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -76,6 +77,24 @@ def indexed(summary: Mapping[str, Any]) -> str:
     return (
         f"{summary['index']}: {summary['documents']} documents{skipped}, "
         f"{size(summary['bytes'])}, {summary['seconds']:.1f} s"
+    )
+
+
+def replayed(outcome: Mapping[str, Any]) -> str:
+    """Return whether the decisions of a log came out the same, or where the first did not."""
+    count, found = outcome["decisions"], outcome["difference"]
+    if found is None:
+        skipped = f", {outcome['malformed']} malformed lines" if outcome["malformed"] else ""
+        return f"{count} decisions made again, all the same{skipped}"
+    recorded, recomputed = (
+        fit(plain(json.dumps(found[key])), WIDTH - 10) for key in ("recorded", "recomputed")
+    )
+    return "\n".join(
+        [
+            fit(plain(f"{outcome['log']}:{found['line']}: {found['field']} differs"), WIDTH),
+            f"  logged  {recorded}",
+            f"  now     {recomputed}",
+        ]
     )
 
 
