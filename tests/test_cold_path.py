@@ -25,6 +25,7 @@ HEAVY = {
     "huggingface_hub",
     "numpy",
     "onnxruntime",
+    "opentelemetry",
     "requests",
     "tokenizers",
     "tqdm",
@@ -109,6 +110,38 @@ def test_a_decision_of_the_gate_loads_nothing_heavy(path: Path) -> None:
     heavy, outcome = loaded(ROUTE, path, "gated")
     assert outcome == ["csv-cleaner", 1, "clear_margin", []]
     assert heavy == set()
+
+
+def test_a_decision_with_floors_that_is_logged_loads_nothing_heavy(tmp_path: Path) -> None:
+    heavy, outcome = loaded(
+        """
+        import sys
+        from crossgate import Profile, rerank
+        from crossgate.log import JsonLinesLog, check_decision, read_log
+        from crossgate.profile import Floors, Pool
+        profile = Profile(floors=Floors(default=0.2), pool=Pool(core=1))
+        rows = [{"text": "red fox", "cosine": 0.9}, {"text": "hen", "cosine": 0.1}]
+        options = {"reranker": None, "profile": profile, "telemetry": JsonLinesLog(sys.argv[1])}
+        result = rerank("fox", rows, **options)
+        logged, = read_log(sys.argv[1])
+        outcome = [result.ids, [one.code for one in result.degraded], check_decision(logged)]
+        """,
+        tmp_path / "log.jsonl",
+    )
+    assert outcome == [["1"], [], None]
+    assert heavy == set()
+
+
+def test_no_module_is_loaded_for_a_telemetry_that_is_off() -> None:
+    _, outcome = loaded(
+        """
+        import sys
+        from crossgate import rerank
+        rerank("fox", ["red fox"], reranker=None)
+        outcome = sorted(set(sys.modules) & {"crossgate.telemetry", "crossgate.log", "datetime"})
+        """
+    )
+    assert outcome == []
 
 
 def test_a_decision_of_stage_2_does(path: Path) -> None:

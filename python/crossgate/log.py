@@ -383,17 +383,12 @@ def _append(path: Path, values: Mapping[str, Any]) -> None:
     """
     # ASCII alone: an id may hold any character, a line feed among them.
     line = json.dumps(values, allow_nan=False).encode() + b"\n"
-    # Opening must not wait for the reader of a pipe.
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
-    flags |= getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _FLAGS
     try:
         handle = os.open(path, flags, 0o600)
         try:
-            status = os.fstat(handle)
-            if stat.S_ISREG(status.st_mode) and status.st_size:
-                os.lseek(handle, -1, os.SEEK_END)
-                if os.read(handle, 1) != b"\n":
-                    line = b"\n" + line
+            if _is_torn(path, os.fstat(handle)):
+                line = b"\n" + line
             if os.write(handle, line) < len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
@@ -401,3 +396,19 @@ def _append(path: Path, values: Mapping[str, Any]) -> None:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise SourceError("unwritable", f"cannot write the log {path}: {reason}") from error
+
+
+# Opening must not wait for the reader of a pipe, and a child must not inherit the file.
+_FLAGS = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
+
+
+def _is_torn(path: Path, status: os.stat_result) -> bool:
+    """Return whether the last line of a file has no end, as far as the file may be read."""
+    if not stat.S_ISREG(status.st_mode) or not status.st_size:
+        return False
+    try:
+        with path.open("rb", buffering=0) as stream:
+            stream.seek(-1, os.SEEK_END)
+            return stream.read(1) != b"\n"
+    except OSError:
+        return False

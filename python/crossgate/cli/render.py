@@ -91,7 +91,7 @@ def replayed(outcome: Mapping[str, Any]) -> str:
     )
     return "\n".join(
         [
-            fit(plain(f"{outcome['log']}:{found['line']}: {found['field']} differs"), WIDTH),
+            plain(f"{outcome['log']}:{found['line']}: {found['field']} differs"),
             f"  logged  {recorded}",
             f"  now     {recomputed}",
         ]
