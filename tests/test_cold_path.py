@@ -138,7 +138,7 @@ def test_no_module_is_loaded_for_a_telemetry_that_is_off() -> None:
         import sys
         from crossgate import rerank
         rerank("fox", ["red fox"], reranker=None)
-        outcome = sorted(set(sys.modules) & {"crossgate.telemetry", "crossgate.log", "datetime"})
+        outcome = sorted(set(sys.modules) & {"crossgate.telemetry", "crossgate.log"})
         """
     )
     assert outcome == []

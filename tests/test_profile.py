@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossgate import CrossgateError, Profile, ProfileError, _core
-from crossgate.profile import SCHEMA, Blend, Combine, Gate, Guardrails, Pool
+from crossgate.profile import SCHEMA, Blend, Combine, Floors, Gate, Guardrails, Pool
 
 NUMBERS = st.floats(-100, 100, allow_nan=False)
 OPTIONAL = st.one_of(st.none(), NUMBERS)
@@ -38,6 +38,14 @@ PROFILES = st.builds(
         per_channel=st.integers(2, 99),
         rerank_top_k=st.integers(1, 99),
         core=st.one_of(st.none(), st.integers(1, 9)),
+    ),
+    floors=st.builds(
+        Floors,
+        default=st.one_of(st.none(), st.floats(-1, 1)),
+        sections=st.dictionaries(st.text(max_size=4), st.floats(-1, 1), max_size=3),
+        relax=st.floats(0, 2),
+        widen=st.integers(0, 99),
+        source_type=st.text(max_size=8),
     ),
     combine=st.builds(
         Combine, mode=st.sampled_from(["replace", "rrf", "weighted"]), k=POSITIVE, logit=NUMBERS
@@ -95,6 +103,17 @@ def test_what_is_left_out_is_off() -> None:
         ({"schema": SCHEMA, "pool": {"rerank_top_k": 2.5}}, "pool.rerank_top_k"),
         ({"schema": SCHEMA, "pool": {"rerank_top_k": True}}, "pool.rerank_top_k"),
         ({"schema": SCHEMA, "pool": {"core": 0}}, "pool.core"),
+        ({"schema": SCHEMA, "floors": None}, "floors"),
+        ({"schema": SCHEMA, "floors": {"default": 1.5}}, "floors.default is 1.5: it must be a"),
+        ({"schema": SCHEMA, "floors": {"default": -1.01}}, "from -1 to 1"),
+        ({"schema": SCHEMA, "floors": {"sections": [0.1]}}, "floors.sections"),
+        ({"schema": SCHEMA, "floors": {"sections": {"x": None}}}, "floors.sections.x"),
+        ({"schema": SCHEMA, "floors": {"sections": {"x": 2}}}, "floors.sections.x"),
+        ({"schema": SCHEMA, "floors": {"relax": -0.1}}, "floors.relax"),
+        ({"schema": SCHEMA, "floors": {"widen": -1}}, "floors.widen"),
+        ({"schema": SCHEMA, "floors": {"widen": 1.0}}, "floors.widen"),
+        ({"schema": SCHEMA, "floors": {"source_type": 5}}, "floors.source_type"),
+        ({"schema": SCHEMA, "floors": {"floor": 0.5}}, "floors.floor"),
         ({"schema": SCHEMA, "combine": {"mode": "mean"}}, "combine.mode"),
         ({"schema": SCHEMA, "combine": {"mode": None}}, "combine.mode"),
         ({"schema": SCHEMA, "combine": {"k": 0}}, "combine.k"),
@@ -143,6 +162,7 @@ def test_a_profile_made_by_hand_is_checked_like_a_file() -> None:
         lambda: Profile(stage2_guardrails=Guardrails(minimum=math.nan)),
         lambda: Profile(combine=Combine(mode="mean")),  # type: ignore[arg-type]
         lambda: Profile(pool=Pool(rerank_top_k=-1)),
+        lambda: Profile(floors=Floors(sections={5: 0.1})),  # type: ignore[dict-item]
     ]
     for make in made:
         with pytest.raises(CrossgateError):
@@ -191,6 +211,9 @@ def test_the_bundled_profile_names_its_models() -> None:
     assert profile.embedder is not None
     assert profile.embedder.startswith("all-minilm-l6-v2-int8@sha256:")
     assert profile.reranker is not None
+    # Floors and the cut of a tail are the caller's to ask for.
+    assert profile.floors == Floors()
+    assert profile.pool.core is None
     # A gate that never fires, or never abstains, is one on paper only.
     gate = profile.gate
     assert gate.relevance_cosine is not None
