@@ -34,7 +34,7 @@ from crossgate.types import Hit, RouteResult
 Step = Callable[[Sequence[Hit]], list[Hit]]
 """What `postprocess` applies; a step with options is made by `functools.partial`."""
 
-LEXICAL_PROVIDERS = frozenset({STAGE1, "semantic_bm25"})
+LEXICAL_PROVIDERS = frozenset({STAGE1, "semantic-bm25", "semantic_bm25"})
 """Providers whose scores lie closer together than those of a cross-encoder."""
 
 OVER_LIMIT = "over_limit"
