@@ -2,27 +2,29 @@
 
     stage 1 -> gate -> pool -> stage 2 -> combine -> guardrails -> RouteResult
 
-Library, command line, hooks and evaluation all call `run`. What can fail or takes time (stage 1's
-embedder, stage 2's model) is called here; what decides is `conclude`, a pure function of the
-scores, so that `replay` can decide again from a trace alone.
+Library, command line, hooks and evaluation all call `run`, or `arun` from an event loop. What can
+fail or takes time (stage 1's embedder, stage 2's tiers) is called here; what decides is `conclude`,
+a pure function of the scores, so that `replay` can decide again from a trace alone.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from crossgate import _core
 from crossgate.errors import ModelError
-from crossgate.profile import Profile
+from crossgate.profile import Profile, TierSettings
+from crossgate.tiers.budget import Deadline
 from crossgate.types import Degradation, Document, Hit, RouteResult, Verdict
 
 if TYPE_CHECKING:
-    from crossgate.reranking import PairScore, Reranker
+    from crossgate.reranking import PairScore, Reranker, Scores
+    from crossgate.tiers.chain import Answer, Call
 
 STAGE1 = "stage1"
 
@@ -69,8 +71,9 @@ def run(
     document: Callable[[str], Document | None],
     *,
     profile: Profile,
-    reranker: Callable[[], Reranker | None],
+    tiers: Sequence[Callable[[], Reranker]],
     limit: int | None,
+    deadline: Deadline | None = None,
 ) -> RouteResult:
     """Decide one query.
 
@@ -79,10 +82,78 @@ def run(
         stage1: Scores the candidates.
         document: Returns a candidate's document by id.
         profile: Thresholds and weights.
-        reranker: Returns stage 2, or None where it is switched off. Called only in doubt; whatever
-            it raises degrades the result to the order of stage 1.
+        tiers: Return stage 2, the preferred reranker first; none where it is switched off. Called
+            only in doubt, and each only if those before it did not answer. Whatever they raise
+            degrades the result, at worst to the order of stage 1.
         limit: How many documents are selected at most, or None for all that pass.
+        deadline: When the query must be decided; None for no end.
     """
+    steps = _steps(query, stage1, document, profile, tiers, limit, deadline or Deadline(None))
+    resume: Callable[[], Call] = partial(next, steps)
+    while True:
+        try:
+            call = resume()
+        except StopIteration as done:
+            result: RouteResult = done.value
+            return result
+        try:
+            scores = call.run()
+        except Exception as error:
+            resume = partial(steps.throw, error)
+        else:
+            resume = partial(steps.send, scores)
+
+
+async def arun(
+    query: str,
+    stage1: Callable[[], Stage1],
+    document: Callable[[str], Document | None],
+    *,
+    profile: Profile,
+    tiers: Sequence[Callable[[], Reranker]],
+    limit: int | None,
+    deadline: Deadline | None = None,
+) -> RouteResult:
+    """Do what `run` does, and leave the event loop free.
+
+    A remote tier is awaited; cancelling this cancels its requests. What keeps the processor busy,
+    stage 1 and local tiers, runs on threads, and goes on to its end where this is cancelled.
+    """
+    import asyncio
+
+    steps = _steps(query, stage1, document, profile, tiers, limit, deadline or Deadline(None))
+
+    def resumed(resume: Callable[[], Call]) -> Call | RouteResult:
+        # A future cannot hold a StopIteration.
+        try:
+            return resume()
+        except StopIteration as done:
+            result: RouteResult = done.value
+            return result
+
+    call = await asyncio.to_thread(resumed, partial(next, steps))
+    while not isinstance(call, RouteResult):
+        resume: Callable[[], Call]
+        try:
+            scores = await call.arun()
+        except Exception as error:
+            resume = partial(steps.throw, error)
+        else:
+            resume = partial(steps.send, scores)
+        call = await asyncio.to_thread(resumed, resume)
+    return call
+
+
+def _steps(
+    query: str,
+    stage1: Callable[[], Stage1],
+    document: Callable[[str], Document | None],
+    profile: Profile,
+    tiers: Sequence[Callable[[], Reranker]],
+    limit: int | None,
+    deadline: Deadline,
+) -> Generator[Call, Scores, RouteResult]:
+    """Decide one query; what a tier is asked is yielded, so that waiting is the caller's affair."""
     start = perf_counter()
     found = stage1()
     degraded = list(found.degraded)
@@ -93,22 +164,24 @@ def run(
     }
     scored = [one for one in found.scored if one.id in documents]
     decision = _core.decide(scored, profile.gate)
-    pairs: Mapping[str, PairScore] = {}
-    provider, identity = STAGE1, None
+    answer: Answer | None = None
     cliff = None
     if decision.verdict == Verdict.AMBIGUOUS:
         pool, cliff = _pool(scored, profile)
-        before = perf_counter()
-        try:
-            tier = reranker()
-            if tier is not None:
-                name, identity = tier.name, tier.identity
-                pairs = _score(tier, query, [documents[one.id] for one in pool])
-                provider = name
-        except Exception as error:  # whatever stage 2 does, stage 1 stands
-            degraded.append(degradation("reranker", error))
-        timings["stage2"] = milliseconds(before)
-    conclusion = conclude(scored, decision, pairs, profile, limit)
+        if tiers:
+            from crossgate.tiers.chain import ask
+
+            before = perf_counter()
+            texts = [documents[one.id].content for one in pool]
+            answer = yield from ask(tiers, query, pool, texts, deadline)
+            degraded += answer.degraded
+            timings["stage2"] = milliseconds(before)
+    pairs: Mapping[str, PairScore] = answer.pairs if answer else {}
+    identity = answer.identity if answer else None
+    provider = (answer and answer.name) or STAGE1
+    if pairs and profile.settings_for(identity) is None:
+        degraded.append(_not_fitted(profile, identity))
+    conclusion = conclude(scored, decision, pairs, profile, limit, identity)
     hits = tuple(_hit(place, documents, provider) for place in conclusion.places)
     timings["total"] = milliseconds(start)
     trace = {
@@ -116,12 +189,14 @@ def run(
         "query_sha256": hashlib.sha256(query.encode()).hexdigest(),
         "profile": profile.to_dict(),
         "limit": limit,
+        "budget_ms": deadline.budget_ms,
         "stage1": [[one.id, one.cosine, one.bm25, one.overlap, one.blend] for one in scored],
         "signals": decision.signals and _fields(decision.signals),
         "cliff": cliff and _fields(cliff),
         "stage2": [[id, pair.logit, pair.truncated] for id, pair in pairs.items()],
         "provider": provider,
         "reranker": identity,
+        "tiers": [list(one) for one in answer.asked] if answer else [],
         "decision": _summary(decision, conclusion),
     }
     return RouteResult(
@@ -142,8 +217,18 @@ def conclude(
     pairs: Mapping[str, PairScore],
     profile: Profile,
     limit: int | None,
+    reranker: str | None,
 ) -> _Conclusion:
-    """Order and select the candidates; a pure function of the scores."""
+    """Order and select the candidates; a pure function of the scores.
+
+    Args:
+        scored: The candidates, best blend first.
+        decision: What the gate made of them.
+        pairs: What stage 2 made of them, by id; empty where it had no say.
+        profile: Thresholds and weights.
+        limit: How many are selected at most.
+        reranker: Identity of the tier that made the pairs.
+    """
     stage1_ranks = {one.id: rank for rank, one in enumerate(scored, start=1)}
     if decision.verdict == Verdict.NOTHING_RELEVANT:
         places = [
@@ -163,12 +248,13 @@ def conclude(
         guardrails = profile.stage1_guardrails
         stage2_ranks: Mapping[str, int] = {}
     else:
+        settings = profile.settings_for(reranker) or TierSettings()
         read = [one for one in scored if one.id in pairs]
         logits = [pairs[one.id].logit for one in read]
-        scores = _core.combine(read, logits, profile.blend, profile.combine)
+        scores = _core.combine(read, logits, profile.blend, settings.combine)
         stage2_ranks = dict(zip((one.id for one in read), _core.ranks(read, scores), strict=True))
         ranked = sorted(zip(read, scores, strict=True), key=lambda pair: stage2_ranks[pair[0].id])
-        guardrails = profile.stage2_guardrails
+        guardrails = settings.guardrails
     most = None if limit is None else min(limit, len(ranked))
     dropped = _core.passes([(score, one.blend) for one, score in ranked], guardrails, limit=most)
     places = [
@@ -220,7 +306,8 @@ def replay(trace: Mapping[str, Any]) -> dict[str, Any]:
     ]
     pairs = {id: PairScore(logit, truncated) for id, logit, truncated in trace["stage2"]}
     decision = _core.decide(scored, profile.gate)
-    return _summary(decision, conclude(scored, decision, pairs, profile, trace["limit"]))
+    conclusion = conclude(scored, decision, pairs, profile, trace["limit"], trace["reranker"])
+    return _summary(decision, conclusion)
 
 
 def _pool(
@@ -236,21 +323,6 @@ def _pool(
     return pool[: cliff.keep], cliff
 
 
-def _score(tier: Reranker, query: str, pool: Sequence[Document]) -> Mapping[str, PairScore]:
-    from crossgate.reranking import PairScore
-
-    scores = tier.score(query, [one.content for one in pool])
-    if len(scores) != len(pool):
-        raise ValueError(f"{len(scores)} scores for {len(pool)} documents")
-    pairs = {}
-    for one, pair in zip(pool, scores, strict=True):
-        logit = float(pair.logit)
-        if not math.isfinite(logit):
-            raise ValueError(f"the logit of {one.id!r} is {logit}")
-        pairs[one.id] = PairScore(logit, bool(pair.truncated))
-    return pairs
-
-
 def degradation(part: str, error: Exception) -> Degradation:
     """Name what went wrong in a part of the cascade that the decision can do without.
 
@@ -261,6 +333,14 @@ def degradation(part: str, error: Exception) -> Degradation:
     absent = isinstance(error, ModelError) and error.code != "model_failed"
     detail = next(iter(str(error).splitlines()), "") or type(error).__name__
     return Degradation(code=f"{part}_{'unavailable' if absent else 'failed'}", detail=detail)
+
+
+def _not_fitted(profile: Profile, identity: str | None) -> Degradation:
+    return Degradation(
+        code="tier_not_fitted",
+        detail=f"profile {profile.name!r} was fitted for {profile.reranker}, not for {identity}: "
+        "its order counts, its scores meet no bar",
+    )
 
 
 def milliseconds(since: float) -> float:

@@ -48,13 +48,14 @@ def decide(query: StoredQuery, profile: Profile, mode: Mode) -> RouteResult:
     Where the profile blends otherwise than the run's did, its blend orders the candidates that the
     run found.
     """
-    reranker = None if mode == "never" else _Remembered(query)
+    # Which profile a stored run may be decided by is checked before, by `check_suitable`.
+    remembered = _Remembered(query, identity=profile.reranker or "stored")
     return cascade.run(
         query.text,
         lambda: Stage1(scored=query.scored),
         _document,
         profile=profile_of(mode, profile),
-        reranker=lambda: reranker,
+        tiers=[] if mode == "never" else [lambda: remembered],
         limit=None,
     )
 
@@ -101,8 +102,8 @@ class _Remembered:
     """The reranker of a stored query; a document's text is its id."""
 
     query: StoredQuery
+    identity: str
     name: str = "stored"
-    identity: str = "stored"
 
     def score(self, query: str, documents: Sequence[str]) -> list[PairScore]:
         """Return the stored logits."""
