@@ -1,0 +1,158 @@
+"""Voyage's rerankers, through their own client library: the extra `voyage`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, Self
+
+from crossgate.errors import ModelError
+from crossgate.tiers.background import background
+from crossgate.tiers.http import problem_of_connection, problem_of_status
+from crossgate.tiers.remote import (
+    Key,
+    Limits,
+    RemoteReranker,
+    TransportError,
+    key_of,
+    switched_off,
+)
+
+VARIABLES = ("VOYAGE_API_KEY",)
+
+# The provider takes 8,000 tokens of query, 32,000 of query and document, and 600,000 of a request.
+# Documents are cut far below that, so that 60 of them and a query fit into one request.
+_LIMITS = Limits(query_tokens=8_000, document_tokens=8_000, request_tokens=600_000)
+
+_KEEP_ALIVE_SECONDS = 90.0
+
+
+class VoyageReranker(RemoteReranker):
+    """Voyage's rerankers.
+
+    Args:
+        model: `rerank-2.5`, or the cheaper `rerank-2.5-lite`.
+        api_key: The key; by default from `VOYAGE_API_KEY`.
+        base_url: Where the interface is; by default where the key belongs.
+        options: As of `RemoteReranker`.
+
+    Raises:
+        TierError: `no_key` if there is no key.
+    """
+
+    def __init__(
+        self,
+        model: str = "rerank-2.5",
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        **options: Any,
+    ) -> None:
+        key = key_of("Voyage", api_key, VARIABLES)
+        super().__init__(
+            VoyageTransport(model, key, base_url),
+            name="voyage",
+            identity=f"voyage/{model}",
+            endpoint=base_url or "https://api.voyageai.com/v1",
+            **{"limits": _LIMITS, **options},
+        )
+
+    @classmethod
+    def from_environment(cls, model: str = "rerank-2.5", **options: Any) -> Self | None:
+        """Return the tier, or None without a key in the environment or with CROSSGATE_REMOTE=0."""
+        return None if switched_off() or not Key(None, VARIABLES) else cls(model, **options)
+
+    async def _prepared(
+        self, query: str, documents: Sequence[str], until: float
+    ) -> tuple[list[str], list[bool], int | None]:
+        if _voyageai is None:
+            # It takes most of a second, which the calls of others must not wait for.
+            await self._in_thread(library, until, "importing voyageai, which is done only once")
+        return await super()._prepared(query, documents, until)
+
+
+class VoyageTransport:
+    """Asks Voyage through `voyageai.AsyncClient`, over connections that stay open between calls.
+
+    The library's own retries are off: `RemoteReranker` knows how much time is left, it does not.
+
+    Args:
+        model: Name of the model.
+        key: The API key.
+        base_url: Where the interface is, or None for the library's choice.
+    """
+
+    def __init__(self, model: str, key: Key, base_url: str | None) -> None:
+        self._model = model
+        self._key = key
+        self._base_url = base_url
+
+    async def __call__(
+        self, query: str, documents: Sequence[str], *, timeout: float
+    ) -> Sequence[tuple[int, float]]:
+        """Return position and score of each result.
+
+        Raises:
+            TransportError: For everything but a well-formed answer.
+            ModelError: `dependency_missing` without voyageai.
+        """
+        voyageai = library()
+        session = background().client(VoyageTransport, _session)
+        # The library looks for a shared session here, and makes one per request without.
+        voyageai.aiosession.set(session)
+        client = voyageai.AsyncClient(
+            api_key=self._key.reveal(), max_retries=0, timeout=timeout, base_url=self._base_url
+        )
+        try:
+            answer = await client.rerank(query, list(documents), self._model, truncation=True)
+            return [(one.index, one.relevance_score) for one in answer.results]
+        except Exception as error:  # the library lets through what its own libraries raise
+            # Raised below instead of here: the error keeps request and answer.
+            problem = _problem(error)
+        raise problem
+
+
+_voyageai: Any = None
+
+
+def library() -> Any:
+    """Return the package voyageai.
+
+    Raises:
+        ModelError: `dependency_missing` if it is not installed.
+    """
+    global _voyageai
+    try:
+        _voyageai = import_module("voyageai")
+    except ImportError as error:
+        raise ModelError(
+            "dependency_missing",
+            "the Voyage tier needs the package 'voyageai', which is not installed: "
+            "pip install 'crossgate[voyage]'",
+        ) from error
+    return _voyageai
+
+
+def _session() -> tuple[Any, Any]:
+    import aiohttp
+
+    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS)
+    session = aiohttp.ClientSession(connector=connector, trust_env=True)
+    return session, session.close
+
+
+def _problem(error: Exception) -> TransportError:
+    import aiohttp
+    import voyageai.error
+
+    if isinstance(error, voyageai.error.Timeout | TimeoutError):
+        return TransportError("no answer in time")
+    if isinstance(error, voyageai.error.APIConnectionError | aiohttp.ClientError | OSError):
+        return problem_of_connection(error)
+    if isinstance(error, voyageai.error.VoyageError):
+        status, headers = error.http_status, error.headers
+        if isinstance(status, int) and status != 200:
+            return problem_of_status(status, headers if isinstance(headers, Mapping) else {})
+        # JSON that breaks off may be whole the next time.
+        return TransportError("its answer is no JSON, or breaks off", retryable=True)
+    return TransportError("its answer lacks results with index and relevance_score")
