@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from crossgate.errors import ModelError
@@ -13,6 +14,8 @@ from crossgate.tiers.background import background
 from crossgate.tiers.remote import Key, TransportError
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx2
 
 # Timed out, too early, too many, and what servers say while they restart.
@@ -40,6 +43,21 @@ class HttpTransport:
         self._key = key
         self._options = dict(options)
 
+    def prepare(self) -> None:
+        """Import the client library and read the certificates that the system trusts.
+
+        Raises:
+            ModelError: `dependency_missing` without httpx2.
+        """
+        try:
+            _trusted()
+        except ImportError as error:
+            raise ModelError(
+                "dependency_missing",
+                "remote tiers need the package 'httpx2', which is not installed: "
+                "pip install 'crossgate[remote]'",
+            ) from error
+
     async def __call__(
         self, query: str, documents: Sequence[str], *, timeout: float
     ) -> Sequence[tuple[int, float]]:
@@ -47,16 +65,9 @@ class HttpTransport:
 
         Raises:
             TransportError: For every answer but 200 with well-formed JSON.
-            ModelError: `dependency_missing` without httpx2.
         """
-        try:
-            import httpx2
-        except ImportError as error:
-            raise ModelError(
-                "dependency_missing",
-                "remote tiers need the package 'httpx2', which is not installed: "
-                "pip install 'crossgate[remote]'",
-            ) from error
+        import httpx2
+
         client = background().client(HttpTransport, _client)
         body = b""
         problem: TransportError | None = None
@@ -89,11 +100,18 @@ class HttpTransport:
         return results_of(body)
 
 
+@cache
+def _trusted() -> ssl.SSLContext:
+    import httpx2
+
+    return httpx2.create_ssl_context()
+
+
 def _client() -> tuple[httpx2.AsyncClient, Any]:
     import httpx2
 
     limits = httpx2.Limits(max_connections=None, keepalive_expiry=_KEEP_ALIVE_SECONDS)
-    client = httpx2.AsyncClient(limits=limits)
+    client = httpx2.AsyncClient(limits=limits, verify=_trusted())
     return client, client.aclose
 
 

@@ -56,7 +56,11 @@ class TransportError(Exception):
 
 @runtime_checkable
 class Transport(Protocol):
-    """Sends one request to a provider; tests and other providers put their own in its place."""
+    """Sends one request to a provider; tests and other providers put their own in its place.
+
+    One with a method `prepare()` has it called on a thread before the first request: the place for
+    imports and whatever else would hold up the event loop.
+    """
 
     async def __call__(
         self, query: str, documents: Sequence[str], *, timeout: float
@@ -211,6 +215,7 @@ class RemoteReranker:
         self._concurrency = concurrency
         self._fewer_pairs = fewer_pairs
         self._clock = clock
+        self._ready = False
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.identity} {self.breaker.state}>"
@@ -338,6 +343,10 @@ class RemoteReranker:
         self, query: str, documents: Sequence[str], until: float
     ) -> tuple[list[str], list[bool], int | None]:
         """Return the texts to send, which of them were cut, and how many fit into a request."""
+        prepare_transport = getattr(self._transport, "prepare", None)
+        if prepare_transport is not None and not self._ready:
+            await self._in_thread(prepare_transport, until, "what is done only once, at first use")
+            self._ready = True
         limits = self._limits
         if limits is None:
             return list(documents), [False] * len(documents), None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, Self
@@ -21,8 +22,8 @@ from crossgate.tiers.remote import (
 VARIABLES = ("VOYAGE_API_KEY",)
 
 # The provider takes 8,000 tokens of query, 32,000 of query and document, and 600,000 of a request.
-# Documents are cut far below that, so that 60 of them and a query fit into one request.
-_LIMITS = Limits(query_tokens=8_000, document_tokens=8_000, request_tokens=600_000)
+# Documents are cut far below that, so that 80 of them and a query fit into one request.
+_LIMITS = Limits(query_tokens=8_000, document_tokens=4_096, request_tokens=600_000)
 
 _KEEP_ALIVE_SECONDS = 90.0
 
@@ -62,14 +63,6 @@ class VoyageReranker(RemoteReranker):
         """Return the tier, or None without a key in the environment or with CROSSGATE_REMOTE=0."""
         return None if switched_off() or not Key(None, VARIABLES) else cls(model, **options)
 
-    async def _prepared(
-        self, query: str, documents: Sequence[str], until: float
-    ) -> tuple[list[str], list[bool], int | None]:
-        if _voyageai is None:
-            # It takes most of a second, which the calls of others must not wait for.
-            await self._in_thread(library, until, "importing voyageai, which is done only once")
-        return await super()._prepared(query, documents, until)
-
 
 class VoyageTransport:
     """Asks Voyage through `voyageai.AsyncClient`, over connections that stay open between calls.
@@ -86,6 +79,15 @@ class VoyageTransport:
         self._model = model
         self._key = key
         self._base_url = base_url
+        _redaction.cover(key)
+
+    def prepare(self) -> None:
+        """Import the library, which takes most of a second.
+
+        Raises:
+            ModelError: `dependency_missing` without voyageai.
+        """
+        _library()
 
     async def __call__(
         self, query: str, documents: Sequence[str], *, timeout: float
@@ -94,9 +96,8 @@ class VoyageTransport:
 
         Raises:
             TransportError: For everything but a well-formed answer.
-            ModelError: `dependency_missing` without voyageai.
         """
-        voyageai = library()
+        voyageai = _library()
         session = background().client(VoyageTransport, _session)
         # The library looks for a shared session here, and makes one per request without.
         voyageai.aiosession.set(session)
@@ -112,25 +113,41 @@ class VoyageTransport:
         raise problem
 
 
-_voyageai: Any = None
+class _Redaction(logging.Filter):
+    """Blots the keys out where the library logs what a server said, which may be the key."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._keys: list[Key] = []
+
+    def cover(self, key: Key) -> None:
+        """Blot out this key from now on."""
+        if all(one.reveal() != key.reveal() for one in self._keys):
+            self._keys.append(key)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let the record through without any key."""
+        text = record.getMessage()
+        for key in self._keys:
+            if key.reveal() in text:
+                text = text.replace(key.reveal(), "[key]")
+                record.msg, record.args = text, ()
+        return True
 
 
-def library() -> Any:
-    """Return the package voyageai.
+_redaction = _Redaction()
+logging.getLogger("voyage").addFilter(_redaction)
 
-    Raises:
-        ModelError: `dependency_missing` if it is not installed.
-    """
-    global _voyageai
+
+def _library() -> Any:
     try:
-        _voyageai = import_module("voyageai")
+        return import_module("voyageai")
     except ImportError as error:
         raise ModelError(
             "dependency_missing",
             "the Voyage tier needs the package 'voyageai', which is not installed: "
             "pip install 'crossgate[voyage]'",
         ) from error
-    return _voyageai
 
 
 def _session() -> tuple[Any, Any]:
