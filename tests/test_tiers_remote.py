@@ -230,13 +230,19 @@ def test_all_rerankers_of_an_endpoint_share_its_limit(server: ProvidersServer) -
 def test_every_fault_is_an_api_error_and_the_next_call_works(
     make: Make, server: ProvidersServer, fault: str
 ) -> None:
-    tier = make(attempts=1, timeout=0.3 if "slow" in fault or fault == "endless" else 5.0)
+    tier = make(attempts=1, timeout=0.3 if "slow" in fault else 5.0)
     server.plan.append(fault)
     message = refused("api_error", tier.score, "query", DOCUMENTS)
     assert message.startswith(tier.name)
     assert tier.breaker._counted == 1
     assert scores(tier.score("query", DOCUMENTS)) == EXPECTED
     assert tier.breaker._counted == 0
+
+
+def test_no_answer_fills_the_memory(make: Make, server: ProvidersServer) -> None:
+    server.plan.append("endless")
+    message = refused("api_error", make(timeout=60.0).score, "query", DOCUMENTS)
+    assert "more than 8388608 bytes" in message
 
 
 @pytest.mark.parametrize("fault", ["429", "429:0.05", "500", "503", "reset", "truncated"])
@@ -640,7 +646,7 @@ def test_a_key_shows_nowhere(
     make: Make, server: ProvidersServer, fault: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     secret = KEY if fault != "401" else "another-secret-77"
-    slow = fault is not None and ("slow" in fault or fault == "endless")
+    slow = fault is not None and "slow" in fault
     options: dict[str, Any] = {"attempts": 2, "timeout": 0.2 if slow else 5.0, "api_key": secret}
     if fault == "nobody":
         options["base_url"] = "http://localhost:9"

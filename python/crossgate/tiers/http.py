@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 RETRYABLE = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 # A score takes some 60 bytes: room for a hundred thousand of them.
-_MOST_BYTES = 8 << 20
+MOST_BYTES = 8 << 20
 # Longer than the pause between two prompts of one person.
 _KEEP_ALIVE_SECONDS = 90.0
 
@@ -86,8 +86,8 @@ class HttpTransport:
                     async for chunk in answer.aiter_bytes():
                         chunks.append(chunk)
                         size += len(chunk)
-                        if size > _MOST_BYTES:
-                            problem = TransportError(f"an answer of more than {_MOST_BYTES} bytes")
+                        if size > MOST_BYTES:
+                            problem = TransportError(f"an answer of more than {MOST_BYTES} bytes")
                             break
                     body = b"".join(chunks)
         except httpx2.TimeoutException:

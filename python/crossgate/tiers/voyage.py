@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from crossgate.errors import ModelError
 from crossgate.tiers.background import background
-from crossgate.tiers.http import problem_of_connection, problem_of_status
+from crossgate.tiers.http import MOST_BYTES, problem_of_connection, problem_of_status
 from crossgate.tiers.remote import (
     Key,
     Limits,
@@ -153,8 +153,24 @@ def _library() -> Any:
 def _session() -> tuple[Any, Any]:
     import aiohttp
 
+    class BoundedResponse(aiohttp.ClientResponse):
+        """Reads no more than a list of scores can be long; the library reads all there is."""
+
+        async def read(self) -> bytes:
+            if self._body is None:
+                body = bytearray()
+                async for chunk in self.content.iter_any():
+                    body += chunk
+                    if len(body) > MOST_BYTES:
+                        self.close()
+                        raise TransportError(f"an answer of more than {MOST_BYTES} bytes")
+                self._body = bytes(body)
+            return self._body
+
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS)
-    session = aiohttp.ClientSession(connector=connector, trust_env=True)
+    session = aiohttp.ClientSession(
+        connector=connector, response_class=BoundedResponse, trust_env=True
+    )
     return session, session.close
 
 
@@ -162,6 +178,8 @@ def _problem(error: Exception) -> TransportError:
     import aiohttp
     import voyageai.error
 
+    if isinstance(error, TransportError):
+        return TransportError(str(error))
     if isinstance(error, voyageai.error.Timeout | TimeoutError):
         return TransportError("no answer in time")
     if isinstance(error, voyageai.error.APIConnectionError | aiohttp.ClientError | OSError):
