@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable
 from numbers import Real
@@ -35,17 +36,15 @@ class Deadline:
     def __init__(
         self, budget_ms: float | None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        if budget_ms is not None and (
-            not isinstance(budget_ms, Real)
-            or isinstance(budget_ms, bool)
-            or math.isnan(float(budget_ms))
-        ):
+        number = isinstance(budget_ms, Real) and not isinstance(budget_ms, bool)
+        # Comparing keeps NaN out, and a Python integer that no float can hold from overflowing.
+        if budget_ms is not None and not (number and -math.inf <= budget_ms <= math.inf):
             raise InputError(
                 "out_of_range",
                 f"budget_ms is {budget_ms!r}: it must be a number of milliseconds, or None",
             )
-        endless = budget_ms is None or budget_ms == math.inf
-        self.budget_ms = None if endless or budget_ms is None else float(budget_ms)
+        endless = budget_ms is None or budget_ms > sys.float_info.max
+        self.budget_ms = None if endless or budget_ms is None else float(max(0, budget_ms))
         self._clock = clock
         self._at = math.inf if self.budget_ms is None else clock() + self.budget_ms / 1000
 

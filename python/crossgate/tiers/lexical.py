@@ -61,7 +61,6 @@ class SemanticBM25:
         """Return one blend per document, in [-1, 1].
 
         Raises:
-            InputError: `empty_document` for a document without text.
             ModelError: If the embedder fails.
         """
         asked: Sequence[float] | None = None
@@ -75,11 +74,7 @@ class SemanticBM25:
     def score_with_cosines(
         self, query: str, documents: Sequence[str], cosines: Sequence[float | None]
     ) -> list[PairScore]:
-        """Return one blend per document from cosines that are known; None for one that is not.
-
-        Raises:
-            InputError: `empty_document` for a document without text.
-        """
+        """Return one blend per document from cosines that are known; None for one that is not."""
         scored = self._stage1(query, documents, None, [None] * len(documents))
         return [
             PairScore(one.blend if cosine is None else one.with_cosine(cosine, self._blend).blend)
