@@ -459,6 +459,11 @@ def breaker_of(endpoint: str) -> CircuitBreaker:
     return _breakers.get(endpoint) or _breakers.setdefault(endpoint, CircuitBreaker())
 
 
+def breakers() -> dict[str, CircuitBreaker]:
+    """Return the circuit breakers of this process by endpoint."""
+    return dict(_breakers)
+
+
 _breakers: dict[str, CircuitBreaker] = {}
 _paces: dict[str, Pace] = {}
 
