@@ -79,7 +79,7 @@ def decide(
         lambda: cascade.Stage1(scored=best_first),
         lambda id: Document(id=id, text=id),
         profile=profile,
-        reranker=lambda: None if logits is None else tier,
+        tiers=[] if logits is None else [lambda: tier],
         limit=limit,
     )
 

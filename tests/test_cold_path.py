@@ -15,6 +15,7 @@ from conftest import LIBRARY
 
 # Loading these costs tens to hundreds of milliseconds, or reaches for a network.
 HEAVY = {
+    "aiohttp",
     "asyncio",
     "filelock",
     "fsspec",
@@ -30,6 +31,7 @@ HEAVY = {
     "tokenizers",
     "tqdm",
     "urllib3",
+    "voyageai",
     "yaml",
 }
 
@@ -142,6 +144,18 @@ def test_no_module_is_loaded_for_a_telemetry_that_is_off() -> None:
         """
     )
     assert outcome == []
+
+
+def test_remote_tiers_that_are_not_asked_load_nothing_heavy(path: Path) -> None:
+    # The library of the provider is loaded when it is asked; asyncio comes with the classes.
+    script = ROUTE.replace(
+        "profile=profile)",
+        "profile=profile, reranker=[VoyageReranker(api_key='k'), CohereReranker(api_key='k')])",
+    )
+    start = "    from crossgate.tiers import CohereReranker, VoyageReranker\n"
+    heavy, outcome = loaded(start + script.lstrip("\n"), path, "gated")
+    assert outcome == ["csv-cleaner", 1, "clear_margin", []]
+    assert heavy == {"asyncio"}
 
 
 def test_a_decision_of_stage_2_does(path: Path) -> None:

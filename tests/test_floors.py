@@ -71,7 +71,7 @@ def decide(
             id=id, text=id, metadata={"source_type": kinds[id]} if id in kinds else {}
         ),
         profile=profile,
-        reranker=lambda: stage2,
+        tiers=[lambda: stage2],
         limit=None,
         **request,
     )
@@ -157,7 +157,7 @@ def test_a_winner_below_the_floor_is_none() -> None:
             lambda: cascade.Stage1(scored=scored),
             lambda id: Document(id=id, text=id),
             profile=Profile(gate=gate, combine=REPLACE, floors=Floors(default=floor)),
-            reranker=Reader,
+            tiers=[Reader],
             limit=1,
         )
 

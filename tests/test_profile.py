@@ -14,7 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossgate import CrossgateError, Profile, ProfileError, _core
-from crossgate.profile import SCHEMA, Blend, Combine, Floors, Gate, Guardrails, Pool
+from crossgate.profile import (
+    SCHEMA,
+    Blend,
+    Combine,
+    Floors,
+    Gate,
+    Guardrails,
+    Pool,
+    TierSettings,
+)
 
 NUMBERS = st.floats(-100, 100, allow_nan=False)
 OPTIONAL = st.one_of(st.none(), NUMBERS)
@@ -52,6 +61,15 @@ PROFILES = st.builds(
     ),
     stage1_guardrails=st.builds(Guardrails, minimum=OPTIONAL),
     stage2_guardrails=st.builds(Guardrails, margin=st.one_of(st.none(), POSITIVE)),
+    tiers=st.dictionaries(
+        st.text(max_size=8),
+        st.builds(
+            TierSettings,
+            combine=st.builds(Combine, mode=st.sampled_from(["replace", "rrf"]), k=POSITIVE),
+            guardrails=st.builds(Guardrails, minimum=OPTIONAL),
+        ),
+        max_size=2,
+    ),
     fitted=st.dictionaries(st.text(max_size=4), NUMBERS, max_size=2),
 )
 
@@ -139,7 +157,9 @@ def test_what_is_wrong_is_named(values: object, named: str) -> None:
         lambda inner: (
             st.lists(inner, max_size=2)
             | st.dictionaries(
-                st.sampled_from(["gate", "pool", "blend", "name", "fitted", "core", "k", "mode"]),
+                st.sampled_from(
+                    ["gate", "pool", "blend", "name", "fitted", "core", "k", "mode", "tiers"]
+                ),
                 inner,
                 max_size=3,
             )

@@ -141,7 +141,7 @@ def test_a_tier_that_fails_is_told_of(error: Exception, reason: str) -> None:
 def test_a_tier_that_cannot_be_loaded_has_no_name(index: Any) -> None:
     hook = Notebook()
     router = Router(index, reranker=LengthReranker(), profile=Profile(), telemetry=hook)
-    router._reranker = "nowhere"
+    router._tiers = ["nowhere"]
     router.route(QUERY)
     skipped = hook.events[-2]
     assert isinstance(skipped, TierSkipped)

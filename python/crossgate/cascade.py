@@ -2,29 +2,31 @@
 
     stage 1 -> floor -> gate -> pool -> stage 2 -> combine -> guardrails -> RouteResult
 
-Library, command line, hooks and evaluation all call `run`. What can fail or takes time (stage 1's
-embedder, stage 2's model) is called here; what decides is `conclude`, a pure function of the
-scores, so that `replay` can decide again from a trace alone.
+Library, command line, hooks and evaluation all call `run`, or `arun` from an event loop. What can
+fail or takes time (stage 1's embedder, stage 2's tiers) is called here; what decides is `conclude`,
+a pure function of the scores, so that `replay` can decide again from a trace alone.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from crossgate import _core, floors
 from crossgate.errors import ModelError
-from crossgate.profile import Profile
+from crossgate.profile import Profile, TierSettings
+from crossgate.tiers.budget import Deadline
 from crossgate.types import Degradation, Document, Hit, RouteResult, Verdict
 
 if TYPE_CHECKING:
     from crossgate.floors import Tightening
-    from crossgate.reranking import PairScore, Reranker
+    from crossgate.reranking import PairScore, Reranker, Scores
     from crossgate.telemetry import TelemetryHook, Watch
+    from crossgate.tiers.chain import Answer, Call
 
 STAGE1 = "stage1"
 
@@ -71,10 +73,11 @@ def run(
     document: Callable[[str], Document | None],
     *,
     profile: Profile,
-    reranker: Callable[[], Reranker | None],
+    tiers: Sequence[Callable[[], Reranker]],
     limit: int | None,
     section: str | None = None,
     grade: str | None = None,
+    deadline: Deadline | None = None,
     telemetry: TelemetryHook | None = None,
 ) -> RouteResult:
     """Decide one query.
@@ -84,13 +87,110 @@ def run(
         stage1: Scores the candidates.
         document: Returns a candidate's document by id.
         profile: Thresholds and weights.
-        reranker: Returns stage 2, or None where it is switched off. Called only in doubt; whatever
-            it raises degrades the result to the order of stage 1.
+        tiers: Return stage 2, the preferred reranker first; none where it is switched off. Called
+            only in doubt, and each only if those before it did not answer. Whatever they raise
+            degrades the result, at worst to the order of stage 1.
         limit: How many documents are selected at most, or None for all that pass.
         section: What part of the caller's work this is for; picks the floor.
         grade: How good the caller finds the retrieval, `A` to `F`; a low one relaxes the floor.
+        deadline: When the query must be decided; None for no end.
         telemetry: Is told what happens.
     """
+    steps = _steps(
+        query,
+        stage1,
+        document,
+        profile=profile,
+        tiers=tiers,
+        limit=limit,
+        section=section,
+        grade=grade,
+        deadline=deadline or Deadline(None),
+        telemetry=telemetry,
+    )
+    resume: Callable[[], Call] = partial(next, steps)
+    while True:
+        try:
+            call = resume()
+        except StopIteration as done:
+            result: RouteResult = done.value
+            return result
+        try:
+            scores = call.run()
+        except Exception as error:
+            resume = partial(steps.throw, error)
+        else:
+            resume = partial(steps.send, scores)
+
+
+async def arun(
+    query: str,
+    stage1: Callable[[], Stage1],
+    document: Callable[[str], Document | None],
+    *,
+    profile: Profile,
+    tiers: Sequence[Callable[[], Reranker]],
+    limit: int | None,
+    section: str | None = None,
+    grade: str | None = None,
+    deadline: Deadline | None = None,
+    telemetry: TelemetryHook | None = None,
+) -> RouteResult:
+    """Do what `run` does, and leave the event loop free.
+
+    A remote tier is awaited; cancelling this cancels its requests. What keeps the processor busy,
+    stage 1 and local tiers, runs on threads, and goes on to its end where this is cancelled.
+    """
+    import asyncio
+
+    steps = _steps(
+        query,
+        stage1,
+        document,
+        profile=profile,
+        tiers=tiers,
+        limit=limit,
+        section=section,
+        grade=grade,
+        deadline=deadline or Deadline(None),
+        telemetry=telemetry,
+    )
+
+    def resumed(resume: Callable[[], Call]) -> Call | RouteResult:
+        # A future cannot hold a StopIteration.
+        try:
+            return resume()
+        except StopIteration as done:
+            result: RouteResult = done.value
+            return result
+
+    call = await asyncio.to_thread(resumed, partial(next, steps))
+    while not isinstance(call, RouteResult):
+        resume: Callable[[], Call]
+        try:
+            scores = await call.arun()
+        except Exception as error:
+            resume = partial(steps.throw, error)
+        else:
+            resume = partial(steps.send, scores)
+        call = await asyncio.to_thread(resumed, resume)
+    return call
+
+
+def _steps(
+    query: str,
+    stage1: Callable[[], Stage1],
+    document: Callable[[str], Document | None],
+    *,
+    profile: Profile,
+    tiers: Sequence[Callable[[], Reranker]],
+    limit: int | None,
+    section: str | None,
+    grade: str | None,
+    deadline: Deadline,
+    telemetry: TelemetryHook | None,
+) -> Generator[Call, Scores, RouteResult]:
+    """Decide one query; what a tier is asked is yielded, so that waiting is the caller's affair."""
     start = perf_counter()
     watch = None if telemetry is None else _watch(telemetry)
     found = stage1()
@@ -109,43 +209,34 @@ def run(
     decision = _core.decide(floors.judged(scored, floor), profile.gate)
     if watch:
         watch.gate_decided(decision.verdict, _reason(decision, scored, eligible))
-    pairs: Mapping[str, PairScore] = {}
-    provider, identity = STAGE1, None
+    answer: Answer | None = None
     tightening = None
     if decision.verdict == Verdict.AMBIGUOUS:
-        before = perf_counter()
-        name, tier, failure = "reranker", None, None
-        try:
-            tier = reranker()
-            if tier is not None:
-                name, identity = tier.name, tier.identity
-        except Exception as error:  # whatever stage 2 does, stage 1 stands
-            tier, failure = None, error
         tightening = floors.tighten(
             scored,
             floors.sources_of(documents, profile.floors.source_type),
             profile,
             section=section,
             grade=grade,
-            available=lambda: floors.is_available(tier),
+            available=partial(_is_available, tiers),
         )
         if watch:
             watch.tightened(tightening)
         pool = _pool(eligible, tightening, floors.pool_size(profile, grade))
-        if tier is not None:
-            try:
-                pairs = _score(tier, query, [documents[one.id] for one in pool])
-                provider = name
-            except Exception as error:
-                failure = error
-        timings["stage2"] = milliseconds(before)
-        if failure is not None:
-            degraded.append(degradation("reranker", failure))
-        if watch and failure is not None:
-            watch.tier_skipped(name, degraded[-1].code, timings["stage2"])
-        elif watch and tier is not None:
-            watch.tier_finished(name, len(pairs), timings["stage2"])
-    conclusion = conclude(scored, decision, pairs, profile, limit, floor, tightening)
+        if tiers:
+            from crossgate.tiers.chain import ask
+
+            before = perf_counter()
+            texts = [documents[one.id].content for one in pool]
+            answer = yield from ask(tiers, query, pool, texts, deadline, watch)
+            degraded += answer.degraded
+            timings["stage2"] = milliseconds(before)
+    pairs: Mapping[str, PairScore] = answer.pairs if answer else {}
+    identity = answer.identity if answer else None
+    provider = (answer and answer.name) or STAGE1
+    if pairs and profile.settings_for(identity) is None:
+        degraded.append(_not_fitted(profile, identity))
+    conclusion = conclude(scored, decision, pairs, profile, limit, identity, floor, tightening)
     hits = tuple(_hit(place, documents, provider) for place in conclusion.places)
     timings["total"] = milliseconds(start)
     trace = {
@@ -156,12 +247,14 @@ def run(
         "section": section,
         "grade": grade,
         "floor": floor,
+        "budget_ms": deadline.budget_ms,
         "stage1": [[one.id, one.cosine, one.bm25, one.overlap, one.blend] for one in scored],
         "signals": decision.signals and _fields(decision.signals),
         "tighten": tightening and tightening.to_dict(),
         "stage2": [[id, pair.logit, pair.truncated] for id, pair in pairs.items()],
         "provider": provider,
         "reranker": identity,
+        "tiers": [list(one) for one in answer.asked] if answer else [],
         "decision": _summary(decision, conclusion),
     }
     result = RouteResult(
@@ -183,10 +276,22 @@ def conclude(
     pairs: Mapping[str, PairScore],
     profile: Profile,
     limit: int | None,
+    reranker: str | None,
     floor: float | None,
     tightening: Tightening | None,
 ) -> _Conclusion:
-    """Order and select the candidates; a pure function of the scores."""
+    """Order and select the candidates; a pure function of the scores.
+
+    Args:
+        scored: The candidates, best blend first.
+        decision: What the gate made of them.
+        pairs: What stage 2 made of them, by id; empty where it had no say.
+        profile: Thresholds and weights.
+        limit: How many are selected at most.
+        reranker: Identity of the tier that made the pairs.
+        floor: The least cosine of a candidate; None without a floor.
+        tightening: What became of the cliff; None where nobody looked for one.
+    """
     eligible = [one for one in scored if floors.clears(one, floor)]
     cut = tightening.cut if tightening is not None else frozenset()
     stage1_ranks = {one.id: rank for rank, one in enumerate(scored, start=1)}
@@ -211,12 +316,13 @@ def conclude(
         guardrails = profile.stage1_guardrails
         stage2_ranks: Mapping[str, int] = {}
     else:
+        settings = profile.settings_for(reranker) or TierSettings()
         read = [one for one in eligible if one.id in pairs]
         logits = [pairs[one.id].logit for one in read]
-        scores = _core.combine(read, logits, profile.blend, profile.combine)
+        scores = _core.combine(read, logits, profile.blend, settings.combine)
         stage2_ranks = dict(zip((one.id for one in read), _core.ranks(read, scores), strict=True))
         ranked = sorted(zip(read, scores, strict=True), key=lambda pair: stage2_ranks[pair[0].id])
-        guardrails = profile.stage2_guardrails
+        guardrails = settings.guardrails
     most = None if limit is None else min(limit, len(ranked))
     dropped = _core.passes([(score, one.blend) for one, score in ranked], guardrails, limit=most)
     places = [
@@ -299,7 +405,9 @@ def replayed(trace: Mapping[str, Any]) -> dict[str, Any]:
             grade=grade,
             available=lambda: recorded.get("reranker_available", True),
         )
-    conclusion = conclude(scored, decision, pairs, profile, trace["limit"], floor, tightening)
+    conclusion = conclude(
+        scored, decision, pairs, profile, trace["limit"], trace["reranker"], floor, tightening
+    )
     return {
         "floor": floor,
         "signals": decision.signals and _fields(decision.signals),
@@ -313,6 +421,14 @@ def _watch(hook: TelemetryHook) -> Watch:
     from crossgate.telemetry import Watch
 
     return Watch(hook)
+
+
+def _is_available(tiers: Sequence[Callable[[], Reranker]]) -> bool:
+    """Return whether the preferred tier takes calls at this moment."""
+    try:
+        return bool(tiers) and floors.is_available(tiers[0]())
+    except Exception:  # `ask` will say what is wrong with it
+        return False
 
 
 def _reason(
@@ -330,21 +446,6 @@ def _pool(
     return [one for one in eligible[:size] if one.id not in cut]
 
 
-def _score(tier: Reranker, query: str, pool: Sequence[Document]) -> Mapping[str, PairScore]:
-    from crossgate.reranking import PairScore
-
-    scores = tier.score(query, [one.content for one in pool])
-    if len(scores) != len(pool):
-        raise ValueError(f"{len(scores)} scores for {len(pool)} documents")
-    pairs = {}
-    for one, pair in zip(pool, scores, strict=True):
-        logit = float(pair.logit)
-        if not math.isfinite(logit):
-            raise ValueError(f"the logit of {one.id!r} is {logit}")
-        pairs[one.id] = PairScore(logit, bool(pair.truncated))
-    return pairs
-
-
 def degradation(part: str, error: Exception) -> Degradation:
     """Name what went wrong in a part of the cascade that the decision can do without.
 
@@ -355,6 +456,14 @@ def degradation(part: str, error: Exception) -> Degradation:
     absent = isinstance(error, ModelError) and error.code != "model_failed"
     detail = next(iter(str(error).splitlines()), "") or type(error).__name__
     return Degradation(code=f"{part}_{'unavailable' if absent else 'failed'}", detail=detail)
+
+
+def _not_fitted(profile: Profile, identity: str | None) -> Degradation:
+    return Degradation(
+        code="tier_not_fitted",
+        detail=f"profile {profile.name!r} was fitted for {profile.reranker}, not for {identity}: "
+        "its order counts, its scores meet no bar",
+    )
 
 
 def milliseconds(since: float) -> float:

@@ -5,7 +5,8 @@
      ├── SourceError      a file or folder of documents that cannot be read
      ├── IndexFileError   an index file that is missing, damaged or made with another embedder
      ├── ModelError       a model that is unknown, incomplete, altered or cannot be run
-     └── ProfileError     a calibration profile that is malformed or fitted for another model
+     ├── ProfileError     a calibration profile that is malformed or fitted for another model
+     └── TierError        a tier of stage 2 that was not asked, or did not answer
 
 Catch the base class to catch them all, and test `code`, never the message:
 
@@ -75,4 +76,11 @@ class ProfileError(CrossgateError):
     """A calibration profile that cannot be used.
 
     Codes: `profile_missing`, `profile_malformed`, `profile_mismatch`.
+    """
+
+
+class TierError(CrossgateError):
+    """A tier of stage 2 that was not asked, or did not answer; routing never raises it.
+
+    Codes: `circuit_breaker`, `budget`, `api_error`, `no_key`.
     """

@@ -193,6 +193,27 @@ class Guardrails:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TierSettings:
+    """How the scores of one tier of stage 2 are used.
+
+    The default value is right for a tier that nobody fitted: whatever its scale, only its order
+    counts, and no bar stands on its scores.
+
+    Attributes:
+        combine: How its scores and stage 1 become one order.
+        guardrails: Bars on the combined score.
+    """
+
+    combine: Combine = field(default_factory=Combine)
+    guardrails: Guardrails = field(default_factory=Guardrails)
+
+    def __post_init__(self) -> None:
+        for key, kind in (("combine", Combine), ("guardrails", Guardrails)):
+            if not isinstance(getattr(self, key), kind):
+                raise ProfileError("profile_malformed", f"{key} must be a {kind.__name__}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """A calibration profile.
 
@@ -210,6 +231,7 @@ class Profile:
         combine: How logits and stage 1 become one order.
         stage1_guardrails: Bars on the blend, where stage 1 decides.
         stage2_guardrails: Bars on the combined score, where stage 2 had its say.
+        tiers: What was fitted for further tiers of stage 2, by the identity of the reranker.
         fitted: How the numbers were found; free-form JSON for people.
     """
 
@@ -223,6 +245,7 @@ class Profile:
     combine: Combine = field(default_factory=Combine)
     stage1_guardrails: Guardrails = field(default_factory=Guardrails)
     stage2_guardrails: Guardrails = field(default_factory=Guardrails)
+    tiers: dict[str, TierSettings] = field(default_factory=dict)
     fitted: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -233,6 +256,13 @@ class Profile:
         for key, kind in _SECTIONS.items():
             if not isinstance(getattr(self, key), kind):
                 raise ProfileError("profile_malformed", f"{key} must be a {kind.__name__}")
+        if not isinstance(self.tiers, dict):
+            raise ProfileError("profile_malformed", "tiers must be a JSON object")
+        for identity, settings in self.tiers.items():
+            if not isinstance(identity, str) or not isinstance(settings, TierSettings):
+                raise ProfileError(
+                    "profile_malformed", f"tiers[{identity!r}] must be a TierSettings by identity"
+                )
         try:
             if not isinstance(self.fitted, dict):
                 raise TypeError("it is no object")
@@ -271,12 +301,26 @@ class Profile:
         for one in fields(cls):
             if one.name in rest and one.name in _SECTIONS:
                 rest[one.name] = _section(one.name, rest[one.name])
+        if isinstance(rest.get("tiers"), dict):
+            rest["tiers"] = {key: _settings(key, one) for key, one in rest["tiers"].items()}
         _check_keys(cls, "", rest)
         return cls(**rest)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the profile as JSON values."""
         return {"schema": SCHEMA, **asdict(self)}
+
+    def settings_for(self, reranker: str | None) -> TierSettings | None:
+        """Return how the scores of a reranker are used; None if that was not fitted.
+
+        Args:
+            reranker: Identity of the reranker that answered.
+        """
+        if reranker in self.tiers:
+            return self.tiers[reranker]
+        if self.reranker in (None, reranker):
+            return TierSettings(combine=self.combine, guardrails=self.stage2_guardrails)
+        return None
 
     def check_models(self, *, embedder: str | None, reranker: str | None) -> None:
         """Refuse models that the thresholds were not fitted for.
@@ -290,7 +334,7 @@ class Profile:
         """
         for role, fitted, used in (
             ("embedder", self.embedder, embedder),
-            ("reranker", self.reranker, reranker),
+            ("reranker", self.reranker, None if reranker in self.tiers else reranker),
         ):
             if fitted is not None and used is not None and fitted != used:
                 raise ProfileError(
@@ -310,6 +354,19 @@ _SECTIONS: dict[str, type[Blend | Gate | Pool | Floors | Combine | Guardrails]] 
     "stage1_guardrails": Guardrails,
     "stage2_guardrails": Guardrails,
 }
+
+
+def _settings(identity: str, values: object) -> TierSettings:
+    """Read one entry of `tiers`."""
+    if not isinstance(values, dict):
+        raise ProfileError("profile_malformed", f"tiers.{identity} must be a JSON object")
+    _check_keys(TierSettings, f"tiers.{identity}.", values)
+    kinds = {"combine": "combine", "guardrails": "stage2_guardrails"}
+    try:
+        return TierSettings(**{key: _section(kinds[key], one) for key, one in values.items()})  # type: ignore[arg-type]
+    except ProfileError as error:
+        message = str(error).replace("stage2_guardrails", "guardrails", 1)
+        raise ProfileError(error.code, f"tiers.{identity}: {message}") from None
 
 
 def _section(name: str, values: object) -> Blend | Gate | Pool | Floors | Combine | Guardrails:

@@ -83,15 +83,15 @@ class Hit:
         cosine: Cosine similarity in [-1, 1], or None without vectors.
         bm25: Raw BM25 score, at least 0, without an upper bound.
         blend: Stage-1 score in [-1, 1]: the weighted mean of cosine and bounded BM25.
-        logit: The cross-encoder's raw logit, or None if stage 2 did not read this pair. Logits
-            of two queries or two models are not comparable.
+        logit: The cross-encoder's raw logit, or a remote tier's own score; None if stage 2 did
+            not read this pair. Logits of two queries or two models are not comparable.
         score: What the final order is made of; its scale depends on `combine` and on the stage.
             None for a candidate that a floor dropped or that stage 2 had no room for.
         stage1_rank: Place after stage 1, from 1.
         stage2_rank: Place after stage 2, from 1, or None if stage 2 did not read this pair.
         provider: Which tier made `score`, and with it the scale of the score: `stage1` or the name
             of the reranker. Later steps must not compare scores of two providers.
-        truncated: Whether the end of the document did not fit into the cross-encoder's input.
+        truncated: Whether the end of the document did not fit into the tier's input.
         dropped: Why the hit was not selected, as a stable code, or None for a selected hit.
     """
 

@@ -49,7 +49,8 @@ def decide(query: StoredQuery, profile: Profile, mode: Mode) -> RouteResult:
     Where the profile blends otherwise than the run's did, its blend orders the candidates that the
     run found.
     """
-    reranker = None if mode == "never" else _Remembered(query)
+    # Which profile a stored run may be decided by is checked before, by `check_suitable`.
+    remembered = _Remembered(query, identity=profile.reranker or "stored")
     key = profile.floors.source_type
 
     def document(id: str) -> Document:
@@ -61,7 +62,7 @@ def decide(query: StoredQuery, profile: Profile, mode: Mode) -> RouteResult:
         lambda: Stage1(scored=query.scored),
         document,
         profile=profile_of(mode, profile),
-        reranker=lambda: reranker,
+        tiers=[] if mode == "never" else [lambda: remembered],
         limit=None,
     )
 
@@ -108,8 +109,8 @@ class _Remembered:
     """The reranker of a stored query; a document's text is its id."""
 
     query: StoredQuery
+    identity: str
     name: str = "stored"
-    identity: str = "stored"
 
     def score(self, query: str, documents: Sequence[str]) -> list[PairScore]:
         """Return the stored logits."""
