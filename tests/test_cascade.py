@@ -79,7 +79,7 @@ def decide(
         lambda: cascade.Stage1(scored=best_first),
         lambda id: Document(id=id, text=id),
         profile=profile,
-        reranker=lambda: None if logits is None else tier,
+        tiers=[] if logits is None else [lambda: tier],
         limit=limit,
     )
 
@@ -147,6 +147,7 @@ def test_tighten(case: Case) -> None:
             case["scores"],
             case.get("sources", []),
             core=case["core"],
+            pool=case.get("pool", len(case["scores"])),
             static_floor=case["static_floor"],
             grade=case.get("grade"),
             reranker_available=case.get("reranker_available", True),
@@ -158,7 +159,7 @@ def test_tighten(case: Case) -> None:
         assert caught.value.code == case["code"]
         return
     outcome = tightened()
-    for key in ("keep", "effective_floor", "cliff_position", "skip_reason"):
+    for key in ("cut", "effective_floor", "cliff_position", "skip_reason"):
         assert getattr(outcome, key) == case[key], key
 
 
@@ -186,15 +187,15 @@ def test_the_cliff_bounds_what_stage_2_reads() -> None:
     replace = Combine(mode="replace")
     cut = decide(candidates, Profile(combine=replace, pool=Pool(core=1)), logits)
     assert [hit.id for hit in cut.hits if hit.logit is not None] == ["b", "a"]
-    assert [hit.dropped for hit in cut.hits] == [None, None, *["not_reranked"] * 3]
+    assert [hit.dropped for hit in cut.hits] == [None, None, *["below_cliff"] * 3]
     assert [hit.score for hit in cut.hits[2:]] == [None] * 3
-    assert cut.trace["cliff"]["cliff_position"] == 2
+    assert cut.trace["tighten"]["cliff_position"] == 2
     uncut = decide(candidates, Profile(pool=Pool(core=5)), logits)
     assert len(uncut.trace["stage2"]) == 5
-    assert uncut.trace["cliff"]["skip_reason"] == "no_room"
+    assert uncut.trace["tighten"]["skip_reason"] == "no_room"
     off = decide(candidates, Profile(), logits)
     assert len(off.trace["stage2"]) == 5
-    assert off.trace["cliff"] is None
+    assert off.trace["tighten"] is None
 
 
 def test_the_pool_has_room_for_the_best_blends_only() -> None:

@@ -422,6 +422,55 @@ def test_doctor(run: Any) -> None:
     assert "crossgate models pull ms-marco-minilm-l6-v2" in shown.out
 
 
+@pytest.mark.parametrize(
+    ("variables", "state", "said"),
+    [
+        ({}, "off", "no API key"),
+        ({"VOYAGE_API_KEY": " "}, "off", "no API key"),
+        ({"VOYAGE_API_KEY": "secret-5"}, "ok", "key in VOYAGE_API_KEY"),
+        ({"VOYAGE_API_KEY": "secret-5", "CROSSGATE_REMOTE": "0"}, "off", "CROSSGATE_REMOTE=0"),
+    ],
+)
+def test_doctor_on_remote_tiers(run: Any, variables: dict[str, str], state: str, said: str) -> None:
+    done = run("doctor", "--json", variables=variables)
+    assert done.code == 0
+    (one,) = (
+        check
+        for check in checked(done, "doctor")["checks"]
+        if check["what"] == "remote tier Voyage"
+    )
+    assert one["state"] == state
+    assert said in one["detail"]
+    assert "secret-5" not in done.out
+
+
+def test_doctor_on_a_tier_that_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    from importlib import metadata
+
+    from crossgate.cli import doctor
+    from crossgate.tiers.remote import breaker_of
+
+    endpoint = "https://user:secret-5@dead.example/v1"
+    for _ in range(3):
+        permit = breaker_of(endpoint).admit()
+        assert permit is not None
+        permit.failure()
+    (dead,) = (one for one in doctor.tiers() if one["what"] == "remote tier at dead.example")
+    assert dead["state"] == "broken"
+    assert "left alone for another" in dead["detail"]
+    assert dead["advice"]
+
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setenv("CO_API_KEY", "secret-5")
+    monkeypatch.delenv("CROSSGATE_REMOTE", raising=False)
+    monkeypatch.setattr(metadata, "version", missing)
+    (absent,) = (one for one in doctor.tiers() if one["what"] == "remote tier Cohere")
+    assert (absent["state"], absent["advice"]) == ("broken", "pip install 'crossgate[remote]'")
+    assert "secret-5" not in json.dumps(doctor.tiers())
+
+
 def test_an_altered_model(run: Any, tmp_path: Path, candidates: Path) -> None:
     folder = tmp_path / "cache" / "models" / "ms-marco-minilm-l6-v2"
     (folder / "onnx").mkdir(parents=True)

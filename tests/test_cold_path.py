@@ -15,6 +15,7 @@ from conftest import LIBRARY
 
 # Loading these costs tens to hundreds of milliseconds, or reaches for a network.
 HEAVY = {
+    "aiohttp",
     "asyncio",
     "filelock",
     "fsspec",
@@ -25,10 +26,12 @@ HEAVY = {
     "huggingface_hub",
     "numpy",
     "onnxruntime",
+    "opentelemetry",
     "requests",
     "tokenizers",
     "tqdm",
     "urllib3",
+    "voyageai",
     "yaml",
 }
 
@@ -109,6 +112,50 @@ def test_a_decision_of_the_gate_loads_nothing_heavy(path: Path) -> None:
     heavy, outcome = loaded(ROUTE, path, "gated")
     assert outcome == ["csv-cleaner", 1, "clear_margin", []]
     assert heavy == set()
+
+
+def test_a_decision_with_floors_that_is_logged_loads_nothing_heavy(tmp_path: Path) -> None:
+    heavy, outcome = loaded(
+        """
+        import sys
+        from crossgate import Profile, rerank
+        from crossgate.log import JsonLinesLog, check_decision, read_log
+        from crossgate.profile import Floors, Pool
+        profile = Profile(floors=Floors(default=0.2), pool=Pool(core=1))
+        rows = [{"text": "red fox", "cosine": 0.9}, {"text": "hen", "cosine": 0.1}]
+        options = {"reranker": None, "profile": profile, "telemetry": JsonLinesLog(sys.argv[1])}
+        result = rerank("fox", rows, **options)
+        logged, = read_log(sys.argv[1])
+        outcome = [result.ids, [one.code for one in result.degraded], check_decision(logged)]
+        """,
+        tmp_path / "log.jsonl",
+    )
+    assert outcome == [["1"], [], None]
+    assert heavy == set()
+
+
+def test_no_module_is_loaded_for_a_telemetry_that_is_off() -> None:
+    _, outcome = loaded(
+        """
+        import sys
+        from crossgate import rerank
+        rerank("fox", ["red fox"], reranker=None)
+        outcome = sorted(set(sys.modules) & {"crossgate.telemetry", "crossgate.log"})
+        """
+    )
+    assert outcome == []
+
+
+def test_remote_tiers_that_are_not_asked_load_nothing_heavy(path: Path) -> None:
+    # The library of the provider is loaded when it is asked; asyncio comes with the classes.
+    script = ROUTE.replace(
+        "profile=profile)",
+        "profile=profile, reranker=[VoyageReranker(api_key='k'), CohereReranker(api_key='k')])",
+    )
+    start = "    from crossgate.tiers import CohereReranker, VoyageReranker\n"
+    heavy, outcome = loaded(start + script.lstrip("\n"), path, "gated")
+    assert outcome == ["csv-cleaner", 1, "clear_margin", []]
+    assert heavy == {"asyncio"}
 
 
 def test_a_decision_of_stage_2_does(path: Path) -> None:

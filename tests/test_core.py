@@ -272,9 +272,9 @@ def test_combine_refuses_what_has_no_order(mode: Any, value: float) -> None:
     assert "bad one" in str(caught.value)
 
 
-def test_tighten_refuses_what_has_no_order() -> None:
+def test_tighten_refuses_what_is_no_number() -> None:
     with pytest.raises(InputError) as caught:
-        _core.tighten([0.5, math.nan], [], core=1, static_floor=0.0)
+        _core.tighten([0.5, math.nan], [], core=1, pool=2)
     assert caught.value.code == "not_finite"
 
 

@@ -26,7 +26,7 @@ from crossgate.evaluation.quality import METRICS, measure_answer
 from crossgate.evaluation.runs import MODES, Mode, Run, RunHeader, StoredQuery
 from crossgate.evaluation.signals import histograms, reliability
 from crossgate.evaluation.summary import Report, summarize
-from crossgate.profile import Answer, Combine, Confidence, Gate, Guardrails, Pool
+from crossgate.profile import Answer, Combine, Confidence, Floors, Gate, Guardrails, Pool
 from test_evaluation_datasets import write_beir
 from test_evaluation_runs import measured
 
@@ -203,6 +203,66 @@ def test_a_report_counts_what_the_gate_did() -> None:
     assert report.ceiling is not None
     assert report.found is not None
     assert (report.ceiling.value, report.found.value) == (7 / 9, 8 / 9)
+
+
+def test_what_a_floor_took_is_put_there() -> None:
+    floored = replace(PROFILE, floors=Floors(default=0.52))
+    query = stored("q", CLOSE, (0.0, 0.0, 9.0, 0.0), "c")
+    result = decide(query, floored, "gated")
+    assert where_lost(query, result, result) == "floor"
+    both = stored("q", CLOSE, (0.0, 0.0, 9.0, 0.0), "cd")
+    assert where_lost(both, decide(both, floored, "gated"), None) == "floor"
+    assert where_lost(both, decide(both, PROFILE, "gated"), None) is None
+    # A floor that drops the first candidate changes what the gate does, and the curve knows.
+    report = summarize(run_of(profile=replace(PROFILE, floors=Floors(default=0.62))))
+    shipped = next(point for point in report.curve if point.shipped)
+    assert report.economics is not None
+    assert report.economics.reasons == {"below_section_floor": 8, "clear_margin": 3}
+    assert shipped.skip_rate == report.economics.skip_rate == 1.0
+    # Nothing held back means no floor either.
+    assert report.unheld["always"] == summarize(run_of()).unheld["always"]
+
+
+FALLING, LEVEL = (0.6, 0.59, 0.3, 0.29), (0.6, 0.59, 0.58, 0.57)
+
+
+@pytest.mark.parametrize(
+    ("falling", "level", "core", "shown"),
+    [
+        (1, 9, 2, "1 of 10 (10.0%) of the pools, within the band of 2% to 40%"),
+        (0, 9, 2, "0 of 9 (0.0%) of the pools, below the band of 2% to 40%"),
+        (2, 3, 2, "2 of 5 (40.0%) of the pools, within the band of 2% to 40%"),
+        (3, 3, 2, "3 of 6 (50.0%) of the pools, above the band of 2% to 40%"),
+        (3, 3, None, "off: the profile sets no pool.core"),
+        (0, 0, 2, "no pool was read"),
+    ],
+)
+def test_the_apply_rate_of_the_cut_is_held_against_its_band(
+    falling: int, level: int, core: int | None, shown: str
+) -> None:
+    queries = [stored(f"f{n}", FALLING, (0.0,) * 4, "a") for n in range(falling)]
+    queries += [stored(f"l{n}", LEVEL, (0.0,) * 4, "a") for n in range(level)]
+    queries += [stored("skipped", CLEAR, (0.0,) * 3, "a")]
+    profile = replace(PROFILE, pool=Pool(rerank_top_k=4, core=core))
+    report = summarize(run_of(queries, profile=profile))
+    (line,) = [one for one in text_report(report).splitlines() if one.startswith("tail cut")]
+    assert line == f"tail cut         {shown}"
+    assert len(line) <= 100
+    assert shown in html_report([report])
+    account = report.to_dict()["economics"]
+    rate = falling / (falling + level) if core and falling + level else None
+    assert account["tighten_apply_rate"] == rate
+    assert account["tightened"] == (None if core is None else falling)
+    assert account["tighten_skips"] == ({"no_cliff": level} if core and level else {})
+    json.dumps(account, allow_nan=False)
+
+
+def test_stored_source_types_guard_the_cut() -> None:
+    profile = replace(PROFILE, pool=Pool(rerank_top_k=4, core=2))
+    guarded = stored("q", FALLING, (0.0,) * 4, "a", sources={"a": "web", "d": "pdf"})
+    assert decide(guarded, profile, "gated").trace["tighten"]["skip_reason"] == (
+        "source_diversity_loss"
+    )
 
 
 def test_moves_compare_the_orders_and_not_the_guardrails() -> None:

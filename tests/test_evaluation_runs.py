@@ -16,7 +16,7 @@ from crossgate.evaluation.datasets import Dataset, read_dataset
 from crossgate.evaluation.measuring import measure
 from crossgate.evaluation.modes import decide, profile_of, reblended
 from crossgate.evaluation.runs import MODES, Mode, Run, is_run, read_run, write_run
-from crossgate.profile import Blend, Combine, Gate, Guardrails, Pool
+from crossgate.profile import Blend, Combine, Floors, Gate, Guardrails, Pool
 from test_evaluation_datasets import write_beir
 
 PROFILE = Profile(
@@ -93,6 +93,28 @@ def test_a_run_holds_what_the_router_decided(tmp_path: Path) -> None:
                 reasons.add(wanted.reason)
     # The dataset takes both paths, or the test shows little.
     assert {"clear_margin", "reranked"} <= reasons
+
+
+def test_a_run_keeps_the_source_types_that_guard_the_cut(tmp_path: Path) -> None:
+    plain = read_dataset(write_beir(tmp_path / "set"))
+    documents = tuple(
+        replace(one, metadata={"kind": f"of {one.id}"} if place else {})
+        for place, one in enumerate(plain.documents)
+    )
+    dataset = replace(plain, documents=documents)
+    profile = Profile(pool=Pool(core=1), floors=Floors(default=-1.0, source_type="kind"))
+    run = measured(tmp_path, dataset, profile=profile)
+    router = Router(
+        Index.build(documents, embedder=WordEmbedder()), reranker=SharedWords(), profile=profile
+    )
+    reasons = set()
+    for stored in run.queries:
+        found = {one.id for one in stored.scored} - {documents[0].id}
+        assert stored.sources == {id: f"of {id}" for id in found}
+        wanted = router.route(stored.text, limit=None).trace["tighten"]
+        assert decide(stored, profile, "gated").trace["tighten"] == wanted
+        reasons.add(wanted["skip_reason"])
+    assert "source_diversity_loss" in reasons
 
 
 def test_every_candidate_has_its_logit_and_none_is_read_twice_untimed(tmp_path: Path) -> None:

@@ -15,7 +15,16 @@ from hypothesis import strategies as st
 
 from conftest import refused
 from crossgate import CrossgateError, Profile, ProfileError, _core
-from crossgate.profile import SCHEMA, Blend, Combine, Gate, Guardrails, Pool
+from crossgate.profile import (
+    SCHEMA,
+    Blend,
+    Combine,
+    Floors,
+    Gate,
+    Guardrails,
+    Pool,
+    TierSettings,
+)
 
 NUMBERS = st.floats(-100, 100, allow_nan=False)
 OPTIONAL = st.one_of(st.none(), NUMBERS)
@@ -40,11 +49,28 @@ PROFILES = st.builds(
         rerank_top_k=st.integers(1, 99),
         core=st.one_of(st.none(), st.integers(1, 9)),
     ),
+    floors=st.builds(
+        Floors,
+        default=st.one_of(st.none(), st.floats(-1, 1)),
+        sections=st.dictionaries(st.text(max_size=4), st.floats(-1, 1), max_size=3),
+        relax=st.floats(0, 2),
+        widen=st.integers(0, 99),
+        source_type=st.text(max_size=8),
+    ),
     combine=st.builds(
         Combine, mode=st.sampled_from(["replace", "rrf", "weighted"]), k=POSITIVE, logit=NUMBERS
     ),
     stage1_guardrails=st.builds(Guardrails, minimum=OPTIONAL),
     stage2_guardrails=st.builds(Guardrails, margin=st.one_of(st.none(), POSITIVE)),
+    tiers=st.dictionaries(
+        st.text(max_size=8),
+        st.builds(
+            TierSettings,
+            combine=st.builds(Combine, mode=st.sampled_from(["replace", "rrf"]), k=POSITIVE),
+            guardrails=st.builds(Guardrails, minimum=OPTIONAL),
+        ),
+        max_size=2,
+    ),
     fitted=st.dictionaries(st.text(max_size=4), NUMBERS, max_size=2),
 )
 
@@ -99,6 +125,17 @@ def test_what_is_left_out_is_off() -> None:
         ({"schema": SCHEMA, "pool": {"per_channel": 10**30}}, "from 2 to 1,000,000"),
         ({"schema": SCHEMA, "pool": {"rerank_top_k": 10**30}}, "from 1 to 1,000,000"),
         ({"schema": SCHEMA, "pool": {"core": 1_000_001}}, "from 1 to 1,000,000"),
+        ({"schema": SCHEMA, "floors": None}, "floors"),
+        ({"schema": SCHEMA, "floors": {"default": 1.5}}, "floors.default is 1.5: it must be a"),
+        ({"schema": SCHEMA, "floors": {"default": -1.01}}, "from -1 to 1"),
+        ({"schema": SCHEMA, "floors": {"sections": [0.1]}}, "floors.sections"),
+        ({"schema": SCHEMA, "floors": {"sections": {"x": None}}}, "floors.sections.x"),
+        ({"schema": SCHEMA, "floors": {"sections": {"x": 2}}}, "floors.sections.x"),
+        ({"schema": SCHEMA, "floors": {"relax": -0.1}}, "floors.relax"),
+        ({"schema": SCHEMA, "floors": {"widen": -1}}, "floors.widen"),
+        ({"schema": SCHEMA, "floors": {"widen": 1.0}}, "floors.widen"),
+        ({"schema": SCHEMA, "floors": {"source_type": 5}}, "floors.source_type"),
+        ({"schema": SCHEMA, "floors": {"floor": 0.5}}, "floors.floor"),
         ({"schema": SCHEMA, "combine": {"mode": "mean"}}, "combine.mode"),
         ({"schema": SCHEMA, "combine": {"mode": None}}, "combine.mode"),
         ({"schema": SCHEMA, "combine": {"k": 0}}, "combine.k"),
@@ -124,7 +161,9 @@ def test_what_is_wrong_is_named(values: object, named: str) -> None:
         lambda inner: (
             st.lists(inner, max_size=2)
             | st.dictionaries(
-                st.sampled_from(["gate", "pool", "blend", "name", "fitted", "core", "k", "mode"]),
+                st.sampled_from(
+                    ["gate", "pool", "blend", "name", "fitted", "core", "k", "mode", "tiers"]
+                ),
                 inner,
                 max_size=3,
             )
@@ -151,6 +190,7 @@ def test_a_profile_made_by_hand_is_checked_like_a_file() -> None:
         lambda: Profile(stage2_guardrails=Guardrails(minimum=math.nan)),
         lambda: Profile(combine=Combine(mode="mean")),  # type: ignore[arg-type]
         lambda: Profile(pool=Pool(rerank_top_k=-1)),
+        lambda: Profile(floors=Floors(sections={5: 0.1})),  # type: ignore[dict-item]
     ]
     for make in made:
         with pytest.raises(CrossgateError):
@@ -207,6 +247,9 @@ def test_the_bundled_profile_names_its_models() -> None:
     assert profile.embedder is not None
     assert profile.embedder.startswith("all-minilm-l6-v2-int8@sha256:")
     assert profile.reranker is not None
+    # Floors and the cut of a tail are the caller's to ask for.
+    assert profile.floors == Floors()
+    assert profile.pool.core is None
     # A gate that never fires, or never abstains, is one on paper only.
     gate, answer = profile.gate, profile.answer
     assert None not in (answer.stage1, answer.stage2, answer.floor, answer.least)

@@ -22,6 +22,14 @@ def test_python(block: str) -> None:
     exec(compile(block, "README.md", "exec"), {})
 
 
+def test_the_outage_goes_as_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = (block for block in BLOCKS if "TransportError" in block)
+    exec(compile(block, "README.md", "exec"), {})
+    shown = README.split(block)[1].split("Three failures")[0].removeprefix("```")
+    lines = [line.strip() for line in shown.splitlines() if line]
+    assert [line.strip() for line in capsys.readouterr().out.splitlines()] == lines
+
+
 def test_demo() -> None:
     crossgate = Path(sysconfig.get_path("scripts")) / "crossgate"
     shown = subprocess.run([crossgate, "demo"], capture_output=True, text=True, check=True)

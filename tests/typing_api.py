@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, assert_type
 
@@ -36,6 +37,23 @@ from crossgate import (
     rerank,
     set_threads,
 )
+from crossgate.log import (
+    Difference,
+    JsonLinesLog,
+    LoggedDecision,
+    MalformedLine,
+    check_decision,
+    read_log,
+)
+from crossgate.otel import OpenTelemetryHook
+from crossgate.postprocessing import (
+    postprocess,
+    prefer_sources,
+    readmit_recovered,
+    spread_documents,
+)
+from crossgate.profile import Floors
+from crossgate.telemetry import Event, RouteFinished, TelemetryHook, TierSkipped, Tightened
 
 
 class OwnEmbedder:
@@ -167,6 +185,51 @@ async def twins(router: Router) -> None:
     """The asynchronous twins."""
     assert_type(await router.aroute("red", limit=1), RouteResult)
     assert_type(await arerank("red", ["red"]), RouteResult)
+
+
+class OwnHook:
+    """A telemetry hook of the user's own."""
+
+    def on_event(self, event: Event) -> None:
+        """Tell the events apart."""
+        match event:
+            case TierSkipped():
+                assert_type(event.reason, str)
+            case Tightened():
+                assert_type(event.tighten_effective_floor, float | None)
+            case RouteFinished():
+                assert_type(event.result, RouteResult)
+            case _:
+                assert_type(event.decision_id, str)
+
+
+def telemetry(index: Index) -> None:
+    """Who may listen, what is logged, and what a log says."""
+    hooks: list[TelemetryHook] = [OwnHook(), JsonLinesLog("log"), OpenTelemetryHook(text=True)]
+    router = Router(index, telemetry=hooks[0])
+    found = router.route("red", section="exit_strategy", grade="C")
+    rerank("red", ["red"], section=None, grade=None, telemetry=OwnHook())
+    assert_type(found.decision_id, str | None)
+    JsonLinesLog(Path("log"), text=True).used(found.decision_id or "", ["a"])
+    for entry in read_log("log"):
+        if isinstance(entry, LoggedDecision):
+            assert_type(check_decision(entry), Difference | MalformedLine | None)
+
+
+def steps(found: RouteResult) -> None:
+    """What may follow the reranker."""
+
+    def own(hits: Sequence[Hit]) -> list[Hit]:
+        return sorted(hits, key=lambda hit: hit.stage1_rank)
+
+    order = partial(prefer_sources, order=("user", "pdf"), margin=0.1)
+    assert_type(postprocess(found, [order, own, readmit_recovered], limit=5), RouteResult)
+    assert_type(spread_documents(found.hits, most=1), list[Hit])
+
+
+def floors() -> Profile:
+    """How floors are set."""
+    return Profile(floors=Floors(default=0.18, sections={"exit_strategy": 0.1}, relax=0.05))
 
 
 def errors() -> str:

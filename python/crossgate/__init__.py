@@ -20,6 +20,7 @@ from crossgate.errors import (
     ModelError,
     ProfileError,
     SourceError,
+    TierError,
 )
 from crossgate.index import Index
 from crossgate.profile import Profile
@@ -59,6 +60,7 @@ __all__ = [
     "RouteResult",
     "Router",
     "SourceError",
+    "TierError",
     "Verdict",
     "__version__",
     "arerank",

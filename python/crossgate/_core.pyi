@@ -205,9 +205,9 @@ class Tightened:
     """The outcome of `tighten`."""
 
     @property
-    def keep(self) -> int: ...
+    def cut(self) -> list[int]: ...
     @property
-    def effective_floor(self) -> float: ...
+    def effective_floor(self) -> float | None: ...
     @property
     def cliff_position(self) -> int | None: ...
     @property
@@ -219,10 +219,11 @@ def confidence(weights: _Confidence, signals: Signals, reading: Reading) -> floa
 def find_cliff(scores: Sequence[float], core: int) -> int | None: ...
 def tighten(
     scores: Sequence[float],
-    sources: Sequence[str],
+    sources: Sequence[str | None],
     *,
     core: int,
-    static_floor: float,
+    pool: int,
+    static_floor: float | None = None,
     grade: str | None = None,
     reranker_available: bool = True,
 ) -> Tightened: ...

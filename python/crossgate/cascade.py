@@ -1,28 +1,32 @@
 """The order of the stages, and the only place that knows it.
 
-    stage 1 -> gate -> pool -> stage 2 -> combine -> guardrails -> RouteResult
+    stage 1 -> floor -> gate -> pool -> stage 2 -> combine -> guardrails -> RouteResult
 
-Library, command line, hooks and evaluation all call `run`. What can fail or takes time (stage 1's
-embedder, stage 2's model) is called here; what decides is `conclude`, a pure function of the
-scores, so that `replay` can decide again from a trace alone.
+Library, command line, hooks and evaluation all call `run`, or `arun` from an event loop. What can
+fail or takes time (stage 1's embedder, stage 2's tiers) is called here; what decides is `conclude`,
+a pure function of the scores, so that `replay` can decide again from a trace alone.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from crossgate import _core
+from crossgate import _core, floors
 from crossgate.errors import ModelError
-from crossgate.profile import Profile
+from crossgate.profile import Profile, TierSettings
+from crossgate.tiers.budget import Deadline
 from crossgate.types import Degradation, Document, Hit, RouteResult, Verdict
 
 if TYPE_CHECKING:
-    from crossgate.reranking import PairScore, Reranker
+    from crossgate.floors import Tightening
+    from crossgate.reranking import PairScore, Reranker, Scores
+    from crossgate.telemetry import TelemetryHook, Watch
+    from crossgate.tiers.chain import Call, Reply
 
 STAGE1 = "stage1"
 
@@ -70,8 +74,12 @@ def run(
     document: Callable[[str], Document | None],
     *,
     profile: Profile,
-    reranker: Callable[[], Reranker | None],
+    tiers: Sequence[Callable[[], Reranker]],
     limit: int | None,
+    section: str | None = None,
+    grade: str | None = None,
+    deadline: Deadline | None = None,
+    telemetry: TelemetryHook | None = None,
 ) -> RouteResult:
     """Decide one query.
 
@@ -80,37 +88,160 @@ def run(
         stage1: Scores the candidates.
         document: Returns a candidate's document by id.
         profile: Thresholds and weights.
-        reranker: Returns stage 2, or None where it is switched off. Called only in doubt; whatever
-            it raises degrades the result to the order of stage 1.
+        tiers: Return stage 2, the preferred reranker first; none where it is switched off. Called
+            only in doubt, and each only if those before it did not answer. Whatever they raise
+            degrades the result, at worst to the order of stage 1.
         limit: How many documents are selected at most, or None for all that pass.
+        section: What part of the caller's work this is for; picks the floor.
+        grade: How good the caller finds the retrieval, `A` to `F`; a low one relaxes the floor.
+        deadline: When the query must be decided; None for no end.
+        telemetry: Is told what happens.
     """
+    steps = _steps(
+        query,
+        stage1,
+        document,
+        profile=profile,
+        tiers=tiers,
+        limit=limit,
+        section=section,
+        grade=grade,
+        deadline=deadline or Deadline(None),
+        telemetry=telemetry,
+    )
+    resume: Callable[[], Call] = partial(next, steps)
+    while True:
+        try:
+            call = resume()
+        except StopIteration as done:
+            result: RouteResult = done.value
+            return result
+        try:
+            scores = call.run()
+        except Exception as error:
+            resume = partial(steps.throw, error)
+        else:
+            resume = partial(steps.send, scores)
+
+
+async def arun(
+    query: str,
+    stage1: Callable[[], Stage1],
+    document: Callable[[str], Document | None],
+    *,
+    profile: Profile,
+    tiers: Sequence[Callable[[], Reranker]],
+    limit: int | None,
+    section: str | None = None,
+    grade: str | None = None,
+    deadline: Deadline | None = None,
+    telemetry: TelemetryHook | None = None,
+) -> RouteResult:
+    """Do what `run` does, and leave the event loop free.
+
+    A remote tier is awaited; cancelling this cancels its requests. What keeps the processor busy,
+    stage 1 and local tiers, runs on threads, and goes on to its end where this is cancelled.
+    """
+    import asyncio
+
+    steps = _steps(
+        query,
+        stage1,
+        document,
+        profile=profile,
+        tiers=tiers,
+        limit=limit,
+        section=section,
+        grade=grade,
+        deadline=deadline or Deadline(None),
+        telemetry=telemetry,
+    )
+
+    def resumed(resume: Callable[[], Call]) -> Call | RouteResult:
+        # A future cannot hold a StopIteration.
+        try:
+            return resume()
+        except StopIteration as done:
+            result: RouteResult = done.value
+            return result
+
+    call = await asyncio.to_thread(resumed, partial(next, steps))
+    while not isinstance(call, RouteResult):
+        resume: Callable[[], Call]
+        try:
+            scores = await call.arun()
+        except Exception as error:
+            resume = partial(steps.throw, error)
+        else:
+            resume = partial(steps.send, scores)
+        call = await asyncio.to_thread(resumed, resume)
+    return call
+
+
+def _steps(
+    query: str,
+    stage1: Callable[[], Stage1],
+    document: Callable[[str], Document | None],
+    *,
+    profile: Profile,
+    tiers: Sequence[Callable[[], Reranker]],
+    limit: int | None,
+    section: str | None,
+    grade: str | None,
+    deadline: Deadline,
+    telemetry: TelemetryHook | None,
+) -> Generator[Call, Scores, RouteResult]:
+    """Decide one query; what a tier is asked is yielded, so that waiting is the caller's affair."""
     start = perf_counter()
+    watch = None if telemetry is None else _watch(telemetry)
     found = stage1()
     degraded = list(found.degraded)
     timings = dict(found.timings or {})
+    if watch:
+        watch.stage1_finished(len(found.scored), milliseconds(start))
     # Another thread may have deleted a document since stage 1 found it.
     documents = {
         one.id: present for one in found.scored if (present := document(one.id)) is not None
     }
     scored = [one for one in found.scored if one.id in documents]
-    decision = _core.decide(scored, profile.gate, profile.answer)
-    pairs: Mapping[str, PairScore] = {}
-    provider, identity = STAGE1, None
-    cliff = None
+    degraded += floors.notes(scored, profile, section, grade)
+    floor = floors.floor_of(profile.floors, section, grade)
+    eligible = [one for one in scored if floors.clears(one, floor)]
+    decision = _core.decide(floors.judged(scored, floor), profile.gate, profile.answer)
+    if watch:
+        watch.gate_decided(decision.verdict, _reason(decision, scored, eligible))
+    reply: Reply | None = None
+    tightening = None
     if decision.verdict == Verdict.AMBIGUOUS:
-        pool, cliff = _pool(scored, profile)
-        before = perf_counter()
-        try:
-            tier = reranker()
-            if tier is not None:
-                name, identity = tier.name, tier.identity
-                answers = _score(tier, query, [documents[one.id] for one in pool])
-                _combine(scored, answers, profile)  # logits without a finite sum are none
-                pairs, provider = answers, name
-        except Exception as error:  # whatever stage 2 does, stage 1 stands
-            degraded.append(degradation("reranker", error))
-        timings["stage2"] = milliseconds(before)
-    conclusion = conclude(scored, decision, pairs, profile, limit)
+        tightening = floors.tighten(
+            scored,
+            floors.sources_of(documents, profile.floors.source_type),
+            profile,
+            section=section,
+            grade=grade,
+            available=partial(_is_available, tiers),
+        )
+        if watch:
+            watch.tightened(tightening)
+        pool = _pool(eligible, tightening, floors.pool_size(profile, grade))
+        if tiers:
+            from crossgate.tiers.chain import ask
+
+            before = perf_counter()
+            texts = [documents[one.id].content for one in pool]
+
+            def check(pairs: Mapping[str, PairScore], identity: str) -> object:
+                return _combine(scored, pairs, profile, identity)
+
+            reply = yield from ask(tiers, query, pool, texts, deadline, check, watch)
+            degraded += reply.degraded
+            timings["stage2"] = milliseconds(before)
+    pairs: Mapping[str, PairScore] = reply.pairs if reply else {}
+    identity = reply.identity if reply else None
+    provider = (reply and reply.name) or STAGE1
+    if pairs and profile.settings_for(identity) is None:
+        degraded.append(_not_fitted(profile, identity))
+    conclusion = conclude(scored, decision, pairs, profile, limit, identity, floor, tightening)
     hits = tuple(_hit(place, documents, provider) for place in conclusion.places)
     timings["total"] = milliseconds(start)
     trace = {
@@ -118,15 +249,20 @@ def run(
         "query_sha256": hashlib.sha256(query.encode()).hexdigest(),
         "profile": {key: one for key, one in profile.to_dict().items() if key != "fitted"},
         "limit": limit,
+        "section": section,
+        "grade": grade,
+        "floor": floor,
+        "budget_ms": deadline.budget_ms,
         "stage1": [[one.id, one.cosine, one.bm25, one.overlap, one.blend] for one in scored],
         "signals": decision.signals and _fields(decision.signals),
-        "cliff": cliff and _fields(cliff),
+        "tighten": tightening and tightening.to_dict(),
         "stage2": [[id, pair.logit, pair.truncated] for id, pair in pairs.items()],
         "provider": provider,
         "reranker": identity,
+        "tiers": [list(one) for one in reply.asked] if reply else [],
         "decision": _summary(decision, conclusion),
     }
-    return RouteResult(
+    result = RouteResult(
         verdict=Verdict(decision.verdict),
         reason=conclusion.reason,
         stage=conclusion.stage,
@@ -137,6 +273,7 @@ def run(
         timings=timings,
         trace=trace,
     )
+    return watch.route_finished(query, result) if watch else result
 
 
 def conclude(
@@ -145,8 +282,24 @@ def conclude(
     pairs: Mapping[str, PairScore],
     profile: Profile,
     limit: int | None,
+    reranker: str | None,
+    floor: float | None,
+    tightening: Tightening | None,
 ) -> _Conclusion:
-    """Order and select the candidates; a pure function of the scores."""
+    """Order and select the candidates; a pure function of the scores.
+
+    Args:
+        scored: The candidates, best blend first.
+        decision: What the gate made of them.
+        pairs: What stage 2 made of them, by id; empty where it had no say.
+        profile: Thresholds and weights.
+        limit: How many are selected at most.
+        reranker: Identity of the tier that made the pairs.
+        floor: The least cosine of a candidate; None without a floor.
+        tightening: What became of the cliff; None where nobody looked for one.
+    """
+    eligible = [one for one in scored if floors.clears(one, floor)]
+    cut = tightening.cut if tightening is not None else frozenset()
     stage1_ranks = {one.id: rank for rank, one in enumerate(scored, start=1)}
     if decision.verdict == Verdict.NOTHING_RELEVANT:
         places = [
@@ -156,28 +309,30 @@ def conclude(
                 score=one.blend,
                 stage1_rank=stage1_ranks[one.id],
                 stage2_rank=None,
-                dropped=Verdict.NOTHING_RELEVANT.value,
+                dropped=Verdict.NOTHING_RELEVANT.value
+                if floors.clears(one, floor)
+                else floors.BELOW_FLOOR,
             )
             for one in scored
         ]
+        reason = _reason(decision, scored, eligible)
         return _Conclusion(
-            reason=decision.reason,
-            stage=1,
-            confidence=decision.confidence,
-            places=tuple(places),
+            reason=reason, stage=1, confidence=decision.confidence, places=tuple(places)
         )
     confidence = decision.confidence
     if not pairs:
-        ranked = [(one, one.blend) for one in scored]
+        ranked = [(one, one.blend) for one in eligible]
         guardrails = profile.stage1_guardrails
         stage2_ranks: Mapping[str, int] = {}
     else:
-        read, scores = _combine(scored, pairs, profile)
+        settings = profile.settings_for(reranker) or TierSettings()
+        read, scores = _combine(eligible, pairs, profile, reranker)
         stage2_ranks = dict(zip((one.id for one in read), _core.ranks(read, scores), strict=True))
         ranked = sorted(zip(read, scores, strict=True), key=lambda pair: stage2_ranks[pair[0].id])
-        guardrails = profile.stage2_guardrails
-        logits = [pairs[one.id].logit for one in read]
-        confidence = _confidence(read, logits, scores, decision, profile)
+        guardrails = settings.guardrails
+        # Another tier's scores say nothing to the model; what stage 1 knew still holds.
+        if profile.reranker in (None, reranker):
+            confidence = _confidence(read, pairs, scores, decision, profile)
     most = None if limit is None else min(limit, len(ranked))
     dropped = _core.passes([(score, one.blend) for one, score in ranked], guardrails, limit=most)
     least = profile.answer.least
@@ -202,7 +357,11 @@ def conclude(
             score=None,
             stage1_rank=stage1_ranks[one.id],
             stage2_rank=None,
-            dropped="not_reranked",
+            dropped=floors.BELOW_FLOOR
+            if not floors.clears(one, floor)
+            else floors.BELOW_CLIFF
+            if one.id in cut
+            else "not_reranked",
         )
         for one in scored
         if one.id not in placed
@@ -215,15 +374,29 @@ def conclude(
     )
 
 
+def _combine(
+    scored: Sequence[_core.Scored],
+    pairs: Mapping[str, PairScore],
+    profile: Profile,
+    reranker: str | None,
+) -> tuple[list[_core.Scored], list[float]]:
+    """Return the candidates that stage 2 read, and the score of each."""
+    settings = profile.settings_for(reranker) or TierSettings()
+    read = [one for one in scored if one.id in pairs]
+    logits = [pairs[one.id].logit for one in read]
+    return read, _core.combine(read, logits, profile.blend, settings.combine)
+
+
 def _confidence(
     read: Sequence[_core.Scored],
-    logits: Sequence[float],
+    pairs: Mapping[str, PairScore],
     scores: Sequence[float],
     decision: _core.Decision,
     profile: Profile,
 ) -> float | None:
     """Return how probable it is that the first of the candidates that stage 2 read fits."""
-    model, found = profile.answer.stage2, _core.reading(read, logits, scores)
+    model = profile.answer.stage2
+    found = _core.reading(read, [pairs[one.id].logit for one in read], scores)
     if model is None or decision.signals is None or found is None:
         return None
     return _core.confidence(model, decision.signals, found)
@@ -239,53 +412,81 @@ def replay(trace: Mapping[str, Any]) -> dict[str, Any]:
         ProfileError: `profile_malformed` if the trace's profile cannot be read.
         InputError: `not_finite` if a score in the trace is no number.
     """
+    decision: dict[str, Any] = replayed(trace)["decision"]
+    return decision
+
+
+def replayed(trace: Mapping[str, Any]) -> dict[str, Any]:
+    """Return every part of a trace that follows from the rest of it, computed anew.
+
+    Returns:
+        What the trace should hold under `floor`, `signals`, `tighten` and `decision`.
+
+    Raises:
+        ProfileError: `profile_malformed` if the trace's profile cannot be read.
+        InputError: `not_finite` if a score in the trace is no number.
+    """
     from crossgate.reranking import PairScore
 
     profile = Profile.from_dict(trace["profile"])
+    section, grade = trace["section"], trace["grade"]
     scored = [
         _core.Scored(id, cosine=cosine, bm25=bm25, overlap=overlap, blend=blend)
         for id, cosine, bm25, overlap, blend in trace["stage1"]
     ]
     pairs = {id: PairScore(logit, truncated) for id, logit, truncated in trace["stage2"]}
-    decision = _core.decide(scored, profile.gate, profile.answer)
-    return _summary(decision, conclude(scored, decision, pairs, profile, trace["limit"]))
+    floor = floors.floor_of(profile.floors, section, grade)
+    decision = _core.decide(floors.judged(scored, floor), profile.gate, profile.answer)
+    tightening = None
+    if decision.verdict == Verdict.AMBIGUOUS:
+        recorded = trace["tighten"] or {}
+        tightening = floors.tighten(
+            scored,
+            recorded.get("sources", {}),
+            profile,
+            section=section,
+            grade=grade,
+            available=lambda: recorded.get("reranker_available", True),
+        )
+    conclusion = conclude(
+        scored, decision, pairs, profile, trace["limit"], trace["reranker"], floor, tightening
+    )
+    return {
+        "floor": floor,
+        "signals": decision.signals and _fields(decision.signals),
+        "tighten": tightening and tightening.to_dict(),
+        "decision": _summary(decision, conclusion),
+    }
+
+
+def _watch(hook: TelemetryHook) -> Watch:
+    # Ten milliseconds to import, and of no use to most.
+    from crossgate.telemetry import Watch
+
+    return Watch(hook)
+
+
+def _is_available(tiers: Sequence[Callable[[], Reranker]]) -> bool:
+    """Return whether the preferred tier takes calls at this moment."""
+    try:
+        return bool(tiers) and floors.is_available(tiers[0]())
+    except Exception:  # `ask` will say what is wrong with it
+        return False
+
+
+def _reason(
+    decision: _core.Decision, scored: Sequence[_core.Scored], eligible: Sequence[_core.Scored]
+) -> str:
+    """Return the gate's reason, but for candidates that were there and cleared no floor."""
+    return floors.BELOW_FLOOR if scored and not eligible else decision.reason
 
 
 def _pool(
-    scored: Sequence[_core.Scored], profile: Profile
-) -> tuple[Sequence[_core.Scored], _core.Tightened | None]:
-    """Return the candidates that stage 2 reads, and what became of the cliff."""
-    pool = scored[: profile.pool.rerank_top_k]
-    if profile.pool.core is None:
-        return pool, None
-    cliff = _core.tighten(
-        [one.blend for one in pool], [], core=profile.pool.core, static_floor=-1.0
-    )
-    return pool[: cliff.keep], cliff
-
-
-def _score(tier: Reranker, query: str, pool: Sequence[Document]) -> Mapping[str, PairScore]:
-    from crossgate.reranking import PairScore
-
-    scores = tier.score(query, [one.content for one in pool])
-    if len(scores) != len(pool):
-        raise ValueError(f"{len(scores)} scores for {len(pool)} documents")
-    pairs = {}
-    for one, pair in zip(pool, scores, strict=True):
-        logit = float(pair.logit)
-        if not math.isfinite(logit):
-            raise ValueError(f"the logit of {one.id!r} is {logit}")
-        pairs[one.id] = PairScore(logit, bool(pair.truncated))
-    return pairs
-
-
-def _combine(
-    scored: Sequence[_core.Scored], pairs: Mapping[str, PairScore], profile: Profile
-) -> tuple[list[_core.Scored], list[float]]:
-    """Return the candidates that stage 2 read, and the score of each."""
-    read = [one for one in scored if one.id in pairs]
-    logits = [pairs[one.id].logit for one in read]
-    return read, _core.combine(read, logits, profile.blend, profile.combine)
+    eligible: Sequence[_core.Scored], tightening: Tightening | None, size: int
+) -> Sequence[_core.Scored]:
+    """Return the candidates that stage 2 reads."""
+    cut = tightening.cut if tightening is not None else frozenset()
+    return [one for one in eligible[:size] if one.id not in cut]
 
 
 def degradation(part: str, error: Exception) -> Degradation:
@@ -298,6 +499,14 @@ def degradation(part: str, error: Exception) -> Degradation:
     absent = isinstance(error, ModelError) and error.code != "model_failed"
     detail = next(iter(str(error).splitlines()), "") or type(error).__name__
     return Degradation(code=f"{part}_{'unavailable' if absent else 'failed'}", detail=detail)
+
+
+def _not_fitted(profile: Profile, identity: str | None) -> Degradation:
+    return Degradation(
+        code="tier_not_fitted",
+        detail=f"profile {profile.name!r} was fitted for {profile.reranker}, not for {identity}: "
+        "its order counts, its scores meet no bar",
+    )
 
 
 def milliseconds(since: float) -> float:

@@ -84,3 +84,14 @@ def check_limit(limit: int | None) -> None:
     """
     if limit is not None and limit < 1:
         raise InputError("out_of_range", f"the limit is {limit}: it must be at least 1")
+
+
+def check_request(section: str | None, grade: str | None) -> None:
+    """Refuse a section or a grade that is no text; which ones mean something is the profile's.
+
+    Raises:
+        InputError: `invalid_text`.
+    """
+    for what, value in (("the section", section), ("the grade", grade)):
+        if value is not None:
+            check_text(what, value)

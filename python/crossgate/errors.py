@@ -6,7 +6,8 @@
      ├── IndexFileError   an index file that is missing, damaged or made with another embedder
      ├── ModelError       a model that is unknown, incomplete, altered or cannot be run
      ├── ProfileError     a calibration profile that is malformed or fitted for another model
-     └── CalibrationError labelled data on which no gate can be fitted that keeps its promise
+     ├── CalibrationError labelled data on which no gate can be fitted that keeps its promise
+     └── TierError        a tier of stage 2 that was not asked, or did not answer
 
 Catch the base class to catch them all, and test `code`, never the message:
 
@@ -42,7 +43,7 @@ class InputError(CrossgateError, ValueError):
 
     Codes: `empty_query`, `query_too_long`, `invalid_text`, `empty_document`, `duplicate_id`,
     `no_documents`, `wrong_dimension`, `not_finite`, `zero_vector`, `out_of_range`,
-    `malformed_candidate`.
+    `malformed_candidate`, `malformed_step`.
     """
 
 
@@ -83,4 +84,11 @@ class CalibrationError(CrossgateError):
     """Labelled data on which no gate can be fitted that keeps its promise.
 
     Codes: `too_few_negatives`, `no_gate`, `promise_broken`.
+    """
+
+
+class TierError(CrossgateError):
+    """A tier of stage 2 that was not asked, or did not answer; routing never raises it.
+
+    Codes: `circuit_breaker`, `budget`, `api_error`, `no_key`.
     """

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
-from queue import SimpleQueue
+from itertools import count, takewhile
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from crossgate.errors import InputError, ModelError
@@ -103,6 +104,31 @@ def run_all(
     """
     if len(items) == 1 and progress is None:
         return [function(items[0])]
+    return _run(function, items, progress, None)
+
+
+def run_until(
+    function: Callable[[Item], Result], items: Sequence[Item], until: float | None
+) -> list[Result]:
+    """Do what `run_all` does until a time comes; return the results of the first items.
+
+    What comes after the first item that was not done in time is left out, done or not. An item
+    that is under way when time is up is not waited for.
+
+    Args:
+        function: What to do with one item.
+        items: The items.
+        until: When to stop, as a reading of `time.monotonic`; None for never.
+    """
+    return run_all(function, items) if until is None else _run(function, items, None, until)
+
+
+def _run(
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    progress: Callable[[int], None] | None,
+    until: float | None,
+) -> list[Result]:
     places = count()
     stopped = threading.Event()
     outcomes: SimpleQueue[tuple[int, Result | None, BaseException | None]] = SimpleQueue()
@@ -122,13 +148,17 @@ def run_all(
         for _ in range(min(_number_of_threads(), len(items))):
             executor.submit(work)
         for done in range(1, len(items) + 1):
-            place, result, error = outcomes.get()
+            left = None if until is None else max(0.0, until - time.monotonic())
+            try:
+                place, result, error = outcomes.get(timeout=left)
+            except Empty:  # time is up
+                break
             if error is not None:
                 raise error
             results[place] = cast("Result", result)
             if progress is not None:
                 progress(done)
-        return [results[place] for place in range(len(items))]
+        return [results[place] for place in takewhile(results.__contains__, range(len(items)))]
     except KeyboardInterrupt:
         # It may have come while a thread was being started: nobody but its queue knows of such
         # a thread, and without a word through it the process would wait for it for ever.

@@ -169,6 +169,47 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Floors:
+    """How relevant a candidate must be before anything decides about it, by its cosine.
+
+    Attributes:
+        default: The least cosine, in [-1, 1], of a candidate in a section that has no floor of its
+            own, and where the request names none. None: no floor.
+        sections: The least cosine by section.
+        relax: How far below the floor a candidate may lie where the retrieval is graded C, D or F;
+            at least 0.
+        widen: How many candidates more stage 2 reads then; at least 0.
+        source_type: The key of a document's metadata that holds the type of its source. No cut
+            below a score cliff takes the last candidate of a type.
+    """
+
+    default: float | None = None
+    sections: dict[str, float] = field(default_factory=dict)
+    relax: float = 0.0
+    widen: int = 0
+    source_type: str = "source_type"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.sections, dict) or not all(
+            isinstance(name, str) for name in self.sections
+        ):
+            raise ProfileError("profile_malformed", "floors.sections must be a JSON object")
+        if not isinstance(self.source_type, str):
+            raise ProfileError(
+                "profile_malformed", f"floors.source_type is {self.source_type!r}: it must be text"
+            )
+        _check_number("floors", "default", self.default, least=-1, most=1, optional=True)
+        for name, floor in self.sections.items():
+            _check_number("floors.sections", name, floor, least=-1, most=1)
+        _check_number("floors", "relax", self.relax, least=0)
+        if type(self.widen) is not int:
+            raise ProfileError(
+                "profile_malformed", f"floors.widen is {self.widen!r}: it must be a whole number"
+            )
+        _check_number("floors", "widen", self.widen, least=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Combine:
     """How the cross-encoder's logits and stage 1 become one order.
 
@@ -218,6 +259,27 @@ class Guardrails:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TierSettings:
+    """How the scores of one tier of stage 2 are used.
+
+    The default value is right for a tier that nobody fitted: whatever its scale, only its order
+    counts, and no bar stands on its scores.
+
+    Attributes:
+        combine: How its scores and stage 1 become one order.
+        guardrails: Bars on the combined score.
+    """
+
+    combine: Combine = field(default_factory=Combine)
+    guardrails: Guardrails = field(default_factory=Guardrails)
+
+    def __post_init__(self) -> None:
+        for key, kind in (("combine", Combine), ("guardrails", Guardrails)):
+            if not isinstance(getattr(self, key), kind):
+                raise ProfileError("profile_malformed", f"{key} must be a {kind.__name__}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """A calibration profile.
 
@@ -232,11 +294,13 @@ class Profile:
         gate: When stage 1 decides alone.
         answer: How probable an answer must be.
         pool: Which candidates stage 2 reads.
+        floors: How relevant a candidate must be at all; off unless set.
         combine: How logits and stage 1 become one order.
         stage1_guardrails: Bars on the blend, where stage 1 decides.
         stage2_guardrails: Bars on the combined score, where stage 2 had its say.
         corpora: Fingerprints of the documents that the numbers were fitted on; empty for any. A
             router warns where its index is none of them.
+        tiers: What was fitted for further tiers of stage 2, by the identity of the reranker.
         fitted: How the numbers were found; free-form JSON for people.
     """
 
@@ -247,10 +311,12 @@ class Profile:
     gate: Gate = field(default_factory=Gate)
     answer: Answer = field(default_factory=Answer)
     pool: Pool = field(default_factory=Pool)
+    floors: Floors = field(default_factory=Floors)
     combine: Combine = field(default_factory=Combine)
     stage1_guardrails: Guardrails = field(default_factory=Guardrails)
     stage2_guardrails: Guardrails = field(default_factory=Guardrails)
     corpora: tuple[str, ...] = ()
+    tiers: dict[str, TierSettings] = field(default_factory=dict)
     fitted: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -265,6 +331,13 @@ class Profile:
         for key, kind in _SECTIONS.items():
             if not isinstance(getattr(self, key), kind):
                 raise ProfileError("profile_malformed", f"{key} must be a {kind.__name__}")
+        if not isinstance(self.tiers, dict):
+            raise ProfileError("profile_malformed", "tiers must be a JSON object")
+        for identity, settings in self.tiers.items():
+            if not isinstance(identity, str) or not isinstance(settings, TierSettings):
+                raise ProfileError(
+                    "profile_malformed", f"tiers[{identity!r}] must be a TierSettings by identity"
+                )
         try:
             if not isinstance(self.fitted, dict):
                 raise TypeError("it is no object")
@@ -303,6 +376,8 @@ class Profile:
         for one in fields(cls):
             if one.name in rest and one.name in _SECTIONS:
                 rest[one.name] = _section(one.name, rest[one.name])
+        if isinstance(rest.get("tiers"), dict):
+            rest["tiers"] = {key: _settings(key, one) for key, one in rest["tiers"].items()}
         _check_keys(cls, "", rest)
         if isinstance(rest.get("corpora"), list):
             rest["corpora"] = tuple(rest["corpora"])
@@ -311,6 +386,18 @@ class Profile:
     def to_dict(self) -> dict[str, Any]:
         """Return the profile as JSON values."""
         return {"schema": SCHEMA, **asdict(self), "corpora": list(self.corpora)}
+
+    def settings_for(self, reranker: str | None) -> TierSettings | None:
+        """Return how the scores of a reranker are used; None if that was not fitted.
+
+        Args:
+            reranker: Identity of the reranker that answered.
+        """
+        if reranker in self.tiers:
+            return self.tiers[reranker]
+        if self.reranker in (None, reranker):
+            return TierSettings(combine=self.combine, guardrails=self.stage2_guardrails)
+        return None
 
     def check_models(self, *, embedder: str | None, reranker: str | None) -> None:
         """Refuse models that the thresholds were not fitted for.
@@ -324,7 +411,7 @@ class Profile:
         """
         for role, fitted, used in (
             ("embedder", self.embedder, embedder),
-            ("reranker", self.reranker, reranker),
+            ("reranker", self.reranker, None if reranker in self.tiers else reranker),
         ):
             if fitted is not None and used is not None and fitted != used:
                 raise ProfileError(
@@ -357,17 +444,31 @@ def unwritable(path: Path, error: OSError) -> ProfileError:
 
 
 _Kind = TypeVar("_Kind")
-_Section = Blend | Gate | Answer | Pool | Combine | Guardrails
+_Section = Blend | Gate | Answer | Pool | Floors | Combine | Guardrails
 
 _SECTIONS: dict[str, type[_Section]] = {
     "blend": Blend,
     "gate": Gate,
     "answer": Answer,
     "pool": Pool,
+    "floors": Floors,
     "combine": Combine,
     "stage1_guardrails": Guardrails,
     "stage2_guardrails": Guardrails,
 }
+
+
+def _settings(identity: str, values: object) -> TierSettings:
+    """Read one entry of `tiers`."""
+    if not isinstance(values, dict):
+        raise ProfileError("profile_malformed", f"tiers.{identity} must be a JSON object")
+    _check_keys(TierSettings, f"tiers.{identity}.", values)
+    kinds = {"combine": "combine", "guardrails": "stage2_guardrails"}
+    try:
+        return TierSettings(**{key: _section(kinds[key], one) for key, one in values.items()})  # type: ignore[arg-type]
+    except ProfileError as error:
+        message = str(error).replace("stage2_guardrails", "guardrails", 1)
+        raise ProfileError(error.code, f"tiers.{identity}: {message}") from None
 
 
 def _section(name: str, values: object) -> _Section:

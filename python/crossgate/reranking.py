@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import Protocol, runtime_checkable
 
 from crossgate import models
-from crossgate.errors import InputError, ModelError
+from crossgate.errors import InputError, ModelError, TierError
 from crossgate.models import ROUTING_RERANKER
-from crossgate.onnx import OnnxModel, run_all
+from crossgate.onnx import OnnxModel, run_all, run_until
+from crossgate.tiers.budget import Pace
+from crossgate.types import Degradation
 
 # Without room for at least this much of the document a pair says nothing about it.
 _LEAST_DOCUMENT_PIECES = 16
+# One score alone orders nothing.
+LEAST_PAIRS = 2
+# Milliseconds per pair of a local model, before its own pace is known.
+LOCAL_MS_PER_PAIR = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +29,8 @@ class PairScore:
     """What a reranker says about one pair of query and document.
 
     Attributes:
-        logit: Raw score, higher is better, without bounds. Comparable within one query and one
-            model only.
+        logit: Raw score, higher is better, without bounds; of a remote tier its own score, usually
+            in [0, 1]. Comparable within one query and one model only.
         truncated: Whether the end of the document did not fit.
     """
 
@@ -55,6 +62,41 @@ class Reranker(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What a reranker could say within its time.
+
+    Attributes:
+        pairs: One score per document, in the order of the documents; None for one without.
+        missing: Why some have none; None where all have one.
+    """
+
+    pairs: Sequence[PairScore | None]
+    missing: Degradation | None = None
+
+
+@runtime_checkable
+class TimedReranker(Reranker, Protocol):
+    """A reranker that can stop in time."""
+
+    def score_within(self, query: str, documents: Sequence[str], seconds: float | None) -> Scores:
+        """Score as many documents as fit into so many seconds, the first ones first.
+
+        Raises:
+            TierError: `budget` if too few do.
+        """
+
+
+@runtime_checkable
+class AsyncReranker(TimedReranker, Protocol):
+    """A reranker that waits for something other than this processor."""
+
+    async def ascore_within(
+        self, query: str, documents: Sequence[str], seconds: float | None
+    ) -> Scores:
+        """Do what `score_within` does; cancelling it leaves nothing behind."""
+
+
 class CrossEncoder:
     """A cross-encoder that runs on this machine; it is loaded when it is first used.
 
@@ -70,6 +112,7 @@ class CrossEncoder:
 
     def __init__(self, model: str | PathLike[str] = ROUTING_RERANKER) -> None:
         self._local = models.locate(model, "cross-encoder")
+        self.pace = Pace(ms_per_pair=LOCAL_MS_PER_PAIR)
         self._lock = threading.Lock()
         self._model: OnnxModel | None = None
 
@@ -90,6 +133,40 @@ class CrossEncoder:
             InputError: `query_too_long` if the query leaves no room for the document.
             ModelError: `dependency_missing`, `model_unsupported` or `model_failed`.
         """
+        return run_all(self._scorer(query), documents)
+
+    def score_within(self, query: str, documents: Sequence[str], seconds: float | None) -> Scores:
+        """Return one logit per document, or, where time runs out, one for each of the first ones.
+
+        What is scored is always a prefix: which documents have a logit depends on how far the time
+        went, never on which thread was faster. Loading the model counts, and cannot be cut short.
+
+        Args:
+            query: What is wanted.
+            documents: What to read, the most promising first.
+            seconds: When to stop, counted from now; None for never.
+
+        Raises:
+            InputError: `query_too_long` if the query leaves no room for the document.
+            ModelError: `dependency_missing`, `model_unsupported` or `model_failed`.
+            TierError: `budget` if there is no time for two pairs, or for the one that there is.
+        """
+        least = min(LEAST_PAIRS, len(documents))
+        until = None if seconds is None else time.monotonic() + seconds
+        check_pace(self.name, self.pace, least, seconds)
+        scorer = self._scorer(query)
+        start = time.monotonic()
+        scored = run_until(scorer, documents, until)
+        self.pace.observe(len(scored), (time.monotonic() - start) * 1000)
+        if len(scored) == len(documents):
+            return Scores(scored)
+        message = f"{self.name} had time for {len(scored)} of {len(documents)} documents"
+        if len(scored) < least:
+            raise TierError("budget", f"{message}: raise budget_ms, or call warm_up first")
+        rest = [None] * (len(documents) - len(scored))
+        return Scores([*scored, *rest], Degradation(code="budget", detail=message))
+
+    def _scorer(self, query: str) -> Callable[[str], PairScore]:
         model = self._loaded()
         asked = model.pieces(query)
         room = model.room(asked)
@@ -114,7 +191,7 @@ class CrossEncoder:
                 )
             return PairScore(float(output.reshape(-1)[0]), truncated)
 
-        return run_all(one, documents)
+        return one
 
     def _loaded(self) -> OnnxModel:
         with self._lock:
@@ -138,3 +215,19 @@ def load(model: str | PathLike[str]) -> CrossEncoder:
         if key not in _cache:
             _cache[key] = CrossEncoder(model)
         return _cache[key]
+
+
+def check_pace(name: str, pace: Pace, pairs: int, seconds: float | None) -> None:
+    """Refuse a call for which there is too little time.
+
+    Raises:
+        TierError: `budget`, with what the call needs and what there is.
+    """
+    needed = pace.floor_ms(pairs)
+    if seconds is not None and needed > seconds * 1000:
+        pace.forget()
+        raise TierError(
+            "budget",
+            f"{name} needs {needed:.0f} ms for {pairs} documents, and {seconds * 1000:.0f} ms are "
+            "left for it",
+        )

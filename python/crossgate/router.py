@@ -4,32 +4,54 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
+from functools import partial
 from numbers import Real
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from crossgate import _core, cascade, models
 from crossgate.cascade import Stage1, degradation, milliseconds
-from crossgate.checks import check_ids, check_limit, check_query
-from crossgate.errors import InputError
+from crossgate.checks import check_ids, check_limit, check_query, check_request
+from crossgate.errors import InputError, TierError
 from crossgate.index import Index, embedder_mismatch
 from crossgate.models import PASSAGE_RERANKER, ROUTING_RERANKER
 from crossgate.profile import MOST_CANDIDATES, Pool, Profile
+from crossgate.tiers.budget import Deadline
 from crossgate.types import Candidate, Degradation, Document, RouteResult, Vector
 
 if TYPE_CHECKING:
     from crossgate.embedding import Embedder
     from crossgate.reranking import Reranker
+    from crossgate.telemetry import TelemetryHook
+
+    Tier = Reranker | str | PathLike[str]
+    Tiers = Tier | Sequence[Tier | None] | None
 
 # Retrievers with 32-bit floats report the cosine of a text with itself as 1.0000001.
 _MOST_COSINE = 1 + 1e-5
 _MOST_FLOAT = sys.float_info.max
 
 DEFAULT_PROFILE = Path(__file__).parent / "profiles" / "default.json"
+
+
+class _Request(TypedDict):
+    """What `cascade.run` and `cascade.arun` are called with."""
+
+    query: str
+    stage1: Callable[[], Stage1]
+    document: Callable[[str], Document | None]
+    profile: Profile
+    tiers: Sequence[Callable[[], Reranker]]
+    limit: int | None
+    section: str | None
+    grade: str | None
+    deadline: Deadline
+    telemetry: TelemetryHook | None
 
 
 class Router:
@@ -42,11 +64,13 @@ class Router:
         index: What to pick from. Changes to it are seen by the next query.
         embedder: What embeds queries; by default the model that made the index's vectors.
         reranker: Stage 2: a reranker, the name or folder of a model, or None to leave the order
-            of stage 1 as it is.
+            of stage 1 as it is. Of a sequence of these the first one that answers decides, so
+            that each next one is what remains when those before it fail; None in it is left out.
         profile: Thresholds: a profile or its file; None for the file beside the index
             (`skills.profile.json` beside `skills.cgx`), or without one for the bundled profile,
             which applies to the bundled models; with any other model every query is reranked and
             the result says so.
+        telemetry: Is told what happens in each decision; None for nobody.
 
     Raises:
         IndexFileError: `embedder_mismatch` if the index was made by another embedder.
@@ -59,27 +83,31 @@ class Router:
         index: Index,
         *,
         embedder: Embedder | None = None,
-        reranker: Reranker | str | PathLike[str] | None = "default",
+        reranker: Tiers = "default",
         profile: Profile | str | PathLike[str] | None = None,
+        telemetry: TelemetryHook | None = None,
     ) -> None:
         if embedder is not None and embedder.identity != index.embedder:
             raise embedder_mismatch("the index", index.embedder, embedder.identity)
         self.index = index
         self._embedder = embedder
-        self._reranker = reranker
+        self._tiers = _tiers(reranker)
+        self._telemetry = telemetry
         self._lock = threading.Lock()
         self._notes: tuple[Degradation, ...] = ()
-        identity = _identity(reranker, ROUTING_RERANKER)
+        identities = [_identity(one, ROUTING_RERANKER) for one in self._tiers]
         if profile is None:
             profile = _beside(index)
         if profile is None:
             profile = Profile.from_file(DEFAULT_PROFILE)
-            if profile.embedder != index.embedder or identity not in (profile.reranker, None):
+            fitted = not identities or profile.reranker in identities
+            if profile.embedder != index.embedder or not fitted:
+                identity = next(iter(identities), None)
                 self._notes = (_no_profile(index.embedder, identity),)
                 profile = Profile()
         elif not isinstance(profile, Profile):
             profile = Profile.from_file(Path(profile))
-        profile.check_models(embedder=index.embedder or None, reranker=identity)
+        _check_models(profile, index.embedder or None, identities)
         self.profile = profile
 
     def route(
@@ -90,6 +118,9 @@ class Router:
         vector: Vector | None = None,
         allow: Iterable[str] | None = None,
         deny: Iterable[str] = (),
+        section: str | None = None,
+        grade: str | None = None,
+        budget_ms: float | None = None,
     ) -> RouteResult:
         """Decide which documents fit a query.
 
@@ -102,14 +133,71 @@ class Router:
             vector: The query's embedding by the index's embedder, to save making it.
             allow: Consider only these ids; None for all.
             deny: Never consider these ids.
+            section: What part of your work this is for: picks a floor of the profile. A section
+                that has none gets the default floor, and the result says so.
+            grade: How good you find the retrieval, `A` (best) to `F`. C, D and F relax the floor
+                and widen the pool; an unknown one does nothing, and the result says so.
+            budget_ms: Milliseconds that the decision may take, counted from here; None for any
+                time. A tier of stage 2 that they are not enough for is left out, and `degraded`
+                says so; with zero or less the order of stage 1 stands. Stage 1 always runs.
 
         Raises:
             InputError: `empty_query`, `query_too_long`, `invalid_text`, `out_of_range`,
                 `no_documents` if the index is empty, or `wrong_dimension`, `not_finite` or
                 `zero_vector` for a vector that is no direction.
         """
+        return cascade.run(
+            **self._request(
+                query,
+                Deadline(budget_ms),
+                limit=limit,
+                vector=vector,
+                allow=allow,
+                deny=deny,
+                section=section,
+                grade=grade,
+            )
+        )
+
+    async def aroute(
+        self, query: str, *, budget_ms: float | None = None, **options: Any
+    ) -> RouteResult:
+        """Do what `route` does, with the same arguments, without holding up the event loop.
+
+        A remote tier is awaited, and gives up its requests when this is cancelled; models run on
+        threads of the loop's pool.
+        """
+        return await cascade.arun(**self._request(query, Deadline(budget_ms), **options))
+
+    def warm_up(self) -> None:
+        """Load the models now, so that the first query does not wait for them.
+
+        A remote tier is asked once, which opens its connection; that it may fail is no error.
+
+        Raises:
+            ModelError: If a model cannot be loaded or run.
+        """
+        if self.index.dimension:
+            self._load_embedder().embed(["warm up"])
+        for load in self._loaders():
+            with suppress(TierError):
+                load().score("warm up", ["warm up"])
+
+    def _request(
+        self,
+        query: str,
+        deadline: Deadline,
+        *,
+        limit: int | None = 2,
+        vector: Vector | None = None,
+        allow: Iterable[str] | None = None,
+        deny: Iterable[str] = (),
+        section: str | None = None,
+        grade: str | None = None,
+    ) -> _Request:
         check_query(query)
         check_limit(limit)
+        check_request(section, grade)
         allowed = None if allow is None else check_ids("allow", allow)
         denied = check_ids("deny", deny)
         if not len(self.index):
@@ -146,32 +234,18 @@ class Router:
             timings = {"embed": (embedded - start) * 1000, "search": milliseconds(embedded)}
             return Stage1(scored=scored, degraded=degraded, timings=timings)
 
-        return cascade.run(
-            query,
-            stage1,
-            self.index.get,
-            profile=self.profile,
-            reranker=self._load_reranker,
-            limit=limit,
-        )
-
-    async def aroute(self, query: str, **options: Any) -> RouteResult:
-        """Do what `route` does, with the same arguments, on a thread of the event loop's pool."""
-        import asyncio  # a third of the whole import, and of no use to a hook
-
-        return await asyncio.to_thread(self.route, query, **options)
-
-    def warm_up(self) -> None:
-        """Load both models now, so that the first query does not wait for them.
-
-        Raises:
-            ModelError: If a model cannot be loaded or run.
-        """
-        if self.index.dimension:
-            self._load_embedder().embed(["warm up"])
-        reranker = self._load_reranker()
-        if reranker is not None:
-            reranker.score("warm up", ["warm up"])
+        return {
+            "query": query,
+            "stage1": stage1,
+            "document": self.index.get,
+            "profile": self.profile,
+            "tiers": self._loaders(),
+            "limit": limit,
+            "section": section,
+            "grade": grade,
+            "deadline": deadline,
+            "telemetry": self._telemetry,
+        }
 
     def _load_embedder(self) -> Embedder:
         with self._lock:
@@ -179,8 +253,8 @@ class Router:
                 self._embedder = self.index.load_embedder()
             return self._embedder
 
-    def _load_reranker(self) -> Reranker | None:
-        return _load(self._reranker, ROUTING_RERANKER)
+    def _loaders(self) -> list[Callable[[], Reranker]]:
+        return [partial(_load, one, ROUTING_RERANKER) for one in self._tiers]
 
 
 def rerank(
@@ -189,9 +263,13 @@ def rerank(
     *,
     limit: int | None = None,
     vector: Vector | None = None,
-    reranker: Reranker | str | PathLike[str] | None = "default",
+    reranker: Tiers = "default",
     profile: Profile | str | PathLike[str] | None = None,
     language: str = "english",
+    section: str | None = None,
+    grade: str | None = None,
+    budget_ms: float | None = None,
+    telemetry: TelemetryHook | None = None,
 ) -> RouteResult:
     """Reorder the candidates that another retriever found, by the same cascade as `Router`.
 
@@ -207,10 +285,15 @@ def rerank(
             as id.
         limit: How many are selected at most; None for all that pass.
         vector: The query's embedding, to be compared with the candidates' vectors.
-        reranker: Stage 2: a reranker, the name or folder of a model, or None for stage 1 alone.
-            By default ms-marco-MiniLM-L6 once it is pulled, or the bundled cross-encoder.
+        reranker: Stage 2: a reranker, the name or folder of a model, a sequence of these as in
+            `Router`, or None for stage 1 alone. By default ms-marco-MiniLM-L6 once it is pulled,
+            or the bundled cross-encoder.
         profile: Thresholds fitted for these models and this retriever: a profile or its file.
         language: Snowball language of the stemmer, or `none`.
+        section: Picks a floor of the profile, as in `Router.route`.
+        grade: How good you find the retrieval, as in `Router.route`.
+        budget_ms: Milliseconds that the decision may take, as in `Router.route`.
+        telemetry: Is told what happens; None for nobody.
 
     Returns:
         The decision; no candidates give `nothing_relevant`, not an error.
@@ -221,8 +304,55 @@ def rerank(
         ProfileError: If the profile cannot be read, or was fitted for another reranker.
         ModelError: If the reranker is given by a name or folder that cannot be used.
     """
+    return cascade.run(
+        **_request(
+            query,
+            candidates,
+            Deadline(budget_ms),
+            limit=limit,
+            vector=vector,
+            reranker=reranker,
+            profile=profile,
+            language=language,
+            section=section,
+            grade=grade,
+            telemetry=telemetry,
+        )
+    )
+
+
+async def arerank(
+    query: str,
+    candidates: Iterable[str | Mapping[str, Any] | Document],
+    *,
+    budget_ms: float | None = None,
+    **options: Any,
+) -> RouteResult:
+    """Do what `rerank` does, with the same arguments, without holding up the event loop."""
+    import asyncio  # a third of the whole import, and of no use to a hook
+
+    deadline = Deadline(budget_ms)
+    request = await asyncio.to_thread(_request, query, candidates, deadline, **options)
+    return await cascade.arun(**request)
+
+
+def _request(
+    query: str,
+    candidates: Iterable[str | Mapping[str, Any] | Document],
+    deadline: Deadline,
+    *,
+    limit: int | None = None,
+    vector: Vector | None = None,
+    reranker: Tiers = "default",
+    profile: Profile | str | PathLike[str] | None = None,
+    language: str = "english",
+    section: str | None = None,
+    grade: str | None = None,
+    telemetry: TelemetryHook | None = None,
+) -> _Request:
     check_query(query)
     check_limit(limit)
+    check_request(section, grade)
     if isinstance(candidates, str | Mapping):
         raise InputError("malformed_candidate", "candidates is a single one: pass a list")
     found = [_candidate(place, one) for place, one in enumerate(candidates, start=1)]
@@ -234,7 +364,8 @@ def rerank(
     profile = replace(profile, gate=replace(profile.gate, require_overlap=False))
     pulled = models.is_pulled(PASSAGE_RERANKER)
     default = PASSAGE_RERANKER if pulled else ROUTING_RERANKER
-    profile.check_models(embedder=None, reranker=_identity(reranker, default))
+    tiers = _tiers(reranker)
+    _check_models(profile, None, [_identity(one, default) for one in tiers])
     comparable = vector is not None and all(one.vector is not None for one in found)
     index = Index(_core.Index(language, "", len(vector or ()) if comparable else 0), None)
     index.upsert(one if comparable else replace(one, vector=None) for one in found)
@@ -254,23 +385,18 @@ def rerank(
             scored = _with_own_scores(scored, by_id, profile)
         return Stage1(scored=scored, timings={"search": milliseconds(start)})
 
-    return cascade.run(
-        query,
-        stage1,
-        by_id.get,
-        profile=profile,
-        reranker=lambda: _load(reranker, default),
-        limit=limit,
-    )
-
-
-async def arerank(
-    query: str, candidates: Iterable[str | Mapping[str, Any] | Document], **options: Any
-) -> RouteResult:
-    """Do what `rerank` does, with the same arguments, on a thread of the event loop's pool."""
-    import asyncio
-
-    return await asyncio.to_thread(rerank, query, candidates, **options)
+    return {
+        "query": query,
+        "stage1": stage1,
+        "document": by_id.get,
+        "profile": profile,
+        "tiers": [partial(_load, one, default) for one in tiers],
+        "limit": limit,
+        "section": section,
+        "grade": grade,
+        "deadline": deadline,
+        "telemetry": telemetry,
+    }
 
 
 def _candidate(place: int, given: object) -> Candidate:
@@ -355,20 +481,30 @@ def _beside(index: Index) -> Path | None:
     return path if path is not None and path.is_file() else None
 
 
-def _identity(reranker: Reranker | str | PathLike[str] | None, default: str) -> str | None:
-    """Return who stage 2 is. Of the default only the manifest is read, not the model's file."""
-    if reranker == "default":
-        return models.identity(default)
-    made = _load(reranker, default)
-    return None if made is None else made.identity
+def _tiers(reranker: Tiers) -> list[Tier]:
+    """Return the tiers of stage 2 as a list, the preferred one first."""
+    if reranker is None or isinstance(reranker, str | PathLike) or hasattr(reranker, "score"):
+        return [] if reranker is None else [reranker]  # type: ignore[list-item]
+    return [one for one in reranker if one is not None]
 
 
-def _load(reranker: Reranker | str | PathLike[str] | None, default: str) -> Reranker | None:
-    if reranker is None or not isinstance(reranker, str | PathLike):
-        return reranker
+def _identity(tier: Tier, default: str) -> str | None:
+    """Return who a tier is. Of the default only the manifest is read, not the model's file."""
+    return models.identity(default) if tier == "default" else _load(tier, default).identity
+
+
+def _check_models(profile: Profile, embedder: str | None, tiers: Sequence[str | None]) -> None:
+    """Refuse a profile that was fitted for none of the tiers; one is enough."""
+    fitted = (one for one in tiers if profile.settings_for(one) is not None)
+    profile.check_models(embedder=embedder, reranker=next(fitted, next(iter(tiers), None)))
+
+
+def _load(tier: Tier, default: str) -> Reranker:
+    if not isinstance(tier, str | PathLike):
+        return tier
     from crossgate.reranking import load
 
-    return load(default if reranker == "default" else reranker)
+    return load(default if tier == "default" else tier)
 
 
 def _no_profile(embedder: str, reranker: str | None) -> Degradation:

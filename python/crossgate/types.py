@@ -96,14 +96,15 @@ class Hit:
         cosine: Cosine similarity in [-1, 1], or None without vectors.
         bm25: Raw BM25 score, at least 0, without an upper bound.
         blend: Stage-1 score in [-1, 1]: the weighted mean of cosine and bounded BM25.
-        logit: The cross-encoder's raw logit, or None if stage 2 did not read this pair. Logits
-            of two queries or two models are not comparable.
+        logit: The cross-encoder's raw logit, or a remote tier's own score; None if stage 2 did
+            not read this pair. Logits of two queries or two models are not comparable.
         score: What the final order is made of; its scale depends on `combine` and on the stage.
-            None for a candidate that stage 2 had no room for.
+            None for a candidate that a floor dropped or that stage 2 had no room for.
         stage1_rank: Place after stage 1, from 1.
         stage2_rank: Place after stage 2, from 1, or None if stage 2 did not read this pair.
-        provider: Which tier made `score`: `stage1` or the name of the reranker.
-        truncated: Whether the end of the document did not fit into the cross-encoder's input.
+        provider: Which tier made `score`, and with it the scale of the score: `stage1` or the name
+            of the reranker. Later steps must not compare scores of two providers.
+        truncated: Whether the end of the document did not fit into the tier's input.
         dropped: Why the hit was not selected, as a stable code, or None for a selected hit.
     """
 
@@ -125,7 +126,11 @@ class Hit:
         return self.document.id
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the hit as JSON values, the document's text and vector left out."""
+        """Return the hit as JSON values, the document's text and vector left out.
+
+        `provider` is the stamp of the tier that made `score`; `crossgate.postprocessing` reads it
+        to scale its boosts.
+        """
         return {
             "id": self.document.id,
             "title": self.document.title,
@@ -158,6 +163,8 @@ class RouteResult:
         degraded: What did not run as configured; empty when all went well.
         timings: Milliseconds per step. The only part of a result that differs between two runs.
         trace: The inputs and outputs of each step, as JSON values, enough to replay the decision.
+        decision_id: What a log knows the decision by, 32 hexadecimal digits; None where no
+            telemetry was asked for.
     """
 
     verdict: Verdict
@@ -169,6 +176,7 @@ class RouteResult:
     degraded: tuple[Degradation, ...]
     timings: Mapping[str, float]
     trace: Mapping[str, Any]
+    decision_id: str | None = None
 
     @property
     def ids(self) -> list[str]:
@@ -192,6 +200,8 @@ class RouteResult:
             "degraded": [{"code": one.code, "detail": one.detail} for one in self.degraded],
             "timings_ms": dict(self.timings),
         }
+        if self.decision_id is not None:
+            values["decision_id"] = self.decision_id
         if trace:
             values["trace"] = dict(self.trace)
         return values

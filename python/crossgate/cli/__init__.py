@@ -1,7 +1,8 @@
 """The command line: arguments in, results on stdout, everything else on stderr.
 
 Exit codes: 0 something was selected or done, 1 nothing is relevant (for `eval compare`: a metric
-fell; for `calibrate`: no gate came of the data), 2 usage or bad input, 3 failure, 130 interrupted.
+fell; for `calibrate`: no gate came of the data; for `replay`: a decision differs), 2 usage or bad
+input, 3 failure, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -157,6 +158,14 @@ def _parser() -> argparse.ArgumentParser:
     rerank.add_argument("--limit", type=int, metavar="N", help="at most N (default: all)")
     _decision_options(rerank)
 
+    replay = command("replay", "make the decisions of a log again, and stop where one differs")
+    replay.add_argument("log", metavar="LOG", help="file that --log has written")
+
+    used = command("used", "note in a log what was used of a decision, or that nothing was")
+    used.add_argument("decision", metavar="DECISION", help="the decision_id of route --json")
+    used.add_argument("ids", metavar="ID", nargs="*", help="what was used")
+    used.add_argument("--log", metavar="FILE", help="the log (default: CROSSGATE_LOG)")
+
     evaluate = command("eval", "measure whether the gate pays for itself on labelled data")
     evaluate.set_defaults(command="evaluate")
     evaluate.usage = "crossgate eval [OPTION...] DATASET... | compare BEFORE.json AFTER.json"
@@ -269,3 +278,11 @@ def _decision_options(parser: argparse.ArgumentParser) -> None:
         help="name or folder of a cross-encoder, or none for stage 1 alone",
     )
     parser.add_argument("--profile", metavar="FILE", help="calibration profile")
+    parser.add_argument("--section", metavar="NAME", help="picks a floor of the profile")
+    parser.add_argument("--grade", metavar="LETTER", help="of the retrieval, A to F")
+    parser.add_argument(
+        "--log", metavar="FILE", help="append the decision to a log (default: CROSSGATE_LOG)"
+    )
+    parser.add_argument(
+        "--log-text", action="store_true", help="log the texts too, not their hashes alone"
+    )

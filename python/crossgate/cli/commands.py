@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from crossgate.cli import DONE, FAILURE, NOTHING_RELEVANT, render
 from crossgate.errors import IndexFileError, InputError
 from crossgate.types import RouteResult
 
+if TYPE_CHECKING:
+    from crossgate.telemetry import TelemetryHook
+
 Options = argparse.Namespace
+
+LOG_VARIABLE = "CROSSGATE_LOG"
+"""Environment variable that names the log where `--log` does not; empty for none."""
 
 
 def demo(options: Options) -> int:
@@ -86,8 +93,16 @@ def route(options: Options) -> int:
         opened,
         reranker=None if options.reranker == "none" else options.reranker,
         profile=options.profile,
+        telemetry=_log(options),
     )
-    result = router.route(query, limit=options.limit, allow=options.allow, deny=options.deny or ())
+    result = router.route(
+        query,
+        limit=options.limit,
+        allow=options.allow,
+        deny=options.deny or (),
+        section=options.section,
+        grade=options.grade,
+    )
     return _print_result(result, options)
 
 
@@ -104,8 +119,39 @@ def rerank(options: Options) -> int:
         limit=options.limit,
         reranker=None if options.reranker == "none" else options.reranker,
         profile=options.profile,
+        section=options.section,
+        grade=options.grade,
+        telemetry=_log(options),
     )
     return _print_result(result, options)
+
+
+def replay(options: Options) -> int:
+    """Make the decisions of a log again and compare."""
+    from crossgate.cli.replay import replay
+
+    with _progress("replaying") as progress:
+        code, outcome = replay(options.log, progress)
+    if options.json:
+        _print_json(outcome)
+    else:
+        print(render.replayed(outcome))
+    return code
+
+
+def used(options: Options) -> int:
+    """Note in a log what was used of a decision."""
+    from crossgate.log import JsonLinesLog
+
+    path = _log_path(options)
+    if path is None:
+        raise InputError("out_of_range", f"no log: name one with --log FILE or {LOG_VARIABLE}")
+    JsonLinesLog(path).used(options.decision, options.ids)
+    if options.json:
+        _print_json({"log": path, "decision": options.decision, "used": options.ids})
+    else:
+        print(render.plain(f"{path}: {len(options.ids)} used of {options.decision}"))
+    return DONE
 
 
 def evaluate(options: Options) -> int:
@@ -208,6 +254,19 @@ def _print_result(result: RouteResult, options: Options) -> int:
     return DONE if result.selected else NOTHING_RELEVANT
 
 
+def _log(options: Options) -> TelemetryHook | None:
+    path = _log_path(options)
+    if path is None:
+        return None
+    from crossgate.log import JsonLinesLog
+
+    return JsonLinesLog(path, text=options.log_text)
+
+
+def _log_path(options: Options) -> str | None:
+    return options.log or os.environ.get(LOG_VARIABLE) or None
+
+
 def _print_json(values: dict[str, Any]) -> None:
     # ASCII only, so that no terminal or pipe with another encoding can fail on it.
     print(json.dumps({"schema": "crossgate/1", **values}, allow_nan=False, indent=2))
@@ -279,8 +338,6 @@ def _progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
 
 
 def _colour() -> bool:
-    import os
-
     return _is_terminal(sys.stdout) and "NO_COLOR" not in os.environ
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from importlib import metadata
+from urllib.parse import urlsplit
 
 from crossgate import __version__, models
 from crossgate.errors import CrossgateError
@@ -25,8 +26,65 @@ def examine() -> list[Check]:
         _package("huggingface-hub", "pulls models"),
     ]
     checks += [_model(one) for one in models.available()]
+    checks += tiers()
     checks.append(_cache())
     return checks
+
+
+def tiers() -> list[Check]:
+    """Return one entry per remote tier, and one per endpoint that is failing in this process."""
+    from crossgate.tiers import cohere, jina, remote, voyage
+
+    checks = [
+        _tier("Voyage", voyage.VARIABLES, "voyageai", "voyage"),
+        _tier("Cohere", cohere.VARIABLES, "httpx2", "remote"),
+        _tier("Jina", jina.VARIABLES, "httpx2", "remote"),
+    ]
+    for endpoint, breaker in sorted(remote.breakers().items()):
+        # Only the host: an address may hold a password.
+        what = f"remote tier at {urlsplit(endpoint).hostname or endpoint}"
+        if breaker.state == "open":
+            wait = breaker.seconds_closed_off
+            left = f"for another {wait:.0f} s" if wait else "until the next query tries it again"
+            detail = f"it kept failing, so it is left alone {left}; the next tier answers meanwhile"
+            checks.append(_check(what, "broken", detail, "check network, key and status page"))
+        elif breaker.state == "half_open":
+            detail = "it failed and is being tried out again, one call at a time"
+            checks.append(_check(what, "ok", detail))
+    return checks
+
+
+def _tier(provider: str, variables: tuple[str, ...], package: str, extra: str) -> Check:
+    from crossgate.tiers import remote
+
+    what = f"remote tier {provider}"
+    variable = next((one for one in variables if os.environ.get(one, "").strip()), None)
+    if remote.switched_off():
+        return _check(
+            what,
+            "off",
+            f"{remote.SWITCH}={os.environ[remote.SWITCH].strip()} switches all remote tiers off",
+            f"unset {remote.SWITCH} to have them asked again",
+        )
+    if variable is None:
+        return _check(
+            what,
+            "off",
+            "no API key, so nothing is sent to it; the local model answers",
+            f"export {variables[0]}=... if you want it",
+        )
+    try:
+        version = metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return _check(
+            what,
+            "broken",
+            f"there is a key in {variable}, but {package} is not installed: the next tier answers",
+            f"pip install 'crossgate[{extra}]'",
+        )
+    return _check(
+        what, "ok", f"key in {variable}, {package} {version}; the first query shows if it answers"
+    )
 
 
 def _check(what: str, state: str, detail: str, advice: str = "") -> Check:

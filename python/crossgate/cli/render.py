@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ REASONS = {
     "no_candidates": "there was nothing to choose from",
     "below_floor": "the best match is too weak to be relevant",
     "improbable": "nothing is likely to fit",
+    "below_section_floor": "no candidate clears the floor of this section",
     "no_overlap": "no document shares a word with the query",
     "confident_winner": "the meaning matches one document closely and no other comes near",
     "lexical_winner": "the words match one document and no other comes near",
@@ -26,6 +28,8 @@ REASONS = {
 
 DROPPED = {
     "nothing_relevant": "nothing is relevant",
+    "below_section_floor": "below the floor",
+    "below_cliff": "below the cliff",
     "not_reranked": "not in the pool",
     "disagreement": "stage 1 disagrees",
     "below_minimum": "score too low",
@@ -75,6 +79,24 @@ def indexed(summary: Mapping[str, Any]) -> str:
     return (
         f"{summary['index']}: {summary['documents']} documents{skipped}, "
         f"{size(summary['bytes'])}, {summary['seconds']:.1f} s"
+    )
+
+
+def replayed(outcome: Mapping[str, Any]) -> str:
+    """Return whether the decisions of a log came out the same, or where the first did not."""
+    count, found = outcome["decisions"], outcome["difference"]
+    if found is None:
+        skipped = f", {outcome['malformed']} malformed lines" if outcome["malformed"] else ""
+        return f"{count} decisions made again, all the same{skipped}"
+    recorded, recomputed = (
+        fit(plain(json.dumps(found[key])), WIDTH - 10) for key in ("recorded", "recomputed")
+    )
+    return "\n".join(
+        [
+            plain(f"{outcome['log']}:{found['line']}: {found['field']} differs"),
+            f"  logged  {recorded}",
+            f"  now     {recomputed}",
+        ]
     )
 
 
@@ -185,9 +207,16 @@ def _steps(decision: RouteResult) -> list[str]:
     if decision.confidence is not None:
         lines.append(f"confidence  {decision.confidence:.3f}")
     lines.append(f"profile     {trace['profile']['name']}")
+    if trace["floor"] is not None:
+        lines.append(f"floor       cosine {trace['floor']:.3g}")
+    if trace["tighten"] is not None:
+        tighten = {key: value for key, value in trace["tighten"].items() if key != "sources"}
+        lines.append("cliff       " + _pairs(tighten))
     if trace["reranker"]:
         lines.append(f"stage 2     {trace['reranker']}, {len(trace['stage2'])} pairs")
     lines.append("time        " + _pairs(decision.timings, " ms"))
+    if decision.decision_id is not None:
+        lines.append(f"logged as   {decision.decision_id}")
     wrapped = (textwrap.wrap(line, WIDTH, subsequent_indent=" " * 12) for line in lines)
     return [line for lines in wrapped for line in lines]
 

@@ -1,4 +1,4 @@
-"""What the gate saves and what it costs: skips, pairs, milliseconds and the trade-off curve."""
+"""What the gate saves and what it costs: skips, cuts, pairs, times and the trade-off curve."""
 
 from __future__ import annotations
 
@@ -81,6 +81,9 @@ class Economics:
         queries: How many were routed.
         reranked: How many of them stage 2 was asked about.
         reasons: How many queries skipped stage 2, by the rule that decided.
+        tightened: For how many of them a tail below a score cliff was cut off before; None where
+            the profile sets no `pool.core`, so that no cliff is looked for.
+        tighten_skips: Why not for the others, with how many there are of each.
         pairs: Pairs that stage 2 read.
         pairs_always: Pairs that it reads without a gate; None where that was not measured.
         latencies: Milliseconds by path.
@@ -89,6 +92,8 @@ class Economics:
     queries: int
     reranked: int
     reasons: dict[str, int]
+    tightened: int | None
+    tighten_skips: dict[str, int]
     pairs: int
     pairs_always: int | None
     latencies: tuple[Latency, ...]
@@ -97,6 +102,13 @@ class Economics:
     def skip_rate(self) -> float:
         """Share of the queries that skip stage 2, in [0, 1]."""
         return 1 - self.reranked / self.queries
+
+    @property
+    def tighten_apply_rate(self) -> float | None:
+        """Share of the pools, in [0, 1], of which a tail was cut off; None where none could be."""
+        if self.tightened is None or not self.reranked:
+            return None
+        return self.tightened / self.reranked
 
 
 def account(
@@ -127,6 +139,7 @@ def account(
         "never": [_total(query, "never") for query in queries],
         "always": [_total(query, "always") for query in queries],
     }
+    cuts = [cut for result in gated if (cut := result.trace["tighten"]) is not None]
     return Economics(
         queries=len(queries),
         reranked=skipped.count(False),
@@ -134,6 +147,12 @@ def account(
             Counter(
                 result.reason for result, skip in zip(gated, skipped, strict=True) if skip
             ).most_common()
+        ),
+        tightened=None
+        if all(result.trace["profile"]["pool"]["core"] is None for result in gated)
+        else sum(cut["applied"] for cut in cuts),
+        tighten_skips=dict(
+            Counter(cut["skip_reason"] for cut in cuts if not cut["applied"]).most_common()
         ),
         pairs=sum(len(result.trace["stage2"]) for result in gated),
         pairs_always=None

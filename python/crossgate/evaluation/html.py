@@ -14,7 +14,7 @@ from crossgate.evaluation.charts import (
 from crossgate.evaluation.examples import Example, Shown
 from crossgate.evaluation.losses import DEPTH, PLACES
 from crossgate.evaluation.quality import METRICS
-from crossgate.evaluation.report import headline, percentage, points, share
+from crossgate.evaluation.report import headline, percentage, points, share, tail_cut
 from crossgate.evaluation.signals import calibration_error
 from crossgate.evaluation.summary import Report
 
@@ -173,6 +173,7 @@ def _gate(report: Report) -> Iterator[str]:
     yield f"<p>Stage 2 was skipped for {skipped} of {account.queries} queries.</p>"
     yield f"<ul>{reasons}</ul>" if reasons else ""
     always = "" if account.pairs_always is None else f" of {account.pairs_always} without a gate"
+    yield f"<p>Tail of the pool cut below a score cliff: {escape(tail_cut(account))}.</p>"
     yield f"<p>{account.pairs} pairs were scored{always}.</p>"
     yield _table(
         ["milliseconds", "queries", "p50", "p95", "p99"],

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from crossgate.evaluation.runs import StoredQuery
+from crossgate.floors import BELOW_CLIFF, BELOW_FLOOR
 from crossgate.types import RouteResult, Verdict
 
 DEPTH = 3
@@ -13,6 +14,7 @@ DEPTH = 3
 
 PLACES = {
     "retrieval": "not found by stage 1",
+    "floor": "below the floor",
     "pool": "no room in the pool",
     "gate": "stage 2 was skipped",
     "model": "stage 2 chose another",
@@ -55,11 +57,13 @@ def where_lost(query: StoredQuery, result: RouteResult, always: RouteResult | No
         return None
     if all(hit.id not in query.relevant for hit in result.hits):
         return "retrieval"
+    if _all_dropped(query, result, {BELOW_FLOOR}):
+        return "floor"
     if result.verdict is not Verdict.AMBIGUOUS:
         if always is None or is_right(query, always):
             return "gate"
         return where_lost(query, always, None)
-    if all(hit.dropped == "not_reranked" for hit in result.hits if hit.id in query.relevant):
+    if _all_dropped(query, result, {BELOW_FLOOR, BELOW_CLIFF, "not_reranked"}):
         return "pool"
     in_the_way = [hit for hit in result.hits if hit.id in query.relevant or hit.dropped is None]
     if in_the_way[0].id in query.relevant:
@@ -70,6 +74,10 @@ def where_lost(query: StoredQuery, result: RouteResult, always: RouteResult | No
 def is_right(query: StoredQuery, result: RouteResult) -> bool:
     """Return whether the first pick fits."""
     return bool(result.ids) and result.ids[0] in query.relevant
+
+
+def _all_dropped(query: StoredQuery, result: RouteResult, codes: Set[str]) -> bool:
+    return all(hit.dropped in codes for hit in result.hits if hit.id in query.relevant)
 
 
 def best_rank(query: StoredQuery, result: RouteResult) -> int | None:

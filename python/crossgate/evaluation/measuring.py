@@ -16,6 +16,7 @@ from crossgate.evaluation.labels import Dataset, LabelledQuery
 from crossgate.evaluation.machine import describe_machine, describe_versions
 from crossgate.evaluation.modes import profile_of
 from crossgate.evaluation.runs import MODES, Mode, RunHeader, StoredQuery, write_run
+from crossgate.floors import sources_of
 from crossgate.index import Index
 from crossgate.profile import Profile
 from crossgate.reranking import CrossEncoder, PairScore, Reranker, load
@@ -177,6 +178,7 @@ def _route(
         decision=decision,
         milliseconds={mode: dict(one.timings) for mode, one in results.items()},
         repeated=repeated,
+        sources=_sources(richest),
         excerpts={id: _content(index, id)[:_EXCERPT] for id in shown},
         degraded=tuple(
             dict.fromkeys(one.code for result in results.values() for one in result.degraded)
@@ -191,6 +193,11 @@ def _result(router: Router, query: LabelledQuery) -> RouteResult:
 def _scored(result: RouteResult) -> Iterator[_core.Scored]:
     for id, cosine, bm25, overlap, blend in result.trace["stage1"]:
         yield _core.Scored(id, cosine=cosine, bm25=bm25, overlap=overlap, blend=blend)
+
+
+def _sources(result: RouteResult) -> dict[str, str]:
+    documents = {hit.id: hit.document for hit in result.hits}
+    return sources_of(documents, result.trace["profile"]["floors"]["source_type"])
 
 
 def _content(index: Index, id: str) -> str:

@@ -17,7 +17,7 @@ from crossgate import cascade
 from crossgate.cascade import Stage1
 from crossgate.errors import SourceError
 from crossgate.evaluation.runs import Mode, RunHeader, StoredQuery
-from crossgate.profile import Answer, Gate, Guardrails, Profile
+from crossgate.profile import Answer, Floors, Gate, Guardrails, Profile
 from crossgate.reranking import PairScore
 from crossgate.types import Document, RouteResult
 
@@ -39,6 +39,7 @@ def holding_nothing_back(profile: Profile) -> Profile:
             profile.gate, require_overlap=False, relevance_cosine=None, relevance_bm25=None
         ),
         answer=Answer(),
+        floors=Floors(),
         stage1_guardrails=Guardrails(),
         stage2_guardrails=Guardrails(),
     )
@@ -58,13 +59,20 @@ def decide(query: StoredQuery, profile: Profile, mode: Mode) -> RouteResult:
     Where the profile blends otherwise than the run's did, its blend orders the candidates that the
     run found.
     """
-    reranker = None if mode == "never" else _Remembered(query)
+    # Which profile a stored run may be decided by is checked before, by `check_suitable`.
+    remembered = _Remembered(query, identity=profile.reranker or "stored")
+    key = profile.floors.source_type
+
+    def document(id: str) -> Document:
+        metadata = {key: query.sources[id]} if id in query.sources else {}
+        return Document(id=id, text=id, metadata=metadata)
+
     return cascade.run(
         query.text,
         lambda: Stage1(scored=query.scored),
-        _document,
+        document,
         profile=profile_of(mode, profile),
-        reranker=lambda: reranker,
+        tiers=[] if mode == "never" else [lambda: remembered],
         limit=None,
     )
 
@@ -111,13 +119,9 @@ class _Remembered:
     """The reranker of a stored query; a document's text is its id."""
 
     query: StoredQuery
+    identity: str
     name: str = "stored"
-    identity: str = "stored"
 
     def score(self, query: str, documents: Sequence[str]) -> list[PairScore]:
         """Return the stored logits."""
         return [self.query.pairs[id] for id in documents]
-
-
-def _document(id: str) -> Document:
-    return Document(id=id, text=id)

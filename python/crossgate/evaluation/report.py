@@ -5,10 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
+from crossgate.evaluation.economics import Economics
 from crossgate.evaluation.losses import DEPTH, PLACES
 from crossgate.evaluation.signals import calibration_error
 from crossgate.evaluation.statistics import Interval
 from crossgate.evaluation.summary import Report
+from crossgate.floors import APPLY_BAND
 
 WIDTH = 100
 
@@ -141,6 +143,7 @@ def _economics(report: Report) -> Iterator[str]:
         always = f" of the {account.pairs_always} that always scores"
     else:
         always = ""
+    yield f"tail cut         {tail_cut(account)}"
     yield f"pairs scored     {account.pairs}{always}"
     yield ""
     yield _row("milliseconds", ["queries", "p50", "p95", "p99"], width=10)
@@ -230,6 +233,20 @@ def share(interval: Interval | None) -> str:
     if interval is None:
         return "-"
     return f"{interval.value:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+
+
+def tail_cut(account: Economics) -> str:
+    """Return how often a tail was cut off the pool, against how often that should happen."""
+    rate = account.tighten_apply_rate
+    if rate is None:
+        off = account.tightened is None
+        return "off: the profile sets no pool.core" if off else "no pool was read"
+    low, high = APPLY_BAND
+    where = "below" if rate < low else "above" if rate > high else "within"
+    return (
+        f"{_of(account.tightened or 0, account.reranked)} of the pools, {where} the band of "
+        f"{low:.0%} to {high:.0%}"
+    )
 
 
 def percentage(value: float | None) -> str:

@@ -87,6 +87,7 @@ class StoredQuery:
         milliseconds: Per mode, milliseconds per step of the router.
         repeated: Milliseconds of a second gated run of the same query and whether it decided the
             same; None for the queries that were routed once.
+        sources: Source types of candidates that have one, by id.
         excerpts: The beginning of documents that a reader may want to see.
         degraded: Codes of what did not run as configured.
     """
@@ -103,6 +104,7 @@ class StoredQuery:
     decision: Mapping[str, Any] | None = None
     milliseconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     repeated: tuple[float, bool] | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
     excerpts: Mapping[str, str] = field(default_factory=dict)
     degraded: tuple[str, ...] = ()
 
@@ -199,6 +201,7 @@ def _query_values(query: StoredQuery) -> dict[str, Any]:
         "decision": None if query.decision is None else dict(query.decision),
         "milliseconds": {mode: dict(steps) for mode, steps in query.milliseconds.items()},
         "repeated": query.repeated,
+        "sources": dict(query.sources),
         "excerpts": dict(query.excerpts),
         "degraded": list(query.degraded),
     }
@@ -222,6 +225,7 @@ def _query(values: dict[str, Any]) -> StoredQuery:
         decision=values["decision"],
         milliseconds=values["milliseconds"],
         repeated=None if repeated is None else (repeated[0], repeated[1]),
+        sources=values.get("sources", {}),
         excerpts=values["excerpts"],
         degraded=tuple(values["degraded"]),
     )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crossgate import floors
 from crossgate.errors import InputError
 from crossgate.evaluation import economics, losses, metrics, signals, statistics
 from crossgate.evaluation.economics import AbstentionPoint, CurvePoint, Economics
@@ -153,6 +154,7 @@ class Report:
         values["profile"] = self.profile.to_dict()
         if self.economics is not None:
             values["economics"]["skip_rate"] = self.economics.skip_rate
+            values["economics"]["tighten_apply_rate"] = self.economics.tighten_apply_rate
         return {"schema": SCHEMA, **values}
 
 
@@ -227,7 +229,10 @@ def summarize(run: Run, *, profile: Profile | None = None, modes: Sequence[Mode]
         curve=()
         if never is None or gated is None or always is None
         else economics.trade_off(
-            queries, used, _outcomes(values["never"]), _outcomes(values["always"])
+            _judged(queries, used),
+            used,
+            _outcomes(values["never"]),
+            _outcomes(values["always"]),
         ),
         abstention=()
         if gated is None
@@ -305,6 +310,12 @@ def _lost(
         if query.relevant
     )
     return {place: places[place] for place in losses.PLACES if places[place]}
+
+
+def _judged(queries: Sequence[StoredQuery], profile: Profile) -> Sequence[StoredQuery]:
+    """Return the queries with the candidates that the gate judges by."""
+    floor = floors.floor_of(profile.floors, None, None)
+    return [replace(query, scored=tuple(floors.judged(query.scored, floor))) for query in queries]
 
 
 def _outcomes(values: Sequence[Values]) -> list[tuple[float | None, float | None]]:

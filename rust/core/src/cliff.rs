@@ -20,7 +20,7 @@ pub enum SkipReason {
     NoRoom,
     /// No cliff stands past the core.
     NoCliff,
-    /// The floor that the section has anyway already cuts there.
+    /// The static floor, or the size of the pool, already keeps out what lies below the cliff.
     NoImprovement,
     /// The cut would take the last candidate of a source.
     SourceDiversityLoss,
@@ -43,10 +43,12 @@ impl SkipReason {
 /// What decides whether a pool may be tightened.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TightenOptions {
-    /// Candidates from the top that always stay.
+    /// Candidates from the top of stage 1's order that always stay.
     pub core: usize,
-    /// The floor that holds without tightening.
-    pub static_floor: f64,
+    /// How many candidates stage 2 reads at most.
+    pub pool: usize,
+    /// The floor that holds without tightening; none lets everything through.
+    pub static_floor: Option<f64>,
     /// The caller's grade of the retrieval, `A` (best) to `F`; none counts as good.
     pub grade: Option<char>,
     /// Whether the primary reranker takes calls at this moment.
@@ -54,13 +56,13 @@ pub struct TightenOptions {
 }
 
 /// The outcome of [`tighten`].
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Tightened {
-    /// How many candidates from the top stay.
-    pub keep: usize,
+    /// The candidates that the cut takes from the pool, as positions in stage 1's order.
+    pub cut: Vec<usize>,
     /// The floor in force: the static one, or the last score above the cliff.
-    pub effective_floor: f64,
-    /// Index of the first score below the cliff, where one was found.
+    pub effective_floor: Option<f64>,
+    /// How many scores stand above the cliff, where one was found.
     pub cliff_position: Option<usize>,
     /// Why nothing was cut, or none where the pool was tightened.
     pub skip_reason: Option<SkipReason>,
@@ -83,16 +85,22 @@ pub fn find_cliff(scores: &[f64], core: usize) -> Option<usize> {
 
 /// Cuts the tail below a cliff, where that makes the pool denser and loses nothing that must stay.
 ///
-/// `scores` are sorted best first; `sources` names each candidate's source, in the same order, or
-/// is empty where there are none. At least `core` candidates stay, the floor never falls below the
-/// static one, and every source that is present stays present.
+/// `scores` stand in stage 1's order, whatever that is made of, and hold every candidate that stage
+/// 1 found, those below the static floor and beyond the pool included; `sources` names each one's
+/// source, where it has one, or is empty. The pool is made of the first candidates that pass the
+/// static floor. Its first `core` stay, the floor never falls below the static one, and every
+/// source that is present in the pool stays present.
 ///
-/// Fails with `not_finite` where a score is no number, and with `out_of_range` where the scores
-/// are not sorted or the sources are not as many.
-pub fn tighten(scores: &[f64], sources: &[&str], options: &TightenOptions) -> Result<Tightened> {
+/// Fails with `not_finite` where a score is no number, and with `out_of_range` where the sources
+/// are not as many.
+pub fn tighten(
+    scores: &[f64],
+    sources: &[Option<&str>],
+    options: &TightenOptions,
+) -> Result<Tightened> {
     check(scores, sources)?;
     let unchanged = |cliff_position, reason| Tightened {
-        keep: scores.len(),
+        cut: Vec::new(),
         effective_floor: options.static_floor,
         cliff_position,
         skip_reason: Some(reason),
@@ -106,35 +114,39 @@ pub fn tighten(scores: &[f64], sources: &[&str], options: &TightenOptions) -> Re
     if scores.len() <= options.core {
         return Ok(unchanged(None, SkipReason::NoRoom));
     }
-    let Some(cliff) = find_cliff(scores, options.core) else {
+    let mut sorted = scores.to_vec();
+    sorted.sort_by(|left, right| right.total_cmp(left));
+    let Some(cliff) = find_cliff(&sorted, options.core) else {
         return Ok(unchanged(None, SkipReason::NoCliff));
     };
-    let (above, below) = (scores.get(..cliff), scores.get(cliff..));
-    let (Some([.., effective_floor]), Some([below, ..])) = (above, below) else {
+    let (above, below) = (sorted.get(..cliff), sorted.get(cliff..));
+    let (Some([.., floor]), Some([below, ..])) = (above, below) else {
         return Ok(unchanged(None, SkipReason::NoCliff));
     };
-    if *below < options.static_floor {
+    let passes = |score: f64| options.static_floor.is_none_or(|least| score >= least);
+    let pool = scores.iter().enumerate().filter(|(_, score)| passes(**score)).take(options.pool);
+    let (kept, cut): (Vec<_>, Vec<_>) =
+        pool.enumerate().partition(|(rank, (_, score))| *rank < options.core || *score >= floor);
+    if !passes(*below) || cut.is_empty() {
         return Ok(unchanged(Some(cliff), SkipReason::NoImprovement));
     }
-    let (kept, cut) = sources.split_at_checked(cliff).unwrap_or_default();
-    let kept: HashSet<_> = kept.iter().collect();
-    if cut.iter().any(|source| !kept.contains(source)) {
+    let source = |place: usize| sources.get(place).copied().flatten();
+    let kept: HashSet<_> = kept.iter().map(|(_, (place, _))| source(*place)).collect();
+    let cut: Vec<usize> = cut.into_iter().map(|(_, (place, _))| place).collect();
+    if cut.iter().any(|place| source(*place).is_some() && !kept.contains(&source(*place))) {
         return Ok(unchanged(Some(cliff), SkipReason::SourceDiversityLoss));
     }
     Ok(Tightened {
-        keep: cliff,
-        effective_floor: *effective_floor,
+        cut,
+        effective_floor: Some(*floor),
         cliff_position: Some(cliff),
         skip_reason: None,
     })
 }
 
-fn check(scores: &[f64], sources: &[&str]) -> Result<()> {
+fn check(scores: &[f64], sources: &[Option<&str>]) -> Result<()> {
     if let Some(place) = scores.iter().position(|score| !score.is_finite()) {
         return Err(Error::input("not_finite", format!("score {place} of the pool is no number")));
-    }
-    if !scores.is_sorted_by(|left, right| left >= right) {
-        return Err(Error::input("out_of_range", "the pool's scores must be sorted, best first"));
     }
     if !sources.is_empty() && sources.len() != scores.len() {
         return Err(Error::input(
@@ -151,8 +163,13 @@ mod tests {
 
     use super::*;
 
-    const OPTIONS: TightenOptions =
-        TightenOptions { core: 2, static_floor: 0.1, grade: Some('A'), reranker_available: true };
+    const OPTIONS: TightenOptions = TightenOptions {
+        core: 2,
+        pool: usize::MAX,
+        static_floor: Some(0.1),
+        grade: Some('A'),
+        reranker_available: true,
+    };
 
     #[test]
     fn finds_the_first_cliff_past_the_core() {
@@ -183,9 +200,9 @@ mod tests {
     #[test]
     fn fires_only_when_every_condition_holds() {
         let scores = [0.9, 0.8, 0.75, 0.4, 0.35];
-        let sources = ["web", "pdf", "web", "pdf", "web"];
+        let sources = ["web", "pdf", "web", "pdf", "web"].map(Some);
         let cut = tighten(&scores, &sources, &OPTIONS).unwrap();
-        assert_eq!((cut.keep, cut.effective_floor, cut.skip_reason), (3, 0.75, None));
+        assert_eq!((cut.cut, cut.effective_floor, cut.skip_reason), (vec![3, 4], Some(0.75), None));
         let table = [
             (TightenOptions { grade: Some('C'), ..OPTIONS }, SkipReason::LowGrade),
             (
@@ -194,23 +211,29 @@ mod tests {
             ),
             (TightenOptions { core: 5, ..OPTIONS }, SkipReason::NoRoom),
             (TightenOptions { core: 4, ..OPTIONS }, SkipReason::NoCliff),
-            (TightenOptions { static_floor: 0.45, ..OPTIONS }, SkipReason::NoImprovement),
+            (TightenOptions { static_floor: Some(0.45), ..OPTIONS }, SkipReason::NoImprovement),
+            (TightenOptions { pool: 3, ..OPTIONS }, SkipReason::NoImprovement),
         ];
         for (options, reason) in table {
             let skipped = tighten(&scores, &sources, &options).unwrap();
-            assert_eq!((skipped.keep, skipped.skip_reason), (5, Some(reason)));
+            assert_eq!((skipped.cut, skipped.skip_reason), (vec![], Some(reason)));
             assert_eq!(skipped.effective_floor, options.static_floor);
         }
-        let lonely = ["web", "pdf", "web", "mail", "web"];
+        let lonely = ["web", "pdf", "web", "mail", "web"].map(Some);
         let skipped = tighten(&scores, &lonely, &OPTIONS).unwrap();
         assert_eq!(skipped.skip_reason, Some(SkipReason::SourceDiversityLoss));
     }
 
     #[test]
+    fn the_core_is_that_of_stage_1_whatever_the_score() {
+        // The second candidate is far below the cliff, and stage 1 has its reasons.
+        let cut = tighten(&[0.9, 0.2, 0.8, 0.3, 0.25], &[], &OPTIONS).unwrap();
+        assert_eq!((cut.cut, cut.effective_floor), (vec![3, 4], Some(0.8)));
+    }
+
+    #[test]
     fn refuses_a_pool_that_is_not_one() {
-        for (scores, sources) in
-            [(vec![f64::NAN], vec![]), (vec![0.1, 0.2], vec![]), (vec![0.2, 0.1], vec!["web"])]
-        {
+        for (scores, sources) in [(vec![f64::NAN], vec![]), (vec![0.2, 0.1], vec![Some("web")])] {
             assert!(tighten(&scores, &sources, &OPTIONS).is_err());
         }
     }
@@ -218,26 +241,40 @@ mod tests {
     proptest! {
         #[test]
         fn invariants_hold_for_every_pool(
-            mut pool in prop::collection::vec((0.0..1.0_f64, 0_usize..3), 0..30),
+            pool in prop::collection::vec((0.0..1.0_f64, 0_usize..4), 0..30),
             core in 0_usize..6,
-            static_floor in 0.0..0.5_f64,
+            room in 1_usize..30,
+            static_floor in prop::option::of(0.0..0.5_f64),
         ) {
-            pool.sort_by(|left, right| right.0.total_cmp(&left.0));
+            const SOURCES: [Option<&str>; 4] = [Some("web"), Some("pdf"), Some("mail"), None];
             let scores: Vec<f64> = pool.iter().map(|(score, _)| *score).collect();
-            let sources: Vec<&str> = pool.iter().map(|(_, source)| ["web", "pdf", "mail"][*source]).collect();
-            let options = TightenOptions { core, static_floor, ..OPTIONS };
-            let cut = tighten(&scores, &sources, &options).unwrap();
-            prop_assert!(cut.keep >= core.min(scores.len()));
-            prop_assert!(cut.effective_floor >= static_floor);
-            for source in &sources {
-                prop_assert!(sources[..cut.keep].contains(source));
+            let sources: Vec<_> = pool.iter().map(|(_, source)| SOURCES[*source]).collect();
+            let options = TightenOptions { core, pool: room, static_floor, ..OPTIONS };
+            let outcome = tighten(&scores, &sources, &options).unwrap();
+            let before: Vec<usize> = (0..scores.len())
+                .filter(|place| static_floor.is_none_or(|floor| scores[*place] >= floor))
+                .take(room)
+                .collect();
+            let after: Vec<usize> =
+                before.iter().copied().filter(|place| !outcome.cut.contains(place)).collect();
+            prop_assert_eq!(after.len() + outcome.cut.len(), before.len());
+            prop_assert!(after.iter().take(core).eq(before.iter().take(core)));
+            for place in before {
+                let of_this = |other: &&usize| sources[**other] == sources[place];
+                prop_assert!(sources[place].is_none() || after.iter().any(|other| of_this(&other)));
             }
-            if cut.skip_reason.is_none() {
-                // Every score that stays passes the floor in force, and none that was cut does.
-                prop_assert!(scores[..cut.keep].iter().all(|score| *score >= cut.effective_floor));
-                prop_assert!(scores[cut.keep..].iter().all(|score| *score < cut.effective_floor));
-            } else {
-                prop_assert_eq!(cut.keep, scores.len());
+            match (outcome.skip_reason, outcome.effective_floor) {
+                (Some(_), floor) => {
+                    prop_assert!(outcome.cut.is_empty());
+                    prop_assert_eq!(floor, static_floor);
+                }
+                (None, Some(floor)) => {
+                    prop_assert!(!outcome.cut.is_empty());
+                    prop_assert!(static_floor.is_none_or(|least| floor > least));
+                    prop_assert!(outcome.cut.iter().all(|place| scores[*place] < floor));
+                    prop_assert!(after.iter().skip(core).all(|place| scores[*place] >= floor));
+                }
+                (None, None) => prop_assert!(false, "tightened without a floor"),
             }
         }
     }

@@ -124,13 +124,15 @@ struct TightenCase {
     name: String,
     scores: Vec<f64>,
     #[serde(default)]
-    sources: Vec<String>,
+    sources: Vec<Option<String>>,
     core: usize,
-    static_floor: f64,
+    pool: Option<usize>,
+    static_floor: Option<f64>,
     grade: Option<char>,
     #[serde(default = "yes")]
     reranker_available: bool,
-    keep: Option<usize>,
+    #[serde(default)]
+    cut: Vec<usize>,
     effective_floor: Option<f64>,
     cliff_position: Option<usize>,
     skip_reason: Option<String>,
@@ -236,9 +238,10 @@ fn stage2() {
 #[test]
 fn tightening() {
     for case in &table().tighten {
-        let sources: Vec<&str> = case.sources.iter().map(String::as_str).collect();
+        let sources: Vec<Option<&str>> = case.sources.iter().map(Option::as_deref).collect();
         let options = TightenOptions {
             core: case.core,
+            pool: case.pool.unwrap_or(case.scores.len()),
             static_floor: case.static_floor,
             grade: case.grade,
             reranker_available: case.reranker_available,
@@ -249,8 +252,8 @@ fn tightening() {
             continue;
         }
         let outcome = outcome.unwrap();
-        assert_eq!(Some(outcome.keep), case.keep, "{}", case.name);
-        assert_eq!(Some(outcome.effective_floor), case.effective_floor, "{}", case.name);
+        assert_eq!(outcome.cut, case.cut, "{}", case.name);
+        assert_eq!(outcome.effective_floor, case.effective_floor, "{}", case.name);
         assert_eq!(outcome.cliff_position, case.cliff_position, "{}", case.name);
         assert_eq!(
             outcome.skip_reason.map(SkipReason::code),

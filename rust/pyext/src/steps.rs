@@ -185,8 +185,8 @@ pub(crate) struct Reading {
 #[pyclass(frozen, get_all, module = "crossgate._core")]
 #[derive(Clone)]
 pub(crate) struct Tightened {
-    keep: usize,
-    effective_floor: f64,
+    cut: Vec<usize>,
+    effective_floor: Option<f64>,
     cliff_position: Option<usize>,
     skip_reason: Option<&'static str>,
 }
@@ -291,23 +291,25 @@ pub(crate) fn find_cliff(scores: Vec<f64>, core: usize) -> Option<usize> {
 
 /// Cuts the tail of a pool below a cliff.
 #[pyfunction]
-#[pyo3(signature = (scores, sources, *, core, static_floor, grade=None, reranker_available=true))]
+#[pyo3(signature = (scores, sources, *, core, pool, static_floor=None, grade=None, reranker_available=true))]
 #[expect(clippy::needless_pass_by_value, reason = "Python hands over owned lists")]
+#[expect(clippy::too_many_arguments, reason = "Python names them")]
 pub(crate) fn tighten(
     py: Python<'_>,
     scores: Vec<f64>,
-    sources: Vec<String>,
+    sources: Vec<Option<String>>,
     core: usize,
-    static_floor: f64,
+    pool: usize,
+    static_floor: Option<f64>,
     grade: Option<char>,
     reranker_available: bool,
 ) -> PyResult<Tightened> {
-    let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
-    let options = TightenOptions { core, static_floor, grade, reranker_available };
+    let sources: Vec<Option<&str>> = sources.iter().map(Option::as_deref).collect();
+    let options = TightenOptions { core, pool, static_floor, grade, reranker_available };
     let outcome =
         cliff::tighten(&scores, &sources, &options).map_err(|error| to_python(py, &error))?;
     Ok(Tightened {
-        keep: outcome.keep,
+        cut: outcome.cut,
         effective_floor: outcome.effective_floor,
         cliff_position: outcome.cliff_position,
         skip_reason: outcome.skip_reason.map(cliff::SkipReason::code),

@@ -1,0 +1,69 @@
+"""Tiers of stage 2 beside the local cross-encoder, and what decides which of them is asked.
+
+from crossgate import Router
+from crossgate.tiers import SemanticBM25, VoyageReranker
+
+router = Router(index, reranker=[VoyageReranker.from_environment(), "default", SemanticBM25()])
+result = router.route("join these two PDFs", budget_ms=400)
+result.selected[0].provider, result.degraded
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crossgate.tiers.background import shut_down
+    from crossgate.tiers.breaker import CircuitBreaker, Permit, State, Transition
+    from crossgate.tiers.budget import Deadline, Pace
+    from crossgate.tiers.cohere import CohereReranker
+    from crossgate.tiers.jina import JinaReranker
+    from crossgate.tiers.lexical import SemanticBM25
+    from crossgate.tiers.remote import RemoteReranker, Transport, TransportError
+    from crossgate.tiers.voyage import VoyageReranker
+
+__all__ = [
+    "CircuitBreaker",
+    "CohereReranker",
+    "Deadline",
+    "JinaReranker",
+    "Pace",
+    "Permit",
+    "RemoteReranker",
+    "SemanticBM25",
+    "State",
+    "Transition",
+    "Transport",
+    "TransportError",
+    "VoyageReranker",
+    "shut_down",
+]
+
+# Imported on first use: the cascade needs the budget alone, and no decision pays for the rest.
+_LATER = {
+    "CircuitBreaker": "breaker",
+    "CohereReranker": "cohere",
+    "Deadline": "budget",
+    "JinaReranker": "jina",
+    "Pace": "budget",
+    "Permit": "breaker",
+    "RemoteReranker": "remote",
+    "SemanticBM25": "lexical",
+    "State": "breaker",
+    "Transition": "breaker",
+    "Transport": "remote",
+    "TransportError": "remote",
+    "VoyageReranker": "voyage",
+    "shut_down": "background",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module 'crossgate.tiers' has no attribute {name!r}")
+    return getattr(import_module(f"crossgate.tiers.{_LATER[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,123 @@
+"""The process's one thread with an event loop, where all remote calls run and connections live."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import contextlib
+import os
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar, cast
+
+Result = TypeVar("Result")
+Client = TypeVar("Client")
+
+_CLOSING_SECONDS = 5.0
+
+
+class Background:
+    """An event loop on a thread of its own, with what belongs to the loop.
+
+    So one pool of connections stays warm over all callers, threads and loops alike, and a
+    synchronous call works inside and outside of a running loop.
+    """
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._clients: dict[object, tuple[object, Callable[[], Awaitable[object]]]] = {}
+        self._limits: dict[str, asyncio.Semaphore] = {}
+        self._thread = threading.Thread(target=self._run, name="crossgate-remote", daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Coroutine[Any, Any, Result]) -> concurrent.futures.Future[Result]:
+        """Start a coroutine on the loop; cancelling the future cancels the coroutine."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def client(
+        self, key: object, make: Callable[[], tuple[Client, Callable[[], Awaitable[object]]]]
+    ) -> Client:
+        """Return the one client of a key; call it on the loop only.
+
+        Args:
+            key: What tells clients apart.
+            make: Returns a new client and the function that closes it.
+        """
+        if key not in self._clients:
+            self._clients[key] = make()
+        return cast("Client", self._clients[key][0])
+
+    def limit(self, endpoint: str, most: int) -> asyncio.Semaphore:
+        """Return the semaphore that all calls to an endpoint share; call it on the loop only.
+
+        The first call for an endpoint sets how many requests may be under way at once.
+        """
+        return self._limits.setdefault(endpoint, asyncio.Semaphore(most))
+
+    def close(self) -> None:
+        """Give up what runs, close all connections and end the thread."""
+        if not self._thread.is_alive():
+            return
+        # A connection that will not close must not keep the process from ending.
+        concurrent.futures.wait([self.submit(self._close())], timeout=_CLOSING_SECONDS)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+    async def _close(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        closing = [close() for _, close in self._clients.values()]
+        await asyncio.gather(*closing, return_exceptions=True)
+        await self.loop.shutdown_asyncgens()
+        # While the interpreter ends, no thread can be started to wait for the others.
+        with contextlib.suppress(RuntimeError):
+            await self.loop.shutdown_default_executor()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+
+_lock = threading.Lock()
+_background: Background | None = None
+_lost: list[Background] = []
+
+
+def background() -> Background:
+    """Return the process's background loop, and start it if need be."""
+    global _background
+    with _lock:
+        if _background is None:
+            _background = Background()
+        return _background
+
+
+def shut_down() -> None:
+    """Close every remote connection and end the thread; the next remote call starts anew.
+
+    It happens by itself when the process ends.
+    """
+    global _background
+    with _lock:
+        ended, _background = _background, None
+    if ended is not None:
+        ended.close()
+
+
+def _after_fork() -> None:
+    # The thread is the parent's, and so are the connections: they are kept from the garbage
+    # collector, which would say goodbye on them.
+    global _lock, _background
+    _lock = threading.Lock()
+    if _background is not None:
+        _lost.append(_background)
+        _background = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+atexit.register(shut_down)

@@ -1,0 +1,342 @@
+"""Routes from many threads and tasks while the remote tier fails, and counts what goes wrong.
+
+python tests/soak.py            # 20,000 calls, two to three minutes
+python tests/soak.py --help
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import io
+import random
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from conftest import LIBRARY, WordEmbedder, build
+from crossgate import Profile, Router, RouteResult, cascade
+from crossgate.tiers import (
+    CircuitBreaker,
+    CohereReranker,
+    Pace,
+    RemoteReranker,
+    SemanticBM25,
+    VoyageReranker,
+    background,
+    shut_down,
+)
+from providers_server import KEY
+
+BUDGETS = (None, -1.0, 40.0, 120.0, 250.0, 500.0)
+CODES = {"api_error", "budget", "circuit_breaker", "partial_scores"}
+COOLDOWN = 0.25
+ALLOWED_MS = 50.0
+
+
+@dataclass(kw_only=True)
+class Report:
+    """What a soak found.
+
+    Attributes:
+        calls: Calls that returned.
+        cancelled: Calls that were cancelled on purpose.
+        wrong: Calls that raised or returned something malformed, each with why.
+        providers: How many calls each tier answered.
+        codes: How many calls were degraded by each code.
+        overruns: Milliseconds by which each call with a budget above 0 outlived it; negative for
+            one that did not.
+        late: Calls that did so by more than 50 ms, and more than the scheduler was late meanwhile.
+        noise: Milliseconds by which the scheduler was late, sampled every 5 ms.
+        transitions: Changes of state of all breakers.
+        left: What was still there at the end and not at the start, by kind.
+        seconds: How long it took.
+    """
+
+    calls: int = 0
+    cancelled: int = 0
+    wrong: list[str] = field(default_factory=list)
+    providers: Counter[str] = field(default_factory=Counter)
+    codes: Counter[str] = field(default_factory=Counter)
+    overruns: list[float] = field(default_factory=list)
+    late: int = 0
+    noise: list[float] = field(default_factory=list)
+    breakers: list[CircuitBreaker] = field(default_factory=list)
+    left: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+class Noise:
+    """Samples how late a sleeper wakes up, on a thread and on two event loops."""
+
+    def __init__(self) -> None:
+        self.samples: list[list[tuple[float, float]]] = []
+        self._stopped = False
+
+    def on_a_thread(self) -> None:
+        """Sample until stopped."""
+        samples = self._series()
+        while not self._stopped:
+            start = time.monotonic()
+            time.sleep(0.005)
+            samples.append((time.monotonic(), (time.monotonic() - start - 0.005) * 1000))
+
+    async def on_a_loop(self) -> None:
+        """Sample until stopped."""
+        samples = self._series()
+        while not self._stopped:
+            start = time.monotonic()
+            await asyncio.sleep(0.005)
+            samples.append((time.monotonic(), (time.monotonic() - start - 0.005) * 1000))
+
+    def stop(self) -> None:
+        """End all sampling."""
+        self._stopped = True
+
+    def between(self, start: float, end: float) -> float:
+        """Return the milliseconds by which the sleepers were late in a span, added up at worst."""
+        most = 0.0
+        for samples in self.samples:
+            first = bisect_left(samples, (start, 0.0))
+            last = bisect_left(samples, (end + 0.01, 0.0)) + 1
+            most = max(most, sum(late for _, late in samples[first:last] if late > 1))
+        return most
+
+    def _series(self) -> list[tuple[float, float]]:
+        series: list[tuple[float, float]] = []
+        self.samples.append(series)
+        return series
+
+
+def soak(
+    *, calls: int = 20_000, threads: int = 32, tasks: int = 200, faults: float = 0.3, pause: float
+) -> Report:
+    """Run so many calls, shared out among threads and tasks, and report.
+
+    Args:
+        calls: How many calls in all.
+        threads: How many threads call `route`.
+        tasks: How many tasks call `aroute`, on one event loop.
+        faults: The share of requests that the server spoils.
+        pause: Mean seconds between two calls of one caller, so that there is a processor for each.
+    """
+    process = psutil.Process()
+    report = Report()
+    with _server(faults) as url:
+        tiers = _tiers(url)
+        report.breakers = [tier.breaker for tier in tiers]
+        routers = [_router(tier) for tier in tiers]
+        for tier in tiers:  # imports and first connections are not what is measured
+            with contextlib.suppress(Exception):
+                tier.score("warm up", ["a", "b"])
+        asyncio.run(routers[0].aroute("warm up"))
+        shut_down()
+        gc.collect()
+        before = {"descriptors": process.num_fds(), "threads": threading.active_count()}
+        numbers = iter(range(calls))
+        lock = threading.Lock()
+        spans: list[tuple[float, float, float]] = []
+        middle: list[int] = []
+
+        def next_call() -> random.Random | None:
+            with lock:
+                number = next(numbers, None)
+            if number == calls // 2:
+                gc.collect()
+                middle.append(process.memory_info().rss)
+            return None if number is None else random.Random(number)
+
+        def note(router: Router, budget: float | None, start: float, result: RouteResult) -> None:
+            end = time.monotonic()
+            wrong = _malformed(result)
+            with lock:
+                report.calls += 1
+                report.wrong += wrong
+                report.codes.update({one.code for one in result.degraded})
+                report.providers[result.hits[0].provider] += 1
+                if budget is not None and budget > 0:
+                    report.overruns.append((end - start) * 1000 - budget)
+                    spans.append((start, end, budget))
+
+        def thread() -> None:
+            while (draw := next_call()) is not None:
+                time.sleep(draw.uniform(0, 2 * pause))
+                router, budget = draw.choice(routers), draw.choice(BUDGETS)
+                start = time.monotonic()
+                try:
+                    note(router, budget, start, router.route(_query(draw), budget_ms=budget))
+                except Exception as error:
+                    report.wrong.append(repr(error))
+
+        async def task() -> None:
+            while (draw := next_call()) is not None:
+                await asyncio.sleep(draw.uniform(0, 2 * pause))
+                router, budget = draw.choice(routers), draw.choice(BUDGETS)
+                patience = draw.uniform(0.001, 0.05) if draw.random() < 0.05 else None
+                start = time.monotonic()
+                try:
+                    async with asyncio.timeout(patience):
+                        result = await router.aroute(_query(draw), budget_ms=budget)
+                except TimeoutError:
+                    report.cancelled += 1
+                except Exception as error:
+                    report.wrong.append(repr(error))
+                else:
+                    note(router, budget, start, result)
+
+        async def all_tasks() -> None:
+            sampling = asyncio.create_task(noise.on_a_loop())
+            await asyncio.gather(*(task() for _ in range(tasks)))
+            noise.stop()
+            await sampling
+
+        noise = Noise()
+        sampler = threading.Thread(target=noise.on_a_thread)
+        workers = [threading.Thread(target=thread) for _ in range(threads)]
+        start = time.monotonic()
+        sampler.start()
+        background.background().submit(noise.on_a_loop())
+        for worker in workers:
+            worker.start()
+        asyncio.run(all_tasks())
+        for worker in workers:
+            worker.join()
+        sampler.join()
+        report.seconds = time.monotonic() - start
+        report.late = sum(
+            (end - begun) * 1000 - budget > ALLOWED_MS + noise.between(begun, end)
+            for begun, end, budget in spans
+        )
+        report.noise = [late for samples in noise.samples for _, late in samples]
+        time.sleep(0.1)  # for the samplers and what was cancelled last
+        report.left["tasks"] = background.background().submit(_tasks()).result()
+        report.left["trials"] = sum(one._trials_out for one in report.breakers)
+        _until_closed(tiers)
+        shut_down()
+        spans.clear()
+        noise.samples.clear()
+        gc.collect()
+        report.left["descriptors"] = process.num_fds() - before["descriptors"]
+        report.left["threads"] = threading.active_count() - before["threads"]
+        report.left["megabytes"] = (process.memory_info().rss - middle[0]) / 2**20
+    return report
+
+
+@contextlib.contextmanager
+def _server(faults: float) -> Iterator[str]:
+    script = Path(__file__).with_name("providers_server.py")
+    command = [sys.executable, str(script), "--faults", str(faults)]
+    with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield server.stdout.readline().strip()
+        finally:
+            server.communicate()  # it ends with its input
+
+
+def _tiers(url: str) -> list[RemoteReranker]:
+    options: dict[str, Any] = {"api_key": KEY, "timeout": 1.0}
+    return [
+        kind(
+            base_url=base,
+            breaker=CircuitBreaker(cooldown=COOLDOWN),
+            pace=Pace(ms_per_pair=5.0, absolute_floor_ms=20.0),
+            **options,
+        )
+        for kind, base in ((VoyageReranker, f"{url}/voyage/v1"), (CohereReranker, url))
+    ]
+
+
+def _router(tier: RemoteReranker) -> Router:
+    index = build(embedder=WordEmbedder())
+    return Router(index, reranker=[tier, SemanticBM25()], profile=Profile())
+
+
+def _query(draw: random.Random) -> str:
+    return " ".join(draw.sample(" ".join(LIBRARY.values()).split(), 4))
+
+
+def _malformed(result: RouteResult) -> list[str]:
+    """Return what is wrong with a result."""
+    wrong = []
+    if sorted(hit.id for hit in result.hits) != sorted(LIBRARY):
+        wrong.append(f"hits {[hit.id for hit in result.hits]}")
+    if len(result.selected) != 2:
+        wrong.append(f"selected {result.ids}")
+    if cascade.replay(result.trace) != result.trace["decision"]:
+        wrong.append("does not replay")
+    providers = {hit.provider for hit in result.hits if hit.logit is not None}
+    if len(providers) > 1 or (result.stage == 2) != bool(providers):
+        wrong.append(f"stage {result.stage} by {providers}")
+    codes = [one.code for one in result.degraded]
+    if not set(codes) <= CODES:
+        wrong.append(f"degraded by {codes}")
+    if bool(codes) == (providers <= {"voyage", "cohere"} and bool(providers)):
+        wrong.append(f"{providers} after {codes}")
+    return wrong
+
+
+async def _tasks() -> int:
+    return len(asyncio.all_tasks()) - 1
+
+
+def _until_closed(tiers: Sequence[RemoteReranker]) -> None:
+    """Call until each breaker closes: a trial's slot that was lost would keep it half open."""
+    for tier in tiers:
+        for _ in range(500):
+            if tier.breaker.state == "closed":
+                break
+            time.sleep(COOLDOWN / 10)
+            with contextlib.suppress(Exception):
+                tier.score_within("query", ["a", "b"], 0.5)
+
+
+def _percentiles(values: Sequence[float]) -> str:
+    cuts = statistics.quantiles(values, n=1000, method="inclusive")
+    shown = {"p50": cuts[499], "p90": cuts[899], "p99": cuts[989], "p99.9": cuts[998]}
+    shown["max"] = max(values)
+    return ", ".join(f"{name} {value:.1f}" for name, value in shown.items())
+
+
+def main() -> int:
+    """Run and print; return 1 if anything was wrong."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--calls", type=int, default=20_000)
+    parser.add_argument("--threads", type=int, default=32)
+    parser.add_argument("--tasks", type=int, default=200)
+    parser.add_argument("--faults", type=float, default=0.3)
+    parser.add_argument("--pause", type=float, default=1.5, help="mean seconds between calls")
+    options = vars(parser.parse_args())
+    with contextlib.redirect_stderr(io.StringIO()):  # voyageai prints when a connection breaks off
+        report = soak(**options)
+    over = sum(one > ALLOWED_MS for one in report.overruns)
+    lines = [
+        f"{report.calls} calls in {report.seconds:.0f} s, {report.cancelled} more were cancelled",
+        f"answered by: {dict(report.providers.most_common())}",
+        f"degraded by: {dict(report.codes.most_common())}",
+        f"wrong: {len(report.wrong)} {report.wrong[:3]}",
+        f"beyond the budget, ms: {_percentiles(report.overruns)}",
+        f"the scheduler was late, ms: {_percentiles(report.noise)}",
+        f"{over} of {len(report.overruns)} calls outlived their budget by more than 50 ms, "
+        f"{report.late} by more than that beyond the scheduler's lateness",
+        f"changes of state: {[len(one.transitions) for one in report.breakers]} (256 are kept)",
+        f"left behind: {report.left}",
+    ]
+    print("\n".join(lines))  # noqa: T201
+    return 1 if report.wrong or report.late else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

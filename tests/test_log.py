@@ -1,0 +1,607 @@
+"""The decision log: what a line holds, what many writers leave, and what hostile lines do."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import LIBRARY, LengthReranker, TableReranker, build, refused
+from crossgate import Profile, Router, RouteResult, SourceError
+from crossgate.log import (
+    MAX_LINE_BYTES,
+    SCHEMA,
+    Difference,
+    JsonLinesLog,
+    LoggedDecision,
+    LoggedUse,
+    MalformedLine,
+    check_decision,
+    parse_line,
+    read_log,
+)
+from crossgate.postprocessing import diversify_sources, postprocess
+from crossgate.profile import Combine, Floors, Gate, Guardrails, Pool
+from test_cli import Run, checked, home, run, words  # noqa: F401 - pytest finds fixtures by name
+
+QUERY = "clean up this messy csv"
+ID = "0123456789abcdef" * 2
+
+
+def route(log: JsonLinesLog | None, query: str = QUERY, **options: Any) -> RouteResult:
+    values: dict[str, Any] = {
+        "reranker": LengthReranker(),
+        "profile": Profile(combine=Combine(mode="replace"), pool=Pool(core=1)),
+        **options,
+    }
+    return Router(build(), telemetry=log, **values).route(query, limit=2)
+
+
+def decisions(path: Path) -> list[LoggedDecision]:
+    return [one for one in read_log(path) if isinstance(one, LoggedDecision)]
+
+
+def malformed(line: str | bytes) -> str:
+    """Check that a line is malformed, and return why, which stands on one line."""
+    found = parse_line(line.encode() if isinstance(line, str) else line, 7)
+    assert isinstance(found, MalformedLine), found
+    assert found.line == 7
+    assert len(found.reason.splitlines()) == 1
+    return found.reason
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "decisions.jsonl"
+
+
+# Writing.
+
+
+def test_a_line_holds_the_decision(path: Path) -> None:
+    before = datetime.now(UTC)
+    result = route(JsonLinesLog(path))
+    (raw,) = path.read_text(encoding="ascii").splitlines()
+    values = json.loads(raw)
+    assert (values["schema"], values["kind"]) == ("crossgate-log/1", "decision")
+    assert values["decision"] == result.decision_id
+    assert values["selected"] == result.ids
+    assert values["trace"] == json.loads(json.dumps(result.trace))
+    assert values["timings_ms"] == result.timings
+    assert values["time"].endswith("Z")
+    (logged,) = decisions(path)
+    assert before - timedelta(seconds=1) <= logged.time <= datetime.now(UTC)
+    assert logged.selected == tuple(result.ids)
+    assert logged.decision == result.decision_id
+    assert check_decision(logged) is None
+
+
+def test_texts_are_hashed_unless_asked_for(path: Path) -> None:
+    hashed, asked = JsonLinesLog(path), JsonLinesLog(path, text=True)
+    result = route(hashed)
+    plain = path.read_text()
+    assert not any(text in plain for text in (QUERY, *LIBRARY.values()))
+    values = json.loads(plain)
+    assert values["texts_sha256"] == {
+        hit.id: sha256(LIBRARY[hit.id].encode()).hexdigest() for hit in result.hits
+    }
+    assert values["trace"]["query_sha256"] == sha256(QUERY.encode()).hexdigest()
+    route(asked)
+    without, with_text = decisions(path)
+    assert (without.query, without.texts) == (None, None)
+    assert with_text.query == QUERY
+    assert with_text.texts == {hit.id: LIBRARY[hit.id] for hit in result.hits}
+
+
+def test_what_was_used_is_noted(path: Path) -> None:
+    log = JsonLinesLog(path)
+    result = route(log)
+    assert result.decision_id is not None
+    log.used(result.decision_id, ["csv-cleaner", "csv-cleaner", "two\nlines", "ü"])
+    log.used(result.decision_id, iter([]))
+    _, use, none = read_log(path)
+    assert isinstance(use, LoggedUse)
+    assert (use.line, use.decision) == (2, result.decision_id)
+    assert use.used == ("csv-cleaner", "two\nlines", "ü")
+    assert isinstance(none, LoggedUse)
+    assert none.used == ()
+
+
+def test_what_cannot_be_noted_is_refused(path: Path, tmp_path: Path) -> None:
+    log = JsonLinesLog(path)
+    for wrong in ("", "x" * 32, ID.upper(), ID[:31], None, 5):
+        refused("out_of_range", log.used, wrong, ["a"])
+    refused("out_of_range", log.used, ID, "csv-cleaner")
+    refused("invalid_text", log.used, ID, [5])
+    refused("invalid_text", log.used, ID, ["\ud800"])
+    assert not path.exists()
+    refused("unwritable", JsonLinesLog(tmp_path / "no" / "log").used, ID, ["a"])
+
+
+def test_the_file_is_its_owners_alone(path: Path) -> None:
+    route(JsonLinesLog(path))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_every_id_stays_on_its_line(path: Path) -> None:
+    log = JsonLinesLog(path)
+    odd = ["\n", "\r\n", "\u2028", "\x85", "\0", '"', "🦀", "\x1b[31m"]
+    router = Router(
+        build(dict.fromkeys(odd, "clean csv")), reranker=None, profile=Profile(), telemetry=log
+    )
+    result = router.route("csv", limit=None)
+    assert result.degraded == ()
+    (logged,) = read_log(path)
+    assert isinstance(logged, LoggedDecision)
+    assert sorted(logged.selected) == sorted(odd)
+    assert check_decision(logged) is None
+
+
+def test_processes_and_threads_append_at_once(path: Path) -> None:
+    script = textwrap.dedent(
+        """
+        import sys, threading
+        from crossgate import Document, Index, Profile, Router
+        from crossgate.log import JsonLinesLog
+        texts = ["clean csv " + "x" * 3000, "merge pdf"]
+        index = Index.build([Document(id=t[:9] + "é" * 900, text=t) for t in texts], embedder=None)
+        router = Router(
+            index, reranker=None, profile=Profile(), telemetry=JsonLinesLog(sys.argv[1], text=True)
+        )
+        def many():
+            for _ in range(50):
+                assert not router.route("clean csv").degraded
+        threads = [threading.Thread(target=many) for _ in range(2)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        """
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", script, path]) for _ in range(4)]
+    assert [writer.wait(timeout=60) for writer in writers] == [0] * 4
+    found = list(read_log(path))
+    assert len(found) == 400
+    assert all(isinstance(one, LoggedDecision) for one in found)
+    assert len({one.decision for one in found if isinstance(one, LoggedDecision)}) == 400
+
+
+def fifo(folder: Path) -> Path:
+    os.mkfifo(folder / "pipe")
+    return folder / "pipe"
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda folder: Path("/dev/full"), "No space left"),
+        (lambda folder: folder / "missing" / "log.jsonl", "No such file"),
+        (lambda folder: folder, "Is a directory"),
+        (lambda folder: folder / ("x" * 300), "name too long"),
+        (lambda folder: folder / "nul\0byte", "null byte"),
+    ],
+    ids=["disk full", "folder missing", "folder", "name too long", "nul"],
+)
+def test_a_log_that_cannot_be_written_stops_no_decision(
+    make: Callable[[Path], Path], said: str, tmp_path: Path
+) -> None:
+    log = JsonLinesLog(make(tmp_path))
+    result = route(log)
+    assert result.ids == route(None).ids
+    assert [one.code for one in result.degraded] == ["telemetry_failed"]
+    assert said in result.degraded[0].detail
+    with pytest.raises(SourceError) as caught:
+        log.used(ID, [])
+    assert caught.value.code == "unwritable"
+
+
+def test_a_pipe_that_nobody_reads_is_not_waited_for(tmp_path: Path) -> None:
+    log = JsonLinesLog(fifo(tmp_path))
+    assert [one.code for one in route(log).degraded] == ["telemetry_failed"]
+    # With a reader it takes what fits, and does not wait for the reader to make room.
+    reader = os.open(log.path, os.O_RDONLY | os.O_NONBLOCK)
+    degraded = [bool(route(log).degraded) for _ in range(200)]
+    os.close(reader)
+    assert degraded[0] is False
+    assert degraded[-1] is True
+
+
+def test_a_file_that_may_be_written_but_not_read(path: Path) -> None:
+    path.touch(mode=0o200)
+    if os.access(path, os.R_OK):
+        pytest.skip("this user may read everything")
+    assert route(JsonLinesLog(path)).degraded == ()
+
+
+def test_a_full_disk_tears_one_line_and_no_other(path: Path) -> None:
+    script = textwrap.dedent(
+        """
+        import resource, signal, sys
+        from crossgate import Document, Index, Profile, Router
+        from crossgate.log import JsonLinesLog
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        index = Index.build([Document(id="a", text="clean csv")], embedder=None)
+        router = Router(
+            index, reranker=None, profile=Profile(), telemetry=JsonLinesLog(sys.argv[1])
+        )
+        router.route("csv")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, resource.RLIM_INFINITY))
+        codes = [one.code for _ in range(3) for one in router.route("csv").degraded]
+        assert codes == ["telemetry_failed"] * len(codes) and codes, codes
+        resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))
+        assert not router.route("csv").degraded
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, path],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = list(read_log(path))
+    torn = [one for one in found if isinstance(one, MalformedLine)]
+    assert len(torn) == 1
+    assert isinstance(found[0], LoggedDecision)
+    assert isinstance(found[-1], LoggedDecision)
+    assert found[-1].line == len(found)
+
+
+def test_a_log_that_was_moved_away_is_begun_anew(path: Path) -> None:
+    log = JsonLinesLog(path)
+    route(log)
+    path.rename(path.with_suffix(".1"))
+    route(log)
+    assert len(decisions(path)) == len(decisions(path.with_suffix(".1"))) == 1
+
+
+# Reading.
+
+
+def test_lines_that_are_none(path: Path) -> None:
+    route(JsonLinesLog(path))
+    good = path.read_bytes().rstrip(b"\n")
+    with path.open("wb") as stream:
+        stream.write(b"\n" + good + b"\r\n\n  \n\xff\xfe\n" + b'"' + b"x" * MAX_LINE_BYTES + b'"\n')
+        stream.write(good[:-9] + b"\n" + good)
+    found = list(read_log(path))
+    assert [(type(one).__name__, one.line) for one in found] == [
+        ("LoggedDecision", 2),
+        ("MalformedLine", 5),
+        ("MalformedLine", 6),
+        ("MalformedLine", 7),
+        ("LoggedDecision", 8),
+    ]
+    reasons = [one.reason for one in found if isinstance(one, MalformedLine)]
+    assert "UTF-8" in reasons[0]
+    assert "16,000,000 bytes" in reasons[1]
+    assert "not JSON" in reasons[2]
+
+
+def test_a_file_that_is_none(tmp_path: Path) -> None:
+    refused("source_missing", lambda: list(read_log(tmp_path / "absent")))
+    refused("source_unreadable", lambda: list(read_log(tmp_path)))
+
+
+def line(**changes: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "schema": SCHEMA,
+        "kind": "decision",
+        "decision": ID,
+        "time": "2026-11-22T03:34:09.762081Z",
+        "selected": ["a"],
+        "degraded": [],
+        "trace": {},
+        **changes,
+    }
+    return {key: value for key, value in values.items() if value is not ...}
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"schema": "crossgate-log/2"}, "schema"),
+        ({"schema": ...}, "schema"),
+        ({"kind": "other"}, "kind"),
+        ({"kind": ["use"]}, "kind"),
+        ({"decision": ...}, "decision"),
+        ({"decision": 5}, "decision"),
+        ({"decision": "x" * 32}, "decision"),
+        ({"time": "yesterday"}, "time"),
+        ({"time": "2026-11-22T03:34:09"}, "time"),
+        ({"time": "0001-01-01T00:00:00+14:00"}, "time"),
+        ({"time": 1e9}, "time"),
+        ({"selected": "a"}, "selected"),
+        ({"selected": [1]}, "selected"),
+        ({"selected": ["\ud800"]}, "selected"),
+        ({"degraded": None}, "degraded"),
+        ({"trace": []}, "trace"),
+        ({"query": 5}, "query"),
+        ({"texts": {"a": 5}}, "texts"),
+        ({"texts": ["a"]}, "texts"),
+        ({"kind": "use"}, "used"),
+        ({"kind": "use", "used": [None]}, "used"),
+    ],
+)
+def test_what_is_wrong_with_a_line_is_named(changes: dict[str, Any], named: str) -> None:
+    assert isinstance(parse_line(json.dumps(line()).encode(), 7), LoggedDecision)
+    assert named in malformed(json.dumps(line(**changes)))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{",
+        b"NaN",
+        b'{"schema": NaN}',
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b"9" * 5_000,
+        b"\xed\xa0\x80",
+        b"\xef\xbb\xbf{}",
+        b"\0",
+    ],
+    ids=lambda raw: repr(raw)[:30],
+)
+def test_bytes_that_are_no_line(raw: bytes) -> None:
+    malformed(raw)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=6,
+)
+
+
+@given(st.one_of(st.binary(max_size=80), JSON.map(lambda value: json.dumps(value).encode())))
+def test_no_bytes_break_the_parser(raw: bytes) -> None:
+    assert isinstance(parse_line(raw, 1), MalformedLine)
+
+
+TRACE = json.loads(json.dumps(dict(route(None).trace)))
+
+
+def places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place inside of a JSON value."""
+    children = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
+    return [place, *(one for key, child in children for one in places(child, (*place, key)))]
+
+
+PLACES = [place for place in places(TRACE) if place]
+HOSTILE = st.one_of(
+    JSON,
+    st.sampled_from([10**400, -1, 2**64, 1e308, -1e308, 5e-324, True, "", [], {}, "x" * 1000]),
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(PLACES), HOSTILE, st.booleans()), min_size=1, max_size=3))
+def test_no_trace_breaks_the_replay(changes: list[tuple[tuple[Any, ...], Any, bool]]) -> None:
+    trace = copy.deepcopy(TRACE)
+    for place, value, removed in changes:
+        parent = trace
+        for key in place[:-1]:
+            try:
+                parent = parent[key]
+            except (KeyError, IndexError, TypeError):
+                break
+        with contextlib.suppress(IndexError, TypeError):  # an earlier change took the place away
+            if isinstance(parent, dict) and removed:
+                parent.pop(place[-1], None)
+            else:
+                parent[place[-1]] = value
+    raw = json.dumps(line(trace=trace, selected=TRACE["decision"]["selected"])).encode()
+    logged = parse_line(raw, 1)
+    if isinstance(logged, LoggedDecision):
+        found = check_decision(logged)
+        if isinstance(found, MalformedLine):
+            assert len(found.reason.splitlines()) == 1
+        if isinstance(found, Difference):
+            assert found.field.startswith(("trace.", "selected"))
+
+
+# Replaying.
+
+PROFILES = [
+    Profile(),
+    Profile(gate=Gate(agreed_margin=0.0, disagreed_margin=0.0)),
+    Profile(gate=Gate(relevance_cosine=0.99)),
+    Profile(floors=Floors(default=0.4, relax=0.2), pool=Pool(core=1, rerank_top_k=3)),
+    Profile(floors=Floors(default=1.0)),
+    Profile(combine=Combine(mode="weighted", cosine=2.0), stage2_guardrails=Guardrails(margin=3.0)),
+]
+
+
+def test_all_that_was_decided_comes_out_again(path: Path) -> None:
+    log = JsonLinesLog(path)
+    for profile in PROFILES:
+        for query in (QUERY, "merge pdf files", "zebra"):
+            for reranker in (LengthReranker(), TableReranker({}), None):
+                route(log, query, profile=profile, reranker=reranker)
+    found = decisions(path)
+    assert len(found) == len(PROFILES) * 9
+    assert [check_decision(one) for one in found] == [None] * len(found)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("trace", "decision", "reason"), "murky"),
+        (("trace", "decision", "stage"), True),
+        (("trace", "decision", "selected", 0), "other"),
+        (("trace", "decision", "places", 1, 1), 0.5),
+        (("trace", "signals", "overlap"), 9),
+        (("trace", "tighten", "dropped_count"), 9),
+        (("trace", "floor"), 0.25),
+        (("selected", 0), "other"),
+    ],
+)
+def test_a_change_is_found_where_it_was_made(
+    path: Path, place: tuple[Any, ...], value: object
+) -> None:
+    route(JsonLinesLog(path))
+    values = json.loads(path.read_bytes())
+    parent = values
+    for key in place[:-1]:
+        parent = parent[key]
+    before, parent[place[-1]] = parent[place[-1]], value
+    logged = parse_line(json.dumps(values).encode(), 1)
+    assert isinstance(logged, LoggedDecision)
+    found = check_decision(logged)
+    name = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in place)[1:]
+    assert found == Difference(field=name, recorded=value, recomputed=before)
+
+
+def test_a_list_that_is_shorter_or_longer(path: Path) -> None:
+    route(JsonLinesLog(path))
+    values = json.loads(path.read_bytes())
+    values["trace"]["decision"]["places"].append(["x", None, 9, None, None])
+    logged = parse_line(json.dumps(values).encode(), 1)
+    assert isinstance(logged, LoggedDecision)
+    found = check_decision(logged)
+    assert isinstance(found, Difference)
+    assert found.field == f"trace.decision.places[{len(LIBRARY)}]"
+    assert found.recomputed == "(absent)"
+
+
+def test_later_steps_may_select_otherwise(path: Path) -> None:
+    result = route(JsonLinesLog(path))
+    stepped = postprocess(result, [diversify_sources], limit=1)
+    values = json.loads(path.read_bytes())
+    values |= {"selected": stepped.ids, "trace": stepped.to_dict(trace=True)["trace"]}
+    assert stepped.ids != result.ids
+    logged = parse_line(json.dumps(values).encode(), 1)
+    assert isinstance(logged, LoggedDecision)
+    assert check_decision(logged) is None
+
+
+# The command line.
+
+
+def test_route_logs_and_replay_agrees(run: Any, words: Path, path: Path) -> None:  # noqa: F811
+    arguments = ["route", "clean csv", "-i", words, "--reranker", "none", "--json"]
+    values = checked(run(*arguments, "--log", path), "result")
+    by_variable = run(*arguments, variables={"CROSSGATE_LOG": str(path)})
+    assert checked(by_variable, "result")["decision_id"] != values["decision_id"]
+    assert "decision_id" not in checked(run(*arguments, variables={"CROSSGATE_LOG": ""}), "result")
+    assert decisions(path)[0].decision == values["decision_id"]
+
+    noted = run("used", values["decision_id"], "csv-cleaner", "--log", path, "--json")
+    assert (noted.code, checked(noted, "used")["used"]) == (0, ["csv-cleaner"])
+    silent = run("used", values["decision_id"], variables={"CROSSGATE_LOG": str(path)})
+    assert (silent.code, silent.err) == (0, "")
+    replayed = run("replay", path, "--json")
+    outcome = checked(replayed, "replay")
+    assert (replayed.code, replayed.err) == (0, "")
+    assert (outcome["decisions"], outcome["uses"], outcome["malformed"]) == (2, 2, 0)
+    assert run("replay", path).out == "2 decisions made again, all the same\n"
+
+
+def test_explain_shows_floor_cliff_and_id(run: Any, words: Path, path: Path) -> None:  # noqa: F811
+    profile = path.with_name("profile.json")
+    values = Profile(floors=Floors(sections={"x": 0.1}), pool=Pool(core=1)).to_dict()
+    profile.write_text(json.dumps(values))
+    arguments = ["route", "clean csv", "-i", words, "--reranker", "none", "--profile", profile]
+    shown = run(*arguments, "--explain", "--log", path, "--section", "x", "--grade", "B")
+    assert shown.code == 0
+    assert "floor       cosine 0.1" in shown.out
+    assert "skip_reason no_cosine" in " ".join(shown.out.split())
+    assert f"logged as   {decisions(path)[0].decision}" in shown.out
+    assert "degraded[floor_unmeasured]" in shown.err
+    assert max(map(len, shown.out.splitlines())) <= 100
+    assert (decisions(path)[0].trace["section"], decisions(path)[0].trace["grade"]) == ("x", "B")
+
+
+def test_rerank_logs_texts_if_asked(run: Any, path: Path) -> None:  # noqa: F811
+    done = run(
+        *("rerank", "fox", "--reranker", "none", "--log", path, "--log-text", "--json"),
+        stdin=b'{"text": "red fox"}\n',
+    )
+    assert checked(done, "result")["decision_id"]
+    assert decisions(path)[0].texts == {"1": "red fox"}
+    assert decisions(path)[0].query == "fox"
+
+
+def test_a_log_that_cannot_be_written_is_said_on_stderr(run: Any, words: Path) -> None:  # noqa: F811
+    arguments = ["route", "clean csv", "-i", words, "--reranker", "none"]
+    done: Run = run(*arguments, "--log", "no/where.jsonl")
+    assert done.code == 0
+    assert "csv-cleaner" in done.out
+    assert re.search(r"^crossgate: degraded\[telemetry_failed\]: [^\n]+$", done.err, re.MULTILINE)
+    failed: Run = run("used", ID, "--log", "no/where.jsonl")
+    assert (failed.code, failed.error) == (3, "unwritable")
+
+
+def test_replay_ends_at_the_first_difference(run: Any, path: Path) -> None:  # noqa: F811
+    log = JsonLinesLog(path)
+    for _ in range(4):
+        route(log)
+    lines = path.read_text().splitlines()
+    for place in (1, 2):
+        lines[place] = lines[place].replace('"reason": "reranked"', '"reason": "re\\nranked"')
+    path.write_text("\n".join([*lines, "{", ""]))
+    shown = run("replay", path)
+    assert shown.code == 1
+    assert shown.out.splitlines()[0] == f"{path}:2: trace.decision.reason differs"
+    assert len(shown.out.splitlines()) == 3
+    outcome = checked(run("replay", path, "--json"), "replay")
+    assert outcome["decisions"] == 2
+    assert outcome["difference"] == {
+        "line": 2,
+        "field": "trace.decision.reason",
+        "recorded": "re\nranked",
+        "recomputed": "reranked",
+    }
+
+
+def test_replay_names_malformed_lines_and_goes_on(run: Any, path: Path) -> None:  # noqa: F811
+    log = JsonLinesLog(path)
+    route(log)
+    with path.open("a") as stream:
+        stream.write("{\n" * 7)
+        stream.write(json.dumps(line()) + "\n")
+    route(log)
+    done = run("replay", path)
+    assert done.code == 2
+    assert done.out == "2 decisions made again, all the same, 8 malformed lines\n"
+    said = done.err.splitlines()
+    assert said[0].startswith(f"crossgate: malformed {path}:2: not JSON")
+    assert len(said) == 6
+    assert said[-1].startswith("crossgate: and 3 more malformed lines")
+
+
+def test_replay_of_what_is_no_log(run: Any, tmp_path: Path) -> None:  # noqa: F811
+    assert run("replay", "absent").error == "source_missing"
+    assert run("replay", tmp_path).error == "source_unreadable"
+    (tmp_path / "empty").write_bytes(b"")
+    assert run("replay", "empty").code == 0
+    missing = run("used", ID, variables={"CROSSGATE_LOG": ""})
+    assert (missing.code, missing.error) == (2, "out_of_range")
+    assert run("used", "no-id", "--log", "x").error == "out_of_range"

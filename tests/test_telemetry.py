@@ -1,0 +1,246 @@
+"""Telemetry hooks: which events they get, in which order, and that they can break nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import threading
+from typing import Any
+
+import pytest
+
+from conftest import LIBRARY, FunctionReranker, LengthReranker, build, refused
+from crossgate import ModelError, Profile, Router, RouteResult, rerank
+from crossgate.profile import Floors, Gate, Pool
+from crossgate.telemetry import (
+    Event,
+    GateDecided,
+    RouteFinished,
+    Stage1Finished,
+    TelemetryHook,
+    TierFinished,
+    TierSkipped,
+    Tightened,
+)
+
+QUERY = "clean up this messy csv"
+
+
+class Notebook:
+    """A hook that keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def on_event(self, event: Event) -> None:
+        """Keep the event."""
+        self.events.append(event)
+
+    @property
+    def kinds(self) -> list[type]:
+        """The kinds of the events, in order."""
+        return [type(event) for event in self.events]
+
+
+class Loud(Notebook):
+    """A hook that raises on one kind of event."""
+
+    def __init__(self, kind: type, error: Exception) -> None:
+        super().__init__()
+        self._kind, self._error = kind, error
+
+    def on_event(self, event: Event) -> None:
+        """Keep the event, and raise if it is of the kind."""
+        super().on_event(event)
+        if isinstance(event, self._kind):
+            raise self._error
+
+
+def route(hook: TelemetryHook | None, **options: Any) -> RouteResult:
+    values: dict[str, Any] = {"reranker": LengthReranker(), "profile": Profile(), **options}
+    return Router(build(), telemetry=hook, **values).route(QUERY)
+
+
+def without_id(result: RouteResult) -> dict[str, Any]:
+    values = result.to_dict(trace=True)
+    for key in ("timings_ms", "decision_id", "degraded"):
+        values.pop(key, None)
+    return values
+
+
+# What it hears.
+
+
+def test_the_events_of_a_reranked_decision() -> None:
+    hook = Notebook()
+    result = route(hook, profile=Profile(pool=Pool(core=1)))
+    stage1, gate, tightened, tier, finished = hook.events
+    assert isinstance(stage1, Stage1Finished)
+    assert stage1.candidate_count == len(result.hits)
+    assert isinstance(gate, GateDecided)
+    assert (gate.verdict, gate.reason) == ("ambiguous", "murky")
+    assert isinstance(tightened, Tightened)
+    recorded = result.trace["tighten"]
+    for name in ("applied", "effective_floor", "cliff_position", "dropped_count", "skip_reason"):
+        assert getattr(tightened, f"tighten_{name}") == recorded[name]
+    assert isinstance(tier, TierFinished)
+    assert (tier.tier, tier.pair_count) == ("length", len(result.trace["stage2"]))
+    assert isinstance(finished, RouteFinished)
+    assert (finished.query, finished.result) == (QUERY, result)
+    assert finished.duration_ms == result.timings["total"]
+    assert {event.decision_id for event in hook.events} == {result.decision_id}
+    assert re.fullmatch("[0-9a-f]{32}", result.decision_id or "")
+    assert result.to_dict()["decision_id"] == result.decision_id
+
+
+@pytest.mark.parametrize(
+    ("options", "kinds"),
+    [
+        ({}, [TierFinished]),
+        ({"reranker": None}, []),
+        ({"profile": Profile(gate=Gate(agreed_margin=0.0, disagreed_margin=0.0))}, []),
+        ({"profile": Profile(floors=Floors(default=1.0))}, []),
+        ({"reranker": None, "profile": Profile(pool=Pool(core=1))}, [Tightened]),
+    ],
+)
+def test_stage_2_is_told_of_where_it_was_asked(options: Any, kinds: list[type]) -> None:
+    hook = Notebook()
+    route(hook, **options)
+    assert hook.kinds == [Stage1Finished, GateDecided, *kinds, RouteFinished]
+
+
+def test_the_gate_is_told_of_a_floor_that_nothing_clears() -> None:
+    hook = Notebook()
+    result = route(hook, profile=Profile(floors=Floors(default=1.0)))
+    gate = hook.events[1]
+    assert isinstance(gate, GateDecided)
+    assert (gate.verdict, gate.reason) == (result.verdict, result.reason)
+    assert gate.reason == "below_section_floor"
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ModelError("model_missing", "not pulled"), "reranker_unavailable"),
+        (OSError("broken"), "reranker_failed"),
+    ],
+)
+def test_a_tier_that_fails_is_told_of(error: Exception, reason: str) -> None:
+    def fail(query: str, documents: object) -> Any:
+        raise error
+
+    hook = Notebook()
+    result = route(hook, reranker=FunctionReranker(fail))
+    skipped = hook.events[-2]
+    assert isinstance(skipped, TierSkipped)
+    assert (skipped.tier, skipped.reason) == ("function", reason)
+    assert [one.code for one in result.degraded] == [reason]
+    assert TierFinished not in hook.kinds
+
+
+def test_a_tier_that_cannot_be_loaded_has_no_name(index: Any) -> None:
+    hook = Notebook()
+    router = Router(index, reranker=LengthReranker(), profile=Profile(), telemetry=hook)
+    router._tiers = ["nowhere"]
+    router.route(QUERY)
+    skipped = hook.events[-2]
+    assert isinstance(skipped, TierSkipped)
+    assert (skipped.tier, skipped.reason) == ("reranker", "reranker_unavailable")
+
+
+def test_rerank_tells_too() -> None:
+    hook = Notebook()
+    result = rerank(QUERY, list(LIBRARY.values()), reranker=LengthReranker(), telemetry=hook)
+    assert hook.kinds == [Stage1Finished, GateDecided, TierFinished, RouteFinished]
+    assert result.decision_id is not None
+
+
+def test_bad_input_is_no_decision() -> None:
+    hook = Notebook()
+    router = Router(build(), reranker=None, profile=Profile(), telemetry=hook)
+    refused("empty_query", router.route, " ")
+    refused("wrong_dimension", router.route, QUERY, vector=[1.0])
+    assert RouteFinished not in hook.kinds
+
+
+def test_events_are_frozen_and_carry_their_units() -> None:
+    hook = Notebook()
+    route(hook, profile=Profile(pool=Pool(core=1)))
+    for event in hook.events:
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            event.decision_id = "x"  # type: ignore[misc]
+        for field in dataclasses.fields(event):
+            value = getattr(event, field.name)
+            if type(value) is float:
+                assert field.name.endswith(("_ms", "_floor")), field.name
+            if type(value) is int:
+                assert field.name.endswith(("_count", "_position")), field.name
+            if field.name.endswith("_ms"):
+                assert value >= 0
+
+
+# What it cannot do.
+
+
+def test_without_a_hook_there_is_no_id() -> None:
+    result = route(None)
+    assert result.decision_id is None
+    assert "decision_id" not in result.to_dict()
+
+
+def test_a_hook_changes_nothing_and_every_decision_has_an_id_of_its_own() -> None:
+    plain, watched = route(None), [route(Notebook()) for _ in range(20)]
+    assert [without_id(one) for one in watched] == [without_id(plain)] * 20
+    assert len({one.decision_id for one in watched}) == 20
+
+
+@pytest.mark.parametrize("kind", [Stage1Finished, GateDecided, TierFinished, RouteFinished])
+@pytest.mark.parametrize("error", [ValueError("two\nlines"), RuntimeError(), RecursionError("x")])
+def test_a_hook_that_raises_is_reported_once_and_not_called_again(
+    kind: type, error: Exception
+) -> None:
+    hook = Loud(kind, error)
+    result = route(hook)
+    assert without_id(result) == without_id(route(None))
+    assert [one.code for one in result.degraded] == ["telemetry_failed"]
+    (line,) = result.degraded[0].detail.splitlines()
+    assert line.startswith("Loud: ")
+    assert hook.kinds[-1] is kind
+    assert hook.kinds.count(kind) == 1
+    # The next decision is told of again.
+    before = len(hook.events)
+    Router(build(), reranker=None, profile=Profile(), telemetry=hook).route(QUERY)
+    assert len(hook.events) > before
+
+
+def test_ctrl_c_in_a_hook_is_ctrl_c() -> None:
+    class Interrupted:
+        def on_event(self, event: Event) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        route(Interrupted())
+
+
+def test_threads_share_a_hook() -> None:
+    hook = Notebook()
+    router = Router(build(), reranker=LengthReranker(), profile=Profile(), telemetry=hook)
+    threads = [
+        threading.Thread(target=lambda: [router.route(QUERY) for _ in range(10)]) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    by_id: dict[str, list[type]] = {}
+    for event in hook.events:
+        by_id.setdefault(event.decision_id, []).append(type(event))
+    assert len(by_id) == 80
+    assert {tuple(kinds) for kinds in by_id.values()} == {
+        (Stage1Finished, GateDecided, TierFinished, RouteFinished)
+    }
+
+
+def test_the_protocol_is_one_method() -> None:
+    assert isinstance(Notebook(), TelemetryHook)
+    assert not isinstance(object(), TelemetryHook)

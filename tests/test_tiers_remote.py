@@ -1,0 +1,779 @@
+"""The remote tiers over real sockets: what they send, what they survive, what they never tell."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+import pickle
+import ssl
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import refused
+from crossgate import InputError, ModelError, PairScore, TierError
+from crossgate.tiers import (
+    CircuitBreaker,
+    CohereReranker,
+    JinaReranker,
+    Pace,
+    RemoteReranker,
+    TransportError,
+    VoyageReranker,
+    background,
+    http,
+    shut_down,
+    tokens,
+)
+from crossgate.tiers import remote as remote_module
+from crossgate.tiers.remote import Limits, checked
+from providers_server import FAULTS, KEY, ProvidersServer, relevance
+
+# Its own library says so whenever a connection breaks off in mid-body.
+pytestmark = pytest.mark.filterwarnings("ignore:The 'warn' method is deprecated")
+
+Make = Callable[..., RemoteReranker]
+
+DOCUMENTS = [f"document {number}" for number in range(5)]
+EXPECTED = [relevance(one) for one in DOCUMENTS]
+PROVIDERS = ("voyage", "cohere", "jina")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ProvidersServer]:
+    """One server for all tests of this file."""
+    with ProvidersServer() as server:
+        yield server
+    shut_down()
+
+
+@pytest.fixture(autouse=True)
+def _clean(server: ProvidersServer) -> None:
+    server.plan.clear()
+    server.requests.clear()
+    server.delay = 0.0
+    server.most_at_once = 0
+
+
+def maker(provider: str, server: ProvidersServer) -> Make:
+    """Return what makes a tier of a provider, with a breaker of its own."""
+
+    def make(**options: Any) -> RemoteReranker:
+        kind: Any = {"voyage": VoyageReranker, "cohere": CohereReranker, "jina": JinaReranker}
+        url = server.voyage if provider == "voyage" else server.url
+        options = {
+            "api_key": KEY,
+            "base_url": url,
+            "breaker": CircuitBreaker(),
+            "pace": Pace(ms_per_pair=1.0),
+            **options,
+        }
+        made: RemoteReranker = kind[provider](**options)
+        return made
+
+    return make
+
+
+@pytest.fixture(params=PROVIDERS)
+def make(request: pytest.FixtureRequest, server: ProvidersServer) -> Make:
+    """Makes a tier of each provider."""
+    return maker(request.param, server)
+
+
+@pytest.fixture
+def cohere(server: ProvidersServer) -> Make:
+    """Makes a tier of one provider, where all are alike."""
+    return maker("cohere", server)
+
+
+def scores(pairs: Sequence[PairScore | None]) -> list[float | None]:
+    return [None if pair is None else pair.logit for pair in pairs]
+
+
+# What is asked and what comes back.
+
+
+def test_scores_come_in_the_order_of_the_documents(make: Make) -> None:
+    assert scores(make().score("query", DOCUMENTS)) == EXPECTED
+
+
+def test_what_each_provider_is_sent(make: Make, server: ProvidersServer) -> None:
+    tier = make()
+    tier.score("query", DOCUMENTS)
+    (request,) = server.requests
+    bodies = {
+        "voyage": ("/voyage/v1/rerank", {"model": "rerank-2.5", "truncation": True, "top_k": None}),
+        "cohere": ("/v2/rerank", {"model": "rerank-v4.0-pro", "max_tokens_per_doc": 4_096}),
+        "jina": (
+            "/v1/rerank",
+            {"model": "jina-reranker-v2-base-multilingual", "return_documents": False},
+        ),
+    }
+    path, options = bodies[tier.name]
+    assert request.path == path
+    assert request.body == {"query": "query", "documents": DOCUMENTS, **options}
+    assert request.authorization == f"Bearer {KEY}"
+
+
+def test_another_model_has_another_identity(server: ProvidersServer) -> None:
+    lite = VoyageReranker("rerank-2.5-lite", api_key=KEY, base_url=server.voyage)
+    assert (lite.name, lite.identity) == ("voyage", "voyage/rerank-2.5-lite")
+    lite.score("query", DOCUMENTS)
+    assert server.requests[0].body["model"] == "rerank-2.5-lite"
+
+
+def test_no_documents_need_no_request(make: Make, server: ProvidersServer) -> None:
+    assert make().score("query", []) == []
+    assert server.requests == []
+
+
+def test_it_works_inside_and_outside_of_running_loops(make: Make) -> None:
+    tier = make()
+
+    async def inside() -> list[list[float | None]]:
+        synchronous = tier.score("query", DOCUMENTS)  # holds this loop up, and works
+        native = await tier.ascore_within("query", DOCUMENTS, 5)
+        return [scores(synchronous), scores(native.pairs)]
+
+    for _ in range(2):  # another loop each time
+        assert asyncio.run(inside()) == [EXPECTED, EXPECTED]
+    assert scores(tier.score("query", DOCUMENTS)) == EXPECTED
+
+
+def test_connections_stay_open_between_calls(make: Make, server: ProvidersServer) -> None:
+    for _ in range(10):
+        make().score("query", DOCUMENTS)  # another reranker each time
+        asyncio.run(make().ascore_within("query", DOCUMENTS, 5))
+    assert len({one.connection for one in server.requests}) == 1
+
+
+@pytest.mark.parametrize(
+    ("documents", "sizes"),
+    [(80, [80]), (81, [21, 60]), (120, [60, 60]), (121, [1, 60, 60]), (300, [60] * 5)],
+)
+def test_large_pools_go_in_batches(
+    make: Make, server: ProvidersServer, documents: int, sizes: list[int]
+) -> None:
+    texts = [f"document {number}" for number in range(documents)]
+    server.delay = 0.05 if documents == 300 else 0.0
+    assert scores(make().score("query", texts)) == [relevance(one) for one in texts]
+    sent = [one.body["documents"] for one in server.requests]
+    assert sorted(map(len, sent)) == sizes
+    assert sorted(one for batch in sent for one in batch) == sorted(texts)  # all of them, once
+    if documents == 300:
+        assert server.most_at_once > 1  # in parallel
+
+
+def test_some_batches_may_fail(make: Make, server: ProvidersServer) -> None:
+    texts = [f"document {number}" for number in range(121)]
+    server.plan += [None, "fewer", None]
+    tier = make(attempts=1)
+    found = tier.score_within("query", texts, 5)
+    missing = [place for place, pair in enumerate(found.pairs) if pair is None]
+    assert missing in ([*range(60)], [*range(60, 120)], [120])
+    assert found.missing is not None
+    assert found.missing.code == "partial_scores"
+    assert f"{121 - len(missing)} of 121" in found.missing.detail
+    for place, pair in enumerate(found.pairs):
+        assert pair is None or pair.logit == relevance(texts[place])
+    assert tier.breaker._counted == 0  # the endpoint did answer
+
+
+def test_all_batches_failing_is_one_failure(make: Make, server: ProvidersServer) -> None:
+    texts = [f"document {number}" for number in range(121)]
+    tier = make(attempts=1)
+    for failures in (1, 2):
+        server.plan += ["500"] * 3
+        refused("api_error", tier.score, "query", texts)
+        assert tier.breaker._counted == failures
+    server.plan += ["500"] * 3
+    refused("api_error", tier.score, "query", texts)
+    assert tier.breaker.state == "open"
+
+
+def test_all_rerankers_of_an_endpoint_share_its_limit(server: ProvidersServer) -> None:
+    make = maker("jina", server)
+    server.delay = 0.02
+    # A name of the endpoint that no other test has used: its first call sets the limit.
+    base = server.url + "/"
+    tiers = [make(base_url=base, concurrency=3) for _ in range(4)]
+
+    async def together() -> None:
+        await asyncio.gather(
+            *(tier.ascore_within("query", DOCUMENTS, 10) for tier in tiers for _ in range(10))
+        )
+
+    threads = [threading.Thread(target=asyncio.run, args=(together(),)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(server.requests) == 80
+    assert server.most_at_once == 3
+
+
+# What goes wrong.
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_fault_is_an_api_error_and_the_next_call_works(
+    make: Make, server: ProvidersServer, fault: str
+) -> None:
+    tier = make(attempts=1, timeout=0.3 if "slow" in fault else 5.0)
+    server.plan.append(fault)
+    message = refused("api_error", tier.score, "query", DOCUMENTS)
+    assert message.startswith(tier.name)
+    assert tier.breaker._counted == 1
+    assert scores(tier.score("query", DOCUMENTS)) == EXPECTED
+    assert tier.breaker._counted == 0
+
+
+def test_no_answer_fills_the_memory(make: Make, server: ProvidersServer) -> None:
+    server.plan.append("endless")
+    message = refused("api_error", make(timeout=60.0).score, "query", DOCUMENTS)
+    assert "more than 8388608 bytes" in message
+
+
+@pytest.mark.parametrize("fault", ["429", "429:0.05", "500", "503", "reset", "truncated"])
+def test_what_may_pass_is_tried_again(make: Make, server: ProvidersServer, fault: str) -> None:
+    server.plan += [fault, fault]
+    assert scores(make().score("query", DOCUMENTS)) == EXPECTED
+    assert [one.fault for one in server.requests] == [fault, fault, None]
+
+
+def test_it_is_tried_so_often_and_no_more(make: Make, server: ProvidersServer) -> None:
+    server.plan += ["503"] * 9
+    message = refused("api_error", make(attempts=3).score, "query", DOCUMENTS)
+    assert len(server.requests) == 3
+    assert "sent 3 times" in message
+
+
+@pytest.mark.parametrize(
+    "fault", ["fewer", "nan", "duplicate", "out_of_range", "missing", "slow_headers"]
+)
+def test_what_would_not_pass_is_not(make: Make, server: ProvidersServer, fault: str) -> None:
+    server.plan.append(fault)
+    refused("api_error", make(timeout=0.3).score, "query", DOCUMENTS)
+    assert len(server.requests) == 1
+
+
+def test_a_wrong_key_is_not_tried_again(make: Make, server: ProvidersServer) -> None:
+    message = refused("api_error", make(api_key="wrong").score, "query", DOCUMENTS)
+    assert "API key" in message
+    assert len(server.requests) == 1
+
+
+def test_retry_after_is_not_waited_for_beyond_the_deadline(
+    make: Make, server: ProvidersServer
+) -> None:
+    server.plan.append("429:3600")
+    refused("api_error", make().score, "query", DOCUMENTS)  # a wait would end with the test
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("header", "least", "most"),
+    [
+        ("", 0, 0),
+        ("7", 7, 7),
+        ("0.5", 0.5, 0.5),
+        ("-3", 0, 0),
+        ("inf", 0, 0),
+        ("nan", 0, 0),
+        ("soon", 0, 0),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", 0, 0),
+        ("Fri, 32 Foo 2026", 0, 0),
+        (formatdate(4e9, usegmt=True), 1e6, 4e9),
+    ],
+)
+def test_retry_after_is_a_number_or_a_date(header: str, least: float, most: float) -> None:
+    assert least <= http.seconds_of(header) <= most
+
+
+def test_nobody_listens(make: Make) -> None:
+    tier = make(base_url="http://localhost:9/v1", attempts=2)
+    assert "connection" in refused("api_error", tier.score, "query", DOCUMENTS)
+    assert tier.breaker._counted == 1
+
+
+def test_a_certificate_that_cannot_be_trusted(make: Make) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("localhost").configure_cert(context)
+    with ProvidersServer(tls=context) as server:
+        tier = make(base_url=server.url)
+        message = refused("api_error", tier.score, "query", DOCUMENTS)
+        assert "certificate" in message
+        assert server.requests == []
+        assert server.connections <= 1  # a bad certificate stays bad
+
+
+@pytest.mark.parametrize("host", ["localhost", "elsewhere.example"])
+def test_a_certificate_must_be_for_the_host(host: str, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(host).configure_cert(context)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    script = f"""
+import sys
+from crossgate import TierError
+from crossgate.tiers import CohereReranker, VoyageReranker
+for kind, url in ((CohereReranker, sys.argv[1]), (VoyageReranker, sys.argv[2])):
+    try:
+        print(len(kind(api_key={KEY!r}, base_url=url).score("query", ["a", "b"])))
+    except TierError as error:
+        print(error)
+"""
+    with ProvidersServer(tls=context) as server:
+        run = subprocess.run(
+            [sys.executable, "-c", script, server.url, server.voyage],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+            env={"SSL_CERT_FILE": str(tmp_path / "ca.pem")},
+        )
+        lines = run.stdout.splitlines()
+        if host == "localhost":
+            assert lines == ["2", "2"]
+        else:
+            assert len(lines) == 2
+            assert all("certificate" in line for line in lines)
+            assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        7,
+        "ab",
+        [1, 2],
+        [(0, 0.5)],
+        [(0, 0.5), (0, 0.5)],
+        [(0, 0.5), (2, 0.5)],
+        [(0, 0.5), (-1, 0.5)],
+        [(0, 0.5), (1, float("nan"))],
+        [(0, 0.5), (1, float("inf"))],
+        [(0, 0.5), (1, 10**400)],
+        [(0, 0.5), (True, 0.5)],
+        [(0, 0.5), (1.0, 0.5)],
+        [(0, 0.5), (1, "0.5")],
+        [(0, 0.5), (1, None)],
+        [(0, 0.5), (1, True)],
+        [(0, 0.5), (1, 0.5), (2, 0.5)],
+    ],
+)
+def test_answers_that_are_none(answer: object) -> None:
+    with pytest.raises(TransportError):
+        checked(answer, 2)
+
+
+@given(st.permutations(range(6)), st.lists(st.floats(-9, 9), min_size=6, max_size=6))
+def test_answers_in_any_order(order: list[int], values: list[float]) -> None:
+    assert checked([(place, values[place]) for place in order], 6) == values
+
+
+# Breaker and budget.
+
+
+def test_the_breaker_opens_and_closes(make: Make, server: ProvidersServer) -> None:
+    now = 0.0
+    tier = make(attempts=1, breaker=CircuitBreaker(clock=lambda: now))
+    server.plan += ["500"] * 3
+    for _ in range(3):
+        refused("api_error", tier.score, "query", DOCUMENTS)
+    assert "60 s" in refused("circuit_breaker", tier.score, "query", DOCUMENTS)
+    assert len(server.requests) == 3
+    now = 60.0
+    server.plan.append("500")
+    refused("api_error", tier.score, "query", DOCUMENTS)
+    refused("circuit_breaker", tier.score, "query", DOCUMENTS)
+    now = 120.0
+    for _ in range(2):
+        assert tier.score("query", DOCUMENTS)
+    assert tier.breaker.state == "closed"
+
+
+def test_one_trial_at_a_time(server: ProvidersServer) -> None:
+    tier = maker("cohere", server)(breaker=CircuitBreaker(failures=1, cooldown=0), attempts=1)
+    server.plan.append("500")
+    refused("api_error", tier.score, "query", DOCUMENTS)
+    server.delay = 0.1
+
+    async def together() -> list[object]:
+        calls = [tier.ascore_within("query", DOCUMENTS, 5) for _ in range(20)]
+        return list(await asyncio.gather(*calls, return_exceptions=True))
+
+    results = asyncio.run(together())
+    codes = [one.code for one in results if isinstance(one, TierError)]
+    assert codes == ["circuit_breaker"] * 19
+    assert len(server.requests) == 2
+
+
+def test_rerankers_of_one_endpoint_share_a_breaker() -> None:
+    first = CohereReranker(api_key=KEY, base_url="http://one.invalid")
+    again = CohereReranker("rerank-v4.0-fast", api_key=KEY, base_url="http://one.invalid")
+    other = CohereReranker(api_key=KEY, base_url="http://two.invalid")
+    assert first.breaker is again.breaker
+    assert first.breaker is not other.breaker
+    assert first.pace is not again.pace
+    assert first.pace is other.pace
+    assert (first.pace.ms_per_pair, first.pace.absolute_floor_ms) == (25.0, 100.0)
+
+
+def test_too_little_time_sends_nothing(make: Make, server: ProvidersServer) -> None:
+    tier = make(pace=Pace(ms_per_pair=25.0, absolute_floor_ms=100.0))
+    assert "125 ms" in refused("budget", tier.score_within, "query", DOCUMENTS, 0.12)
+    assert "100 ms" in refused("budget", tier.score_within, "query", DOCUMENTS[:1], 0.09)
+    assert server.requests == []
+    assert tier.breaker._counted == 0
+
+
+def test_fewer_pairs_where_that_is_wanted(make: Make, server: ProvidersServer) -> None:
+    tier = make(pace=Pace(ms_per_pair=1_000.0), fewer_pairs=True)
+    found = tier.score_within("query", DOCUMENTS, 3.5)
+    assert scores(found.pairs) == [*EXPECTED[:3], None, None]
+    assert found.missing is not None
+    assert found.missing.code == "budget"
+    refused("budget", tier.score_within, "query", DOCUMENTS, 1.5)  # not even two
+    assert len(server.requests) == 1
+
+
+def test_the_pace_is_learned(make: Make, server: ProvidersServer) -> None:
+    tier = make(pace=Pace(ms_per_pair=1e6))
+    for _ in range(30):
+        tier.score("query", DOCUMENTS)
+    assert tier.pace.ms_per_pair < 1e6
+    slow = make(timeout=0.3, attempts=1)
+    server.plan.append("slow_headers")
+    refused("api_error", slow.score, "query", DOCUMENTS)
+    assert slow.pace.ms_per_pair > 1.0
+
+
+def test_waiting_for_a_free_connection_is_no_failure_of_the_endpoint() -> None:
+    async def stuck(
+        query: str, documents: Sequence[str], *, timeout: float
+    ) -> Sequence[tuple[int, float]]:
+        await asyncio.sleep(3_600)
+        return []
+
+    def tier() -> RemoteReranker:
+        return RemoteReranker(
+            stuck,
+            name="stuck",
+            identity="stuck@1",
+            endpoint="stuck",
+            concurrency=1,
+            timeout=0.4,
+            breaker=CircuitBreaker(),
+        )
+
+    async def together() -> list[str]:
+        tiers = [tier(), tier()]
+        errors = await asyncio.gather(
+            *(one.ascore_within("query", DOCUMENTS, None) for one in tiers), return_exceptions=True
+        )
+        assert [one.breaker._counted for one in tiers] == [1, 0]
+        return [one.code for one in errors if isinstance(one, TierError)]
+
+    assert asyncio.run(together()) == ["api_error", "budget"]
+
+
+def test_cancelling_gives_everything_back(make: Make, server: ProvidersServer) -> None:
+    tier = make(breaker=CircuitBreaker(failures=1, cooldown=0), attempts=1)
+    server.plan.append("500")
+    refused("api_error", tier.score, "query", DOCUMENTS)
+    texts = [f"document {number}" for number in range(300)]
+
+    async def cancelled() -> None:
+        for _ in range(5):
+            server.requests.clear()
+            server.plan += ["slow_headers"] * 5
+            task = asyncio.create_task(tier.ascore_within("query", texts, 60))
+            while len(server.requests) < 5:
+                await asyncio.sleep(0.002)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert task.cancelled()
+            while tier.breaker._trials_out:
+                await asyncio.sleep(0.002)
+
+    asyncio.run(cancelled())
+    assert tier.breaker.state == "half_open"
+    for _ in range(2):
+        assert tier.score("query", DOCUMENTS)
+    assert tier.breaker.state == "closed"
+    loop = background.background().loop
+
+    async def others() -> int:
+        tasks = [one for one in asyncio.all_tasks() if "crossgate" in repr(one.get_coro())]
+        return len(tasks) - 1
+
+    assert asyncio.run_coroutine_threadsafe(others(), loop).result() <= 0
+    limit = background.background().limit(tier.endpoint, 8)
+    assert limit._value == 8
+
+
+def test_an_interrupt_cancels_the_request(server: ProvidersServer) -> None:
+    server.plan.append("slow_headers")
+    script = f"""
+import os, signal, threading
+from crossgate.tiers import CircuitBreaker, CohereReranker
+tier = CohereReranker(api_key={KEY!r}, base_url={server.url!r}, timeout=60)
+threading.Timer(0.7, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    tier.score("query", ["a", "b"])
+except KeyboardInterrupt:
+    print("interrupted", tier.breaker._counted)
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30
+    )
+    assert run.stdout.split() == ["interrupted", "0"]
+
+
+def test_shutting_down_leaves_nothing_and_the_next_call_starts_anew(cohere: Make) -> None:
+    cohere().score("query", DOCUMENTS)
+    shut_down()
+    assert "crossgate-remote" not in {one.name for one in threading.enumerate()}
+    shut_down()  # twice is fine
+    assert scores(cohere().score("query", DOCUMENTS)) == EXPECTED
+
+
+def test_a_forked_child_has_connections_of_its_own(server: ProvidersServer) -> None:
+    script = f"""
+import os, signal
+from crossgate.tiers import CohereReranker, VoyageReranker
+tiers = [
+    CohereReranker(api_key={KEY!r}, base_url={server.url!r}),
+    VoyageReranker(api_key={KEY!r}, base_url={server.voyage!r}),
+]
+expected = [tier.score("query", ["a", "b"]) for tier in tiers]
+child = os.fork()
+if not child:
+    signal.alarm(20)
+    os._exit(17 if [tier.score("query", ["a", "b"]) for tier in tiers] == expected else 1)
+_, status = os.waitpid(child, 0)
+assert os.waitstatus_to_exitcode(status) == 17, status
+assert [tier.score("query", ["a", "b"]) for tier in tiers] == expected
+"""
+    before = server.connections
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert run.returncode == 0, run.stderr
+    assert server.connections - before == 4
+
+
+# Long texts.
+
+
+def test_long_documents_are_cut_and_say_so(cohere: Make, server: ProvidersServer) -> None:
+    long = "word " * 50_000
+    pairs = cohere().score("query", ["short", long, "x" * 20_000])
+    assert [pair.truncated for pair in pairs] == [False, True, True]
+    sent = server.requests[0].body["documents"]
+    assert sent[0] == "short"
+    assert long.startswith(sent[1])
+    assert len(sent[1].split()) == 4_096
+    assert len(sent[2]) == 4_096  # no word of the vocabulary: counted by its bytes
+
+
+def test_a_query_that_the_provider_does_not_take(cohere: Make, server: ProvidersServer) -> None:
+    tier = cohere()
+    refused("query_too_long", tier.score, "word " * 3_000, DOCUMENTS)
+    assert tier.score("word " * 2_000, DOCUMENTS)
+    assert len(server.requests) == 1
+    assert tier.breaker._counted == 0
+
+
+def test_a_long_query_makes_smaller_batches() -> None:
+    limits = Limits(query_tokens=8_000, document_tokens=8_000, request_tokens=600_000)
+    assert (limits.batch(10), limits.batch(8_000)) == (74, 37)
+    assert Limits(query_tokens=1, document_tokens=1).batch(1) is None
+
+
+@given(st.text(max_size=400), st.integers(1, 60))
+def test_cutting_takes_a_beginning_that_fits(text: str, most: int) -> None:
+    kept, was_cut = tokens.cut(text, most)
+    assert text.startswith(kept)
+    assert was_cut == (kept != text)
+    assert tokens.count(kept, most) <= most
+    if not was_cut:
+        assert tokens.cut(kept, most) == (kept, False)
+    assert tokens.count(text, most) > most or not was_cut
+
+
+# Keys.
+
+
+def places_of_a_secret(error: BaseException) -> Iterator[str]:
+    """Yield everything about an error that a log or a report may show."""
+    seen: list[BaseException] = []
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is None or one in seen:
+            continue
+        seen.append(one)
+        waiting += [one.__cause__, one.__context__]
+        yield repr(one)
+        yield str(one)
+        yield repr(one.args)
+        yield repr(vars(one))
+        for frame, _ in traceback.walk_tb(one.__traceback__):
+            if frame.f_code.co_filename != __file__:  # this file knows the key
+                yield repr(frame.f_locals)
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, "401", None, "nobody", "budget", "open"])
+def test_a_key_shows_nowhere(
+    make: Make, server: ProvidersServer, fault: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = KEY if fault != "401" else "another-secret-77"
+    slow = fault is not None and "slow" in fault
+    options: dict[str, Any] = {"attempts": 2, "timeout": 0.2 if slow else 5.0, "api_key": secret}
+    if fault == "nobody":
+        options["base_url"] = "http://localhost:9"
+    if fault == "open":
+        options["breaker"] = CircuitBreaker(failures=1)
+    tier = make(**options)
+    if fault in FAULTS or fault == "open":
+        server.plan += ["500" if fault == "open" else fault] * 2
+    shown = [repr(tier), repr(vars(tier)), repr(tier._transport), repr(vars(tier._transport))]
+    with caplog.at_level(logging.DEBUG):
+        for _ in range(2 if fault == "open" else 1):
+            try:
+                tier.score_within("query", DOCUMENTS, 1e-9 if fault == "budget" else None)
+            except TierError as error:
+                shown += places_of_a_secret(error)
+                shown.append(repr(pickle.dumps(error)))
+            else:
+                assert fault is None
+    shown += [caplog.text, repr(pickle.dumps(tier._transport)), repr(copy.copy(vars(tier)))]
+    for text in shown:
+        assert secret not in text
+
+
+def test_a_pickled_transport_looks_for_the_key_again(
+    server: ProvidersServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transport = CohereReranker(api_key=KEY, base_url=server.url)._transport
+    monkeypatch.setenv("CO_API_KEY", "from-the-environment")
+    assert pickle.loads(pickle.dumps(transport))._key.reveal() == "from-the-environment"
+
+
+@pytest.mark.parametrize(
+    ("kind", "variable"),
+    [
+        (VoyageReranker, "VOYAGE_API_KEY"),
+        (CohereReranker, "COHERE_API_KEY"),
+        (CohereReranker, "CO_API_KEY"),
+        (JinaReranker, "JINA_API_KEY"),
+    ],
+)
+def test_keys_from_the_environment(
+    kind: Any, variable: str, server: ProvidersServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("VOYAGE_API_KEY", "COHERE_API_KEY", "CO_API_KEY", "JINA_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    assert kind.from_environment() is None
+    assert "API key" in refused("no_key", kind)
+    monkeypatch.setenv(variable, f" {KEY}\n")
+    url = server.voyage if kind is VoyageReranker else server.url
+    assert scores(kind.from_environment(base_url=url).score("query", DOCUMENTS)) == EXPECTED
+    for off in ("0", "false", "OFF"):
+        monkeypatch.setenv("CROSSGATE_REMOTE", off)
+        assert kind.from_environment() is None
+    monkeypatch.setenv("CROSSGATE_REMOTE", "1")
+    assert kind.from_environment() is not None
+
+
+# Transports of the user's own.
+
+
+def own(answer: Callable[[Sequence[str]], Any], **options: Any) -> RemoteReranker:
+    """Return a reranker whose transport is a function."""
+
+    async def transport(
+        query: str, documents: Sequence[str], *, timeout: float
+    ) -> Sequence[tuple[int, float]]:
+        assert 0 < timeout <= 10
+        found: Sequence[tuple[int, float]] = answer(documents)
+        return found
+
+    defaults: dict[str, Any] = {"name": "own", "identity": "own@1", "endpoint": "own"}
+    return RemoteReranker(transport, **{**defaults, "breaker": CircuitBreaker(), **options})
+
+
+def test_a_transport_of_ones_own() -> None:
+    tier = own(lambda documents: [(place, -len(one)) for place, one in enumerate(documents)])
+    assert scores(tier.score("query", ["a", "bbb"])) == [-1.0, -3.0]
+
+
+def test_what_it_raises_is_named_and_not_quoted() -> None:
+    def raising(documents: Sequence[str]) -> Any:
+        raise RuntimeError("key=secret")
+
+    message = refused("api_error", own(raising).score, "query", DOCUMENTS)
+    assert "RuntimeError" in message
+    assert "secret" not in message
+
+
+def test_a_library_that_is_missing_is_no_failure_of_the_endpoint() -> None:
+    def raising(documents: Sequence[str]) -> Any:
+        raise ModelError("dependency_missing", "pip install it")
+
+    tier = own(raising)
+    refused("dependency_missing", tier.score, "query", DOCUMENTS)
+    assert tier.breaker._counted == 0
+
+
+@pytest.mark.parametrize("kind", [VoyageReranker, CohereReranker])
+def test_libraries_that_are_not_installed(kind: Any, server: ProvidersServer) -> None:
+    script = f"""
+import sys
+sys.modules["voyageai"] = sys.modules["httpx2"] = None
+from crossgate import rerank
+from crossgate.tiers import {kind.__name__}
+tier = {kind.__name__}(api_key={KEY!r}, base_url={server.url!r})
+for _ in range(4):
+    result = rerank("query", ["a", "b"], reranker=tier)
+    print(result.degraded[0].code, result.degraded[0].detail)
+assert tier.breaker.state == "closed"
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    extra = "voyage" if kind is VoyageReranker else "remote"
+    assert run.stdout.count("reranker_unavailable") == 4
+    assert f"pip install 'crossgate[{extra}]'" in run.stdout
+
+
+@pytest.mark.parametrize(
+    "options", [{"timeout": 0}, {"timeout": float("nan")}, {"attempts": 0}, {"concurrency": 0}]
+)
+def test_bad_options(options: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        own(lambda documents: [], **options)
+
+
+def test_the_pauses_grow_and_are_bounded() -> None:
+    for attempt in range(1, 60):
+        assert all(0 <= remote_module._pause(attempt) <= 2.0 for _ in range(20))
+    assert max(remote_module._pause(1) for _ in range(200)) <= 0.1
