@@ -378,6 +378,7 @@ for kind, url in ((CohereReranker, sys.argv[1]), (VoyageReranker, sys.argv[2])):
         [(0, 0.5), (1, None)],
         [(0, 0.5), (1, True)],
         [(0, 0.5), (1, 0.5), (2, 0.5)],
+        [(0, 0.5), (1, 0.5), (0, 0.9)],
     ],
 )
 def test_answers_that_are_none(answer: object) -> None:
