@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import gc
 import io
+import logging
 import random
 import statistics
 import subprocess
@@ -134,7 +135,7 @@ def soak(
     """
     process = psutil.Process()
     report = Report()
-    with _server(faults) as url:
+    with _server(faults) as url, _complaints_of_asyncio(report.wrong):
         tiers = _tiers(url)
         report.breakers = [tier.breaker for tier in tiers]
         routers = [_router(tier) for tier in tiers]
@@ -232,6 +233,19 @@ def soak(
         report.left["threads"] = threading.active_count() - before["threads"]
         report.left["megabytes"] = (process.memory_info().rss - middle[0]) / 2**20
     return report
+
+
+@contextlib.contextmanager
+def _complaints_of_asyncio(found: list[str]) -> Iterator[None]:
+    """Note what asyncio logs: tasks that nobody waited for, errors that nobody took."""
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("asyncio")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 @contextlib.contextmanager

@@ -36,6 +36,15 @@ def test_nothing_else_is_public() -> None:
     assert set(names) - {"__builtins__"} == set(crossgate.__all__)
 
 
+def test_the_tiers_are_there_and_documented() -> None:
+    from crossgate import tiers
+
+    assert dir(tiers) == sorted(tiers.__all__)
+    assert all(getattr(tiers, name).__doc__ for name in tiers.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        tiers.nonsense  # noqa: B018
+
+
 def test_there_is_one_version() -> None:
     assert crossgate.__version__ == _core.__version__ == metadata.version("crossgate")
     cargo = Path(__file__).parents[1] / "Cargo.toml"

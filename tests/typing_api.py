@@ -31,6 +31,7 @@ from crossgate import (
     Router,
     RouteResult,
     SourceError,
+    TierError,
     Verdict,
     __version__,
     arerank,
@@ -52,8 +53,19 @@ from crossgate.postprocessing import (
     readmit_recovered,
     spread_documents,
 )
-from crossgate.profile import Floors
+from crossgate.profile import Floors, Guardrails, TierSettings
 from crossgate.telemetry import Event, RouteFinished, TelemetryHook, TierSkipped, Tightened
+from crossgate.tiers import (
+    CircuitBreaker,
+    CohereReranker,
+    Pace,
+    RemoteReranker,
+    SemanticBM25,
+    State,
+    Transition,
+    Transport,
+    VoyageReranker,
+)
 
 
 class OwnEmbedder:
@@ -241,6 +253,47 @@ def errors() -> str:
     except CrossgateError as error:
         return error.code
     return __version__
+
+
+async def own_transport(
+    query: str, documents: Sequence[str], *, timeout: float
+) -> list[tuple[int, float]]:
+    """A transport of the user's own."""
+    return [(place, timeout) for place, _ in enumerate(documents)]
+
+
+async def tiers(index: Index) -> None:
+    """What stage 2 may be made of, and what a remote tier is made of."""
+    remote = RemoteReranker(
+        own_transport,
+        name="own",
+        identity="own@1",
+        endpoint="own",
+        breaker=CircuitBreaker(failures=3, cooldown=60.0, successes=2, trials=1),
+        pace=Pace(ms_per_pair=25.0, absolute_floor_ms=100.0),
+    )
+    transport: Transport = own_transport
+    assert isinstance(transport, Transport)
+    router = Router(
+        index,
+        reranker=[
+            VoyageReranker.from_environment("rerank-2.5-lite", timeout=2.0),
+            remote,
+            "default",
+            SemanticBM25(embedder=OwnEmbedder()),
+        ],
+        profile=Profile(tiers={"own@1": TierSettings(guardrails=Guardrails(minimum=0.5))}),
+    )
+    router.route("red", budget_ms=100)
+    await router.aroute("red", budget_ms=100.5, deny=["a"])
+    await arerank("red", ["red"], reranker=(remote, None), budget_ms=None)
+    assert_type(remote.breaker.state, State)
+    assert_type(remote.breaker.transitions, tuple[Transition, ...])
+    assert_type(remote.score("red", ["fox"]), list[PairScore])
+    try:
+        CohereReranker(api_key="key")
+    except TierError as error:
+        assert_type(error.code, str)
 
 
 def arrays(router: Router) -> None:

@@ -245,8 +245,11 @@ class RemoteReranker:
             TierError: `circuit_breaker`, `budget`, or `api_error` if there is no score at all.
             InputError: `query_too_long` if the provider does not take the query.
         """
+        if not documents:
+            return Scores([])
         seconds, number = self._admitted(len(documents), seconds)
-        future = background().submit(self._answer(query, documents, seconds, number))
+        end = time.monotonic() + seconds
+        future = background().submit(self._answer(query, documents, end, number))
         try:
             return future.result(seconds + _GRACE)
         except concurrent.futures.TimeoutError:
@@ -264,8 +267,11 @@ class RemoteReranker:
             TierError: As `score_within` does.
             InputError: As `score_within` does.
         """
+        if not documents:
+            return Scores([])
         seconds, number = self._admitted(len(documents), seconds)
-        future = background().submit(self._answer(query, documents, seconds, number))
+        end = time.monotonic() + seconds
+        future = background().submit(self._answer(query, documents, end, number))
         try:
             async with asyncio.timeout(seconds + _GRACE):
                 return await asyncio.wrap_future(future)
@@ -289,9 +295,10 @@ class RemoteReranker:
         return min(self.timeout, math.inf if seconds is None else seconds), number
 
     async def _answer(
-        self, query: str, documents: Sequence[str], seconds: float, number: int
+        self, query: str, documents: Sequence[str], end: float, number: int
     ) -> Scores:
-        until = asyncio.get_running_loop().time() + seconds
+        """Ask the provider for the scores of the first documents, until `time.monotonic` is end."""
+        until = asyncio.get_running_loop().time() + end - time.monotonic()
         permit = self.breaker.admit()
         if permit is None:
             raise self._blocked(self.breaker.seconds_closed_off)
