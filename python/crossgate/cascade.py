@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from crossgate import _core
+from crossgate import _core, health
 from crossgate.errors import ModelError
 from crossgate.profile import Profile
 from crossgate.types import Degradation, Document, Hit, RouteResult, Verdict
@@ -133,6 +133,7 @@ def run(
         degraded=tuple(degraded),
         timings=timings,
         trace=trace,
+        warnings=health.examine(scored, [one.logit for one in pairs.values()], profile.health),
     )
 
 

@@ -152,6 +152,26 @@ class Guardrails:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """When a result carries a warning. A threshold that is None is off.
+
+    Attributes:
+        flat_logits: `flat_scores` where the logits' standard deviation is smaller; at least 0.
+        weak_cosine: `weak_retrieval` where the best cosine is lower; in [-1, 1].
+        weak_logit: `weak_retrieval` where the best logit is lower.
+    """
+
+    flat_logits: float | None = None
+    weak_cosine: float | None = None
+    weak_logit: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_number("health", "flat_logits", self.flat_logits, least=0, optional=True)
+        _check_number("health", "weak_cosine", self.weak_cosine, optional=True)
+        _check_number("health", "weak_logit", self.weak_logit, optional=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """A calibration profile.
 
@@ -168,6 +188,7 @@ class Profile:
         combine: How logits and stage 1 become one order.
         stage1_guardrails: Bars on the blend, where stage 1 decides.
         stage2_guardrails: Bars on the combined score, where stage 2 had its say.
+        health: When a result carries a warning.
         fitted: How the numbers were found; free-form JSON for people.
     """
 
@@ -180,6 +201,7 @@ class Profile:
     combine: Combine = field(default_factory=Combine)
     stage1_guardrails: Guardrails = field(default_factory=Guardrails)
     stage2_guardrails: Guardrails = field(default_factory=Guardrails)
+    health: Health = field(default_factory=Health)
     fitted: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -258,17 +280,20 @@ class Profile:
                 )
 
 
-_SECTIONS: dict[str, type[Blend | Gate | Pool | Combine | Guardrails]] = {
+_SECTIONS: dict[str, type[Blend | Gate | Pool | Combine | Guardrails | Health]] = {
     "blend": Blend,
     "gate": Gate,
     "pool": Pool,
     "combine": Combine,
     "stage1_guardrails": Guardrails,
     "stage2_guardrails": Guardrails,
+    "health": Health,
 }
 
 
-def _section(name: str, values: object) -> Blend | Gate | Pool | Combine | Guardrails:
+def _section(
+    name: str, values: object
+) -> Blend | Gate | Pool | Combine | Guardrails | Health:
     kind = _SECTIONS[name]
     if not isinstance(values, dict):
         raise ProfileError("profile_malformed", f"{name} must be a JSON object")

@@ -189,6 +189,7 @@ def rerank(
     reranker: Reranker | str | PathLike[str] | None = "default",
     profile: Profile | str | PathLike[str] | None = None,
     language: str = "english",
+    keep_scores: bool = False,
 ) -> RouteResult:
     """Reorder the candidates that another retriever found, by the same cascade as `Router`.
 
@@ -207,6 +208,9 @@ def rerank(
             By default ms-marco-MiniLM-L6 once it is pulled, or the bundled cross-encoder.
         profile: Thresholds fitted for these models and this retriever: a profile or its file.
         language: Snowball language of the stemmer, or `none`.
+        keep_scores: Take the candidates' scores, which must all be there and lie in [0, 1], for the
+            blend of stage 1 as they are, as fusion and decay made them. The gate sees the cosines
+            that there are all the same.
 
     Returns:
         The decision; no candidates give `nothing_relevant`, not an error.
@@ -235,6 +239,8 @@ def rerank(
     index = Index(_core.Index(language, "", len(vector or ()) if comparable else 0), None)
     index.upsert(one if comparable else replace(one, vector=None) for one in found)
     by_id = {one.id: one for one in found}
+    if keep_scores:
+        _check_kept_scores(found)
 
     def stage1() -> Stage1:
         start = perf_counter()
@@ -246,7 +252,9 @@ def rerank(
             allow=None,
             deny=set(),
         )
-        if not comparable:
+        if keep_scores:
+            scored = _with_kept_scores(scored, by_id)
+        elif not comparable:
             scored = _with_own_scores(scored, by_id, profile)
         return Stage1(scored=scored, timings={"search": milliseconds(start)})
 
@@ -343,6 +351,35 @@ def _with_own_scores(
             for one, rank in zip(scored, ranks, strict=True)
         ]
     return sorted(scored, key=lambda one: (-one.blend, one.id))
+
+
+def _check_kept_scores(found: Iterable[Candidate]) -> None:
+    for one in found:
+        if one.score is None or not 0 <= one.score <= 1:
+            raise InputError(
+                "malformed_candidate",
+                f"the score of candidate {one.id!r} is {one.score}: with keep_scores each must lie "
+                "between 0 and 1",
+            )
+
+
+def _with_kept_scores(
+    scored: Sequence[_core.Scored], by_id: Mapping[str, Candidate]
+) -> Sequence[_core.Scored]:
+    """Let the order that fusion and decay made stand, beside the cosines for the gate."""
+    kept = []
+    for one in scored:
+        candidate = by_id[one.id]
+        kept.append(
+            _core.Scored(
+                one.id,
+                cosine=candidate.cosine if one.cosine is None else one.cosine,
+                bm25=one.bm25,
+                overlap=one.overlap,
+                blend=candidate.score or 0.0,
+            )
+        )
+    return sorted(kept, key=lambda one: (-one.blend, one.id))
 
 
 def _identity(reranker: Reranker | str | PathLike[str] | None, default: str) -> str | None:

@@ -75,6 +75,19 @@ class Degradation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HealthWarning:
+    """A sign that a result is worth less than it looks, although everything ran as configured.
+
+    Attributes:
+        code: Identifier for programs, such as `flat_scores`.
+        detail: One line for people: what was seen, the threshold, and what to look at.
+    """
+
+    code: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
     """One candidate with everything that was computed about it.
 
@@ -143,6 +156,7 @@ class RouteResult:
         degraded: What did not run as configured; empty when all went well.
         timings: Milliseconds per step. The only part of a result that differs between two runs.
         trace: The inputs and outputs of each step, as JSON values, enough to replay the decision.
+        warnings: Signs that the result is worth less than it looks; see `Profile.health`.
     """
 
     verdict: Verdict
@@ -153,6 +167,7 @@ class RouteResult:
     degraded: tuple[Degradation, ...]
     timings: Mapping[str, float]
     trace: Mapping[str, Any]
+    warnings: tuple[HealthWarning, ...] = ()
 
     @property
     def ids(self) -> list[str]:
@@ -173,6 +188,7 @@ class RouteResult:
             "selected": self.ids,
             "hits": [hit.to_dict() for hit in self.hits],
             "degraded": [{"code": one.code, "detail": one.detail} for one in self.degraded],
+            "warnings": [{"code": one.code, "detail": one.detail} for one in self.warnings],
             "timings_ms": dict(self.timings),
         }
         if trace:
