@@ -66,7 +66,7 @@ def reciprocal_rank(
     k_param: float = RRF_K,
     weights: Sequence[float] | None = None,
 ) -> list[H]:
-    """Fuse by rank: the score of a document is the sum of weight / (k_param + rank) over its places.
+    """Fuse by rank: a document's score is the sum of weight / (k_param + rank) over its places.
 
     Ranks count from 1, and every place of an id counts, also a second one in the same list. The
     parts of a sum are sorted before they are added up, so that scores and order are the same to the
@@ -128,9 +128,7 @@ class RRFReranker:
         weights: One per store, such as 0.3 for words and 0.7 for meaning; None for all alike.
     """
 
-    def __init__(
-        self, k_param: float = RRF_K, *, weights: Sequence[float] | None = None
-    ) -> None:
+    def __init__(self, k_param: float = RRF_K, *, weights: Sequence[float] | None = None) -> None:
         self.k_param = k_param
         self.weights = weights
 
@@ -162,9 +160,7 @@ class ScoreFusion:
         self, per_store: Sequence[Sequence[H]], *, k: int, query: str | None = None
     ) -> list[H]:
         """Do what `fuse_scores` does."""
-        return fuse_scores(
-            per_store, k=k, normalisation=self.normalisation, weights=self.weights
-        )
+        return fuse_scores(per_store, k=k, normalisation=self.normalisation, weights=self.weights)
 
 
 class CrossEncoderFusion:

@@ -30,8 +30,8 @@ def examine(
             warnings.append(
                 HealthWarning(
                     code="flat_scores",
-                    detail=f"the {len(logits)} logits deviate by {spread:.3g} from their mean, less "
-                    f"than {health.flat_logits:g}: it may be that none of the candidates fits",
+                    detail=f"the {len(logits)} logits deviate by {spread:.3g} from their mean, "
+                    f"less than {health.flat_logits:g}: it may be that none of the candidates fits",
                 )
             )
     weak = []

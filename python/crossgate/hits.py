@@ -85,7 +85,7 @@ def with_score(hit: H, score: float) -> H:
     """
     try:
         if dataclasses.is_dataclass(hit):
-            return dataclasses.replace(hit, score=score)  # type: ignore[type-var]
+            return dataclasses.replace(hit, score=score)
         for method in ("_replace", "model_copy"):  # named tuples, pydantic
             if hasattr(hit, method):
                 changes = {"score": score}

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 Matrix = Sequence[Sequence[float]]
 """One row of numbers per token, all rows equally wide; a two-dimensional array will do."""
 
-DIMENSION = 128
-"""How many numbers a token vector has in ColBERT, which most models of its kind follow."""
-
 
 @runtime_checkable
 class TokenEncoder(Protocol):
@@ -164,7 +161,8 @@ class PrecomputedTokens:
         if text not in matrices:
             raise InputError(
                 "malformed_candidate",
-                f"no token vectors of {self.identity} for the {what} {text[:40]!r}: pass them along",
+                f"no token vectors of {self.identity} for the {what} {text[:40]!r}: "
+                "pass them along",
             )
         return matrices[text]
 

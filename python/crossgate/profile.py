@@ -291,9 +291,7 @@ _SECTIONS: dict[str, type[Blend | Gate | Pool | Combine | Guardrails | Health]] 
 }
 
 
-def _section(
-    name: str, values: object
-) -> Blend | Gate | Pool | Combine | Guardrails | Health:
+def _section(name: str, values: object) -> Blend | Gate | Pool | Combine | Guardrails | Health:
     kind = _SECTIONS[name]
     if not isinstance(values, dict):
         raise ProfileError("profile_malformed", f"{name} must be a JSON object")

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from crossgate.decay import decay
 from crossgate.diversity import deduplicate, diversify
@@ -52,6 +52,16 @@ Nothing is ever called irrelevant: that needs thresholds, and those need labelle
 """
 
 
+K_PARAM = 2.0
+"""Constant of the recipes' fusion by rank.
+
+With the usual 60 the twentieth of a list scores three quarters of the first, so that twelve days of
+age undo nineteen places, and decay all but sorts by date. On `eval/memory` the fused and aged order
+has recall@5 0.72 with 60 and 0.94 with 2; on `eval/chunks` 0.66 and 0.70, without decay 0.67 and
+0.72.
+"""
+
+
 def agent_memory(
     query: str,
     retrieve: Retrieve,
@@ -60,6 +70,7 @@ def agent_memory(
     limit: int = 5,
     reranker: Reranker | str | PathLike[str] | None = "default",
     profile: Profile | str | PathLike[str] = AGREEMENT,
+    k_param: float = K_PARAM,
 ) -> RouteResult:
     """Pick the memories that an agent should see: recent, said once, and read with the query.
 
@@ -73,6 +84,7 @@ def agent_memory(
         limit: How many are selected at most.
         reranker: As in `crossgate.rerank`.
         profile: Thresholds for the fused and aged scores, see `crossgate.rerank(keep_scores=True)`.
+        k_param: Constant of the fusion by rank, see `K_PARAM`.
 
     Raises:
         InputError: As the steps do. Whatever `retrieve` raises is not caught.
@@ -80,8 +92,7 @@ def agent_memory(
         ModelError: If the reranker is given by a name or folder that cannot be used.
     """
     found = retrieve(query, 20)
-    fused = as_shares(reciprocal_rank(found), stores=max(1, len(found)))
-    aged = decay(deduplicate(fused), now=now)
+    aged = decay(deduplicate(fused(found, k_param=k_param)), now=now)
     result = rerank(
         query, aged[:15], limit=limit, reranker=reranker, profile=profile, keep_scores=True
     )
@@ -96,6 +107,7 @@ def context_engine(
     limit: int = 5,
     switches: Switches | None = None,
     profile: Profile | str | PathLike[str] = AGREEMENT,
+    k_param: float = K_PARAM,
 ) -> RouteResult:
     """Pick a context that is recent, relevant and does not repeat itself.
 
@@ -109,6 +121,7 @@ def context_engine(
         limit: How many are selected at most.
         switches: What can be set; None to read it from the environment.
         profile: Thresholds for the fused and aged scores, see `crossgate.rerank(keep_scores=True)`.
+        k_param: Constant of the fusion by rank, see `K_PARAM`.
 
     Raises:
         InputError: As the steps do, and `malformed_setting` for the environment. Whatever
@@ -118,7 +131,7 @@ def context_engine(
     """
     switches = switches or Switches.from_environment()
     found = retrieve(query, limit * (switches.retrieval_multiplier if switches.enabled else 1))
-    aged = decay(as_shares(reciprocal_rank(found), stores=max(1, len(found))), now=now)
+    aged = decay(fused(found, k_param=k_param), now=now)
     if not isinstance(profile, Profile):
         profile = Profile.from_file(Path(profile))
     result = rerank(
@@ -175,8 +188,22 @@ class Switches:
         return cls(**found)
 
 
-def from_index(index: Index) -> Retrieve:
-    """Return what retrieves from an index: by words, and where it holds vectors by meaning.
+def fused(per_store: Sequence[Sequence[Candidate]], *, k_param: float = K_PARAM) -> list[Candidate]:
+    """Fuse by rank, with scores in [0, 1]: 1 for what is first in every store.
+
+    Raises:
+        InputError: As `crossgate.fusion.reciprocal_rank` does.
+    """
+    hits = reciprocal_rank(per_store, k_param=k_param)
+    return as_shares(hits, stores=max(1, len(per_store)), k_param=k_param)
+
+
+def from_index(index: Index, *, by: Literal["words", "both"] = "both") -> Retrieve:
+    """Return what retrieves from an index: by words (BM25), and by meaning (cosine).
+
+    Args:
+        index: What to search. Without vectors the second list is empty.
+        by: `both`, or `words` for one list and no embedder.
 
     Raises:
         IndexFileError: `embedder_mismatch`, when called, if the index's embedder is not installed.
@@ -184,12 +211,11 @@ def from_index(index: Index) -> Retrieve:
     """
 
     def retrieve(query: str, limit: int) -> list[list[Candidate]]:
-        vector = index.load_embedder().embed([query])[0] if index.dimension else None
+        dense = by == "both" and index.dimension
+        vector = index.load_embedder().embed([query])[0] if dense else None
         found = index._core.search(query, vector, blend=Blend(), per_channel=max(2, limit))
-        return [
-            _best(index, found, lambda one: one.bm25 or None, limit),
-            _best(index, found, lambda one: one.cosine, limit),
-        ]
+        by_words = _best(index, found, lambda one: one.bm25 or None, limit)
+        return [by_words, _best(index, found, lambda one: one.cosine, limit)][: 1 + (by == "both")]
 
     return retrieve
 
@@ -228,7 +254,7 @@ def _relevance(hit: Hit, combine: Mapping[str, Any]) -> float:
     if hit.stage2_rank is None:
         return score
     if combine["mode"] == "rrf":
-        return score * (combine["k"] + 1) / 2
+        return score * (float(combine["k"]) + 1) / 2
     # exp of a large number overflows; of a large negative one it is 0.
     return 1 / (1 + math.exp(-score)) if score >= 0 else math.exp(score) / (1 + math.exp(score))
 
@@ -285,9 +311,7 @@ _YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 def _switch(variable: str, text: str) -> bool:
     if text.lower() in (*_YES, *_NO):
         return text.lower() in _YES
-    raise InputError(
-        "malformed_setting", f"{variable} is {text!r}: use {', '.join((*_YES, *_NO))}"
-    )
+    raise InputError("malformed_setting", f"{variable} is {text!r}: use {', '.join((*_YES, *_NO))}")
 
 
 def _count(variable: str, text: str) -> int:

@@ -155,6 +155,11 @@ def _parser() -> argparse.ArgumentParser:
         default="never,gated,always",
         help="which modes stand side by side (default: never,gated,always)",
     )
+    evaluate.add_argument(
+        "--steps",
+        action="store_true",
+        help="show instead what fusion, decay, cross-encoder, gate and diversity each add",
+    )
     evaluate.add_argument("--split", help="default: test, else dev, else the only one")
     evaluate.add_argument("--limit", type=int, metavar="N", help="a sample of N queries")
     evaluate.add_argument(

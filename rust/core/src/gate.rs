@@ -100,7 +100,8 @@ pub struct Signals {
     pub blend: f64,
     /// The best blend's lead over the next; 0 without a next.
     pub blend_margin: f64,
-    /// Whether one candidate is best by cosine and by BM25, and shares a term with the query.
+    /// Whether one candidate is best by cosine, by BM25 and by blend, and shares a term with the
+    /// query. A blend that was made of something else, such as ranks and age, may name another.
     pub agreement: bool,
 }
 
@@ -210,7 +211,9 @@ pub fn signals(candidates: &[Scored]) -> Result<Option<Signals>> {
         overlap: bm25.best.overlap,
         blend: blend.score,
         blend_margin: blend.gap,
-        agreement: bm25.score > 0.0 && cosine.is_some_and(|lead| lead.best.id == bm25.best.id),
+        agreement: bm25.score > 0.0
+            && blend.best.id == bm25.best.id
+            && cosine.is_some_and(|lead| lead.best.id == bm25.best.id),
     }))
 }
 
