@@ -62,7 +62,7 @@ class Row:
         skipped: Share of the queries for which the cross-encoder was not asked; None where it is
             no part of the row.
         milliseconds: Median of a query, its embedding counted. What was scored for an earlier row
-            counts with the mean time of a pair.
+            counts with the mean time of a pair of that query.
     """
 
     name: str
@@ -361,8 +361,8 @@ class _Memory:
 
     def __init__(self, reranker: Reranker) -> None:
         self._reranker = reranker
-        self._known: dict[tuple[str, str], PairScore] = {}
-        self._spent = 0.0
+        self._known: dict[str, dict[str, PairScore]] = {}
+        self._spent: dict[str, float] = {}
         self.saved = 0.0
 
     @property
@@ -374,14 +374,16 @@ class _Memory:
         return self._reranker.identity
 
     def score(self, query: str, documents: Sequence[str]) -> list[PairScore]:
-        new = [one for one in documents if (query, one) not in self._known]
+        known = self._known.setdefault(query, {})
+        new = [one for one in documents if one not in known]
         if new:
             start = perf_counter()
             scores = self._reranker.score(query, new)
-            self._spent += _since(start)
-            self._known |= {(query, one): got for one, got in zip(new, scores, strict=True)}
-        self.saved += (len(documents) - len(new)) * self._spent / len(self._known)
-        return [self._known[query, one] for one in documents]
+            self._spent[query] = self._spent.get(query, 0.0) + _since(start)
+            known |= zip(new, scores, strict=True)
+        if known:
+            self.saved += (len(documents) - len(new)) * self._spent[query] / len(known)
+        return [known[one] for one in documents]
 
 
 def _since(start: float) -> float:
