@@ -16,6 +16,7 @@ from crossgate import (
     Degradation,
     Document,
     Embedder,
+    HealthWarning,
     Hit,
     Index,
     IndexFileError,
@@ -125,6 +126,7 @@ def result(found: RouteResult) -> None:
     assert_type(found.verdict, Verdict)
     assert_type(found.selected, tuple[Hit, ...])
     assert_type(found.degraded, tuple[Degradation, ...])
+    assert_type(found.warnings, tuple[HealthWarning, ...])
     assert_type(found.timings, Mapping[str, float])
     assert_type(found.to_dict(trace=True), dict[str, Any])
     for hit in found.hits:

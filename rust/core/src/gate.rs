@@ -258,6 +258,15 @@ mod tests {
         disagreed_margin: Some(0.3),
     };
 
+    #[test]
+    fn agreement_asks_the_blend_too() {
+        let mut candidates = [scored("a", 0.6, 7.0, 2), scored("b", 0.4, 1.0, 1)];
+        assert!(signals(&candidates).unwrap().unwrap().agreement);
+        // As where age makes the blend: what is best by meaning and words may be out of date.
+        candidates[1].blend = 0.95;
+        assert!(!signals(&candidates).unwrap().unwrap().agreement);
+    }
+
     fn reason(candidates: &[Scored], thresholds: &Thresholds) -> (Verdict, Reason) {
         let decision = decide(candidates, thresholds).unwrap();
         if let Some(signals) = decision.signals {
