@@ -76,8 +76,8 @@ fn dot_rows(rows: &[f32], query: &[f32], products: &mut [f32]) {
 }
 
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "each compiled variant of its callers needs its own copy")]
-pub(crate) fn dot(left: &[f32], right: &[f32]) -> f32 {
+#[expect(clippy::inline_always, reason = "each compiled variant of dot_rows needs its own copy")]
+fn dot(left: &[f32], right: &[f32]) -> f32 {
     let (left_blocks, left_rest) = left.as_chunks::<LANES>();
     let (right_blocks, right_rest) = right.as_chunks::<LANES>();
     let mut sums = [0.0_f32; LANES];

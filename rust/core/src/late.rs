@@ -2,11 +2,14 @@
 
 use multiversion::multiversion;
 
-use crate::dense::{dot, unit};
+use crate::dense::unit;
 use crate::error::{Error, Result};
 
 /// Products of 8-bit numbers over this many columns cannot overflow a 32-bit sum.
 const MOST_COLUMNS: usize = 65_536;
+
+/// Query tokens that are compared at once; as many as a query of `ColBERT` has.
+const TILE: usize = 32;
 
 /// The token vectors of one text, each of length 1, row by row.
 #[derive(Clone, Debug, PartialEq)]
@@ -122,47 +125,96 @@ impl TokenVectors {
                 ),
             ));
         }
-        let mut best = vec![f32::NEG_INFINITY; self.len()];
+        let mut sum = 0.0;
         match (&self.values, &document.values) {
             (Values::Float32(query), Values::Float32(rows)) => {
-                best_floats(query, rows, self.dimension, &mut best);
+                for (columns, tokens) in tiles(query, self.dimension) {
+                    let mut best = [f32::NEG_INFINITY; TILE];
+                    best_floats(&columns, rows, &mut best);
+                    sum += best.iter().take(tokens).map(|value| bounded(*value)).sum::<f64>();
+                }
             }
             (
                 Values::Int8 { values: query, scales: query_scales },
                 Values::Int8 { values: rows, scales },
             ) => {
-                best_integers(query, rows, scales, self.dimension, &mut best);
-                for (best, scale) in best.iter_mut().zip(query_scales) {
-                    *best *= scale;
+                let query_scales = query_scales.chunks(TILE);
+                for ((columns, _), query_scales) in tiles(query, self.dimension).zip(query_scales) {
+                    let mut best = [f32::NEG_INFINITY; TILE];
+                    best_integers(&columns, rows, scales, &mut best);
+                    let scaled = best.iter().zip(query_scales).map(|(best, scale)| best * scale);
+                    sum += scaled.map(bounded).sum::<f64>();
                 }
             }
             _ => return self.to_int8().max_similarity(&document.to_int8()),
         }
-        Ok(best.into_iter().map(|value| f64::from(value.clamp(-1.0, 1.0))).sum())
+        Ok(sum)
     }
+}
+
+/// Rounding can lift the product of two unit vectors over 1.
+fn bounded(cosine: f32) -> f64 {
+    f64::from(cosine.clamp(-1.0, 1.0))
+}
+
+/// The rows of a query, so many at a time, turned into columns: beside each other stand the numbers
+/// of different tokens, whose sums need never be added across. With each tile the number of its
+/// tokens; the rest is zeros.
+fn tiles<T: Copy, Wide: Copy + Default + From<T>>(
+    query: &[T],
+    dimension: usize,
+) -> impl Iterator<Item = (Vec<[Wide; TILE]>, usize)> {
+    query.chunks(TILE * dimension).map(move |rows| {
+        let mut columns = vec![[Wide::default(); TILE]; dimension];
+        for (token, row) in rows.chunks_exact(dimension).enumerate() {
+            for (column, value) in columns.iter_mut().zip(row) {
+                if let Some(place) = column.get_mut(token) {
+                    *place = Wide::from(*value);
+                }
+            }
+        }
+        (columns, rows.len() / dimension)
+    })
 }
 
 /// Lifts each query token's best to its largest inner product with a row.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2", "x86_64+avx", "aarch64+neon"))]
-fn best_floats(query: &[f32], rows: &[f32], dimension: usize, best: &mut [f32]) {
-    for row in rows.chunks_exact(dimension) {
-        for (token, best) in query.chunks_exact(dimension).zip(best.iter_mut()) {
-            *best = best.max(dot(row, token));
+fn best_floats(columns: &[[f32; TILE]], rows: &[f32], best: &mut [f32; TILE]) {
+    for row in rows.chunks_exact(columns.len()) {
+        let mut sums = [0.0_f32; TILE];
+        for (value, column) in row.iter().zip(columns) {
+            for (sum, token) in sums.iter_mut().zip(column) {
+                *sum += value * token;
+            }
+        }
+        for (best, sum) in best.iter_mut().zip(sums) {
+            *best = if sum > *best { sum } else { *best };
         }
     }
 }
 
 /// The same over 8-bit rows; the query's own scales are left to the caller.
 #[multiversion(targets("x86_64+avx512f+avx512bw", "x86_64+avx2", "aarch64+neon"))]
-fn best_integers(query: &[i8], rows: &[i8], scales: &[f32], dimension: usize, best: &mut [f32]) {
-    for (row, scale) in rows.chunks_exact(dimension).zip(scales) {
-        for (token, best) in query.chunks_exact(dimension).zip(best.iter_mut()) {
-            let product: i32 = row
-                .iter()
-                .zip(token)
-                .map(|(left, right)| i32::from(*left) * i32::from(*right))
-                .sum();
-            *best = best.max(product as f32 * scale);
+fn best_integers(columns: &[[i16; TILE]], rows: &[i8], scales: &[f32], best: &mut [f32; TILE]) {
+    for (row, scale) in rows.chunks_exact(columns.len()).zip(scales) {
+        let mut sums = [0_i32; TILE];
+        let (pairs, rest) = row.as_chunks::<2>();
+        let (column_pairs, column_rest) = columns.as_chunks::<2>();
+        for ([first, second], [left, right]) in pairs.iter().zip(column_pairs) {
+            let (first, second) = (i16::from(*first), i16::from(*second));
+            for ((sum, left), right) in sums.iter_mut().zip(left).zip(right) {
+                // Two products of numbers up to 127 fit 16 bits, which are added up faster.
+                *sum += i32::from(first * left + second * right);
+            }
+        }
+        for (value, column) in rest.iter().zip(column_rest) {
+            for (sum, token) in sums.iter_mut().zip(column) {
+                *sum += i32::from(i16::from(*value) * token);
+            }
+        }
+        for (best, sum) in best.iter_mut().zip(sums) {
+            let product = sum as f32 * scale;
+            *best = if product > *best { product } else { *best };
         }
     }
 }
@@ -197,7 +249,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn equals_the_definition(query in matrix(1..6, 37), document in matrix(1..9, 37)) {
+        fn equals_the_definition(query in matrix(1..70, 37), document in matrix(1..9, 37)) {
             let expected = naive(&query, &document);
             let (query, document) = (
                 TokenVectors::new("query", &query).unwrap(),
