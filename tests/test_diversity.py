@@ -61,8 +61,9 @@ def test_the_newest_of_a_group_stands_where_its_best_stood() -> None:
     ]
     kept = deduplicate(hits)
     assert [(hit.id, hit.score) for hit in kept] == [("new", 0.9), ("other", 0.8)]
-    undated = [hits[0], candidate("undated", LONG, 0.5), hits[2]]
-    assert [(hit.id, hit.score) for hit in deduplicate(undated)] == [("old", 0.9)]
+    for more in ({}, {"timestamp": "soon"}):
+        untimed = [hits[0], candidate("untimed", LONG, 0.5, **more), hits[2]]
+        assert [(hit.id, hit.score) for hit in deduplicate(untimed)] == [("old", 0.9)]
 
 
 def test_hits_without_text_repeat_nothing() -> None:

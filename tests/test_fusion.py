@@ -162,8 +162,9 @@ def test_of_two_texts_the_newer_counts_and_else_the_first() -> None:
         return Candidate(id="a", text=text, metadata={"timestamp": time} if time else {})
 
     old, new = candidate("five nodes", "2031-02-01"), candidate("three nodes", "2031-03-01")
-    undated = candidate("some nodes", None)
+    undated, odd = candidate("some nodes", None), candidate("odd nodes", "soon")
     cases = [([old], [new], new), ([new], [old], new), ([undated], [new], undated)]
+    cases += [([odd], [new], odd), ([new], [odd], new)]
     for one, other, wanted in cases:
         (fused,) = reciprocal_rank([one, other])
         assert (fused.text, fused.score) == (wanted.text, 2 / 61)

@@ -7,7 +7,15 @@ from typing import Literal
 
 from crossgate import _core
 from crossgate.errors import InputError
-from crossgate.hits import H, metadata_of, score_of, text_of, time_of, vector_of, with_score
+from crossgate.hits import (
+    H,
+    metadata_of,
+    readable_time_of,
+    score_of,
+    text_of,
+    vector_of,
+    with_score,
+)
 
 SIMILARITY = 0.7
 TRADE_OFF = 0.7
@@ -23,7 +31,7 @@ def deduplicate(
     Jaccard similarity of at least `similarity` and whose words with digits are all the same, so
     that two messages that differ in a number stay two. The group keeps the place and score of its
     best hit and the content of its newest, if all tell when they were written, see
-    `crossgate.hits.time_of`; else of its best. Hits without text repeat nothing.
+    `crossgate.hits.time_of`, else of its best. Hits without text repeat nothing.
 
     Each pair is compared exactly. For the few hundred hits of a query that is faster than hashing
     them would be, and no estimate.
@@ -34,8 +42,7 @@ def deduplicate(
         similarity: In (0, 1]; None to compare sources alone.
 
     Raises:
-        InputError: `out_of_range` for a similarity outside of its limits; `malformed_candidate` for
-            a timestamp that is none.
+        InputError: `out_of_range` for a similarity outside of its limits.
     """
     seen: set[object] = set()
     kept = []
@@ -101,7 +108,7 @@ def diversify(
 
 def _representative(group: Sequence[H]) -> H:
     """Return the newest of a group, best first, with the score of the best."""
-    times = [time_of(hit) for hit in group] if len(group) > 1 else []
+    times = [readable_time_of(hit) for hit in group] if len(group) > 1 else []
     known = [time for time in times if time is not None]
     if len(known) < len(group):
         return group[0]

@@ -85,7 +85,7 @@ def reciprocal_rank(
 
     Raises:
         InputError: `out_of_range` for `k`, `k_param` or weights outside of their limits;
-            `malformed_candidate` if a hit has no `id`, takes no score, or a timestamp is none.
+            `malformed_candidate` if a hit has no `id` or takes no score.
     """
     _check_k(k)
     ids = [[_id(hit) for hit in hits] for hits in per_store]

@@ -136,6 +136,14 @@ def time_of(hit: AnyHit) -> datetime | None:
     )
 
 
+def readable_time_of(hit: AnyHit) -> datetime | None:
+    """Return what `time_of` does, or None where it would raise: a hint, not worth an error."""
+    try:
+        return time_of(hit)
+    except InputError:
+        return None
+
+
 def as_utc(time: datetime) -> datetime:
     """Return a time in UTC; one without a time zone is taken to be in UTC."""
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
@@ -145,14 +153,11 @@ def merged(first: H, other: H) -> H:
     """Return one hit for two of the same id: the first, or the newer where their texts differ.
 
     Stores may lag behind each other. Where the texts differ and both tell when they were written,
-    the newer one counts, else the first that was seen. A candidate also takes over the cosine and
-    the vector that it lacks from a candidate with the same text.
-
-    Raises:
-        InputError: `malformed_candidate` if a timestamp cannot be read.
+    in a way that can be read, the newer one counts, else the first that was seen. A candidate also
+    takes over the cosine and the vector that it lacks from a candidate with the same text.
     """
     if text_of(first) != text_of(other):
-        earlier, later = time_of(first), time_of(other)
+        earlier, later = readable_time_of(first), readable_time_of(other)
         return other if earlier is not None and later is not None and later > earlier else first
     if isinstance(first, Candidate) and isinstance(other, Candidate):
         return dataclasses.replace(
