@@ -512,6 +512,7 @@ def options(*dataset: object, **given: Any) -> argparse.Namespace:
         "seed": 0,
         "strict": False,
         "signals": False,
+        "steps": False,
         "html": None,
         "runs": None,
         "profile": None,

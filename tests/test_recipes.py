@@ -226,6 +226,16 @@ def test_a_failing_cross_encoder_leaves_the_fused_and_aged_order() -> None:
     assert result.ids == ["b", "a"]
 
 
+@pytest.mark.parametrize("recipe", [agent_memory, context_engine])
+def test_bad_queries_and_limits_reach_no_retriever(recipe: Any) -> None:
+    def retrieve(query: str, limit: int) -> Sequence[Sequence[Candidate]]:
+        raise AssertionError("asked")
+
+    refused("empty_query", recipe, " ", retrieve, now=NOW)
+    refused("invalid_text", recipe, "\ud800", retrieve, now=NOW)
+    refused("out_of_range", recipe, "fox", retrieve, now=NOW, limit=0)
+
+
 def test_bad_hits_are_named() -> None:
     bare = given([Candidate(id="bare", text=" ", score=1.0)])
     message = refused("empty_document", agent_memory, "fox", bare, now=NOW, reranker=None)

@@ -20,6 +20,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from crossgate.checks import check_limit, check_query
 from crossgate.decay import decay
 from crossgate.diversity import deduplicate, diversify
 from crossgate.errors import InputError
@@ -37,20 +38,26 @@ if TYPE_CHECKING:
 _log = logging.getLogger("crossgate")
 
 Retrieve = Callable[[str, int], Sequence[Sequence[Candidate]]]
-"""Takes a query and a number; returns one list per store, best first, each at most so long."""
+"""Takes a query and a number; returns one list per store, best first, each at most so long.
+
+The candidates' metadata must be JSON values, so a timestamp in it is a text or a number.
+"""
 
 AGREEMENT = Profile(
     name="agreement",
     gate=Gate(require_overlap=False, agreed_margin=0.0),
     pool=Pool(rerank_top_k=1_000),
-    combine=Combine(mode="rrf"),
+    combine=Combine(mode="rrf", k=10.0),
 )
 """The gate of the recipes unless they are given a profile: no threshold, nothing to fit.
 
 The cross-encoder is skipped where one candidate is the best by words, by meaning and after decay.
 Nothing is ever called irrelevant: that needs thresholds, and those need labelled data.
-"""
 
+What it reads is joined with the fused order by rank. Where the logits alone shall decide, and their
+sigmoid be what diversity weighs, pass a copy with `combine=Combine(mode="replace")`. With the
+bundled models that lost recall on both dated sets of `eval/`; with a larger one it may not.
+"""
 
 K_PARAM = 2.0
 """Constant of the recipes' fusion by rank.
@@ -91,6 +98,8 @@ def agent_memory(
         ProfileError: If the profile cannot be read, or was fitted for another reranker.
         ModelError: If the reranker is given by a name or folder that cannot be used.
     """
+    check_query(query)
+    check_limit(limit)
     found = retrieve(query, 20)
     aged = decay(deduplicate(fused(found, k_param=k_param)), now=now)
     result = rerank(
@@ -129,6 +138,8 @@ def context_engine(
         ProfileError: If the profile cannot be read, or was fitted for another reranker.
         ModelError: If the reranker is given by a name or folder that cannot be used.
     """
+    check_query(query)
+    check_limit(limit)
     switches = switches or Switches.from_environment()
     found = retrieve(query, limit * (switches.retrieval_multiplier if switches.enabled else 1))
     aged = decay(fused(found, k_param=k_param), now=now)
