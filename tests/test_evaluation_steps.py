@@ -154,3 +154,12 @@ def test_a_stored_run_is_not_enough(tmp_path: Path, capsys: pytest.CaptureFixtur
     path.write_text('{"schema": "crossgate-run/1"}\n', encoding="utf-8")
     assert run(["eval", str(path), "--steps"]) == 2
     assert "error[unsuitable_run]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--html", "--runs"])
+def test_what_steps_do_not_write_is_refused(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["eval", str(MEMORY), "--steps", option, str(tmp_path / "x")]) == 2
+    assert "error[out_of_range]" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()

@@ -92,6 +92,9 @@ def _steps(options: argparse.Namespace) -> int:
     from crossgate.recipes import AGREEMENT
     from crossgate.reranking import CrossEncoder
 
+    if options.html or options.runs:
+        message = "--steps prints one table: leave out --html and --runs"
+        raise InputError("out_of_range", message)
     reports = []
     for path in map(Path, options.dataset):
         if is_run(path):
