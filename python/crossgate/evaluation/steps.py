@@ -211,9 +211,9 @@ def text_steps(report: StepsReport) -> str:
     last = report.added[-1]
     lines += [
         "",
-        f"the whole: recall@1 {share(last.recall_1)}, 95 % interval; changes are paired, against "
-        "the row above,",
-        "below the gap against the whole; no match: queries that nothing fits and that got a pick",
+        f"the whole: recall@1 {share(last.recall_1)}; intervals hold 95 %",
+        "change: paired, against the row above, and where a step is left out against the whole",
+        "no match: share of the queries that nothing fits for which something was picked",
     ]
     return "\n".join(line[:WIDTH].rstrip() for line in lines)
 
