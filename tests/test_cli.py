@@ -23,7 +23,7 @@ from referencing import Registry, Resource
 
 from conftest import LIBRARY
 from crossgate import Index, Profile
-from crossgate.profile import Gate
+from crossgate.profile import Gate, Health
 
 CROSSGATE = Path(sysconfig.get_path("scripts")) / "crossgate"
 SCHEMAS = {
@@ -200,6 +200,7 @@ def test_index_again_embeds_what_changed(run: Any, skills_index: Path, tmp_path:
     done = run("index", skills(tmp_path / "more", texts), "-o", output)
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith(f"{output}: 7 documents, ")
+    assert "vectors per token would take about" in done.out
     index, before = Index.open(output), Index.open(skills_index)
     for id in LIBRARY:
         assert index._core.vector(id) == before._core.vector(id)
@@ -469,6 +470,20 @@ def test_doctor_on_a_tier_that_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     (absent,) = (one for one in doctor.tiers() if one["what"] == "remote tier Cohere")
     assert (absent["state"], absent["advice"]) == ("broken", "pip install 'crossgate[remote]'")
     assert "secret-5" not in json.dumps(doctor.tiers())
+
+
+def test_warnings_go_to_stderr_and_into_the_json(
+    run: Any, tmp_path: Path, candidates: Path
+) -> None:
+    path = tmp_path / "profile.json"
+    profile = Profile(health=Health(flat_logits=1e6, weak_logit=1e6))
+    path.write_text(json.dumps(profile.to_dict()), encoding="utf-8")
+    done = run("rerank", "how many nodes", candidates, "--profile", path, "--json")
+    assert done.code == 0
+    codes = [one["code"] for one in checked(done, "result")["warnings"]]
+    assert codes == ["flat_scores", "weak_retrieval"]
+    lines = [rf"crossgate: warning\[{code}\]: [^\n]+\n" for code in codes]
+    assert re.fullmatch("".join(lines), done.err)
 
 
 def test_an_altered_model(run: Any, tmp_path: Path, candidates: Path) -> None:

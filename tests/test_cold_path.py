@@ -158,6 +158,23 @@ def test_remote_tiers_that_are_not_asked_load_nothing_heavy(path: Path) -> None:
     assert heavy == {"asyncio"}
 
 
+def test_a_recipe_without_a_model_loads_nothing_heavy() -> None:
+    heavy, outcome = loaded(
+        """
+        from datetime import UTC, datetime
+        from crossgate import Candidate
+        from crossgate.recipes import Switches, context_engine
+        hits = [Candidate(id=one, text=one) for one in ("red fox", "hen")]
+        switches = Switches(enabled=False)
+        outcome = context_engine(
+            "fox", lambda query, limit: [hits, hits], now=datetime.now(UTC), switches=switches
+        ).ids
+        """
+    )
+    assert outcome == ["red fox", "hen"]
+    assert heavy == set()
+
+
 def test_a_decision_of_stage_2_does(path: Path) -> None:
     # Shows that the list above can fail, and that only what is needed is loaded.
     heavy, outcome = loaded(ROUTE, path, "ungated")

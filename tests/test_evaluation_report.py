@@ -626,6 +626,7 @@ def options(*dataset: object, **given: Any) -> argparse.Namespace:
         "seed": 0,
         "strict": False,
         "signals": False,
+        "steps": False,
         "html": None,
         "curve": None,
         "runs": None,

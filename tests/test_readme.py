@@ -30,6 +30,12 @@ def test_the_outage_goes_as_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.strip() for line in capsys.readouterr().out.splitlines()] == lines
 
 
+def test_a_recipe_is_short() -> None:
+    recipes = [block for block in BLOCKS if "crossgate.recipes" in block]
+    assert len(recipes) == 2
+    assert all(len(block.splitlines()) <= 15 for block in recipes)
+
+
 def test_demo() -> None:
     crossgate = Path(sysconfig.get_path("scripts")) / "crossgate"
     shown = subprocess.run([crossgate, "demo"], capture_output=True, text=True, check=True)

@@ -28,6 +28,7 @@ from crossgate import (
     Profile,
     ProfileError,
     Reranker,
+    ResultWarning,
     Router,
     RouteResult,
     SourceError,
@@ -168,6 +169,7 @@ def result(found: RouteResult) -> None:
     assert_type(found.verdict, Verdict)
     assert_type(found.selected, tuple[Hit, ...])
     assert_type(found.degraded, tuple[Degradation, ...])
+    assert_type(found.warnings, tuple[ResultWarning, ...])
     assert_type(found.timings, Mapping[str, float])
     assert_type(found.to_dict(trace=True), dict[str, Any])
     for hit in found.hits:

@@ -30,6 +30,7 @@ from crossgate.types import (
     Degradation,
     Document,
     Hit,
+    ResultWarning,
     RouteResult,
     Verdict,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "Profile",
     "ProfileError",
     "Reranker",
+    "ResultWarning",
     "RouteResult",
     "Router",
     "SourceError",

@@ -1,5 +1,6 @@
 """The compiled core: scoring, gate and index."""
 
+from array import array
 from collections.abc import Iterator, Sequence
 from os import PathLike
 from typing import Protocol, final
@@ -11,12 +12,19 @@ __all__ = [
     "Scored",
     "Signals",
     "Tightened",
+    "TokenVectors",
     "__version__",
     "analyze",
     "combine",
     "confidence",
     "decide",
+    "diversify_vectors",
+    "diversify_words",
     "find_cliff",
+    "fuse_ranks",
+    "fuse_scores",
+    "max_similarities",
+    "near_duplicates",
     "passes",
     "ranks",
     "reading",
@@ -213,6 +221,22 @@ class Tightened:
     @property
     def skip_reason(self) -> str | None: ...
 
+@final
+class TokenVectors:
+    """The token vectors of one text, each of length 1."""
+
+    def __new__(
+        cls, rows: Sequence[Sequence[float]] | Sequence[array[float]], *, owner: str = "a text"
+    ) -> TokenVectors: ...
+    def to_int8(self) -> TokenVectors: ...
+    @property
+    def dimension(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def is_int8(self) -> bool: ...
+    def __len__(self) -> int: ...
+
 def analyze(text: str, language: str) -> list[str]: ...
 def decide(candidates: Sequence[Scored], thresholds: _Gate, answer: _Answer) -> Decision: ...
 def confidence(weights: _Confidence, signals: Signals, reading: Reading) -> float | None: ...
@@ -237,3 +261,30 @@ def ranks(candidates: Sequence[Scored], scores: Sequence[float]) -> list[int]: .
 def passes(
     ranked: Sequence[tuple[float, float]], guardrails: _Guardrails, *, limit: int | None = None
 ) -> list[str | None]: ...
+def fuse_ranks(
+    lists: Sequence[Sequence[str]], *, k_param: float, weights: Sequence[float] | None = None
+) -> list[tuple[str, float]]: ...
+def fuse_scores(
+    lists: Sequence[Sequence[tuple[str, float]]],
+    *,
+    normalisation: str,
+    weights: Sequence[float] | None = None,
+) -> list[tuple[str, float]]: ...
+def near_duplicates(texts: Sequence[str], similarity: float) -> list[int | None]: ...
+def diversify_words(
+    ids: Sequence[str],
+    relevance: Sequence[float],
+    texts: Sequence[str],
+    *,
+    trade_off: float,
+    limit: int,
+) -> list[int]: ...
+def diversify_vectors(
+    ids: Sequence[str],
+    relevance: Sequence[float],
+    vectors: Sequence[Sequence[float]],
+    *,
+    trade_off: float,
+    limit: int,
+) -> list[int]: ...
+def max_similarities(query: TokenVectors, documents: Sequence[TokenVectors]) -> list[float]: ...

@@ -16,11 +16,18 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from crossgate import _core, floors
+from crossgate import _core, floors, health
 from crossgate.errors import ModelError
 from crossgate.profile import Profile, TierSettings
 from crossgate.tiers.budget import Deadline
-from crossgate.types import Degradation, Document, Hit, RouteResult, Verdict
+from crossgate.types import (
+    Degradation,
+    Document,
+    Hit,
+    ResultWarning,
+    RouteResult,
+    Verdict,
+)
 
 if TYPE_CHECKING:
     from crossgate.floors import Tightening
@@ -38,11 +45,13 @@ class Stage1:
     Attributes:
         scored: The candidates, best blend first.
         degraded: What of stage 1 did not run as configured.
+        warnings: Signs that what it found is worth less than it looks.
         timings: Milliseconds per step of stage 1.
     """
 
     scored: Sequence[_core.Scored]
     degraded: tuple[Degradation, ...] = ()
+    warnings: tuple[ResultWarning, ...] = ()
     timings: Mapping[str, float] | None = None
 
 
@@ -272,6 +281,10 @@ def _steps(
         degraded=tuple(degraded),
         timings=timings,
         trace=trace,
+        warnings=(
+            *found.warnings,
+            *health.examine(scored, [one.logit for one in pairs.values()], profile.health),
+        ),
     )
     return watch.route_finished(query, result) if watch else result
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count, takewhile
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from crossgate.errors import InputError, ModelError
 
@@ -168,6 +168,22 @@ def _run(
         stopped.set()
 
 
+class Tokens(Protocol):
+    """The columns of an input: the tokenizer's `Encoding`, or what was put together by hand."""
+
+    @property
+    def ids(self) -> list[int]:
+        """Numbers of the tokens."""
+
+    @property
+    def attention_mask(self) -> list[int]:
+        """1 for each token that the others look at."""
+
+    @property
+    def type_ids(self) -> list[int]:
+        """0 for tokens of the first text, 1 for those of the second."""
+
+
 class OnnxModel:
     """A model and its tokenizer, ready to run; safe to share between threads.
 
@@ -246,7 +262,12 @@ class OnnxModel:
         """Return a whole input: one text or a pair of them, with the special pieces around."""
         return self._tokenizer.post_process(first, second)
 
-    def run(self, encoding: Encoding) -> numpy.ndarray[Any, numpy.dtype[numpy.float32]]:
+    def token_id(self, token: str) -> int | None:
+        """Return the number of a token of the vocabulary, or None."""
+        found: int | None = self._tokenizer.token_to_id(token)
+        return found
+
+    def run(self, encoding: Tokens) -> numpy.ndarray[Any, numpy.dtype[numpy.float32]]:
         """Run the model on one input and return its first output, of shape (1, ...).
 
         Raises:

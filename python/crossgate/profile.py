@@ -280,6 +280,26 @@ class TierSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """When a result carries a warning. A threshold that is None is off.
+
+    Attributes:
+        flat_logits: `flat_scores` where the logits' standard deviation is smaller; at least 0.
+        weak_cosine: `weak_retrieval` where the best cosine is lower; in [-1, 1].
+        weak_logit: `weak_retrieval` where the best logit is lower.
+    """
+
+    flat_logits: float | None = None
+    weak_cosine: float | None = None
+    weak_logit: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_number("health", "flat_logits", self.flat_logits, least=0, optional=True)
+        _check_number("health", "weak_cosine", self.weak_cosine, optional=True)
+        _check_number("health", "weak_logit", self.weak_logit, optional=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """A calibration profile.
 
@@ -301,6 +321,7 @@ class Profile:
         corpora: Fingerprints of the documents that the numbers were fitted on; empty for any. A
             router warns where its index is none of them.
         tiers: What was fitted for further tiers of stage 2, by the identity of the reranker.
+        health: When a result carries a warning.
         fitted: How the numbers were found; free-form JSON for people.
     """
 
@@ -317,6 +338,7 @@ class Profile:
     stage2_guardrails: Guardrails = field(default_factory=Guardrails)
     corpora: tuple[str, ...] = ()
     tiers: dict[str, TierSettings] = field(default_factory=dict)
+    health: Health = field(default_factory=Health)
     fitted: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -444,7 +466,7 @@ def unwritable(path: Path, error: OSError) -> ProfileError:
 
 
 _Kind = TypeVar("_Kind")
-_Section = Blend | Gate | Answer | Pool | Floors | Combine | Guardrails
+_Section = Blend | Gate | Answer | Pool | Floors | Combine | Guardrails | Health
 
 _SECTIONS: dict[str, type[_Section]] = {
     "blend": Blend,
@@ -455,6 +477,7 @@ _SECTIONS: dict[str, type[_Section]] = {
     "combine": Combine,
     "stage1_guardrails": Guardrails,
     "stage2_guardrails": Guardrails,
+    "health": Health,
 }
 
 

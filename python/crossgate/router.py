@@ -22,7 +22,7 @@ from crossgate.index import Index, embedder_mismatch
 from crossgate.models import PASSAGE_RERANKER, ROUTING_RERANKER
 from crossgate.profile import MOST_CANDIDATES, Pool, Profile
 from crossgate.tiers.budget import Deadline
-from crossgate.types import Candidate, Degradation, Document, RouteResult, Vector
+from crossgate.types import Candidate, Degradation, Document, ResultWarning, RouteResult, Vector
 
 if TYPE_CHECKING:
     from crossgate.embedding import Embedder
@@ -109,6 +109,7 @@ class Router:
             profile = Profile.from_file(Path(profile))
         _check_models(profile, index.embedder or None, identities)
         self.profile = profile
+        self._warnings = _other_corpus(profile, index)
 
     def route(
         self,
@@ -220,7 +221,12 @@ class Router:
             if vector is not None or not self.index.dimension:
                 scored = search(vector)
                 timings = {"embed": 0.0, "search": milliseconds(start)}
-                return Stage1(scored=scored, degraded=self._notes, timings=timings)
+                return Stage1(
+                    scored=scored,
+                    degraded=self._notes,
+                    warnings=self._warnings,
+                    timings=timings,
+                )
             degraded, embedded = self._notes, start
             try:
                 embedding = self._load_embedder().embed([query])[0]
@@ -232,7 +238,9 @@ class Router:
                 degraded = (*degraded, degradation("embedder", error))
                 scored = search(None)
             timings = {"embed": (embedded - start) * 1000, "search": milliseconds(embedded)}
-            return Stage1(scored=scored, degraded=degraded, timings=timings)
+            return Stage1(
+                scored=scored, degraded=degraded, warnings=self._warnings, timings=timings
+            )
 
         return {
             "query": query,
@@ -270,6 +278,7 @@ def rerank(
     grade: str | None = None,
     budget_ms: float | None = None,
     telemetry: TelemetryHook | None = None,
+    keep_scores: bool = False,
 ) -> RouteResult:
     """Reorder the candidates that another retriever found, by the same cascade as `Router`.
 
@@ -294,6 +303,9 @@ def rerank(
         grade: How good you find the retrieval, as in `Router.route`.
         budget_ms: Milliseconds that the decision may take, as in `Router.route`.
         telemetry: Is told what happens; None for nobody.
+        keep_scores: Take the candidates' scores, which must all be there and lie in [0, 1], for the
+            blend of stage 1 as they are, as fusion and decay made them. The gate sees the cosines
+            that there are all the same.
 
     Returns:
         The decision; no candidates give `nothing_relevant`, not an error.
@@ -317,6 +329,7 @@ def rerank(
             section=section,
             grade=grade,
             telemetry=telemetry,
+            keep_scores=keep_scores,
         )
     )
 
@@ -349,6 +362,7 @@ def _request(
     section: str | None = None,
     grade: str | None = None,
     telemetry: TelemetryHook | None = None,
+    keep_scores: bool = False,
 ) -> _Request:
     check_query(query)
     check_limit(limit)
@@ -370,6 +384,8 @@ def _request(
     index = Index(_core.Index(language, "", len(vector or ()) if comparable else 0), None)
     index.upsert(one if comparable else replace(one, vector=None) for one in found)
     by_id = {one.id: one for one in found}
+    if keep_scores:
+        _check_kept_scores(found)
 
     def stage1() -> Stage1:
         start = perf_counter()
@@ -381,7 +397,9 @@ def _request(
             allow=None,
             deny=set(),
         )
-        if not comparable:
+        if keep_scores:
+            scored = _with_kept_scores(scored, by_id)
+        elif not comparable:
             scored = _with_own_scores(scored, by_id, profile)
         return Stage1(scored=scored, timings={"search": milliseconds(start)})
 
@@ -475,10 +493,51 @@ def _with_own_scores(
     return sorted(scored, key=lambda one: (-one.blend, one.id))
 
 
+def _other_corpus(profile: Profile, index: Index) -> tuple[ResultWarning, ...]:
+    """Return a warning where a profile was fitted on other documents than the index holds."""
+    if not profile.corpora or index.fingerprint in profile.corpora:
+        return ()
+    detail = (
+        f"profile {profile.name!r} was fitted on other documents: its bars may stand too high or "
+        "too low for these; see what it does with `crossgate eval`, or fit it again with "
+        "`crossgate calibrate`"
+    )
+    return (ResultWarning(code="other_corpus", detail=detail),)
+
+
 def _beside(index: Index) -> Path | None:
     """Return the profile that was written for an index: it stands beside the index's file."""
     path = None if index.path is None else index.path.with_suffix(".profile.json")
     return path if path is not None and path.is_file() else None
+
+
+def _check_kept_scores(found: Iterable[Candidate]) -> None:
+    for one in found:
+        if one.score is None or not 0 <= one.score <= 1:
+            raise InputError(
+                "malformed_candidate",
+                f"the score of candidate {one.id!r} is {one.score}: with keep_scores each must lie "
+                "between 0 and 1",
+            )
+
+
+def _with_kept_scores(
+    scored: Sequence[_core.Scored], by_id: Mapping[str, Candidate]
+) -> Sequence[_core.Scored]:
+    """Let the order that fusion and decay made stand, beside the cosines for the gate."""
+    kept = []
+    for one in scored:
+        candidate = by_id[one.id]
+        kept.append(
+            _core.Scored(
+                one.id,
+                cosine=candidate.cosine if one.cosine is None else one.cosine,
+                bm25=one.bm25,
+                overlap=one.overlap,
+                blend=candidate.score or 0.0,
+            )
+        )
+    return sorted(kept, key=lambda one: (-one.blend, one.id))
 
 
 def _tiers(reranker: Tiers) -> list[Tier]:

@@ -88,6 +88,19 @@ class Degradation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResultWarning:
+    """A sign that a result is worth less than it looks, although everything ran as configured.
+
+    Attributes:
+        code: Identifier for programs, such as `flat_scores`.
+        detail: One line for people: what was seen, the threshold, and what to look at.
+    """
+
+    code: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
     """One candidate with everything that was computed about it.
 
@@ -165,6 +178,7 @@ class RouteResult:
         trace: The inputs and outputs of each step, as JSON values, enough to replay the decision.
         decision_id: What a log knows the decision by, 32 hexadecimal digits; None where no
             telemetry was asked for.
+        warnings: Signs that the result is worth less than it looks; see `Profile.health`.
     """
 
     verdict: Verdict
@@ -177,6 +191,7 @@ class RouteResult:
     timings: Mapping[str, float]
     trace: Mapping[str, Any]
     decision_id: str | None = None
+    warnings: tuple[ResultWarning, ...] = ()
 
     @property
     def ids(self) -> list[str]:
@@ -198,6 +213,7 @@ class RouteResult:
             "selected": self.ids,
             "hits": [hit.to_dict() for hit in self.hits],
             "degraded": [{"code": one.code, "detail": one.detail} for one in self.degraded],
+            "warnings": [{"code": one.code, "detail": one.detail} for one in self.warnings],
             "timings_ms": dict(self.timings),
         }
         if self.decision_id is not None:

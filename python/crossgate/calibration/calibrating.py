@@ -142,6 +142,7 @@ def calibrate(
     objective: Objective,
     *,
     name: str = "calibrated",
+    any_corpus: bool = False,
     seed: int = 0,
     command: str = "",
 ) -> Calibration:
@@ -151,6 +152,7 @@ def calibrate(
         runs: Stored runs with the mode `always`, all by the same models.
         objective: What to achieve.
         name: What to call the profile.
+        any_corpus: Whether the profile is meant for other documents, too; no router then warns.
         seed: Of the halves and of the intervals.
         command: How it was called, to be kept in the profile.
 
@@ -186,7 +188,7 @@ def calibrate(
     )
     _check_promise(found.report, objective)
     fitted = _account(runs, found, objective, seed, command)
-    corpora = tuple(dict.fromkeys(run.header.corpus for run in runs))
+    corpora = () if any_corpus else tuple(dict.fromkeys(run.header.corpus for run in runs))
     return replace(found, profile=replace(profile, corpora=corpora, fitted=fitted))
 
 

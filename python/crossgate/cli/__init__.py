@@ -181,6 +181,11 @@ def _parser() -> argparse.ArgumentParser:
         default="never,gated,always",
         help="which modes stand side by side (default: never,gated,always)",
     )
+    evaluate.add_argument(
+        "--steps",
+        action="store_true",
+        help="show instead what fusion, decay, cross-encoder, gate and diversity each add",
+    )
     evaluate.add_argument("--split", help="default: test, else dev, else the only one")
     evaluate.add_argument("--limit", type=int, metavar="N", help="a sample of N queries")
     evaluate.add_argument(
@@ -237,6 +242,9 @@ def _parser() -> argparse.ArgumentParser:
         help="the recall@1 that skipping may cost against reranking everything (default: 0.01)",
     )
     calibrate.add_argument("--name", help="of the profile (default: that of the file)")
+    calibrate.add_argument(
+        "--any-corpus", action="store_true", help="meant for other documents, too: no warning there"
+    )
     calibrate.add_argument(
         "--unnamed", action="store_true", help="leave out queries that name what fits"
     )

@@ -52,6 +52,7 @@ def calibrate(options: argparse.Namespace) -> int:
         runs,
         objective,
         name=options.name or output.name.removesuffix(".json").removesuffix(".profile"),
+        any_corpus=options.any_corpus,
         seed=options.seed,
         command=shlex.join(["crossgate", *options.arguments]),
     )

@@ -46,6 +46,7 @@ def index(options: Options) -> int:
     """Index documents into a file."""
     from crossgate.index import Index
     from crossgate.sources import read_sources
+    from crossgate.storage import storage
 
     start = perf_counter()
     output = Path(options.output)
@@ -68,6 +69,7 @@ def index(options: Options) -> int:
         "documents": len(built),
         "skipped": len(loaded.problems),
         "bytes": output.stat().st_size,
+        "storage": storage(loaded.documents, built.dimension),
         "embedder": built.embedder,
         "fingerprint": built.fingerprint,
         "seconds": perf_counter() - start,
@@ -251,6 +253,10 @@ def _print_result(result: RouteResult, options: Options) -> int:
         print(render.result(result, explain=options.explain, colour=_colour()))
     for one in result.degraded:
         print(f"crossgate: degraded[{one.code}]: {render.plain(one.detail)}", file=sys.stderr)
+    for warning in result.warnings:
+        print(
+            f"crossgate: warning[{warning.code}]: {render.plain(warning.detail)}", file=sys.stderr
+        )
     return DONE if result.selected else NOTHING_RELEVANT
 
 

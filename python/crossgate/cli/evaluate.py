@@ -29,6 +29,8 @@ def evaluate(options: argparse.Namespace) -> int:
     """Measure datasets, or with `compare` as the first argument compare two reports."""
     if options.dataset[0] == "compare":
         return _compare(options)
+    if options.steps:
+        return _steps(options)
     from crossgate.evaluation import html_report, text_report
     from crossgate.evaluation.compare import REPORTS_SCHEMA
 
@@ -91,6 +93,56 @@ def _report(path: Path, options: argparse.Namespace, modes: Sequence[Mode]) -> R
             seed=options.seed,
         )
         return summarize(read_run(output), modes=modes)
+
+
+def _steps(options: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    from crossgate.evaluation import is_run, read_dataset
+    from crossgate.evaluation.steps import SCHEMA, measure_steps, text_steps
+    from crossgate.profile import Profile
+    from crossgate.recipes import AGREEMENT
+    from crossgate.reranking import CrossEncoder
+
+    if options.html or options.runs:
+        message = "--steps prints one table: leave out --html and --runs"
+        raise InputError("out_of_range", message)
+    reports = []
+    for path in map(Path, options.dataset):
+        if is_run(path):
+            message = f"{path} is a stored run: --steps needs the dataset itself"
+            raise SourceError("unsuitable_run", message)
+        dataset = read_dataset(
+            path,
+            split=options.split,
+            limit=options.limit,
+            seed=options.seed,
+            strict=options.strict,
+        )
+        say_problems(dataset)
+        with tqdm(desc="queries", unit="", delay=0.5, leave=False, disable=None) as bar:
+
+            def progress(done: int, total: int, bar: Any = bar) -> None:
+                bar.total = total
+                bar.update(done - bar.n)
+
+            reports.append(
+                measure_steps(
+                    dataset,
+                    reranker=CrossEncoder()
+                    if options.reranker == "default"
+                    else CrossEncoder(options.reranker),
+                    embedder=None if options.embedder == "none" else options.embedder,
+                    profile=Profile.from_file(options.profile) if options.profile else AGREEMENT,
+                    seed=options.seed,
+                    progress=progress,
+                )
+            )
+    if options.json:
+        print(dump({"schema": SCHEMA, "reports": [one.to_dict() for one in reports]}))
+    else:
+        print("\n\n\n".join(map(text_steps, reports)))
+    return DONE
 
 
 def _compare(options: argparse.Namespace) -> int:

@@ -76,9 +76,13 @@ def demo(
 def indexed(summary: Mapping[str, Any]) -> str:
     """Return what an index was made of."""
     skipped = f", {summary['skipped']} skipped" if summary["skipped"] else ""
+    storage = summary["storage"]
     return (
         f"{summary['index']}: {summary['documents']} documents{skipped}, "
-        f"{size(summary['bytes'])}, {summary['seconds']:.1f} s"
+        f"{size(summary['bytes'])}, {summary['seconds']:.1f} s\n"
+        f"texts {size(storage['texts'])}, vectors {size(storage['vectors'])}; vectors per token "
+        f"would take about {size(storage['token_vectors_float32'])}, or "
+        f"{size(storage['token_vectors_int8'])} in 8 bits"
     )
 
 

@@ -14,6 +14,7 @@ from crossgate.evaluation.html import html_report
 from crossgate.evaluation.measuring import measure
 from crossgate.evaluation.report import headline, text_report
 from crossgate.evaluation.runs import MODES, Mode, Run, StoredQuery, is_run, read_run
+from crossgate.evaluation.steps import StepsReport, measure_steps, text_steps
 from crossgate.evaluation.summary import Report, summarize
 
 __all__ = [
@@ -24,15 +25,18 @@ __all__ = [
     "Mode",
     "Report",
     "Run",
+    "StepsReport",
     "StoredQuery",
     "compare",
     "headline",
     "html_report",
     "is_run",
     "measure",
+    "measure_steps",
     "read_dataset",
     "read_reports",
     "read_run",
     "summarize",
     "text_report",
+    "text_steps",
 ]

@@ -115,7 +115,8 @@ pub struct Signals {
     pub blend: f64,
     /// The best blend's lead over the next; 0 without a next.
     pub blend_margin: f64,
-    /// Whether one candidate is best by cosine and by BM25, and shares a term with the query.
+    /// Whether one candidate is best by cosine, by BM25 and by blend, and shares a term with the
+    /// query. A blend that was made of something else, such as ranks and age, may name another.
     pub agreement: bool,
 }
 
@@ -236,7 +237,9 @@ pub fn signals(candidates: &[Scored]) -> Result<Option<Signals>> {
         overlap: bm25.best.overlap,
         blend: blend.score,
         blend_margin: blend.gap,
-        agreement: bm25.score > 0.0 && cosine.is_some_and(|lead| lead.best.id == bm25.best.id),
+        agreement: bm25.score > 0.0
+            && blend.best.id == bm25.best.id
+            && cosine.is_some_and(|lead| lead.best.id == bm25.best.id),
     }))
 }
 
@@ -295,6 +298,15 @@ mod tests {
         floor: Some(0.4),
         least: Some(0.6),
     };
+
+    #[test]
+    fn agreement_asks_the_blend_too() {
+        let mut candidates = [scored("a", 0.6, 7.0, 2), scored("b", 0.4, 1.0, 1)];
+        assert!(signals(&candidates).unwrap().unwrap().agreement);
+        // As where age makes the blend: what is best by meaning and words may be out of date.
+        candidates[1].blend = 0.95;
+        assert!(!signals(&candidates).unwrap().unwrap().agreement);
+    }
 
     fn reason(candidates: &[Scored], thresholds: &Thresholds) -> (Verdict, Reason) {
         let decision = decide(candidates, thresholds, &Answer::default()).unwrap();

@@ -20,8 +20,11 @@ mod stop_words;
 
 pub mod cliff;
 pub mod confidence;
+pub mod diversity;
+pub mod fusion;
 pub mod gate;
 pub mod index;
+pub mod late;
 pub mod stage1;
 pub mod stage2;
 pub mod text;

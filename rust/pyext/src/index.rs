@@ -140,7 +140,7 @@ impl Index {
 }
 
 /// A vector from a buffer of float32 (an array, numpy), or from any numbers one by one.
-fn numbers(object: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
+pub(crate) fn numbers(object: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
     let py = object.py();
     if let Ok(buffer) = PyBuffer::<f32>::get(object)
         && matches!(buffer.format().to_bytes(), b"f" | b"@f" | b"=f")

@@ -1,0 +1,43 @@
+"""Prints recall@5 of the fused order by its constant, without and with temporal decay.
+
+python eval/fusion_constant.py eval/memory eval/chunks
+"""
+
+from __future__ import annotations
+
+import sys
+from statistics import mean
+
+from crossgate import Index
+from crossgate.decay import decay
+from crossgate.evaluation import read_dataset
+from crossgate.evaluation.metrics import recall
+from crossgate.hits import time_of
+from crossgate.recipes import from_index, fused
+
+PER_STORE = 20
+
+
+def main() -> None:
+    """Measure the folders that are named."""
+    for folder in sys.argv[1:]:
+        dataset = read_dataset(folder)
+        now = max(time for one in dataset.documents if (time := time_of(one)) is not None)
+        retrieve = from_index(Index.build(dataset.documents))
+        queries = [one for one in dataset.queries if one.relevant]
+        found = [retrieve(one.text, PER_STORE) for one in queries]
+        for k_param in (2.0, 10.0, 60.0):
+            orders = [fused(stores, k_param=k_param) for stores in found]
+            aged = [decay(hits, now=now) for hits in orders]
+            shown = [
+                mean(
+                    recall([hit.id for hit in hits], one.relevant, 5)
+                    for hits, one in zip(some, queries, strict=True)
+                )
+                for some in (orders, aged)
+            ]
+            print(f"{dataset.name}  k {k_param:g}  fused {shown[0]:.3f}  aged {shown[1]:.3f}")
+
+
+if __name__ == "__main__":
+    main()
