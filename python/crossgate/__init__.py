@@ -18,6 +18,7 @@ from crossgate.errors import (
     IndexFileError,
     InputError,
     ModelError,
+    PluginError,
     ProfileError,
     SourceError,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "ModelError",
     "OnnxEmbedder",
     "PairScore",
+    "PluginError",
     "PrecomputedVectors",
     "Profile",
     "ProfileError",

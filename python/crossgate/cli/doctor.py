@@ -6,7 +6,7 @@ import os
 import platform
 from importlib import metadata
 
-from crossgate import __version__, models
+from crossgate import __version__, models, plugins
 from crossgate.errors import CrossgateError
 
 Check = dict[str, str]
@@ -25,6 +25,7 @@ def examine() -> list[Check]:
         _package("huggingface-hub", "pulls models"),
     ]
     checks += [_model(one) for one in models.available()]
+    checks += [_plugin(one) for one in plugins.available()]
     checks.append(_cache())
     return checks
 
@@ -53,6 +54,15 @@ def _model(model: models.ModelSpec) -> Check:
             return _check(what, "off", "not pulled", f"crossgate models pull {model.name}")
         return _check(what, "broken", str(error))
     return _check(what, "ok", f"{model.source}, files match their hashes")
+
+
+def _plugin(plugin: plugins.Plugin) -> Check:
+    what = f"plug-in {plugin.name}"
+    try:
+        plugins.load(plugin.name)
+    except CrossgateError as error:
+        return _check(what, "broken", str(error), f"mend or uninstall {plugin.package}")
+    return _check(what, "ok", f"of {plugin.package}")
 
 
 def _cache() -> Check:
