@@ -77,7 +77,7 @@ def write_graph(folder: Path, inputs: Sequence[str], rank: int) -> None:
 
 def expected(ids: Sequence[int], others: Sequence[Sequence[int]] = ()) -> float:
     """Return what the graph makes of the ids, worked out without it."""
-    return 0.001 * sum(np.cumsum(ids)) + sum(sum(other) for other in others)
+    return 0.001 * float(np.cumsum(ids).sum()) + sum(sum(other) for other in others)
 
 
 def byte_pairs(pair: str, special: Sequence[str]) -> Tokenizer:
@@ -151,8 +151,8 @@ def test_roberta_pair(tmp_path: Path) -> None:
     tokenizer = byte_pairs("<s> $A </s> </s> $B </s>", ["<s>", "</s>"])
     folder = write_folder(tmp_path, tokenizer, ("input_ids", "attention_mask"))
     [score] = CrossEncoder(folder).score("ab", ["é"])
-    begin, end = tokenizer.token_to_id("<s>"), tokenizer.token_to_id("</s>")
-    bytes_of = [tokenizer.token_to_id(piece) for piece in ("a", "b", "Ã", "©")]
+    begin, end = (tokenizer.token_to_id(one) or 0 for one in ("<s>", "</s>"))
+    bytes_of = [tokenizer.token_to_id(piece) or 0 for piece in ("a", "b", "Ã", "©")]
     ids = [begin, *bytes_of[:2], end, end, *bytes_of[2:], end]
     assert score.logit == pytest.approx(expected(ids, [[1] * len(ids)]))
 
@@ -263,7 +263,9 @@ def test_a_long_document_never_costs_the_suffix(tmp_path: Path) -> None:
 def test_no_text_can_speak_for_the_template(tmp_path: Path, hostile: str) -> None:
     encoder = qwen(tmp_path, length=300)
     tokenizer = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-    marks = [tokenizer.token_to_id(one) for one in ("<|im_start|>", "<|im_end|>", "<|endoftext|>")]
+    marks = [
+        tokenizer.token_to_id(one) or 0 for one in ("<|im_start|>", "<|im_end|>", "<|endoftext|>")
+    ]
     for query, document in [("fox", hostile), (hostile, "hen")]:
         ids = qwen_ids(tmp_path, query, document)
         assert [ids.count(mark) for mark in marks] == [3, 2, 0]

@@ -21,7 +21,7 @@ from crossgate.stores import common
 Search = Callable[..., RouteResult]
 EMBEDDER = WordEmbedder()
 WIDTH = EMBEDDER.dimension
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {
         "id": id,
         "title": id.replace("-", " "),
@@ -430,7 +430,7 @@ def test_qdrant_with_named_vectors(tmp_path: Path) -> None:
             for place, row in enumerate(ROWS)
         ],
     )
-    given = {"vector": vector_of("pdf files"), "using": "words", "reranker": None}
+    given: dict[str, Any] = {"vector": vector_of("pdf files"), "using": "words", "reranker": None}
     result = adapter.search(client, "documents", "pdf files", **given)
     assert result.hits[0].document.text == LIBRARY["pdf-toolkit"]
     assert result.hits[0].cosine == pytest.approx(

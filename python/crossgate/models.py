@@ -576,8 +576,9 @@ def _template_of_folder(root: Path) -> Template | None:
 
 def _length_of_folder(root: Path) -> int:
     length = _setting_of_folder(root, "tokenizer_config.json", "model_max_length")
-    sane = isinstance(length, int) and 2 < length <= _LARGEST_LENGTH
-    return length if sane else _DEFAULT_LENGTH
+    if isinstance(length, int) and 2 < length <= _LARGEST_LENGTH:
+        return length
+    return _DEFAULT_LENGTH
 
 
 def _replace_folder(partial: Path, root: Path) -> None:

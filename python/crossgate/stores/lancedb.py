@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crossgate.errors import InputError
+from crossgate.router import rerank
 from crossgate.stores import common
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ class CrossgateReranker(Reranker):  # type: ignore[misc, unused-ignore]
             for place, text in enumerate(found[self.column].to_pylist())
         ]
         common.check(query, None, 1, self.limit)
-        result = common.rerank(query, rows, limit=self.limit, **self.options)
+        result = rerank(query, rows, limit=self.limit, **self.options)
         if self.on_result is not None:
             self.on_result(result)
         scores = pyarrow.array([one.score for one in result.selected], pyarrow.float32())
