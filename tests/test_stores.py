@@ -214,8 +214,8 @@ def lancedb(rows: Sequence[dict[str, Any]], folder: Path) -> Iterator[Search]:
 def lance_table(rows: Sequence[dict[str, Any]], folder: Path) -> tuple[Any, Any]:
     """Return the adapter, and a table with a full-text index."""
     database = pytest.importorskip("lancedb", reason="lancedb is not installed")
-    from lancedb.index import FTS
     import pyarrow
+    from lancedb.index import FTS
 
     from crossgate.stores import lancedb as adapter
 
