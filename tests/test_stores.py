@@ -472,6 +472,15 @@ def test_lancedb_reranker_that_selects_nothing(tmp_path: Path) -> None:
     assert "no 'body'" in refused("malformed_candidate", builder.to_list)
 
 
+def test_lancedb_searches_the_words_of_one_column(tmp_path: Path) -> None:
+    adapter, table = lance_table(ROWS, tmp_path)
+    from lancedb.index import FTS
+
+    table.create_index("title", config=FTS())
+    result = adapter.search(table, "cleaner", reranker=None)  # a word of a title
+    assert result.reason == "no_candidates"
+
+
 def test_lancedb_filter(tmp_path: Path) -> None:
     adapter, table = lance_table(ROWS, tmp_path)
     vector = vector_of("pdf files")

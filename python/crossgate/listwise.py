@@ -136,12 +136,9 @@ def ordinal_logits(order: Sequence[int]) -> list[float]:
 
 
 def _mark(query: str, passages: Sequence[str]) -> str:
-    """Return letters that stand in no text; the same texts give the same ones."""
-    texts = [query, *passages]
-    digest = hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass"))
-    while any(digest.hexdigest()[:16] in text for text in texts):
-        digest.update(b"again")
-    return digest.hexdigest()[:16]
+    """Return letters that stand in no text: none can hold the digest of all of them."""
+    texts = "\0".join([query, *passages])
+    return hashlib.sha256(texts.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _quoted(text: str) -> str:

@@ -62,7 +62,7 @@ def search(
     if vector is not None:
         builders.append(table.search([float(one) for one in vector], vector_column_name=embedding))
     if words:
-        # Not a bare text: LanceDB would read some of it as syntax.
+        # Not a bare text, which every full-text index of the table would be searched for.
         match = common.package("lancedb.query", "lancedb").MatchQuery(query, text)
         builders.append(table.search(match, query_type="fts"))
     if not builders:
