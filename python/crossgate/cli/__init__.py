@@ -195,6 +195,6 @@ def _decision_options(parser: argparse.ArgumentParser) -> None:
         "--reranker",
         metavar="MODEL",
         default="default",
-        help="name or folder of a cross-encoder, or none for stage 1 alone",
+        help="name of a model or plug-in, folder of a model, or none for stage 1 alone",
     )
     parser.add_argument("--profile", metavar="FILE", help="calibration profile")

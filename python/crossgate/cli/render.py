@@ -86,7 +86,7 @@ def models(rows: Sequence[Mapping[str, Any]], plugins: Sequence[Mapping[str, str
         lines.append(f"    {row['description']}")
         lines.append(f"    {state}")
     for plugin in plugins:
-        lines.append(plain(f"{plugin['name']}  (plug-in of {plugin['package']})"))
+        lines.append(f"{plain(plugin['name'])}  (plug-in of {plain(plugin['package'])})")
     return "\n".join(lines)
 
 
