@@ -204,6 +204,17 @@ def test_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "OPENAI_API_KEY" in refused("no_key", LLMReranker, "tiny")
 
 
+def test_from_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert LLMReranker.from_environment("tiny") is None
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    made = LLMReranker.from_environment("tiny")
+    assert made is not None
+    assert made.identity == "llm/tiny"
+    monkeypatch.setenv("CROSSGATE_REMOTE", "0")
+    assert LLMReranker.from_environment("tiny") is None
+
+
 @pytest.mark.parametrize(
     "options",
     [{"window": 1}, {"step": 0}, {"step": 20}, {"document_characters": 0}, {"timeout": 0}],

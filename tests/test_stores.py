@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import struct
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -160,7 +161,9 @@ def stop_servers() -> Iterator[None]:
     """Stop what a test of this file started."""
     yield
     while _servers:
-        _servers.pop().cleanup()
+        stopped = _servers.pop()
+        stopped.cleanup()
+        shutil.rmtree(stopped.pgdata, ignore_errors=True)
 
 
 def qdrant(rows: Sequence[dict[str, Any]], folder: Path) -> Iterator[Search]:

@@ -6,14 +6,14 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, Self
 
 from crossgate import listwise
 from crossgate.errors import InputError, ModelError
 from crossgate.tiers.background import background
 from crossgate.tiers.budget import Pace
 from crossgate.tiers.http import problem_of_connection, problem_of_status
-from crossgate.tiers.remote import Key, RemoteReranker, TransportError, key_of
+from crossgate.tiers.remote import Key, RemoteReranker, TransportError, key_of, switched_off
 
 VARIABLES = ("OPENAI_API_KEY",)
 
@@ -84,6 +84,11 @@ class LLMReranker(RemoteReranker):
             endpoint=base_url,
             **{"timeout": 30.0, "attempts": 2, "pace": pace, **options},
         )
+
+    @classmethod
+    def from_environment(cls, model: str, **options: Any) -> Self | None:
+        """Return the tier, or None without a key in the environment or with CROSSGATE_REMOTE=0."""
+        return None if switched_off() or not Key(None, VARIABLES) else cls(model, **options)
 
     def _split(self, texts: Sequence[str], size: int | None) -> list[Sequence[str]]:
         # Ranks of two batches could not be compared.
