@@ -17,7 +17,7 @@ all: lint test ## everything that CI runs
 $(VENV): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/pip install --quiet --group lint --group test "maturin>=1.9.4,<2"
+	$(BIN)/pip install --quiet --group lint --group test --group stores "maturin>=1.9.4,<2"
 	touch $(VENV)
 
 .PHONY: install
@@ -27,8 +27,21 @@ install: $(VENV) ## build the wheel and install it into the virtual environment
 	$(BIN)/pip install --quiet --force-reinstall --no-deps $(DIST)/*.whl
 	$(BIN)/pip install --quiet $(DIST)/*.whl
 
+# stargraph needs Python 3.13; pyenv hides the ones that it has.
+PYTHON313 ?= $(shell python3.13 -c 'import sys; print(sys.executable)' 2>/dev/null || \
+	ls -d $$(pyenv root 2>/dev/null)/versions/3.13*/bin/python3.13 2>/dev/null | head -1)
+
+.PHONY: stargraph
+stargraph: install ## what the contract test of stargraph needs, where Python 3.13 is installed
+ifneq ($(PYTHON313),)
+	$(PYTHON313) -m venv $(VENV)/stargraph
+	$(VENV)/stargraph/bin/pip install --quiet pydantic
+	$(VENV)/stargraph/bin/pip install --quiet --no-deps "stargraph>=0.8,<1"
+	$(VENV)/stargraph/bin/pip install --quiet --force-reinstall --no-deps $(DIST)/*.whl
+endif
+
 .PHONY: test
-test: install ## all tests, Rust and Python; the Python ones against the wheel
+test: install stargraph ## all tests, Rust and Python; the Python ones against the wheel
 	cargo test --workspace --quiet
 	$(BIN)/pytest
 

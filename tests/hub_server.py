@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import threading
 from collections.abc import Mapping
@@ -55,7 +56,8 @@ class HubServer:
     """A hub on a free port of this machine, with one revision of one repository.
 
     Use it as a context manager, with `endpoint` as HF_ENDPOINT. Files below `large` are redirected
-    to another host, as the hub does with what it keeps in its object store.
+    to another host, as the hub does with what it keeps in its object store. The description of the
+    repository lists them with their sha256, and the others with their git blob id.
 
     Attributes:
         faults: Looked through in order for each request; the first that matches is applied.
@@ -89,6 +91,20 @@ class HubServer:
     def endpoint(self) -> str:
         """The address to give as HF_ENDPOINT."""
         return f"http://127.0.0.1:{self._server.server_port}"
+
+    def description(self) -> bytes:
+        """Return what the hub's API says of the repository, with its files."""
+        siblings: list[dict[str, object]] = []
+        for path, content in self.files.items():
+            blob = b"blob %d\0" % len(content) + content
+            entry: dict[str, object] = {"rfilename": path, "size": len(content)}
+            entry["blobId"] = hashlib.sha1(blob).hexdigest()
+            if path.startswith(self.large):
+                digest = hashlib.sha256(content).hexdigest()
+                entry["lfs"] = {"sha256": digest, "size": len(content), "pointerSize": 134}
+            siblings.append(entry)
+        values = {"id": self.repository, "sha": self.revision, "siblings": siblings}
+        return json.dumps(values).encode()
 
     def got(self, path: str) -> list[Request]:
         """Return the requests that were answered with content of a file, or spoiled doing so."""
@@ -136,6 +152,7 @@ class HubServer:
 def _handler_of(hub: HubServer) -> type[BaseHTTPRequestHandler]:
     resolve = f"/{hub.repository}/resolve/{hub.revision}/"
     store = "/store/"
+    described = f"/api/models/{hub.repository}?blobs=true"
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -150,6 +167,9 @@ def _handler_of(hub: HubServer) -> type[BaseHTTPRequestHandler]:
             """Keep stderr clean: the log is `HubServer.requests`."""
 
         def answer(self) -> None:
+            if self.path == described:
+                self.describe()
+                return
             prefix = resolve if self.path.startswith(resolve) else store
             path = self.path.removeprefix(prefix)
             content = hub.files.get(path)
@@ -188,6 +208,14 @@ def _handler_of(hub: HubServer) -> type[BaseHTTPRequestHandler]:
                 return
             metadata["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
             self.reply(206, metadata, content[start:], fault)
+
+        def describe(self) -> None:
+            fault = hub.fault_for(self.command, self.path) or Fault()
+            if fault.status is not None:
+                self.reply(fault.status, dict(fault.headers), b"spoiled on purpose")
+                return
+            content = hub.description() if fault.content is None else fault.content
+            self.reply(200, {"Content-Type": "application/json"}, content, fault)
 
         def reply(
             self, status: int, headers: dict[str, str], body: bytes, fault: Fault | None = None

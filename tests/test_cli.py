@@ -382,6 +382,55 @@ def test_models_list(run: Any) -> None:
     assert "crossgate models pull ms-marco-minilm-l6-v2" in shown.out
 
 
+def test_models_list_names_sizes_and_terms_where_they_are_known(run: Any) -> None:
+    rows = checked(run("models", "list", "--json"), "models_list")["models"]
+    models = {one["name"]: one for one in rows}
+    assert models["ms-marco-minilm-l6-v2"]["bytes"] == 91_722_626
+    assert models["bge-reranker-base"]["bytes"] is None
+    named = {name for name, one in models.items() if one["terms"]}
+    assert named == {"jina-reranker-v2-base-multilingual"}
+    shown = run("models", "list").out
+    assert "bge-reranker-base  (cross-encoder, MIT)" in shown
+
+
+def test_a_licence_is_shown_and_refused_before_a_pull(run: Any) -> None:
+    done = run("models", "pull", "jina-reranker-v2-base-multilingual")
+    shown, refusal = done.err.splitlines()
+    assert (done.code, done.out) == (2, "")
+    assert "is under CC-BY-NC-4.0: no commercial use" in shown
+    assert refusal.startswith("crossgate: error[licence_not_accepted]: ")
+    assert "--accept-licence" in refusal
+
+
+def test_plugins_are_listed_examined_and_used(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "acme.py").write_text(
+        "from crossgate import PairScore\n"
+        "class Longest:\n"
+        "    name, identity = 'longest', 'longest@1'\n"
+        "    def score(self, query, documents):\n"
+        "        return [PairScore(float(len(one))) for one in documents]\n"
+    )
+    info = tmp_path / "acme-1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.2\n")
+    points = "[crossgate.rerankers]\nlongest = acme:Longest\nlost = acme:Lost\n"
+    (info / "entry_points.txt").write_text(points)
+    path = {"PYTHONPATH": str(tmp_path)}
+    values = checked(run("models", "list", "--json", variables=path), "models_list")
+    found = [one for one in values["plugins"] if one["package"] == "acme 1.2"]
+    assert [one["name"] for one in found] == ["longest", "lost"]
+    assert "longest  (plug-in of acme 1.2)" in run("models", "list", variables=path).out
+    examined = run("doctor", variables=path)
+    assert examined.code == 3
+    assert "plug-in 'lost' of acme 1.2 (acme:Lost) cannot be used" in examined.out
+    reranked = run(
+        "rerank", "fox", "--reranker", "longest", stdin=b'{"text": "fox"}', variables=path
+    )
+    assert reranked.code == 0
+    broken = run("rerank", "fox", "--reranker", "lost", stdin=b'{"text": "fox"}', variables=path)
+    assert (broken.code, broken.error) == (2, "plugin_failed")
+
+
 def test_models_pull_of_what_is_here(run: Any) -> None:
     values = checked(run("models", "pull", "crossgate-ce-v0", "--json"), "models_pull")
     assert values["name"] == "crossgate-ce-v0"

@@ -14,8 +14,9 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,6 +83,12 @@ def cached(registry: Path, tmp_path: Path) -> Path:
     return write_files(tmp_path / "cache" / "models" / "tiny-ranker", HUB_FILES)
 
 
+@pytest.fixture
+def no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing pulled, whatever the user who runs the tests has."""
+    monkeypatch.setenv("CROSSGATE_CACHE", str(tmp_path / "cache"))
+
+
 def refused(code: str, name: str | Path, kind: models.Kind = "cross-encoder") -> str:
     """Check that a model is refused with this code and one line, and return the line."""
     with pytest.raises(ModelError) as caught:
@@ -94,23 +101,35 @@ def refused(code: str, name: str | Path, kind: models.Kind = "cross-encoder") ->
 # The manifest that is shipped
 
 
-def test_shipped_manifest_pins_every_file() -> None:
+@pytest.mark.usefixtures("no_cache")
+def test_shipped_manifest_pins_a_model_wholly_or_not_at_all() -> None:
     names = [model.name for model in models.available()]
     assert len(set(names)) == len(names)
     for model in models.available():
-        assert sorted(file.role for file in model.files) == ["model", "tokenizer"]
-        assert all(re.fullmatch(r"[0-9a-f]{64}", file.sha256) for file in model.files)
-        assert all(file.size > 0 for file in model.files)
+        roles = [file.role for file in model.files]
+        assert sorted(set(roles) - {"weights"}) == ["model", "tokenizer"]
+        assert len(set(roles)) == len(roles)
+        if model.pinned:
+            assert all(re.fullmatch(r"[0-9a-f]{64}", file.sha256) for file in model.files)
+            assert all(file.size > 0 for file in model.files)
+        else:
+            assert {(file.size, file.sha256) for file in model.files} == {(0, "")}
         assert model.licence
+        assert (model.terms is not None) == ("NC" in model.licence)
         assert model.max_length > 0
         assert model.kind in ("embedder", "cross-encoder")
         assert (model.dimension is not None) == (model.kind == "embedder")
         assert (model.pooling is not None) == (model.kind == "embedder")
         assert (model.score_scale == "logit") == (model.kind == "cross-encoder")
         assert model.source in ("bundled", "hub")
-        if model.source == "hub":
-            assert re.fullmatch(r"[0-9a-f]{40}", model.revision or "")
+        if model.source == "bundled":
+            assert model.pinned
+        else:
+            assert bool(re.fullmatch(r"[0-9a-f]{40}", model.revision or "")) == model.pinned
             assert model.repository
+        if model.template is not None:
+            assert "{query}" in model.template.body
+            assert model.template.body == model.template.body.rstrip()
 
 
 def test_shipped_manifest_knows_ms_marco_under_both_names() -> None:
@@ -402,7 +421,9 @@ time.sleep = short_sleep
 models._BUNDLED = Path(sys.argv[1])
 print("ready", flush=True)
 try:
-    model = models.pull(sys.argv[2], progress=sys.argv[3] == "progress")
+    model = models.pull(
+        sys.argv[2], progress=sys.argv[3] == "progress", accept_licence=sys.argv[4] == "accepted"
+    )
     result = {"model": str(model.model), "code": "", "message": ""}
 except ModelError as error:
     result = {"model": "", "code": error.code, "message": str(error)}
@@ -436,6 +457,7 @@ class Puller:
     bundled: Path
     cache: Path
     endpoint: str
+    accept_licence: bool = False
 
     @property
     def root(self) -> Path:
@@ -475,6 +497,7 @@ class Puller:
             "HF_HOME": str(self.cache.with_name("hub-home")),
         }
         arguments = [str(self.bundled), REPOSITORY, "progress" if progress else "silent"]
+        arguments.append("accepted" if self.accept_licence else "not")
         return subprocess.Popen(
             [sys.executable, "-c", PULL, *arguments],
             env=clean | dict(environment or {}),
@@ -874,6 +897,198 @@ def test_disk_full(puller: Puller, hub: HubServer) -> None:
     assert "set CROSSGATE_CACHE to a folder on another disk" in outcome.message
     puller.succeeds()
     assert hub.got("model.onnx")[-1].range == "bytes=300000-"
+
+
+# Models that the manifest does not pin
+
+
+@pytest.fixture
+def unpinned(registry: Path, puller: Puller) -> Puller:
+    """A puller whose manifest says of the hub's model where its files lie, and no more."""
+    manifest = registry / "manifest.toml"
+    text = manifest.read_text(encoding="utf-8").partition('[[models]]\nname = "tiny-ranker"')[0]
+    text += f"""
+[[models]]
+name = "tiny-ranker"
+kind = "cross-encoder"
+source = "hub"
+repository = "{REPOSITORY}"
+licence = "MIT"
+description = "For tests."
+max_length = 384
+files = [
+    {{ role = "model", path = "onnx/model.onnx" }},
+    {{ role = "tokenizer", path = "tokenizer.json" }},
+]
+"""
+    manifest.write_text(text, encoding="utf-8")
+    models._read_manifest.cache_clear()
+    return puller
+
+
+def lock_of(puller: Puller) -> dict[str, Any]:
+    lock: dict[str, Any] = json.loads(models.lock_file("tiny-ranker").read_text(encoding="utf-8"))
+    return lock
+
+
+def test_unpinned_model_before_its_first_pull(unpinned: Puller) -> None:
+    model = models.spec("tiny-ranker")
+    assert (model.pinned, model.revision, model.size) == (False, None, 0)
+    assert models.identity("tiny-ranker") is None
+    assert not models.is_here("tiny-ranker")
+    assert refused("model_missing", "tiny-ranker").endswith("crossgate models pull tiny-ranker")
+    write_files(unpinned.root, HUB_FILES)  # nobody can say whether these are the right files
+    assert not models.is_here("tiny-ranker")
+    refused("model_missing", "tiny-ranker")
+    assert {check.code for check in models.verify("tiny-ranker")} == {"model_incomplete"}
+
+
+def test_first_pull_writes_what_it_brought(unpinned: Puller, hub: HubServer) -> None:
+    unpinned.succeeds()
+    assert lock_of(unpinned) == {
+        "schema": "crossgate-lock/1",
+        "repository": REPOSITORY,
+        "revision": REVISION,
+        "files": [
+            {
+                "role": role,
+                "path": path,
+                "size": len(HUB_FILES[path]),
+                "sha256": hashlib.sha256(HUB_FILES[path]).hexdigest(),
+            }
+            for role, path in (("model", "onnx/model.onnx"), ("tokenizer", "tokenizer.json"))
+        ],
+    }
+    model = models.spec(REPOSITORY)
+    assert (model.pinned, model.revision) == (True, REVISION)
+    digest = hashlib.sha256(HUB_FILES["onnx/model.onnx"]).hexdigest()
+    assert models.identity("tiny-ranker") == f"tiny-ranker@sha256:{digest[:16]}"
+    assert models.locate("tiny-ranker", "cross-encoder").identity.endswith(digest[:16])
+
+
+def test_loads_and_pulls_go_by_the_lock_file(unpinned: Puller, hub: HubServer) -> None:
+    unpinned.succeeds()
+    graph = unpinned.root / "onnx" / "model.onnx"
+    graph.write_bytes(b"x" * len(HUB_FILES["onnx/model.onnx"]))
+    assert "has sha256" in refused("model_altered", "tiny-ranker")
+    # The newest revision may be another by now; the description is not asked for again.
+    hub.faults.append(Fault(path="?blobs=true", status=500))
+    unpinned.succeeds()
+    shutil.rmtree(unpinned.root)
+    unpinned.succeeds()
+
+
+def test_newer_files_under_the_locked_revision_are_refused(
+    unpinned: Puller, hub: HubServer
+) -> None:
+    unpinned.succeeds()
+    shutil.rmtree(unpinned.root)
+    hub.files["tokenizer.json"] = b'{"version": "6.6"}'
+    outcome = unpinned.fails("pull_failed")
+    assert "another file than the pinned one" in outcome.message
+
+
+def test_lock_file_of_another_machine_is_enough(unpinned: Puller, hub: HubServer) -> None:
+    unpinned.succeeds()
+    shutil.rmtree(unpinned.root)
+    hub.faults.append(Fault(path="?blobs=true", status=500))
+    assert unpinned.succeeds().pauses == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"not JSON",
+        b"\xff",
+        b"[]",
+        b"{}",
+        b'{"repository": "acme/Tiny-Ranker", "revision": "a", "files": [{"role": "model"}]}',
+        b'{"repository": "acme/Tiny-Ranker", "revision": "a", "files": []}',
+        b'{"repository": "acme/Other", "revision": "a", "files": []}',
+    ],
+)
+@pytest.mark.usefixtures("unpinned")
+def test_lock_file_that_cannot_be_read(content: bytes) -> None:
+    path = models.lock_file("tiny-ranker")
+    write_files(path.parent, {path.name: content})
+    assert f"{path} does not say what was pulled" in refused("lock_malformed", "tiny-ranker")
+
+
+@pytest.mark.parametrize("content", [b"no JSON", b"[]", b"{}", b'{"sha": "main", "siblings": []}'])
+def test_description_that_is_none(unpinned: Puller, hub: HubServer, content: bytes) -> None:
+    hub.faults.append(Fault(path="?blobs=true", content=content))
+    assert unpinned.fails("pull_failed").message.endswith("is no description")
+    assert not models.lock_file("tiny-ranker").exists()
+
+
+def test_description_is_asked_for_again(unpinned: Puller, hub: HubServer) -> None:
+    hub.faults.append(Fault(path="?blobs=true", times=2, status=503))
+    assert unpinned.succeeds().pauses == [1, 2]
+
+
+def test_description_that_never_comes(unpinned: Puller, hub: HubServer) -> None:
+    hub.faults.append(Fault(path="?blobs=true", status=500))
+    outcome = unpinned.fails("pull_failed")
+    assert "answered 500" in outcome.message
+    assert outcome.pauses == [1, 2, 4]
+
+
+def test_repository_without_the_graph(unpinned: Puller, hub: HubServer) -> None:
+    del hub.files["onnx/model.onnx"]
+    message = unpinned.fails("pull_failed").message
+    assert f"{REPOSITORY} has no onnx/model.onnx" in message
+    assert "export the model" in message
+
+
+def test_small_file_that_is_not_the_listed_one(unpinned: Puller, hub: HubServer) -> None:
+    hub.faults.append(Fault(path="tokenizer.json", content=b'{"version": "6.6"}'))
+    assert "is not the file that the hub lists" in unpinned.fails("pull_failed").message
+    assert not models.lock_file("tiny-ranker").exists()
+
+
+def test_interrupted_first_pull_goes_on_with_the_same_revision(
+    unpinned: Puller, hub: HubServer
+) -> None:
+    hub.faults.append(Fault(path="model.onnx", status=404))
+    unpinned.fails("pull_failed")
+    assert lock_of(unpinned)["revision"] == REVISION
+    hub.faults.clear()
+    hub.faults.append(Fault(path="?blobs=true", status=500))
+    unpinned.succeeds()
+
+
+def test_weights_beside_the_graph(unpinned: Puller, hub: HubServer, registry: Path) -> None:
+    weights = hashlib.shake_256(b"weights").digest(2_000)
+    hub.files["onnx/model.onnx_data"] = weights
+    manifest = registry / "manifest.toml"
+    line = '    { role = "tokenizer"'
+    text = manifest.read_text(encoding="utf-8").replace(
+        line, '    { role = "weights", path = "onnx/model.onnx_data" },\n' + line
+    )
+    manifest.write_text(text, encoding="utf-8")
+    models._read_manifest.cache_clear()
+    outcome = unpinned.finish(unpinned.start())
+    assert outcome.code == ""
+    assert Path(outcome.model).with_name("model.onnx_data").read_bytes() == weights
+    digest = hashlib.sha256(weights).hexdigest()
+    assert models.identity("tiny-ranker") == f"tiny-ranker@sha256:{digest[:16]}"
+    named, folder = (models.locate(one, "cross-encoder") for one in ("tiny-ranker", unpinned.root))
+    assert named.identity == folder.identity
+
+
+def test_licence_must_be_accepted(unpinned: Puller, hub: HubServer, registry: Path) -> None:
+    manifest = registry / "manifest.toml"
+    text = manifest.read_text(encoding="utf-8")
+    terms = 'licence = "CC-BY-NC-4.0"\nterms = "no commercial use"\ndescription'
+    before, found, after = text.rpartition('licence = "MIT"\ndescription')
+    manifest.write_text(before + terms + after, encoding="utf-8")
+    assert found
+    message = unpinned.fails("licence_not_accepted").message
+    assert "is under CC-BY-NC-4.0: no commercial use" in message
+    assert message.endswith("crossgate models pull tiny-ranker --accept-licence")
+    assert hub.requests == []
+    replace(unpinned, accept_licence=True).succeeds()
+    unpinned.succeeds()  # it is here, so it was accepted
 
 
 def test_the_hub_of_these_tests_serves_the_hub_client_itself(

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 
 from crossgate._core import __version__
 from crossgate.errors import (
+    CalibrationError,
     CrossgateError,
     IndexFileError,
     InputError,
     ModelError,
+    PluginError,
     ProfileError,
     SourceError,
     TierError,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from crossgate.reranking import CrossEncoder, PairScore, Reranker
 
 __all__ = [
+    "CalibrationError",
     "Candidate",
     "CrossEncoder",
     "CrossgateError",
@@ -54,6 +57,7 @@ __all__ = [
     "ModelError",
     "OnnxEmbedder",
     "PairScore",
+    "PluginError",
     "PrecomputedVectors",
     "Profile",
     "ProfileError",

@@ -5,6 +5,7 @@
      ├── SourceError      a file or folder of documents that cannot be read
      ├── IndexFileError   an index file that is missing, damaged or made with another embedder
      ├── ModelError       a model that is unknown, incomplete, altered or cannot be run
+     │    └── PluginError   a reranker that another package offers and that cannot be used
      ├── ProfileError     a calibration profile that is malformed or fitted for another model
      ├── CalibrationError labelled data on which no gate can be fitted that keeps its promise
      └── TierError        a tier of stage 2 that was not asked, or did not answer
@@ -69,7 +70,15 @@ class ModelError(CrossgateError):
     """A model that cannot be found, trusted or run.
 
     Codes: `unknown_model`, `model_missing`, `model_incomplete`, `model_altered`,
-    `model_unsupported`, `model_failed`, `dependency_missing`, `pull_failed`, `pull_unwritable`.
+    `model_unsupported`, `model_failed`, `dependency_missing`, `pull_failed`, `pull_unwritable`,
+    `lock_malformed`, `licence_not_accepted`.
+    """
+
+
+class PluginError(ModelError):
+    """A reranker that another package offers and that cannot be used.
+
+    Codes: `plugin_failed`, `plugin_ambiguous`.
     """
 
 

@@ -1,9 +1,11 @@
-"""Brings one file from the hub, byte by byte, so that an interrupted download goes on later."""
+"""Pins a model on the hub, and brings its files so that an interrupted download goes on later."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crossgate.errors import ModelError
 from crossgate.models import ModelFile, ModelSpec, check_file
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
 _WAITS: tuple[float, ...] = (1, 2, 4)
 # A hub that asks for a longer pause than this many seconds is better tried again later.
 _LONGEST_WAIT = 60
+# Most bytes of an answer that is read whole. The hub keeps larger files in its object store, and
+# says what their digest is.
+_LARGEST_ANSWER = 32_000_000
 
 
 def download(model: ModelSpec, file: ModelFile, target: Path, *, progress: bool) -> None:
@@ -66,6 +71,81 @@ def download(model: ModelSpec, file: ModelFile, target: Path, *, progress: bool)
         raise ModelError("pull_failed", message)
 
 
+def resolve(model: ModelSpec) -> ModelSpec:
+    """Return a model pinned to the newest revision on the hub, with size and sha256 of its files.
+
+    The hub knows the sha256 of what lies in its object store. Smaller files are read once, checked
+    against their git blob id, and hashed here.
+
+    Raises:
+        ModelError: `pull_failed` if the hub does not answer, or has no such file.
+    """
+    import json
+    import re
+
+    from huggingface_hub import constants, hf_hub_url
+
+    address = f"{constants.ENDPOINT}/api/models/{model.repository}?blobs=true"
+    try:
+        listing = json.loads(_read(address))
+        revision = str(listing["sha"])
+        there = {one["rfilename"]: one for one in listing["siblings"]}
+        if not re.fullmatch("[0-9a-f]{40}", revision):
+            raise ValueError(revision)
+    except (ValueError, LookupError, TypeError) as error:
+        raise ModelError("pull_failed", f"{_public(address)}: is no description") from error
+    files = []
+    for file in model.files:
+        if file.path not in there:
+            raise ModelError(
+                "pull_failed",
+                f"{model.repository} has no {file.path} at {revision[:8]}: export the model to "
+                "ONNX and use the folder in place of the name; see docs/models.md",
+            )
+        url = hf_hub_url(model.repository or "", file.path, revision=revision)
+        files.append(_pin(file, there[file.path], url))
+    return replace(model, revision=revision, files=tuple(files))
+
+
+def _pin(file: ModelFile, entry: Mapping[str, Any], url: str) -> ModelFile:
+    import hashlib
+
+    if stored := entry.get("lfs"):
+        return replace(file, size=int(stored["size"]), sha256=str(stored["sha256"]))
+    content = _read(url)
+    # Git's own name of a file's content, so SHA-1 whether we like it or not.
+    blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+    if blob != entry.get("blobId"):
+        raise ModelError(
+            "pull_failed", f"{_public(url)} is not the file that the hub lists; pull again"
+        )
+    return replace(file, size=len(content), sha256=hashlib.sha256(content).hexdigest())
+
+
+def _read(url: str) -> bytes:
+    """Return the whole answer to one request, asking again as `download` does."""
+    import time
+
+    client, headers = _connect()
+    for attempt in range(len(_WAITS) + 1):
+        content = bytearray()
+        try:
+            with client.stream("GET", url, headers=headers, timeout=_timeout()) as response:
+                if response.status_code == 200:
+                    for chunk in response.iter_bytes():
+                        content += chunk
+                        if len(content) > _LARGEST_ANSWER:
+                            raise ModelError("pull_failed", f"{_public(url)}: is too long")
+                    return bytes(content)
+                failure, pause = _refusal(response)
+        except Exception as error:
+            failure, pause = _broken(error)
+        if attempt == len(_WAITS) or pause is None or pause > _LONGEST_WAIT:
+            break
+        time.sleep(max(pause, _WAITS[attempt]))
+    raise ModelError("pull_failed", f"{_public(url)}: {failure}")
+
+
 def _connect() -> tuple[httpx2.Client, dict[str, str]]:
     """Return the hub client's connection pool and the headers of every request."""
     try:
@@ -104,16 +184,11 @@ def _request(
         Why it ended early, and the least number of seconds before the next attempt makes sense,
         None if it never will.
     """
-    import httpx2
-    from huggingface_hub import constants
-    from huggingface_hub.errors import OfflineModeIsEnabled
-
     have = _length(target)
     if have:
         headers = {**headers, "Range": f"bytes={have}-"}
-    timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
     try:
-        with client.stream("GET", url, headers=headers, timeout=timeout) as response:
+        with client.stream("GET", url, headers=headers, timeout=_timeout()) as response:
             status = response.status_code
             if status == 416:  # what is here goes beyond the end of the file over there
                 target.unlink()
@@ -128,17 +203,38 @@ def _request(
                     if stream.tell() > size:
                         break
             return f"the file ended early, expected {size} bytes", 0
-    except OfflineModeIsEnabled:
-        return "HF_HUB_OFFLINE is set; unset it to pull", None
-    except httpx2.TimeoutException:
-        return f"no answer within {timeout} s (HF_HUB_DOWNLOAD_TIMEOUT)", 0
-    except httpx2.ConnectError as error:
-        return f"cannot be reached: {error}; check the network and HF_ENDPOINT", 0
-    except (httpx2.NetworkError, httpx2.RemoteProtocolError):
-        return "the connection broke off", 0
-    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
-        # The text of these may quote an address or a header, and so a password or a token.
-        return f"the request failed ({type(error).__name__}); check HF_ENDPOINT and HF_TOKEN", None
+    except Exception as error:
+        return _broken(error)
+
+
+def _timeout() -> float:
+    from huggingface_hub import constants
+
+    return float(constants.HF_HUB_DOWNLOAD_TIMEOUT)
+
+
+def _broken(error: Exception) -> tuple[str, float | None]:
+    """Return why a request failed, and the seconds to wait, None if asking again is useless.
+
+    What is no failure of a request is raised again.
+    """
+    import httpx2
+    from huggingface_hub.errors import OfflineModeIsEnabled
+
+    match error:
+        case OfflineModeIsEnabled():
+            return "HF_HUB_OFFLINE is set; unset it to pull", None
+        case httpx2.TimeoutException():
+            return f"no answer within {_timeout():g} s (HF_HUB_DOWNLOAD_TIMEOUT)", 0
+        case httpx2.ConnectError():
+            return f"cannot be reached: {error}; check the network and HF_ENDPOINT", 0
+        case httpx2.NetworkError() | httpx2.RemoteProtocolError():
+            return "the connection broke off", 0
+        case httpx2.HTTPError() | httpx2.InvalidURL() | ValueError():
+            # The text of these may quote an address or a header, and so a password or a token.
+            name = type(error).__name__
+            return f"the request failed ({name}); check HF_ENDPOINT and HF_TOKEN", None
+    raise error
 
 
 def _refusal(response: httpx2.Response) -> tuple[str, float | None]:

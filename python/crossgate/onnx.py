@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+_INPUTS = {"input_ids", "attention_mask", "token_type_ids", "position_ids"}
+
 # WordPiece reads words of at most 100 letters as one piece, most are far shorter; what lies beyond
 # this many characters per piece cannot reach the model, and tokenising it would cost seconds.
 _CHARACTERS_PER_PIECE = 64
@@ -233,16 +235,21 @@ class OnnxModel:
                 "model_unsupported", f"model {local.name!r} cannot be loaded: {_first_line(error)}"
             ) from error
         self._inputs = {one.name for one in self._session.get_inputs()}
-        unknown = sorted(self._inputs - {"input_ids", "attention_mask", "token_type_ids"})
-        if unknown or "input_ids" not in self._inputs:
+        if "input_ids" not in self._inputs or not self._inputs <= _INPUTS:
             raise ModelError(
                 "model_unsupported",
                 f"model {local.name!r} takes the inputs {', '.join(sorted(self._inputs))}: "
-                "crossgate feeds input_ids, attention_mask and token_type_ids",
+                "crossgate feeds input_ids, attention_mask, token_type_ids and position_ids",
             )
         self._output = self._session.get_outputs()[0].name
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
+        self._plain = self._tokenizer
+        self._suffix: Encoding | None = None
+        if local.template is not None:
+            self._suffix = self._tokenizer.encode(local.template.suffix, add_special_tokens=False)
+            self._plain = Tokenizer.from_str(self._tokenizer.to_str())
+            self._plain.encode_special_tokens = True
 
     def clips(self, text: str) -> bool:
         """Return whether a text is so long that only its start is read at all."""
@@ -251,15 +258,33 @@ class OnnxModel:
     def pieces(self, text: str) -> Encoding:
         """Return the word pieces of a text, or of its start, without special ones."""
         start = text[: self.local.max_length * _CHARACTERS_PER_PIECE]
-        return self._tokenizer.encode(start, add_special_tokens=False)
+        return self._plain.encode(start, add_special_tokens=False)
+
+    def query(self, text: str) -> Encoding:
+        """Return the word pieces of a pair's first part: the query, and what a template adds."""
+        template = self.local.template
+        if template is None:
+            return self.pieces(text)
+        prefix = self._tokenizer.encode(template.prefix, add_special_tokens=False)
+        return _merged(prefix, self.pieces(template.body.replace("{query}", text)))
+
+    def document(self, text: str) -> Encoding:
+        """Return the word pieces of a pair's second part, the document."""
+        # The space belongs to the document: these tokenizers read it as the start of a word.
+        return self.pieces(text if self.local.template is None else " " + text)
 
     def room(self, first: Encoding | None = None) -> int:
-        """Return how many word pieces fit into an input, beside the special ones and `first`."""
-        special = self._tokenizer.num_special_tokens_to_add(first is not None)
-        return self.local.max_length - special - (0 if first is None else len(first.ids))
+        """Return how many word pieces fit into an input, beside the fixed ones and `first`."""
+        if self._suffix is not None:
+            fixed = len(self._suffix.ids)
+        else:
+            fixed = self._tokenizer.num_special_tokens_to_add(first is not None)
+        return self.local.max_length - fixed - (0 if first is None else len(first.ids))
 
     def join(self, first: Encoding, second: Encoding | None = None) -> Encoding:
-        """Return a whole input: one text or a pair of them, with the special pieces around."""
+        """Return a whole input: one text or a pair of them, with the fixed pieces around."""
+        if self._suffix is not None and second is not None:
+            return _merged(first, second, self._suffix)
         return self._tokenizer.post_process(first, second)
 
     def token_id(self, token: str) -> int | None:
@@ -279,6 +304,7 @@ class OnnxModel:
             "input_ids": encoding.ids,
             "attention_mask": encoding.attention_mask,
             "token_type_ids": encoding.type_ids,
+            "position_ids": range(len(encoding.ids)),
         }
         feed = {name: numpy.array([columns[name]], dtype=numpy.int64) for name in self._inputs}
         try:
@@ -312,6 +338,12 @@ def _dependency_missing(name: str, error: ImportError) -> ModelError:
             f"imported: {_first_line(error)}"
         )
     return ModelError("dependency_missing", message)
+
+
+def _merged(*parts: Encoding) -> Encoding:
+    from tokenizers import Encoding
+
+    return Encoding.merge(list(parts), growing_offsets=True)
 
 
 def _first_line(error: Exception) -> str:

@@ -168,7 +168,7 @@ class CrossEncoder:
 
     def _scorer(self, query: str) -> Callable[[str], PairScore]:
         model = self._loaded()
-        asked = model.pieces(query)
+        asked = model.query(query)
         room = model.room(asked)
         if room < _LEAST_DOCUMENT_PIECES or model.clips(query):
             most = len(asked.ids) + room - _LEAST_DOCUMENT_PIECES
@@ -179,7 +179,7 @@ class CrossEncoder:
             )
 
         def one(document: str) -> PairScore:
-            pieces = model.pieces(document)
+            pieces = model.document(document)
             truncated = len(pieces.ids) > room or model.clips(document)
             pieces.truncate(room)
             output = model.run(model.join(asked, pieces))
@@ -200,20 +200,23 @@ class CrossEncoder:
             return self._model
 
 
-_cache: dict[str, CrossEncoder] = {}
+_cache: dict[str, Reranker] = {}
 _cache_lock = threading.Lock()
 
 
-def load(model: str | PathLike[str]) -> CrossEncoder:
-    """Return the process's one cross-encoder of a name or folder.
+def load(model: str | PathLike[str]) -> Reranker:
+    """Return the process's one reranker of a name or folder.
+
+    A name is looked for among the models of the manifest, then among the plug-ins, and is the
+    path of a folder only if neither knows it.
 
     Raises:
-        ModelError: As `CrossEncoder` does.
+        ModelError: As `CrossEncoder` does, or `PluginError` for a plug-in that cannot be used.
     """
     with _cache_lock:
         key = str(model)
         if key not in _cache:
-            _cache[key] = CrossEncoder(model)
+            _cache[key] = _plugin(model) or CrossEncoder(model)
         return _cache[key]
 
 
@@ -231,3 +234,11 @@ def check_pace(name: str, pace: Pace, pairs: int, seconds: float | None) -> None
             f"{name} needs {needed:.0f} ms for {pairs} documents, and {seconds * 1000:.0f} ms are "
             "left for it",
         )
+
+
+def _plugin(model: str | PathLike[str]) -> Reranker | None:
+    if not isinstance(model, str) or models.is_known(model):
+        return None
+    from crossgate import plugins
+
+    return plugins.load(model)

@@ -265,9 +265,12 @@ def _parser() -> argparse.ArgumentParser:
         "models", help="list, pull, verify and find models", description="The models."
     )
     kinds = models.add_subparsers(metavar="COMMAND", required=True)
-    command("list", "list the models that are known by name", parent=kinds)
+    command("list", "list the models and plug-ins that are known by name", parent=kinds)
     pull = command("pull", "download a model; nothing else ever downloads", parent=kinds)
     pull.add_argument("name", metavar="NAME", help="a name from `crossgate models list`")
+    pull.add_argument(
+        "--accept-licence", action="store_true", help="accept what the licence forbids"
+    )
     verify = command("verify", "check the files of models against their hashes", parent=kinds)
     verify.add_argument("name", metavar="NAME", nargs="*", help="default: all that are here")
     path = command("path", "print the folder of a model, or of all pulled ones", parent=kinds)
@@ -283,7 +286,7 @@ def _decision_options(parser: argparse.ArgumentParser) -> None:
         "--reranker",
         metavar="MODEL",
         default="default",
-        help="name or folder of a cross-encoder, or none for stage 1 alone",
+        help="name of a model or plug-in, folder of a model, or none for stage 1 alone",
     )
     parser.add_argument("--profile", metavar="FILE", help="calibration profile")
     parser.add_argument("--section", metavar="NAME", help="picks a floor of the profile")

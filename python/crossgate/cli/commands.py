@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TextIO
@@ -171,24 +172,26 @@ def calibrate(options: Options) -> int:
 
 
 def models_list(options: Options) -> int:
-    """List the models that are known by name."""
-    from crossgate import models
+    """List the models and plug-ins that are known by name."""
+    from crossgate import models, plugins
 
     rows = [
         {
             "name": one.name,
             "kind": one.kind,
             "here": models.is_here(one.name),
-            "bytes": one.size,
+            "bytes": one.size if one.pinned else None,
             "licence": one.licence,
+            "terms": one.terms,
             "description": one.description,
         }
         for one in models.available()
     ]
+    offered = [asdict(one) for one in plugins.available()]
     if options.json:
-        _print_json({"models": rows})
+        _print_json({"models": rows, "plugins": offered})
     else:
-        print(render.models(rows))
+        print(render.models(rows, offered))
     return DONE
 
 
@@ -196,7 +199,13 @@ def models_pull(options: Options) -> int:
     """Download a model."""
     from crossgate import models
 
-    local = models.pull(options.name, progress=_is_terminal(sys.stderr))
+    model = models.spec(options.name)
+    if not models.is_here(model.name):
+        terms = f": {model.terms}" if model.terms else ""
+        print(f"crossgate: {model.name} is under {model.licence}{terms}", file=sys.stderr)
+    local = models.pull(
+        options.name, progress=_is_terminal(sys.stderr), accept_licence=options.accept_licence
+    )
     folder = str(models.folder(local.name))
     if options.json:
         _print_json({"name": local.name, "folder": folder, "identity": local.identity})

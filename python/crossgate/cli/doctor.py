@@ -7,7 +7,7 @@ import platform
 from importlib import metadata
 from urllib.parse import urlsplit
 
-from crossgate import __version__, models
+from crossgate import __version__, models, plugins
 from crossgate.errors import CrossgateError
 
 Check = dict[str, str]
@@ -27,6 +27,7 @@ def examine() -> list[Check]:
     ]
     checks += [_model(one) for one in models.available()]
     checks += tiers()
+    checks += [_plugin(one) for one in plugins.available()]
     checks.append(_cache())
     return checks
 
@@ -111,6 +112,15 @@ def _model(model: models.ModelSpec) -> Check:
             return _check(what, "off", "not pulled", f"crossgate models pull {model.name}")
         return _check(what, "broken", str(error))
     return _check(what, "ok", f"{model.source}, files match their hashes")
+
+
+def _plugin(plugin: plugins.Plugin) -> Check:
+    what = f"plug-in {plugin.name}"
+    try:
+        plugins.load(plugin.name)
+    except CrossgateError as error:
+        return _check(what, "broken", str(error), f"mend or uninstall {plugin.package}")
+    return _check(what, "ok", f"of {plugin.package}")
 
 
 def _cache() -> Check:

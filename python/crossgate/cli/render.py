@@ -104,14 +104,17 @@ def replayed(outcome: Mapping[str, Any]) -> str:
     )
 
 
-def models(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the list of models."""
+def models(rows: Sequence[Mapping[str, Any]], plugins: Sequence[Mapping[str, str]]) -> str:
+    """Return the list of models and plug-ins."""
     lines = []
     for row in rows:
         state = "here" if row["here"] else f"crossgate models pull {row['name']}"
-        lines.append(f"{row['name']}  ({row['kind']}, {size(row['bytes'])}, {row['licence']})")
+        facts = [row["kind"], size(row["bytes"]) if row["bytes"] else "", row["licence"]]
+        lines.append(f"{row['name']}  ({', '.join(fact for fact in facts if fact)})")
         lines.append(f"    {row['description']}")
         lines.append(f"    {state}")
+    for plugin in plugins:
+        lines.append(f"{plain(plugin['name'])}  (plug-in of {plain(plugin['package'])})")
     return "\n".join(lines)
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from crossgate.tiers.cohere import CohereReranker
     from crossgate.tiers.jina import JinaReranker
     from crossgate.tiers.lexical import SemanticBM25
+    from crossgate.tiers.llm import LLMReranker
     from crossgate.tiers.remote import RemoteReranker, Transport, TransportError
     from crossgate.tiers.voyage import VoyageReranker
 
@@ -28,6 +29,7 @@ __all__ = [
     "CohereReranker",
     "Deadline",
     "JinaReranker",
+    "LLMReranker",
     "Pace",
     "Permit",
     "RemoteReranker",
@@ -46,6 +48,7 @@ _LATER = {
     "CohereReranker": "cohere",
     "Deadline": "budget",
     "JinaReranker": "jina",
+    "LLMReranker": "llm",
     "Pace": "budget",
     "Permit": "breaker",
     "RemoteReranker": "remote",

@@ -309,7 +309,7 @@ class RemoteReranker:
                 permit.release()  # nothing was sent
                 raise
             start = self._clock()
-            batches = _batches(texts, size)
+            batches = self._split(texts, size)
             answers = await asyncio.gather(
                 *(self._batch(query, batch, until) for batch in batches), return_exceptions=True
             )
@@ -350,6 +350,10 @@ class RemoteReranker:
                 "what the time is enough for",
             )
         return Scores([*pairs, *[None] * (len(documents) - number)], missing)
+
+    def _split(self, texts: Sequence[str], size: int | None) -> list[Sequence[str]]:
+        """Return the batches of one call; whoever ranks all documents at once makes one of them."""
+        return _batches(texts, size)
 
     async def _prepared(
         self, query: str, documents: Sequence[str], until: float

@@ -1,0 +1,154 @@
+"""crossgate on top of LanceDB: a search of its own, and a reranker for LanceDB's queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from crossgate.errors import InputError
+from crossgate.router import rerank
+from crossgate.stores import common
+
+if TYPE_CHECKING:
+    import pyarrow
+    from lancedb.rerankers import Reranker, RRFReranker
+    from lancedb.table import Table
+
+    from crossgate.types import RouteResult
+else:
+    rerankers = common.package("lancedb.rerankers", "lancedb")
+    Reranker, RRFReranker = rerankers.Reranker, rerankers.RRFReranker
+
+_SCORE = "_relevance_score"
+
+
+def search(
+    table: Table,
+    query: str,
+    *,
+    vector: Sequence[float] | None = None,
+    embedding: str = "vector",
+    id: str = "id",
+    text: str = "text",
+    title: str | None = None,
+    words: bool = True,
+    where: str | None = None,
+    candidates: int = common.CANDIDATES,
+    limit: int | None = None,
+    **options: Any,
+) -> RouteResult:
+    """Search by meaning and by words, and let crossgate decide what fits.
+
+    Args:
+        table: A table of an open database.
+        query: What is wanted.
+        vector: Its embedding by the model that made the vectors; None to search by words alone.
+        embedding: Column of the vectors.
+        id: Column of the id.
+        text: Column of the text; the other columns become metadata.
+        title: Column of the title, or None.
+        words: Whether to search by words too, which needs a full-text index on `text`.
+        where: LanceDB's filter. It is SQL: never put text from outside into it.
+        candidates: How many rows each of the two channels finds, at least 1.
+        limit: How many are selected at most; None for all that pass.
+        options: Further arguments of `crossgate.rerank`, such as `profile`.
+
+    Raises:
+        InputError: As `crossgate.rerank`; `out_of_range` if neither words nor vector are searched.
+        Exception: What LanceDB raises, such as for a column that is not there.
+    """
+    common.check(query, vector, candidates, limit)
+    builders: list[Any] = []
+    if vector is not None:
+        builders.append(table.search([float(one) for one in vector], vector_column_name=embedding))
+    if words:
+        # Not a bare text, which every full-text index of the table would be searched for.
+        match = common.package("lancedb.query", "lancedb").MatchQuery(query, text)
+        builders.append(table.search(match, query_type="fts"))
+    if not builders:
+        raise InputError(
+            "out_of_range", "neither words nor a vector: there is nothing to search by"
+        )
+    rows = []
+    for builder in builders:
+        filtered = builder.where(where) if where else builder
+        for row in filtered.limit(candidates).to_list():
+            own = row.pop(embedding, None)
+            values = {name: value for name, value in row.items() if name not in _INTERNAL}
+            key = common.taken(values, id)
+            rows.append(common.candidate(key, values, text=text, title=title, vector=own))
+    given = {} if vector is None else {"vector": [float(one) for one in vector]}
+    return common.decide(query, rows, limit=limit, options={**given, **options})
+
+
+_INTERNAL = {"_distance", "_score", "_rowid", _SCORE}
+
+
+class CrossgateReranker(Reranker):  # type: ignore[misc, unused-ignore]
+    """Decides what fits in LanceDB's own queries: `table.search(...).rerank(CrossgateReranker())`.
+
+    The order that LanceDB found is stage 1, two lists fused by reciprocal rank. What crossgate does
+    not select is not in the table that comes back, which may be empty: that is an answer.
+
+    Args:
+        column: Column of the text.
+        return_score: `relevance`, or `all` to keep LanceDB's own scores.
+        limit: How many rows are selected at most; None for all that pass.
+        on_result: Called with every decision, for its verdict, reason and trace. The ids in it are
+            places in the table that LanceDB found, from 0.
+        options: Further arguments of `crossgate.rerank`, such as `profile`.
+    """
+
+    def __init__(
+        self,
+        column: str = "text",
+        *,
+        return_score: str = "relevance",
+        limit: int | None = None,
+        on_result: Callable[[RouteResult], None] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(return_score)
+        self.column = column
+        self.limit = limit
+        self.on_result = on_result
+        self.options = options
+
+    def rerank_hybrid(
+        self, query: str, vector_results: pyarrow.Table, fts_results: pyarrow.Table
+    ) -> pyarrow.Table:
+        """Return the selected rows of both lists, best first."""
+        merged = self._merge_and_keep_scores(vector_results, fts_results)
+        fused = RRFReranker(return_score="relevance").rerank_hybrid(
+            query, vector_results, fts_results
+        )
+        order = {row: place for place, row in enumerate(fused["_rowid"].to_pylist())}
+        places = sorted(range(len(merged)), key=lambda one: order[merged["_rowid"][one].as_py()])
+        return self._reranked(query, merged.take(places))
+
+    def rerank_vector(self, query: str, vector_results: pyarrow.Table) -> pyarrow.Table:
+        """Return the selected rows, best first."""
+        return self._reranked(query, vector_results)
+
+    def rerank_fts(self, query: str, fts_results: pyarrow.Table) -> pyarrow.Table:
+        """Return the selected rows, best first."""
+        return self._reranked(query, fts_results)
+
+    def _reranked(self, query: str, found: pyarrow.Table) -> pyarrow.Table:
+        pyarrow = common.package("pyarrow", "lancedb")
+        if self.column not in found.column_names:
+            raise InputError(
+                "malformed_candidate",
+                f"the rows have no {self.column!r}, but {', '.join(found.column_names)}",
+            )
+        rows = [
+            {"id": str(place), "text": text, "score": -float(place)}
+            for place, text in enumerate(found[self.column].to_pylist())
+        ]
+        common.check(query, None, 1, self.limit)
+        result = rerank(query, rows, limit=self.limit, **self.options)
+        if self.on_result is not None:
+            self.on_result(result)
+        scores = pyarrow.array([one.score for one in result.selected], pyarrow.float32())
+        kept = found.take(pyarrow.array([int(id) for id in result.ids], pyarrow.int64()))
+        return self._keep_relevance_score(kept.append_column(_SCORE, scores))

@@ -1,0 +1,96 @@
+"""crossgate on top of PostgreSQL: its text search for words, pgvector for meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from crossgate.stores import common
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from crossgate.types import RouteResult
+
+# One statement: whoever finds a row, its cosine comes along. `plainto_tsquery` reads the query as
+# plain words whatever is in it, but wants all of them in a document; any one must do for
+# candidates. `to_jsonb` leaves the long vectors where they are.
+_STATEMENT = """
+WITH words AS (
+    SELECT replace(plainto_tsquery({configuration}, %(query)s)::text, '&', '|')::tsquery AS asked
+),
+found AS (
+    (SELECT {id} FROM {table} WHERE %(vector)s::vector IS NOT NULL AND {embedding} IS NOT NULL
+        ORDER BY {embedding} <=> %(vector)s::vector LIMIT %(most)s)
+    UNION
+    (SELECT {id} FROM {table}, words WHERE to_tsvector({configuration}, {text}) @@ asked
+        ORDER BY ts_rank(to_tsvector({configuration}, {text}), asked) DESC LIMIT %(most)s)
+)
+SELECT to_jsonb(d) - %(embedding)s, 1 - ({embedding} <=> %(vector)s::vector)
+FROM {table} AS d JOIN found USING ({id})
+"""
+
+
+def search(
+    connection: psycopg.Connection[Any],
+    query: str,
+    *,
+    vector: Sequence[float] | None = None,
+    table: str | Sequence[str] = "documents",
+    embedding: str = "embedding",
+    id: str = "id",
+    text: str = "text",
+    title: str | None = None,
+    configuration: str = "english",
+    candidates: int = common.CANDIDATES,
+    limit: int | None = None,
+    **options: Any,
+) -> RouteResult:
+    """Search by words and by meaning, and let crossgate decide what fits.
+
+    Every candidate comes with its cosine, whichever channel found it; where a document has no
+    vector, the cosines of all are left out and BM25 decides. An index on `embedding` with
+    `vector_cosine_ops`, and one on `to_tsvector('english', text)`, make it fast.
+
+    Args:
+        connection: An open connection; nothing is committed.
+        query: What is wanted.
+        vector: Its embedding by the model that made the vectors; None to search by words alone.
+        table: Table with id, text and embedding, or schema and table; its other columns become
+            metadata, as JSON values.
+        embedding: Column of the vectors.
+        id: Column of the id, a key of the table.
+        text: Column of the text.
+        title: Column of the title, or None.
+        configuration: Of the text search, such as `german`, or `simple` for no stemmer.
+        candidates: How many documents each of the two channels finds, at least 1.
+        limit: How many are selected at most; None for all that pass.
+        options: Further arguments of `crossgate.rerank`, such as `profile`.
+
+    Raises:
+        InputError: As `crossgate.rerank`.
+        ModelError: `dependency_missing` without psycopg.
+        Exception: What the connection raises, such as for a table that is not there.
+    """
+    common.check(query, vector, candidates, limit)
+    sql = common.package("psycopg", "postgres").sql
+    statement = sql.SQL(_STATEMENT).format(
+        table=sql.Identifier(*([table] if isinstance(table, str) else table)),
+        embedding=sql.Identifier(embedding),
+        id=sql.Identifier(id),
+        text=sql.Identifier(text),
+        # A constant, for an index on the expression to be used.
+        configuration=sql.SQL("{}::regconfig").format(sql.Literal(configuration)),
+    )
+    values = {
+        "query": query.replace("\0", " "),
+        "vector": None if vector is None else str([float(one) for one in vector]),
+        "most": candidates,
+        "embedding": embedding,
+    }
+    rows = connection.execute(statement, values).fetchall()
+    found = []
+    for row, similarity in rows:
+        key = common.taken(row, id)
+        found.append(common.candidate(key, row, text=text, title=title, cosine=similarity))
+    return common.decide(query, found, limit=limit, options=options)

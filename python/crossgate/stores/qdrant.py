@@ -1,0 +1,75 @@
+"""crossgate on top of Qdrant, a server or its local mode: meaning from there, words from here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from crossgate.errors import InputError
+from crossgate.stores import common
+
+if TYPE_CHECKING:
+    from qdrant_client import QdrantClient
+
+    from crossgate.types import RouteResult
+
+
+def search(
+    client: QdrantClient,
+    collection: str,
+    query: str,
+    *,
+    vector: Sequence[float],
+    using: str | None = None,
+    query_filter: Any = None,
+    text: str = "text",
+    title: str | None = None,
+    candidates: int = common.CANDIDATES,
+    limit: int | None = None,
+    **options: Any,
+) -> RouteResult:
+    """Search by meaning, and let crossgate decide what fits, by meaning and by words.
+
+    Points come with their vectors, so that the cosine is the same whatever distance the collection
+    is built for.
+
+    Args:
+        client: A client of a server, or a local one such as `QdrantClient(path="folder")`.
+        collection: Name of the collection.
+        query: What is wanted.
+        vector: Its embedding by the model that made the points' vectors.
+        using: Name of the vector, where points have several.
+        query_filter: A filter of `qdrant_client`, or None.
+        text: Field of the payload that holds the text; the other fields become metadata.
+        title: Field of the title, or None.
+        candidates: How many points are looked at, at least 1.
+        limit: How many are selected at most; None for all that pass.
+        options: Further arguments of `crossgate.rerank`, such as `profile`.
+
+    Raises:
+        InputError: As `crossgate.rerank`.
+        Exception: What the client raises, such as for a collection that is not there.
+    """
+    common.check(query, vector, candidates, limit)
+    asked = [float(one) for one in vector]
+    points = client.query_points(
+        collection,
+        query=asked,
+        using=using,
+        query_filter=query_filter,
+        limit=candidates,
+        with_payload=True,
+        with_vectors=[using] if using else True,
+    ).points
+    rows = []
+    for point in points:
+        own: Any = point.vector
+        if isinstance(own, dict):
+            own = own.get(using or "")
+        if own is None:
+            raise InputError(
+                "malformed_candidate", f"point {point.id!r} has no vector: name one with using"
+            )
+        row = dict(point.payload or {})
+        rows.append(common.candidate(point.id, row, text=text, title=title, vector=own))
+    return common.decide(query, rows, limit=limit, options={"vector": asked, **options})

@@ -1,0 +1,136 @@
+"""crossgate on top of SQLite: FTS5 for words, sqlite-vec for meaning."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from crossgate.errors import InputError, ModelError
+from crossgate.stores import common
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from crossgate.types import RouteResult
+
+# FTS5 takes a long time over a long list of words, and these say what is wanted.
+_MOST_WORDS = 64
+
+
+def search(
+    connection: sqlite3.Connection,
+    query: str,
+    *,
+    vector: Sequence[float] | None = None,
+    documents: str = "documents",
+    words: str | None = "documents_fts",
+    vectors: str | None = "documents_vec",
+    embedding: str = "embedding",
+    id: str = "id",
+    text: str = "text",
+    title: str | None = None,
+    candidates: int = common.CANDIDATES,
+    limit: int | None = None,
+    **options: Any,
+) -> RouteResult:
+    """Search by words and by meaning, and let crossgate decide what fits.
+
+    The three tables share their rowids. Every candidate comes with its cosine, whichever channel
+    found it; where a document has no vector, the cosines of all are left out and BM25 decides.
+
+    Args:
+        connection: Of `sqlite3`, or of a package with the same interface such as `pysqlite3`.
+        query: What is wanted.
+        vector: Its embedding by the model that made the vectors; None to search by words alone.
+        documents: Table with id and text; its other columns become metadata.
+        words: FTS5 table over the text, or None to search by meaning alone.
+        vectors: vec0 table of sqlite-vec, or None to search by words alone.
+        embedding: Column of the vectors.
+        id: Column of the id.
+        text: Column of the text.
+        title: Column of the title, or None.
+        candidates: How many documents each of the two channels finds, at least 1.
+        limit: How many are selected at most; None for all that pass.
+        options: Further arguments of `crossgate.rerank`, such as `profile`.
+
+    Raises:
+        InputError: As `crossgate.rerank`; `out_of_range` if neither words nor vector are searched.
+        ModelError: `dependency_missing` without sqlite-vec, or if the connection cannot load it.
+        Exception: What the connection raises, such as for a table that is not there.
+    """
+    common.check(query, vector, candidates, limit)
+    by_meaning = vectors is not None and vector is not None
+    if not by_meaning and words is None:
+        raise InputError(
+            "out_of_range", "neither words nor a vector: there is nothing to search by"
+        )
+    terms = _terms(query)
+    parameters: dict[str, Any] = {"most": candidates, "terms": terms}
+    # Only names that `_name` has quoted become part of a statement.
+    channels = []
+    similarity, joined = "NULL", ""
+    if by_meaning:
+        _load(connection)
+        parameters["vector"] = struct.pack(f"<{len(vector or ())}f", *(vector or ()))
+        table, column = _name(vectors or ""), _name(embedding)
+        channels.append(f"SELECT rowid FROM {table} WHERE {column} MATCH :vector AND k = :most")  # noqa: S608
+        distance = f"vec_distance_cosine(v.{column}, :vector)"
+        similarity = f"CASE WHEN v.{column} IS NOT NULL THEN 1 - {distance} END"
+        joined = f"LEFT JOIN {table} AS v ON v.rowid = d.rowid"
+    if words is not None and terms:
+        table = _name(words)
+        matching = f"SELECT rowid FROM {table} WHERE {table} MATCH :terms"  # noqa: S608
+        channels.append(f"SELECT rowid FROM ({matching} ORDER BY rank LIMIT :most)")  # noqa: S608
+    if not channels:
+        return common.decide(query, [], limit=limit, options=options)
+    # UNION would have the channels sorted, which sqlite-vec refuses; IN drops doubles as well.
+    rows = connection.execute(
+        f"SELECT {similarity}, d.* FROM {_name(documents)} AS d {joined} "  # noqa: S608
+        f"WHERE d.rowid IN ({' UNION ALL '.join(channels)})",
+        parameters,
+    )
+    columns = [one[0] for one in rows.description[1:]]
+    found = []
+    for cosine, *values in rows.fetchall():
+        row = dict(zip(columns, values, strict=True))
+        key = common.taken(row, id)
+        found.append(common.candidate(key, row, text=text, title=title, cosine=cosine))
+    return common.decide(query, found, limit=limit, options=options)
+
+
+def _terms(query: str) -> str:
+    """Return an FTS5 expression for any of the query's words, and with no syntax of the query's."""
+    words = dict.fromkeys(re.findall(r"\w+", query))
+    return " OR ".join(f'"{word}"' for word in list(words)[:_MOST_WORDS])
+
+
+def _name(name: str) -> str:
+    """Quote the name of a table or column; names cannot be parameters."""
+    if not name or "\0" in name:
+        raise InputError("out_of_range", f"{name!r} is no name of a table or column")
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _load(connection: sqlite3.Connection) -> None:
+    """Load sqlite-vec into the connection, unless it is there."""
+    try:
+        connection.execute("SELECT vec_version()")
+        return
+    except Exception as error:  # each package has an OperationalError of its own
+        if "vec_version" not in str(error):
+            raise
+    sqlite_vec = common.package("sqlite_vec", "sqlite")
+    try:
+        connection.enable_load_extension(True)
+    except AttributeError as error:
+        raise ModelError(
+            "dependency_missing",
+            "this Python's sqlite3 cannot load extensions, so not sqlite-vec either: connect with "
+            "the package pysqlite3 instead, or pass vectors=None",
+        ) from error
+    try:
+        sqlite_vec.load(connection)
+    finally:
+        connection.enable_load_extension(False)

@@ -1,0 +1,137 @@
+"""A chat model for tests: serves an OpenAI-compatible endpoint over real sockets, or misbehaves."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+
+_PASSAGE = re.compile(r'<passage-(\w+) number="(\d+)">(.*?)</passage-\1>')
+_QUERY = re.compile(r"<query-(\w+)>(.*?)</query-\1>")
+
+
+def passages_of(request: dict[str, Any]) -> tuple[str, list[str]]:
+    """Return the query and the passages as a model reads them in a request."""
+    content = request["messages"][-1]["content"]
+    query = _QUERY.search(content)
+    assert query is not None
+    return query[2], [one[2] for one in _PASSAGE.findall(content)]
+
+
+def judge(request: dict[str, Any]) -> str:
+    """Answer as a model that puts the passages with most of the query's words first."""
+    query, passages = passages_of(request)
+    words = set(query.lower().split())
+    shared = [len(words & set(one.lower().split())) for one in passages]
+    order = sorted(range(len(passages)), key=lambda place: -shared[place])
+    return " > ".join(f"[{place + 1}]" for place in order)
+
+
+@dataclass
+class ChatServer:
+    """A chat model on a free port of this machine; use it as a context manager.
+
+    Attributes:
+        answer: What the model says to a request.
+        status: Answered in place of what the model says, unless 200.
+        headers: Sent with the status.
+        body: The whole body, in place of one with the model's answer.
+        held: Whether answers wait until `release` is called.
+        requests: Every request so far.
+        authorizations: The header of each.
+    """
+
+    answer: Callable[[dict[str, Any]], str | None] = judge
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    held: bool = False
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    authorizations: list[str | None] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Bind a port, without listening yet."""
+        self._released = threading.Event()
+        self._server = _Server(("127.0.0.1", 0), _handler_of(self))
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        )
+
+    @property
+    def url(self) -> str:
+        """The address of the interface."""
+        return f"http://127.0.0.1:{self._server.server_port}/v1"
+
+    def release(self) -> None:
+        """Let the answers that are held go on."""
+        self._released.set()
+
+    def wait(self) -> None:
+        """Block until `release` is called, if answers are held."""
+        if self.held:
+            self._released.wait()
+
+    def __enter__(self) -> Self:
+        """Start to listen."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the port; what is held is let go."""
+        self.release()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Keep stderr clean: a client that is out of patience hangs up."""
+
+
+def _handler_of(model: ChatServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            model.requests.append(request)
+            model.authorizations.append(self.headers.get("Authorization"))
+            model.wait()
+            if self.path != "/v1/chat/completions":
+                self.reply(404, b"{}")
+            elif model.status != 200:
+                self.reply(model.status, b'{"error": {"message": "your key sk-secret-key"}}')
+            elif model.body is not None:
+                self.reply(200, model.body)
+            else:
+                message = {"role": "assistant", "content": model.answer(request)}
+                self.reply(200, json.dumps({"choices": [{"message": message}]}).encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Keep stderr clean: the log is `ChatServer.requests`."""
+
+        def reply(self, status: int, body: bytes) -> None:
+            try:
+                self.send_response(status)
+                for name, value in {**model.headers, "Content-Type": "application/json"}.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+            except OSError:
+                self.close_connection = True  # the client has gone, out of patience
+
+    return Handler

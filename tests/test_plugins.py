@@ -1,0 +1,151 @@
+"""Plug-ins: real packages on the path, whole ones and such as fail in every way."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import LIBRARY, build, refused
+from crossgate import ModelError, PluginError, Router, plugins, rerank, reranking
+from crossgate.cli.doctor import examine
+
+MODULE = """
+from crossgate import PairScore
+
+class Longest:
+    name = "longest"
+    identity = "longest@1"
+
+    def score(self, query, documents):
+        return [PairScore(float(len(one))) for one in documents]
+
+class Nameless:
+    def score(self, query, documents):
+        return []
+
+def broken():
+    raise RuntimeError("no key\\nsecond line")
+
+not_callable = 3
+"""
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder on the path with one module, and nothing loaded before or after."""
+    (tmp_path / "acme_plugins.py").write_text(MODULE, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(reranking, "_cache", {})
+    yield tmp_path
+    sys.modules.pop("acme_plugins", None)
+
+
+def install(folder: Path, package: str, points: dict[str, str]) -> None:
+    """Write what an installer writes of a package with these entry points."""
+    info = folder / f"{package}-1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.2\n")
+    lines = [f"{name} = {value}" for name, value in points.items()]
+    (info / "entry_points.txt").write_text("\n".join(["[crossgate.rerankers]", *lines]))
+
+
+def test_a_plugin_is_a_name_like_any_other(packages: Path) -> None:
+    install(packages, "acme", {"longest": "acme_plugins:Longest"})
+    result = rerank("red fox", ["a fox", "a very long red fox"], reranker="longest")
+    assert result.ids == ["2", "1"]
+    assert {hit.provider for hit in result.hits} == {"longest"}
+    assert Router(build(), reranker="longest").route("pdf").degraded[0].code == "no_profile"
+    assert reranking.load("longest") is reranking.load("longest")
+
+
+def test_plugins_are_listed_without_being_imported(packages: Path) -> None:
+    install(packages, "zeta", {"b": "nowhere:Nothing"})
+    install(packages, "acme", {"b": "nowhere:Nothing", "a": "acme_plugins:Longest"})
+    mine = [one for one in plugins.available() if one.package.endswith(" 1.2")]
+    assert [(one.name, one.package) for one in mine] == [
+        ("a", "acme 1.2"),
+        ("b", "acme 1.2"),
+        ("b", "zeta 1.2"),
+    ]
+    assert "acme_plugins" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("value", "cause"),
+    [
+        ("nowhere:Nothing", "ModuleNotFoundError: No module named 'nowhere'"),
+        ("acme_plugins:Missing", "AttributeError: module 'acme_plugins' has no attribute"),
+        ("acme_plugins:broken", "RuntimeError: no key"),
+        ("acme_plugins:not_callable", "TypeError: 'int' object is not callable"),
+        ("acme_plugins:Nameless", "it makes a Nameless, which lacks name, identity or score"),
+    ],
+)
+def test_a_failed_load_names_the_plugin_and_the_cause(
+    packages: Path, value: str, cause: str
+) -> None:
+    install(packages, "acme", {"mine": value})
+    message = refused("plugin_failed", reranking.load, "mine")
+    assert message.startswith(f"plug-in 'mine' of acme 1.2 ({value}) cannot be used: {cause}")
+
+
+def test_one_name_in_two_packages(packages: Path) -> None:
+    install(packages, "acme", {"longest": "acme_plugins:Longest"})
+    install(packages, "zeta", {"longest": "acme_plugins:broken"})
+    message = refused("plugin_ambiguous", reranking.load, "longest")
+    assert "acme 1.2 and zeta 1.2" in message
+
+
+def test_a_failed_load_is_tried_again(packages: Path) -> None:
+    install(packages, "acme", {"later": "later_plugin:Longest"})
+    refused("plugin_failed", reranking.load, "later")
+    (packages / "later_plugin.py").write_text(MODULE, encoding="utf-8")
+    import importlib
+
+    importlib.invalidate_caches()
+    assert reranking.load("later").name == "longest"
+    sys.modules.pop("later_plugin")
+
+
+def test_the_order_is_manifest_then_plugin_then_folder(
+    packages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(packages, "acme", {name: "acme_plugins:Longest" for name in ("crossgate-ce-v0", "box")})
+    monkeypatch.chdir(packages)
+    (packages / "box").mkdir()
+    assert reranking.load("crossgate-ce-v0").name == "crossgate-ce-v0"
+    assert reranking.load("box").name == "longest"
+    assert "box has neither model.onnx" in refused("model_incomplete", reranking.load, "./box")
+    assert "known models" in refused("unknown_model", reranking.load, "no-such-name")
+
+
+def test_an_error_of_a_plugin_is_a_model_error(packages: Path) -> None:
+    install(packages, "acme", {"mine": "acme_plugins:broken"})
+    with pytest.raises(ModelError) as caught:
+        reranking.load("mine")
+    assert isinstance(caught.value, PluginError)
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+def test_doctor_loads_every_plugin(packages: Path) -> None:
+    install(packages, "acme", {"good": "acme_plugins:Longest", "bad": "acme_plugins:broken"})
+    found = {one["what"]: one for one in examine()}
+    assert (found["plug-in good"]["state"], found["plug-in good"]["detail"]) == (
+        "ok",
+        "of acme 1.2",
+    )
+    assert found["plug-in bad"]["state"] == "broken"
+    assert "RuntimeError: no key" in found["plug-in bad"]["detail"]
+
+
+def test_names_of_the_library_are_looked_up_without_plugins(
+    packages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lookup(name: str) -> None:
+        raise AssertionError(f"{name} is in the manifest")
+
+    monkeypatch.setattr(plugins, "load", lookup)
+    assert Router(build(LIBRARY)).route("merge pdf files", limit=1).ids == ["pdf-toolkit"]
+    assert reranking.load("crossgate-ce-v0").name == "crossgate-ce-v0"
