@@ -93,18 +93,18 @@ def negatives_needed(level: float) -> int:
 
 
 def least_for_recall(
-    probability: Array, right: Flags, datasets: Sequence[str], share: float
+    probability: Array, right: Flags, corpora: Sequence[str], share: float
 ) -> float:
-    """Return the largest bar that lets a share of the right picks of every dataset through.
+    """Return the largest bar that lets a share of the right picks of every corpus through.
 
     Args:
         probability: How probable each pick is.
         right: Whether it fits.
-        datasets: The dataset of each query.
+        corpora: The corpus of each query.
         share: The share of the right picks to keep, in (0, 1).
     """
-    names = np.array(datasets)
-    of_right = [probability[right & (names == name)] for name in sorted(set(datasets))]
+    names = np.array(corpora)
+    of_right = [probability[right & (names == name)] for name in sorted(set(corpora))]
     bars = [np.sort(one)[math.floor((1 - share) * len(one))] for one in of_right if len(one)]
     return math.floor(float(min(bars)) * 1e6) / 1e6
 

@@ -25,9 +25,9 @@ from crossgate.calibration.outcomes import (
 from crossgate.errors import CalibrationError, InputError, SourceError
 from crossgate.evaluation.modes import decide, reblended
 from crossgate.evaluation.quality import measure_answer
-from crossgate.evaluation.runs import MODES, Run, StoredQuery
+from crossgate.evaluation.runs import MODES, Run, RunHeader, StoredQuery
 from crossgate.evaluation.statistics import Interval, area_interval, means
-from crossgate.profile import Answer, Gate, Guardrails, Profile
+from crossgate.profile import Answer, Gate, Guardrails, Pool, Profile
 
 LEAST_RIGHT = 20
 """Right first picks that each half needs: fewer say nothing about when picks are right."""
@@ -126,7 +126,7 @@ class Calibration:
         profile: The profile.
         fit: Its figures on the half that it was fitted on.
         report: Its figures on the other half.
-        before: The figures of the profile that the runs were made with, on the other half.
+        before: The figures of the profile that is compared with, on the other half.
         notes: What a reader should know.
     """
 
@@ -141,6 +141,7 @@ def calibrate(
     runs: Sequence[Run],
     objective: Objective,
     *,
+    before: Profile | None = None,
     name: str = "calibrated",
     seed: int = 0,
     command: str = "",
@@ -148,49 +149,63 @@ def calibrate(
     """Fit a profile on one half of labelled queries, and report on the other.
 
     Args:
-        runs: Stored runs with the mode `always`, all by the same models.
+        runs: Stored runs with the mode `always`, all by the same models. Neither their order nor
+            that of their queries counts, and a query that stands in several counts once.
         objective: What to achieve.
+        before: The profile to compare with; None for the one that the first run was made with, in
+            the order of the datasets' names.
         name: What to call the profile.
-        seed: Of the halves and of the intervals.
+        seed: Of the halves and of the intervals; at least 0.
         command: How it was called, to be kept in the profile.
 
     Raises:
         CalibrationError: `too_few_negatives` if the objective needs more queries that nothing
             fits, naming how many; `no_gate` if right and wrong picks look alike; `promise_broken`
             if the report half contradicts the objective.
+        InputError: `out_of_range` for a seed below 0.
+        ProfileError: `profile_mismatch` if the profile to compare with is for other models.
         SourceError: `unsuitable_run` if a run lacks logits or vectors, or if two runs were made by
             different models.
     """
+    if seed < 0:
+        raise InputError("out_of_range", f"the seed is {seed}: it must be at least 0")
+    # Whatever comes in another order is the same data and gives the same profile.
+    runs = sorted(runs, key=lambda run: _place(run.header))
     _check(runs)
-    datasets = [run.header.dataset for run in runs for _ in run.queries]
-    everything = [query for run in runs for query in run.queries]
-    kept = [place for place, query in enumerate(everything) if query.scored and query.pairs]
-    queries = [everything[place] for place in kept]
-    names = [datasets[place] for place in kept]
-    halves = split(queries, names, seed=seed)
+    if before is None:
+        before = runs[0].header.profile
+    before.check_models(embedder=runs[0].header.embedder, reranker=runs[0].header.reranker)
+    labelled, notes = _usable(runs)
+    queries, corpora = [query for query, _ in labelled], [corpus for _, corpus in labelled]
+    halves = split(queries, corpora, seed=seed)
     fit, report = ([queries[place] for place in half] for half in halves)
-    ranking = _fit_ranking(fit, runs[0])
+    ranking = _fit_ranking(fit, runs[0].header)
     fit, report = ([reblended(query, ranking) for query in half] for half in (fit, report))
     seen = outcomes(fit, ranking)
     _require(seen, outcomes(report, ranking))
-    sets = [names[place] for place in halves[0]]
-    answer = _fit_answer(seen, fit, sets, objective, seed)
-    profile = replace(_fit_gate(ranking, seen, answer, sets, objective), name=name)
-    before = runs[0].header.profile
+    fit_corpora = [corpora[place] for place in halves[0]]
+    answer = _fit_answer(seen, fit, fit_corpora, objective, seed)
+    profile = replace(_fit_gate(ranking, seen, answer, fit_corpora, objective), name=name)
     found = Calibration(
         profile=profile,
         fit=_figures(fit, profile, seed),
         report=_figures(report, profile, seed),
         before=_figures([reblended(query, before) for query in report], before, seed),
-        notes=tuple(_notes(runs, queries, len(everything) - len(queries))),
+        notes=tuple(notes),
     )
     _check_promise(found.report, objective)
     fitted = _account(runs, found, objective, seed, command)
-    corpora = tuple(dict.fromkeys(run.header.corpus for run in runs))
-    return replace(found, profile=replace(profile, corpora=corpora, fitted=fitted))
+    fingerprints = tuple(dict.fromkeys(run.header.corpus for run in runs))
+    return replace(found, profile=replace(profile, corpora=fingerprints, fitted=fitted))
+
+
+def _place(header: RunHeader) -> tuple[str, ...]:
+    return header.dataset, header.split, header.corpus, header.labels
 
 
 def _check(runs: Sequence[Run]) -> None:
+    if not runs:
+        raise SourceError("unsuitable_run", "there is no run to fit on")
     first = runs[0].header
     for header in (run.header for run in runs):
         if "always" not in header.modes or header.reranker is None or not header.embedder:
@@ -206,9 +221,46 @@ def _check(runs: Sequence[Run]) -> None:
                 f"{header.dataset} by {header.embedder} and {header.reranker}: a profile belongs "
                 "to one pair of models",
             )
+        sizes = [one.profile.pool.per_channel for one in (first, header)]
+        if sizes[0] != sizes[1]:
+            raise SourceError(
+                "unsuitable_run",
+                f"{first.dataset} was run with a per_channel of {sizes[0]}, {header.dataset} with "
+                f"one of {sizes[1]}: a profile searches in one way",
+            )
 
 
-def _fit_ranking(fit: Sequence[StoredQuery], run: Run) -> Profile:
+def _usable(runs: Sequence[Run]) -> tuple[list[tuple[StoredQuery, str]], list[str]]:
+    """Return the queries to fit and report on, each with its corpus, and what to note of them.
+
+    Splits of one dataset may share queries, such as those that nothing fits, and a run may be given
+    twice. A query that counted twice would make few look like many.
+    """
+    once: dict[tuple[str, str, str], tuple[StoredQuery, str]] = {}
+    for run in runs:
+        for query in run.queries:
+            once.setdefault((run.header.corpus, query.id, query.text), (query, run.header.corpus))
+    usable = [
+        (query, corpus)
+        for _, (query, corpus) in sorted(once.items(), key=lambda one: one[0])
+        if query.scored and all(one.id in query.pairs for one in query.scored)
+    ]
+    notes = list(dict.fromkeys(note for run in runs for note in run.header.notes))
+    if all(query.relevant for query, _ in usable):
+        notes.append(
+            "something fits every query: abstention was not measured, and a probability says right "
+            "or wrong, not whether anything fits"
+        )
+    if twice := sum(len(run.queries) for run in runs) - len(once):
+        notes.append(f"{twice} queries stand in the runs a second time and were counted once")
+    if unusable := len(once) - len(usable):
+        notes.append(f"{unusable} queries have no candidate or no logits and were left out")
+    if len(runs) > 1:
+        notes.append("queries of several datasets count alike: the largest weighs most")
+    return usable, notes
+
+
+def _fit_ranking(fit: Sequence[StoredQuery], header: RunHeader) -> Profile:
     """Return a profile whose blend, pool and combination are fitted, and nothing else."""
     rows = [weights.Scores.of(query) for query in fit if query.relevant]
     rows = [row for row in rows if row.right.any()]
@@ -221,11 +273,14 @@ def _fit_ranking(fit: Sequence[StoredQuery], run: Run) -> Profile:
     blend = weights.fit_blend(rows)
     combine = weights.fit_combine(rows, blend)
     return Profile(
-        embedder=run.header.embedder,
-        reranker=run.header.reranker,
+        embedder=header.embedder,
+        reranker=header.reranker,
         blend=blend,
         combine=combine,
-        pool=weights.fit_pool(rows, blend, combine),
+        pool=Pool(
+            per_channel=header.profile.pool.per_channel,
+            rerank_top_k=weights.fit_pool(rows, blend, combine),
+        ),
     )
 
 
@@ -243,7 +298,7 @@ def _require(*halves: Outcomes) -> None:
 def _fit_answer(
     seen: Outcomes,
     fit: Sequence[StoredQuery],
-    datasets: Sequence[str],
+    corpora: Sequence[str],
     objective: Objective,
     seed: int,
 ) -> Answer:
@@ -254,17 +309,16 @@ def _fit_answer(
     if level is not None:
         # The bar rests on queries that the models were not fitted on, or its promise is void.
         places = [int(one) for one in empty]
-        apart = split(
-            [fit[one] for one in places], [datasets[one] for one in places], seed=seed + 1
-        )
+        apart = split([fit[one] for one in places], [corpora[one] for one in places], seed=seed + 1)
         for_models, for_bar = (empty[np.array(half, dtype=np.intp)] for half in apart)
         needed = answering.negatives_needed(level)
         if min(len(for_bar), len(for_models)) < needed:
             raise CalibrationError(
                 "too_few_negatives",
-                f"{len(empty)} queries of the half to fit on fit nothing, of which {len(for_bar)} "
-                f"are left to set the bar: a false-inject rate of {level:g} needs {needed}, so "
-                f"about {4 * needed} in all; give more, or allow a higher rate",
+                f"nothing fits {len(empty)} queries of the half to fit on, {len(for_models)} for "
+                f"the models and {len(for_bar)} for the bar: a false-inject rate of {level:g} "
+                f"needs {needed} of each, so about {4 * needed} in all; give more, or allow a "
+                "higher rate",
             )
         empty = for_models
     if len(empty) and (level is not None or keep is not None):
@@ -281,7 +335,7 @@ def _fit_answer(
         # Whichever stage answers, its probability is not above the larger of the two.
         least = answering.least_for_false_injects(np.maximum(first, second)[for_bar], level)
     elif keep is not None:
-        least = answering.least_for_recall(second, seen.stage2_right, datasets, keep)
+        least = answering.least_for_recall(second, seen.stage2_right, corpora, keep)
     else:
         least = answering.least_for_cost(second, seen.stage2_right, objective.cost_ratio)
     return Answer(stage1=stage1, stage2=stage2, least=least)
@@ -291,10 +345,10 @@ def _fit_gate(
     ranking: Profile,
     seen: Outcomes,
     answer: Answer,
-    datasets: Sequence[str],
+    corpora: Sequence[str],
     objective: Objective,
 ) -> Profile:
-    found = skipping.fit_skipping(seen, answer, datasets, objective.max_recall_loss)
+    found = skipping.fit_skipping(seen, answer, corpora, objective.max_recall_loss)
     return replace(
         ranking,
         gate=Gate(agreed_margin=found.agreed, disagreed_margin=found.disagreed),
@@ -381,20 +435,6 @@ def _check_promise(report: Figures, objective: Objective) -> None:
                 f"{objective.max_recall_loss:.1%}. Nothing was written; give more queries, or "
                 "allow a larger loss",
             )
-
-
-def _notes(runs: Sequence[Run], queries: Sequence[StoredQuery], empty: int) -> list[str]:
-    notes = list(dict.fromkeys(note for run in runs for note in run.header.notes))
-    if all(query.relevant for query in queries):
-        notes.append(
-            "something fits every query: abstention was not measured, and a probability says right "
-            "or wrong, not whether anything fits"
-        )
-    if empty:
-        notes.append(f"{empty} queries found no candidate and were left out")
-    if len(runs) > 1:
-        notes.append("queries of several datasets count alike: the largest weighs most")
-    return notes
 
 
 def _account(

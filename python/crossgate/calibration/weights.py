@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from crossgate.evaluation.runs import StoredQuery
-from crossgate.profile import Blend, Combine, Pool
+from crossgate.profile import Blend, Combine
 
 Array = NDArray[np.float64]
 
@@ -119,8 +119,8 @@ def fit_combine(rows: Sequence[Scores], blend: Blend) -> Combine:
     return Combine(mode="weighted", cosine=cosine, bm25=bm25, logit=logit)
 
 
-def fit_pool(rows: Sequence[Scores], blend: Blend, combine: Combine) -> Pool:
-    """Return the smallest pool that loses next to nothing against the largest."""
+def fit_pool(rows: Sequence[Scores], blend: Blend, combine: Combine) -> int:
+    """Return the size of the smallest pool that loses next to nothing against the largest."""
     weights = np.array([combine.cosine, combine.bm25, combine.logit])
 
     def recall(size: int) -> float:
@@ -132,7 +132,7 @@ def fit_pool(rows: Sequence[Scores], blend: Blend, combine: Combine) -> Pool:
         return _first_right(rows, kept)
 
     enough = recall(POOLS[-1]) - POOL_LOSS
-    return Pool(rerank_top_k=next(size for size in POOLS if recall(size) >= enough))
+    return next(size for size in POOLS if recall(size) >= enough)
 
 
 def rounded(value: float) -> float:
