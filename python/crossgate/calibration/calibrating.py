@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -26,7 +27,7 @@ from crossgate.errors import CalibrationError, InputError, SourceError
 from crossgate.evaluation.modes import decide, reblended
 from crossgate.evaluation.quality import measure_answer
 from crossgate.evaluation.runs import MODES, Run, RunHeader, StoredQuery
-from crossgate.evaluation.statistics import Interval, area_interval, means
+from crossgate.evaluation.statistics import CONFIDENCE, Interval, area_interval, mean, means
 from crossgate.profile import Answer, Gate, Guardrails, Pool, Profile
 
 LEAST_RIGHT = 20
@@ -35,6 +36,8 @@ SECOND_PICK = 0.2
 """A second pick must be right at least this often to be worth its place."""
 SIGNIFICANCE = 0.05
 """A promise counts as broken where keeping it would make the report half this improbable."""
+CHANCE = 0.001
+"""A gate is established only by what noise would show more rarely than this."""
 
 _SHOWN = ("recall@1", "false_inject", "wrong_pick@1", "skipped")
 
@@ -94,6 +97,7 @@ class Figures:
         no_match: How many queries nothing fits.
         modes: Per mode and metric the mean with its interval; None where nothing shows it.
         recall_loss: recall@1 of always minus that of gated, paired by query.
+        kept: The share of the right first picks of always that the bar lets through.
         separation: AUC of the probability of stage 2's pick: right ones against no-match queries,
             or without such queries against wrong ones.
     """
@@ -102,6 +106,7 @@ class Figures:
     no_match: int
     modes: Mapping[str, Mapping[str, Interval | None]]
     recall_loss: Interval | None
+    kept: Interval | None
     separation: Interval | None
 
     def to_dict(self) -> dict[str, Any]:
@@ -110,6 +115,7 @@ class Figures:
             "matched": self.matched,
             "no_match": self.no_match,
             "recall_loss": _triple(self.recall_loss),
+            "kept": _triple(self.kept),
             "separation": _triple(self.separation),
             "modes": {
                 mode: {name: _triple(one) for name, one in values.items() if one is not None}
@@ -290,8 +296,18 @@ def _require(*halves: Outcomes) -> None:
         if right < LEAST_RIGHT:
             raise CalibrationError(
                 "no_gate",
-                f"no gate established: the first pick fits for {right} queries of the half to "
-                f"{what} on, {LEAST_RIGHT} are needed to tell when it does",
+                f"no gate established: the first pick fits for {right} of the {len(half)} queries "
+                f"of the half to {what} on, {LEAST_RIGHT} are needed to tell when it does. Queries "
+                "that share documents stand in one half",
+            )
+        expected = float(half.chance.sum())
+        spread = math.sqrt(float((half.chance * (1 - half.chance)).sum()))
+        if half.stage2_right.sum() <= expected + NormalDist().inv_cdf(1 - CHANCE) * spread:
+            raise CalibrationError(
+                "no_gate",
+                f"no gate established: the first pick fits for {half.stage2_right.sum()} queries "
+                f"of the half to {what} on, and a pick at random for {expected:.0f}. Are the "
+                "labels those of these queries?",
             )
 
 
@@ -388,6 +404,7 @@ def _figures(queries: Sequence[StoredQuery], profile: Profile, seed: int) -> Fig
             for query, result in zip(queries, results["always"], strict=True)
         ]
     )
+    picked = np.array([bool(result.ids) for result in results["always"]])
     sure = np.array([one.confidence or 0.0 for one in results["always"]])
     against = ~matched if not matched.all() else ~right
     judged = right | against
@@ -398,7 +415,8 @@ def _figures(queries: Sequence[StoredQuery], profile: Profile, seed: int) -> Fig
             mode: dict(zip(_SHOWN, means(table, seed=seed, shares=True), strict=True))
             for mode, table in tables.items()
         },
-        recall_loss=means(lost, seed=seed)[0],
+        recall_loss=mean(lost, seed=seed),
+        kept=mean(picked[right], seed=seed, shares=True),
         separation=area_interval(sure[judged], right[judged], seed=seed),
     )
 
@@ -406,7 +424,7 @@ def _figures(queries: Sequence[StoredQuery], profile: Profile, seed: int) -> Fig
 def _check_promise(report: Figures, objective: Objective) -> None:
     """Refuse a fit that the report half contradicts."""
     apart = report.separation
-    if apart is None or apart.low <= 0.5:
+    if apart is None or _at_least(apart, CHANCE) <= 0.5:
         shown = "cannot be told" if apart is None else f"is {apart.value:.2f}, from {apart.low:.2f}"
         raise CalibrationError(
             "no_gate",
@@ -423,18 +441,30 @@ def _check_promise(report: Figures, objective: Objective) -> None:
                 f"is no chance if it is to be {level:.1%}. Nothing was written; are these queries "
                 "of one kind?",
             )
-    lost = report.recall_loss
-    # One-sided, like the binomial test above.
-    tail = NormalDist().inv_cdf(1 - SIGNIFICANCE) / NormalDist().inv_cdf(0.975)
-    if lost is not None:
-        surely = lost.value - tail * (lost.value - lost.low)
-        if surely > objective.max_recall_loss:
+    share, kept = objective.keep_recall, report.kept
+    if level is None and share is not None and kept is not None:
+        count = round(kept.value * kept.count)
+        if binom.cdf(count, kept.count, share) < SIGNIFICANCE:
             raise CalibrationError(
                 "promise_broken",
-                f"on the report half skipping costs {lost.value:.1%} of recall@1, surely more than "
-                f"{objective.max_recall_loss:.1%}. Nothing was written; give more queries, or "
-                "allow a larger loss",
+                f"{count} of {kept.count} right picks of the report half pass the bar: that is no "
+                f"chance if it is to be {share:.1%}. Nothing was written; give more queries, or "
+                "keep less",
             )
+    lost = report.recall_loss
+    if lost is not None and _at_least(lost, SIGNIFICANCE) > objective.max_recall_loss:
+        raise CalibrationError(
+            "promise_broken",
+            f"on the report half skipping costs {lost.value:.1%} of recall@1, surely more than "
+            f"{objective.max_recall_loss:.1%}. Nothing was written; give more queries, or "
+            "allow a larger loss",
+        )
+
+
+def _at_least(interval: Interval, level: float) -> float:
+    """Return what an estimate surely exceeds, but for one sample in 1 / level; one-sided."""
+    tail = NormalDist().inv_cdf(1 - level) / NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    return interval.value - tail * (interval.value - interval.low)
 
 
 def _account(
