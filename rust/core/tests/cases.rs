@@ -227,11 +227,11 @@ fn gate() {
                 "{}",
                 case.name
             );
-            if case.answer.stage1.is_none() || case.confidence.is_none() {
-                assert_eq!(decision.confidence, None, "{}", case.name);
-            } else {
-                let gap = decision.confidence.unwrap() - case.confidence.unwrap();
-                assert!(gap.abs() < 1e-12, "{}: {gap}", case.name);
+            match (decision.confidence, case.confidence) {
+                (Some(found), Some(expected)) => {
+                    assert!((found - expected).abs() < 1e-12, "{}: {found}", case.name);
+                }
+                (found, expected) => assert_eq!(found, expected, "{}", case.name),
             }
             candidates.reverse();
         }
