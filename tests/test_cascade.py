@@ -24,7 +24,7 @@ from crossgate import (
     _core,
     cascade,
 )
-from crossgate.profile import Answer, Blend, Combine, Gate, Guardrails, Pool
+from crossgate.profile import Answer, Blend, Combine, Confidence, Gate, Guardrails, Pool
 
 Case = dict[str, Any]
 
@@ -65,6 +65,12 @@ def candidates_of(case: Case) -> list[_core.Scored]:
     return [scored(row, blend_of(case)) for row in case["candidates"]]
 
 
+def answer_of(case: Case) -> Answer:
+    values = case.get("answer", {})
+    model = Confidence(**values["stage1"]) if "stage1" in values else None
+    return Answer(stage1=model, floor=values.get("floor"), least=values.get("least"))
+
+
 def decide(
     candidates: Sequence[_core.Scored],
     profile: Profile,
@@ -87,13 +93,18 @@ def decide(
 @cases("gate")
 def test_gate(case: Case) -> None:
     gate = Gate(**case.get("thresholds", {}))
+    answer = answer_of(case)
     candidates = candidates_of(case)
     for ordered in (candidates, candidates[::-1]):
-        decision = _core.decide(ordered, gate, Answer())
+        decision = _core.decide(ordered, gate, answer)
         assert (decision.verdict, decision.reason) == (case["verdict"], case["reason"])
-    result = decide(candidates, Profile(blend=blend_of(case), gate=gate), None)
-    assert (result.verdict, result.reason) == (case["verdict"], case["reason"])
-    assert bool(result.selected) == (case["verdict"] != "nothing_relevant")
+        assert decision.confidence == pytest.approx(case.get("confidence"), abs=1e-12)
+    result = decide(candidates, Profile(blend=blend_of(case), gate=gate, answer=answer), None)
+    assert result.confidence == decision.confidence
+    improbable = decision.confidence is not None and decision.confidence < (answer.least or 0.0)
+    reason = "rejected" if improbable and decision.verdict == "ambiguous" else case["reason"]
+    assert (result.verdict, result.reason) == (case["verdict"], reason)
+    assert bool(result.selected) == (case["verdict"] != "nothing_relevant" and not improbable)
 
 
 @cases("gate")

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,26 @@ from conftest import refused
 from crossgate import CrossgateError, Profile, ProfileError, _core
 from crossgate.profile import (
     SCHEMA,
+    Answer,
     Blend,
     Combine,
+    Confidence,
     Floors,
     Gate,
     Guardrails,
     Pool,
     TierSettings,
+    write_profile,
 )
 
 NUMBERS = st.floats(-100, 100, allow_nan=False)
 OPTIONAL = st.one_of(st.none(), NUMBERS)
 POSITIVE = st.floats(0.001, 100)
+
+MODEL = st.one_of(
+    st.none(),
+    st.builds(Confidence, **{one.name: NUMBERS for one in fields(Confidence)}),
+)
 
 PROFILES = st.builds(
     Profile,
@@ -57,6 +66,7 @@ PROFILES = st.builds(
         widen=st.integers(0, 99),
         source_type=st.text(max_size=8),
     ),
+    answer=st.builds(Answer, stage1=MODEL, stage2=MODEL, floor=OPTIONAL, least=OPTIONAL),
     combine=st.builds(
         Combine, mode=st.sampled_from(["replace", "rrf", "weighted"]), k=POSITIVE, logit=NUMBERS
     ),
@@ -71,6 +81,7 @@ PROFILES = st.builds(
         ),
         max_size=2,
     ),
+    corpora=st.lists(st.text(max_size=8), max_size=2).map(tuple),
     fitted=st.dictionaries(st.text(max_size=4), NUMBERS, max_size=2),
 )
 
@@ -144,6 +155,19 @@ def test_what_is_left_out_is_off() -> None:
         ({"schema": SCHEMA, "blend": {"cosine_weight": 0, "bm25_weight": 0}}, "blend"),
         ({"schema": SCHEMA, "blend": {"bm25_half": 0}}, "blend.bm25_half"),
         ({"schema": SCHEMA, "stage1_guardrails": {"minimum": "low"}}, "stage1_guardrails.minimum"),
+        ({"schema": SCHEMA, "answer": None}, "answer must be a JSON object"),
+        ({"schema": SCHEMA, "answer": {"bar": 0.5}}, "unknown key answer.bar"),
+        ({"schema": SCHEMA, "answer": {"least": "0.5"}}, "answer.least"),
+        ({"schema": SCHEMA, "answer": {"floor": math.nan}}, "answer.floor"),
+        ({"schema": SCHEMA, "answer": {"stage1": 0}}, "answer.stage1 must be a JSON object"),
+        ({"schema": SCHEMA, "answer": {"stage2": []}}, "answer.stage2 must be a JSON object"),
+        ({"schema": SCHEMA, "answer": {"stage1": {"cosin": 1}}}, "unknown key answer.stage1.cosin"),
+        ({"schema": SCHEMA, "answer": {"stage1": {"cosine": "1"}}}, "answer.stage1.cosine is '1'"),
+        ({"schema": SCHEMA, "answer": {"stage1": {"cosine": None}}}, "answer.stage1.cosine"),
+        ({"schema": SCHEMA, "answer": {"stage2": {"logit": math.inf}}}, "answer.stage2.logit"),
+        ({"schema": SCHEMA, "answer": {"stage2": {"same_first": True}}}, "stage2.same_first"),
+        ({"schema": SCHEMA, "corpora": "abc"}, "corpora"),
+        ({"schema": SCHEMA, "corpora": [5]}, "corpora"),
         ({"schema": SCHEMA, "name": 5}, "name"),
         ({"schema": SCHEMA, "name": None}, "name"),
         ({"schema": SCHEMA, "embedder": 5}, "embedder"),
@@ -230,6 +254,24 @@ def test_files(tmp_path: Path, content: bytes, code: str) -> None:
     assert caught.value.code == code
     assert str(path) in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
+
+
+@given(profile=PROFILES)
+def test_what_is_written_to_a_file_is_read(
+    profile: Profile, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("profile") / "a.json"
+    for _ in range(2):  # over an earlier one, too
+        write_profile(path, profile)
+        assert Profile.from_file(path) == profile
+    assert path.read_bytes().isascii()
+    assert [one.name for one in path.parent.iterdir()] == ["a.json"]
+
+
+def test_a_profile_that_cannot_be_written(tmp_path: Path) -> None:
+    for path in (tmp_path / "absent" / "a.json", tmp_path):
+        assert str(path) in refused("profile_unwritable", write_profile, path, Profile())
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def whole_file(path: Path) -> Iterator[TextIO]:
     Raises:
         OSError: If the file cannot be written.
     """
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
+    unfinished = _unfinished(path)
     try:
         with unfinished.open("w", encoding="utf-8") as stream:
             yield stream
@@ -35,10 +35,17 @@ def try_writing(path: Path) -> None:
     Raises:
         OSError: If it cannot.
     """
-    from tempfile import TemporaryFile
-
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    # Trying is sure: permissions do not tell of a disk that is mounted read-only.
-    with TemporaryFile(dir=path.parent):
-        pass
+    # Trying is sure: permissions do not tell of a disk that is mounted read-only, or of a name that
+    # is too long.
+    unfinished = _unfinished(path)
+    try:
+        unfinished.touch()
+    finally:
+        with suppress(OSError):
+            unfinished.unlink()
+
+
+def _unfinished(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.unfinished")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
+from scipy.special import expit
 
 from crossgate.calibration.outcomes import STAGE1_SIGNALS, STAGE2_SIGNALS, Array, Flags, Outcomes
 from crossgate.calibration.weights import rounded
@@ -39,7 +40,7 @@ def fit_confidence(
 
     def loss(weights: Array) -> tuple[float, Array]:
         odds = weights[0] + standard @ weights[1:]
-        error = 1 / (1 + np.exp(-odds)) - labels
+        error = expit(odds) - labels
         value = np.mean(np.logaddexp(0, odds) - labels * odds) + _RIDGE * np.sum(weights[1:] ** 2)
         slope = standard.T @ error / len(labels) + 2 * _RIDGE * weights[1:]
         return float(value), np.concatenate([[error.mean()], slope])
@@ -59,10 +60,10 @@ def probabilities(found: Outcomes, model: Confidence, *, stage: int) -> Array:
     odds = model.intercept + sum(
         (getattr(model, name) * found.column(name) for name in names), np.zeros(len(found))
     )
-    return 1 / (1 + np.exp(-odds))
+    return np.asarray(expit(odds))
 
 
-def least_for_false_injects(empty: NDArray[np.float64], level: float) -> float:
+def least_for_false_injects(empty: Array, level: float) -> float:
     """Return the least probability that an answer must have, so that few are false injects.
 
     Split conformal: with k = floor(level (n + 1)), only what exceeds the k-th largest of n
@@ -73,34 +74,37 @@ def least_for_false_injects(empty: NDArray[np.float64], level: float) -> float:
     Romano and Sesia, "Testing for outliers with conformal p-values", Annals of Statistics 51, 2023.
 
     Args:
-        empty: The highest probability that any stage gives to each query that nothing fits; none
-            of them was used to fit the model.
+        empty: The highest probability that any stage gives to each query that nothing fits, of
+            shape (n,); none of them was used to fit the model.
         level: The share of such queries that may be answered, in (0, 1).
+
+    Raises:
+        ValueError: If there are fewer than `negatives_needed` of them.
     """
-    k = math.floor(level * (len(empty) + 1))
-    bar = float(np.sort(empty)[-k])
-    # The bar is inclusive, and has few digits: the next number with six of them.
-    return math.floor(bar * 1e6 + 1) / 1e6
+    k = math.floor(_decimal(level) * (len(empty) + 1))
+    if k < 1:
+        raise ValueError(f"{len(empty)} are too few for {level}: {negatives_needed(level)} needed")
+    return float(_above(np.sort(empty)[-k:][:1])[0])
 
 
 def negatives_needed(level: float) -> int:
     """Return how many queries that nothing fits the least bar needs: ceil(1 / level) - 1."""
-    return math.ceil(1 / level - 1e-9) - 1
+    return math.ceil(1 / _decimal(level)) - 1
 
 
 def least_for_recall(
-    probability: Array, right: Flags, datasets: Sequence[str], share: float
+    probability: Array, right: Flags, corpora: Sequence[str], share: float
 ) -> float:
-    """Return the largest bar that lets a share of the right picks of every dataset through.
+    """Return the largest bar that lets a share of the right picks of every corpus through.
 
     Args:
         probability: How probable each pick is.
         right: Whether it fits.
-        datasets: The dataset of each query.
+        corpora: The corpus of each query.
         share: The share of the right picks to keep, in (0, 1).
     """
-    names = np.array(datasets)
-    of_right = [probability[right & (names == name)] for name in sorted(set(datasets))]
+    names = np.array(corpora)
+    of_right = [probability[right & (names == name)] for name in sorted(set(corpora))]
     bars = [np.sort(one)[math.floor((1 - share) * len(one))] for one in of_right if len(one)]
     return math.floor(float(min(bars)) * 1e6) / 1e6
 
@@ -113,11 +117,18 @@ def least_for_cost(probability: Array, right: Flags, ratio: float) -> float:
         right: Whether it fits.
         ratio: What a wrong pick costs, where a missed right one costs 1.
     """
-    bars = np.concatenate([[0.0], np.unique(probability) + 1e-9])
-    wrong = ~right
-    costs = [
-        ratio * float((wrong & (probability >= bar)).sum())
-        + float((right & (probability < bar)).sum())
-        for bar in bars
-    ]
-    return math.floor(float(bars[int(np.argmin(costs))]) * 1e6 + 0.5) / 1e6
+    bars = np.concatenate([[0.0], _above(np.unique(probability))])
+    picked = (~right).sum() - np.searchsorted(np.sort(probability[~right]), bars)
+    missed = np.searchsorted(np.sort(probability[right]), bars)
+    return float(bars[np.argmin(ratio * picked + missed)])
+
+
+def _decimal(level: float) -> Fraction:
+    """Return a share as it is written: 0.1 is a tenth, though no float is."""
+    return Fraction(str(float(level)))
+
+
+def _above(probability: Array) -> Array:
+    """Return for each probability the next number with six digits; a bar lets itself through."""
+    above = (np.floor(probability * 1e6) + 1) / 1e6
+    return np.where(above > probability, above, (np.floor(probability * 1e6) + 2) / 1e6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -25,9 +26,9 @@ from crossgate.calibration.outcomes import (
 from crossgate.errors import CalibrationError, InputError, SourceError
 from crossgate.evaluation.modes import decide, reblended
 from crossgate.evaluation.quality import measure_answer
-from crossgate.evaluation.runs import MODES, Run, StoredQuery
-from crossgate.evaluation.statistics import Interval, area_interval, means
-from crossgate.profile import Answer, Gate, Guardrails, Profile
+from crossgate.evaluation.runs import MODES, Run, RunHeader, StoredQuery
+from crossgate.evaluation.statistics import CONFIDENCE, Interval, area_interval, mean, means
+from crossgate.profile import Answer, Gate, Guardrails, Pool, Profile
 
 LEAST_RIGHT = 20
 """Right first picks that each half needs: fewer say nothing about when picks are right."""
@@ -35,6 +36,8 @@ SECOND_PICK = 0.2
 """A second pick must be right at least this often to be worth its place."""
 SIGNIFICANCE = 0.05
 """A promise counts as broken where keeping it would make the report half this improbable."""
+CHANCE = 0.001
+"""A gate is established only by what noise would show more rarely than this."""
 
 _SHOWN = ("recall@1", "false_inject", "wrong_pick@1", "skipped")
 
@@ -94,6 +97,7 @@ class Figures:
         no_match: How many queries nothing fits.
         modes: Per mode and metric the mean with its interval; None where nothing shows it.
         recall_loss: recall@1 of always minus that of gated, paired by query.
+        kept: The share of the right first picks of always that the bar lets through.
         separation: AUC of the probability of stage 2's pick: right ones against no-match queries,
             or without such queries against wrong ones.
     """
@@ -102,6 +106,7 @@ class Figures:
     no_match: int
     modes: Mapping[str, Mapping[str, Interval | None]]
     recall_loss: Interval | None
+    kept: Interval | None
     separation: Interval | None
 
     def to_dict(self) -> dict[str, Any]:
@@ -110,6 +115,7 @@ class Figures:
             "matched": self.matched,
             "no_match": self.no_match,
             "recall_loss": _triple(self.recall_loss),
+            "kept": _triple(self.kept),
             "separation": _triple(self.separation),
             "modes": {
                 mode: {name: _triple(one) for name, one in values.items() if one is not None}
@@ -126,7 +132,7 @@ class Calibration:
         profile: The profile.
         fit: Its figures on the half that it was fitted on.
         report: Its figures on the other half.
-        before: The figures of the profile that the runs were made with, on the other half.
+        before: The figures of the profile that is compared with, on the other half.
         notes: What a reader should know.
     """
 
@@ -141,6 +147,7 @@ def calibrate(
     runs: Sequence[Run],
     objective: Objective,
     *,
+    before: Profile | None = None,
     name: str = "calibrated",
     any_corpus: bool = False,
     seed: int = 0,
@@ -149,50 +156,64 @@ def calibrate(
     """Fit a profile on one half of labelled queries, and report on the other.
 
     Args:
-        runs: Stored runs with the mode `always`, all by the same models.
+        runs: Stored runs with the mode `always`, all by the same models. Neither their order nor
+            that of their queries counts, and a query that stands in several counts once.
         objective: What to achieve.
+        before: The profile to compare with; None for the one that the first run was made with, in
+            the order of the datasets' names.
         name: What to call the profile.
         any_corpus: Whether the profile is meant for other documents, too; no router then warns.
-        seed: Of the halves and of the intervals.
+        seed: Of the halves and of the intervals; at least 0.
         command: How it was called, to be kept in the profile.
 
     Raises:
         CalibrationError: `too_few_negatives` if the objective needs more queries that nothing
             fits, naming how many; `no_gate` if right and wrong picks look alike; `promise_broken`
             if the report half contradicts the objective.
+        InputError: `out_of_range` for a seed below 0.
+        ProfileError: `profile_mismatch` if the profile to compare with is for other models.
         SourceError: `unsuitable_run` if a run lacks logits or vectors, or if two runs were made by
             different models.
     """
+    if seed < 0:
+        raise InputError("out_of_range", f"the seed is {seed}: it must be at least 0")
+    # Whatever comes in another order is the same data and gives the same profile.
+    runs = sorted(runs, key=lambda run: _place(run.header))
     _check(runs)
-    datasets = [run.header.dataset for run in runs for _ in run.queries]
-    everything = [query for run in runs for query in run.queries]
-    kept = [place for place, query in enumerate(everything) if query.scored and query.pairs]
-    queries = [everything[place] for place in kept]
-    names = [datasets[place] for place in kept]
-    halves = split(queries, names, seed=seed)
+    if before is None:
+        before = runs[0].header.profile
+    before.check_models(embedder=runs[0].header.embedder, reranker=runs[0].header.reranker)
+    labelled, notes = _usable(runs)
+    queries, corpora = [query for query, _ in labelled], [corpus for _, corpus in labelled]
+    halves = split(queries, corpora, seed=seed)
     fit, report = ([queries[place] for place in half] for half in halves)
-    ranking = _fit_ranking(fit, runs[0])
+    ranking = _fit_ranking(fit, runs[0].header)
     fit, report = ([reblended(query, ranking) for query in half] for half in (fit, report))
     seen = outcomes(fit, ranking)
     _require(seen, outcomes(report, ranking))
-    sets = [names[place] for place in halves[0]]
-    answer = _fit_answer(seen, fit, sets, objective, seed)
-    profile = replace(_fit_gate(ranking, seen, answer, sets, objective), name=name)
-    before = runs[0].header.profile
+    fit_corpora = [corpora[place] for place in halves[0]]
+    answer = _fit_answer(seen, fit, fit_corpora, objective, seed)
+    profile = replace(_fit_gate(ranking, seen, answer, fit_corpora, objective), name=name)
     found = Calibration(
         profile=profile,
         fit=_figures(fit, profile, seed),
         report=_figures(report, profile, seed),
         before=_figures([reblended(query, before) for query in report], before, seed),
-        notes=tuple(_notes(runs, queries, len(everything) - len(queries))),
+        notes=tuple(notes),
     )
     _check_promise(found.report, objective)
     fitted = _account(runs, found, objective, seed, command)
-    corpora = () if any_corpus else tuple(dict.fromkeys(run.header.corpus for run in runs))
-    return replace(found, profile=replace(profile, corpora=corpora, fitted=fitted))
+    fingerprints = () if any_corpus else tuple(dict.fromkeys(run.header.corpus for run in runs))
+    return replace(found, profile=replace(profile, corpora=fingerprints, fitted=fitted))
+
+
+def _place(header: RunHeader) -> tuple[str, ...]:
+    return header.dataset, header.split, header.corpus, header.labels
 
 
 def _check(runs: Sequence[Run]) -> None:
+    if not runs:
+        raise SourceError("unsuitable_run", "there is no run to fit on")
     first = runs[0].header
     for header in (run.header for run in runs):
         if "always" not in header.modes or header.reranker is None or not header.embedder:
@@ -208,9 +229,46 @@ def _check(runs: Sequence[Run]) -> None:
                 f"{header.dataset} by {header.embedder} and {header.reranker}: a profile belongs "
                 "to one pair of models",
             )
+        sizes = [one.profile.pool.per_channel for one in (first, header)]
+        if sizes[0] != sizes[1]:
+            raise SourceError(
+                "unsuitable_run",
+                f"{first.dataset} was run with a per_channel of {sizes[0]}, {header.dataset} with "
+                f"one of {sizes[1]}: a profile searches in one way",
+            )
 
 
-def _fit_ranking(fit: Sequence[StoredQuery], run: Run) -> Profile:
+def _usable(runs: Sequence[Run]) -> tuple[list[tuple[StoredQuery, str]], list[str]]:
+    """Return the queries to fit and report on, each with its corpus, and what to note of them.
+
+    Splits of one dataset may share queries, such as those that nothing fits, and a run may be given
+    twice. A query that counted twice would make few look like many.
+    """
+    once: dict[tuple[str, str, str], tuple[StoredQuery, str]] = {}
+    for run in runs:
+        for query in run.queries:
+            once.setdefault((run.header.corpus, query.id, query.text), (query, run.header.corpus))
+    usable = [
+        (query, corpus)
+        for _, (query, corpus) in sorted(once.items(), key=lambda one: one[0])
+        if query.scored and all(one.id in query.pairs for one in query.scored)
+    ]
+    notes = list(dict.fromkeys(note for run in runs for note in run.header.notes))
+    if all(query.relevant for query, _ in usable):
+        notes.append(
+            "something fits every query: abstention was not measured, and a probability says right "
+            "or wrong, not whether anything fits"
+        )
+    if twice := sum(len(run.queries) for run in runs) - len(once):
+        notes.append(f"{twice} queries stand in the runs a second time and were counted once")
+    if unusable := len(once) - len(usable):
+        notes.append(f"{unusable} queries have no candidate or no logits and were left out")
+    if len(runs) > 1:
+        notes.append("queries of several datasets count alike: the largest weighs most")
+    return usable, notes
+
+
+def _fit_ranking(fit: Sequence[StoredQuery], header: RunHeader) -> Profile:
     """Return a profile whose blend, pool and combination are fitted, and nothing else."""
     rows = [weights.Scores.of(query) for query in fit if query.relevant]
     rows = [row for row in rows if row.right.any()]
@@ -223,11 +281,14 @@ def _fit_ranking(fit: Sequence[StoredQuery], run: Run) -> Profile:
     blend = weights.fit_blend(rows)
     combine = weights.fit_combine(rows, blend)
     return Profile(
-        embedder=run.header.embedder,
-        reranker=run.header.reranker,
+        embedder=header.embedder,
+        reranker=header.reranker,
         blend=blend,
         combine=combine,
-        pool=weights.fit_pool(rows, blend, combine),
+        pool=Pool(
+            per_channel=header.profile.pool.per_channel,
+            rerank_top_k=weights.fit_pool(rows, blend, combine),
+        ),
     )
 
 
@@ -237,15 +298,25 @@ def _require(*halves: Outcomes) -> None:
         if right < LEAST_RIGHT:
             raise CalibrationError(
                 "no_gate",
-                f"no gate established: the first pick fits for {right} queries of the half to "
-                f"{what} on, {LEAST_RIGHT} are needed to tell when it does",
+                f"no gate established: the first pick fits for {right} of the {len(half)} queries "
+                f"of the half to {what} on, {LEAST_RIGHT} are needed to tell when it does. Queries "
+                "that share documents stand in one half",
+            )
+        expected = float(half.chance.sum())
+        spread = math.sqrt(float((half.chance * (1 - half.chance)).sum()))
+        if half.stage2_right.sum() <= expected + NormalDist().inv_cdf(1 - CHANCE) * spread:
+            raise CalibrationError(
+                "no_gate",
+                f"no gate established: the first pick fits for {half.stage2_right.sum()} queries "
+                f"of the half to {what} on, and a pick at random for {expected:.0f}. Are the "
+                "labels those of these queries?",
             )
 
 
 def _fit_answer(
     seen: Outcomes,
     fit: Sequence[StoredQuery],
-    datasets: Sequence[str],
+    corpora: Sequence[str],
     objective: Objective,
     seed: int,
 ) -> Answer:
@@ -256,17 +327,16 @@ def _fit_answer(
     if level is not None:
         # The bar rests on queries that the models were not fitted on, or its promise is void.
         places = [int(one) for one in empty]
-        apart = split(
-            [fit[one] for one in places], [datasets[one] for one in places], seed=seed + 1
-        )
+        apart = split([fit[one] for one in places], [corpora[one] for one in places], seed=seed + 1)
         for_models, for_bar = (empty[np.array(half, dtype=np.intp)] for half in apart)
         needed = answering.negatives_needed(level)
         if min(len(for_bar), len(for_models)) < needed:
             raise CalibrationError(
                 "too_few_negatives",
-                f"{len(empty)} queries of the half to fit on fit nothing, of which {len(for_bar)} "
-                f"are left to set the bar: a false-inject rate of {level:g} needs {needed}, so "
-                f"about {4 * needed} in all; give more, or allow a higher rate",
+                f"nothing fits {len(empty)} queries of the half to fit on, {len(for_models)} for "
+                f"the models and {len(for_bar)} for the bar: a false-inject rate of {level:g} "
+                f"needs {needed} of each, so about {4 * needed} in all; give more, or allow a "
+                "higher rate",
             )
         empty = for_models
     if len(empty) and (level is not None or keep is not None):
@@ -283,7 +353,7 @@ def _fit_answer(
         # Whichever stage answers, its probability is not above the larger of the two.
         least = answering.least_for_false_injects(np.maximum(first, second)[for_bar], level)
     elif keep is not None:
-        least = answering.least_for_recall(second, seen.stage2_right, datasets, keep)
+        least = answering.least_for_recall(second, seen.stage2_right, corpora, keep)
     else:
         least = answering.least_for_cost(second, seen.stage2_right, objective.cost_ratio)
     return Answer(stage1=stage1, stage2=stage2, least=least)
@@ -293,10 +363,10 @@ def _fit_gate(
     ranking: Profile,
     seen: Outcomes,
     answer: Answer,
-    datasets: Sequence[str],
+    corpora: Sequence[str],
     objective: Objective,
 ) -> Profile:
-    found = skipping.fit_skipping(seen, answer, datasets, objective.max_recall_loss)
+    found = skipping.fit_skipping(seen, answer, corpora, objective.max_recall_loss)
     return replace(
         ranking,
         gate=Gate(agreed_margin=found.agreed, disagreed_margin=found.disagreed),
@@ -336,6 +406,7 @@ def _figures(queries: Sequence[StoredQuery], profile: Profile, seed: int) -> Fig
             for query, result in zip(queries, results["always"], strict=True)
         ]
     )
+    picked = np.array([bool(result.ids) for result in results["always"]])
     sure = np.array([one.confidence or 0.0 for one in results["always"]])
     against = ~matched if not matched.all() else ~right
     judged = right | against
@@ -346,7 +417,8 @@ def _figures(queries: Sequence[StoredQuery], profile: Profile, seed: int) -> Fig
             mode: dict(zip(_SHOWN, means(table, seed=seed, shares=True), strict=True))
             for mode, table in tables.items()
         },
-        recall_loss=means(lost, seed=seed)[0],
+        recall_loss=mean(lost, seed=seed),
+        kept=mean(picked[right], seed=seed, shares=True),
         separation=area_interval(sure[judged], right[judged], seed=seed),
     )
 
@@ -354,7 +426,7 @@ def _figures(queries: Sequence[StoredQuery], profile: Profile, seed: int) -> Fig
 def _check_promise(report: Figures, objective: Objective) -> None:
     """Refuse a fit that the report half contradicts."""
     apart = report.separation
-    if apart is None or apart.low <= 0.5:
+    if apart is None or _at_least(apart, CHANCE) <= 0.5:
         shown = "cannot be told" if apart is None else f"is {apart.value:.2f}, from {apart.low:.2f}"
         raise CalibrationError(
             "no_gate",
@@ -371,32 +443,30 @@ def _check_promise(report: Figures, objective: Objective) -> None:
                 f"is no chance if it is to be {level:.1%}. Nothing was written; are these queries "
                 "of one kind?",
             )
-    lost = report.recall_loss
-    # One-sided, like the binomial test above.
-    tail = NormalDist().inv_cdf(1 - SIGNIFICANCE) / NormalDist().inv_cdf(0.975)
-    if lost is not None:
-        surely = lost.value - tail * (lost.value - lost.low)
-        if surely > objective.max_recall_loss:
+    share, kept = objective.keep_recall, report.kept
+    if level is None and share is not None and kept is not None:
+        count = round(kept.value * kept.count)
+        if binom.cdf(count, kept.count, share) < SIGNIFICANCE:
             raise CalibrationError(
                 "promise_broken",
-                f"on the report half skipping costs {lost.value:.1%} of recall@1, surely more than "
-                f"{objective.max_recall_loss:.1%}. Nothing was written; give more queries, or "
-                "allow a larger loss",
+                f"{count} of {kept.count} right picks of the report half pass the bar: that is no "
+                f"chance if it is to be {share:.1%}. Nothing was written; give more queries, or "
+                "keep less",
             )
-
-
-def _notes(runs: Sequence[Run], queries: Sequence[StoredQuery], empty: int) -> list[str]:
-    notes = list(dict.fromkeys(note for run in runs for note in run.header.notes))
-    if all(query.relevant for query in queries):
-        notes.append(
-            "something fits every query: abstention was not measured, and a probability says right "
-            "or wrong, not whether anything fits"
+    lost = report.recall_loss
+    if lost is not None and _at_least(lost, SIGNIFICANCE) > objective.max_recall_loss:
+        raise CalibrationError(
+            "promise_broken",
+            f"on the report half skipping costs {lost.value:.1%} of recall@1, surely more than "
+            f"{objective.max_recall_loss:.1%}. Nothing was written; give more queries, or "
+            "allow a larger loss",
         )
-    if empty:
-        notes.append(f"{empty} queries found no candidate and were left out")
-    if len(runs) > 1:
-        notes.append("queries of several datasets count alike: the largest weighs most")
-    return notes
+
+
+def _at_least(interval: Interval, level: float) -> float:
+    """Return what an estimate surely exceeds, but for one sample in 1 / level; one-sided."""
+    tail = NormalDist().inv_cdf(1 - level) / NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    return interval.value - tail * (interval.value - interval.low)
 
 
 def _account(

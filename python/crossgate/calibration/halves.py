@@ -14,7 +14,7 @@ import numpy as np
 from crossgate.evaluation.runs import StoredQuery
 
 
-def groups(queries: Sequence[StoredQuery], datasets: Sequence[str]) -> list[int]:
+def groups(queries: Sequence[StoredQuery], corpora: Sequence[str]) -> list[int]:
     """Return the number of each query's group.
 
     Two queries are of one group if a chain of documents that they are labelled with, as fitting or
@@ -22,35 +22,40 @@ def groups(queries: Sequence[StoredQuery], datasets: Sequence[str]) -> list[int]
 
     Args:
         queries: The queries.
-        datasets: The dataset of each; ids of two datasets have nothing to do with each other.
+        corpora: The corpus of each; ids of two corpora have nothing to do with each other.
     """
-    root: dict[str, str] = {}
+    root: dict[tuple[str, ...], tuple[str, ...]] = {}
 
-    def find(node: str) -> str:
+    def find(node: tuple[str, ...]) -> tuple[str, ...]:
         while root.setdefault(node, node) != node:
             root[node] = root[root[node]]
             node = root[node]
         return node
 
-    for query, dataset in zip(queries, datasets, strict=True):
+    for query, corpus in zip(queries, corpora, strict=True):
         for document in (*query.relevant, *sorted(query.wrong)):
-            root[find(f"document {dataset} {document}")] = find(f"text {query.text}")
-    names = [find(f"text {query.text}") for query in queries]
+            root[find((corpus, document))] = find((query.text,))
+    names = [find((query.text,)) for query in queries]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
     return [numbers[name] for name in names]
 
 
 def split(
-    queries: Sequence[StoredQuery], datasets: Sequence[str], *, seed: int
+    queries: Sequence[StoredQuery], corpora: Sequence[str], *, seed: int
 ) -> tuple[list[int], list[int]]:
     """Return the places of two halves of the queries, no group in both.
 
     The groups are dealt in an order drawn by the seed, each to the half that has fewer queries of
     its kind: those that something fits and those that nothing does are dealt apart, so that both
     halves have their share of either. A group with both goes where its larger part belongs.
+
+    Args:
+        queries: The queries; their order counts.
+        corpora: The corpus of each, as for `groups`.
+        seed: Of the order in which groups are dealt.
     """
     members: dict[int, list[int]] = defaultdict(list)
-    for place, group in enumerate(groups(queries, datasets)):
+    for place, group in enumerate(groups(queries, corpora)):
         members[group].append(place)
     dealt = list(members.values())
     order = np.random.default_rng(seed).permutation(len(dealt))

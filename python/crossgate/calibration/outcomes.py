@@ -31,6 +31,7 @@ class Outcomes:
         stage1_right: Whether the first of stage 1 fits.
         stage2_right: Whether the first of stage 2 fits.
         matched: Whether anything fits.
+        chance: The share of the pool that fits: how often a pick at random would be right.
         stage1_lead: How far the second of stage 1 lies behind the first, in blend.
         stage1_second: Whether that second fits.
         stage2_lead: How far the second of stage 2 lies behind the first, in combined score.
@@ -41,6 +42,7 @@ class Outcomes:
     stage1_right: Flags
     stage2_right: Flags
     matched: Flags
+    chance: Array
     stage1_lead: Array
     stage1_second: Flags
     stage2_lead: Array
@@ -67,6 +69,7 @@ def outcomes(queries: Sequence[StoredQuery], ranking: Profile) -> Outcomes:
         stage1_right=np.array([row.stage1_right for row in rows]),
         stage2_right=np.array([row.stage2_right for row in rows]),
         matched=np.array([bool(query.relevant) for query in queries]),
+        chance=np.array([row.chance for row in rows]),
         stage1_lead=np.array([row.stage1_lead for row in rows]),
         stage1_second=np.array([row.stage1_second for row in rows]),
         stage2_lead=np.array([row.stage2_lead for row in rows]),
@@ -80,6 +83,7 @@ class _Outcome(NamedTuple):
     signals: list[float]
     stage1_right: bool
     stage2_right: bool
+    chance: float
     stage1_lead: float
     stage1_second: bool
     stage2_lead: float
@@ -109,6 +113,7 @@ def _outcome(query: StoredQuery, ranking: Profile) -> _Outcome:
         ],
         stage1_right=query.scored[0].id in query.relevant,
         stage2_right=first in query.relevant,
+        chance=sum(one.id in query.relevant for one in pool) / len(pool),
         stage1_lead=signals.blend_margin,
         stage1_second=runner_up in query.relevant,
         stage2_lead=reading.score_margin,

@@ -39,19 +39,19 @@ class Skipping:
     disagreed: float | None
 
 
-def fit_skipping(found: Outcomes, answer: Answer, datasets: Sequence[str], loss: float) -> Skipping:
-    """Return the bars that skip the most queries within a loss of recall@1 in every dataset.
+def fit_skipping(found: Outcomes, answer: Answer, corpora: Sequence[str], loss: float) -> Skipping:
+    """Return the bars that skip the most queries within a loss of recall@1 in every corpus.
 
     A quarter of the loss that may be used goes to the floor, the rest to the leads.
 
     Args:
         found: What the cascade saw.
         answer: The models of both stages and the least probability of an answer.
-        datasets: The dataset of each query.
+        corpora: The corpus of each query.
         loss: The recall@1 that may be lost against reranking everything.
     """
-    names = sorted(set(datasets))
-    member = np.array([[name == dataset for dataset in datasets] for name in names])
+    names = sorted(set(corpora))
+    member = np.array([[name == corpus for corpus in corpora] for name in names])
     allowed = CAUTION * loss * (member & found.matched).sum(axis=1)
     stage1, stage2 = (
         np.ones(len(found)) if model is None else probabilities(found, model, stage=stage)

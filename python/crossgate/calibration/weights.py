@@ -12,10 +12,9 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.special import logsumexp
 
 from crossgate.evaluation.runs import StoredQuery
-from crossgate.profile import Blend, Combine, Pool
+from crossgate.profile import Blend, Combine
 
 Array = NDArray[np.float64]
 
@@ -94,24 +93,34 @@ def fit_combine(rows: Sequence[Scores], blend: Blend) -> Combine:
     The loss is the softmax cross-entropy over each query's candidates, ListNet's top-one
     probability: Cao et al., "Learning to Rank: From Pairwise Approach to Listwise Approach", 2007.
     """
-    lists = [(row.features(blend), row.right) for row in rows if row.right.any()]
+    lists = [row for row in rows if row.right.any()]
+    shape = len(lists), max(len(row.right) for row in lists)
+    features, target = np.zeros((*shape, 3)), np.zeros(shape)
+    present = np.zeros(shape, dtype=np.bool_)
+    for place, row in enumerate(lists):
+        size = len(row.right)
+        features[place, :size] = row.features(blend)
+        target[place, :size] = row.right / row.right.sum()
+        present[place, :size] = True
 
-    def loss(weights: Array) -> float:
-        total = 0.0
-        for features, right in lists:
-            scores = features @ weights
-            total += float(logsumexp(scores)) - float(scores[right].mean())
+    def loss(weights: Array) -> tuple[float, Array]:
+        scores = features @ weights
+        largest = np.max(scores, axis=1, where=present, initial=-np.inf, keepdims=True)
+        likely = np.where(present, np.exp(np.where(present, scores - largest, 0.0)), 0.0)
+        total = likely.sum(axis=1, keepdims=True)
+        value = np.mean(largest + np.log(total)) - (scores * target).sum() / len(lists)
+        slope = np.einsum("qc,qcf->f", likely / total - target, features) / len(lists)
         # Without the ridge a feature that separates everything would get an endless weight.
-        return total / len(lists) + _RIDGE * float(weights @ weights)
+        return float(value + _RIDGE * weights @ weights), slope + 2 * _RIDGE * weights
 
     # More of a score never counts against a candidate, whatever chance did to the data.
-    fitted = minimize(loss, np.ones(3), bounds=[(0, None)] * 3).x
+    fitted = minimize(loss, np.ones(3), jac=True, bounds=[(0, None)] * 3).x
     cosine, bm25, logit = (rounded(float(one)) for one in fitted)
     return Combine(mode="weighted", cosine=cosine, bm25=bm25, logit=logit)
 
 
-def fit_pool(rows: Sequence[Scores], blend: Blend, combine: Combine) -> Pool:
-    """Return the smallest pool that loses next to nothing against the largest."""
+def fit_pool(rows: Sequence[Scores], blend: Blend, combine: Combine) -> int:
+    """Return the size of the smallest pool that loses next to nothing against the largest."""
     weights = np.array([combine.cosine, combine.bm25, combine.logit])
 
     def recall(size: int) -> float:
@@ -123,7 +132,7 @@ def fit_pool(rows: Sequence[Scores], blend: Blend, combine: Combine) -> Pool:
         return _first_right(rows, kept)
 
     enough = recall(POOLS[-1]) - POOL_LOSS
-    return Pool(rerank_top_k=next(size for size in POOLS if recall(size) >= enough))
+    return next(size for size in POOLS if recall(size) >= enough)
 
 
 def rounded(value: float) -> float:

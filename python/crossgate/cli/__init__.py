@@ -189,7 +189,7 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--split", help="default: test, else dev, else the only one")
     evaluate.add_argument("--limit", type=int, metavar="N", help="a sample of N queries")
     evaluate.add_argument(
-        "--seed", type=int, default=0, help="of sample and intervals (default: 0)"
+        "--seed", type=_seed, default=0, help="of sample and intervals (default: 0)"
     )
     evaluate.add_argument("--strict", action="store_true", help="stop at a malformed row")
     evaluate.add_argument("--signals", action="store_true", help="rate the signals by their AUC")
@@ -251,7 +251,7 @@ def _parser() -> argparse.ArgumentParser:
     calibrate.add_argument("--split", help="default: test, else dev, else the only one")
     calibrate.add_argument("--limit", type=int, metavar="N", help="a sample of N queries of each")
     calibrate.add_argument(
-        "--seed", type=int, default=0, help="of samples, halves and intervals (default: 0)"
+        "--seed", type=_seed, default=0, help="of samples, halves and intervals (default: 0)"
     )
     calibrate.add_argument("--strict", action="store_true", help="stop at a malformed row")
     calibrate.add_argument("--runs", metavar="FOLDER", help="keep the stored runs here")
@@ -278,6 +278,13 @@ def _parser() -> argparse.ArgumentParser:
 
     command("doctor", "say what is installed, which models are here, and what is off and why")
     return parser
+
+
+def _seed(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{value} must be at least 0")
+    return value
 
 
 def _decision_options(parser: argparse.ArgumentParser) -> None:

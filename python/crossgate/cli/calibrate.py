@@ -32,7 +32,7 @@ def calibrate(options: argparse.Namespace) -> int:
     from crossgate.calibration import Objective
     from crossgate.calibration import calibrate as fit
     from crossgate.files import try_writing
-    from crossgate.profile import unwritable, write_profile
+    from crossgate.profile import Profile, unwritable, write_profile
 
     objective = Objective(
         max_false_inject=options.max_false_inject,
@@ -40,6 +40,7 @@ def calibrate(options: argparse.Namespace) -> int:
         cost_ratio=options.cost_ratio,
         max_recall_loss=options.max_recall_loss,
     )
+    before = None if options.profile is None else Profile.from_file(options.profile)
     output = Path(options.output)
     try:
         try_writing(output)
@@ -51,6 +52,7 @@ def calibrate(options: argparse.Namespace) -> int:
     found = fit(
         runs,
         objective,
+        before=before,
         name=options.name or output.name.removesuffix(".json").removesuffix(".profile"),
         any_corpus=options.any_corpus,
         seed=options.seed,
@@ -63,6 +65,7 @@ def calibrate(options: argparse.Namespace) -> int:
                 {
                     "schema": SCHEMA,
                     "output": str(output),
+                    "objective": objective.describe(),
                     "profile": found.profile.to_dict(),
                     "fit": found.fit.to_dict(),
                     "report": found.report.to_dict(),
@@ -109,19 +112,21 @@ def render_calibration(found: Calibration, objective: str, output: Path) -> Iter
     yield from _table(report, found.before)
     if report.recall_loss is not None:
         yield f"recall@1 lost by skipping: {_share(report.recall_loss)}"
+    if report.kept is not None:
+        yield f"right first picks that the bar lets through: {_share(report.kept)}"
     if report.separation is not None:
         yield f"right picks against others, AUC of the confidence: {_share(report.separation)}"
 
 
 def _table(report: Figures, before: Figures) -> Iterator[str]:
     columns = [("never", report), ("gated", report), ("always", report), ("gated", before)]
-    yield f"{'':<14}" + "".join(
-        f"{'before' if figures is before else mode:<22}" for mode, figures in columns
-    )
+    titles = ["before" if figures is before else mode for mode, figures in columns]
+    yield f"{'':<14}{'  '.join(f'{title:<20}' for title in titles)}".rstrip()
     for name in ("recall@1", "false_inject", "wrong_pick@1", "skipped"):
         cells = [figures.modes[mode][name] for mode, figures in columns]
         if any(cells):
-            yield f"{name.replace('_', ' '):<14}" + "".join(f"{_share(one):<22}" for one in cells)
+            shares = "  ".join(f"{_share(one):<20}" for one in cells)
+            yield f"{name.replace('_', ' '):<14}{shares}".rstrip()
 
 
 def _share(interval: Interval | None) -> str:

@@ -11,6 +11,7 @@
 use std::path::Path;
 
 use crossgate_core::cliff::{SkipReason, TightenOptions, tighten};
+use crossgate_core::confidence::Confidence;
 use crossgate_core::gate::{Answer, Thresholds, decide};
 use crossgate_core::stage1::{Blend, Scored};
 use crossgate_core::stage2::{Combine, Dropped, Guardrails, combine, passes, ranks};
@@ -80,8 +81,47 @@ struct GateCase {
     blend: Option<BlendValues>,
     candidates: Vec<CandidateValues>,
     thresholds: Option<ThresholdValues>,
+    #[serde(default)]
+    answer: AnswerValues,
     verdict: String,
     reason: String,
+    confidence: Option<f64>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct AnswerValues {
+    stage1: Option<ConfidenceValues>,
+    floor: Option<f64>,
+    least: Option<f64>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct ConfidenceValues {
+    intercept: f64,
+    cosine: f64,
+    bm25: f64,
+    blend_margin: f64,
+    agreement: f64,
+    logit: f64,
+    score_margin: f64,
+    same_first: f64,
+}
+
+impl From<ConfidenceValues> for Confidence {
+    fn from(values: ConfidenceValues) -> Self {
+        Self {
+            intercept: values.intercept,
+            cosine: values.cosine,
+            bm25: values.bm25,
+            blend_margin: values.blend_margin,
+            agreement: values.agreement,
+            logit: values.logit,
+            score_margin: values.score_margin,
+            same_first: values.same_first,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -178,15 +218,23 @@ fn gate() {
                 disagreed_margin: values.disagreed_margin,
             },
         };
+        let AnswerValues { stage1, floor, least } = case.answer;
+        let answer = Answer { stage1: stage1.map(Into::into), floor, least };
         let mut candidates = scored(&case.candidates, &blend);
         for _ in 0..2 {
-            let decision = decide(&candidates, &thresholds, &Answer::default()).unwrap();
+            let decision = decide(&candidates, &thresholds, &answer).unwrap();
             assert_eq!(
                 (decision.verdict.code(), decision.reason.code()),
                 (case.verdict.as_str(), case.reason.as_str()),
                 "{}",
                 case.name
             );
+            match (decision.confidence, case.confidence) {
+                (Some(found), Some(expected)) => {
+                    assert!((found - expected).abs() < 1e-12, "{}: {found}", case.name);
+                }
+                (found, expected) => assert_eq!(found, expected, "{}", case.name),
+            }
             candidates.reverse();
         }
     }

@@ -1,0 +1,1013 @@
+"""Fitting a profile: halves, bars with a guarantee, refusals, and the command."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conftest import refused
+from crossgate import PairScore, Profile, _core, cli
+from crossgate.calibration import Calibration, Objective, answering, calibrate, calibrating
+from crossgate.calibration.halves import groups, split
+from crossgate.calibration.outcomes import Outcomes, outcomes
+from crossgate.calibration.skipping import CAUTION, STEPS, fit_skipping
+from crossgate.calibration.weights import Scores, fit_combine, rounded
+from crossgate.evaluation.modes import decide, reblended
+from crossgate.evaluation.runs import MODES, Run, RunHeader, StoredQuery, write_run
+from crossgate.files import try_writing, whole_file
+from crossgate.profile import Answer, Blend, Gate, Pool, write_profile
+from test_cli import CROSSGATE, checked, environment
+from test_cli import Run as Done
+from test_evaluation_datasets import write_beir
+
+BLEND = Blend()
+NAMES = tuple(f"tool-{n:02}" for n in range(60))
+
+
+def stored(
+    id: str,
+    scores: Mapping[str, tuple[float, float, float]],
+    relevant: Sequence[str] = (),
+    **options: Any,
+) -> StoredQuery:
+    """Return a query whose candidates have these cosines, BM25 scores and logits."""
+    scored = [
+        _core.Scored(name, cosine=0.0, bm25=bm25, overlap=1, blend=0.0).with_cosine(cosine, BLEND)
+        for name, (cosine, bm25, _) in scores.items()
+    ]
+    return StoredQuery(
+        id=id,
+        scored=tuple(sorted(scored, key=lambda one: (-one.blend, one.id))),
+        pairs={name: PairScore(logit) for name, (_, _, logit) in scores.items()},
+        relevant=dict.fromkeys(relevant, 1),
+        **{"text": f"text of {id}", **options},
+    )
+
+
+def synthetic(
+    *,
+    matched: int = 320,
+    no_match: int = 160,
+    seed: int = 0,
+    names: Sequence[str] = NAMES,
+    prefix: str = "q",
+) -> list[StoredQuery]:
+    """Return queries whose scores tell, with noise, whether and what fits.
+
+    What fits has a higher cosine, BM25 score and logit than the other candidates, and the
+    candidates of a query that nothing fits are like those others.
+    """
+    random = np.random.default_rng(seed)
+    queries = []
+    for place in range(matched + no_match):
+        names_here = [str(one) for one in random.choice(names, size=10, replace=False)]
+        fits = names_here[: int(place < matched)]
+        # Documents are confused in pairs: more labels would join all queries into one group.
+        wrong = [names[names.index(one) ^ 1] for one in names_here[:1] if place % 4 == 0]
+        names_here = list(dict.fromkeys([*fits, *wrong, *names_here]))
+        scores = {
+            name: (
+                float(np.clip(random.normal(0.55 if name in fits else 0.3, 0.1), -1, 1)),
+                float(random.gamma(3.0 if name in fits else 0.8, 3.0)),
+                float(random.normal(2.5 if name in fits else -3.0, 2.0)),
+            )
+            for name in names_here
+        }
+        queries.append(stored(f"{prefix}{place}", scores, fits, wrong=frozenset(wrong)))
+    return queries
+
+
+def run_of(queries: Sequence[StoredQuery], **header: Any) -> Run:
+    """Return a run of these queries."""
+    values: dict[str, Any] = {
+        "dataset": "made-up",
+        "split": "test",
+        "corpus": "c0",
+        "labels": "l0",
+        "documents": len(NAMES),
+        "skipped": 0,
+        "notes": (),
+        "modes": ("never", "gated", "always"),
+        "embedder": "e@1",
+        "reranker": "r@1",
+        "profile": Profile(name="by hand"),
+        "seed": 0,
+        "machine": {"processor": "none", "cores": 2, "system": "none"},
+        "versions": {"crossgate": "0"},
+        "date": "2026-01-01T00:00:00+00:00",
+        **header,
+    }
+    return Run(header=RunHeader(**values), queries=tuple(queries))
+
+
+def permuted(queries: Sequence[StoredQuery], seed: int) -> list[StoredQuery]:
+    """Deal the labels of all queries out again."""
+    order = np.random.default_rng(seed).permutation(len(queries))
+    return [
+        replace(query, relevant=queries[other].relevant, wrong=queries[other].wrong)
+        for query, other in zip(queries, order, strict=True)
+    ]
+
+
+def swapped_matches(queries: Sequence[StoredQuery], seed: int) -> list[StoredQuery]:
+    """Toss for each query whether something fits: if so, it is what stage 2 likes best."""
+    random = np.random.default_rng(seed)
+    return [
+        replace(query, wrong=frozenset(), relevant={best_logit(query): 1} if fits else {})
+        for query, fits in zip(queries, random.random(len(queries)) < 0.6, strict=True)
+    ]
+
+
+def swapped_documents(queries: Sequence[StoredQuery], seed: int) -> list[StoredQuery]:
+    """Let any candidate fit in place of the one that does."""
+    random = np.random.default_rng(seed)
+    return [
+        replace(query, relevant={str(random.choice(list(query.pairs))): 1}, wrong=frozenset())
+        if query.relevant
+        else query
+        for query in queries
+    ]
+
+
+def best_logit(query: StoredQuery) -> str:
+    return max(query.pairs, key=lambda id: query.pairs[id].logit)
+
+
+def fitted_half(run: Run, profile: Profile, *, half: int = 0, seed: int = 0) -> list[StoredQuery]:
+    """Return one half of a run's queries, blended and ordered as a profile wants."""
+    queries = sorted(run.queries, key=lambda one: one.id)
+    places = split(queries, [run.header.corpus] * len(queries), seed=seed)[half]
+    return [reblended(queries[place], profile) for place in places]
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    return run_of(synthetic())
+
+
+OBJECTIVES = {
+    "inject": Objective(max_false_inject=0.1),
+    "recall": Objective(keep_recall=0.9),
+    "cost": Objective(cost_ratio=2.0, max_recall_loss=0.03),
+}
+
+
+@pytest.fixture(scope="module")
+def fits(run: Run) -> Mapping[str, Calibration]:
+    return {name: calibrate([run], objective) for name, objective in OBJECTIVES.items()}
+
+
+# Halves.
+
+
+@st.composite
+def labelled(draw: st.DrawFn) -> tuple[list[StoredQuery], list[str]]:
+    """Draw queries with random labels among few documents of few corpora."""
+    documents = st.lists(st.sampled_from("abcdefghijklmno"), max_size=2)
+    rows = draw(
+        st.lists(
+            st.tuples(documents, documents, st.integers(0, 40), st.sampled_from(["c1", "c2"])),
+            max_size=40,
+        )
+    )
+    queries = [
+        stored(f"q{place}", {}, fits, wrong=frozenset(wrong), text=f"text {text}")
+        for place, (fits, wrong, text, _) in enumerate(rows)
+    ]
+    return queries, [corpus for *_, corpus in rows]
+
+
+def connected(queries: Sequence[StoredQuery], corpora: Sequence[str]) -> list[set[int]]:
+    """The groups, written down once more: joined as long as two of them share anything."""
+    found: list[tuple[set[int], set[object]]] = []
+    for place, (query, corpus) in enumerate(zip(queries, corpora, strict=True)):
+        marks: set[object] = {
+            query.text,
+            *((corpus, one) for one in (*query.relevant, *query.wrong)),
+        }
+        places = {place}
+        for other in [one for one in found if one[1] & marks]:
+            found.remove(other)
+            places |= other[0]
+            marks |= other[1]
+        found.append((places, marks))
+    return [places for places, _ in found]
+
+
+@given(labelled(), st.integers(0, 5))
+def test_no_group_stands_on_both_sides(
+    drawn: tuple[list[StoredQuery], list[str]], seed: int
+) -> None:
+    queries, corpora = drawn
+    wanted = connected(queries, corpora)
+    numbers = groups(queries, corpora)
+    assert len(set(numbers)) == len(wanted)
+    for places in wanted:
+        assert len({numbers[place] for place in places}) == 1
+    halves = split(queries, corpora, seed=seed)
+    assert sorted(itertools.chain(*halves)) == list(range(len(queries)))
+    for places in wanted:
+        assert places <= set(halves[0]) or places <= set(halves[1])
+    assert split(queries, corpora, seed=seed) == halves
+
+
+@given(st.integers(0, 30), st.integers(0, 30), st.integers(0, 9))
+def test_each_half_has_its_share_of_both_kinds(matched: int, no_match: int, seed: int) -> None:
+    queries = [stored(f"q{n}", {}, [f"d{n}"]) for n in range(matched)]
+    queries += [stored(f"n{n}", {}) for n in range(no_match)]
+    halves = split(queries, ["c"] * len(queries), seed=seed)
+    for wanted, count in ((True, matched), (False, no_match)):
+        shares = [sum(bool(queries[n].relevant) == wanted for n in half) for half in halves]
+        assert shares == [(count + 1) // 2, count // 2]
+
+
+def test_the_seed_draws_the_halves() -> None:
+    queries = synthetic(matched=40, no_match=20)
+    drawn = {tuple(split(queries, ["c"] * 60, seed=seed)[0]) for seed in range(5)}
+    assert len(drawn) == 5
+
+
+def test_ids_of_two_corpora_have_nothing_to_do_with_each_other() -> None:
+    queries = [stored("q1", {}, ["b c"]), stored("q2", {}, ["c"]), stored("q3", {}, ["c"])]
+    assert groups(queries, ["a", "a b", "a b"]) == [0, 1, 1]
+    assert groups(queries, ["a", "a", "b"]) == [0, 1, 2]
+    # The same text is the same query wherever it stands.
+    texts = [replace(query, text="same") for query in queries]
+    assert groups(texts, ["a", "b", "c"]) == [0, 0, 0]
+
+
+# The bar on false injects.
+
+
+SCORES = st.one_of(
+    st.floats(0, 1), st.integers(0, 10**6).map(lambda n: n / 1e6), st.sampled_from([0.25, 0.5])
+)
+
+
+@given(st.lists(SCORES, min_size=2, max_size=40), st.floats(0.03, 0.97))
+@settings(max_examples=300)
+def test_of_n_and_one_more_at_most_k_are_answered(scores: list[float], level: float) -> None:
+    """The finite-sample property: whichever of them is the new one, ties included."""
+    n = len(scores) - 1
+    if n < answering.negatives_needed(level):
+        with pytest.raises(ValueError, match="too few"):
+            answering.least_for_false_injects(np.array(scores[1:]), level)
+        return
+    answered = 0
+    for place, new in enumerate(scores):
+        rest = np.array(scores[:place] + scores[place + 1 :])
+        answered += new >= answering.least_for_false_injects(rest, level)
+    assert answered <= math.floor(level * (n + 1) * (1 + 1e-12))
+
+
+@given(st.lists(SCORES, min_size=1, max_size=40), st.floats(0.03, 0.97))
+def test_the_bar_is_as_low_as_six_digits_allow(scores: list[float], level: float) -> None:
+    empty = np.array(scores)
+    if len(empty) < answering.negatives_needed(level):
+        return
+    least = answering.least_for_false_injects(empty, level)
+    assert least == round(least, 6)
+    largest = np.sort(empty)[::-1][math.floor(level * (len(empty) + 1) * (1 + 1e-12)) - 1]
+    assert largest < least <= largest + 1.000001e-6
+
+
+def test_the_mean_false_inject_rate_keeps_the_level() -> None:
+    """The guarantee is one on average, so a mean of many splits has to show it.
+
+    With scores of one distribution the rate of a further query is a Beta variable with mean
+    k / (n + 1) and a variance below k / (n + 1)^2. Over 2000 splits, each judged on 200 queries
+    more, the standard deviation of the mean is below sqrt((k / (n + 1)^2 + 0.25 / 200) / 2000);
+    four times that is the tolerance.
+    """
+    random = np.random.default_rng(3)
+    for level, n in ((0.1, 40), (0.05, 19), (0.3, 25)):
+        k = math.floor(level * (n + 1) + 1e-9)
+        rates = []
+        for _ in range(2000):
+            # Rounded, so that there are ties.
+            scores = random.beta(2, 5, size=n + 200).round(2)
+            least = answering.least_for_false_injects(scores[:n], level)
+            rates.append(float((scores[n:] >= least).mean()))
+        tolerance = 4 * math.sqrt((k / (n + 1) ** 2 + 0.25 / 200) / 2000)
+        assert np.mean(rates) <= level + tolerance
+        # A bar that answers nothing would keep any level.
+        assert np.mean(rates) > level / 3
+
+
+@pytest.mark.parametrize("level", [0.5, 1 / 3, 0.1, 0.07, 0.05, 1 / 49, 0.02, 0.01, 0.001, 0.9])
+def test_so_many_negatives_are_needed_and_no_more(level: float) -> None:
+    needed = answering.negatives_needed(level)
+    scores = np.linspace(0.9, 0.1, needed)
+    # The highest of just enough negatives sets the bar.
+    assert 0.9 < answering.least_for_false_injects(scores, level) < 0.900002
+    with pytest.raises(ValueError, match=f"{needed} needed"):
+        answering.least_for_false_injects(scores[:-1], level)
+    assert abs(needed - (1 / level - 1)) <= 1
+
+
+def test_too_few_negatives_are_refused_with_the_number() -> None:
+    level = 0.1
+    needed = answering.negatives_needed(level)
+    assert needed == 9
+    # Of 4 n - 1 the half to fit on has 2 n, and half of these set the bar.
+    for count, enough in ((4 * needed - 2, False), (4 * needed - 1, True)):
+        queries = [replace(one, wrong=frozenset()) for one in synthetic(no_match=count)]
+        if enough:
+            calibrate([run_of(queries)], Objective(max_false_inject=level))
+        else:
+            message = refused(
+                "too_few_negatives",
+                calibrate,
+                [run_of(queries)],
+                Objective(max_false_inject=level),
+            )
+            assert "0.1 needs 9 of each, so about 36 in all" in message
+    none = [replace(one, wrong=frozenset()) for one in synthetic(no_match=0)]
+    message = refused("too_few_negatives", calibrate, [run_of(none)], OBJECTIVES["inject"])
+    assert "fits 0 queries" in message
+
+
+# Other bars.
+
+
+MANY = st.lists(st.tuples(SCORES, st.booleans()), min_size=1, max_size=30)
+
+
+def cost(drawn: Sequence[tuple[float, bool]], least: float, ratio: float) -> float:
+    picked = sum(not right for score, right in drawn if score >= least)
+    return ratio * picked + sum(right for score, right in drawn if score < least)
+
+
+@given(MANY, st.floats(0.01, 100), st.floats(1, 10))
+def test_the_bar_of_least_cost_costs_least_and_rises_with_the_ratio(
+    drawn: list[tuple[float, bool]], ratio: float, factor: float
+) -> None:
+    scores, right = np.array([one for one, _ in drawn]), np.array([one for _, one in drawn])
+    least = answering.least_for_cost(scores, right, ratio)
+    assert least == round(least, 6)
+    # The bars that matter lie at the scores, or above all of them.
+    tried = [0.0, *(math.ceil(one * 1e6) / 1e6 for one in scores), 1.1]
+    best = min(cost(drawn, one, ratio) for one in tried)
+    assert cost(drawn, least, ratio) <= best + 1e-6 * max(1, best)
+    assert answering.least_for_cost(scores, right, ratio * factor) >= least
+
+
+@given(MANY, st.lists(st.sampled_from("ab"), min_size=30, max_size=30), st.floats(0.05, 0.95))
+def test_the_share_of_right_picks_is_kept_in_every_corpus(
+    drawn: list[tuple[float, bool]], corpora: list[str], share: float
+) -> None:
+    corpora = corpora[: len(drawn)]
+    if not any(right for _, right in drawn):
+        return
+    scores, right = np.array([one for one, _ in drawn]), np.array([one for _, one in drawn])
+    least = answering.least_for_recall(scores, right, corpora, share)
+    highest = []
+    for corpus in set(corpora):
+        of = [s for (s, fits), name in zip(drawn, corpora, strict=True) if fits and name == corpus]
+        assert sum(one >= least for one in of) >= share * len(of) - 1e-9
+        if of:
+            dropped = math.floor((1 - share) * len(of))
+            highest.append(sorted(of)[dropped])
+    # No bar with six digits is higher.
+    assert min(highest) - 1.000001e-6 <= least <= min(highest)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"max_false_inject": 0.0},
+        {"max_false_inject": 1.0},
+        {"max_false_inject": math.nan},
+        {"keep_recall": 1.0},
+        {"keep_recall": -0.5},
+        {"cost_ratio": 0.0},
+        {"cost_ratio": math.inf},
+        {"cost_ratio": math.nan},
+        {"max_recall_loss": -0.1},
+        {"max_recall_loss": 1.5},
+        {"max_recall_loss": math.nan},
+    ],
+    ids=str,
+)
+def test_an_objective_out_of_bounds_is_refused(values: dict[str, float]) -> None:
+    (option,) = values
+    assert option in refused("out_of_range", Objective, **values)
+
+
+# The weights.
+
+
+def test_the_combination_is_where_the_likelihood_is_highest(run: Run) -> None:
+    rows = [Scores.of(query) for query in run.queries[:80] if query.relevant]
+    found = fit_combine(rows, BLEND)
+    assert found.mode == "weighted"
+
+    def loss(weights: Sequence[float]) -> float:
+        total = 0.0
+        for row in rows:
+            scores = [float(np.dot(weights, one)) for one in row.features(BLEND)]
+            total += math.log(sum(math.exp(one) for one in scores))
+            right = [one for one, fits in zip(scores, row.right, strict=True) if fits]
+            total -= sum(right) / len(right)
+        return total / len(rows) + 1e-4 * sum(one * one for one in weights)
+
+    best = [found.cosine, found.bm25, found.logit]
+    for place, step in itertools.product(range(3), (-0.05, 0.05)):
+        other = [one * (1 + step * (place == n)) for n, one in enumerate(best)]
+        assert loss(best) < loss(other)
+
+
+# What is predicted is what the cascade does.
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_the_cascade_decides_what_the_formulas_predict(
+    run: Run, fits: Mapping[str, Calibration], name: str
+) -> None:
+    profile = fits[name].profile
+    for half in (0, 1):
+        queries = fitted_half(run, profile, half=half)
+        seen = outcomes(queries, profile)
+        answer, gate = profile.answer, profile.gate
+        assert answer.stage1 is not None
+        assert answer.stage2 is not None
+        assert answer.least is not None
+        first = answering.probabilities(seen, answer.stage1, stage=1)
+        second = answering.probabilities(seen, answer.stage2, stage=2)
+        skipped = skips(seen, first, answer, gate)
+        reasons = Counter[str]()
+        for place, query in enumerate(queries):
+            never, gated, always = (decide(query, profile, mode) for mode in MODES)
+            assert never.confidence == pytest.approx(first[place], abs=1e-9)
+            assert always.confidence == pytest.approx(second[place], abs=1e-9)
+            assert (gated.stage == 1) == skipped[place]
+            assert gated.confidence == (never if skipped[place] else always).confidence
+            for result in (never, gated, always):
+                assert result.confidence is not None
+                silent = result.confidence < answer.least or result.reason == "improbable"
+                assert bool(result.ids) == (not silent)
+            assert (never.hits[0].id in query.relevant) == seen.stage1_right[place]
+            assert (always.hits[0].id in query.relevant) == seen.stage2_right[place]
+            reasons[gated.reason] += 1
+        # Every path is taken, or the test shows little.
+        assert {"reranked", "clear_margin", "rejected", "improbable"} <= set(reasons)
+
+
+def skips(seen: Outcomes, first: Any, answer: Answer, gate: Gate) -> list[bool]:
+    """The gate, written down once more."""
+    found = []
+    for place in range(len(seen)):
+        bar = gate.agreed_margin if seen.column("agreement")[place] else gate.disagreed_margin
+        lead = seen.stage1_lead[place]
+        below = answer.floor is not None and first[place] < answer.floor
+        clear = bar is not None and lead > 0 and lead >= bar
+        found.append(bool(below or (clear and first[place] >= (answer.least or 0.0))))
+    return found
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.02, 0.1])
+def test_skipping_costs_no_more_than_allowed_in_any_corpus_and_skips_most(
+    run: Run, fits: Mapping[str, Calibration], loss: float
+) -> None:
+    profile = fits["recall"].profile
+    queries = fitted_half(run, profile)
+    seen = outcomes(queries, profile)
+    corpora = ["small" if place % 5 == 0 else "large" for place in range(len(queries))]
+    answer = profile.answer
+    found = fit_skipping(seen, answer, corpora, loss)
+    assert answer.stage1 is not None
+    assert answer.stage2 is not None
+    assert answer.least is not None
+    assert (found.floor or 0.0) <= answer.least
+    first = answering.probabilities(seen, answer.stage1, stage=1)
+    second = answering.probabilities(seen, answer.stage2, stage=2)
+    least, below = answer.least, replace(answer, floor=found.floor)
+
+    def judge(agreed: float | None, disagreed: float | None) -> tuple[int, bool]:
+        """Return how many are skipped by their lead, and whether the loss is allowed."""
+        gate = Gate(agreed_margin=agreed, disagreed_margin=disagreed)
+        skipped = skips(seen, first, below, gate)
+        lost, matched = Counter[str](), Counter[str]()
+        for place, corpus in enumerate(corpora):
+            matched[corpus] += bool(seen.matched[place])
+            if skipped[place]:
+                answered = first[place] >= least
+                lost[corpus] -= bool(seen.stage1_right[place] and answered)
+                lost[corpus] += bool(seen.stage2_right[place] and second[place] >= least)
+        return sum(skipped), all(lost[one] <= CAUTION * loss * matched[one] for one in matched)
+
+    count, allowed = judge(found.agreed, found.disagreed)
+    assert allowed
+    agrees = seen.column("agreement") > 0
+    leads = [
+        [None, *(rounded(float(one)) for one in np.quantile(of, np.linspace(0, 1, STEPS)))]
+        for of in (seen.stage1_lead[agrees], seen.stage1_lead[~agrees])
+    ]
+    others = [judge(*pair) for pair in itertools.product(*leads)]
+    # The floor is the same for all of them, so the leads make the difference.
+    assert count == max(skipped for skipped, good in others if good)
+    if loss >= 0.02:
+        assert count > 0
+
+
+# Refusals.
+
+
+def labels_of_noise(way: Callable[..., list[StoredQuery]], seed: int) -> Run:
+    """Return a run with shuffled labels, and of enough queries that some picks are right."""
+    names = tuple(f"tool-{n:03}" for n in range(200))
+    return run_of(way(synthetic(matched=500, no_match=150, seed=seed, names=names), seed))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("way", [permuted, swapped_matches, swapped_documents])
+def test_shuffled_labels_establish_no_gate(
+    way: Callable[..., list[StoredQuery]], seed: int
+) -> None:
+    message = refused("no_gate", calibrate, [labels_of_noise(way, seed)], OBJECTIVES["inject"])
+    assert message.startswith("no gate established: ")
+
+
+def test_shuffled_documents_are_refused_though_many_picks_are_right() -> None:
+    names = tuple(f"tool-{n:03}" for n in range(400))
+    queries = synthetic(matched=1000, no_match=150, names=names)
+    message = refused(
+        "no_gate", calibrate, [run_of(swapped_documents(queries, 0))], OBJECTIVES["recall"]
+    )
+    assert "a pick at random" in message
+
+
+def test_queries_that_hang_together_leave_nothing_to_report_on() -> None:
+    queries = [
+        replace(one, wrong=one.wrong | {"tool-00"}) if one.relevant else one for one in synthetic()
+    ]
+    message = refused("no_gate", calibrate, [run_of(queries)], OBJECTIVES["recall"])
+    assert "share documents stand in one half" in message
+
+
+def with_report_half(run: Run, change: Callable[[StoredQuery], StoredQuery]) -> Run:
+    """Change the queries of the half that is reported on."""
+    changed = {one.id: change(one) for one in fitted_half(run, Profile(), half=1)}
+    return replace(run, queries=tuple(changed.get(one.id, one) for one in run.queries))
+
+
+def like_a_match(query: StoredQuery) -> StoredQuery:
+    """Give a third of the queries that nothing fits a candidate with the scores of a match."""
+    if query.relevant or int(query.id[1:]) % 3:
+        return query
+    best = query.scored[0]
+    raised = _core.Scored(best.id, cosine=0.0, bm25=12.0, overlap=1, blend=0.0)
+    scored = (raised.with_cosine(0.6, BLEND), *query.scored[1:])
+    return replace(query, scored=scored, pairs={**query.pairs, best.id: PairScore(3.0)})
+
+
+def fainter(query: StoredQuery) -> StoredQuery:
+    """Lower the scores of all candidates, so that the order stays and the confidence falls."""
+    scored = [
+        _core.Scored(one.id, cosine=0.0, bm25=one.bm25 / 3, overlap=1, blend=0.0).with_cosine(
+            (one.cosine or 0.0) / 2, BLEND
+        )
+        for one in query.scored
+    ]
+    pairs = {id: PairScore(pair.logit / 2 - 1) for id, pair in query.pairs.items()}
+    return replace(query, scored=tuple(scored), pairs=pairs) if query.relevant else query
+
+
+def misleading(query: StoredQuery) -> StoredQuery:
+    """Let words speak for another candidate, and the logits for the right one."""
+    if not query.relevant or int(query.id[1:]) % 3:
+        return query
+    (right,) = query.relevant
+    other = next(one.id for one in query.scored if one.id != right)
+    scored = [
+        _core.Scored(
+            one.id, cosine=0.0, bm25=30.0 if one.id == other else 1.0, overlap=1, blend=0.0
+        ).with_cosine(0.7 if one.id == other else 0.4, BLEND)
+        for one in query.scored
+    ]
+    pairs = {id: PairScore(14.0 if id == right else -6.0) for id in query.pairs}
+    return replace(query, scored=tuple(scored), pairs=pairs)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "named"),
+    [
+        ("inject", like_a_match, "no-match queries of the report half get a pick"),
+        ("recall", fainter, "right picks of the report half pass the bar"),
+        ("cost", misleading, "skipping costs"),
+    ],
+    ids=["inject", "recall", "skipping"],
+)
+def test_a_promise_that_the_report_half_breaks_is_refused(
+    run: Run,
+    name: str,
+    change: Callable[[StoredQuery], StoredQuery],
+    named: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    broken = stored_run(tmp_path, with_report_half(run, change))
+    options = {
+        "inject": ("--max-false-inject", "0.1"),
+        "recall": ("--keep-recall", "0.9"),
+        "cost": ("--cost-ratio", "2", "--max-recall-loss", "0.03"),
+    }
+    output = tmp_path / "profile.json"
+    done = here(*options[name], broken, "-o", output, capsys=capsys)
+    assert (done.code, done.out, done.error) == (1, "", "promise_broken")
+    assert named in done.err
+    assert os.listdir(tmp_path) == ["a.run.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("header", "named"),
+    [
+        ({"modes": ("never", "gated")}, "the mode always"),
+        ({"reranker": None}, "a reranker"),
+        ({"embedder": ""}, "an embedder"),
+    ],
+    ids=str,
+)
+def test_a_run_without_what_a_fit_needs_is_refused(
+    run: Run, header: dict[str, Any], named: str
+) -> None:
+    other = run_of(run.queries, **header)
+    assert named in refused("unsuitable_run", calibrate, [other], Objective())
+
+
+def test_runs_that_do_not_go_together_are_refused(run: Run) -> None:
+    for header, named in (
+        ({"embedder": "e@2"}, "one pair of models"),
+        ({"reranker": "r@2"}, "one pair of models"),
+        ({"profile": Profile(pool=Pool(per_channel=20))}, "per_channel of"),
+    ):
+        other = run_of(run.queries, dataset="other", **header)
+        assert named in refused("unsuitable_run", calibrate, [run, other], Objective())
+    assert "no run" in refused("unsuitable_run", calibrate, [], Objective())
+    assert "-1" in refused("out_of_range", calibrate, [run], Objective(), seed=-1)
+    stranger = Profile(name="stranger", embedder="e@2")
+    refused("profile_mismatch", calibrate, [run], Objective(), before=stranger)
+
+
+def test_the_profile_searches_as_the_runs_did(run: Run) -> None:
+    wide = run_of(run.queries, profile=Profile(pool=Pool(per_channel=20)))
+    assert calibrate([wide], Objective()).profile.pool.per_channel == 20
+
+
+# The same data, the same profile.
+
+
+def without_date(profile: Profile) -> str:
+    fitted = {key: value for key, value in profile.fitted.items() if key != "date"}
+    return json.dumps(replace(profile, fitted=fitted).to_dict())
+
+
+def test_neither_the_order_of_runs_nor_that_of_queries_counts() -> None:
+    queries = synthetic()
+    runs = [
+        run_of(queries[0::2], dataset="one", corpus="c1"),
+        run_of(queries[1::2], dataset="two", corpus="c2", profile=Profile(name="other")),
+    ]
+    wanted = calibrate(runs, OBJECTIVES["recall"])
+    random = np.random.default_rng(0)
+    turned = [
+        replace(run, queries=tuple(run.queries[n] for n in random.permutation(len(run.queries))))
+        for run in reversed(runs)
+    ]
+    found = calibrate(turned, OBJECTIVES["recall"])
+    assert without_date(found.profile) == without_date(wanted.profile)
+    assert replace(found, profile=wanted.profile) == wanted
+    assert found.profile.corpora == ("c1", "c2")
+    assert "queries of several datasets count alike: the largest weighs most" in found.notes
+    other = calibrate(runs, OBJECTIVES["recall"], seed=1)
+    assert other.profile.answer != wanted.profile.answer
+
+
+def test_a_query_that_stands_in_two_runs_counts_once(
+    run: Run, fits: Mapping[str, Calibration]
+) -> None:
+    both = [run, replace(run, header=replace(run.header, split="train"))]
+    twice, once = calibrate(both, OBJECTIVES["cost"]), fits["cost"]
+    assert (twice.report, twice.profile.answer) == (once.report, once.profile.answer)
+    count = len(run.queries)
+    assert f"{count} queries stand in the runs a second time and were counted once" in twice.notes
+
+
+def test_queries_without_candidates_or_logits_are_left_out_and_noted(
+    run: Run, fits: Mapping[str, Calibration]
+) -> None:
+    silent = stored("silent", {}, ["tool-01"])
+    deaf = replace(synthetic(matched=1, no_match=0, seed=9)[0], id="deaf", pairs={})
+    partly = replace(deaf, id="partly", pairs={deaf.scored[0].id: PairScore(1.0)})
+    found = calibrate([run_of([*run.queries, silent, deaf, partly])], OBJECTIVES["cost"])
+    assert "3 queries have no candidate or no logits and were left out" in found.notes
+    assert found.report == fits["cost"].report
+
+
+def test_without_negatives_abstention_is_said_not_to_be_measured() -> None:
+    queries = [replace(one, wrong=frozenset()) for one in synthetic(matched=500, no_match=0)]
+    found = calibrate([run_of(queries)], Objective(cost_ratio=1.0))
+    assert any("abstention was not measured" in note for note in found.notes)
+    assert found.report.no_match == 0
+    assert found.report.modes["gated"]["false_inject"] is None
+    assert found.profile.answer.least is not None
+
+
+# The file and the command.
+
+
+def stored_run(folder: Path, run: Run) -> Path:
+    path = folder / "a.run.jsonl"
+    write_run(path, run.header, run.queries)
+    return path
+
+
+def command(*arguments: str | Path, home: Path, name: str = "calibrate", **variables: str) -> Done:
+    """Run `crossgate calibrate`, or another command, in a process of its own."""
+    done = subprocess.run(
+        [CROSSGATE, name, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=home,
+        env={**environment(home), **variables},
+        timeout=100,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def here(*arguments: str | Path, capsys: pytest.CaptureFixture[str]) -> Done:
+    """Run `crossgate calibrate` in this process."""
+    code = cli.run(["calibrate", *map(str, arguments)])
+    return Done(code, *capsys.readouterr())
+
+
+def test_the_file_says_how_it_came_about(
+    tmp_path: Path, run: Run, fits: Mapping[str, Calibration]
+) -> None:
+    found = calibrate([run], OBJECTIVES["inject"], name="mine", command="crossgate calibrate x")
+    path = tmp_path / "profile.json"
+    write_profile(path, found.profile)
+    assert Profile.from_file(path) == found.profile
+    values = json.loads(path.read_text())
+    assert (values["name"], values["embedder"], values["reranker"]) == ("mine", "e@1", "r@1")
+    assert values["corpora"] == ["c0"]
+    fitted = values["fitted"]
+    assert fitted["objective"].startswith("at most 10.0% of no-match queries get a pick; skipping")
+    assert (fitted["seed"], fitted["command"]) == (0, "crossgate calibrate x")
+    (data,) = fitted["data"]
+    assert (data["queries"], data["no_match"], data["labels"]) == (480, 160, "l0")
+    halves = fitted["fit_half"], fitted["report_half"]
+    assert sum(half["matched"] for half in halves) == 320
+    assert sum(half["no_match"] for half in halves) == 160
+    for half in halves:
+        for metric in ("recall@1", "false_inject", "skipped"):
+            value, low, high = half["modes"]["gated"][metric]
+            assert low <= value <= high
+    # One number to a line, for people and for a diff.
+    assert '  "stage1": {\n' in path.read_text()
+    told = {**found.profile.fitted, "command": ""}
+    again = replace(found.profile, name="calibrated", fitted=told)
+    assert without_date(again) == without_date(fits["inject"].profile)
+
+
+def test_the_command_on_a_stored_run(
+    tmp_path: Path, run: Run, fits: Mapping[str, Calibration]
+) -> None:
+    path, output = stored_run(tmp_path, run), tmp_path / "mine.profile.json"
+    arguments = (path, "--keep-recall", "0.9", "-o", output)
+    shown = command(*arguments, home=tmp_path)
+    assert (shown.code, shown.err) == (0, "")
+    lines = shown.out.splitlines()
+    assert lines[0].startswith(f"{output}: at least 90.0% of recall@1 is kept")
+    assert all(len(line) <= 100 and line == line.rstrip() for line in lines[1:])
+    assert any(line.startswith("recall@1   ") for line in lines)
+    profile = Profile.from_file(output)
+    assert profile.name == "mine"
+    wanted = fits["recall"]
+    assert replace(profile, fitted={}) == replace(wanted.profile, name="mine", fitted={})
+    assert profile.fitted["command"].startswith("crossgate calibrate ")
+    output.unlink()
+    printed = checked(command(*arguments, "--json", home=tmp_path), "calibration")
+    assert printed["profile"]["gate"] == profile.to_dict()["gate"]
+    assert printed["report"] == wanted.report.to_dict()
+    assert printed["profile"] == json.loads(output.read_text())
+    # Compared with another profile than that of the run.
+    before = tmp_path / "before.json"
+    write_profile(before, Profile(name="skips all", gate=Gate(agreed_margin=0.0)))
+    other = checked(
+        command(*arguments, "--json", "--profile", before, home=tmp_path), "calibration"
+    )
+    assert other["before"] != printed["before"]
+    assert other["report"] == printed["report"]
+
+
+def test_what_the_command_refuses_leaves_nothing(
+    tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, output = stored_run(tmp_path, run), tmp_path / "out.json"
+    few = ("--max-false-inject", "0.001")
+    noise = tmp_path / "noise.run.jsonl"
+    write_run(noise, run.header, permuted(run.queries, 0))
+    stranger = tmp_path / "stranger.json"
+    write_profile(stranger, Profile(embedder="e@2"))
+    for arguments, code, error in (
+        ((path, *few, "-o", output), 2, "too_few_negatives"),
+        ((noise, "-o", output), 1, "no_gate"),
+        ((path, "-o", output, "--max-recall-loss", "2"), 2, "out_of_range"),
+        ((path, "-o", output, "--profile", stranger), 2, "profile_mismatch"),
+        ((path, "-o", output, "--profile", tmp_path / "absent.json"), 2, "profile_missing"),
+        # Before the data is so much as looked for.
+        (("nowhere", "-o", tmp_path / "absent" / "x.json"), 3, "profile_unwritable"),
+        (("nowhere", "-o", tmp_path), 3, "profile_unwritable"),
+        (("nowhere", "-o", tmp_path / ("x" * 250)), 3, "profile_unwritable"),
+        (("nowhere", "-o", output), 2, "source_missing"),
+    ):
+        done = here(*arguments, capsys=capsys)
+        assert (done.code, done.out, done.error) == (code, "", error)
+    for usage in (
+        (path,),
+        ("-o", output),
+        (path, "-o", output, "--seed", "-1"),
+        (path, "-o", output, "--cost-ratio", "1.0", "--keep-recall", "0.9"),
+    ):
+        done = here(*usage, capsys=capsys)
+        assert (done.code, done.out) == (2, "")
+        assert "usage: crossgate calibrate" in done.err
+    assert sorted(os.listdir(tmp_path)) == ["a.run.jsonl", "noise.run.jsonl", "stranger.json"]
+
+
+def test_ctrl_c_leaves_an_earlier_profile_as_it_was(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, output = stored_run(tmp_path, run), tmp_path / "out.json"
+    output.write_text("earlier")
+    # A real signal, at a place that no clock decides.
+    monkeypatch.setattr(
+        calibrating, "measure_answer", lambda *_: signal.raise_signal(signal.SIGINT)
+    )
+    assert cli.run(["calibrate", str(path), "-o", str(output)]) == 130
+    assert capsys.readouterr().out == ""
+    assert output.read_text() == "earlier"
+    assert sorted(os.listdir(tmp_path)) == ["a.run.jsonl", "out.json"]
+
+
+def write_half(path: Path, error: type[BaseException]) -> None:
+    with whole_file(path) as stream:
+        stream.write("half")
+        stream.flush()
+        raise error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, error: type[BaseException]) -> None:
+    path = tmp_path / "file.txt"
+    for earlier in (False, True):
+        with pytest.raises(error):
+            write_half(path, error)
+        assert path.exists() == earlier
+        assert len(os.listdir(tmp_path)) == earlier
+        with whole_file(path) as stream:
+            stream.write("whole")
+    try_writing(path)
+    assert path.read_text() == "whole"
+    assert os.listdir(tmp_path) == ["file.txt"]
+
+
+def test_without_scipy_the_command_says_what_to_install(tmp_path: Path, run: Run) -> None:
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    # Found before the real one, and as little use as one that is not installed.
+    (hidden / "scipy.py").write_text("raise ModuleNotFoundError(name='scipy')")
+    done = command("nowhere", "-o", tmp_path / "out.json", home=tmp_path, PYTHONPATH=str(hidden))
+    assert (done.code, done.out, done.error) == (2, "", "dependency_missing")
+    assert "pip install 'crossgate[calibrate]'" in done.err
+    assert not (tmp_path / "out.json").exists()
+
+
+TOPICS = (
+    "merge pdf files",
+    "translate text between languages",
+    "resize and crop pictures",
+    "clean messy csv tables",
+    "write unit tests for python code",
+    "squash git commits",
+    "plan a trip by train",
+    "draw a bar chart",
+    "summarise a meeting",
+    "deploy a docker container",
+    "query a postgres database",
+    "compress video files",
+    "check the spelling of a letter",
+    "convert currencies",
+    "forecast the weather",
+    "book a restaurant table",
+    "tune a guitar",
+    "identify plants from photos",
+    "calculate a mortgage",
+    "scan a network for open ports",
+    "transcribe spoken audio",
+    "design a logo",
+    "review a legal contract",
+    "count calories of a meal",
+    "solve a sudoku puzzle",
+    "schedule social media posts",
+)
+OFF_TOPIC = (
+    "thanks, that is all",
+    "who won the match yesterday",
+    "tell me a joke",
+    "why is the sky blue",
+    "good morning",
+    "what is the capital of peru",
+    "how old are you",
+    "i feel tired today",
+    "sing me a song",
+    "what does love mean",
+    "never mind",
+    "how tall is mount everest",
+    "who wrote hamlet",
+    "are you a robot",
+    "name three kinds of cheese",
+    "what year did the war end",
+    "do fish sleep",
+    "that was great",
+    "who is the pope",
+    "is it friday",
+    "how far is the moon",
+    "what do cats dream of",
+    "how many bones does a shark have",
+    "wait a moment",
+)
+
+
+def test_the_command_measures_a_folder_and_route_uses_the_profile(tmp_path: Path) -> None:
+    texts = {f"tool-{n:02}": f"Use this to {topic}." for n, topic in enumerate(TOPICS)}
+    asked = [
+        (f"q{n}-{turn}", wording.format(topic), f"tool-{n:02}")
+        for n, topic in enumerate(TOPICS)
+        for turn, wording in enumerate(("please {}", "i want to {} for a friend"))
+    ]
+    rows: list[dict[str, Any]] = [{"_id": id, "text": text} for id, text, _ in asked]
+    nothing = {"no_match": True, "split": "test"}
+    rows += [
+        {"_id": f"n{n}", "text": text, "metadata": nothing} for n, text in enumerate(OFF_TOPIC)
+    ]
+    folder = write_beir(
+        tmp_path / "set",
+        queries=rows,
+        qrels={"test": [f"{id}\t{fits}\t1" for id, _, fits in asked]},
+        negatives={"test": []},
+        texts=texts,
+    )
+    output, runs = tmp_path / "set.profile.json", tmp_path / "runs"
+    done = command(
+        folder, "-o", output, "--max-false-inject", "0.2", "--runs", runs, "--json", home=tmp_path
+    )
+    assert (done.code, done.err) == (0, "")
+    printed = checked(done, "calibration")
+    assert printed["profile"]["embedder"].startswith("all-minilm-l6-v2-int8@sha256:")
+    assert printed["report"]["matched"] == 26
+    # The stored run gives the same profile without the models.
+    (stored,) = runs.iterdir()
+    again = tmp_path / "again.json"
+    assert command(stored, "-o", again, "--max-false-inject", "0.2", home=tmp_path).code == 0
+    read = [Profile.from_file(path) for path in (output, again)]
+    assert replace(read[0], name="", fitted={}) == replace(read[1], name="", fitted={})
+    # And the router decides by it.
+    source = tmp_path / "tools.jsonl"
+    source.write_text(
+        "".join(json.dumps({"id": id, "text": text}) + "\n" for id, text in texts.items())
+    )
+    index = tmp_path / "tools.cgx"
+    assert command(source, "-o", index, home=tmp_path, name="index").code == 0
+    for query, wanted in (("please merge pdf files", ["tool-00"]), ("do fish sleep", [])):
+        shown = command(
+            "-i", index, query, "--profile", output, "--json", home=tmp_path, name="route"
+        )
+        assert (shown.code, shown.err) == (0 if wanted else 1, "")
+        values = checked(shown, "result")
+        assert values["selected"] == wanted
+        assert 0 <= values["confidence"] <= 1
+        assert (values["confidence"] >= read[0].answer.least) == bool(wanted)
+        told = command(
+            "-i", index, query, "--profile", output, "--explain", home=tmp_path, name="route"
+        )
+        assert f"confidence  {values['confidence']:.3f}" in told.out
+    write_profile(output, replace(read[0], embedder="other@1"))
+    refusal = command("-i", index, "merge", "--profile", output, home=tmp_path, name="route")
+    assert (refusal.code, refusal.error) == (2, "profile_mismatch")
