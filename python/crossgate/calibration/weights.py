@@ -19,7 +19,7 @@ from crossgate.profile import Blend, Combine
 Array = NDArray[np.float64]
 
 BLEND_LOSS = 0.01
-"""Recall@1 that the chosen blend may lose against the best one; see `fit_blend`."""
+"""Recall@1 that the chosen blend may lose for more weight of the cosine; see `fit_blend`."""
 POOL_LOSS = 0.002
 """Recall@1 that the chosen pool may lose against the largest."""
 POOLS = (4, 6, 8, 10, 12, 16, 20)
@@ -68,21 +68,37 @@ class Scores:
         return np.stack([self.cosine, bounded, self.logit], axis=1)
 
 
-def fit_blend(rows: Sequence[Scores]) -> Blend:
-    """Return the blend with the largest cosine weight that costs at most a point of recall@1.
+def fit_blend(rows: Sequence[Scores], corpora: Sequence[str]) -> Blend:
+    """Return the blend that serves every corpus nearly as well as its own best one would.
 
-    Words carry long prompts further than short requests, on which the cosine does better. Where
-    the data hardly cares, the weight goes to where other queries want it.
+    What counts is the recall@1 that the worst served corpus loses against its own best blend. Of
+    blends within a point of the least such loss it is the one with the largest cosine weight: words
+    carry long prompts further than short requests, on which the cosine does better, and where the
+    data hardly cares, the weight goes to where other queries want it.
+
+    Args:
+        rows: The scores of queries that something fits.
+        corpora: The corpus of each.
     """
     choices = [
         Blend(cosine_weight=weight / 20, bm25_weight=1 - weight / 20, bm25_half=half)
         for weight, half in product(range(4, 18), (4.0, 6.0, 8.0, 12.0, 16.0))
     ]
-    recalls = [_first_right(rows, [row.blended(blend) for row in rows]) for blend in choices]
+    members = [
+        [row for row, one in zip(rows, corpora, strict=True) if one == corpus]
+        for corpus in sorted(set(corpora))
+    ]
+    recalls = np.array(
+        [
+            [_first_right(part, [row.blended(blend) for row in part]) for part in members]
+            for blend in choices
+        ]
+    )
+    losses = (recalls.max(axis=0) - recalls).max(axis=1)
     good = [
-        (blend.cosine_weight, recall, -blend.bm25_half, blend)
-        for blend, recall in zip(choices, recalls, strict=True)
-        if recall >= max(recalls) - BLEND_LOSS
+        (blend.cosine_weight, -loss, -blend.bm25_half, blend)
+        for blend, loss in zip(choices, losses.tolist(), strict=True)
+        if loss <= losses.min() + BLEND_LOSS
     ]
     return max(good, key=lambda one: one[:3])[3]
 
