@@ -60,6 +60,14 @@ format: $(VENV) ## mend formatting and what the lints can mend
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
+.PHONY: figures
+figures: install ## every figure of the README and of the baselines, from our own data; ten minutes
+	$(BIN)/crossgate eval eval/skills eval/chunks --runs $(DIST)/runs --json > $(DIST)/figures.json
+	mv $(DIST)/figures.json eval/baselines.json
+	$(BIN)/crossgate eval $(DIST)/runs/skills-test.run.jsonl --curve docs/gate.svg
+	$(BIN)/crossgate eval $(DIST)/runs/chunks-test.run.jsonl
+	$(BIN)/crossgate eval eval/chunks --steps
+
 .PHONY: fuzz
 fuzz: ## fuzz the index file's reader and the text analysis, ten minutes each
 	RUSTC_BOOTSTRAP=1 cargo fuzz run --fuzz-dir rust/fuzz --sanitizer none index_file -- -max_total_time=600

@@ -692,7 +692,7 @@ def test_neither_the_order_of_runs_nor_that_of_queries_counts() -> None:
     assert without_date(found.profile) == without_date(wanted.profile)
     assert replace(found, profile=wanted.profile) == wanted
     assert found.profile.corpora == ("c1", "c2")
-    assert "queries of several datasets count alike: the largest weighs most" in found.notes
+    assert "weights count all queries alike, so that the largest dataset weighs most" in found.notes
     other = calibrate(runs, OBJECTIVES["recall"], seed=1)
     assert other.profile.answer != wanted.profile.answer
 

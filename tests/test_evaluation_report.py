@@ -316,22 +316,28 @@ def confident(**answer: Any) -> Profile:
 def test_the_abstention_curve_is_that_of_each_bar() -> None:
     report = summarize(run_of(profile=confident(least=0.6)))
     assert [one.least for one in report.abstention if one.shipped] == [0.6]
-    recalls = [one.recall for one in report.abstention]
+    precisions = [one.precision for one in report.abstention]
     injects = [one.false_inject for one in report.abstention]
-    assert recalls == sorted(recalls, reverse=True)
-    assert len(set(recalls)) > 2
+    assert precisions == sorted(precisions, reverse=True)
+    assert len(set(precisions)) > 1
     assert injects == sorted(injects, reverse=True)
     assert len(set(injects)) > 1
-    # Without a gate nothing changes sides when the bar moves, so each point is a run of its own.
-    ungated = replace(confident(), gate=Gate(), stage1_guardrails=Guardrails())
-    ungated = replace(ungated, stage2_guardrails=Guardrails())
-    for point in summarize(run_of(profile=ungated)).abstention[::4]:
-        at_bar = replace(ungated, answer=replace(ungated.answer, least=point.least))
-        naive = summarize(run_of(profile=at_bar)).quality["gated"]
-        assert naive["recall@1"] is not None
-        assert naive["false_inject"] is not None
-        assert naive["recall@1"].value == pytest.approx(point.recall)
-        assert naive["false_inject"].value == pytest.approx(point.false_inject)
+
+
+@pytest.mark.parametrize("gate", [Gate(), Gate(agreed_margin=0.05, disagreed_margin=0.2)])
+def test_each_point_of_the_abstention_curve_is_a_run_of_its_own(gate: Gate) -> None:
+    bare = replace(confident(), gate=gate, stage1_guardrails=Guardrails())
+    bare = replace(bare, stage2_guardrails=Guardrails())
+    for point in summarize(run_of(profile=bare)).abstention[::4]:
+        at_bar = replace(bare, answer=replace(bare.answer, least=point.least))
+        naive = summarize(run_of(profile=at_bar))
+        gated = naive.quality["gated"]
+        assert gated["precision@1"] is not None
+        assert gated["false_inject"] is not None
+        assert gated["precision@1"].value == pytest.approx(point.precision)
+        assert gated["false_inject"].value == pytest.approx(point.false_inject)
+        (shipped,) = (one for one in naive.abstention if one.shipped)
+        assert (shipped.precision, shipped.false_inject) == (point.precision, point.false_inject)
 
 
 def test_no_abstention_curve_where_nothing_can_show_it() -> None:

@@ -22,13 +22,18 @@ Scale = Callable[[float], float]
 def curve_chart(points: Sequence[CurvePoint]) -> str:
     """Return recall@1 against the share of skipped queries, the shipped point marked."""
     known = [(one.skip_rate, one.recall, one.shipped) for one in points if one.recall is not None]
-    return _curve(known, "queries that skip stage 2", "recall@1 against skip rate")
+    return _curve(known, "queries that skip stage 2", "recall@1", "recall@1 against skip rate")
 
 
 def abstention_chart(points: Sequence[AbstentionPoint]) -> str:
-    """Return recall@1 against the share of false injects, the shipped point marked."""
-    known = [(one.false_inject, one.recall, one.shipped) for one in points]
-    return _curve(known, "no-match queries that get a pick", "recall@1 against false injects")
+    """Return precision@1 against the share of false injects, the shipped point marked."""
+    known = [(one.false_inject, one.precision, one.shipped) for one in points]
+    return _curve(
+        known,
+        "no-match queries that get a pick",
+        "precision@1",
+        "precision@1 against false injects",
+    )
 
 
 def standalone(chart: str) -> str:
@@ -46,8 +51,10 @@ text { fill: #1d2530; font: 11px system-ui, sans-serif; } .tick { fill: #5c6875;
 """
 
 
-def _curve(points: Sequence[tuple[float, float, bool]], x_label: str, title: str) -> str:
-    """Return a line of recall@1 over a share, the shipped point marked."""
+def _curve(
+    points: Sequence[tuple[float, float, bool]], x_label: str, y_label: str, title: str
+) -> str:
+    """Return a line of a metric over a share, the shipped point marked."""
     recalls = [recall for _, recall, _ in points]
     ticks = _ticks(min(recalls), max(recalls))
     across, up = _scales((0.0, 1.0), (ticks[0], ticks[-1]))
@@ -64,7 +71,7 @@ def _curve(points: Sequence[tuple[float, float, bool]], x_label: str, title: str
                 f'<text class="label" text-anchor="{anchor}" x="{across(x) + shift:.1f}" '
                 f'y="{up(y) + 16:.1f}">shipped: {x:.1%}, {y:.3f}</text>',
             ]
-    return _svg(parts, x_label, "recall@1", title)
+    return _svg(parts, x_label, y_label, title)
 
 
 def reliability_chart(bins: Sequence[ReliabilityBin]) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from crossgate import _core
 from crossgate.evaluation.losses import is_right
-from crossgate.evaluation.runs import StoredQuery
+from crossgate.evaluation.runs import Mode, StoredQuery
 from crossgate.profile import Gate, Profile
 from crossgate.types import RouteResult, Verdict
 
@@ -62,13 +63,13 @@ class AbstentionPoint:
 
     Attributes:
         least: The least confidence that is answered.
-        recall: recall@1.
+        precision: precision@1.
         false_inject: Share of the no-match queries that get a pick.
         shipped: Whether this is the profile's own bar.
     """
 
     least: float
-    recall: float
+    precision: float
     false_inject: float
     shipped: bool
 
@@ -222,44 +223,58 @@ def trade_off(
 
 
 def abstention(
-    queries: Sequence[StoredQuery], barless: Sequence[RouteResult], least: float | None
+    queries: Sequence[StoredQuery],
+    gated: Sequence[RouteResult],
+    barless: Mapping[Mode, Sequence[RouteResult]],
+    least: float | None,
 ) -> tuple[AbstentionPoint, ...]:
     """Return what a bar on the confidence trades: fewer false injects against fewer right answers.
 
-    The gate skips what it skips without a bar; with one it also asks stage 2 about winners that
-    are clear but unlikely, so that the shipped point of a run may lie a little beside this curve.
+    A winner that is clear but unlikely goes to stage 2, as in the gate. What lies below the floor
+    stays there.
 
     Args:
         queries: The stored queries.
-        barless: Their results by a profile whose bars on the confidence are off.
+        gated: Their results by the profile itself.
+        barless: Their results in each mode by the profile without bars on the confidence.
         least: The profile's own bar.
 
     Returns:
-        Points from the lowest bar to the highest; none without a model of confidence, or without
-        queries of both kinds.
+        Points from the lowest bar to the highest; none without models of confidence for both
+        stages, or without queries of both kinds.
     """
-    rows = [
-        (result.confidence, bool(query.relevant), float(is_right(query, result)))
-        for query, result in zip(queries, barless, strict=True)
-        if result.confidence is not None
-    ]
-    sure = np.array([confidence for confidence, _, _ in rows])
-    matched = np.array([match for _, match, _ in rows], dtype=np.bool_)
-    right = np.array([one for _, _, one in rows])
-    if not len(rows) or matched.all() or not matched.any():
+    first = np.array([_confidence(result) for result in barless["never"]])
+    second = np.array([_confidence(result) for result in barless["always"]])
+    matched = np.array([bool(query.relevant) for query in queries])
+    if np.isnan(first).all() or np.isnan(second).all() or matched.all() or not matched.any():
         return ()
-    bars = {float(bar): False for bar in np.quantile(sure, np.linspace(0, 1, POINTS - 1))}
+    right = {
+        mode: np.array([is_right(*pair) for pair in zip(queries, barless[mode], strict=True)])
+        for mode in ("never", "always")
+    }
+    clear = np.array([one.verdict is Verdict.CONFIDENT for one in barless["gated"]])
+    open_ = np.array([one.verdict is not Verdict.NOTHING_RELEVANT for one in gated])
+    bars = {float(bar): False for bar in np.nanquantile(second, np.linspace(0, 1, POINTS - 1))}
     if least is not None:
         bars[least] = True
-    return tuple(
-        AbstentionPoint(
-            least=bar,
-            recall=float(right[matched & (sure >= bar)].sum() / matched.sum()),
-            false_inject=float((~matched & (sure >= bar)).sum() / (~matched).sum()),
-            shipped=shipped,
+    points = []
+    for bar, shipped in sorted(bars.items()):
+        alone = open_ & clear & (first >= bar)
+        read = open_ & ~alone & (second >= bar)
+        found = (alone & right["never"]) | (read & right["always"])
+        points.append(
+            AbstentionPoint(
+                least=bar,
+                precision=float(found[matched].mean()),
+                false_inject=float((alone | read)[~matched].mean()),
+                shipped=shipped,
+            )
         )
-        for bar, shipped in sorted(bars.items())
-    )
+    return tuple(points)
+
+
+def _confidence(result: RouteResult) -> float:
+    return math.nan if result.confidence is None else result.confidence
 
 
 def _with_margins(gate: Gate, agreed: float | None, disagreed: float | None, factor: float) -> Gate:

@@ -161,7 +161,7 @@ def _gate(report: Report) -> Iterator[str]:
         if report.abstention:
             yield _figure(
                 abstention_chart(report.abstention),
-                "recall@1 while the bar on the confidence of an answer is moved and all else "
+                "precision@1 while the bar on the confidence of an answer is moved and all else "
                 "stays. Further left is more silent where nothing fits, further up is better.",
             )
         yield "</div>"

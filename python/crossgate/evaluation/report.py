@@ -171,11 +171,11 @@ def _curve(report: Report) -> Iterator[str]:
     if not report.abstention:
         return
     yield ""
-    yield _row("when the bar moves", ["false inject", "recall@1", ""], width=14)
+    yield _row("when the bar moves", ["false inject", "precision@1", ""], width=14)
     step = max(1, len(report.abstention) // 8)
     for place, bar in enumerate(report.abstention):
         if bar.shipped or place % step == 0:
-            cells = [percentage(bar.false_inject), f"{bar.recall:.3f}"]
+            cells = [percentage(bar.false_inject), f"{bar.precision:.3f}"]
             mark = "<- shipped" if bar.shipped else ""
             yield _row(f"  confidence {bar.least:.3f}", [*cells, mark], width=14)
 

@@ -235,10 +235,14 @@ def summarize(run: Run, *, profile: Profile | None = None, modes: Sequence[Mode]
             _outcomes(values["always"]),
         ),
         abstention=()
-        if gated is None
+        if never is None or gated is None or always is None
         else economics.abstention(
             queries,
-            [decide(query, without_bars(used), "gated") for query in queries],
+            gated,
+            {
+                mode: [decide(query, without_bars(used), mode) for query in queries]
+                for mode in MODES
+            },
             used.answer.least,
         ),
         groups=_groups(queries, {mode: values[mode] for mode in shown}, seed),
@@ -262,6 +266,13 @@ def summarize(run: Run, *, profile: Profile | None = None, modes: Sequence[Mode]
 
 
 _NAMES = [metric.name for metric in METRICS]
+
+
+def _without_bars(
+    queries: Sequence[StoredQuery], profile: Profile
+) -> dict[Mode, list[RouteResult]]:
+    barless = without_bars(profile)
+    return {mode: [decide(query, barless, mode) for query in queries] for mode in MODES}
 
 
 def _bounds(queries: Sequence[StoredQuery]) -> list[str]:

@@ -1,0 +1,77 @@
+"""The committed figures of our own sets still hold, on a sample, with the bundled models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crossgate import Profile
+from crossgate.evaluation import measure, read_dataset, read_run, summarize
+from crossgate.evaluation.statistics import Interval, mean
+from crossgate.profile import Answer, Blend
+from crossgate.router import DEFAULT_PROFILE
+
+EVAL = Path(__file__).parents[1] / "eval"
+BASELINES = json.loads((EVAL / "baselines.json").read_text(encoding="utf-8"))["reports"]
+SAMPLES = {"skills": 120, "chunks": 60}
+"""Queries of each set that CI routes again; `make figures` and `eval compare` take them all."""
+HIGHER = ("recall@1", "recall@3", "mrr@10", "ndcg@10", "abstention_recall")
+LOWER = ("false_inject", "wrong_pick@1")
+
+
+def changes(before: Mapping[str, Any], profile: Profile, folder: Path) -> dict[str, Interval]:
+    """Return how each metric changed for the better, paired by query, with its interval."""
+    name = before["header"]["dataset"]
+    dataset = read_dataset(EVAL / name, limit=SAMPLES[name], seed=1)
+    run = folder / "sample.run.jsonl"
+    measure(dataset, run, profile=profile, modes=("never", "gated"), repeated=0)
+    after = summarize(read_run(run))
+    place = {id: at for at, id in enumerate(before["ids"])}
+    found = {}
+    for mode in ("never", "gated"):
+        for metric in (*HIGHER, *LOWER):
+            old, new = before["per_query"][mode].get(metric), after.per_query[mode].get(metric)
+            if old is None or new is None:
+                continue
+            sign = -1.0 if metric in LOWER else 1.0
+            gained = [
+                np.nan if None in (was := old[place[id]], now) else sign * (now - was)
+                for id, now in zip(after.ids, new, strict=True)
+            ]
+            interval = mean(np.array(gained), seed=0)
+            if interval is not None:
+                found[f"{mode} {metric}"] = interval
+    return found
+
+
+def fallen(found: Mapping[str, Interval]) -> list[str]:
+    """Return the metrics that are worse beyond their interval."""
+    return [name for name, interval in found.items() if interval.high < 0]
+
+
+@pytest.mark.parametrize("before", BASELINES, ids=lambda one: one["header"]["dataset"])
+def test_the_figures_hold(before: Mapping[str, Any], tmp_path: Path) -> None:
+    profile = Profile.from_file(DEFAULT_PROFILE)
+    assert before["profile"] == json.loads(json.dumps(profile.to_dict())), "run `make figures`"
+    found = changes(before, profile, tmp_path)
+    assert len(found) >= 8
+    assert fallen(found) == []
+
+
+def test_a_worse_profile_is_noticed(tmp_path: Path) -> None:
+    # Words alone lose recall; without bars everything that nothing fits gets a pick.
+    profile = replace(
+        Profile.from_file(DEFAULT_PROFILE),
+        blend=Blend(cosine_weight=0.0, bm25_weight=1.0, bm25_half=0.1),
+        answer=Answer(),
+    )
+    (before,) = (one for one in BASELINES if one["header"]["dataset"] == "skills")
+    assert {"never recall@1", "gated false_inject"} <= set(
+        fallen(changes(before, profile, tmp_path))
+    )
