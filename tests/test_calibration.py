@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from conftest import refused
 from crossgate import PairScore, Profile, _core, cli
 from crossgate.calibration import Calibration, Objective, answering, calibrate, calibrating
-from crossgate.calibration.halves import groups, split
+from crossgate.calibration.halves import groups, is_chained, split
 from crossgate.calibration.outcomes import Outcomes, outcomes
 from crossgate.calibration.skipping import CAUTION, STEPS, fit_skipping
 from crossgate.calibration.weights import Scores, fit_combine, rounded
@@ -208,6 +208,22 @@ def connected(queries: Sequence[StoredQuery], corpora: Sequence[str]) -> list[se
     return [places for places, _ in found]
 
 
+def one_label(query: StoredQuery) -> StoredQuery:
+    """Keep the label that says most: what fits best, else one that is known not to fit."""
+    labels = [*sorted(query.relevant), *sorted(query.wrong)][:1]
+    fits = {one: 1 for one in labels if one in query.relevant}
+    return replace(query, relevant=fits, wrong=frozenset(labels) - set(fits))
+
+
+def test_labels_that_chain_everything_still_make_two_halves() -> None:
+    queries = [stored(f"q{n}", {}, [f"d{n % 20:02}", f"d{(n + 1) % 20:02}"]) for n in range(200)]
+    assert is_chained(queries, ["c"] * 200)
+    halves = split(queries, ["c"] * 200, seed=0)
+    assert [len(half) for half in halves] == [100, 100]
+    best = [{min(queries[place].relevant) for place in half} for half in halves]
+    assert best[0].isdisjoint(best[1])
+
+
 @given(labelled(), st.integers(0, 5))
 def test_no_group_stands_on_both_sides(
     drawn: tuple[list[StoredQuery], list[str]], seed: int
@@ -218,6 +234,9 @@ def test_no_group_stands_on_both_sides(
     assert len(set(numbers)) == len(wanted)
     for places in wanted:
         assert len({numbers[place] for place in places}) == 1
+    if is_chained(queries, corpora):
+        assert 2 * max(map(len, wanted)) > len(queries)
+        wanted = connected([one_label(query) for query in queries], corpora)
     halves = split(queries, corpora, seed=seed)
     assert sorted(itertools.chain(*halves)) == list(range(len(queries)))
     for places in wanted:

@@ -14,7 +14,7 @@ from scipy.stats import binom
 
 from crossgate import __version__
 from crossgate.calibration import answering, skipping, weights
-from crossgate.calibration.halves import split
+from crossgate.calibration.halves import is_chained, split
 from crossgate.calibration.outcomes import (
     STAGE1_SIGNALS,
     STAGE2_SIGNALS,
@@ -263,6 +263,11 @@ def _usable(runs: Sequence[Run]) -> tuple[list[tuple[StoredQuery, str]], list[st
         notes.append(f"{twice} queries stand in the runs a second time and were counted once")
     if unusable := len(once) - len(usable):
         notes.append(f"{unusable} queries have no candidate or no logits and were left out")
+    if is_chained([query for query, _ in usable], [corpus for _, corpus in usable]):
+        notes.append(
+            "labels chain most queries into one group: the halves share documents, but for those "
+            "that fit a query best"
+        )
     if len(runs) > 1:
         notes.append("weights count all queries alike, so that the largest dataset weighs most")
     return usable, notes

@@ -14,7 +14,9 @@ import numpy as np
 from crossgate.evaluation.runs import StoredQuery
 
 
-def groups(queries: Sequence[StoredQuery], corpora: Sequence[str]) -> list[int]:
+def groups(
+    queries: Sequence[StoredQuery], corpora: Sequence[str], *, loosely: bool = False
+) -> list[int]:
     """Return the number of each query's group.
 
     Two queries are of one group if a chain of documents that they are labelled with, as fitting or
@@ -23,6 +25,8 @@ def groups(queries: Sequence[StoredQuery], corpora: Sequence[str]) -> list[int]:
     Args:
         queries: The queries.
         corpora: The corpus of each; ids of two corpora have nothing to do with each other.
+        loosely: Whether only the label that says most counts of each query: the document that fits
+            best, or where nothing fits one that is known not to.
     """
     root: dict[tuple[str, ...], tuple[str, ...]] = {}
 
@@ -33,11 +37,19 @@ def groups(queries: Sequence[StoredQuery], corpora: Sequence[str]) -> list[int]:
         return node
 
     for query, corpus in zip(queries, corpora, strict=True):
-        for document in (*query.relevant, *sorted(query.wrong)):
+        fitting = sorted(query.relevant, key=lambda one: (-query.relevant[one], one))
+        labels = [*fitting, *sorted(query.wrong)]
+        for document in labels[:1] if loosely else labels:
             root[find((corpus, document))] = find((query.text,))
     names = [find((query.text,)) for query in queries]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
     return [numbers[name] for name in names]
+
+
+def is_chained(queries: Sequence[StoredQuery], corpora: Sequence[str]) -> bool:
+    """Return whether labels join more than half of the queries into one group."""
+    numbers = groups(queries, corpora)
+    return 2 * max((numbers.count(one) for one in set(numbers)), default=0) > len(numbers)
 
 
 def split(
@@ -47,7 +59,8 @@ def split(
 
     The groups are dealt in an order drawn by the seed, each to the half that has fewer queries of
     its kind: those that something fits and those that nothing does are dealt apart, so that both
-    halves have their share of either. A group with both goes where its larger part belongs.
+    halves have their share of either. A group with both goes where its larger part belongs. Where
+    labels chain most queries into one group no half could be had, and the groups are loose ones.
 
     Args:
         queries: The queries; their order counts.
@@ -55,7 +68,8 @@ def split(
         seed: Of the order in which groups are dealt.
     """
     members: dict[int, list[int]] = defaultdict(list)
-    for place, group in enumerate(groups(queries, corpora)):
+    loosely = is_chained(queries, corpora)
+    for place, group in enumerate(groups(queries, corpora, loosely=loosely)):
         members[group].append(place)
     dealt = list(members.values())
     order = np.random.default_rng(seed).permutation(len(dealt))
