@@ -17,7 +17,7 @@ from crossgate.errors import InputError, SourceError
 
 if TYPE_CHECKING:
     from crossgate.evaluation import Comparison, Mode, Report
-    from crossgate.evaluation.labels import Dataset
+    from crossgate.sources import Problem
 
 FELL = 1
 """Exit code of a comparison in which a metric fell beyond noise."""
@@ -80,7 +80,7 @@ def _report(path: Path, options: argparse.Namespace, modes: Sequence[Mode]) -> R
         seed=options.seed,
         strict=options.strict,
     )
-    say_problems(dataset)
+    say_problems(dataset.problems, dataset.name)
     with runs_folder(options.runs) as folder:
         output = folder / f"{dataset.name}-{dataset.split}.run.jsonl"
         measure(
@@ -119,7 +119,7 @@ def _steps(options: argparse.Namespace) -> int:
             seed=options.seed,
             strict=options.strict,
         )
-        say_problems(dataset)
+        say_problems(dataset.problems, dataset.name)
         with tqdm(desc="queries", unit="", delay=0.5, leave=False, disable=None) as bar:
 
             def progress(done: int, total: int, bar: Any = bar) -> None:
@@ -197,13 +197,13 @@ def _modes(text: str) -> list[Mode]:
     return [mode for mode in MODES if mode in wanted]
 
 
-def say_problems(dataset: Dataset) -> None:
-    """Name the first rows that were skipped, and count the others."""
-    for problem in dataset.problems[:_PROBLEMS_SHOWN]:
+def say_problems(problems: Sequence[Problem], name: str) -> None:
+    """Name the first rows of a dataset or a log that were skipped, and count the others."""
+    for problem in problems[:_PROBLEMS_SHOWN]:
         print(f"crossgate: skipped {problem}", file=sys.stderr)
-    more = len(dataset.problems) - _PROBLEMS_SHOWN
+    more = len(problems) - _PROBLEMS_SHOWN
     if more > 0:
-        print(f"crossgate: and {more} more rows of {dataset.name}", file=sys.stderr)
+        print(f"crossgate: and {more} more rows of {name}", file=sys.stderr)
 
 
 @contextmanager
