@@ -179,7 +179,14 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument(
         "--modes",
         default="never,gated,always",
-        help="which modes stand side by side (default: never,gated,always)",
+        help="which modes stand side by side, of never, gated, always and remote (default: the "
+        "first three)",
+    )
+    evaluate.add_argument(
+        "--remote",
+        choices=("voyage", "cohere", "jina"),
+        help="who reads every query's pool in the mode remote; needs a key, and what it reads is "
+        "sent there",
     )
     evaluate.add_argument(
         "--steps",
