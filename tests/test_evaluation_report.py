@@ -627,6 +627,7 @@ def options(*dataset: object, **given: Any) -> argparse.Namespace:
         "dataset": [str(one) for one in dataset],
         "json": False,
         "modes": "never,gated,always",
+        "remote": None,
         "split": None,
         "limit": None,
         "seed": 0,

@@ -92,7 +92,7 @@ class ProfileError(CrossgateError):
 class CalibrationError(CrossgateError):
     """Labelled data on which no gate can be fitted that keeps its promise.
 
-    Codes: `too_few_negatives`, `no_gate`, `promise_broken`.
+    Codes: `no_labels`, `too_few_negatives`, `no_gate`, `promise_broken`.
     """
 
 

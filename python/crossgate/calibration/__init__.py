@@ -4,9 +4,12 @@
     found = calibrate([read_run(Path("skills.run.jsonl"))], Objective(max_false_inject=0.1))
     write_profile(Path("skills.profile.json"), found.profile)
 
+A decision log takes the place of a run: `run_from_log(Path("decisions.jsonl")).run`.
+
 Needs scipy: `pip install 'crossgate[calibrate]'`.
 """
 
 from crossgate.calibration.calibrating import Calibration, Figures, Objective, calibrate
+from crossgate.calibration.from_log import LoggedRun, run_from_log
 
-__all__ = ["Calibration", "Figures", "Objective", "calibrate"]
+__all__ = ["Calibration", "Figures", "LoggedRun", "Objective", "calibrate", "run_from_log"]

@@ -203,7 +203,9 @@ def calibrate(
     )
     _check_promise(found.report, objective)
     fitted = _account(runs, found, objective, seed, command)
-    fingerprints = () if any_corpus else tuple(dict.fromkeys(run.header.corpus for run in runs))
+    # A run that comes from a log does not know its documents.
+    known = (run.header.corpus for run in runs if run.header.corpus)
+    fingerprints = () if any_corpus else tuple(dict.fromkeys(known))
     return replace(found, profile=replace(profile, corpora=fingerprints, fitted=fitted))
 
 

@@ -179,7 +179,14 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument(
         "--modes",
         default="never,gated,always",
-        help="which modes stand side by side (default: never,gated,always)",
+        help="which modes stand side by side, of never, gated, always and remote (default: the "
+        "first three)",
+    )
+    evaluate.add_argument(
+        "--remote",
+        choices=("voyage", "cohere", "jina"),
+        help="who reads every query's pool in the mode remote; needs a key, and what it reads is "
+        "sent there",
     )
     evaluate.add_argument(
         "--steps",
@@ -205,11 +212,19 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--reranker", metavar="MODEL", default="default", help="name or folder")
 
     calibrate = command("calibrate", "fit the gate and the guardrails on labelled data")
-    calibrate.add_argument(
+    calibrate.usage = "crossgate calibrate [OPTION...] DATASET... | --from-log LOG -o PROFILE"
+    labels = calibrate.add_mutually_exclusive_group(required=True)
+    labels.add_argument(
         "dataset",
         metavar="DATASET",
-        nargs="+",
+        nargs="*",
+        default=[],  # argparse lets a group have none but optional arguments
         help="BEIR folder, .jsonl file, or a run that eval --runs stored, which needs no model",
+    )
+    labels.add_argument(
+        "--from-log",
+        metavar="LOG",
+        help="in place of datasets: a log of decisions with what was used of them; needs no model",
     )
     calibrate.add_argument(
         "-o", "--output", metavar="PROFILE", required=True, help="profile to write"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ SCHEMA = "crossgate-calibration/1"
 
 
 def calibrate(options: argparse.Namespace) -> int:
-    """Measure datasets or read stored runs, fit, report, and write the profile."""
+    """Measure datasets, or read stored runs or a log; fit, report, and write the profile."""
     try:
         import scipy  # noqa: F401, asked for before an hour of measuring
     except ImportError as error:
@@ -46,7 +47,10 @@ def calibrate(options: argparse.Namespace) -> int:
         try_writing(output)
     except OSError as error:
         raise unwritable(output, error) from error
-    runs = [_run(path, options) for path in map(Path, options.dataset)]
+    if options.from_log is not None:
+        runs = [_logged_run(options.from_log, options)]
+    else:
+        runs = [_run(path, options) for path in map(Path, options.dataset)]
     if options.unnamed:
         runs = [_unnamed(run) for run in runs]
     found = fit(
@@ -81,10 +85,12 @@ def calibrate(options: argparse.Namespace) -> int:
 
 def render_calibration(found: Calibration, objective: str, output: Path) -> Iterator[str]:
     """Yield the lines of the report: what was fitted, and what it is worth on the report half."""
+    from crossgate.evaluation.report import WIDTH
+
     profile, gate, answer = found.profile, found.profile.gate, found.profile.answer
     yield f"{output}: {objective}"
     for note in found.notes:
-        yield f"note: {note}"
+        yield from textwrap.wrap(f"note: {note}", WIDTH, subsequent_indent="      ")
     yield ""
     blend, combine = profile.blend, profile.combine
     yield (
@@ -147,7 +153,7 @@ def _run(path: Path, options: argparse.Namespace) -> Run:
     dataset = read_dataset(
         path, split=options.split, limit=options.limit, seed=options.seed, strict=options.strict
     )
-    say_problems(dataset)
+    say_problems(dataset.problems, dataset.name)
     with runs_folder(options.runs) as folder:
         stored = folder / f"{dataset.name}-{dataset.split}.run.jsonl"
         measure(
@@ -161,6 +167,14 @@ def _run(path: Path, options: argparse.Namespace) -> Run:
             repeated=0,
         )
         return read_run(stored)
+
+
+def _logged_run(path: str, options: argparse.Namespace) -> Run:
+    from crossgate.calibration import run_from_log
+
+    logged = run_from_log(path, strict=options.strict)
+    say_problems(logged.problems, path)
+    return logged.run
 
 
 def _unnamed(run: Run) -> Run:

@@ -17,7 +17,8 @@ from crossgate.errors import InputError, SourceError
 
 if TYPE_CHECKING:
     from crossgate.evaluation import Comparison, Mode, Report
-    from crossgate.evaluation.labels import Dataset
+    from crossgate.reranking import Reranker
+    from crossgate.sources import Problem
 
 FELL = 1
 """Exit code of a comparison in which a metric fell beyond noise."""
@@ -35,7 +36,8 @@ def evaluate(options: argparse.Namespace) -> int:
     from crossgate.evaluation.compare import REPORTS_SCHEMA
 
     modes = _modes(options.modes)
-    reports = [_report(path, options, modes) for path in map(Path, options.dataset)]
+    remote = _remote(options, modes)
+    reports = [_report(path, options, modes, remote) for path in map(Path, options.dataset)]
     if options.html:
         _write(Path(options.html), html_report(reports))
     if options.curve:
@@ -66,7 +68,9 @@ def dump(values: dict[str, Any]) -> str:
     )
 
 
-def _report(path: Path, options: argparse.Namespace, modes: Sequence[Mode]) -> Report:
+def _report(
+    path: Path, options: argparse.Namespace, modes: Sequence[Mode], remote: Reranker | None
+) -> Report:
     from crossgate.evaluation import is_run, measure, read_dataset, read_run, summarize
     from crossgate.profile import Profile
 
@@ -80,7 +84,7 @@ def _report(path: Path, options: argparse.Namespace, modes: Sequence[Mode]) -> R
         seed=options.seed,
         strict=options.strict,
     )
-    say_problems(dataset)
+    say_problems(dataset.problems, dataset.name)
     with runs_folder(options.runs) as folder:
         output = folder / f"{dataset.name}-{dataset.split}.run.jsonl"
         measure(
@@ -89,6 +93,7 @@ def _report(path: Path, options: argparse.Namespace, modes: Sequence[Mode]) -> R
             profile=options.profile,
             embedder=None if options.embedder == "none" else options.embedder,
             reranker=options.reranker,
+            remote=remote,
             modes=modes,
             seed=options.seed,
         )
@@ -119,7 +124,7 @@ def _steps(options: argparse.Namespace) -> int:
             seed=options.seed,
             strict=options.strict,
         )
-        say_problems(dataset)
+        say_problems(dataset.problems, dataset.name)
         with tqdm(desc="queries", unit="", delay=0.5, leave=False, disable=None) as bar:
 
             def progress(done: int, total: int, bar: Any = bar) -> None:
@@ -187,23 +192,56 @@ def _comparison_values(found: Comparison) -> dict[str, Any]:
 
 
 def _modes(text: str) -> list[Mode]:
-    from crossgate.evaluation import MODES
+    from crossgate.evaluation import ALL_MODES
 
     wanted = {one.strip() for one in text.split(",")}
-    unknown = sorted(wanted - set(MODES))
+    unknown = sorted(wanted - set(ALL_MODES))
     if unknown:
-        message = f"no mode {unknown[0]!r}: choose of {', '.join(MODES)}"
+        message = f"no mode {unknown[0]!r}: choose of {', '.join(ALL_MODES)}"
         raise InputError("out_of_range", message)
-    return [mode for mode in MODES if mode in wanted]
+    return [mode for mode in ALL_MODES if mode in wanted]
 
 
-def say_problems(dataset: Dataset) -> None:
-    """Name the first rows that were skipped, and count the others."""
-    for problem in dataset.problems[:_PROBLEMS_SHOWN]:
+def _remote(options: argparse.Namespace, modes: Sequence[Mode]) -> Reranker | None:
+    """Return the tier of the mode `remote`, before any work is done; None where it is not asked.
+
+    Raises:
+        InputError: `out_of_range` if only one of the mode and the tier is named, or if the
+            environment switches remote tiers off.
+        TierError: `no_key`.
+    """
+    from crossgate.evaluation import is_run
+    from crossgate.tiers import CohereReranker, JinaReranker, VoyageReranker
+    from crossgate.tiers.remote import SWITCH, switched_off
+
+    # A stored run holds what the tier said.
+    asked = "remote" in modes and not all(is_run(Path(path)) for path in options.dataset)
+    if options.remote is None:
+        if asked:
+            message = "the mode remote needs --remote voyage, cohere or jina"
+            raise InputError("out_of_range", message)
+        return None
+    if not asked:
+        message = f"--remote {options.remote} needs the mode: --modes never,gated,always,remote"
+        raise InputError("out_of_range", message)
+    if switched_off():
+        raise InputError("out_of_range", f"{SWITCH} switches remote tiers off: unset it")
+    match options.remote:
+        case "voyage":
+            return VoyageReranker()
+        case "cohere":
+            return CohereReranker()
+        case _:
+            return JinaReranker()
+
+
+def say_problems(problems: Sequence[Problem], name: str) -> None:
+    """Name the first rows of a dataset or a log that were skipped, and count the others."""
+    for problem in problems[:_PROBLEMS_SHOWN]:
         print(f"crossgate: skipped {problem}", file=sys.stderr)
-    more = len(dataset.problems) - _PROBLEMS_SHOWN
+    more = len(problems) - _PROBLEMS_SHOWN
     if more > 0:
-        print(f"crossgate: and {more} more rows of {dataset.name}", file=sys.stderr)
+        print(f"crossgate: and {more} more rows of {name}", file=sys.stderr)
 
 
 @contextmanager

@@ -13,11 +13,12 @@ from crossgate.evaluation.datasets import Dataset, LabelledQuery, read_dataset
 from crossgate.evaluation.html import html_report
 from crossgate.evaluation.measuring import measure
 from crossgate.evaluation.report import headline, text_report
-from crossgate.evaluation.runs import MODES, Mode, Run, StoredQuery, is_run, read_run
+from crossgate.evaluation.runs import ALL_MODES, MODES, Mode, Run, StoredQuery, is_run, read_run
 from crossgate.evaluation.steps import StepsReport, measure_steps, text_steps
 from crossgate.evaluation.summary import Report, summarize
 
 __all__ = [
+    "ALL_MODES",
     "MODES",
     "Comparison",
     "Dataset",

@@ -131,8 +131,8 @@ def _changes(
             raise SourceError(
                 "not_comparable", f"the {what} of {name} differ: run both on the same"
             )
-    for role in ("embedder", "reranker"):
-        old, new = before["header"][role], after["header"][role]
+    for role in ("embedder", "reranker", "remote"):
+        old, new = before["header"].get(role), after["header"].get(role)
         if old != new:
             notes.append(f"{name}: the {role} was {old}, now {new}")
     if before["profile"] != after["profile"]:

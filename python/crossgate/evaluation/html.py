@@ -14,7 +14,7 @@ from crossgate.evaluation.charts import (
 from crossgate.evaluation.examples import Example, Shown
 from crossgate.evaluation.losses import DEPTH, PLACES
 from crossgate.evaluation.quality import METRICS
-from crossgate.evaluation.report import headline, percentage, points, share, tail_cut
+from crossgate.evaluation.report import headline, percentage, points, remote_tier, share, tail_cut
 from crossgate.evaluation.signals import calibration_error
 from crossgate.evaluation.summary import Report
 
@@ -110,7 +110,7 @@ def _subject(report: Report) -> Iterator[str]:
     versions = ", ".join(f"{name} {version}" for name, version in header.versions.items())
     lines = [
         f"profile {report.profile.name}; {header.embedder or 'no embedder'}; "
-        f"{header.reranker or 'no reranker'}; seed {header.seed}",
+        f"{header.reranker or 'no reranker'}{remote_tier(report)}; seed {header.seed}",
         f"{header.machine['processor']}, {header.machine['cores']} cores, "
         f"{header.machine['system']}; {versions}; {header.date}",
         *report.notes,

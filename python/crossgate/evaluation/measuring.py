@@ -15,7 +15,7 @@ from crossgate.errors import InputError
 from crossgate.evaluation.labels import Dataset, LabelledQuery
 from crossgate.evaluation.machine import describe_machine, describe_versions
 from crossgate.evaluation.modes import profile_of
-from crossgate.evaluation.runs import MODES, Mode, RunHeader, StoredQuery, write_run
+from crossgate.evaluation.runs import ALL_MODES, MODES, Mode, RunHeader, StoredQuery, write_run
 from crossgate.floors import sources_of
 from crossgate.index import Index
 from crossgate.profile import Profile
@@ -27,6 +27,7 @@ REPEATED = 20
 """How many queries are routed a second time, to show what two equal runs differ by."""
 
 _EXCERPT = 240
+_RICHEST: tuple[Mode, ...] = ("always", "gated", "never", "remote")
 
 
 def measure(
@@ -36,6 +37,7 @@ def measure(
     profile: Profile | str | PathLike[str] | None = None,
     embedder: Embedder | str | None = "default",
     reranker: Reranker | str | PathLike[str] = "default",
+    remote: Reranker | None = None,
     modes: Sequence[Mode] = MODES,
     seed: int = 0,
     repeated: int = REPEATED,
@@ -53,27 +55,37 @@ def measure(
         profile: Thresholds; None for the bundled profile where it fits the models.
         embedder: Stage 1's model; None for words alone.
         reranker: Stage 2's model.
+        remote: The tier of the mode `remote`, such as `crossgate.tiers.VoyageReranker()`. It is
+            asked once before any work is done, and then sent the pool of every query; a call that
+            fails leaves that query to stage 1 and is counted.
         modes: Which modes to run. Without `always` no logits are stored beyond what `gated` needs.
         seed: Stored with the run.
         repeated: How many queries are routed twice in the gated mode.
 
     Raises:
-        InputError: If a document cannot be indexed; `out_of_range` for an unknown mode, or none.
+        InputError: If a document cannot be indexed; `out_of_range` for an unknown mode, or none,
+            and for the mode `remote` without its tier, or the tier without its mode.
         ModelError: If a model cannot be loaded or run.
         ProfileError: If the profile cannot be read, or was fitted for other models.
+        TierError: `api_error` if the remote tier does not answer the first question.
     """
-    unknown = [mode for mode in modes if mode not in MODES]
+    unknown = [mode for mode in modes if mode not in ALL_MODES]
     if unknown or not modes:
-        message = f"no mode {', '.join(unknown) or 'given'}: choose of {', '.join(MODES)}"
+        message = f"no mode {', '.join(unknown) or 'given'}: choose of {', '.join(ALL_MODES)}"
         raise InputError("out_of_range", message)
+    if ("remote" in modes) != (remote is not None):
+        message = "the mode remote and a remote tier go together: give both or neither"
+        raise InputError("out_of_range", message)
+    if remote is not None:
+        remote.score("warm up", ["warm up"])
     index = _index(dataset, embedder)
-    stage2 = _load_reranker(reranker) if set(modes) - {"never"} else None
+    stage2 = _load_reranker(reranker) if {"gated", "always"} & set(modes) else None
     gated = Router(index, reranker=stage2, profile=profile)
     routers = {
         mode: Router(
             index,
-            reranker=None if mode == "never" else stage2,
-            profile=profile_of(mode, gated.profile),
+            reranker={"never": None, "remote": remote}.get(mode, stage2),
+            profile=profile_of(mode, gated.profile, None if remote is None else remote.identity),
         )
         for mode in modes
     }
@@ -86,9 +98,10 @@ def measure(
         documents=len(dataset.documents),
         skipped=len(dataset.problems),
         notes=dataset.notes,
-        modes=tuple(mode for mode in MODES if mode in modes),
+        modes=tuple(mode for mode in ALL_MODES if mode in modes),
         embedder=index.embedder,
         reranker=None if stage2 is None else stage2.identity,
+        remote=None if remote is None else remote.identity,
         profile=gated.profile,
         seed=seed,
         machine=describe_machine(),
@@ -144,15 +157,15 @@ def _route(
 ) -> StoredQuery:
     results: dict[Mode, RouteResult] = {}
     # Gated first: it must not find caches warmed by the others.
-    for mode in ("gated", "never", "always"):
+    for mode in ("gated", "never", "always", "remote"):
         if mode == "always" and "gated" in results and results["gated"].trace["stage2"]:
             if mode in routers:
                 results[mode] = results["gated"]
         elif mode in routers:
             results[mode] = _result(routers[mode], query)
-    richest = results.get("always") or results.get("gated") or results["never"]
+    richest = next(results[mode] for mode in _RICHEST if mode in results)
     scored = tuple(_scored(richest))
-    pairs = {id: PairScore(logit, cut) for id, logit, cut in richest.trace["stage2"]}
+    pairs = _pairs(results.get("always") or results.get("gated"))
     if "always" in results and reranker is not None and pairs:
         unread = [one.id for one in scored if one.id not in pairs]
         texts = [_content(index, id) for id in unread]
@@ -174,6 +187,7 @@ def _route(
         wrong=query.wrong,
         scored=scored,
         pairs=pairs,
+        remote_pairs=_pairs(results.get("remote")),
         signals=richest.trace["signals"],
         decision=decision,
         milliseconds={mode: dict(one.timings) for mode, one in results.items()},
@@ -188,6 +202,11 @@ def _route(
 
 def _result(router: Router, query: LabelledQuery) -> RouteResult:
     return router.route(query.text, limit=None, allow=query.candidates)
+
+
+def _pairs(result: RouteResult | None) -> dict[str, PairScore]:
+    stored = [] if result is None else result.trace["stage2"]
+    return {id: PairScore(logit, cut) for id, logit, cut in stored}
 
 
 def _scored(result: RouteResult) -> Iterator[_core.Scored]:

@@ -6,6 +6,7 @@ the gate alone:
     never     no gate and no reranker: the order of stage 1
     gated     the profile's gate
     always    no gate: the reranker reads the pool of every query
+    remote    no gate: a provider's reranker reads the pool of every query; only where asked for
 """
 
 from __future__ import annotations
@@ -17,18 +18,28 @@ from crossgate import cascade
 from crossgate.cascade import Stage1
 from crossgate.errors import SourceError
 from crossgate.evaluation.runs import Mode, RunHeader, StoredQuery
-from crossgate.profile import Answer, Floors, Gate, Guardrails, Profile
-from crossgate.reranking import PairScore
-from crossgate.types import Document, RouteResult
+from crossgate.profile import Answer, Floors, Gate, Guardrails, Profile, TierSettings
+from crossgate.reranking import PairScore, Reranker, Scores
+from crossgate.types import Degradation, Document, RouteResult
 
 _NO_GATE = Gate(require_overlap=False)
 
 
-def profile_of(mode: Mode, profile: Profile) -> Profile:
-    """Return the profile that a mode runs with."""
+def profile_of(mode: Mode, profile: Profile, remote: str | None = None) -> Profile:
+    """Return the profile that a mode runs with.
+
+    Args:
+        mode: The mode.
+        profile: The profile in use.
+        remote: Identity of the remote tier, for the mode of that name. Where the profile was not
+            fitted for it, its order counts and its scores meet no bar.
+    """
     if mode == "gated":
         return profile
-    return replace(profile, gate=_NO_GATE, answer=replace(profile.answer, floor=None))
+    ungated = replace(profile, gate=_NO_GATE, answer=replace(profile.answer, floor=None))
+    if mode != "remote" or remote is None or profile.settings_for(remote) is not None:
+        return ungated
+    return replace(ungated, tiers={**profile.tiers, remote: TierSettings()})
 
 
 def holding_nothing_back(profile: Profile) -> Profile:
@@ -42,6 +53,10 @@ def holding_nothing_back(profile: Profile) -> Profile:
         floors=Floors(),
         stage1_guardrails=Guardrails(),
         stage2_guardrails=Guardrails(),
+        tiers={
+            identity: replace(settings, guardrails=Guardrails())
+            for identity, settings in profile.tiers.items()
+        },
     )
 
 
@@ -52,15 +67,26 @@ def without_bars(profile: Profile) -> Profile:
     )
 
 
-def decide(query: StoredQuery, profile: Profile, mode: Mode) -> RouteResult:
+def decide(
+    query: StoredQuery, profile: Profile, mode: Mode, remote: str | None = None
+) -> RouteResult:
     """Route a stored query, with the stored scores in place of the models.
 
     The cascade itself runs, so that there is one order of the stages. All that pass are selected.
     Where the profile blends otherwise than the run's did, its blend orders the candidates that the
     run found.
+
+    Args:
+        query: The query.
+        profile: The profile to decide by.
+        mode: The mode.
+        remote: Identity of the remote tier, for the mode of that name. Where it did not answer,
+            the order of stage 1 stands.
     """
     # Which profile a stored run may be decided by is checked before, by `check_suitable`.
-    remembered = _Remembered(query, identity=profile.reranker or "stored")
+    remembered: Reranker = _Remembered(query, identity=profile.reranker or "stored")
+    if mode == "remote":
+        remembered = _RememberedRemote(query, identity=remote or "stored")
     key = profile.floors.source_type
 
     def document(id: str) -> Document:
@@ -71,7 +97,7 @@ def decide(query: StoredQuery, profile: Profile, mode: Mode) -> RouteResult:
         query.text,
         lambda: Stage1(scored=query.scored),
         document,
-        profile=profile_of(mode, profile),
+        profile=profile_of(mode, profile, remote),
         tiers=[] if mode == "never" else [lambda: remembered],
         limit=None,
     )
@@ -90,6 +116,12 @@ def reblended(query: StoredQuery, profile: Profile) -> StoredQuery:
             raise SourceError("unsuitable_run", message)
         scored.append(one.with_cosine(one.cosine, profile.blend))
     return replace(query, scored=tuple(sorted(scored, key=lambda one: (-one.blend, one.id))))
+
+
+def keeps_pools(header: RunHeader, profile: Profile) -> bool:
+    """Return whether a profile lets stage 2 read what it read in the run, wherever it is asked."""
+    mine, other = header.profile, profile
+    return (mine.blend, mine.pool, mine.floors) == (other.blend, other.pool, other.floors)
 
 
 def check_suitable(header: RunHeader, profile: Profile) -> tuple[str, ...]:
@@ -111,6 +143,8 @@ def check_suitable(header: RunHeader, profile: Profile) -> tuple[str, ...]:
         header.profile.pool.per_channel,
     ):
         notes.append("the profile searches otherwise than the run: the candidates are the run's")
+    if "remote" in header.modes and not keeps_pools(header, profile):
+        notes.append("the mode remote is left out: the tier read the pools of the run's profile")
     return tuple(notes)
 
 
@@ -125,3 +159,24 @@ class _Remembered:
     def score(self, query: str, documents: Sequence[str]) -> list[PairScore]:
         """Return the stored logits."""
         return [self.query.pairs[id] for id in documents]
+
+
+@dataclass(frozen=True, slots=True)
+class _RememberedRemote:
+    """The remote tier of a stored query; it may have scored all of the pool, a part, or nothing."""
+
+    query: StoredQuery
+    identity: str
+    name: str = "stored"
+
+    def score(self, query: str, documents: Sequence[str]) -> list[PairScore]:
+        """Return the stored scores of documents that all have one."""
+        return [self.query.remote_pairs[id] for id in documents]
+
+    def score_within(self, query: str, documents: Sequence[str], seconds: float | None) -> Scores:
+        """Return the stored scores."""
+        pairs = [self.query.remote_pairs.get(id) for id in documents]
+        if None not in pairs:
+            return Scores(pairs)
+        detail = f"{len(pairs) - pairs.count(None)} of {len(pairs)} documents have a score"
+        return Scores(pairs, Degradation(code="partial_scores", detail=detail))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from crossgate.evaluation.economics import Economics
 from crossgate.evaluation.losses import DEPTH, PLACES
@@ -16,6 +17,9 @@ WIDTH = 100
 
 _LABEL = 24
 _COLUMN = 22
+_NARROW = 16
+_MOST_WIDE = 3  # columns that fit with all their digits
+_BRACKET = re.compile(r"\[(\S+), (\S+)\]")
 
 _RANKING = ("recall@1", "recall@3", "recall@5", "recall@10", "precision@1", "mrr@10", "ndcg@10")
 _ABSTENTION = ("false_inject", "abstention_precision", "abstention_recall")
@@ -74,7 +78,7 @@ def _subject(report: Report) -> Iterator[str]:
         f"{header.dataset} {header.split}: {header.documents} documents, {report.matched} queries "
         f"with a match, {report.no_match} without{skipped}",
         f"profile {report.profile.name}; {header.embedder or 'no embedder'}; "
-        f"{header.reranker or 'no reranker'}",
+        f"{header.reranker or 'no reranker'}{remote_tier(report)}",
         f"{header.machine['processor']}, {header.machine['cores']} cores; "
         + ", ".join(f"{name} {version}" for name, version in header.versions.items()),
     ]
@@ -84,33 +88,39 @@ def _subject(report: Report) -> Iterator[str]:
 
 
 def _quality(report: Report) -> Iterator[str]:
-    yield _row("quality, 95 % interval", report.modes)
+    yield _of_modes(report, "quality, 95 % interval", report.modes)
     for name in _RANKING:
         if any(report.quality[mode][name] for mode in report.modes):
-            yield _row(name, [share(report.quality[mode][name]) for mode in report.modes])
+            yield _of_modes(
+                report, name, [share(report.quality[mode][name]) for mode in report.modes]
+            )
     if any(report.unheld.values()):
         cells = [share(report.unheld[mode]) for mode in report.modes]
-        yield _row("  nothing held back: @1", cells)
+        yield _of_modes(report, "  nothing held back: @1", cells)
     if report.against_always:
         cells = [points(report.against_always.get(mode)) for mode in report.modes]
-        yield _row("recall@1 - always, points", cells)
+        yield _of_modes(report, "recall@1 - always, points", cells)
     if report.ceiling is not None:
         yield f"stage 1 finds {share(report.ceiling)} of what fits in its first {report.pool_size}"
         yield f"and {share(report.found)} in all of its candidates: stage 2 can reach no more"
     yield ""
-    yield _row("abstention", report.modes)
+    yield _of_modes(report, "abstention", report.modes)
     if report.no_match:
         for name in _ABSTENTION:
-            yield _row(
+            yield _of_modes(
+                report,
                 name.replace("_", " "),
                 [share(report.quality[mode][name]) for mode in report.modes],
             )
-        yield _row("recall@1 kept", [percentage(report.kept(mode)) for mode in report.modes])
+        yield _of_modes(
+            report, "recall@1 kept", [percentage(report.kept(mode)) for mode in report.modes]
+        )
     else:
         yield "not measured: no query of this dataset is known to fit nothing"
     for name in _WRONG:
         if any(report.quality[mode][name] for mode in report.modes):
-            yield _row(
+            yield _of_modes(
+                report,
                 name.replace("_", " "),
                 [share(report.quality[mode][name]) for mode in report.modes],
             )
@@ -120,16 +130,16 @@ def _losses(report: Report) -> Iterator[str]:
     if not report.matched:
         return
     moves = report.moves
-    yield _row("first pick does not fit", report.modes)
+    yield _of_modes(report, "first pick does not fit", report.modes)
     for place, meaning in PLACES.items():
         counts = [report.lost[mode].get(place, 0) for mode in report.modes]
         if any(counts):
-            yield _row(f"  {meaning}", map(str, counts))
+            yield _of_modes(report, f"  {meaning}", map(str, counts))
     for what, cells in (
         ("pushed out of rank 1", [_of(one.pushed_out, one.first) for one in moves.values()]),
         (f"pulled into first {DEPTH}", [_of(one.pulled_in, one.deep) for one in moves.values()]),
     ):
-        yield _row(what, [*[""] * (len(report.modes) - len(cells)), *cells])
+        yield _of_modes(report, what, [*[""] * (len(report.modes) - len(cells)), *cells])
 
 
 def _economics(report: Report) -> Iterator[str]:
@@ -183,17 +193,17 @@ def _curve(report: Report) -> Iterator[str]:
 def _groups(report: Report) -> Iterator[str]:
     if not report.groups:
         return
-    yield _row("recall@1 by kind", report.modes)
+    yield _of_modes(report, "recall@1 by kind", report.modes)
     for group in report.groups:
         label = f"  {group.name}"[: _LABEL - 6] + f" {group.queries}"
         if any(group.recall.values()):
-            yield _row(label, [share(group.recall[mode]) for mode in report.modes])
+            yield _of_modes(report, label, [share(group.recall[mode]) for mode in report.modes])
     rows = [group for group in report.groups if any(group.false_inject.values())]
     if rows:
-        yield _row("false inject by kind", report.modes)
+        yield _of_modes(report, "false inject by kind", report.modes)
     for group in rows:
         label = f"  {group.name}"[: _LABEL - 6] + f" {group.queries}"
-        yield _row(label, [share(group.false_inject[mode]) for mode in report.modes])
+        yield _of_modes(report, label, [share(group.false_inject[mode]) for mode in report.modes])
 
 
 def _signals(report: Report) -> Iterator[str]:
@@ -224,6 +234,21 @@ def _noise(report: Report) -> Iterator[str]:
         )
 
 
+def _of_modes(report: Report, label: str, cells: Iterable[str]) -> str:
+    """Return a row with one cell per mode; where there are four, they lose digits."""
+    if len(report.modes) <= _MOST_WIDE:
+        return _row(label, list(cells))
+    narrow = [_BRACKET.sub(_narrowed, cell).partition(" (")[0] for cell in cells]
+    return _row(label, narrow, width=_NARROW)
+
+
+def _narrowed(bracket: re.Match[str]) -> str:
+    low, high = bracket[1], bracket[2]
+    if low.startswith(("+", "-")):  # points
+        return f"[{float(low):+.0f},{float(high):+.0f}]"
+    return f"[{float(low):.2f},{float(high):.2f}]".replace("0.", ".")
+
+
 def _row(label: str, cells: Sequence[str] | Iterator[str], *, width: int = _COLUMN) -> str:
     return f"{label:<{_LABEL}}  {' '.join(f'{cell:>{width}}' for cell in cells)}".rstrip()
 
@@ -233,6 +258,15 @@ def share(interval: Interval | None) -> str:
     if interval is None:
         return "-"
     return f"{interval.value:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+
+
+def remote_tier(report: Report) -> str:
+    """Return who answered in the mode `remote`, to be put behind the models; empty without it."""
+    identity = report.header.remote
+    if identity is None or "remote" not in report.modes:
+        return ""
+    fitted = report.profile.settings_for(identity) is not None
+    return f"; remote {identity}{'' if fitted else ', for which the profile was not fitted'}"
 
 
 def tail_cut(account: Economics) -> str:

@@ -25,8 +25,10 @@ from crossgate.sources.rows import parse_json
 
 SCHEMA = "crossgate-run/1"
 
-Mode = Literal["never", "gated", "always"]
-MODES: tuple[Mode, ...] = get_args(Mode)
+Mode = Literal["never", "gated", "always", "remote"]
+ALL_MODES: tuple[Mode, ...] = get_args(Mode)
+MODES: tuple[Mode, ...] = ("never", "gated", "always")
+"""The modes that are measured unless others are asked for: they need no provider and no key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,7 @@ class RunHeader:
         modes: The modes that were measured.
         embedder: Identity of the embedder; empty for words alone.
         reranker: Identity of the reranker; None without one.
+        remote: Identity of the remote tier; None where the mode `remote` was not measured.
         profile: The profile in use.
         seed: Of the sample and of the resampling.
         machine: Processor, cores and system.
@@ -61,6 +64,7 @@ class RunHeader:
     modes: tuple[Mode, ...]
     embedder: str
     reranker: str | None
+    remote: str | None = None
     profile: Profile
     seed: int
     machine: Mapping[str, Any]
@@ -81,6 +85,7 @@ class StoredQuery:
         wrong: Documents that are known not to fit.
         scored: The candidates that stage 1 found, best blend first.
         pairs: What the reranker said about the candidates that it read.
+        remote_pairs: The same of the remote tier; empty where it was not asked, or did not answer.
         signals: What the gate looked at; None without candidates.
         decision: Verdict, reason and selected ids of the gated mode, as the router gave them;
             None where that mode was not measured.
@@ -100,6 +105,7 @@ class StoredQuery:
     wrong: frozenset[str] = frozenset()
     scored: tuple[_core.Scored, ...]
     pairs: Mapping[str, PairScore] = field(default_factory=dict)
+    remote_pairs: Mapping[str, PairScore] = field(default_factory=dict)
     signals: Mapping[str, Any] | None = None
     decision: Mapping[str, Any] | None = None
     milliseconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -181,7 +187,7 @@ def _header(values: dict[str, Any]) -> RunHeader:
         **{
             **values,
             "notes": tuple(values["notes"]),
-            "modes": tuple(mode for mode in MODES if mode in values["modes"]),
+            "modes": tuple(mode for mode in ALL_MODES if mode in values["modes"]),
             "profile": Profile.from_dict(values["profile"]),
         }
     )
@@ -196,7 +202,8 @@ def _query_values(query: StoredQuery) -> dict[str, Any]:
         "relevant": dict(query.relevant),
         "wrong": sorted(query.wrong),
         "stage1": [[one.id, one.cosine, one.bm25, one.overlap, one.blend] for one in query.scored],
-        "stage2": [[id, pair.logit, pair.truncated] for id, pair in query.pairs.items()],
+        "stage2": _pair_values(query.pairs),
+        "remote": _pair_values(query.remote_pairs),
         "signals": None if query.signals is None else dict(query.signals),
         "decision": None if query.decision is None else dict(query.decision),
         "milliseconds": {mode: dict(steps) for mode, steps in query.milliseconds.items()},
@@ -220,7 +227,8 @@ def _query(values: dict[str, Any]) -> StoredQuery:
             _core.Scored(id, cosine=cosine, bm25=bm25, overlap=overlap, blend=blend)
             for id, cosine, bm25, overlap, blend in values["stage1"]
         ),
-        pairs={id: PairScore(logit, truncated) for id, logit, truncated in values["stage2"]},
+        pairs=_pairs(values["stage2"]),
+        remote_pairs=_pairs(values.get("remote", ())),
         signals=values["signals"],
         decision=values["decision"],
         milliseconds=values["milliseconds"],
@@ -229,3 +237,11 @@ def _query(values: dict[str, Any]) -> StoredQuery:
         excerpts=values["excerpts"],
         degraded=tuple(values["degraded"]),
     )
+
+
+def _pair_values(pairs: Mapping[str, PairScore]) -> list[list[Any]]:
+    return [[id, pair.logit, pair.truncated] for id, pair in pairs.items()]
+
+
+def _pairs(values: Iterable[Any]) -> dict[str, PairScore]:
+    return {id: PairScore(logit, truncated) for id, logit, truncated in values}

@@ -20,6 +20,7 @@ from crossgate.evaluation.modes import (
     check_suitable,
     decide,
     holding_nothing_back,
+    keeps_pools,
     reblended,
     without_bars,
 )
@@ -179,12 +180,13 @@ def summarize(run: Run, *, profile: Profile | None = None, modes: Sequence[Mode]
     if used.blend != header.profile.blend:
         queries = tuple(reblended(query, used) for query in queries)
     # A mode that was measured serves the others, shown or not.
+    present = [mode for mode in header.modes if mode != "remote" or keeps_pools(header, used)]
     results: dict[Mode, list[RouteResult]] = {
-        mode: [decide(query, used, mode) for query in queries] for mode in header.modes
+        mode: [decide(query, used, mode, header.remote) for query in queries] for mode in present
     }
-    shown = tuple(mode for mode in header.modes if mode in modes)
+    shown = tuple(mode for mode in present if mode in modes)
     if not shown:
-        raise InputError("out_of_range", f"the run has only the modes {', '.join(header.modes)}")
+        raise InputError("out_of_range", f"the run has only the modes {', '.join(present)}")
     values = {
         mode: [
             measure_answer(query, one) for query, one in zip(queries, results[mode], strict=True)
@@ -213,7 +215,7 @@ def summarize(run: Run, *, profile: Profile | None = None, modes: Sequence[Mode]
             for mode in shown
             if mode != "always" and "always" in recalls
         },
-        unheld={mode: _unheld(queries, used, mode, seed) for mode in shown},
+        unheld={mode: _unheld(queries, used, mode, header.remote, seed) for mode in shown},
         pool_size=used.pool.rerank_top_k,
         ceiling=_found(queries, used.pool.rerank_top_k, seed),
         found=_found(queries, None, seed),
@@ -290,11 +292,11 @@ def _table(rows: Sequence[Values]) -> NDArray[np.float64]:
 
 
 def _unheld(
-    queries: Sequence[StoredQuery], profile: Profile, mode: Mode, seed: int
+    queries: Sequence[StoredQuery], profile: Profile, mode: Mode, remote: str | None, seed: int
 ) -> Interval | None:
     unheld = holding_nothing_back(profile)
     found = [
-        metrics.recall(decide(query, unheld, mode).ids, query.relevant, 1)
+        metrics.recall(decide(query, unheld, mode, remote).ids, query.relevant, 1)
         for query in queries
         if query.relevant
     ]

@@ -1,0 +1,346 @@
+"""Fitting on a log of real decisions: what becomes a label, and what is left out and said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conftest import FunctionReranker, WordEmbedder, build, refused
+from crossgate import Index, PairScore, Profile, Router, RouteResult, cli
+from crossgate.calibration import LoggedRun, Objective, calibrate, run_from_log
+from crossgate.log import JsonLinesLog
+from crossgate.profile import Gate, Pool
+from test_calibration import without_date
+from test_cli import Run as Done
+from test_cli import checked
+
+WORDS = [a + b for a in ("ka", "lo", "mi", "nu", "pe", "ri", "so") for b in ("bar", "dim", "fen")]
+SKILLS = {
+    f"skill-{n:02}": " ".join(np.random.default_rng(n).choice(WORDS, size=6, replace=False))
+    for n in range(60)
+}
+ASKS = Profile(
+    name="asks",
+    embedder=WordEmbedder.identity,
+    reranker="overlap@1",
+    gate=Gate(require_overlap=False),
+    pool=Pool(rerank_top_k=8),
+)
+"""Its gate never skips."""
+
+
+class OverlapReranker(FunctionReranker):
+    """Counts the words of the query that a document holds, with some noise."""
+
+    name = "overlap"
+    identity = "overlap@1"
+
+    def __init__(self) -> None:
+        super().__init__(
+            lambda query, documents: [
+                PairScore(
+                    3.0 * len(set(query.split()) & set(one.replace(":", " ").split()))
+                    - 8.0
+                    + float(np.random.default_rng(len(query + one)).normal(0, 0.5))
+                )
+                for one in documents
+            ]
+        )
+
+
+@pytest.fixture(scope="module")
+def skills() -> Index:
+    return build(SKILLS)
+
+
+def asked(seed: int) -> tuple[str, str | None]:
+    """Return a prompt, and the skill that it is for; every fourth is for none."""
+    random = np.random.default_rng(seed + 1000)
+    id = f"skill-{seed % 60:02}"
+    if seed % 4 == 3:
+        return " ".join(map(str, random.choice(WORDS, size=5, replace=False))), None
+    kept = random.choice(SKILLS[id].split(), size=4, replace=False)
+    return " ".join([*map(str, kept), str(random.choice(WORDS)), f"word{seed}"]), id
+
+
+def log_use(
+    skills: Index,
+    path: Path,
+    seeds: Sequence[int],
+    *,
+    profile: Profile = ASKS,
+    text: bool = False,
+    **options: Any,
+) -> list[RouteResult]:
+    """Route a prompt per seed, and note what it was for."""
+    log = JsonLinesLog(path, text=text)
+    values: dict[str, Any] = {"reranker": OverlapReranker(), **options}
+    router = Router(skills, profile=profile, telemetry=log, **values)
+    results = []
+    for seed in seeds:
+        prompt, wanted = asked(seed)
+        result = router.route(prompt, limit=3)
+        assert result.decision_id is not None
+        log.used(result.decision_id, [] if wanted is None else [wanted])
+        results.append(result)
+    return results
+
+
+@pytest.fixture(scope="module")
+def logged(skills: Index, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("log") / "decisions.jsonl"
+    results = log_use(skills, path, range(320))
+    assert not any(result.degraded for result in results)
+    return path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "decisions.jsonl"
+
+
+def noted(found: LoggedRun, *parts: str) -> str:
+    """Return the one note that holds all the parts."""
+    (note,) = [one for one in found.run.header.notes if all(part in one for part in parts)]
+    return note
+
+
+def test_what_was_used_becomes_a_label(skills: Index, path: Path) -> None:
+    results = log_use(skills, path, range(8))
+    found = run_from_log(path)
+    assert found.problems == ()
+    assert len(found.run.queries) == 8
+    for seed, result, query in zip(range(8), results, found.run.queries, strict=True):
+        prompt, wanted = asked(seed)
+        assert query.relevant == ({} if wanted is None else {wanted: 1})
+        assert query.text == query.id == sha256(prompt.encode()).hexdigest()
+        read = {id: logit for id, logit, _ in result.trace["stage2"]}
+        assert len(read) == 8
+        assert {id: pair.logit for id, pair in query.pairs.items()} == read
+        assert [[one.id, one.cosine, one.bm25, one.overlap, one.blend] for one in query.scored] == [
+            row for row in result.trace["stage1"] if row[0] in read
+        ]
+    header = found.run.header
+    assert (header.dataset, header.corpus, header.modes) == (path.name, "", ("always",))
+    assert (header.embedder, header.reranker) == ("words@1", "overlap@1")
+    assert header.profile == ASKS
+
+
+def test_a_fit_on_use_holds_and_says_how_far_to_trust_it(logged: Path) -> None:
+    found = calibrate([run_from_log(logged).run], Objective(keep_recall=0.8, max_recall_loss=0.05))
+    profile = found.profile
+    assert (profile.embedder, profile.reranker) == ("words@1", "overlap@1")
+    assert profile.corpora == ()
+    assert profile.answer.least is not None
+    assert (found.report.matched + found.fit.matched, found.report.no_match > 20) == (240, True)
+    assert found.report.separation is not None
+    assert found.report.separation.low > 0.5
+    assert profile.fitted["notes"] == list(found.notes)
+    said = " ".join(found.notes)
+    for part in (
+        "they favour the order that was in force; and a use is no proof that a document fits",
+        "320 of 320 (100%) decisions say what was used; 80 of them that nothing was",
+        "a log does not say what was indexed",
+    ):
+        assert part in said
+    # Whoever routes with the profile is refused other models, as with any fitted profile.
+    refused("profile_mismatch", profile.check_models, embedder="words@2", reranker="overlap@1")
+
+
+def test_labels_of_other_decisions_establish_no_gate(logged: Path) -> None:
+    run = run_from_log(logged).run
+    order = np.random.default_rng(0).permutation(len(run.queries))
+    shuffled = tuple(
+        replace(query, relevant=run.queries[other].relevant)
+        for query, other in zip(run.queries, order, strict=True)
+    )
+    refused("no_gate", calibrate, [replace(run, queries=shuffled)], Objective())
+
+
+def test_where_the_uses_stood_is_counted(skills: Index, path: Path) -> None:
+    log = JsonLinesLog(path)
+    router = Router(skills, reranker=OverlapReranker(), profile=ASKS, telemetry=log)
+    for seed in range(6):
+        result = router.route(asked(seed)[0], limit=1)
+        assert result.decision_id is not None
+        candidates = [id for id in (hit.id for hit in result.hits) if id not in result.ids]
+        used = [result.ids[:1], candidates[:1], ["nowhere"], [*result.ids, "gone"], [], None][seed]
+        if used is not None:
+            log.used(result.decision_id, used)
+    log.used("0" * 32, ["skill-00"])
+    found = run_from_log(path)
+    assert noted(found, "5 of 6 (83%) decisions say what was used; 1 of them that nothing was")
+    assert noted(
+        found,
+        "2 of 5 (40%) uses were selected, 1 of 5 (20%) were candidates that were not, "
+        "2 of 5 (40%) were not found at all",
+    )
+    assert noted(found, "1 decisions have no use")
+    assert noted(found, "1 uses are of decisions that the log does not hold")
+    assert [len(query.relevant) for query in found.run.queries] == [1, 1, 1, 2, 0]
+
+
+def test_uses_of_one_query_add_up_and_it_counts_once(skills: Index, path: Path) -> None:
+    log = JsonLinesLog(path)
+    first = log_use(skills, path, [0, 1])[0]
+    again = log_use(skills, path, [0], text=True)[0]
+    assert again.decision_id is not None
+    assert first.decision_id is not None
+    log.used(again.decision_id, ["skill-07"])
+    log.used(first.decision_id, [])
+    found = run_from_log(path)
+    assert [dict(query.relevant) for query in found.run.queries] == [
+        {"skill-00": 1, "skill-07": 1},
+        {"skill-01": 1},
+    ]
+    assert noted(found, "1 decisions ask what a later one asks again")
+
+
+def test_what_cannot_be_learned_from_is_left_out_and_counted(skills: Index, path: Path) -> None:
+    log_use(skills, path, range(10))
+    # Another reranker, another embedder, profiles that name no models or search otherwise.
+    other = OverlapReranker()
+    other.identity = "overlap@2"
+    log_use(skills, path, [10], profile=replace(ASKS, reranker="overlap@2"), reranker=other)
+    stranger = WordEmbedder()
+    stranger.identity = "words@2"
+    named = replace(ASKS, embedder="words@2")
+    log_use(build(SKILLS, embedder=stranger), path, [11], profile=named)
+    log_use(skills, path, [12], profile=replace(ASKS, embedder=None))
+    log_use(skills, path, [13], profile=replace(ASKS, pool=Pool(per_channel=20)))
+    # Skipped, degraded, and without a word about its use.
+    skips = replace(ASKS, gate=Gate(agreed_margin=0.0, disagreed_margin=0.0))
+    assert log_use(skills, path, [14], profile=skips)[0].stage == 1
+
+    def broken(query: str, documents: Sequence[str]) -> Any:
+        raise ValueError("broken")
+
+    failing = FunctionReranker(broken)
+    failing.identity = "overlap@1"
+    assert log_use(skills, path, [15], reranker=failing)[0].degraded
+    Router(skills, reranker=OverlapReranker(), profile=ASKS, telemetry=JsonLinesLog(path)).route(
+        asked(16)[0]
+    )
+    # Another profile of the same models is none the worse.
+    log_use(skills, path, [17], profile=replace(ASKS, name="later"))
+    found = run_from_log(path)
+    assert len(found.run.queries) == 11
+    assert found.run.header.profile.name == "later"
+    assert noted(found, "4 decisions are of other models")
+    assert noted(found, "1 decisions have no logits, since stage 2 was not asked")
+    assert noted(found, "1 decisions were degraded")
+    assert noted(found, "1 decisions have no use")
+    assert noted(found, "made by several profiles")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda trace: trace.pop("stage2"), "no 'stage2' in it"),
+        (lambda trace: trace.update(stage1=5), "trace cannot be used"),
+        (lambda trace: trace["stage1"][0].pop(), "trace cannot be used"),
+        (lambda trace: trace["stage1"].append(trace["stage1"][0]), "twice"),
+        (lambda trace: trace["stage2"].append(["nowhere", 1.0, False]), "stage1 does not"),
+        (lambda trace: trace["stage2"][0].__setitem__(1, "high"), "trace cannot be used"),
+        (lambda trace: trace["stage2"][0].__setitem__(1, 1e999), "not finite"),
+        (lambda trace: trace["stage2"][0].__setitem__(0, ["a"]), "trace cannot be used"),
+        (lambda trace: trace.update(profile={}), "trace cannot be used"),
+        (lambda trace: trace.update(profile=None), "trace cannot be used"),
+        (lambda trace: trace.update(query_sha256=5), "must be text"),
+        (lambda trace: trace.update(reranker=[]), "must be text"),
+    ],
+)
+def test_a_trace_that_nothing_can_be_taken_from(
+    skills: Index, path: Path, change: Any, said: str
+) -> None:
+    log_use(skills, path, range(2))
+    lines = path.read_text().splitlines()
+    values = json.loads(lines[0])
+    change(values["trace"])
+    path.write_text("\n".join([json.dumps(values).replace("Infinity", "1e999"), *lines[1:]]))
+    found = run_from_log(path)
+    assert len(found.run.queries) == 1
+    (problem,) = found.problems
+    assert str(problem).startswith(f"{path}:1: ")
+    assert said in problem.reason
+    assert noted(found, "1 lines of the log are malformed")
+    assert said in refused("malformed_row", run_from_log, path, strict=True)
+
+
+def test_a_log_without_labels_is_refused(skills: Index, path: Path, tmp_path: Path) -> None:
+    refused("source_missing", run_from_log, path)
+    path.touch()
+    assert "crossgate used" in refused("no_labels", run_from_log, path)
+    router = Router(skills, reranker=OverlapReranker(), profile=ASKS, telemetry=JsonLinesLog(path))
+    router.route(asked(0)[0])
+    assert "1 decisions have no use" in refused("no_labels", run_from_log, path)
+    only_words = tmp_path / "words.jsonl"
+    words = build(SKILLS, embedder=None)
+    log_use(words, only_words, [0], profile=replace(ASKS, embedder=None))
+    assert "does not name its models" in refused("no_labels", run_from_log, only_words)
+    other = tmp_path / "other"
+    other.write_text("no log\n")
+    assert f"{other}:1: not JSON" in refused("no_labels", run_from_log, other)
+
+
+# The command line.
+
+
+def here(*arguments: str | Path, capsys: pytest.CaptureFixture[str]) -> Done:
+    """Run `crossgate calibrate` in this process."""
+    code = cli.run(["calibrate", *map(str, arguments)])
+    return Done(code, *capsys.readouterr())
+
+
+def test_the_command_fits_on_a_log(
+    logged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torn, output = tmp_path / "decisions.jsonl", tmp_path / "mine.profile.json"
+    torn.write_text(logged.read_text() + '{"schema": "crossg\n')
+    wanted = ("--keep-recall", "0.8", "--max-recall-loss", "0.05")
+    done = here("--from-log", torn, "-o", output, *wanted, capsys=capsys)
+    assert done.code == 0, done.err
+    assert done.err.startswith(f"crossgate: skipped {torn}:641: not JSON")
+    lines = done.out.splitlines()
+    assert max(map(len, lines[1:])) <= 100
+    assert "a use is no proof that a document fits" in " ".join(done.out.split())
+    profile = Profile.from_file(output)
+    by_library = calibrate(
+        [run_from_log(torn).run],
+        Objective(keep_recall=0.8, max_recall_loss=0.05),
+        name="mine",
+        command=profile.fitted["command"],
+    )
+    assert without_date(profile) == without_date(by_library.profile)
+    assert profile.fitted["data"][0]["dataset"] == "decisions.jsonl"
+    values: Mapping[str, Any] = checked(
+        here("--from-log", logged, "-o", output, *wanted, "--json", capsys=capsys), "calibration"
+    )
+    assert any("(100%) decisions say what was used" in note for note in values["notes"])
+
+
+def test_what_the_command_refuses(
+    logged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out.json"
+    both = here(logged, "--from-log", logged, "-o", output, capsys=capsys)
+    assert (both.code, both.out) == (2, "")
+    assert "not allowed with" in both.err
+    empty = tmp_path / "empty.jsonl"
+    empty.touch()
+    for arguments, error in (
+        (("--from-log", empty), "no_labels"),
+        (("--from-log", tmp_path / "absent"), "source_missing"),
+        (("--from-log", tmp_path), "source_unreadable"),
+        (("--from-log", logged, "--max-false-inject", "0.001"), "too_few_negatives"),
+    ):
+        done = here(*arguments, "-o", output, capsys=capsys)
+        assert (done.code, done.out, done.error) == (2, "", error)
+    assert not output.exists()

@@ -1,0 +1,314 @@
+"""The mode `remote`: real clients against a server that speaks as the providers do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import WordEmbedder, refused
+from crossgate import Index, Profile, Router, cli
+from crossgate.cli.evaluate import dump
+from crossgate.evaluation import (
+    ALL_MODES,
+    MODES,
+    Run,
+    compare,
+    html_report,
+    measure,
+    read_dataset,
+    read_reports,
+    read_run,
+    summarize,
+    text_report,
+)
+from crossgate.evaluation.compare import REPORTS_SCHEMA
+from crossgate.evaluation.modes import decide, holding_nothing_back
+from crossgate.evaluation.runs import write_run
+from crossgate.profile import Answer, Combine, Gate, Guardrails, Pool, TierSettings
+from crossgate.reranking import LEAST_PAIRS
+from crossgate.tiers import (
+    CircuitBreaker,
+    CohereReranker,
+    JinaReranker,
+    Pace,
+    RemoteReranker,
+    VoyageReranker,
+    shut_down,
+)
+from crossgate.tiers.remote import SWITCH
+from providers_server import KEY, ProvidersServer, relevance
+from test_cli import Run as Done
+from test_evaluation_datasets import write_beir
+from test_evaluation_runs import SharedWords
+
+FITTED = Profile(name="fitted", embedder=WordEmbedder.identity, reranker=SharedWords.identity)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ProvidersServer]:
+    with ProvidersServer() as server:
+        yield server
+    shut_down()
+
+
+@pytest.fixture(autouse=True)
+def _clean(server: ProvidersServer) -> None:
+    server.plan.clear()
+    server.requests.clear()
+
+
+def tier(provider: str, server: ProvidersServer, **options: Any) -> RemoteReranker:
+    kinds: Any = {"voyage": VoyageReranker, "cohere": CohereReranker, "jina": JinaReranker}
+    url = server.voyage if provider == "voyage" else server.url
+    values = {
+        "api_key": KEY,
+        "base_url": url,
+        "breaker": CircuitBreaker(),
+        "pace": Pace(ms_per_pair=1.0),
+        "attempts": 1,
+        **options,
+    }
+    made: RemoteReranker = kinds[provider](**values)
+    return made
+
+
+def measured(folder: Path, remote: RemoteReranker | None, **options: Any) -> Run:
+    path = folder / "set.run.jsonl"
+    values: dict[str, Any] = {
+        "profile": FITTED,
+        "embedder": WordEmbedder(),
+        "reranker": SharedWords(),
+        "modes": ALL_MODES,
+        **options,
+    }
+    measure(read_dataset(write_beir(folder / "set")), path, remote=remote, **values)
+    return read_run(path)
+
+
+@pytest.mark.parametrize("provider", ["voyage", "cohere", "jina"])
+def test_the_tier_reads_every_pool_and_its_scores_are_stored_apart(
+    tmp_path: Path, server: ProvidersServer, provider: str
+) -> None:
+    remote = tier(provider, server)
+    run = measured(tmp_path, remote)
+    dataset = read_dataset(tmp_path / "set")
+    documents = {one.id: one.content for one in dataset.documents}
+    candidates = {one.id: one.candidates for one in dataset.queries}
+    index = Index.build(dataset.documents, embedder=WordEmbedder())
+    reranks_all = replace(FITTED, gate=Gate(require_overlap=False))
+    router = Router(index, reranker=[remote, SharedWords()], profile=reranks_all)
+    assert run.header.modes == ALL_MODES
+    assert (run.header.remote, run.header.reranker) == (remote.identity, "shared@1")
+    asked = [query for query in run.queries if query.scored]
+    assert asked
+    # One request per query that has candidates, and one before all work.
+    assert len(server.requests) == len(asked) + 1
+    for query in asked:
+        assert {id: pair.logit for id, pair in query.remote_pairs.items()} == pytest.approx(
+            {one.id: relevance(documents[one.id]) for one in query.scored}
+        )
+        assert {pair.logit for pair in query.pairs.values()} != {
+            pair.logit for pair in query.remote_pairs.values()
+        }
+        assert query.milliseconds["remote"]["total"] > 0
+        assert query.degraded == ()
+        # Decided again without a provider, it is what a router with the tier in front decides.
+        result = decide(query, FITTED, "remote", remote.identity)
+        routed = router.route(query.text, limit=None, allow=candidates[query.id])
+        assert [(hit.id, hit.score, hit.dropped) for hit in result.hits] == [
+            (hit.id, hit.score, hit.dropped) for hit in routed.hits
+        ]
+        assert (result.stage, result.degraded) == (2, ())
+
+
+def test_its_column_stands_beside_the_others(tmp_path: Path, server: ProvidersServer) -> None:
+    run = measured(tmp_path, tier("cohere", server))
+    report = summarize(run, modes=ALL_MODES)
+    assert report.modes == ALL_MODES
+    text = text_report(report, signals=True)
+    assert max(map(len, text.split("\n"))) <= 100
+    assert "remote cohere/rerank-v4.0-pro, for which the profile was not fitted" in " ".join(
+        text.split()
+    )
+    (head,) = [line for line in text.split("\n") if line.startswith("quality")]
+    assert head.split()[-4:] == list(ALL_MODES)
+    values = json.loads(dump(report.to_dict()))
+    assert values["header"]["remote"] == "cohere/rerank-v4.0-pro"
+    assert "remote" in values["quality"]
+    assert "remote" in {one["path"] for one in values["economics"]["latencies"]}
+    page = html_report([report])
+    assert "<th>remote</th>" in page
+    assert "cohere/rerank-v4.0-pro" in page
+    # Nobody who does not ask for it sees it.
+    assert summarize(run).modes == MODES
+    assert "remote" not in text_report(summarize(run)).split("\n\n")[2]
+    # What is counted is what follows from the stored scores.
+    decisions = [decide(one, FITTED, "remote", run.header.remote) for one in run.queries]
+    right = [
+        bool(result.ids) and result.ids[0] in query.relevant
+        for query, result in zip(run.queries, decisions, strict=True)
+        if query.relevant
+    ]
+    found = report.quality["remote"]["precision@1"]
+    assert found is not None
+    assert found.value == pytest.approx(sum(right) / len(right))
+
+
+def test_calls_that_fail_are_counted_and_stage_1_stands(
+    tmp_path: Path, server: ProvidersServer
+) -> None:
+    server.plan.extend([None, "500"])  # what comes before all work, and the first query
+    run = measured(tmp_path, tier("jina", server))
+    failed, *others = [query for query in run.queries if query.scored]
+    assert failed.degraded == ("api_error",)
+    assert failed.remote_pairs == {}
+    assert failed.pairs
+    assert all(query.remote_pairs and not query.degraded for query in others)
+    never, remote = (decide(failed, FITTED, mode, "jina/x") for mode in ("never", "remote"))
+    assert (remote.ids, remote.stage) == (never.ids, 1)
+    report = summarize(run, modes=ALL_MODES)
+    assert report.degraded["api_error"] == 1
+    assert "degraded: api_error, 1 queries" in text_report(report)
+
+
+def test_a_part_of_the_scores_is_used(tmp_path: Path, server: ProvidersServer) -> None:
+    run = measured(tmp_path, tier("cohere", server))
+    query = max(run.queries, key=lambda one: len(one.remote_pairs))
+    assert len(query.remote_pairs) > LEAST_PAIRS
+    for count, stage in ((LEAST_PAIRS, 2), (LEAST_PAIRS - 1, 1), (0, 1)):
+        kept = dict(list(query.remote_pairs.items())[:count])
+        result = decide(replace(query, remote_pairs=kept), FITTED, "remote", run.header.remote)
+        assert [one.code for one in result.degraded] == ["partial_scores"]
+        assert result.stage == stage
+        assert [hit.id for hit in result.hits if hit.dropped != "not_reranked"] == (
+            [hit.id for hit in result.hits if hit.id in kept]
+            if stage == 2
+            else [one.id for one in query.scored]
+        )
+
+
+def test_settings_of_the_tier_are_used_where_the_profile_has_them(
+    tmp_path: Path, server: ProvidersServer
+) -> None:
+    identity = "cohere/rerank-v4.0-pro"
+    settings = TierSettings(combine=Combine(mode="replace"), guardrails=Guardrails(minimum=2.0))
+    profile = replace(FITTED, tiers={identity: settings}, answer=Answer())
+    run = measured(tmp_path, tier("cohere", server), profile=profile)
+    report = summarize(run, modes=ALL_MODES)
+    assert "not fitted" not in text_report(report)
+    unheld = holding_nothing_back(profile)
+    for query in run.queries:
+        result = decide(query, profile, "remote", identity)
+        assert result.ids == []  # no score reaches the minimum
+        best_first = decide(query, unheld, "remote", identity).ids
+        logits = [query.remote_pairs[id].logit for id in best_first]
+        assert logits == sorted(logits, reverse=True)
+        assert len(best_first) == len(query.scored)
+
+
+def test_another_profile_keeps_the_mode_only_with_the_same_pools(
+    tmp_path: Path, server: ProvidersServer
+) -> None:
+    run = measured(tmp_path, tier("cohere", server))
+    same = replace(FITTED, name="same pools", answer=Answer())
+    assert summarize(run, profile=same, modes=ALL_MODES).modes == ALL_MODES
+    other = summarize(run, profile=replace(FITTED, pool=Pool(rerank_top_k=2)), modes=ALL_MODES)
+    assert other.modes == MODES
+    assert any("remote is left out" in note for note in other.notes)
+    refused("out_of_range", summarize, run, profile=other.profile, modes=["remote"])
+
+
+def test_it_can_stand_alone(tmp_path: Path, server: ProvidersServer) -> None:
+    run = measured(tmp_path, tier("cohere", server), modes=["remote"])
+    assert (run.header.modes, run.header.reranker) == (("remote",), None)
+    report = summarize(run, modes=["remote"])
+    assert "was not run" in text_report(report)
+    assert html_report([report]).endswith("</html>\n")
+
+
+def test_runs_of_before_can_be_read(tmp_path: Path, server: ProvidersServer) -> None:
+    run = measured(tmp_path, None, modes=MODES)
+    path = tmp_path / "old.run.jsonl"
+    write_run(path, run.header, run.queries)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in rows:
+        del row["remote"]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    old = read_run(path)
+    assert old.header == run.header
+    assert text_report(summarize(old)) == text_report(summarize(run))
+    assert server.requests == []
+
+
+def test_compare_notes_another_tier(tmp_path: Path, server: ProvidersServer) -> None:
+    reports = []
+    for provider in ("cohere", "jina"):
+        folder = tmp_path / provider
+        folder.mkdir()
+        report = summarize(measured(folder, tier(provider, server)), modes=ALL_MODES)
+        path = folder / "report.json"
+        path.write_text(dump({"schema": REPORTS_SCHEMA, "reports": [report.to_dict()]}))
+        reports.append(read_reports(path))
+    found = compare(*reports)
+    assert "remote" in {change.mode for change in found.changes}
+    assert any("the remote was cohere/" in note and "jina/" in note for note in found.notes)
+
+
+def test_what_does_not_go_together_is_refused_before_any_work(
+    tmp_path: Path, server: ProvidersServer
+) -> None:
+    embedder = WordEmbedder()
+    for remote, modes in ((None, ALL_MODES), (tier("cohere", server), MODES)):
+        refused("out_of_range", measured, tmp_path, remote, modes=modes, embedder=embedder)
+    wrong = tier("cohere", server, api_key="wrong")
+    said = refused("api_error", measured, tmp_path, wrong, embedder=embedder)
+    assert "401" in said
+    assert embedder.texts == []
+    assert not (tmp_path / "set.run.jsonl").exists()
+
+
+# The command line.
+
+
+def here(*arguments: str | Path, capsys: pytest.CaptureFixture[str]) -> Done:
+    """Run `crossgate eval` in this process."""
+    code = cli.run(["eval", *map(str, arguments)])
+    return Done(code, *capsys.readouterr())
+
+
+def test_without_a_key_the_command_does_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("VOYAGE_API_KEY", "COHERE_API_KEY", "CO_API_KEY", "JINA_API_KEY", SWITCH):
+        monkeypatch.delenv(name, raising=False)
+    folder, asked = write_beir(tmp_path / "set"), ("--modes", "never,gated,always,remote")
+    runs = tmp_path / "runs"
+    for provider in ("voyage", "cohere", "jina"):
+        done = here(folder, *asked, "--remote", provider, "--runs", runs, capsys=capsys)
+        assert (done.code, done.out, done.error) == (2, "", "no_key")
+    for arguments in ((*asked,), ("--remote", "cohere")):
+        done = here(folder, *arguments, "--runs", runs, capsys=capsys)
+        assert (done.code, done.out, done.error) == (2, "", "out_of_range")
+    monkeypatch.setenv(SWITCH, "0")
+    monkeypatch.setenv("COHERE_API_KEY", KEY)
+    done = here(folder, *asked, "--remote", "cohere", "--runs", runs, capsys=capsys)
+    assert (done.code, done.error) == (2, "out_of_range")
+    assert KEY not in done.err
+    assert not runs.exists()
+
+
+def test_the_command_shows_a_stored_run_without_a_key(
+    tmp_path: Path, server: ProvidersServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured(tmp_path, tier("cohere", server))
+    path, page = tmp_path / "set.run.jsonl", tmp_path / "page.html"
+    done = here(path, "--modes", "always,remote", "--html", page, capsys=capsys)
+    assert done.code == 0, done.err
+    assert "remote cohere/rerank-v4.0-pro" in " ".join(done.out.split())
+    assert "<th>remote</th>" in page.read_text()
+    assert len(here(path, capsys=capsys).out) > 0
