@@ -633,6 +633,7 @@ def options(*dataset: object, **given: Any) -> argparse.Namespace:
         "seed": 0,
         "strict": False,
         "signals": False,
+        "unnamed": False,
         "steps": False,
         "html": None,
         "curve": None,

@@ -199,6 +199,9 @@ def _parser() -> argparse.ArgumentParser:
         "--seed", type=_seed, default=0, help="of sample and intervals (default: 0)"
     )
     evaluate.add_argument("--strict", action="store_true", help="stop at a malformed row")
+    evaluate.add_argument(
+        "--unnamed", action="store_true", help="leave out queries that name what fits"
+    )
     evaluate.add_argument("--signals", action="store_true", help="rate the signals by their AUC")
     evaluate.add_argument("--runs", metavar="FOLDER", help="keep the stored runs here")
     evaluate.add_argument("--html", metavar="FILE", help="also write the report as a page")

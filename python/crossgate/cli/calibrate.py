@@ -6,13 +6,12 @@ import argparse
 import shlex
 import textwrap
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crossgate.cli import DONE
-from crossgate.cli.evaluate import dump, runs_folder, say_problems
-from crossgate.errors import InputError, ModelError
+from crossgate.cli.evaluate import dump, run_of, say_problems
+from crossgate.errors import ModelError
 
 if TYPE_CHECKING:
     from crossgate.calibration import Calibration, Figures
@@ -50,9 +49,8 @@ def calibrate(options: argparse.Namespace) -> int:
     if options.from_log is not None:
         runs = [_logged_run(options.from_log, options)]
     else:
-        runs = [_run(path, options) for path in map(Path, options.dataset)]
-    if options.unnamed:
-        runs = [_unnamed(run) for run in runs]
+        paths = map(Path, options.dataset)
+        runs = [run_of(path, options, ("always",), repeated=0) for path in paths]
     found = fit(
         runs,
         objective,
@@ -145,42 +143,9 @@ def _bar(value: float | None) -> str:
     return "never" if value is None else f"{value:.4g}"
 
 
-def _run(path: Path, options: argparse.Namespace) -> Run:
-    from crossgate.evaluation import is_run, measure, read_dataset, read_run
-
-    if is_run(path):
-        return read_run(path)
-    dataset = read_dataset(
-        path, split=options.split, limit=options.limit, seed=options.seed, strict=options.strict
-    )
-    say_problems(dataset.problems, dataset.name)
-    with runs_folder(options.runs) as folder:
-        stored = folder / f"{dataset.name}-{dataset.split}.run.jsonl"
-        measure(
-            dataset,
-            stored,
-            profile=options.profile,
-            embedder=options.embedder,
-            reranker=options.reranker,
-            modes=("always",),
-            seed=options.seed,
-            repeated=0,
-        )
-        return read_run(stored)
-
-
 def _logged_run(path: str, options: argparse.Namespace) -> Run:
     from crossgate.calibration import run_from_log
 
     logged = run_from_log(path, strict=options.strict)
     say_problems(logged.problems, path)
     return logged.run
-
-
-def _unnamed(run: Run) -> Run:
-    """Leave out the queries that name the document that fits: they are too easy to fit on."""
-    kept = tuple(query for query in run.queries if not query.mentions_name)
-    if not kept:
-        message = f"every query of {run.header.dataset} names its document: drop --unnamed"
-        raise InputError("out_of_range", message)
-    return replace(run, queries=kept)

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from crossgate.cli import DONE
 from crossgate.errors import InputError, SourceError
 
 if TYPE_CHECKING:
-    from crossgate.evaluation import Comparison, Mode, Report
+    from crossgate.evaluation import Comparison, Dataset, Mode, Report, Run
     from crossgate.reranking import Reranker
     from crossgate.sources import Problem
 
@@ -71,39 +72,59 @@ def dump(values: dict[str, Any]) -> str:
 def _report(
     path: Path, options: argparse.Namespace, modes: Sequence[Mode], remote: Reranker | None
 ) -> Report:
-    from crossgate.evaluation import is_run, measure, read_dataset, read_run, summarize
+    from crossgate.evaluation import is_run, summarize
     from crossgate.profile import Profile
 
-    if is_run(path):
-        profile = Profile.from_file(options.profile) if options.profile else None
-        return summarize(read_run(path), profile=profile, modes=modes)
+    # A run that is made here was made with the profile already.
+    other = Profile.from_file(options.profile) if options.profile and is_run(path) else None
+    return summarize(run_of(path, options, modes, remote=remote), profile=other, modes=modes)
+
+
+def dataset_of(path: Path, options: argparse.Namespace) -> Dataset:
+    """Read a labelled dataset and name the rows that cannot be used."""
+    from crossgate.evaluation import read_dataset
+
     dataset = read_dataset(
-        path,
-        split=options.split,
-        limit=options.limit,
-        seed=options.seed,
-        strict=options.strict,
+        path, split=options.split, limit=options.limit, seed=options.seed, strict=options.strict
     )
     say_problems(dataset.problems, dataset.name)
-    with runs_folder(options.runs) as folder:
-        output = folder / f"{dataset.name}-{dataset.split}.run.jsonl"
-        measure(
-            dataset,
-            output,
-            profile=options.profile,
-            embedder=None if options.embedder == "none" else options.embedder,
-            reranker=options.reranker,
-            remote=remote,
-            modes=modes,
-            seed=options.seed,
-        )
-        return summarize(read_run(output), modes=modes)
+    return dataset
+
+
+def run_of(path: Path, options: argparse.Namespace, modes: Sequence[Mode], **measuring: Any) -> Run:
+    """Read a stored run, or measure a dataset; with --unnamed the easiest queries are left out."""
+    from crossgate.evaluation import is_run, measure, read_run
+
+    if is_run(path):
+        run = read_run(path)
+    else:
+        dataset = dataset_of(path, options)
+        with runs_folder(options.runs) as folder:
+            output = folder / f"{dataset.name}-{dataset.split}.run.jsonl"
+            measure(
+                dataset,
+                output,
+                profile=options.profile,
+                embedder=None if options.embedder == "none" else options.embedder,
+                reranker=options.reranker,
+                modes=modes,
+                seed=options.seed,
+                **measuring,
+            )
+            run = read_run(output)
+    if not options.unnamed:
+        return run
+    kept = tuple(query for query in run.queries if not query.mentions_name)
+    if not kept:
+        message = f"every query of {run.header.dataset} names its document: drop --unnamed"
+        raise InputError("out_of_range", message)
+    return replace(run, queries=kept)
 
 
 def _steps(options: argparse.Namespace) -> int:
     from tqdm import tqdm
 
-    from crossgate.evaluation import is_run, read_dataset
+    from crossgate.evaluation import is_run
     from crossgate.evaluation.steps import SCHEMA, measure_steps, text_steps
     from crossgate.profile import Profile
     from crossgate.recipes import AGREEMENT
@@ -117,14 +138,7 @@ def _steps(options: argparse.Namespace) -> int:
         if is_run(path):
             message = f"{path} is a stored run: --steps needs the dataset itself"
             raise SourceError("unsuitable_run", message)
-        dataset = read_dataset(
-            path,
-            split=options.split,
-            limit=options.limit,
-            seed=options.seed,
-            strict=options.strict,
-        )
-        say_problems(dataset.problems, dataset.name)
+        dataset = dataset_of(path, options)
         with tqdm(desc="queries", unit="", delay=0.5, leave=False, disable=None) as bar:
 
             def progress(done: int, total: int, bar: Any = bar) -> None:
