@@ -570,12 +570,13 @@ def test_shuffled_documents_are_refused_though_many_picks_are_right() -> None:
     assert "a pick at random" in message
 
 
-def test_queries_that_hang_together_leave_nothing_to_report_on() -> None:
+def test_queries_that_hang_together_are_noted() -> None:
     queries = [
         replace(one, wrong=one.wrong | {"tool-00"}) if one.relevant else one for one in synthetic()
     ]
-    message = refused("no_gate", calibrate, [run_of(queries)], OBJECTIVES["recall"])
-    assert "share documents stand in one half" in message
+    found = calibrate([run_of(queries)], Objective(cost_ratio=1.0))
+    assert any("chain most queries into one group" in note for note in found.notes)
+    assert not any("chain" in note for note in calibrate([run_of(synthetic())], Objective()).notes)
 
 
 def with_report_half(run: Run, change: Callable[[StoredQuery], StoredQuery]) -> Run:

@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from crossgate import _core, floors, health
-from crossgate.errors import ModelError
+from crossgate.errors import ModelError, first_line
 from crossgate.profile import Profile, TierSettings
 from crossgate.tiers.budget import Deadline
 from crossgate.types import (
@@ -510,8 +510,8 @@ def degradation(part: str, error: Exception) -> Degradation:
         error: What it raised.
     """
     absent = isinstance(error, ModelError) and error.code != "model_failed"
-    detail = next(iter(str(error).splitlines()), "") or type(error).__name__
-    return Degradation(code=f"{part}_{'unavailable' if absent else 'failed'}", detail=detail)
+    code = f"{part}_{'unavailable' if absent else 'failed'}"
+    return Degradation(code=code, detail=first_line(error))
 
 
 def _not_fitted(profile: Profile, identity: str | None) -> Degradation:

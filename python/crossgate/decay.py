@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -51,6 +52,8 @@ def decay(
     _check_half_life("half_life_days", half_life_days)
     if not 0 <= floor <= 1:
         raise InputError("out_of_range", f"the floor is {floor}: it must be between 0 and 1")
+    if not isinstance(now, datetime):
+        raise InputError("out_of_range", f"now is {now!r}: it must be a datetime")
     now = as_utc(now)
     aged = []
     for hit in hits:
@@ -77,7 +80,7 @@ def _factor(hit: H, now: datetime, half_life_days: float, floor: float) -> float
 
 def _check_half_life(what: str, value: object) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (number and 0 < value < math.inf):  # type: ignore[operator]
+    if not (number and 0 < value <= sys.float_info.max):  # type: ignore[operator]
         raise InputError(
             "out_of_range", f"{what} is {value!r}: it must be a number of days above 0"
         )

@@ -48,7 +48,8 @@ def deduplicate(
     kept = []
     for hit in hits:
         cut_from = metadata_of(hit).get(source)
-        if isinstance(cut_from, str | int):
+        # An empty name is none, and True is not the number 1.
+        if isinstance(cut_from, str | int) and not isinstance(cut_from, bool) and cut_from != "":
             if cut_from in seen:
                 continue
             seen.add(cut_from)

@@ -101,3 +101,11 @@ class TierError(CrossgateError):
 
     Codes: `circuit_breaker`, `budget`, `api_error`, `no_key`.
     """
+
+
+def first_line(error: BaseException) -> str:
+    """Return what an error says on one line, or its type where it says nothing or cannot."""
+    try:
+        return next(iter(str(error).splitlines()), "") or type(error).__name__
+    except Exception:
+        return type(error).__name__

@@ -172,7 +172,7 @@ class CrossEncoderFusion:
 
     Args:
         reranker: As in `crossgate.rerank`.
-        profile: As in `crossgate.rerank`; None for no gate.
+        profile: As in `crossgate.rerank`; None for no gate, and an order by the logits alone.
         pool: How many documents are read at most, at least 1.
     """
 
@@ -203,6 +203,7 @@ class CrossEncoderFusion:
         return await asyncio.to_thread(self._fuse, per_store, k, query)
 
     def _fuse(self, per_store: Sequence[Sequence[H]], k: int, query: str | None) -> list[H]:
+        from crossgate.profile import Combine, Pool, Profile
         from crossgate.router import rerank
 
         if query is None:
@@ -211,12 +212,14 @@ class CrossEncoderFusion:
             )
         _check_k(k)
         fused = reciprocal_rank(per_store, k=self.pool)
+        # Fused with the order that it is to overturn, a cross-encoder could hardly do so.
+        ungated = Profile(combine=Combine(mode="replace"), pool=Pool(rerank_top_k=self.pool))
         result = rerank(
             query,
             [as_candidate(hit) for hit in as_shares(fused, stores=len(per_store))],
             limit=k,
             reranker=self.reranker,
-            profile=self.profile,
+            profile=self.profile or ungated,
             keep_scores=True,
         )
         for one in result.degraded:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
-from crossgate.errors import PluginError
+from crossgate.errors import PluginError, first_line
 
 if TYPE_CHECKING:
     from crossgate.reranking import Reranker
@@ -66,9 +66,10 @@ def load(name: str) -> Reranker | None:
         if isinstance(made, Reranker):
             return made
         cause = f"it makes a {type(made).__name__}, which lacks name, identity or score"
-    except Exception as error:  # whatever the author of a plug-in got wrong
-        line = next(iter(str(error).splitlines()), "")
-        cause = f"{type(error).__name__}: {line}" if line else type(error).__name__
+    except (Exception, SystemExit) as error:  # whatever the author of a plug-in got wrong
+        line = first_line(error)
+        name = type(error).__name__
+        cause = name if line == name else f"{name}: {line}"
         raise _failed(plugin, cause) from error
     raise _failed(plugin, cause)
 

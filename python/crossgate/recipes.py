@@ -326,7 +326,7 @@ def _switch(variable: str, text: str) -> bool:
 
 
 def _count(variable: str, text: str) -> int:
-    if text.isascii() and text.isdecimal() and 1 <= int(text) <= 1_000:
+    if len(text) <= 4 and text.isascii() and text.isdecimal() and 1 <= int(text) <= 1_000:
         return int(text)
     raise InputError(
         "malformed_setting", f"{variable} is {text!r}: use a whole number from 1 to 1,000"

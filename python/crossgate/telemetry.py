@@ -15,6 +15,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from crossgate.errors import first_line
 from crossgate.types import Degradation, RouteResult, Verdict
 
 if TYPE_CHECKING:
@@ -218,8 +219,6 @@ class Watch:
         try:
             self._hook.on_event(event)
         except Exception as error:  # whoever watches must not change what is decided
-            lines = str(error).splitlines()
             self._failure = Degradation(
-                code="telemetry_failed",
-                detail=f"{type(self._hook).__name__}: {lines[0] if lines else repr(error)}",
+                code="telemetry_failed", detail=f"{type(self._hook).__name__}: {first_line(error)}"
             )

@@ -43,7 +43,7 @@ def tiers() -> list[Check]:
     ]
     for endpoint, breaker in sorted(remote.breakers().items()):
         # Only the host: an address may hold a password.
-        what = f"remote tier at {urlsplit(endpoint).hostname or endpoint}"
+        what = f"remote tier at {_host(endpoint)}"
         if breaker.state == "open":
             wait = breaker.seconds_closed_off
             left = f"for another {wait:.0f} s" if wait else "until the next query tries it again"
@@ -53,6 +53,13 @@ def tiers() -> list[Check]:
             detail = "it failed and is being tried out again, one call at a time"
             checks.append(_check(what, "ok", detail))
     return checks
+
+
+def _host(endpoint: str) -> str:
+    try:
+        return urlsplit(endpoint).hostname or "an address without a host"
+    except ValueError:
+        return "an address that is none"
 
 
 def _tier(provider: str, variables: tuple[str, ...], package: str, extra: str) -> Check:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, time
 from importlib import import_module
 from numbers import Real
 from typing import Any
@@ -88,10 +90,21 @@ def candidate(
         id=str(id),
         text=said,
         title=str(taken(row, title) or "") if title else "",
-        metadata=row,
+        metadata={key: _as_json(value) for key, value in row.items()},
         cosine=cosine,
-        vector=vector,
+        vector=vector if vector is None or any(vector) else None,
     )
+
+
+def _as_json(value: Any) -> Any:
+    """Return a value of a column as JSON: a time as ISO 8601, what JSON cannot hold as its kind."""
+    if isinstance(value, date | time):
+        return value.isoformat()
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return f"<{type(value).__name__}>"
+    return value
 
 
 def taken(row: dict[str, Any], column: str) -> Any:

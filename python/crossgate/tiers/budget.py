@@ -17,6 +17,8 @@ _RATE = 0.2
 # How far a refused call moves the estimate back to its start: a slow spell must not shut a tier out
 # for good, since only calls that are made can show that it is over.
 _FORGETTING = 0.05
+# A clock that stands still would make a pair free, and so endlessly many of them affordable.
+_LEAST_MS_PER_PAIR = 1e-6
 
 
 class Deadline:
@@ -93,6 +95,7 @@ class Pace:
         if pairs > 0:
             weight = _RATE * min(1.0, pairs / _FULL_WEIGHT_PAIRS)
             self.ms_per_pair += weight * (ms / pairs - self.ms_per_pair)
+            self.ms_per_pair = max(self.ms_per_pair, _LEAST_MS_PER_PAIR)
 
     def observe_at_least(self, pairs: int, ms: float) -> None:
         """Learn from a call that was given up after so long: it would have taken longer."""

@@ -45,24 +45,38 @@ class Call:
         query: What is wanted.
         documents: What to read, best first after stage 1.
         cosines: What stage 1 knows of each document.
-        seconds: How long it may take; None for any time.
+        end: When `time.monotonic` shows this it must be over; None for any time.
     """
 
     tier: Reranker
     query: str
     documents: Sequence[str]
     cosines: Sequence[float | None]
-    seconds: float | None
+    end: float | None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it may still take.
+
+        Raises:
+            TierError: `budget` if nothing is left: a queue of threads may have eaten it up.
+        """
+        if self.end is None:
+            return None
+        left = self.end - time.monotonic()
+        if left <= 0:
+            raise TierError("budget", f"the time for {self.tier.name} passed before it was asked")
+        return left
 
     def run(self) -> Scores:
         """Ask on this thread."""
-        tier = self.tier
+        tier, seconds = self.tier, self.seconds
         if isinstance(tier, SemanticBM25):
             return Scores(tier.score_with_cosines(self.query, self.documents, self.cosines))
         if isinstance(tier, TimedReranker):
-            return tier.score_within(self.query, self.documents, self.seconds)
+            return tier.score_within(self.query, self.documents, seconds)
         pace = _paces.setdefault(tier.identity, Pace(ms_per_pair=LOCAL_MS_PER_PAIR))
-        check_pace(tier.name, pace, len(self.documents), self.seconds)
+        check_pace(tier.name, pace, len(self.documents), seconds)
         start = time.monotonic()
         scores = tier.score(self.query, self.documents)
         pace.observe(len(self.documents), (time.monotonic() - start) * 1000)
@@ -74,7 +88,18 @@ class Call:
             return await self.tier.ascore_within(self.query, self.documents, self.seconds)
         import asyncio
 
-        return await asyncio.to_thread(self.run)
+        def run() -> Scores | Exception:
+            try:
+                return self.run()
+            except Exception as error:  # a future cannot hold a StopIteration
+                return error
+
+        answer = await asyncio.to_thread(run)
+        if isinstance(answer, StopIteration):
+            raise RuntimeError(f"{self.tier.name} raised StopIteration")
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 @dataclass(slots=True, kw_only=True)
@@ -136,12 +161,13 @@ def ask(
         try:
             tier = load()
             name, identity = tier.name, tier.identity
+            left = deadline.left  # loading takes its part
             scores = yield Call(
                 tier=tier,
                 query=query,
                 documents=texts,
                 cosines=cosines,
-                seconds=None if left is None else left * share,
+                end=None if left is None else time.monotonic() + left * share,
             )
             pairs = _by_id(pool, scores)
             check(pairs, identity)

@@ -53,6 +53,11 @@ class SemanticBM25:
         _core.analyze("", language)
 
     @property
+    def available(self) -> bool:
+        """Never for a cut of the pool: words and vectors cost nothing, and want candidates."""
+        return False
+
+    @property
     def identity(self) -> str:
         """Name, share of the cosine, the score that counts half, and language."""
         share = self._blend.cosine_weight / (self._blend.cosine_weight + self._blend.bm25_weight)

@@ -90,9 +90,9 @@ class LLMReranker(RemoteReranker):
         """Return the tier, or None without a key in the environment or with CROSSGATE_REMOTE=0."""
         return None if switched_off() or not Key(None, VARIABLES) else cls(model, **options)
 
-    def _split(self, texts: Sequence[str], size: int | None) -> list[Sequence[str]]:
+    def _split(self, documents: int, most: int | None) -> list[list[int]]:
         # Ranks of two batches could not be compared.
-        return [texts]
+        return [list(range(documents))]
 
     async def _prepared(
         self, query: str, documents: Sequence[str], until: float

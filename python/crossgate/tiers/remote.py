@@ -117,6 +117,12 @@ class Key:
         """Return the key, or an empty text where there is none."""
         return self._reveal()
 
+    @property
+    def is_sendable(self) -> bool:
+        """Whether a header can hold it; an HTTP library would quote in its log one that cannot."""
+        key = self._reveal()
+        return key.isascii() and key.isprintable() and " " not in key
+
     def __bool__(self) -> bool:
         return bool(self._reveal())
 
@@ -140,6 +146,12 @@ def key_of(provider: str, value: str | None, variables: tuple[str, ...]) -> Key:
             "no_key",
             f"no API key for {provider}: set {variables[0]}, pass api_key, or use "
             "from_environment, which gives None where there is none",
+        )
+    if not key.is_sendable:
+        raise TierError(
+            "no_key",
+            f"the API key for {provider} holds characters that no header can: copy it once more, "
+            "without line breaks",
         )
     return key
 
@@ -277,6 +289,12 @@ class RemoteReranker:
                 return await asyncio.wrap_future(future)
         except TimeoutError:
             pass
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            message = f"{self.name} was shut down while it was asked"
+            raise TierError("api_error", message) from None
         finally:
             future.cancel()
         raise self._late(seconds)
@@ -309,18 +327,22 @@ class RemoteReranker:
                 permit.release()  # nothing was sent
                 raise
             start = self._clock()
-            batches = self._split(texts, size)
+            batches = self._split(len(texts), size)
             answers = await asyncio.gather(
-                *(self._batch(query, batch, until) for batch in batches), return_exceptions=True
+                *(
+                    self._batch(query, [texts[place] for place in places], until)
+                    for places in batches
+                ),
+                return_exceptions=True,
             )
             elapsed = (self._clock() - start) * 1000
-            found: list[float | None] = []
+            found: list[float | None] = [None] * len(texts)
             errors: list[TierError] = []
-            for batch, answer in zip(batches, answers, strict=True):
+            for places, answer in zip(batches, answers, strict=True):
                 if isinstance(answer, list):
-                    found += answer
+                    for place, score in zip(places, answer, strict=True):
+                        found[place] = score
                 elif isinstance(answer, TierError):
-                    found += [None] * len(batch)
                     errors.append(answer)
                 else:
                     if isinstance(answer, ModelError):
@@ -351,9 +373,9 @@ class RemoteReranker:
             )
         return Scores([*pairs, *[None] * (len(documents) - number)], missing)
 
-    def _split(self, texts: Sequence[str], size: int | None) -> list[Sequence[str]]:
-        """Return the batches of one call; whoever ranks all documents at once makes one of them."""
-        return _batches(texts, size)
+    def _split(self, documents: int, most: int | None) -> list[list[int]]:
+        """Return the places of each batch; whoever ranks all at once makes one of them."""
+        return _batches(documents, most)
 
     async def _prepared(
         self, query: str, documents: Sequence[str], until: float
@@ -484,10 +506,18 @@ _breakers: dict[str, CircuitBreaker] = {}
 _paces: dict[str, Pace] = {}
 
 
-def _batches(texts: Sequence[str], most: int | None) -> list[Sequence[str]]:
-    size = len(texts) if len(texts) <= _ONE_BATCH else _BATCH
+def _batches(documents: int, most: int | None) -> list[list[int]]:
+    size = documents if documents <= _ONE_BATCH else _BATCH
     size = max(1, size if most is None else min(size, most))
-    return [texts[place : place + size] for place in range(0, len(texts), size)]
+    batches: list[list[int]] = [[] for _ in range(math.ceil(documents / size))]
+    place = 0
+    # Dealt in turn, so that a batch that fails takes its share of the best, and not all of them.
+    for turn in range(size):
+        for number, batch in enumerate(batches):
+            if turn < documents - number * size:
+                batch.append(place)
+                place += 1
+    return batches
 
 
 def _pause(attempt: int) -> float:
