@@ -25,7 +25,7 @@ def examine() -> list[Check]:
         _package("tokenizers", "turns text into word pieces"),
         _package("huggingface-hub", "pulls models"),
     ]
-    checks += [_model(one) for one in models.available()]
+    checks += _models()
     checks += tiers()
     checks += [_plugin(one) for one in plugins.available()]
     checks.append(_cache())
@@ -108,6 +108,20 @@ def _package(name: str, purpose: str) -> Check:
         return _check(name, "ok", f"{metadata.version(name)}, {purpose}")
     except metadata.PackageNotFoundError:
         return _check(name, "broken", f"not installed, {purpose}", f"pip install {name}")
+
+
+def _models() -> list[Check]:
+    """Return one entry per model that is here or of use to most, and one for all others."""
+    here: list[Check] = []
+    absent: list[Check] = []
+    for model in models.available():
+        check = _model(model)
+        off = check["state"] == "off" and model.name != models.PASSAGE_RERANKER
+        (absent if off else here).append(check)
+    if absent:
+        detail = f"{len(absent)} are known by name and not pulled"
+        here.append(_check("other models", "off", detail, "crossgate models list shows them"))
+    return here
 
 
 def _model(model: models.ModelSpec) -> Check:
