@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import pickle
+import re
 import traceback
 from collections.abc import Iterator
 
@@ -148,7 +149,9 @@ def test_a_long_pause_is_not_waited_for(model: ChatServer) -> None:
 def test_a_slow_model_is_given_up(model: ChatServer) -> None:
     model.held = True
     message = refused("api_error", asked(model, timeout=0.2).score, "red fox", DOCUMENTS)
-    assert "200 ms" in message
+    waited = re.search(r"no answer within (\d+) ms", message)
+    assert waited is not None
+    assert int(waited[1]) <= 200  # what is left of it when the question is on its way
 
 
 def test_a_budget_that_is_too_small_is_not_spent(model: ChatServer) -> None:
