@@ -32,6 +32,7 @@ from crossgate.profile import (
 
 NUMBERS = st.floats(-100, 100, allow_nan=False)
 OPTIONAL = st.one_of(st.none(), NUMBERS)
+SHARE = st.one_of(st.none(), st.floats(0, 1))
 POSITIVE = st.floats(0.001, 100)
 
 MODEL = st.one_of(
@@ -66,7 +67,7 @@ PROFILES = st.builds(
         widen=st.integers(0, 99),
         source_type=st.text(max_size=8),
     ),
-    answer=st.builds(Answer, stage1=MODEL, stage2=MODEL, floor=OPTIONAL, least=OPTIONAL),
+    answer=st.builds(Answer, stage1=MODEL, stage2=MODEL, floor=SHARE, least=SHARE),
     combine=st.builds(
         Combine, mode=st.sampled_from(["replace", "rrf", "weighted"]), k=POSITIVE, logit=NUMBERS
     ),
@@ -136,6 +137,8 @@ def test_what_is_left_out_is_off() -> None:
         ({"schema": SCHEMA, "pool": {"per_channel": 10**30}}, "from 2 to 1,000,000"),
         ({"schema": SCHEMA, "pool": {"rerank_top_k": 10**30}}, "from 1 to 1,000,000"),
         ({"schema": SCHEMA, "pool": {"core": 1_000_001}}, "from 1 to 1,000,000"),
+        ({"schema": SCHEMA, "answer": {"least": 5}}, "answer.least is 5: it must be a"),
+        ({"schema": SCHEMA, "answer": {"floor": -0.1}}, "from 0 to 1"),
         ({"schema": SCHEMA, "floors": None}, "floors"),
         ({"schema": SCHEMA, "floors": {"default": 1.5}}, "floors.default is 1.5: it must be a"),
         ({"schema": SCHEMA, "floors": {"default": -1.01}}, "from -1 to 1"),

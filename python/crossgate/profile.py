@@ -122,9 +122,10 @@ class Answer:
     Attributes:
         stage1: The model for what stage 1 saw; None where none was fitted: no bar holds then.
         stage2: The model for what both stages saw.
-        floor: Below this probability by stage 1 nothing is relevant, and stage 2 is not asked.
-        least: Below this probability there is no clear winner after stage 1, and no answer after
-            the stage that decided.
+        floor: Below this probability, in [0, 1], by stage 1 nothing is relevant, and stage 2 is not
+            asked.
+        least: Below this probability, in [0, 1], there is no clear winner after stage 1, and no
+            answer after the stage that decided.
     """
 
     stage1: Confidence | None = None
@@ -138,7 +139,7 @@ class Answer:
             if not (value is None or isinstance(value, Confidence)):
                 raise ProfileError("profile_malformed", f"answer.{name} must be a Confidence")
         for name in ("floor", "least"):
-            _check_number("answer", name, getattr(self, name), optional=True)
+            _check_number("answer", name, getattr(self, name), least=0, most=1, optional=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

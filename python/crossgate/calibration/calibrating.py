@@ -364,6 +364,12 @@ def _fit_answer(
         least = answering.least_for_recall(second, seen.stage2_right, corpora, keep)
     else:
         least = answering.least_for_cost(second, seen.stage2_right, objective.cost_ratio)
+    if least > 1:
+        raise CalibrationError(
+            "no_gate",
+            "no gate established: a query that nothing fits is as sure of its pick as can be, so "
+            "that no bar stands above it; allow a higher rate",
+        )
     return Answer(stage1=stage1, stage2=stage2, least=least)
 
 
