@@ -1,0 +1,267 @@
+"""Reads the labelled sets that the models are trained on, checked, deduplicated and in one form."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+# Licences under which a document, and with it the prompts about it, may be trained on.
+LICENCES = ("MIT", "Apache-2.0", "CC-BY-4.0 (docs/skills; code Apache-2.0)", "BSD", "MPL-2.0", "CC0")
+
+# A training document that shares this much of its three-word shingles (Jaccard) with a document of
+# a hold-out is left out. Copies and forks lie above 0.5; unrelated skills below 0.1.
+NEAR_DUPLICATE = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One query with what fits it and what its author says does not.
+
+    Attributes:
+        source: The set it comes from.
+        pool: The corpus that its other candidates are drawn from.
+        query: Its text.
+        positives: Ids in the pool that fit; none if nothing fits.
+        negatives: Ids in the pool that are known not to fit.
+    """
+
+    source: str
+    pool: str
+    query: str
+    positives: tuple[str, ...]
+    negatives: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class TrainingData:
+    """All pools of documents (pool, then id, then text) and the examples about them."""
+
+    pools: dict[str, dict[str, str]] = field(default_factory=dict)
+    examples: list[Example] = field(default_factory=list)
+    removed: Counter[str] = field(default_factory=Counter)
+
+    def add(self, source: str, pool: str, rows: Iterable[tuple[str, Iterable[str], Iterable[str]]]) -> None:
+        """Adds (query, positives, negatives), without ids that the pool lacks."""
+        known = self.pools[pool]
+        for query, positives, negatives in rows:
+            wanted = tuple(positives)
+            fitting = tuple(id for id in wanted if id in known)
+            ruled_out = tuple(id for id in negatives if id in known)
+            if wanted and not fitting:
+                self.removed[source] += 1
+                continue
+            self.examples.append(Example(source, pool, query, fitting, ruled_out))
+
+
+def read_training_data(data: Path, prompts: Path) -> TrainingData:
+    """Returns everything that both models are trained on.
+
+    Args:
+        data: Folder of the public sets, each in BEIR's layout.
+        prompts: Folder of the prompts written for this project.
+
+    Returns:
+        The pools and examples, near-duplicates of the hold-outs removed. CLINC150's dev and test
+        splits, MetaTool's dev, skill-triggers' dev, SciFact's and CoSQA's test, and all of HWU64,
+        PubMedQA, ToolBench and LIMIT are left for measuring.
+    """
+    found = TrainingData()
+    _add_skills(found, data, prompts)
+    _add_tools(found, data)
+    _add_intents(found, data, prompts)
+    _add_passages(found, data, prompts)
+    return found
+
+
+def check_hashes(folder: Path, listing: Path) -> None:
+    """Stops with the name of the first file under `folder` that differs from its sha256 in `listing`.
+
+    Args:
+        folder: Where the files lie.
+        listing: Lines of `sha256  path`, as `sha256sum` writes them.
+    """
+    for line in listing.read_text(encoding="utf-8").splitlines():
+        expected, name = line.split(maxsplit=1)
+        path = folder / name
+        if not path.is_file():
+            raise SystemExit(f"{path}: missing, listed in {listing}")
+        actual = hashlib.sha256(path.read_bytes()).hexdigest()
+        if actual != expected:
+            raise SystemExit(f"{path}: expected sha256 {expected}, found {actual}")
+
+
+def shingles(text: str) -> set[str]:
+    """Returns the runs of three words, or the words where there are fewer."""
+    words = re.findall(r"[a-z0-9]+", text.lower())
+    return {" ".join(words[i : i + 3]) for i in range(len(words) - 2)} or set(words)
+
+
+class NearDuplicates:
+    """Tells whether a text nearly copies one of those it was given."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._sizes: list[int] = []
+        self._places: dict[str, list[int]] = defaultdict(list)
+        for text in texts:
+            found = shingles(text)
+            for one in found:
+                self._places[one].append(len(self._sizes))
+            self._sizes.append(len(found))
+
+    def holds(self, text: str) -> bool:
+        """Returns whether a given text shares `NEAR_DUPLICATE` of its shingles with this one."""
+        found = shingles(text)
+        shared = Counter(place for one in found for place in self._places.get(one, ()))
+        return any(
+            count >= NEAR_DUPLICATE * (len(found) + self._sizes[place] - count)
+            for place, count in shared.items()
+        )
+
+
+def _add_skills(found: TrainingData, data: Path, prompts: Path) -> None:
+    corpus = {row["_id"]: row for row in _rows(data / "skill-triggers/corpus.jsonl")}
+    held_ids = {id for _, id in _pairs(data / "skill-triggers/qrels/dev.tsv")}
+    held_ids |= {id for _, id in _pairs(data / "skill-triggers/negatives/dev.tsv")}
+    held_texts = [_text(corpus[id]) for id in sorted(held_ids)]
+    held_texts += [_text(row) for row in _rows(prompts.parents[1] / "eval/skills/corpus.jsonl")]
+    held = NearDuplicates(held_texts)
+    held_repositories = {corpus[id]["metadata"]["repo"] for id in held_ids}
+
+    rows = list(corpus.values())
+    rows += _rows(data / "skill-examples-weak/corpus.jsonl")
+    rows += _rows(data / "skills/corpus.jsonl")
+    pool: dict[str, str] = {}
+    for row in rows:
+        metadata = row["metadata"]
+        if row["_id"] in pool or metadata.get("licence") not in LICENCES:
+            continue
+        text = _text(row)
+        if metadata["repo"] in held_repositories or held.holds(text):
+            found.removed["skills near a hold-out"] += 1
+            continue
+        pool[row["_id"]] = text
+    found.pools["skills"] = pool
+
+    for name, folder in (("skill-triggers", "skill-triggers"), ("skill-examples-weak",) * 2):
+        negatives = data / folder / "negatives/train.tsv"
+        found.add(name, "skills", _judged(data / folder, "train", negatives))
+    for path in sorted(prompts.glob("skills*.jsonl")):
+        found.add("written skill prompts", "skills", _written(path))
+
+
+def _add_tools(found: TrainingData, data: Path) -> None:
+    held_tools = {id for _, id in _pairs(data / "metatool/qrels/dev.tsv")}
+    for name in ("metatool", "bfcl", "seal-tools", "acebench", "toolalpaca"):
+        rows = _rows(data / name / "corpus.jsonl")
+        found.pools[name] = {
+            row["_id"]: _text(row) for row in rows if name != "metatool" or row["_id"] not in held_tools
+        }
+        found.add(name, name, _judged(data / name, "train"))
+    for name in ("bfcl", "acebench"):
+        texts = {row["_id"]: row["text"] for row in _rows(data / name / "queries.jsonl")}
+        unmatched = {row["_id"] for row in _rows(data / name / "queries.jsonl") if _no_match(row)}
+        lists = {row["query"]: row["candidates"] for row in _rows(data / name / "candidates.jsonl")}
+        found.add(name, name, ((texts[id], (), lists[id]) for id in sorted(unmatched) if id in lists))
+
+
+def _add_intents(found: TrainingData, data: Path, prompts: Path) -> None:
+    descriptions: dict[str, list[str]] = defaultdict(list)
+    for row in _rows(prompts / "intents.jsonl"):
+        if row["set"] == "clinc150":
+            descriptions[row["doc"]].append(row["text"])
+    for name in ("clinc150", "nlupp"):
+        rows = list(_rows(data / name / "corpus.jsonl"))
+        found.pools[name] = {row["_id"]: _text(row) for row in rows}
+        found.add(name, name, _judged(data / name, "train"))
+    # The same intents a second time as a tool's author would describe them.
+    for which in (0, 1):
+        pool = f"clinc150 described {which}"
+        found.pools[pool] = {
+            id: text.split(": ", 1)[-1] + ": " + descriptions[id][which]
+            for id, text in found.pools["clinc150"].items()
+            if len(descriptions[id]) > which
+        }
+    near = [(row["text"], (), (row["near"],)) for row in _rows(prompts / "intents_near.jsonl")]
+    found.add("written near misses", "clinc150", near)
+    outside = [
+        (row["text"], (), ())
+        for row in _rows(data / "clinc150/queries.jsonl")
+        if _no_match(row) and row["metadata"]["split"] == "train"
+    ]
+    found.add("clinc150", "clinc150", outside)
+
+
+def _add_passages(found: TrainingData, data: Path, prompts: Path) -> None:
+    for name, split in (("scifact", "train"), ("cosqa", "train"), ("medquad", "train")):
+        rows = _rows(data / name / "corpus.jsonl")
+        # SciFact's abstracts repeat their title in the text.
+        found.pools[name] = {row["_id"]: row["text"] if name == "scifact" else _text(row) for row in rows}
+        found.add(name, name, _judged(data / name, split))
+    name = "markdown-sections-weak"
+    asked = {row["doc"] for path in prompts.glob("sections*.jsonl") for row in _rows(path)}
+    found.pools[name] = {
+        row["_id"]: _text(row)
+        for row in _rows(data / name / "corpus.jsonl")
+        if row["_id"] in asked or _is_prose(row["text"])
+    }
+    found.add(name, name, _judged(data / name, "train"))
+    for path in sorted(prompts.glob("sections*.jsonl")):
+        found.add("written passage questions", name, _written(path))
+
+
+def _judged(
+    folder: Path, split: str, negatives: Path | None = None
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yields text, positives and negatives of each judged query, in the order of the queries."""
+    fitting: dict[str, list[str]] = defaultdict(list)
+    ruled_out: dict[str, list[str]] = defaultdict(list)
+    for query, document in _pairs(folder / f"qrels/{split}.tsv"):
+        fitting[query].append(document)
+    if negatives is not None and negatives.is_file():
+        for query, document in _pairs(negatives):
+            ruled_out[query].append(document)
+    for row in _rows(folder / "queries.jsonl"):
+        id = row["_id"]
+        if id in fitting or id in ruled_out:
+            yield row["text"], fitting[id], ruled_out[id]
+
+
+def _written(path: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    for row in _rows(path):
+        if "near" in row:
+            yield row["text"], [], [row["near"]]
+        else:
+            yield row["text"], [row["doc"]], []
+
+
+def _pairs(path: Path) -> Iterator[tuple[str, str]]:
+    for line in path.read_text(encoding="utf-8").splitlines()[1:]:
+        cells = line.split("\t")
+        if len(cells) < 3 or float(cells[2]) > 0:
+            yield cells[0], cells[1].strip()
+
+
+def _rows(path: Path) -> Iterator[dict]:
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            if line.strip():
+                yield json.loads(line)
+
+
+def _text(row: dict) -> str:
+    title, text = row.get("title", ""), row["text"]
+    return f"{title}: {text}" if title and text else title or text
+
+
+def _no_match(row: dict) -> bool:
+    return bool(row.get("metadata", {}).get("no_match"))
+
+
+def _is_prose(text: str) -> bool:
+    letters = sum(char.isalpha() or char == " " for char in text)
+    return 200 <= len(text) <= 1_500 and letters >= 0.75 * len(text) and "```" not in text

@@ -1,0 +1,166 @@
+"""Fine-tunes the embedder of stage 1 on queries and the documents that fit them."""
+
+from __future__ import annotations
+
+import argparse
+import random
+from pathlib import Path
+
+import torch
+from corpora import Example, TrainingData, check_hashes, read_training_data
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from training import Decks, Encoder, Lexical, Optimiser, embed, rank, run_workers
+from transformers import BertConfig, BertModel
+
+HERE = Path(__file__).parent
+
+# One batch holds one kind of document, so that the other documents in it are worth telling apart.
+# Kind: share of the batches, and the sources that it mixes.
+KINDS: dict[str, tuple[float, dict[str, float]]] = {
+    "skills": (
+        0.52,
+        {
+            "skill-triggers": 0.38,
+            "written skill prompts": 0.5,
+            "skill-examples-weak": 0.12,
+        },
+    ),
+    "metatool": (0.08, {"metatool": 1.0}),
+    "bfcl": (0.05, {"bfcl": 1.0}),
+    "seal-tools": (0.03, {"seal-tools": 1.0}),
+    "acebench": (0.02, {"acebench": 1.0}),
+    "toolalpaca": (0.01, {"toolalpaca": 1.0}),
+    "clinc150": (0.09, {"clinc150": 0.92, "written near misses": 0.08}),
+    "nlupp": (0.03, {"nlupp": 1.0}),
+    "scifact": (0.03, {"scifact": 1.0}),
+    "cosqa": (0.02, {"cosqa": 1.0}),
+    "medquad": (0.02, {"medquad": 1.0}),
+    "sections": (0.10, {"markdown-sections-weak": 0.3, "written passage questions": 0.7}),
+}
+
+QUERIES_PER_BATCH = 32
+HARD_NEGATIVES_PER_BATCH = 10
+QUERY_TOKENS = 64
+DOCUMENT_TOKENS = 96
+TEMPERATURE = 0.05
+
+
+class Null(torch.nn.Module):
+    """The document "nothing fits": a cosine that every right document has to exceed."""
+
+    def __init__(self) -> None:
+        """Starts at a cosine between those of unrelated and of matching texts."""
+        super().__init__()
+        self.shift = torch.nn.Parameter(torch.zeros(1))
+
+    @property
+    def cosine(self) -> Tensor:
+        """The cosine, [1]; the factor lets it move at the weights' small learning rate."""
+        return 0.3 + 50 * self.shift
+
+
+def batch_loss(null: Null, queries: Tensor, documents: Tensor, fits: Tensor) -> Tensor:
+    """Returns the mean cross-entropy of picking a right document, or nothing, among all.
+
+    Args:
+        null: The document that fits a query nothing else fits.
+        queries: Unit vectors [n, width].
+        documents: Unit vectors [m, width].
+        fits: Bool [n, m], which document fits which query.
+
+    Returns:
+        A scalar. Several right documents share the target equally.
+    """
+    nothing = ~fits.any(1, keepdim=True)
+    cosines = torch.cat([queries @ documents.T, null.cosine.expand(len(queries), 1)], 1)
+    wanted = torch.cat([fits, nothing], 1)
+    # A second right document is no competitor of the first.
+    logits = torch.log_softmax(cosines / TEMPERATURE, 1)
+    return -torch.logsumexp(logits.masked_fill(~wanted, -torch.inf), 1).mean()
+
+
+def draw_batch(
+    data: TrainingData, decks: Decks, lexical: Lexical, rng: random.Random
+) -> tuple[list[Example], str, list[str], Tensor]:
+    """Returns examples, the pool that their documents come from, the documents' ids, and what fits."""
+    kinds = list(KINDS)
+    kind = rng.choices(kinds, [KINDS[kind][0] for kind in kinds])[0]
+    examples = [decks.draw(KINDS[kind][1]) for _ in range(QUERIES_PER_BATCH)]
+    pool = examples[0].pool
+    if pool == "clinc150":
+        pool = rng.choice([pool, pool, f"{pool} described 0", f"{pool} described 1"])
+    ids: dict[str, None] = {}
+    for example in examples:
+        ids.update(dict.fromkeys(example.positives[:2]))
+        ids.update(dict.fromkeys(example.negatives[:1]))
+    if pool.startswith("clinc150"):
+        ids.update(dict.fromkeys(data.pools[pool]))
+    else:
+        some = examples[:HARD_NEGATIVES_PER_BATCH]
+        for example, near in zip(
+            some, lexical.nearest(pool, [one.query for one in some], 12), strict=True
+        ):
+            wrong = [id for id in near if id not in example.positives]
+            if wrong:
+                ids.setdefault(rng.choice(wrong))
+    documents = [id for id in ids if id in data.pools[pool]]
+    fits = torch.tensor([[id in example.positives for id in documents] for example in examples])
+    return examples, pool, documents, fits
+
+
+def train(arguments: argparse.Namespace, data: TrainingData) -> None:
+    """Trains in this worker; the first one writes the weights."""
+    rng = random.Random(f"{arguments.seed} {rank()}")
+    torch.manual_seed(arguments.seed)
+    config = BertConfig.from_json_file(arguments.start / "config.json")
+    config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
+    model = BertModel(config)
+    model.load_state_dict(load_file(arguments.start / "model.safetensors"), strict=False)
+    model.train()
+    null = Null()
+    both = torch.nn.ModuleList([model, null])
+    encode_query = Encoder(arguments.start / "tokenizer.json", QUERY_TOKENS)
+    encode_document = Encoder(arguments.start / "tokenizer.json", DOCUMENT_TOKENS)
+    lexical, decks = Lexical(data.pools), Decks(data, rng)
+    optimiser = Optimiser(both, arguments.rate, arguments.steps, arguments.steps // 15 + 1)
+    smooth = 0.0
+    for step in range(arguments.steps):
+        examples, pool, ids, fits = draw_batch(data, decks, lexical, rng)
+        queries = embed(model, encode_query, [one.query for one in examples])
+        documents = embed(model, encode_document, [data.pools[pool][id] for id in ids])
+        loss = batch_loss(null, queries, documents, fits)
+        optimiser.step(loss)
+        smooth = loss.item() if not step else 0.95 * smooth + 0.05 * loss.item()
+        if step % 10 == 9:
+            optimiser.report(smooth)
+        if step % 100 == 99 or step == arguments.steps - 1:
+            save(model, null, arguments.output)
+
+
+def save(model: BertModel, null: Null, output: Path) -> None:
+    """Writes the weights, from the first worker only."""
+    if rank() == 0:
+        output.mkdir(parents=True, exist_ok=True)
+        weights = {name: one.contiguous() for name, one in model.state_dict().items() if not name.startswith("pooler")}
+        save_file(weights, output / "model.safetensors")
+        print(f"null cosine {null.cosine.item():.3f}", flush=True)
+
+
+def main() -> None:
+    """Reads the arguments, checks the data's hashes and trains."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("start", type=Path, help="folder with all-MiniLM-L6-v2's weights")
+    parser.add_argument("data", type=Path, help="folder of the public sets")
+    parser.add_argument("output", type=Path, help="folder to write the weights to")
+    parser.add_argument("--steps", type=int, default=220)
+    parser.add_argument("--rate", type=float, default=8e-5)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=2)
+    arguments = parser.parse_args()
+    data = read_training_data(arguments.data, HERE / "prompts")
+    run_workers(arguments.workers, train, arguments, data)
+
+
+if __name__ == "__main__":
+    main()
