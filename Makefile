@@ -40,8 +40,16 @@ ifneq ($(PYTHON313),)
 	$(VENV)/stargraph/bin/pip install --quiet --force-reinstall --no-deps $(DIST)/*.whl
 endif
 
+$(VENV)/training: models/requirements.txt | $(VENV)
+	$(PYTHON) -m venv $(VENV)/training
+	$(VENV)/training/bin/pip install --quiet --requirement models/requirements.txt
+	touch $(VENV)/training
+
+.PHONY: training
+training: $(VENV)/training ## what training the models needs, about 6 GB
+
 .PHONY: test
-test: install stargraph ## all tests, Rust and Python; the Python ones against the wheel
+test: install stargraph $(if $(CI),training) ## all tests, Rust and Python; the Python ones against the wheel
 	cargo test --workspace --quiet
 	$(BIN)/pytest
 

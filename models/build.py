@@ -17,10 +17,8 @@ from safetensors.numpy import load_file
 
 Weights = Mapping[str, NDArray[np.float32]]
 
-# The architecture of both models: MiniLM-L6, a BERT with six layers of width 384.
-LAYER_COUNT = 6
-WIDTH = 384
-HEAD_COUNT = 12
+# MiniLM's attention heads are this wide, in models of any depth and width.
+HEAD_WIDTH = 32
 LAYER_NORM_EPSILON = 1e-12
 
 INPUT_NAMES = ("input_ids", "attention_mask", "token_type_ids")
@@ -36,11 +34,11 @@ SMALLEST_MAGNITUDE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What one model is made from and what its graph ends in."""
+    """What one model is made from and what its graph ends in; without hashes, from anything."""
 
     name: str
-    weights_sha256: str
-    tokenizer_sha256: str
+    weights_sha256: str | None
+    tokenizer_sha256: str | None
     prefix: str
     is_cross_encoder: bool
 
@@ -64,6 +62,8 @@ RECIPES = {
             prefix="bert.",
             is_cross_encoder=True,
         ),
+        Recipe("embedder", None, None, prefix="", is_cross_encoder=False),
+        Recipe("cross-encoder", None, None, prefix="bert.", is_cross_encoder=True),
     )
 }
 
@@ -242,6 +242,7 @@ def build_graph(
         )
 
     source = f"{prefix}embeddings."
+    width = weights[f"{source}word_embeddings.weight"].shape[1]
     words = _write_word_embeddings(
         writer, weights[f"{source}word_embeddings.weight"], quantise_embeddings
     )
@@ -256,7 +257,8 @@ def build_graph(
     hidden = layer_norm(tokens, used_positions, [], f"{source}LayerNorm", "embedded")
     mask = writer.node("Cast", ["attention_mask"], "mask", to=TensorProto.INT32)
 
-    for layer in range(LAYER_COUNT):
+    layer_count = len({name for name in weights if name.endswith("attention.self.query.bias")})
+    for layer in range(layer_count):
         source = f"{prefix}encoder.layer.{layer}."
         name = f"layer_{layer}."
         parts = [f"{source}attention.self.{part}" for part in ("query", "key", "value")]
@@ -265,7 +267,7 @@ def build_graph(
         split = [f"{name}{part}" for part in ("query", "key", "value")]
         # Only the first token of the last layer reaches the classifier: it alone asks there, and
         # what follows the attention is computed for it alone.
-        if is_cross_encoder and layer == LAYER_COUNT - 1:
+        if is_cross_encoder and layer == layer_count - 1:
             asking = writer.node("Slice", [hidden, first, second, second], f"{name}first_token")
             _, query_shift = linear(writer, asking, part_weights[0], split[0], False)
             pair, pair_shift = linear(
@@ -283,7 +285,7 @@ def build_graph(
             [*split, writer.constant(f"{name}attention.bias", projection_bias + shift), mask],
             f"{name}attention",
             domain=MICROSOFT,
-            num_heads=HEAD_COUNT,
+            num_heads=width // HEAD_WIDTH,
         )
         part = f"{source}attention.output."
         mixed, shift = linear(
@@ -304,7 +306,7 @@ def build_graph(
 
     if is_cross_encoder:
         return _finish_cross_encoder(writer, weights, prefix, hidden)
-    return _finish_embedder(writer, hidden)
+    return _finish_embedder(writer, hidden, width)
 
 
 def _write_word_embeddings(writer: GraphWriter, table: NDArray[np.float32], quantise: bool) -> str:
@@ -340,7 +342,7 @@ def _finish_cross_encoder(
     return writer.finish(logits, 1)
 
 
-def _finish_embedder(writer: GraphWriter, hidden: str) -> onnx.ModelProto:
+def _finish_embedder(writer: GraphWriter, hidden: str, width: int) -> onnx.ModelProto:
     """Ends the graph in the mean over the unmasked tokens, scaled to unit length."""
     axis = writer.constant("position_1", np.array([1], np.int64))
     mask = writer.node("Cast", ["attention_mask"], "pooling_mask", to=TensorProto.FLOAT)
@@ -349,7 +351,7 @@ def _finish_embedder(writer: GraphWriter, hidden: str) -> onnx.ModelProto:
     # The division by the number of tokens is left out: scaling to unit length undoes it.
     flat = writer.node("Squeeze", [sums, axis], "token_sum")
     embedding = writer.node("LpNormalization", [flat], "sentence_embedding", axis=1, p=2)
-    return writer.finish(embedding, WIDTH)
+    return writer.finish(embedding, width)
 
 
 def plain_tokenizer(text: str) -> str:
@@ -365,10 +367,10 @@ def sha256_of(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def check_sha256(path: Path, expected: str) -> None:
+def check_sha256(path: Path, expected: str | None) -> None:
     """Stops the script, naming the file and both hashes, where a file is not the expected one."""
     actual = sha256_of(path)
-    if actual != expected:
+    if expected is not None and actual != expected:
         raise SystemExit(f"{path}: expected sha256 {expected}, found {actual}")
 
 
@@ -391,7 +393,8 @@ def build_model(recipe: Recipe, source: Path, output: Path) -> str:
     (output / "model.onnx").write_bytes(model.SerializeToString(deterministic=True))
     tokenizer = plain_tokenizer((source / "tokenizer.json").read_text(encoding="utf-8"))
     (output / "tokenizer.json").write_text(tokenizer, encoding="utf-8", newline="\n")
-    lines = [f"[{recipe.name}]", f'weights_sha256 = "{recipe.weights_sha256}"']
+    weights_sha256 = sha256_of(source / "model.safetensors")
+    lines = [f"[{recipe.name}]", f'weights_sha256 = "{weights_sha256}"']
     for file in (output / "model.onnx", output / "tokenizer.json"):
         stem = file.stem
         lines += [f"{stem}_bytes = {file.stat().st_size}", f'{stem}_sha256 = "{sha256_of(file)}"']
@@ -401,7 +404,11 @@ def build_model(recipe: Recipe, source: Path, output: Path) -> str:
 def main() -> None:
     """Reads the arguments, builds one model and prints its manifest entry."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", choices=sorted(RECIPES), help="model to build")
+    parser.add_argument(
+        "name",
+        choices=sorted(RECIPES),
+        help="model to build; embedder or cross-encoder takes any weights",
+    )
     parser.add_argument("source", type=Path, help="folder with model.safetensors, tokenizer.json")
     parser.add_argument("output", type=Path, help="folder to write the model to")
     arguments = parser.parse_args()

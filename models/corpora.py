@@ -9,13 +9,23 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 # Licences under which a document, and with it the prompts about it, may be trained on.
-LICENCES = ("MIT", "Apache-2.0", "CC-BY-4.0 (docs/skills; code Apache-2.0)", "BSD", "MPL-2.0", "CC0")
+LICENCES = (
+    "MIT",
+    "Apache-2.0",
+    "CC-BY-4.0 (docs/skills; code Apache-2.0)",
+    "BSD",
+    "MPL-2.0",
+    "CC0",
+)
 
-# A training document that shares this much of its three-word shingles (Jaccard) with a document of
-# a hold-out is left out. Copies and forks lie above 0.5; unrelated skills below 0.1.
-NEAR_DUPLICATE = 0.3
+# A training text that shares this much of its three-word shingles (Jaccard) with one of a hold-out
+# is left out. Copies and forks of a skill lie above 0.5, unrelated skills below 0.1; prompts are
+# shorter and share phrases such as "can you help me with".
+NEAR_DUPLICATE_DOCUMENT = 0.3
+NEAR_DUPLICATE_QUERY = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +47,36 @@ class Example:
     negatives: tuple[str, ...] = ()
 
 
+def shingles(text: str) -> set[str]:
+    """Returns the runs of three words, or the words where there are fewer."""
+    words = re.findall(r"[a-z0-9]+", text.lower())
+    return {" ".join(words[i : i + 3]) for i in range(len(words) - 2)} or set(words)
+
+
+class NearDuplicates:
+    """Tells whether a text nearly copies one of those it was given."""
+
+    def __init__(self, texts: Iterable[str], least: float) -> None:
+        """Takes the texts and the least Jaccard similarity of their shingles that counts."""
+        self._least = least
+        self._sizes: list[int] = []
+        self._places: dict[str, list[int]] = defaultdict(list)
+        for text in texts:
+            found = shingles(text)
+            for one in found:
+                self._places[one].append(len(self._sizes))
+            self._sizes.append(len(found))
+
+    def holds(self, text: str) -> bool:
+        """Returns whether the text nearly copies a given one."""
+        found = shingles(text)
+        shared = Counter(place for one in found for place in self._places.get(one, ()))
+        return any(
+            count >= self._least * (len(found) + self._sizes[place] - count)
+            for place, count in shared.items()
+        )
+
+
 @dataclass(slots=True)
 class TrainingData:
     """All pools of documents (pool, then id, then text) and the examples about them."""
@@ -44,11 +84,17 @@ class TrainingData:
     pools: dict[str, dict[str, str]] = field(default_factory=dict)
     examples: list[Example] = field(default_factory=list)
     removed: Counter[str] = field(default_factory=Counter)
+    held_queries: NearDuplicates = field(default_factory=lambda: NearDuplicates((), 1.0))
 
-    def add(self, source: str, pool: str, rows: Iterable[tuple[str, Iterable[str], Iterable[str]]]) -> None:
+    def add(
+        self, source: str, pool: str, rows: Iterable[tuple[str, Iterable[str], Iterable[str]]]
+    ) -> None:
         """Adds (query, positives, negatives), without ids that the pool lacks."""
         known = self.pools[pool]
         for query, positives, negatives in rows:
+            if self.held_queries.holds(query):
+                self.removed[f"{source}: prompts near a hold-out's"] += 1
+                continue
             wanted = tuple(positives)
             fitting = tuple(id for id in wanted if id in known)
             ruled_out = tuple(id for id in negatives if id in known)
@@ -58,20 +104,27 @@ class TrainingData:
             self.examples.append(Example(source, pool, query, fitting, ruled_out))
 
 
-def read_training_data(data: Path, prompts: Path) -> TrainingData:
+# The prompts written for this project about public skills.
+SKILL_PROMPTS = ("skills", "tasks", "topic_swap", "jargon", "more")
+
+
+def read_training_data(
+    data: Path, prompts: Path, written: Iterable[str] = SKILL_PROMPTS
+) -> TrainingData:
     """Returns everything that both models are trained on.
 
     Args:
         data: Folder of the public sets, each in BEIR's layout.
         prompts: Folder of the prompts written for this project.
+        written: Which of its files about skills to read, without `.jsonl`.
 
     Returns:
         The pools and examples, near-duplicates of the hold-outs removed. CLINC150's dev and test
         splits, MetaTool's dev, skill-triggers' dev, SciFact's and CoSQA's test, and all of HWU64,
         PubMedQA, ToolBench and LIMIT are left for measuring.
     """
-    found = TrainingData()
-    _add_skills(found, data, prompts)
+    found = TrainingData(held_queries=_held_queries(data, prompts.parents[1] / "eval"))
+    _add_skills(found, data, prompts, written)
     _add_tools(found, data)
     _add_intents(found, data, prompts)
     _add_passages(found, data, prompts)
@@ -79,7 +132,7 @@ def read_training_data(data: Path, prompts: Path) -> TrainingData:
 
 
 def check_hashes(folder: Path, listing: Path) -> None:
-    """Stops with the name of the first file under `folder` that differs from its sha256 in `listing`.
+    """Stops with the name of the first file that is missing or differs from its sha256.
 
     Args:
         folder: Where the files lie.
@@ -95,41 +148,25 @@ def check_hashes(folder: Path, listing: Path) -> None:
             raise SystemExit(f"{path}: expected sha256 {expected}, found {actual}")
 
 
-def shingles(text: str) -> set[str]:
-    """Returns the runs of three words, or the words where there are fewer."""
-    words = re.findall(r"[a-z0-9]+", text.lower())
-    return {" ".join(words[i : i + 3]) for i in range(len(words) - 2)} or set(words)
+def _held_queries(data: Path, own: Path) -> NearDuplicates:
+    """Returns the queries of the hold-outs that share a subject with the training data."""
+    held: list[str] = []
+    for name in ("skill-triggers", "metatool"):
+        judged = {query for query, _ in _pairs(data / name / "qrels/dev.tsv")}
+        rows = _rows(data / name / "queries.jsonl")
+        held += [row["text"] for row in rows if row["_id"] in judged]
+    for name in ("skills", "chunks"):
+        held += [row["text"] for row in _rows(own / name / "queries.jsonl")]
+    return NearDuplicates(held, NEAR_DUPLICATE_QUERY)
 
 
-class NearDuplicates:
-    """Tells whether a text nearly copies one of those it was given."""
-
-    def __init__(self, texts: Iterable[str]) -> None:
-        self._sizes: list[int] = []
-        self._places: dict[str, list[int]] = defaultdict(list)
-        for text in texts:
-            found = shingles(text)
-            for one in found:
-                self._places[one].append(len(self._sizes))
-            self._sizes.append(len(found))
-
-    def holds(self, text: str) -> bool:
-        """Returns whether a given text shares `NEAR_DUPLICATE` of its shingles with this one."""
-        found = shingles(text)
-        shared = Counter(place for one in found for place in self._places.get(one, ()))
-        return any(
-            count >= NEAR_DUPLICATE * (len(found) + self._sizes[place] - count)
-            for place, count in shared.items()
-        )
-
-
-def _add_skills(found: TrainingData, data: Path, prompts: Path) -> None:
+def _add_skills(found: TrainingData, data: Path, prompts: Path, written: Iterable[str]) -> None:
     corpus = {row["_id"]: row for row in _rows(data / "skill-triggers/corpus.jsonl")}
     held_ids = {id for _, id in _pairs(data / "skill-triggers/qrels/dev.tsv")}
     held_ids |= {id for _, id in _pairs(data / "skill-triggers/negatives/dev.tsv")}
     held_texts = [_text(corpus[id]) for id in sorted(held_ids)]
     held_texts += [_text(row) for row in _rows(prompts.parents[1] / "eval/skills/corpus.jsonl")]
-    held = NearDuplicates(held_texts)
+    held = NearDuplicates(held_texts, NEAR_DUPLICATE_DOCUMENT)
     held_repositories = {corpus[id]["metadata"]["repo"] for id in held_ids}
 
     rows = list(corpus.values())
@@ -150,8 +187,8 @@ def _add_skills(found: TrainingData, data: Path, prompts: Path) -> None:
     for name, folder in (("skill-triggers", "skill-triggers"), ("skill-examples-weak",) * 2):
         negatives = data / folder / "negatives/train.tsv"
         found.add(name, "skills", _judged(data / folder, "train", negatives))
-    for path in sorted(prompts.glob("skills*.jsonl")):
-        found.add("written skill prompts", "skills", _written(path))
+    for file in written:
+        found.add(f"written {file}", "skills", _written(prompts / f"{file}.jsonl"))
 
 
 def _add_tools(found: TrainingData, data: Path) -> None:
@@ -159,14 +196,18 @@ def _add_tools(found: TrainingData, data: Path) -> None:
     for name in ("metatool", "bfcl", "seal-tools", "acebench", "toolalpaca"):
         rows = _rows(data / name / "corpus.jsonl")
         found.pools[name] = {
-            row["_id"]: _text(row) for row in rows if name != "metatool" or row["_id"] not in held_tools
+            row["_id"]: _text(row)
+            for row in rows
+            if name != "metatool" or row["_id"] not in held_tools
         }
         found.add(name, name, _judged(data / name, "train"))
     for name in ("bfcl", "acebench"):
         texts = {row["_id"]: row["text"] for row in _rows(data / name / "queries.jsonl")}
         unmatched = {row["_id"] for row in _rows(data / name / "queries.jsonl") if _no_match(row)}
         lists = {row["query"]: row["candidates"] for row in _rows(data / name / "candidates.jsonl")}
-        found.add(name, name, ((texts[id], (), lists[id]) for id in sorted(unmatched) if id in lists))
+        found.add(
+            name, name, ((texts[id], (), lists[id]) for id in sorted(unmatched) if id in lists)
+        )
 
 
 def _add_intents(found: TrainingData, data: Path, prompts: Path) -> None:
@@ -200,18 +241,19 @@ def _add_passages(found: TrainingData, data: Path, prompts: Path) -> None:
     for name, split in (("scifact", "train"), ("cosqa", "train"), ("medquad", "train")):
         rows = _rows(data / name / "corpus.jsonl")
         # SciFact's abstracts repeat their title in the text.
-        found.pools[name] = {row["_id"]: row["text"] if name == "scifact" else _text(row) for row in rows}
+        found.pools[name] = {
+            row["_id"]: row["text"] if name == "scifact" else _text(row) for row in rows
+        }
         found.add(name, name, _judged(data / name, split))
     name = "markdown-sections-weak"
-    asked = {row["doc"] for path in prompts.glob("sections*.jsonl") for row in _rows(path)}
+    asked = {row["doc"] for row in _rows(prompts / "sections.jsonl")}
     found.pools[name] = {
         row["_id"]: _text(row)
         for row in _rows(data / name / "corpus.jsonl")
         if row["_id"] in asked or _is_prose(row["text"])
     }
     found.add(name, name, _judged(data / name, "train"))
-    for path in sorted(prompts.glob("sections*.jsonl")):
-        found.add("written passage questions", name, _written(path))
+    found.add("written passage questions", name, _written(prompts / "sections.jsonl"))
 
 
 def _judged(
@@ -236,7 +278,7 @@ def _written(path: Path) -> Iterator[tuple[str, list[str], list[str]]]:
         if "near" in row:
             yield row["text"], [], [row["near"]]
         else:
-            yield row["text"], [row["doc"]], []
+            yield row["text"], [row["doc"]], row.get("wrong", [])
 
 
 def _pairs(path: Path) -> Iterator[tuple[str, str]]:
@@ -246,19 +288,19 @@ def _pairs(path: Path) -> Iterator[tuple[str, str]]:
             yield cells[0], cells[1].strip()
 
 
-def _rows(path: Path) -> Iterator[dict]:
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
     with path.open(encoding="utf-8") as lines:
         for line in lines:
             if line.strip():
                 yield json.loads(line)
 
 
-def _text(row: dict) -> str:
+def _text(row: dict[str, Any]) -> str:
     title, text = row.get("title", ""), row["text"]
     return f"{title}: {text}" if title and text else title or text
 
 
-def _no_match(row: dict) -> bool:
+def _no_match(row: dict[str, Any]) -> bool:
     return bool(row.get("metadata", {}).get("no_match"))
 
 

@@ -7,10 +7,10 @@ import random
 from pathlib import Path
 
 import torch
-from corpora import Example, TrainingData, check_hashes, read_training_data
-from safetensors.torch import load_file, save_file
+from corpora import SKILL_PROMPTS, Example, TrainingData, check_hashes, read_training_data
+from safetensors.torch import load_file
 from torch import Tensor
-from training import Decks, Encoder, Lexical, Optimiser, embed, rank, run_workers
+from training import Decks, Encoder, Lexical, Optimiser, embed, rank, run_workers, save
 from transformers import BertConfig, BertModel
 
 HERE = Path(__file__).parent
@@ -21,9 +21,12 @@ KINDS: dict[str, tuple[float, dict[str, float]]] = {
     "skills": (
         0.52,
         {
-            "skill-triggers": 0.38,
-            "written skill prompts": 0.5,
-            "skill-examples-weak": 0.12,
+            "skill-triggers": 0.34,
+            "written skills": 0.15,
+            "written tasks": 0.2,
+            "written topic_swap": 0.15,
+            "written jargon": 0.08,
+            "skill-examples-weak": 0.08,
         },
     ),
     "metatool": (0.08, {"metatool": 1.0}),
@@ -42,29 +45,21 @@ KINDS: dict[str, tuple[float, dict[str, float]]] = {
 QUERIES_PER_BATCH = 32
 HARD_NEGATIVES_PER_BATCH = 10
 QUERY_TOKENS = 64
-DOCUMENT_TOKENS = 96
+DOCUMENT_TOKENS = 128
 TEMPERATURE = 0.05
 
 
-class Null(torch.nn.Module):
-    """The document "nothing fits": a cosine that every right document has to exceed."""
-
-    def __init__(self) -> None:
-        """Starts at a cosine between those of unrelated and of matching texts."""
-        super().__init__()
-        self.shift = torch.nn.Parameter(torch.zeros(1))
-
-    @property
-    def cosine(self) -> Tensor:
-        """The cosine, [1]; the factor lets it move at the weights' small learning rate."""
-        return 0.3 + 50 * self.shift
+# The cosine of "nothing fits", a document that every right one has to exceed: where it starts, and
+# a factor that lets it move at the weights' small learning rate.
+NULL_COSINE = 0.3
+NULL_FACTOR = 50.0
 
 
-def batch_loss(null: Null, queries: Tensor, documents: Tensor, fits: Tensor) -> Tensor:
+def batch_loss(null: Tensor, queries: Tensor, documents: Tensor, fits: Tensor) -> Tensor:
     """Returns the mean cross-entropy of picking a right document, or nothing, among all.
 
     Args:
-        null: The document that fits a query nothing else fits.
+        null: How far the cosine of "nothing fits" was moved, [1], before the factor.
         queries: Unit vectors [n, width].
         documents: Unit vectors [m, width].
         fits: Bool [n, m], which document fits which query.
@@ -73,7 +68,8 @@ def batch_loss(null: Null, queries: Tensor, documents: Tensor, fits: Tensor) -> 
         A scalar. Several right documents share the target equally.
     """
     nothing = ~fits.any(1, keepdim=True)
-    cosines = torch.cat([queries @ documents.T, null.cosine.expand(len(queries), 1)], 1)
+    cosine = NULL_COSINE + NULL_FACTOR * null
+    cosines = torch.cat([queries @ documents.T, cosine.expand(len(queries), 1)], 1)
     wanted = torch.cat([fits, nothing], 1)
     # A second right document is no competitor of the first.
     logits = torch.log_softmax(cosines / TEMPERATURE, 1)
@@ -83,7 +79,7 @@ def batch_loss(null: Null, queries: Tensor, documents: Tensor, fits: Tensor) -> 
 def draw_batch(
     data: TrainingData, decks: Decks, lexical: Lexical, rng: random.Random
 ) -> tuple[list[Example], str, list[str], Tensor]:
-    """Returns examples, the pool that their documents come from, the documents' ids, and what fits."""
+    """Returns examples, the pool of their documents, the documents' ids, and what fits what."""
     kinds = list(KINDS)
     kind = rng.choices(kinds, [KINDS[kind][0] for kind in kinds])[0]
     examples = [decks.draw(KINDS[kind][1]) for _ in range(QUERIES_PER_BATCH)]
@@ -109,16 +105,21 @@ def draw_batch(
     return examples, pool, documents, fits
 
 
+def load_embedder(folder: Path) -> BertModel:
+    """Returns the model of a folder with `config.json` and `model.safetensors`, without dropout."""
+    config = BertConfig.from_json_file(folder / "config.json")
+    config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
+    model = BertModel(config, add_pooling_layer=False)
+    model.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
+    return model.train()
+
+
 def train(arguments: argparse.Namespace, data: TrainingData) -> None:
     """Trains in this worker; the first one writes the weights."""
     rng = random.Random(f"{arguments.seed} {rank()}")
     torch.manual_seed(arguments.seed)
-    config = BertConfig.from_json_file(arguments.start / "config.json")
-    config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
-    model = BertModel(config)
-    model.load_state_dict(load_file(arguments.start / "model.safetensors"), strict=False)
-    model.train()
-    null = Null()
+    model = load_embedder(arguments.start)
+    null = torch.nn.ParameterList([torch.zeros(1)])
     both = torch.nn.ModuleList([model, null])
     encode_query = Encoder(arguments.start / "tokenizer.json", QUERY_TOKENS)
     encode_document = Encoder(arguments.start / "tokenizer.json", DOCUMENT_TOKENS)
@@ -129,22 +130,13 @@ def train(arguments: argparse.Namespace, data: TrainingData) -> None:
         examples, pool, ids, fits = draw_batch(data, decks, lexical, rng)
         queries = embed(model, encode_query, [one.query for one in examples])
         documents = embed(model, encode_document, [data.pools[pool][id] for id in ids])
-        loss = batch_loss(null, queries, documents, fits)
+        loss = batch_loss(null[0], queries, documents, fits)
         optimiser.step(loss)
         smooth = loss.item() if not step else 0.95 * smooth + 0.05 * loss.item()
         if step % 10 == 9:
             optimiser.report(smooth)
         if step % 100 == 99 or step == arguments.steps - 1:
-            save(model, null, arguments.output)
-
-
-def save(model: BertModel, null: Null, output: Path) -> None:
-    """Writes the weights, from the first worker only."""
-    if rank() == 0:
-        output.mkdir(parents=True, exist_ok=True)
-        weights = {name: one.contiguous() for name, one in model.state_dict().items() if not name.startswith("pooler")}
-        save_file(weights, output / "model.safetensors")
-        print(f"null cosine {null.cosine.item():.3f}", flush=True)
+            save(model, arguments.start, arguments.output)
 
 
 def main() -> None:
@@ -155,10 +147,14 @@ def main() -> None:
     parser.add_argument("output", type=Path, help="folder to write the weights to")
     parser.add_argument("--steps", type=int, default=220)
     parser.add_argument("--rate", type=float, default=8e-5)
+    parser.add_argument(
+        "--written", nargs="+", default=SKILL_PROMPTS, help="files of skill prompts"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
-    data = read_training_data(arguments.data, HERE / "prompts")
+    check_hashes(arguments.data, HERE / "data.sha256")
+    data = read_training_data(arguments.data, HERE / "prompts", arguments.written)
     run_workers(arguments.workers, train, arguments, data)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -15,8 +15,10 @@ import numpy as np
 import torch
 import torch.distributed as distributed
 from corpora import Example, TrainingData
+from safetensors.torch import save_file
 from tokenizers import Encoding, Tokenizer
 from torch import Tensor
+from transformers import PreTrainedModel
 
 Pairs = Sequence[str] | Sequence[tuple[str, str]]
 
@@ -25,7 +27,7 @@ class Encoder:
     """Turns texts or pairs of texts into padded tensors of token ids."""
 
     def __init__(self, tokenizer: Path, max_length: int) -> None:
-        """Reads `tokenizer.json`; sequences are cut at `max_length` tokens, the longer text first."""
+        """Reads `tokenizer.json`; cuts at `max_length` tokens, the longer text first."""
         self._tokenizer = Tokenizer.from_file(str(tokenizer))
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(max_length, strategy="longest_first")
@@ -124,7 +126,7 @@ class Optimiser:
     _began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        parameters = list(self.model.parameters())
+        parameters = [one for one in self.model.parameters() if one.requires_grad]
         groups = [
             {"params": [one for one in parameters if one.ndim >= 2], "weight_decay": 0.01},
             {"params": [one for one in parameters if one.ndim < 2], "weight_decay": 0.0},
@@ -157,7 +159,23 @@ class Optimiser:
         if rank() == 0:
             passed = time.monotonic() - self._began
             left = passed / max(1, self._done) * (self.steps - self._done)
-            print(f"step {self._done}/{self.steps} loss {loss:.4f} {passed:.0f} s, {left:.0f} s left", flush=True)
+            print(
+                f"step {self._done}/{self.steps} loss {loss:.4f} {passed:.0f} s, {left:.0f} s left",
+                flush=True,
+            )
+
+
+def save(model: PreTrainedModel, start: Path, output: Path) -> None:
+    """Writes a folder to go on from: weights, configuration and the tokenizer of the start.
+
+    Only the first worker writes; the others have the same weights.
+    """
+    if rank() == 0:
+        output.mkdir(parents=True, exist_ok=True)
+        weights = {name: one.contiguous() for name, one in model.state_dict().items()}
+        save_file(weights, output / "model.safetensors")
+        model.config.to_json_file(output / "config.json")
+        (output / "tokenizer.json").write_bytes((start / "tokenizer.json").read_bytes())
 
 
 def rank() -> int:
@@ -174,19 +192,23 @@ def run_workers(count: int, work: Callable[..., None], *arguments: object) -> No
         torch.set_num_threads(1)
         work(*arguments)
         return
-    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-    os.environ.setdefault("MASTER_PORT", "29531")
-    torch.multiprocessing.spawn(_worker, (count, work, arguments), nprocs=count)
+    with tempfile.TemporaryDirectory() as folder:
+        meeting = f"file://{folder}/meeting"
+        torch.multiprocessing.spawn(_worker, (count, meeting, work, arguments), nprocs=count)
 
 
-def _worker(number: int, count: int, work: Callable[..., None], arguments: tuple[object, ...]) -> None:
+def _worker(
+    number: int, count: int, meeting: str, work: Callable[..., None], arguments: tuple[object, ...]
+) -> None:
     torch.set_num_threads(1)
-    distributed.init_process_group("gloo", rank=number, world_size=count)
+    distributed.init_process_group("gloo", init_method=meeting, rank=number, world_size=count)
     work(*arguments)
     distributed.destroy_process_group()
 
 
-def embed(model: torch.nn.Module, encoder: Encoder, texts: Sequence[str], batch: int = 16) -> Tensor:
+def embed(
+    model: torch.nn.Module, encoder: Encoder, texts: Sequence[str], batch: int = 16
+) -> Tensor:
     """Returns unit vectors [n, width], computed in batches of texts of similar length."""
     order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
     parts = [
@@ -201,4 +223,3 @@ def pool_mean(model: torch.nn.Module, inputs: dict[str, Tensor]) -> Tensor:
     hidden = model(**inputs).last_hidden_state
     mask = inputs["attention_mask"].unsqueeze(-1).to(hidden.dtype)
     return torch.nn.functional.normalize((hidden * mask).sum(1), dim=-1)
-

@@ -1,0 +1,263 @@
+"""Trains the cross-encoder of stage 2 on groups of one query and a few documents."""
+
+from __future__ import annotations
+
+import argparse
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from corpora import Example, TrainingData, check_hashes, read_training_data, shingles
+from safetensors.torch import load_file
+from torch import Tensor
+from train_embedder import load_embedder
+from training import Decks, Encoder, Lexical, Optimiser, embed, rank, run_workers, save
+from transformers import BertConfig, BertForSequenceClassification
+
+HERE = Path(__file__).parent
+
+# Share of the groups by source.
+MIXTURE: dict[str, float] = {
+    "skill-triggers": 0.18,
+    "written skills": 0.09,
+    "written tasks": 0.08,
+    "written topic_swap": 0.05,
+    "written jargon": 0.03,
+    "written more": 0.08,
+    "skill-examples-weak": 0.04,
+    "metatool": 0.09,
+    "bfcl": 0.05,
+    "seal-tools": 0.03,
+    "acebench": 0.02,
+    "toolalpaca": 0.01,
+    "clinc150": 0.08,
+    "written near misses": 0.02,
+    "nlupp": 0.02,
+    "scifact": 0.04,
+    "cosqa": 0.02,
+    "medquad": 0.01,
+    "markdown-sections-weak": 0.01,
+    "written passage questions": 0.05,
+}
+
+# Documents to a group: one that fits and the rest that do not, or none that fits.
+GROUP = 4
+GROUPS_PER_BATCH = 10
+FROZEN_LAYERS = 2
+MAXIMUM_TOKENS = 112
+QUERY_CHARACTERS = 400
+DOCUMENT_CHARACTERS = 450
+
+EMBEDDER_TOKENS = 128
+
+# Pools whose documents are too long to embed here; there the words alone find wrong ones.
+LEXICAL_POOLS = ("scifact", "cosqa", "medquad", "markdown-sections-weak")
+
+# Wrong documents are drawn from the best of each channel.
+NEAREST = 16
+
+# A candidate this much nearer to the query than the right document is likelier to be an unlabelled
+# second answer than a wrong one (positive-aware mining, NV-Retriever, arXiv 2407.15831).
+TRUSTED = 0.08
+
+# A copy of the right document under another id shares this many of its shingles (Jaccard).
+COPY = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A query with documents to tell apart; the first fits if `matched`, the others do not."""
+
+    query: str
+    documents: tuple[str, ...]
+    matched: bool
+
+
+class Miner:
+    """Finds the wrong documents that are hardest to tell from the right one."""
+
+    def __init__(self, data: TrainingData, embedder: Path, vectors: dict[str, np.ndarray]) -> None:
+        """Takes the data, the embedder's folder and, per pool, its unit vectors [n, width]."""
+        self._data = data
+        self._lexical = Lexical(data.pools)
+        self._model = load_embedder(embedder)
+        self._encoder = Encoder(embedder / "tokenizer.json", EMBEDDER_TOKENS)
+        self._vectors = vectors
+        self._ids = {name: list(pool) for name, pool in data.pools.items()}
+        self._rows = {
+            name: {id: row for row, id in enumerate(ids)} for name, ids in self._ids.items()
+        }
+
+    def wrong(self, example: Example, pool: str) -> list[str]:
+        """Returns ids of documents near the query that are not known to fit it."""
+        near = dict.fromkeys(self._lexical.nearest(pool, [example.query], NEAREST)[0])
+        if pool in self._vectors:
+            with torch.inference_mode():
+                query = embed(self._model, self._encoder, [example.query])[0].numpy()
+            cosines = self._vectors[pool] @ query
+            ids, rows = self._ids[pool], self._rows[pool]
+            near.update(dict.fromkeys(ids[place] for place in np.argsort(-cosines)[:NEAREST]))
+            limit = max((cosines[rows[id]] for id in example.positives), default=1.0) + TRUSTED
+            near = {id: None for id in near if cosines[rows[id]] <= limit}
+        texts = self._data.pools[pool]
+        right = [shingles(texts[id]) for id in example.positives]
+        return [
+            id
+            for id in near
+            if id not in example.positives
+            and not any(_alike(one, shingles(texts[id])) for one in right)
+        ]
+
+
+def _alike(one: set[str], other: set[str]) -> bool:
+    shared = len(one & other)
+    return shared >= COPY * (len(one) + len(other) - shared)
+
+
+def draw_group(
+    data: TrainingData,
+    decks: Decks,
+    miner: Miner,
+    rng: random.Random,
+) -> Group:
+    """Returns the next group of the mixture."""
+    example = decks.draw(MIXTURE)
+    pool = example.pool
+    if pool == "clinc150":
+        pool = rng.choice([pool, pool, f"{pool} described 0", f"{pool} described 1"])
+    texts = data.pools[pool]
+    known = [id for id in example.negatives if id in texts]
+    chosen = [rng.choice(example.positives)] if example.positives else []
+    chosen += rng.sample(known, min(len(known), 2))
+    near = [id for id in miner.wrong(example, pool) if id not in chosen]
+    chosen += rng.sample(near, min(len(near), GROUP - len(chosen)))
+    others = list(texts)
+    while len(chosen) < GROUP:
+        other = rng.choice(others)
+        if other not in chosen and other not in example.positives:
+            chosen.append(other)
+    documents = tuple(texts[id][:DOCUMENT_CHARACTERS] for id in chosen)
+    return Group(example.query[:QUERY_CHARACTERS], documents, bool(example.positives))
+
+
+def group_loss(logits: Tensor, matched: Tensor) -> Tensor:
+    """Returns the loss of groups whose first document fits if `matched`.
+
+    The sum of two cross-entropies: of picking the right document among those of the group and
+    "nothing fits", whose logit is 0, and half of the one of each pair alone. Both make 0 the
+    boundary between what fits and what does not.
+
+    Args:
+        logits: Float [groups, documents].
+        matched: Bool [groups].
+    """
+    nothing = torch.zeros(len(logits), 1)
+    wanted = torch.where(matched, 0, logits.shape[1])
+    listwise = torch.nn.functional.cross_entropy(torch.cat([logits, nothing], 1), wanted)
+    fits = torch.zeros_like(logits)
+    fits[:, 0] = matched.float()
+    single = torch.nn.functional.binary_cross_entropy_with_logits(logits, fits)
+    return listwise + 0.5 * single
+
+
+def score(
+    model: BertForSequenceClassification,
+    encoder: Encoder,
+    pairs: list[tuple[str, str]],
+    batch: int = 10,
+) -> Tensor:
+    """Returns the logits [n] of pairs, computed in batches of similar length."""
+    order = sorted(range(len(pairs)), key=lambda place: len(pairs[place][0]) + len(pairs[place][1]))
+    parts = [
+        model(**encoder([pairs[place] for place in order[start : start + batch]])).logits[:, 0]
+        for start in range(0, len(order), batch)
+    ]
+    return torch.cat(parts)[torch.tensor(order).argsort()]
+
+
+def new_model(start: Path) -> BertForSequenceClassification:
+    """Returns the model with the weights found in `start`; what they lack begins at random."""
+    config = BertConfig.from_json_file(start / "config.json")
+    config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
+    config.num_labels = 1
+    model = BertForSequenceClassification(config)
+    weights = load_file(start / "model.safetensors")
+    if not any(name.startswith("bert.") for name in weights):
+        weights = {f"bert.{name}": one for name, one in weights.items()}
+    model.load_state_dict(weights, strict=False)
+    # The lowest layers read both texts as the embedder already does; left as they are, a step costs
+    # a quarter less.
+    model.bert.embeddings.requires_grad_(False)
+    for layer in model.bert.encoder.layer[:FROZEN_LAYERS]:
+        layer.requires_grad_(False)
+    return model.train()
+
+
+def train(arguments: argparse.Namespace, data: TrainingData) -> None:
+    """Trains in this worker; the first one writes the weights."""
+    rng = random.Random(f"{arguments.seed} {rank()}")
+    torch.manual_seed(arguments.seed)
+    model = new_model(arguments.start)
+    encoder = Encoder(arguments.start / "tokenizer.json", MAXIMUM_TOKENS)
+    with np.load(arguments.output / "vectors.npz") as stored:
+        miner = Miner(data, arguments.embedder, dict(stored))
+    decks = Decks(data, rng)
+    optimiser = Optimiser(
+        model, arguments.rate, arguments.steps, arguments.warm_up, last=arguments.last
+    )
+    smooth = 0.0
+    for step in range(arguments.steps):
+        groups = [draw_group(data, decks, miner, rng) for _ in range(GROUPS_PER_BATCH)]
+        pairs = [(group.query, document) for group in groups for document in group.documents]
+        logits = score(model, encoder, pairs).view(len(groups), GROUP)
+        loss = group_loss(logits, torch.tensor([group.matched for group in groups]))
+        optimiser.step(loss)
+        smooth = loss.item() if not step else 0.98 * smooth + 0.02 * loss.item()
+        if step % 20 == 19:
+            optimiser.report(smooth)
+        if step % 100 == 99 or step == arguments.steps - 1:
+            save(model, arguments.start, arguments.output)
+
+
+def embed_pools(embedder: Path, data: TrainingData, output: Path) -> None:
+    """Writes the unit vectors of each pool's documents to `vectors.npz`, once."""
+    path = output / "vectors.npz"
+    if path.exists():
+        return
+    output.mkdir(parents=True, exist_ok=True)
+    model, encoder = load_embedder(embedder), Encoder(embedder / "tokenizer.json", EMBEDDER_TOKENS)
+    vectors = {}
+    for name, pool in data.pools.items():
+        if name not in LEXICAL_POOLS:
+            with torch.inference_mode():
+                vectors[name] = embed(model, encoder, list(pool.values())).numpy()
+            print(f"embedded {name}: {len(pool)} documents", flush=True)
+    np.savez(path, **vectors)
+
+
+def main() -> None:
+    """Reads the arguments, checks the data's hashes and trains."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("start", type=Path, help="folder of weights to start from")
+    parser.add_argument(
+        "embedder", type=Path, help="folder of the embedder that finds hard negatives"
+    )
+    parser.add_argument("data", type=Path, help="folder of the public sets")
+    parser.add_argument("output", type=Path, help="folder to write the weights to")
+    parser.add_argument("--steps", type=int, default=700)
+    parser.add_argument("--rate", type=float, default=1e-4)
+    parser.add_argument("--warm-up", type=int, default=60)
+    parser.add_argument("--last", type=float, default=0.3, help="share of the rate at the end")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=2)
+    arguments = parser.parse_args()
+    check_hashes(arguments.data, HERE / "data.sha256")
+    data = read_training_data(arguments.data, HERE / "prompts")
+    embed_pools(arguments.embedder, data, arguments.output)
+    run_workers(arguments.workers, train, arguments, data)
+
+
+if __name__ == "__main__":
+    main()

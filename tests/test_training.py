@@ -1,0 +1,189 @@
+"""The scripts in models/ train, average and build tiny models that crossgate loads and runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crossgate import CrossEncoder
+from crossgate.embedding import OnnxEmbedder
+
+HERE = Path(__file__).parent
+MODELS = HERE.parent / "models"
+PROBE = "import bm25s, onnx, torch, transformers"
+
+SUBJECTS = ("soup", "boat", "lamp", "rose", "train", "cheese", "violin", "spider")
+WORDS = (*SUBJECTS, "how", "do", "i", "use", "a", "the", "about", "for", "is", "this", "it", ":")
+WIDTH = 64
+
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def python() -> str:
+    """A Python that has what models/requirements.txt lists."""
+    named = HERE.parent / ".venv/training/bin/python"
+    for found in (str(named), sys.executable):
+        if Path(found).exists():
+            probe = subprocess.run([found, "-c", PROBE], capture_output=True, check=False)
+            if probe.returncode == 0:
+                return found
+    pytest.skip("no Python with models/requirements.txt: run `make training`")
+
+
+@pytest.fixture(scope="module")
+def start(python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small BERT with random weights, and a tokenizer of a few words."""
+    folder = tmp_path_factory.mktemp("start") / "tiny"
+    subprocess.run([python, str(HERE / "tiny_bert.py"), str(folder), *WORDS], check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project's models/ with few prompts, beside the public sets with a few rows each."""
+    root = tmp_path_factory.mktemp("project")
+    (root / "models").mkdir()
+    for script in MODELS.glob("*.py"):
+        (root / "models" / script.name).symlink_to(script)
+    documents = [{"_id": one, "title": one, "text": f"this is about the {one}"} for one in SUBJECTS]
+    queries = [
+        {"_id": f"q{n}", "text": f"how do i use a {one} for {n}", "metadata": {"split": "train"}}
+        for n, one in enumerate(SUBJECTS)
+    ]
+    qrels = [f"q{n}\t{one}\t1" for n, one in enumerate(SUBJECTS)]
+    for name in (
+        *("skill-triggers", "skill-examples-weak", "skills", "metatool", "bfcl", "seal-tools"),
+        *("acebench", "toolalpaca", "clinc150", "nlupp", "scifact", "cosqa", "medquad"),
+        "markdown-sections-weak",
+    ):
+        folder = root / "data" / name
+        (folder / "qrels").mkdir(parents=True)
+        (folder / "negatives").mkdir()
+        rows = [
+            one | {"_id": f"{name} {one['_id']}", "metadata": {"repo": name, "licence": "MIT"}}
+            for one in documents
+        ]
+        _write(folder / "corpus.jsonl", rows)
+        _write(folder / "queries.jsonl", queries)
+        _write(folder / "candidates.jsonl", [])
+        for split in ("train", "dev"):
+            chosen = (
+                [line.replace("\t", f"\t{name} ", 1) for line in qrels] if split == "train" else []
+            )
+            text = "\n".join(["query-id\tcorpus-id\tscore", *chosen]) + "\n"
+            (folder / f"qrels/{split}.tsv").write_text(text)
+            (folder / f"negatives/{split}.tsv").write_text("query-id\tcorpus-id\n")
+    for name in ("skills", "chunks"):
+        _write(root / "eval" / name / "corpus.jsonl", [])
+        _write(root / "eval" / name / "queries.jsonl", [])
+    prompts = root / "models/prompts"
+    for name in ("skills", "tasks", "topic_swap", "jargon", "more"):
+        written = [
+            {"doc": f"skills {one}", "kind": "short", "text": f"{name} {one}"} for one in SUBJECTS
+        ]
+        near = {"near": "skills soup", "kind": "near_miss", "text": f"{name} it"}
+        _write(prompts / f"{name}.jsonl", [*written, near])
+    asked = [{"doc": f"markdown-sections-weak {one}", "text": f"{one} how"} for one in SUBJECTS]
+    _write(prompts / "sections.jsonl", asked)
+    intents = [
+        {"set": "clinc150", "doc": f"clinc150 {one}", "text": f"{one} for {n}"}
+        for one in SUBJECTS
+        for n in ("it", "this")
+    ]
+    _write(prompts / "intents.jsonl", intents)
+    _write(
+        prompts / "intents_near.jsonl",
+        [{"set": "clinc150", "near": "clinc150 soup", "text": "is it"}],
+    )
+    files = sorted(path for path in (root / "data").rglob("*") if path.is_file())
+    _list_hashes(root, {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in files})
+    return root
+
+
+@pytest.fixture(scope="module")
+def run(python: str, project: Path) -> Run:
+    """Run a script of the project's models/ and return what it wrote to standard error."""
+
+    def run(script: str, *arguments: object, code: int = 0) -> str:
+        done = subprocess.run(
+            [python, script, *map(str, arguments)],
+            cwd=project / "models",
+            env=os.environ | {"PYTHONPATH": str(project / "models")},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == code, done.stderr
+        return done.stderr
+
+    return run
+
+
+@pytest.mark.timeout(600)
+def test_both_models_are_trained_averaged_and_built(run: Run, start: Path, project: Path) -> None:
+    data, made = project / "data", project / "made"
+    few = ("--steps", 60, "--rate", 3e-3)
+    run("train_embedder.py", start, data, made / "tuned", *few, "--workers", 2)
+    run("average.py", made / "mean", start, made / "tuned", "--shares", 1, 9)
+    embedder = made / "mean"
+    folders = (embedder, embedder, data, made / "pairs")
+    run("train_cross_encoder.py", *folders, *few, "--warm-up", 1, "--workers", 1)
+    run("build.py", "embedder", embedder, made / "embedder")
+    run("build.py", "cross-encoder", made / "pairs", made / "cross-encoder")
+
+    documents = [f"{one}: this is about the {one}" for one in SUBJECTS]
+    vectors = np.array(OnnxEmbedder(made / "embedder").embed([*SUBJECTS, *documents]))
+    queries, found = np.split(vectors, 2)
+    assert vectors.shape == (2 * len(SUBJECTS), WIDTH)
+    right = np.argmax(queries @ found.T, 1) == np.arange(len(SUBJECTS))
+    assert right.mean() >= 0.75
+
+    reranker = CrossEncoder(made / "cross-encoder")
+    scores = np.array(
+        [
+            [pair.logit for pair in reranker.score(f"how do i use a {one}", documents)]
+            for one in SUBJECTS
+        ]
+    )
+    assert (np.argmax(scores, 1) == np.arange(len(SUBJECTS))).mean() >= 0.75
+
+
+def test_the_same_seed_trains_the_same_weights(run: Run, start: Path, project: Path) -> None:
+    folders = [project / "once", project / "twice"]
+    for folder in folders:
+        run("train_embedder.py", start, project / "data", folder, "--steps", 2, "--workers", 1)
+    once, twice = ((folder / "model.safetensors").read_bytes() for folder in folders)
+    assert once == twice
+
+
+def test_a_changed_file_stops_the_training_by_its_name(
+    run: Run, start: Path, project: Path
+) -> None:
+    listing = project / "models/data.sha256"
+    right = listing.read_text()
+    _list_hashes(project, {project / "data/skills/corpus.jsonl": "0" * 64})
+    failed = run("train_embedder.py", start, project / "data", project / "no", code=1)
+    listing.write_text(right)
+    assert f"{project / 'data/skills/corpus.jsonl'}: expected sha256 {'0' * 64}" in failed
+    assert not (project / "no").exists()
+
+
+def _list_hashes(project: Path, hashes: dict[Path, str]) -> None:
+    data = project / "data"
+    lines = [f"{digest}  {path.relative_to(data)}\n" for path, digest in hashes.items()]
+    (project / "models/data.sha256").write_text("".join(lines))
+
+
+def _write(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
