@@ -232,7 +232,7 @@ def compare_cross_encoders(
     source: Path, tokenizer: Tokenizer, data: Dataset, passes: int, folder: Path
 ) -> None:
     """Prints how each candidate scores pairs, and how best to schedule the chosen one."""
-    paths = write_candidates(build.RECIPES["crossgate-ce-v0"], source, folder)
+    paths = write_candidates(build.RECIPES["cross-encoder"], source, folder)
     encodings = tokenizer.encode_batch(data.pairs(200))
     sample = encodings[:SPEED_SAMPLE]
     sessions = {name: open_session(path) for name, path in paths.items()}
@@ -283,7 +283,7 @@ def compare_embedders(
     source: Path, tokenizer: Tokenizer, data: Dataset, passes: int, folder: Path
 ) -> None:
     """Prints how near each candidate's embeddings are, and what retrieval loses."""
-    paths = write_candidates(build.RECIPES["all-minilm-l6-v2-int8"], source, folder)
+    paths = write_candidates(build.RECIPES["embedder"], source, folder)
     names = list(data.documents)
     prompts = sorted(data.answers)
     documents = tokenizer.encode_batch(list(data.documents.values()))

@@ -374,13 +374,14 @@ def check_sha256(path: Path, expected: str | None) -> None:
         raise SystemExit(f"{path}: expected sha256 {expected}, found {actual}")
 
 
-def build_model(recipe: Recipe, source: Path, output: Path) -> str:
+def build_model(recipe: Recipe, source: Path, output: Path, *, exact: bool = False) -> str:
     """Writes one model folder and returns its entry for the manifest, as TOML.
 
     Args:
         recipe: Which model to build.
         source: Folder with the original `model.safetensors` and `tokenizer.json`.
         output: Folder to write `model.onnx` and `tokenizer.json` to; made where missing.
+        exact: Whether to keep float32, to see what eight bits cost.
 
     Returns:
         The lines of a TOML table with the size in bytes and the SHA-256 of both files.
@@ -388,7 +389,13 @@ def build_model(recipe: Recipe, source: Path, output: Path) -> str:
     check_sha256(source / "model.safetensors", recipe.weights_sha256)
     check_sha256(source / "tokenizer.json", recipe.tokenizer_sha256)
     weights = load_file(source / "model.safetensors")
-    model = build_graph(weights, prefix=recipe.prefix, is_cross_encoder=recipe.is_cross_encoder)
+    model = build_graph(
+        weights,
+        prefix=recipe.prefix,
+        is_cross_encoder=recipe.is_cross_encoder,
+        linear=float32_linear if exact else int8_linear,
+        quantise_embeddings=not exact,
+    )
     output.mkdir(parents=True, exist_ok=True)
     (output / "model.onnx").write_bytes(model.SerializeToString(deterministic=True))
     tokenizer = plain_tokenizer((source / "tokenizer.json").read_text(encoding="utf-8"))
@@ -411,8 +418,10 @@ def main() -> None:
     )
     parser.add_argument("source", type=Path, help="folder with model.safetensors, tokenizer.json")
     parser.add_argument("output", type=Path, help="folder to write the model to")
+    parser.add_argument("--float32", action="store_true", help="do not round to eight bits")
     arguments = parser.parse_args()
-    print(build_model(RECIPES[arguments.name], arguments.source, arguments.output))
+    recipe = RECIPES[arguments.name]
+    print(build_model(recipe, arguments.source, arguments.output, exact=arguments.float32))
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ QUERY_CHARACTERS = 400
 DOCUMENT_CHARACTERS = 450
 
 EMBEDDER_TOKENS = 128
+VECTORS = "vectors.npz"
 
 # Pools whose documents are too long to embed here; there the words alone find wrong ones.
 LEXICAL_POOLS = ("scifact", "cosqa", "medquad", "markdown-sections-weak")
@@ -201,7 +202,7 @@ def train(arguments: argparse.Namespace, data: TrainingData) -> None:
     torch.manual_seed(arguments.seed)
     model = new_model(arguments.start)
     encoder = Encoder(arguments.start / "tokenizer.json", MAXIMUM_TOKENS)
-    with np.load(arguments.output / "vectors.npz") as stored:
+    with np.load(arguments.embedder / VECTORS) as stored:
         miner = Miner(data, arguments.embedder, dict(stored))
     decks = Decks(data, rng)
     optimiser = Optimiser(
@@ -221,12 +222,11 @@ def train(arguments: argparse.Namespace, data: TrainingData) -> None:
             save(model, arguments.start, arguments.output)
 
 
-def embed_pools(embedder: Path, data: TrainingData, output: Path) -> None:
-    """Writes the unit vectors of each pool's documents to `vectors.npz`, once."""
-    path = output / "vectors.npz"
+def embed_pools(embedder: Path, data: TrainingData) -> None:
+    """Writes the unit vectors of each pool's documents beside the embedder, once."""
+    path = embedder / VECTORS
     if path.exists():
         return
-    output.mkdir(parents=True, exist_ok=True)
     model, encoder = load_embedder(embedder), Encoder(embedder / "tokenizer.json", EMBEDDER_TOKENS)
     vectors = {}
     for name, pool in data.pools.items():
@@ -255,7 +255,7 @@ def main() -> None:
     arguments = parser.parse_args()
     check_hashes(arguments.data, HERE / "data.sha256")
     data = read_training_data(arguments.data, HERE / "prompts")
-    embed_pools(arguments.embedder, data, arguments.output)
+    embed_pools(arguments.embedder, data)
     run_workers(arguments.workers, train, arguments, data)
 
 
