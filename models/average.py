@@ -21,6 +21,10 @@ def average(folders: list[Path], shares: list[float], output: Path) -> None:
     """
     models = [load_file(folder / "model.safetensors") for folder in folders]
     common = set(models[0]).intersection(*models[1:])
+    missing = set(models[0]).union(*models[1:]) - common
+    # The pooler of the start is not part of the embedder that was made from it.
+    if any(not name.startswith("pooler.") for name in missing):
+        raise SystemExit(f"not in all of the models: {', '.join(sorted(missing))}")
     total = sum(shares)
     mean = {
         name: sum(share / total * model[name] for share, model in zip(shares, models, strict=True))

@@ -36,7 +36,8 @@ class Example:
         source: The set it comes from.
         pool: The corpus that its other candidates are drawn from.
         query: Its text.
-        positives: Ids in the pool that fit; none if nothing fits.
+        positives: Ids in the pool that fit. With none, and negatives, nothing is known to fit
+            but the rest of the pool was not judged; with neither, nothing in the pool fits.
         negatives: Ids in the pool that are known not to fit.
     """
 
@@ -124,10 +125,10 @@ def read_training_data(
         PubMedQA, ToolBench and LIMIT are left for measuring.
     """
     found = TrainingData(held_queries=_held_queries(data, prompts.parents[1] / "eval"))
-    _add_skills(found, data, prompts, written)
+    held_repositories = _add_skills(found, data, prompts, written)
     _add_tools(found, data)
     _add_intents(found, data, prompts)
-    _add_passages(found, data, prompts)
+    _add_passages(found, data, prompts, held_repositories)
     return found
 
 
@@ -149,18 +150,27 @@ def check_hashes(folder: Path, listing: Path) -> None:
 
 
 def _held_queries(data: Path, own: Path) -> NearDuplicates:
-    """Returns the queries of the hold-outs that share a subject with the training data."""
+    """Returns the queries of all hold-outs whose sets are trained on, and of the project's own."""
     held: list[str] = []
-    for name in ("skill-triggers", "metatool"):
-        judged = {query for query, _ in _pairs(data / name / "qrels/dev.tsv")}
+    for name, listings in (
+        ("skill-triggers", ("qrels/dev.tsv", "negatives/dev.tsv")),
+        ("metatool", ("qrels/dev.tsv",)),
+        ("seal-tools", ("qrels/dev.tsv",)),
+        ("clinc150", ("qrels/dev.tsv", "qrels/test.tsv")),
+        ("scifact", ("qrels/test.tsv",)),
+        ("cosqa", ("qrels/test.tsv",)),
+        ("hwu64", ("qrels/dev.tsv",)),
+    ):
+        judged = {query for path in listings for query, _ in _pairs(data / name / path)}
         rows = _rows(data / name / "queries.jsonl")
         held += [row["text"] for row in rows if row["_id"] in judged]
-    for name in ("skills", "chunks"):
+    for name in ("skills", "chunks", "memory"):
         held += [row["text"] for row in _rows(own / name / "queries.jsonl")]
     return NearDuplicates(held, NEAR_DUPLICATE_QUERY)
 
 
-def _add_skills(found: TrainingData, data: Path, prompts: Path, written: Iterable[str]) -> None:
+def _add_skills(found: TrainingData, data: Path, prompts: Path, written: Iterable[str]) -> set[str]:
+    """Adds the skills that are not held out, and returns the repositories of those that are."""
     corpus = {row["_id"]: row for row in _rows(data / "skill-triggers/corpus.jsonl")}
     held_ids = {id for _, id in _pairs(data / "skill-triggers/qrels/dev.tsv")}
     held_ids |= {id for _, id in _pairs(data / "skill-triggers/negatives/dev.tsv")}
@@ -173,15 +183,17 @@ def _add_skills(found: TrainingData, data: Path, prompts: Path, written: Iterabl
     rows += _rows(data / "skill-examples-weak/corpus.jsonl")
     rows += _rows(data / "skills/corpus.jsonl")
     pool: dict[str, str] = {}
+    near: set[str] = set()
     for row in rows:
         metadata = row["metadata"]
         if row["_id"] in pool or metadata.get("licence") not in LICENCES:
             continue
         text = _text(row)
         if metadata["repo"] in held_repositories or held.holds(text):
-            found.removed["skills near a hold-out"] += 1
-            continue
-        pool[row["_id"]] = text
+            near.add(row["_id"])
+        else:
+            pool[row["_id"]] = text
+    found.removed["skills of a hold-out or near one"] = len(near)
     found.pools["skills"] = pool
 
     for name, folder in (("skill-triggers", "skill-triggers"), ("skill-examples-weak",) * 2):
@@ -189,6 +201,7 @@ def _add_skills(found: TrainingData, data: Path, prompts: Path, written: Iterabl
         found.add(name, "skills", _judged(data / folder, "train", negatives))
     for file in written:
         found.add(f"written {file}", "skills", _written(prompts / f"{file}.jsonl"))
+    return held_repositories
 
 
 def _add_tools(found: TrainingData, data: Path) -> None:
@@ -202,12 +215,14 @@ def _add_tools(found: TrainingData, data: Path) -> None:
         }
         found.add(name, name, _judged(data / name, "train"))
     for name in ("bfcl", "acebench"):
-        texts = {row["_id"]: row["text"] for row in _rows(data / name / "queries.jsonl")}
-        unmatched = {row["_id"] for row in _rows(data / name / "queries.jsonl") if _no_match(row)}
         lists = {row["query"]: row["candidates"] for row in _rows(data / name / "candidates.jsonl")}
-        found.add(
-            name, name, ((texts[id], (), lists[id]) for id in sorted(unmatched) if id in lists)
-        )
+        matched = {example.query for example in found.examples if example.source == name}
+        outside = [
+            (row["text"], (), lists[row["_id"]])
+            for row in _rows(data / name / "queries.jsonl")
+            if _no_match(row) and row["_id"] in lists and row["text"] not in matched
+        ]
+        found.add(name, name, outside)
 
 
 def _add_intents(found: TrainingData, data: Path, prompts: Path) -> None:
@@ -237,7 +252,9 @@ def _add_intents(found: TrainingData, data: Path, prompts: Path) -> None:
     found.add("clinc150", "clinc150", outside)
 
 
-def _add_passages(found: TrainingData, data: Path, prompts: Path) -> None:
+def _add_passages(
+    found: TrainingData, data: Path, prompts: Path, held_repositories: set[str]
+) -> None:
     for name, split in (("scifact", "train"), ("cosqa", "train"), ("medquad", "train")):
         rows = _rows(data / name / "corpus.jsonl")
         # SciFact's abstracts repeat their title in the text.
@@ -251,6 +268,7 @@ def _add_passages(found: TrainingData, data: Path, prompts: Path) -> None:
         row["_id"]: _text(row)
         for row in _rows(data / name / "corpus.jsonl")
         if row["_id"] in asked or _is_prose(row["text"])
+        if row["metadata"]["repo"] not in held_repositories
     }
     found.add(name, name, _judged(data / name, "train"))
     found.add("written passage questions", name, _written(prompts / "sections.jsonl"))

@@ -132,7 +132,10 @@ def draw_group(
     known = [id for id in example.negatives if id in texts]
     chosen = [rng.choice(example.positives)] if example.positives else []
     chosen += rng.sample(known, min(len(known), 2))
-    near = [id for id in miner.wrong(example, pool) if id not in chosen]
+    # Without a document that fits, only the judged ones are known to be wrong: what lies near may
+    # well fit. Where nothing was judged, nothing in the pool fits.
+    judged = example.positives or not example.negatives
+    near = [id for id in miner.wrong(example, pool) if id not in chosen] if judged else []
     chosen += rng.sample(near, min(len(near), GROUP - len(chosen)))
     others = list(texts)
     while len(chosen) < GROUP:
@@ -225,16 +228,19 @@ def train(arguments: argparse.Namespace, data: TrainingData) -> None:
 def embed_pools(embedder: Path, data: TrainingData) -> None:
     """Writes the unit vectors of each pool's documents beside the embedder, once."""
     path = embedder / VECTORS
+    wanted = {name: len(pool) for name, pool in data.pools.items() if name not in LEXICAL_POOLS}
     if path.exists():
-        return
+        with np.load(path) as stored:
+            if {name: len(stored[name]) for name in stored.files} == wanted:
+                return
     model, encoder = load_embedder(embedder), Encoder(embedder / "tokenizer.json", EMBEDDER_TOKENS)
     vectors = {}
-    for name, pool in data.pools.items():
-        if name not in LEXICAL_POOLS:
-            with torch.inference_mode():
-                vectors[name] = embed(model, encoder, list(pool.values())).numpy()
-            print(f"embedded {name}: {len(pool)} documents", flush=True)
-    np.savez(path, **vectors)
+    for name in wanted:
+        with torch.inference_mode():
+            vectors[name] = embed(model, encoder, list(data.pools[name].values())).numpy()
+        print(f"embedded {name}: {wanted[name]} documents", flush=True)
+    np.savez(path.with_name(f"new-{VECTORS}"), **vectors)
+    path.with_name(f"new-{VECTORS}").replace(path)
 
 
 def main() -> None:
@@ -255,6 +261,7 @@ def main() -> None:
     arguments = parser.parse_args()
     check_hashes(arguments.data, HERE / "data.sha256")
     data = read_training_data(arguments.data, HERE / "prompts")
+    print(f"{len(data.examples)} examples; left out: {dict(data.removed)}", flush=True)
     embed_pools(arguments.embedder, data)
     run_workers(arguments.workers, train, arguments, data)
 

@@ -65,7 +65,7 @@ def batch_loss(null: Tensor, queries: Tensor, documents: Tensor, fits: Tensor) -
         fits: Bool [n, m], which document fits which query.
 
     Returns:
-        A scalar. Several right documents share the target equally.
+        A scalar. Where several documents fit, any of them will do.
     """
     nothing = ~fits.any(1, keepdim=True)
     cosine = NULL_COSINE + NULL_FACTOR * null
@@ -155,6 +155,7 @@ def main() -> None:
     arguments = parser.parse_args()
     check_hashes(arguments.data, HERE / "data.sha256")
     data = read_training_data(arguments.data, HERE / "prompts", arguments.written)
+    print(f"{len(data.examples)} examples; left out: {dict(data.removed)}", flush=True)
     run_workers(arguments.workers, train, arguments, data)
 
 

@@ -74,9 +74,12 @@ class Decks:
         self._rng = rng
 
     def draw(self, mixture: dict[str, float]) -> Example:
-        """Returns an example of a source drawn by its weight in the mixture."""
-        known = {source: weight for source, weight in mixture.items() if source in self._decks}
-        source = self._rng.choices(list(known), list(known.values()))[0]
+        """Returns an example of a source drawn by its weight in the mixture.
+
+        Raises:
+            KeyError: A source of the mixture has no examples.
+        """
+        source = self._rng.choices(list(mixture), list(mixture.values()))[0]
         return self._decks[source].draw()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import subprocess
@@ -64,7 +65,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in (
         *("skill-triggers", "skill-examples-weak", "skills", "metatool", "bfcl", "seal-tools"),
         *("acebench", "toolalpaca", "clinc150", "nlupp", "scifact", "cosqa", "medquad"),
-        "markdown-sections-weak",
+        *("markdown-sections-weak", "hwu64"),
     ):
         folder = root / "data" / name
         (folder / "qrels").mkdir(parents=True)
@@ -76,16 +77,17 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         _write(folder / "corpus.jsonl", rows)
         _write(folder / "queries.jsonl", queries)
         _write(folder / "candidates.jsonl", [])
-        for split in ("train", "dev"):
+        for split in ("train", "dev", "test"):
             chosen = (
                 [line.replace("\t", f"\t{name} ", 1) for line in qrels] if split == "train" else []
             )
             text = "\n".join(["query-id\tcorpus-id\tscore", *chosen]) + "\n"
             (folder / f"qrels/{split}.tsv").write_text(text)
             (folder / f"negatives/{split}.tsv").write_text("query-id\tcorpus-id\n")
-    for name in ("skills", "chunks"):
+    for name in ("skills", "chunks", "memory"):
         _write(root / "eval" / name / "corpus.jsonl", [])
         _write(root / "eval" / name / "queries.jsonl", [])
+    _hold_out(root / "data/skill-triggers", root / "data/skills")
     prompts = root / "models/prompts"
     for name in ("skills", "tasks", "topic_swap", "jargon", "more"):
         written = [
@@ -176,6 +178,51 @@ def test_a_changed_file_stops_the_training_by_its_name(
     listing.write_text(right)
     assert f"{project / 'data/skills/corpus.jsonl'}: expected sha256 {'0' * 64}" in failed
     assert not (project / "no").exists()
+
+
+def test_what_is_held_out_is_not_trained_on(project: Path) -> None:
+    sys.path.insert(0, str(MODELS))
+    try:
+        corpora = importlib.import_module("corpora")
+    finally:
+        sys.path.remove(str(MODELS))
+    data = corpora.read_training_data(project / "data", project / "models/prompts")
+    ids = set(data.pools["skills"])
+    assert {"skills soup", "skill-triggers soup", "free"} <= ids
+    assert not ids & {"held", "same repository", "near copy", "no licence"}
+    queries = {example.query: example for example in data.examples}
+    assert "please fold all of my paper boats" not in queries
+    assert queries["never this one"].positives == ()
+    assert queries["never this one"].negatives == ("skill-triggers soup",)
+    assert queries["skills it"].negatives == ("skills soup",)
+    assert data.removed["skills of a hold-out or near one"] == 3
+    assert data.removed["skill-triggers: prompts near a hold-out's"] == 1
+
+
+def _hold_out(triggers: Path, skills: Path) -> None:
+    """Adds a skill that is held out with its prompt, and what must go, or stay, with it."""
+    text = "fold paper boats out of old news and let them sail on a pond"
+
+    def add(path: Path, id: str, text: str, repo: str = "free", licence: str = "MIT") -> None:
+        row = {"_id": id, "text": text, "metadata": {"repo": repo, "licence": licence}}
+        with path.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+    add(triggers / "corpus.jsonl", "held", text, "held")
+    add(skills / "corpus.jsonl", "same repository", "clean the harbour", "held")
+    add(skills / "corpus.jsonl", "near copy", f"{text} today")
+    add(skills / "corpus.jsonl", "no licence", "count the gulls", licence="none found")
+    add(skills / "corpus.jsonl", "free", "count the gulls")
+    add(triggers / "queries.jsonl", "dev", "fold all of my paper boats")
+    add(triggers / "queries.jsonl", "near", "please fold all of my paper boats")
+    add(triggers / "queries.jsonl", "never", "never this one")
+    for path, line in (
+        ("qrels/dev.tsv", "dev\theld\t1"),
+        ("qrels/train.tsv", "near\tskill-triggers soup\t1"),
+        ("negatives/train.tsv", "never\tskill-triggers soup"),
+    ):
+        with (triggers / path).open("a") as file:
+            file.write(line + "\n")
 
 
 def _list_hashes(project: Path, hashes: dict[Path, str]) -> None:
