@@ -49,15 +49,15 @@ RECIPES = {
     recipe.name: recipe
     for recipe in (
         Recipe(
-            name="all-minilm-l6-v2-int8",
-            weights_sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+            name="crossgate-embedder-minilm-l6",
+            weights_sha256="67307a3d5d427f78ccc0751d658f354182569cb0fead4055cfeb71a65f8730cc",
             tokenizer_sha256=_TOKENIZER_SHA256,
             prefix="",
             is_cross_encoder=False,
         ),
         Recipe(
-            name="crossgate-ce-v0",
-            weights_sha256="4148ec6f95626c038918e2425198b6f918e0ba5076c0f7ab4b341f23f52159fb",
+            name="crossgate-router-minilm-l6",
+            weights_sha256="8a7ab0cbca4a84c5c41c0a21db173f8cee11f0f50e12029ec0e0a425fdd4732a",
             tokenizer_sha256=_TOKENIZER_SHA256,
             prefix="bert.",
             is_cross_encoder=True,

@@ -1000,7 +1000,7 @@ def test_the_command_measures_a_folder_and_route_uses_the_profile(tmp_path: Path
     )
     assert (done.code, done.err) == (0, "")
     printed = checked(done, "calibration")
-    assert printed["profile"]["embedder"].startswith("all-minilm-l6-v2-int8@sha256:")
+    assert printed["profile"]["embedder"].startswith("crossgate-embedder-minilm-l6@sha256:")
     assert printed["report"]["matched"] == 26
     # The stored run gives the same profile without the models.
     (stored,) = runs.iterdir()

@@ -189,7 +189,7 @@ def test_index(indexed: tuple[Path, Run]) -> None:
     assert values["bytes"] == path.stat().st_size
     assert values["index"] == str(path)
     assert (values["embedder"], values["fingerprint"]) == (index.embedder, index.fingerprint)
-    assert values["embedder"].startswith("all-minilm-l6-v2-int8@sha256:")
+    assert values["embedder"].startswith("crossgate-embedder-minilm-l6@sha256:")
     assert values["skipped"] == 0
 
 
@@ -237,7 +237,7 @@ def test_route(run: Any, skills_index: Path) -> None:
 def test_an_index_of_a_model_from_a_folder(run: Any, tmp_path: Path) -> None:
     from crossgate import models
 
-    known = models.folder("all-minilm-l6-v2-int8")
+    known = models.folder("crossgate-embedder-minilm-l6")
     (tmp_path / "models" / "mine").mkdir(parents=True)
     for file in known.iterdir():
         (tmp_path / "models" / "mine" / file.name).symlink_to(file)
@@ -260,7 +260,7 @@ def test_an_index_of_a_model_from_a_folder(run: Any, tmp_path: Path) -> None:
 
 def test_the_embedder_may_be_named_to_route(run: Any, skills_index: Path, words: Path) -> None:
     arguments = ["route", "merge two pdf files", "--reranker", "none", "--json"]
-    for name in ("default", "all-minilm-l6-v2-int8"):
+    for name in ("default", "crossgate-embedder-minilm-l6"):
         done = run(*arguments, "-i", skills_index, "--embedder", name)
         assert (done.code, done.err) == (0, ""), name
     assert run(*arguments, "-i", words, "--embedder", "none").code == 0
@@ -276,7 +276,7 @@ def test_route_through_stage_2(run: Any, skills_index: Path, tmp_path: Path) -> 
     values = checked(run(*arguments, "--json", "--explain", "--limit", "1"), "result")
     assert (values["stage"], values["reason"]) == (2, "reranked")
     assert values["selected"] == ["pdf-toolkit"]
-    assert values["trace"]["reranker"].startswith("crossgate-ce-v0@sha256:")
+    assert values["trace"]["reranker"].startswith("crossgate-router-minilm-l6@sha256:")
     assert values["timings_ms"]["stage2"] > 0
     plain = checked(run(*arguments, "--json", "--reranker", "none"), "result")
     assert (plain["stage"], plain["reason"], plain["degraded"]) == (1, "murky", [])
@@ -373,8 +373,8 @@ def test_rerank_without_candidates(run: Any) -> None:
 def test_models_list(run: Any) -> None:
     values = checked(run("models", "list", "--json"), "models_list")
     here = {one["name"]: one["here"] for one in values["models"]}
-    assert here["all-minilm-l6-v2-int8"]
-    assert here["crossgate-ce-v0"]
+    assert here["crossgate-embedder-minilm-l6"]
+    assert here["crossgate-router-minilm-l6"]
     assert not here["ms-marco-minilm-l6-v2"]
     shown = run("models", "list")
     assert shown.code == 0
@@ -432,10 +432,10 @@ def test_plugins_are_listed_examined_and_used(run: Any, tmp_path: Path) -> None:
 
 
 def test_models_pull_of_what_is_here(run: Any) -> None:
-    values = checked(run("models", "pull", "crossgate-ce-v0", "--json"), "models_pull")
-    assert values["name"] == "crossgate-ce-v0"
+    values = checked(run("models", "pull", "crossgate-router-minilm-l6", "--json"), "models_pull")
+    assert values["name"] == "crossgate-router-minilm-l6"
     assert Path(values["folder"]).is_dir()
-    shown = run("models", "pull", "crossgate-ce-v0")
+    shown = run("models", "pull", "crossgate-router-minilm-l6")
     assert (shown.code, shown.err) == (0, "")
     assert values["folder"] in shown.out
 
@@ -443,11 +443,11 @@ def test_models_pull_of_what_is_here(run: Any) -> None:
 def test_models_verify(run: Any) -> None:
     values = checked(run("models", "verify", "--json"), "models_verify")
     assert {one["model"] for one in values["files"]} == {
-        "all-minilm-l6-v2-int8",
-        "crossgate-ce-v0",
+        "crossgate-embedder-minilm-l6",
+        "crossgate-router-minilm-l6",
     }
     assert all(one["ok"] for one in values["files"])
-    one = checked(run("models", "verify", "crossgate-ce-v0", "--json"), "models_verify")
+    one = checked(run("models", "verify", "crossgate-router-minilm-l6", "--json"), "models_verify")
     assert len(one["files"]) == 2
     assert run("models", "verify").code == 0
 
@@ -455,7 +455,7 @@ def test_models_verify(run: Any) -> None:
 def test_models_path(run: Any, home: Path) -> None:
     values = checked(run("models", "path", "--json"), "models_path")
     assert values["path"] == str(home / ".cache" / "crossgate" / "models")
-    shown = run("models", "path", "crossgate-ce-v0")
+    shown = run("models", "path", "crossgate-router-minilm-l6")
     assert shown.code == 0
     assert (Path(shown.out.rstrip("\n")) / "model.onnx").is_file()
 
@@ -465,7 +465,7 @@ def test_doctor(run: Any) -> None:
     assert (done.code, done.err) == (0, "")
     states = {one["what"]: one["state"] for one in checked(done, "doctor")["checks"]}
     assert states["crossgate"] == states["onnxruntime"] == states["cache"] == "ok"
-    assert states["embedder all-minilm-l6-v2-int8"] == "ok"
+    assert states["embedder crossgate-embedder-minilm-l6"] == "ok"
     assert states["cross-encoder ms-marco-minilm-l6-v2"] == "off"
     shown = run("doctor")
     assert shown.code == 0
@@ -783,7 +783,7 @@ BAD: dict[str, tuple[list[str | bytes], str]] = {
         "unknown_model",
     ),
     "a reranker that embeds": (
-        ["rerank", "q", "one.jsonl", "--reranker", "all-minilm-l6-v2-int8"],
+        ["rerank", "q", "one.jsonl", "--reranker", "crossgate-embedder-minilm-l6"],
         "model_unsupported",
     ),
     "a model folder without a tokenizer": (

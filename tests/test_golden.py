@@ -43,14 +43,14 @@ def shortened(name: str, kind: models.Kind, length: int, folder: Path) -> Path:
 def embedder(tmp_path_factory: pytest.TempPathFactory) -> OnnxEmbedder:
     length = EMBEDDER["made_with"]["maximum_tokens"]
     folder = tmp_path_factory.mktemp("embedder")
-    return OnnxEmbedder(shortened("all-minilm-l6-v2-int8", "embedder", length, folder))
+    return OnnxEmbedder(shortened("crossgate-embedder-minilm-l6", "embedder", length, folder))
 
 
 @pytest.fixture(scope="module")
 def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> CrossEncoder:
     length = CROSS_ENCODER["made_with"]["maximum_tokens"]
     folder = tmp_path_factory.mktemp("cross-encoder")
-    return CrossEncoder(shortened("crossgate-ce-v0", "cross-encoder", length, folder))
+    return CrossEncoder(shortened("crossgate-router-minilm-l6", "cross-encoder", length, folder))
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +67,8 @@ def test_the_golden_values_are_of_these_models() -> None:
     assert len(TEXTS) == len(EMBEDDER["cosine_matrix"]) >= 20
     assert len(PAIRS) >= 20
     card = EMBEDDER["made_with"]["weights_sha256"]
-    # The weights of sentence-transformers/all-MiniLM-L6-v2, as its repository has them.
-    assert card == "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+    # The trained weights, as the embedder's card names them.
+    assert card == "67307a3d5d427f78ccc0751d658f354182569cb0fead4055cfeb71a65f8730cc"
 
 
 @pytest.fixture

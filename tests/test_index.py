@@ -305,7 +305,7 @@ def test_unknown_names() -> None:
     message = refused("out_of_range", lambda: Index.build(one, embedder=None, language="x"))
     assert "english" in message
     message = refused("unknown_model", lambda: Index.build(one, embedder="no-such-model"))
-    assert "all-minilm-l6-v2-int8" in message
+    assert "crossgate-embedder-minilm-l6" in message
 
 
 def test_odd_texts_are_kept_and_found() -> None:
@@ -343,7 +343,7 @@ def test_another_embedder_is_refused(index: Index, tmp_path: Path) -> None:
 
 def test_another_version_of_a_known_model_is_refused(tmp_path: Path) -> None:
     class Older(WordEmbedder):
-        identity = "all-minilm-l6-v2-int8@sha256:0000000000000000"
+        identity = "crossgate-embedder-minilm-l6@sha256:0000000000000000"
 
     path = tmp_path / "old.cgx"
     build(embedder=Older()).save(path)

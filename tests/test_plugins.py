@@ -112,10 +112,14 @@ def test_a_failed_load_is_tried_again(packages: Path) -> None:
 def test_the_order_is_manifest_then_plugin_then_folder(
     packages: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install(packages, "acme", {name: "acme_plugins:Longest" for name in ("crossgate-ce-v0", "box")})
+    install(
+        packages,
+        "acme",
+        {name: "acme_plugins:Longest" for name in ("crossgate-router-minilm-l6", "box")},
+    )
     monkeypatch.chdir(packages)
     (packages / "box").mkdir()
-    assert reranking.load("crossgate-ce-v0").name == "crossgate-ce-v0"
+    assert reranking.load("crossgate-router-minilm-l6").name == "crossgate-router-minilm-l6"
     assert reranking.load("box").name == "longest"
     assert "box has neither model.onnx" in refused("model_incomplete", reranking.load, "./box")
     assert "known models" in refused("unknown_model", reranking.load, "no-such-name")
@@ -148,4 +152,4 @@ def test_names_of_the_library_are_looked_up_without_plugins(
 
     monkeypatch.setattr(plugins, "load", lookup)
     assert Router(build(LIBRARY)).route("merge pdf files", limit=1).ids == ["pdf-toolkit"]
-    assert reranking.load("crossgate-ce-v0").name == "crossgate-ce-v0"
+    assert reranking.load("crossgate-router-minilm-l6").name == "crossgate-router-minilm-l6"

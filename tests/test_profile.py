@@ -290,7 +290,7 @@ def test_the_bundled_profile_names_its_models() -> None:
 
     profile = Profile.from_file(DEFAULT_PROFILE)
     assert profile.embedder is not None
-    assert profile.embedder.startswith("all-minilm-l6-v2-int8@sha256:")
+    assert profile.embedder.startswith("crossgate-embedder-minilm-l6@sha256:")
     assert profile.reranker is not None
     # Floors and the cut of a tail are the caller's to ask for.
     assert profile.floors == Floors()

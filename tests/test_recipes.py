@@ -328,7 +328,10 @@ DEFAULTS = Switches()
         ({"CROSSGATE_RERANKER_ENABLED": "0"}, Switches(enabled=False)),
         ({"CROSSGATE_RERANKER_ENABLED": " Off "}, Switches(enabled=False)),
         ({"CROSSGATE_RERANKER_ENABLED": "TRUE"}, DEFAULTS),
-        ({"CROSSGATE_RERANKER_MODEL": "crossgate-ce-v0"}, Switches(model="crossgate-ce-v0")),
+        (
+            {"CROSSGATE_RERANKER_MODEL": "crossgate-router-minilm-l6"},
+            Switches(model="crossgate-router-minilm-l6"),
+        ),
         (
             {
                 "CROSSGATE_RERANKER_TOP_K_FACTOR": "5",

@@ -137,7 +137,7 @@ def build() -> Index:
     """What an index is made of."""
     index = Index.build(documents(), embedder=OwnEmbedder(), language="none")
     index = Index.build(iter(documents()), embedder=None, reuse=index)
-    index = Index.build(documents(), embedder="all-minilm-l6-v2-int8", progress=print)
+    index = Index.build(documents(), embedder="crossgate-embedder-minilm-l6", progress=print)
     index.save("skills.cgx")
     index.save(Path("skills.cgx"))
     index = Index.open(Path("skills.cgx"), embedder=OwnEmbedder())

@@ -12,7 +12,7 @@ from crossgate.errors import ModelError
 from crossgate.onnx import OnnxModel, run_all
 from crossgate.types import Vector
 
-DEFAULT_EMBEDDER = "all-minilm-l6-v2-int8"
+DEFAULT_EMBEDDER = "crossgate-embedder-minilm-l6"
 
 
 @runtime_checkable

@@ -21,7 +21,7 @@ Kind = Literal["embedder", "cross-encoder"]
 Role = Literal["model", "weights", "tokenizer"]
 
 # The cross-encoders that are used where none is named.
-ROUTING_RERANKER = "crossgate-ce-v0"
+ROUTING_RERANKER = "crossgate-router-minilm-l6"
 PASSAGE_RERANKER = "ms-marco-minilm-l6-v2"
 
 _BUNDLED = Path(__file__).with_name("_models")
