@@ -159,6 +159,48 @@ def test_both_models_are_trained_averaged_and_built(run: Run, start: Path, proje
     assert len(set(scores)) > 1
 
 
+def test_the_losses_equal_their_definitions(python: str) -> None:
+    random = np.random.default_rng(3)
+    logits, matched = random.normal(size=(3, 4)), [True, False, True]
+    queries, documents = random.normal(size=(3, 5)), random.normal(size=(4, 5))
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    documents /= np.linalg.norm(documents, axis=1, keepdims=True)
+    fits = [[True, False, False, True], [False] * 4, [False, True, False, False]]
+    given = {
+        "logits": logits.tolist(),
+        "matched": matched,
+        "queries": queries.tolist(),
+        "documents": documents.tolist(),
+        "fits": fits,
+    }
+    done = subprocess.run(
+        [python, str(HERE / "training_facts.py")],
+        env=os.environ | {"PYTHONPATH": str(MODELS)},
+        input=json.dumps(given),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+
+    # The right document against the group and "nothing fits", whose logit is 0.
+    picked = [
+        np.log(np.exp([*row, 0]).sum()) - (row[0] if match else 0)
+        for row, match in zip(logits, matched, strict=True)
+    ]
+    right = np.zeros_like(logits)
+    right[:, 0] = matched
+    single = np.log1p(np.exp(np.where(right == 1, -logits, logits)))
+    assert found["group"] == pytest.approx(np.mean(picked) + 0.5 * single.mean(), abs=1e-5)
+
+    # Any right document, or "nothing fits" at a cosine of 0.3, among all, at a temperature of 0.05.
+    batch = []
+    for row, wanted in zip(queries @ documents.T, fits, strict=True):
+        shares = np.exp(np.array([*row, 0.3]) / 0.05)
+        batch.append(-np.log(shares[[*wanted, not any(wanted)]].sum() / shares.sum()))
+    assert found["batch"] == pytest.approx(np.mean(batch), abs=1e-4)
+
+
 def test_the_same_seed_trains_the_same_weights(run: Run, start: Path, project: Path) -> None:
     folders = [project / "once", project / "twice"]
     for folder in folders:

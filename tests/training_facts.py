@@ -1,0 +1,19 @@
+"""Prints as JSON what the losses of models/ give for the numbers on standard input.
+
+torch is large, so `test_training.py` starts this in an interpreter of its own.
+"""
+
+import json
+import sys
+
+import torch
+from train_cross_encoder import group_loss
+from train_embedder import batch_loss
+
+given = json.load(sys.stdin)
+vectors = {name: torch.tensor(given[name]) for name in ("queries", "documents")}
+facts = {
+    "group": group_loss(torch.tensor(given["logits"]), torch.tensor(given["matched"])).item(),
+    "batch": batch_loss(torch.zeros(1), **vectors, fits=torch.tensor(given["fits"])).item(),
+}
+sys.stdout.write(json.dumps(facts))
