@@ -129,6 +129,7 @@ def read_training_data(
     _add_tools(found, data)
     _add_intents(found, data, prompts)
     _add_passages(found, data, prompts, held_repositories)
+    _add_packages(found, data)
     return found
 
 
@@ -272,6 +273,35 @@ def _add_passages(
     }
     found.add(name, name, _judged(data / name, "train"))
     found.add("written passage questions", name, _written(prompts / "sections.jsonl"))
+
+
+# Parts of a program, of which the package of the program itself says more.
+PART_OF_A_PROGRAM = re.compile(
+    r"^(lib|node-|golang-|ruby-|python3?-|r-|fonts-|texlive|haskell|librust|rust-|php-|gcc-|linux-|"
+    r"task-|language|hunspell|aspell|myspell|elpa-|ocaml|gir1|cross|binutils|qt|puppet-|xfonts)|"
+    r"-(dev|dbg|doc|data|common|plugins?|modules?|l10n|i18n|bin|headers|examples|tests|core|all)(-|$)"
+)
+
+
+def _add_packages(found: TrainingData, data: Path) -> None:
+    """Adds Debian's programs: the line that sums a package up asks for its description."""
+    pool: dict[str, str] = {}
+    rows: list[tuple[str, list[str], list[str]]] = []
+    beginnings: set[str] = set()
+    text = (data / "debian/Translation-en").read_text(encoding="utf-8")
+    for block in text.split("\n\n"):
+        lines = block.splitlines()
+        if len(lines) < 4 or PART_OF_A_PROGRAM.search(name := lines[0].removeprefix("Package: ")):
+            continue
+        short = lines[2].removeprefix("Description-en: ")
+        long = " ".join(line.strip() for line in lines[3:] if line != " .")
+        if len(long) < 200 or len(short.split()) < 3 or long[:120] in beginnings:
+            continue
+        beginnings.add(long[:120])
+        pool[name] = f"{name}: {long}"
+        rows.append((short, [name], []))
+    found.pools["debian"] = pool
+    found.add("debian", "debian", rows)
 
 
 def _judged(

@@ -18,7 +18,7 @@ from transformers import BertConfig, BertForSequenceClassification
 
 HERE = Path(__file__).parent
 
-# Share of the groups by source.
+# Share of the groups by source, of their sum.
 MIXTURE: dict[str, float] = {
     "skill-triggers": 0.18,
     "written skills": 0.09,
@@ -40,6 +40,7 @@ MIXTURE: dict[str, float] = {
     "medquad": 0.01,
     "markdown-sections-weak": 0.01,
     "written passage questions": 0.05,
+    "debian": 0.1,
 }
 
 # Documents to a group: one that fits and the rest that do not, or none that fits.
@@ -53,8 +54,9 @@ DOCUMENT_CHARACTERS = 450
 EMBEDDER_TOKENS = 128
 VECTORS = "vectors.npz"
 
-# Pools whose documents are too long to embed here; there the words alone find wrong ones.
-LEXICAL_POOLS = ("scifact", "cosqa", "medquad", "markdown-sections-weak")
+# Pools whose documents are too long or too many to embed here; there the words alone find the
+# wrong ones.
+LEXICAL_POOLS = ("scifact", "cosqa", "medquad", "markdown-sections-weak", "debian")
 
 # Wrong documents are drawn from the best of each channel.
 NEAREST = 16

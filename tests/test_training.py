@@ -89,6 +89,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         _write(root / "eval" / name / "corpus.jsonl", [])
         _write(root / "eval" / name / "queries.jsonl", [])
     _hold_out(root / "data/skill-triggers", root / "data/skills")
+    _describe_packages(root / "data/debian/Translation-en")
     prompts = root / "models/prompts"
     for name in ("skills", "tasks", "topic_swap", "jargon", "more"):
         written = [
@@ -222,12 +223,7 @@ def test_a_changed_file_stops_the_training_by_its_name(
 
 
 def test_what_is_held_out_is_not_trained_on(project: Path) -> None:
-    sys.path.insert(0, str(MODELS))
-    try:
-        corpora = importlib.import_module("corpora")
-    finally:
-        sys.path.remove(str(MODELS))
-    data = corpora.read_training_data(project / "data", project / "models/prompts")
+    data = _read(project)
     ids = set(data.pools["skills"])
     assert {"skills soup", "skill-triggers soup", "free"} <= ids
     assert not ids & {"held", "same repository", "near copy", "no licence"}
@@ -238,6 +234,44 @@ def test_what_is_held_out_is_not_trained_on(project: Path) -> None:
     assert queries["skills it"].negatives == ("skills soup",)
     assert data.removed["skills of a hold-out or near one"] == 3
     assert data.removed["skill-triggers: prompts near a hold-out's"] == 1
+
+
+def test_a_package_is_asked_for_by_the_line_that_sums_it_up(project: Path) -> None:
+    data = _read(project)
+    assert set(data.pools["debian"]) == set(SUBJECTS)
+    assert "\n" not in data.pools["debian"]["soup"]
+    assert "soup: this is about the soup" in data.pools["debian"]["soup"]
+    asked = {one.query: one.positives for one in data.examples if one.source == "debian"}
+    assert asked["how do i use the soup"] == ("soup",)
+
+
+def _read(project: Path) -> Any:
+    sys.path.insert(0, str(MODELS))
+    try:
+        corpora = importlib.import_module("corpora")
+    finally:
+        sys.path.remove(str(MODELS))
+    return corpora.read_training_data(project / "data", project / "models/prompts")
+
+
+def _describe_packages(path: Path) -> None:
+    """Writes Debian's descriptions of a program per subject, and of what is not to be learnt."""
+
+    def block(name: str, short: str, long: str) -> str:
+        return f"Package: {name}\nDescription-md5: 0\nDescription-en: {short}\n{long}\n"
+
+    blocks = []
+    for one in SUBJECTS:
+        long = f" this is about the {one}\n .\n for a {one}" + f" for the {one}" * 20
+        blocks += [
+            block(one, f"how do i use the {one}", long),
+            block(f"lib{one}", f"how do i use the {one}", f" lib{one}" + long),
+            block(f"{one}-data", f"how do i use the {one}", f" {one}-data" + long),
+            block(f"{one}2", f"how do i use the other {one}", long),
+            block(f"small-{one}", f"how do i use the small {one}", " it is small"),
+        ]
+    path.parent.mkdir(parents=True)
+    path.write_text("\n".join(blocks))
 
 
 def _hold_out(triggers: Path, skills: Path) -> None:
