@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -205,11 +206,13 @@ def spearman(left: Vectors, right: Vectors) -> float:
     return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
-def write_candidates(recipe: build.Recipe, source: Path, folder: Path) -> dict[str, Path]:
+def write_candidates(
+    recipe: build.Recipe, source: Path, candidates: dict[str, Linear], folder: Path
+) -> dict[str, Path]:
     """Builds one graph per candidate; the first is float32 throughout."""
     weights = load_file(source / "model.safetensors")
     paths = {}
-    for index, (name, linear) in enumerate(CANDIDATES.items()):
+    for index, (name, linear) in enumerate(candidates.items()):
         model = build.build_graph(
             weights,
             prefix=recipe.prefix,
@@ -228,12 +231,23 @@ def print_table(header: str, rows: Sequence[str]) -> None:
     print("\n".join(f"| {row} |" for row in rows), flush=True)
 
 
-def compare_cross_encoders(
-    source: Path, tokenizer: Tokenizer, data: Dataset, passes: int, folder: Path
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What both comparisons run on: texts, graphs to build and how often to time them."""
+
+    tokenizer: Tokenizer
+    data: Dataset
+    candidates: dict[str, Linear]
+    pairs: int
+    passes: int
+    folder: Path
+
+
+def compare_cross_encoders(source: Path, bench: Bench) -> None:
     """Prints how each candidate scores pairs, and how best to schedule the chosen one."""
-    paths = write_candidates(build.RECIPES["cross-encoder"], source, folder)
-    encodings = tokenizer.encode_batch(data.pairs(200))
+    recipe, passes = build.RECIPES["cross-encoder"], bench.passes
+    paths = write_candidates(recipe, source, bench.candidates, bench.folder)
+    encodings = bench.tokenizer.encode_batch(bench.data.pairs(bench.pairs))
     sample = encodings[:SPEED_SAMPLE]
     sessions = {name: open_session(path) for name, path in paths.items()}
     scores = {name: run_each(session, encodings)[:, 0] for name, session in sessions.items()}
@@ -279,15 +293,14 @@ def compare_cross_encoders(
     print_table("schedule | pairs/s", [f"{name} | {rate:.1f}" for name, rate in scheduled.items()])
 
 
-def compare_embedders(
-    source: Path, tokenizer: Tokenizer, data: Dataset, passes: int, folder: Path
-) -> None:
+def compare_embedders(source: Path, bench: Bench) -> None:
     """Prints how near each candidate's embeddings are, and what retrieval loses."""
-    paths = write_candidates(build.RECIPES["embedder"], source, folder)
+    data, passes = bench.data, bench.passes
+    paths = write_candidates(build.RECIPES["embedder"], source, bench.candidates, bench.folder)
     names = list(data.documents)
     prompts = sorted(data.answers)
-    documents = tokenizer.encode_batch(list(data.documents.values()))
-    queries = tokenizer.encode_batch([data.prompts[prompt] for prompt in prompts])
+    documents = bench.tokenizer.encode_batch(list(data.documents.values()))
+    queries = bench.tokenizer.encode_batch([data.prompts[prompt] for prompt in prompts])
     sessions = {name: open_session(path) for name, path in paths.items()}
     sample = [*documents[: SPEED_SAMPLE // 2], *queries[: SPEED_SAMPLE // 2]]
     alone: dict[str, Callable[[], object]] = {
@@ -330,8 +343,9 @@ def main() -> None:
     parser.add_argument("embedder", type=Path, help="folder with the embedder's original weights")
     parser.add_argument("cross_encoder", type=Path, help="likewise for the cross-encoder")
     parser.add_argument("--passes", type=int, default=5, help="timed passes; medians are printed")
+    parser.add_argument("--pairs", type=int, default=200, help="how many to score")
+    parser.add_argument("--chosen", action="store_true", help="only float32 and the chosen way")
     arguments = parser.parse_args()
-    data = Dataset(arguments.data)
     tokenizer = Tokenizer.from_file(str(arguments.embedder / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.enable_truncation(MAXIMUM_TOKENS)
@@ -340,9 +354,17 @@ def main() -> None:
     present = [flag for flag in wanted if flag in processor.split()]
     print(f"{os.cpu_count()} cores with {', '.join(present)}; onnxruntime {ort.__version__}")
     with tempfile.TemporaryDirectory() as folder:
-        options = (tokenizer, data, arguments.passes, Path(folder))
-        compare_cross_encoders(arguments.cross_encoder, *options)
-        compare_embedders(arguments.embedder, *options)
+        names = ("float32", CHOSEN) if arguments.chosen else tuple(CANDIDATES)
+        bench = Bench(
+            tokenizer,
+            Dataset(arguments.data),
+            {name: CANDIDATES[name] for name in names},
+            arguments.pairs,
+            arguments.passes,
+            Path(folder),
+        )
+        compare_cross_encoders(arguments.cross_encoder, bench)
+        compare_embedders(arguments.embedder, bench)
 
 
 if __name__ == "__main__":
