@@ -46,10 +46,17 @@ MIXTURE: dict[str, float] = {
 # Documents to a group: one that fits and the rest that do not, or none that fits.
 GROUP = 4
 GROUPS_PER_BATCH = 10
-FROZEN_LAYERS = 2
+
+# Share of the layers, the lowest, that read both texts as the embedder already does. Left as they
+# are, a step costs a quarter less.
+FROZEN = 1 / 3
+
 MAXIMUM_TOKENS = 112
 QUERY_CHARACTERS = 400
 DOCUMENT_CHARACTERS = 450
+
+# Share of the squared distance from the teacher's logits in the loss, where there is a teacher.
+TAUGHT = 0.2
 
 EMBEDDER_TOKENS = 128
 VECTORS = "vectors.npz"
@@ -183,20 +190,28 @@ def score(
     return torch.cat(parts)[torch.tensor(order).argsort()]
 
 
-def new_model(start: Path) -> BertForSequenceClassification:
-    """Returns the model with the weights found in `start`; what they lack begins at random."""
+def new_model(start: Path, layers: int | None = None) -> BertForSequenceClassification:
+    """Returns the model with the weights found in `start`; what they lack begins at random.
+
+    Args:
+        start: Folder of the weights.
+        layers: Keep so many, evenly spread from the lowest to the highest; all by default.
+    """
     config = BertConfig.from_json_file(start / "config.json")
+    kept = np.linspace(0, config.num_hidden_layers - 1, layers or config.num_hidden_layers)
+    config.num_hidden_layers = len(kept)
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
     config.num_labels = 1
     model = BertForSequenceClassification(config)
     weights = load_file(start / "model.safetensors")
     if not any(name.startswith("bert.") for name in weights):
         weights = {f"bert.{name}": one for name, one in weights.items()}
+    for place, layer in enumerate(kept.round().astype(int)):
+        for name in [name for name in weights if f".layer.{layer}." in name]:
+            weights[name.replace(f".layer.{layer}.", f".layer.{place}.")] = weights[name]
     model.load_state_dict(weights, strict=False)
-    # The lowest layers read both texts as the embedder already does; left as they are, a step costs
-    # a quarter less.
     model.bert.embeddings.requires_grad_(False)
-    for layer in model.bert.encoder.layer[:FROZEN_LAYERS]:
+    for layer in model.bert.encoder.layer[: int(len(kept) * FROZEN)]:
         layer.requires_grad_(False)
     return model.train()
 
@@ -205,7 +220,8 @@ def train(arguments: argparse.Namespace, data: TrainingData) -> None:
     """Trains in this worker; the first one writes the weights."""
     rng = random.Random(f"{arguments.seed} {rank()}")
     torch.manual_seed(arguments.seed)
-    model = new_model(arguments.start)
+    model = new_model(arguments.start, arguments.layers)
+    teacher = new_model(arguments.teacher).eval() if arguments.teacher else None
     encoder = Encoder(arguments.start / "tokenizer.json", MAXIMUM_TOKENS)
     with np.load(arguments.embedder / VECTORS) as stored:
         miner = Miner(data, arguments.embedder, dict(stored))
@@ -219,6 +235,10 @@ def train(arguments: argparse.Namespace, data: TrainingData) -> None:
         pairs = [(group.query, document) for group in groups for document in group.documents]
         logits = score(model, encoder, pairs).view(len(groups), GROUP)
         loss = group_loss(logits, torch.tensor([group.matched for group in groups]))
+        if teacher is not None:
+            with torch.no_grad():
+                taught = score(teacher, encoder, pairs)
+            loss = loss + TAUGHT * torch.nn.functional.mse_loss(logits.flatten(), taught)
         optimiser.step(loss)
         smooth = loss.item() if not step else 0.98 * smooth + 0.02 * loss.item()
         if step % 20 == 19:
@@ -258,6 +278,8 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1e-4)
     parser.add_argument("--warm-up", type=int, default=60)
     parser.add_argument("--last", type=float, default=0.3, help="share of the rate at the end")
+    parser.add_argument("--layers", type=int, help="keep so many layers of the start")
+    parser.add_argument("--teacher", type=Path, help="folder of a model whose logits are learnt")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()

@@ -144,6 +144,8 @@ def test_both_models_are_trained_averaged_and_built(run: Run, start: Path, proje
     shown = run("train_cross_encoder.py", embedder, embedder, data, made / "pairs", *longer)
     losses = [float(found) for found in re.findall(r"loss (\S+)", shown)]
     assert losses[-1] < losses[0] - 0.1
+    taught = ("--layers", 1, "--teacher", made / "pairs", "--steps", 2, "--workers", 1)
+    run("train_cross_encoder.py", made / "pairs", embedder, data, made / "fast", *taught)
     run("build.py", "embedder", embedder, made / "embedder")
     run("build.py", "cross-encoder", made / "pairs", made / "cross-encoder")
 
@@ -153,6 +155,11 @@ def test_both_models_are_trained_averaged_and_built(run: Run, start: Path, proje
     assert vectors.shape == (2 * len(SUBJECTS), WIDTH)
     right = np.argmax(queries @ found.T, 1) == np.arange(len(SUBJECTS))
     assert right.mean() >= 0.75
+
+    run("build.py", "cross-encoder", made / "fast", made / "fast cross-encoder")
+    full, fast = (made / name / "model.onnx" for name in ("cross-encoder", "fast cross-encoder"))
+    assert fast.stat().st_size < full.stat().st_size
+    assert np.isfinite(CrossEncoder(fast.parent).score("boat", documents)[0].logit)
 
     reranker = CrossEncoder(made / "cross-encoder")
     scores = [pair.logit for pair in reranker.score("how do i use a boat", documents)]
