@@ -209,6 +209,38 @@ def test_the_losses_equal_their_definitions(python: str) -> None:
     assert found["batch"] == pytest.approx(np.mean(batch), abs=1e-4)
 
 
+def test_likely_second_answers_are_no_wrong_documents(python: str, start: Path) -> None:
+    done = subprocess.run(
+        [python, str(HERE / "training_miner.py"), str(start)],
+        env=os.environ | {"PYTHONPATH": str(MODELS)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+
+    # Neither a copy of the right document nor what lies 0.08 nearer than it by cosine.
+    matched = facts["matched"]
+    assert matched["wrong"] == ["far", "near", "ruled out"]
+    assert all(matched["matched"])
+    assert {group[0] for group in matched["groups"]} == {"right"}
+    assert all("ruled out" in group[1:] for group in matched["groups"])
+    assert {name for group in matched["groups"] for name in group[2:]} == {"near", "far"}
+
+    # Where only one document was judged, the near ones may fit: others come from the whole pool.
+    judged = facts["judged"]
+    assert not any(judged["matched"])
+    assert {group[0] for group in judged["groups"]} == {"ruled out"}
+    assert {name for group in judged["groups"] for name in group[1:]} == {
+        *("right", "copy", "nearer", "near", "far")
+    }
+
+    # Where nothing in the pool fits, everything near is wrong.
+    outside = facts["outside"]
+    assert not any(outside["matched"])
+    assert outside["wrong"] == ["copy", "far", "near", "nearer", "right", "ruled out"]
+
+
 def test_the_same_seed_trains_the_same_weights(run: Run, start: Path, project: Path) -> None:
     folders = [project / "once", project / "twice"]
     for folder in folders:
