@@ -219,8 +219,8 @@ def build_graph(
     Args:
         weights: Tensors by name, as in the original file.
         prefix: What stands before the names of the encoder's tensors.
-        is_cross_encoder: Ends in pooler and classifier, else in the mean of the tokens.
-        linear: How the 24 (or 25) large products are written.
+        is_cross_encoder: Ends in the classifier of `PairModel`, else in the mean of the tokens.
+        linear: How the 24 large products are written.
         quantise_embeddings: Stores the word embeddings in int8 with one scale per word.
 
     Returns:
@@ -265,21 +265,10 @@ def build_graph(
         part_weights = [weights[f"{part}.weight"] for part in parts]
         projection_bias = np.concatenate([weights[f"{part}.bias"] for part in parts])
         split = [f"{name}{part}" for part in ("query", "key", "value")]
-        # Only the first token of the last layer reaches the classifier: it alone asks there, and
-        # what follows the attention is computed for it alone.
-        if is_cross_encoder and layer == layer_count - 1:
-            asking = writer.node("Slice", [hidden, first, second, second], f"{name}first_token")
-            _, query_shift = linear(writer, asking, part_weights[0], split[0], False)
-            pair, pair_shift = linear(
-                writer, hidden, np.concatenate(part_weights[1:]), f"{name}key_value", False
-            )
-            writer.node_with_outputs("Split", [pair], split[1:], axis=2, num_outputs=2)
-            shift, hidden = np.concatenate([query_shift, pair_shift]), asking
-        else:
-            triple, shift = linear(
-                writer, hidden, np.concatenate(part_weights), f"{name}query_key_value", False
-            )
-            writer.node_with_outputs("Split", [triple], split, axis=2, num_outputs=3)
+        triple, shift = linear(
+            writer, hidden, np.concatenate(part_weights), f"{name}query_key_value", False
+        )
+        writer.node_with_outputs("Split", [triple], split, axis=2, num_outputs=3)
         attended = writer.node(
             "MultiHeadAttention",
             [*split, writer.constant(f"{name}attention.bias", projection_bias + shift), mask],
@@ -325,20 +314,41 @@ def _write_word_embeddings(writer: GraphWriter, table: NDArray[np.float32], quan
 def _finish_cross_encoder(
     writer: GraphWriter, weights: Weights, prefix: str, hidden: str
 ) -> onnx.ModelProto:
-    """Ends the graph in BERT's pooler and the one-logit classifier."""
+    """Ends the graph as `PairModel` does: pooled first token, what both texts share, classifier."""
     axis = writer.constant("position_1", np.array([1], np.int64))
-    first_token = writer.node("Squeeze", [hidden, axis], "first_token")
     pooler = [
         writer.constant(f"pooler.{part}", weights[f"{prefix}pooler.dense.{part}"])
         for part in ("weight", "bias")
     ]
-    classifier = [
-        writer.constant(f"classifier.{part}", weights[f"classifier.{part}"])
-        for part in ("weight", "bias")
-    ]
+    first = writer.constant("position_0", np.array([0], np.int64))
+    first_row = writer.node("Gather", [hidden, first], "first_token.row", axis=1)
+    first_token = writer.node("Squeeze", [first_row, axis], "first_token")
     dense = writer.node("Gemm", [first_token, *pooler], "pooler.dense", transB=1)
     pooled = writer.node("Tanh", [dense], "pooled")
-    logits = writer.node("Gemm", [pooled, *classifier], "logits", transB=1)
+
+    mask = writer.node("Cast", ["attention_mask"], "text_mask", to=TensorProto.FLOAT)
+    types = writer.node("Cast", ["token_type_ids"], "text_types", to=TensorProto.FLOAT)
+    of_second = writer.node("Mul", [mask, types], "of_second_text")
+    of_first = writer.node("Sub", [mask, of_second], "of_first_text")
+    directions = []
+    for tokens in (of_first, of_second):
+        row = writer.node("Unsqueeze", [tokens, axis], f"{tokens}.row")
+        total = writer.node("MatMul", [row, hidden], f"{tokens}.sum")
+        flat = writer.node("Squeeze", [total, axis], f"{tokens}.flat")
+        directions.append(
+            writer.node("LpNormalization", [flat], f"{tokens}.direction", axis=1, p=2)
+        )
+    common = writer.node("Mul", directions, "common")
+    features = writer.node("Concat", [pooled, common], "features", axis=1)
+    # Unit length here is a mean square of 1 there: the weights take the factor.
+    width = len(weights[f"{prefix}pooler.dense.bias"])
+    classifier = weights["classifier.weight"].copy()
+    classifier[:, width:] *= width
+    parts = [
+        writer.constant("classifier.weight", classifier),
+        writer.constant("classifier.bias", weights["classifier.bias"]),
+    ]
+    logits = writer.node("Gemm", [features, *parts], "logits", transB=1)
     return writer.finish(logits, 1)
 
 

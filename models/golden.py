@@ -12,7 +12,8 @@ import numpy as np
 import torch
 import transformers
 from numpy.typing import NDArray
-from transformers import BertForSequenceClassification, BertModel, PreTrainedTokenizerFast
+from pair_model import PairModel
+from transformers import BertModel, PreTrainedTokenizerFast
 
 MAXIMUM_TOKENS = 256
 SHOWN_NUMBERS = 8
@@ -159,7 +160,7 @@ def golden_embeddings(folder: Path) -> dict[str, Any]:
 def golden_logits(folder: Path) -> dict[str, Any]:
     """Returns the golden values of the cross-encoder."""
     tokenizer = load_tokenizer(folder)
-    model = BertForSequenceClassification.from_pretrained(folder, attn_implementation="eager")
+    model = PairModel.from_pretrained(folder, attn_implementation="eager")
     model = model.float().eval()
     cases = []
     for query, document in PAIRS:
@@ -170,7 +171,7 @@ def golden_logits(folder: Path) -> dict[str, Any]:
                 "document": document,
                 "input_ids": inputs["input_ids"][0].tolist(),
                 "token_type_ids": inputs["token_type_ids"][0].tolist(),
-                "logit": round(float(model(**inputs).logits[0, 0]), 6),
+                "logit": round(float(model(**inputs)[0]), 6),
             }
         )
     return {

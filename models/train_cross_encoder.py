@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from corpora import Example, TrainingData, check_hashes, read_training_data, shingles
+from pair_model import PairModel
 from safetensors.torch import load_file
 from torch import Tensor
 from train_embedder import load_embedder
 from training import Decks, Encoder, Lexical, Optimiser, embed, rank, run_workers, save
-from transformers import BertConfig, BertForSequenceClassification
+from transformers import BertConfig
 
 HERE = Path(__file__).parent
 
@@ -176,7 +177,7 @@ def group_loss(logits: Tensor, matched: Tensor) -> Tensor:
 
 
 def score(
-    model: BertForSequenceClassification,
+    model: PairModel,
     encoder: Encoder,
     pairs: list[tuple[str, str]],
     batch: int = 10,
@@ -184,13 +185,13 @@ def score(
     """Returns the logits [n] of pairs, computed in batches of similar length."""
     order = sorted(range(len(pairs)), key=lambda place: len(pairs[place][0]) + len(pairs[place][1]))
     parts = [
-        model(**encoder([pairs[place] for place in order[start : start + batch]])).logits[:, 0]
+        model(**encoder([pairs[place] for place in order[start : start + batch]]))
         for start in range(0, len(order), batch)
     ]
     return torch.cat(parts)[torch.tensor(order).argsort()]
 
 
-def new_model(start: Path, layers: int | None = None) -> BertForSequenceClassification:
+def new_model(start: Path, layers: int | None = None) -> PairModel:
     """Returns the model with the weights found in `start`; what they lack begins at random.
 
     Args:
@@ -201,8 +202,7 @@ def new_model(start: Path, layers: int | None = None) -> BertForSequenceClassifi
     kept = np.linspace(0, config.num_hidden_layers - 1, layers or config.num_hidden_layers)
     config.num_hidden_layers = len(kept)
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
-    config.num_labels = 1
-    model = BertForSequenceClassification(config)
+    model = PairModel(config)
     weights = load_file(start / "model.safetensors")
     if not any(name.startswith("bert.") for name in weights):
         weights = {f"bert.{name}": one for name, one in weights.items()}
@@ -213,7 +213,8 @@ def new_model(start: Path, layers: int | None = None) -> BertForSequenceClassifi
     model.bert.embeddings.requires_grad_(False)
     for layer in model.bert.encoder.layer[: int(len(kept) * FROZEN)]:
         layer.requires_grad_(False)
-    return model.train()
+    model.train()
+    return model
 
 
 def train(arguments: argparse.Namespace, data: TrainingData) -> None:
