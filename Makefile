@@ -76,6 +76,14 @@ figures: install ## every figure of the README and of the baselines, from our ow
 	$(BIN)/crossgate eval $(DIST)/runs/chunks-test.run.jsonl
 	$(BIN)/crossgate eval eval/chunks --steps
 
+HOLDOUTS = skill-triggers metatool clinc150 hwu64 scifact cosqa pubmedqa
+
+.PHONY: holdouts
+holdouts: install ## the figures of the models' cards, from the public sets in DATA; half an hour
+	$(BIN)/crossgate eval $(addprefix $(DATA)/,$(HOLDOUTS)) eval/skills eval/chunks \
+		--limit 600 --unnamed --runs $(DIST)/runs --json > $(DIST)/holdouts.json
+	$(BIN)/python models/holdouts.py $(DIST)/holdouts.json
+
 .PHONY: fuzz
 fuzz: ## fuzz the index file's reader and the text analysis, ten minutes each
 	RUSTC_BOOTSTRAP=1 cargo fuzz run --fuzz-dir rust/fuzz --sanitizer none index_file -- -max_total_time=600

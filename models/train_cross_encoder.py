@@ -52,9 +52,8 @@ GROUPS_PER_BATCH = 10
 # are, a step costs a quarter less.
 FROZEN = 1 / 3
 
-MAXIMUM_TOKENS = 112
 QUERY_CHARACTERS = 400
-DOCUMENT_CHARACTERS = 450
+CHARACTERS_PER_TOKEN = 4
 
 # Share of the squared distance from the teacher's logits in the loss, where there is a teacher.
 TAUGHT = 0.2
@@ -152,7 +151,7 @@ def draw_group(
         other = rng.choice(others)
         if other not in chosen and other not in example.positives:
             chosen.append(other)
-    documents = tuple(texts[id][:DOCUMENT_CHARACTERS] for id in chosen)
+    documents = tuple(texts[id] for id in chosen)
     return Group(example.query[:QUERY_CHARACTERS], documents, bool(example.positives))
 
 
@@ -223,7 +222,8 @@ def train(arguments: argparse.Namespace, data: TrainingData) -> None:
     torch.manual_seed(arguments.seed)
     model = new_model(arguments.start, arguments.layers)
     teacher = new_model(arguments.teacher).eval() if arguments.teacher else None
-    encoder = Encoder(arguments.start / "tokenizer.json", MAXIMUM_TOKENS)
+    encoder = Encoder(arguments.start / "tokenizer.json", arguments.tokens)
+    most = CHARACTERS_PER_TOKEN * arguments.tokens
     with np.load(arguments.embedder / VECTORS) as stored:
         miner = Miner(data, arguments.embedder, dict(stored))
     decks = Decks(data, rng)
@@ -233,7 +233,7 @@ def train(arguments: argparse.Namespace, data: TrainingData) -> None:
     smooth = 0.0
     for step in range(arguments.steps):
         groups = [draw_group(data, decks, miner, rng) for _ in range(GROUPS_PER_BATCH)]
-        pairs = [(group.query, document) for group in groups for document in group.documents]
+        pairs = [(group.query, text[:most]) for group in groups for text in group.documents]
         logits = score(model, encoder, pairs).view(len(groups), GROUP)
         loss = group_loss(logits, torch.tensor([group.matched for group in groups]))
         if teacher is not None:
@@ -279,6 +279,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1e-4)
     parser.add_argument("--warm-up", type=int, default=60)
     parser.add_argument("--last", type=float, default=0.3, help="share of the rate at the end")
+    parser.add_argument("--tokens", type=int, default=112, help="most tokens of a pair")
     parser.add_argument("--layers", type=int, help="keep so many layers of the start")
     parser.add_argument("--teacher", type=Path, help="folder of a model whose logits are learnt")
     parser.add_argument("--seed", type=int, default=1)

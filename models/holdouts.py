@@ -1,0 +1,67 @@
+"""Prints what `crossgate eval --json` measured on several sets as the tables of the cards."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+MODES = ("never", "always", "gated")
+
+
+def main() -> None:
+    """Reads the arguments and prints both tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("report", type=Path, help="what `crossgate eval --json` printed")
+    reports = json.loads(parser.parse_args().report.read_text(encoding="utf-8"))["reports"]
+    for line in [*sets(reports), "", *kinds(reports)]:
+        print(line)
+
+
+def sets(reports: list[dict[str, Any]]) -> list[str]:
+    """Returns the rows of the table with one row a set."""
+    rows = [
+        "| | queries, of them with a match | recall@1 never | always | nDCG@10 never | always | "
+        "gated recall@1 | false injects | skipped | AUC of cosine, logit |",
+        "| --- " * 10 + "|",
+    ]
+    for report in reports:
+        header, quality = report["header"], report["quality"]
+        strength = {one["name"]: one["answer"] for one in report["strengths"]}
+        cells = [
+            f"{header['dataset']} {header['split']}",
+            f"{report['queries']}, {report['matched']}",
+            *(_interval(report["unheld"][mode]) for mode in ("never", "always")),
+            *(_value(quality[mode]["ndcg@10"]) for mode in ("never", "always")),
+            _value(quality["gated"]["recall@1"]),
+            _value(quality["gated"]["false_inject"]),
+            f"{report['economics']['skip_rate']:.0%}".replace("%", " %"),
+            ", ".join(_value(strength.get(name)) or "-" for name in ("cosine", "logit")),
+        ]
+        rows.append(f"| {' | '.join(cells)} |")
+    return rows
+
+
+def kinds(reports: list[dict[str, Any]]) -> list[str]:
+    """Returns the rows of the table with one row for each kind of query in each set."""
+    rows = ["| | queries | recall@1 never | always | gated |", "| --- " * 5 + "|"]
+    for report in reports:
+        for group in report["groups"]:
+            if any(group["recall"].values()):
+                values = [_value(group["recall"][mode]) for mode in MODES]
+                name = f"{report['header']['dataset']}: {group['name']}"
+                rows.append(f"| {name} | {group['queries']} | {' | '.join(values)} |")
+    return rows
+
+
+def _value(metric: dict[str, float] | None) -> str:
+    return f"{metric['value']:.3f}" if metric else ""
+
+
+def _interval(metric: dict[str, float]) -> str:
+    return f"{metric['value']:.3f} [{metric['low']:.3f}, {metric['high']:.3f}]"
+
+
+if __name__ == "__main__":
+    main()
