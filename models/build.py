@@ -220,7 +220,7 @@ def build_graph(
         weights: Tensors by name, as in the original file.
         prefix: What stands before the names of the encoder's tensors.
         is_cross_encoder: Ends in the classifier of `PairModel`, else in the mean of the tokens.
-        linear: How the 24 large products are written.
+        linear: How the four large products of each layer are written.
         quantise_embeddings: Stores the word embeddings in int8 with one scale per word.
 
     Returns:
@@ -340,9 +340,14 @@ def _finish_cross_encoder(
         )
     common = writer.node("Mul", directions, "common")
     features = writer.node("Concat", [pooled, common], "features", axis=1)
-    # Unit length here is a mean square of 1 there: the weights take the factor.
     width = len(weights[f"{prefix}pooler.dense.bias"])
     classifier = weights["classifier.weight"].copy()
+    if classifier.shape != (1, 2 * width):
+        raise SystemExit(
+            f"classifier.weight: expected shape (1, {2 * width}), as PairModel has it, found "
+            f"{classifier.shape}"
+        )
+    # Unit length here is a mean square of 1 there: the weights take the factor.
     classifier[:, width:] *= width
     parts = [
         writer.constant("classifier.weight", classifier),
@@ -424,7 +429,7 @@ def main() -> None:
     parser.add_argument(
         "name",
         choices=sorted(RECIPES),
-        help="model to build; embedder or cross-encoder takes any weights",
+        help="model to build; embedder or cross-encoder takes any weights of that shape",
     )
     parser.add_argument("source", type=Path, help="folder with model.safetensors, tokenizer.json")
     parser.add_argument("output", type=Path, help="folder to write the model to")

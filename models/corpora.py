@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# Licences under which a document, and with it the prompts about it, may be trained on.
+# Licences under which a skill, and with it the prompts about it, may be trained on.
 LICENCES = (
     "MIT",
     "Apache-2.0",
@@ -112,7 +112,7 @@ SKILL_PROMPTS = ("skills", "tasks", "topic_swap", "jargon", "more")
 def read_training_data(
     data: Path, prompts: Path, written: Iterable[str] = SKILL_PROMPTS
 ) -> TrainingData:
-    """Returns everything that both models are trained on.
+    """Returns everything that either model is trained on.
 
     Args:
         data: Folder of the public sets, each in BEIR's layout.
@@ -163,8 +163,11 @@ def _held_queries(data: Path, own: Path) -> NearDuplicates:
         ("hwu64", ("qrels/dev.tsv",)),
     ):
         judged = {query for path in listings for query, _ in _pairs(data / name / path)}
-        rows = _rows(data / name / "queries.jsonl")
-        held += [row["text"] for row in rows if row["_id"] in judged]
+        held += [
+            row["text"]
+            for row in _rows(data / name / "queries.jsonl")
+            if row["_id"] in judged or (_no_match(row) and row["metadata"].get("split") != "train")
+        ]
     for name in ("skills", "chunks", "memory"):
         held += [row["text"] for row in _rows(own / name / "queries.jsonl")]
     return NearDuplicates(held, NEAR_DUPLICATE_QUERY)
@@ -275,18 +278,24 @@ def _add_passages(
     found.add("written passage questions", name, _written(prompts / "sections.jsonl"))
 
 
-# Parts of a program, of which the package of the program itself says more.
+# Mostly libraries, fonts, data and parts, of which the package of the program itself says more; a
+# few programs go with them.
 PART_OF_A_PROGRAM = re.compile(
     r"^(lib|node-|golang-|ruby-|python3?-|r-|fonts-|texlive|haskell|librust|rust-|php-|gcc-|linux-|"
     r"task-|language|hunspell|aspell|myspell|elpa-|ocaml|gir1|cross|binutils|qt|puppet-|xfonts)|"
     r"-(dev|dbg|doc|data|common|plugins?|modules?|l10n|i18n|bin|headers|examples|tests|core|all)(-|$)"
 )
+NO_PROGRAM = re.compile(r"transitional|dummy package|meta-?package", re.IGNORECASE)
 
 
 def _add_packages(found: TrainingData, data: Path) -> None:
-    """Adds Debian's programs: the line that sums a package up asks for its description."""
+    """Adds Debian's programs: the line that sums a package up asks for its description.
+
+    All of them are of Debian's main section and so under licences that the Debian Free Software
+    Guidelines allow, each package under its own.
+    """
     pool: dict[str, str] = {}
-    rows: list[tuple[str, list[str], list[str]]] = []
+    asking: dict[str, list[str]] = defaultdict(list)
     beginnings: set[str] = set()
     text = (data / "debian/Translation-en").read_text(encoding="utf-8")
     for block in text.split("\n\n"):
@@ -297,11 +306,13 @@ def _add_packages(found: TrainingData, data: Path) -> None:
         long = " ".join(line.strip() for line in lines[3:] if line != " .")
         if len(long) < 200 or len(short.split()) < 3 or long[:120] in beginnings:
             continue
+        if NO_PROGRAM.search(short + long):
+            continue
         beginnings.add(long[:120])
         pool[name] = f"{name}: {long}"
-        rows.append((short, [name], []))
+        asking[short.lower()].append(name)
     found.pools["debian"] = pool
-    found.add("debian", "debian", rows)
+    found.add("debian", "debian", ((short, names, []) for short, names in asking.items()))
 
 
 def _judged(

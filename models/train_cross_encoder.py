@@ -19,7 +19,7 @@ from transformers import BertConfig
 
 HERE = Path(__file__).parent
 
-# Share of the groups by source, of their sum.
+# How often groups of a source are drawn, relative to the others.
 MIXTURE: dict[str, float] = {
     "skill-triggers": 0.18,
     "written skills": 0.09,
@@ -55,7 +55,7 @@ FROZEN = 1 / 3
 QUERY_CHARACTERS = 400
 CHARACTERS_PER_TOKEN = 4
 
-# Share of the squared distance from the teacher's logits in the loss, where there is a teacher.
+# Weight of the squared distance from a teacher's logits in the loss.
 TAUGHT = 0.2
 
 EMBEDDER_TOKENS = 128
@@ -191,11 +191,12 @@ def score(
 
 
 def new_model(start: Path, layers: int | None = None) -> PairModel:
-    """Returns the model with the weights found in `start`; what they lack begins at random.
+    """Returns the model with the weights found in `start`, or a new pooler and classifier.
 
     Args:
         start: Folder of the weights.
-        layers: Keep so many, evenly spread from the lowest to the highest; all by default.
+        layers: Keep so many, at least 2, evenly spread from the lowest to the highest; all by
+            default.
     """
     config = BertConfig.from_json_file(start / "config.json")
     kept = np.linspace(0, config.num_hidden_layers - 1, layers or config.num_hidden_layers)
@@ -206,6 +207,7 @@ def new_model(start: Path, layers: int | None = None) -> PairModel:
     if not any(name.startswith("bert.") for name in weights):
         weights = {f"bert.{name}": one for name, one in weights.items()}
     for place, layer in enumerate(kept.round().astype(int)):
+        # From low to high, so that none is overwritten before it was read: place <= layer.
         for name in [name for name in weights if f".layer.{layer}." in name]:
             weights[name.replace(f".layer.{layer}.", f".layer.{place}.")] = weights[name]
     model.load_state_dict(weights, strict=False)
@@ -223,7 +225,7 @@ def train(arguments: argparse.Namespace, data: TrainingData) -> None:
     model = new_model(arguments.start, arguments.layers)
     teacher = new_model(arguments.teacher).eval() if arguments.teacher else None
     encoder = Encoder(arguments.start / "tokenizer.json", arguments.tokens)
-    most = CHARACTERS_PER_TOKEN * arguments.tokens
+    document_characters = CHARACTERS_PER_TOKEN * arguments.tokens
     with np.load(arguments.embedder / VECTORS) as stored:
         miner = Miner(data, arguments.embedder, dict(stored))
     decks = Decks(data, rng)
@@ -233,7 +235,11 @@ def train(arguments: argparse.Namespace, data: TrainingData) -> None:
     smooth = 0.0
     for step in range(arguments.steps):
         groups = [draw_group(data, decks, miner, rng) for _ in range(GROUPS_PER_BATCH)]
-        pairs = [(group.query, text[:most]) for group in groups for text in group.documents]
+        pairs = [
+            (group.query, text[:document_characters])
+            for group in groups
+            for text in group.documents
+        ]
         logits = score(model, encoder, pairs).view(len(groups), GROUP)
         loss = group_loss(logits, torch.tensor([group.matched for group in groups]))
         if teacher is not None:
@@ -280,7 +286,7 @@ def main() -> None:
     parser.add_argument("--warm-up", type=int, default=60)
     parser.add_argument("--last", type=float, default=0.3, help="share of the rate at the end")
     parser.add_argument("--tokens", type=int, default=112, help="most tokens of a pair")
-    parser.add_argument("--layers", type=int, help="keep so many layers of the start")
+    parser.add_argument("--layers", type=int, help="keep so many layers of the start, 2 or more")
     parser.add_argument("--teacher", type=Path, help="folder of a model whose logits are learnt")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)

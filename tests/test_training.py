@@ -144,7 +144,7 @@ def test_both_models_are_trained_averaged_and_built(run: Run, start: Path, proje
     shown = run("train_cross_encoder.py", embedder, embedder, data, made / "pairs", *longer)
     losses = [float(found) for found in re.findall(r"loss (\S+)", shown)]
     assert losses[-1] < losses[0] - 0.1
-    taught = ("--layers", 1, "--teacher", made / "pairs", "--steps", 2, "--workers", 1)
+    taught = ("--layers", 2, "--teacher", made / "pairs", "--steps", 2, "--workers", 1)
     run("train_cross_encoder.py", made / "pairs", embedder, data, made / "fast", *taught)
     run("build.py", "embedder", embedder, made / "embedder")
     run("build.py", "cross-encoder", made / "pairs", made / "cross-encoder")
@@ -161,10 +161,46 @@ def test_both_models_are_trained_averaged_and_built(run: Run, start: Path, proje
     assert fast.stat().st_size < full.stat().st_size
     assert np.isfinite(CrossEncoder(fast.parent).score("boat", documents)[0].logit)
 
-    reranker = CrossEncoder(made / "cross-encoder")
-    scores = [pair.logit for pair in reranker.score("how do i use a boat", documents)]
-    assert np.isfinite(scores).all()
-    assert len(set(scores)) > 1
+
+@pytest.mark.timeout(600)
+def test_the_graph_computes_what_was_trained(
+    run: Run, python: str, start: Path, project: Path
+) -> None:
+    data, made = project / "data", project / "graph"
+    few = ("--steps", 5, "--rate", 1e-2, "--warm-up", 1, "--workers", 1)
+    run("train_cross_encoder.py", start, start, data, made / "weights", *few)
+    run("build.py", "cross-encoder", "--float32", made / "weights", made / "exact")
+    run("build.py", "cross-encoder", made / "weights", made / "rounded")
+    query, documents = "how do i use a boat", ["boat", "a lamp is for this", "the rose " * 20]
+    pairs = [[query, document] for document in documents]
+    trained = _facts(python, "training_logits.py", made / "weights", given=pairs)["logits"]
+    exact, rounded = (
+        [pair.logit for pair in CrossEncoder(made / name).score(query, documents)]
+        for name in ("exact", "rounded")
+    )
+    assert exact == pytest.approx(trained, abs=1e-4)
+    assert rounded == pytest.approx(trained, abs=1)
+    assert max(trained) - min(trained) > 0.01
+
+    # Before any training, the logit is the cosine of both texts' means, stretched.
+    begun = _facts(python, "training_logits.py", start, given=pairs)
+    assert begun["logits"] == pytest.approx(
+        [20 * (one - 0.8) for one in begun["cosines"]], abs=1e-4
+    )
+    assert begun["kept_of_three_layers"] == [0, 2]
+
+    former = project / "former"
+    cut = (
+        "import sys, pathlib, shutil; from safetensors.torch import load_file, save_file;"
+        "start, output = map(pathlib.Path, sys.argv[1:]); shutil.copytree(start, output);"
+        "weights = load_file(start / 'model.safetensors');"
+        f"weights['classifier.weight'] = weights['classifier.weight'][:, :{WIDTH}].contiguous();"
+        "save_file(weights, output / 'model.safetensors')"
+    )
+    subprocess.run([python, "-c", cut, made / "weights", former], check=True)
+    failed = run("build.py", "cross-encoder", former, project / "refused", code=1)
+    assert f"classifier.weight: expected shape (1, {2 * WIDTH})" in failed
+    assert not (project / "refused").exists()
 
 
 def test_the_losses_equal_their_definitions(python: str) -> None:
@@ -181,15 +217,7 @@ def test_the_losses_equal_their_definitions(python: str) -> None:
         "documents": documents.tolist(),
         "fits": fits,
     }
-    done = subprocess.run(
-        [python, str(HERE / "training_facts.py")],
-        env=os.environ | {"PYTHONPATH": str(MODELS)},
-        input=json.dumps(given),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = _facts(python, "training_facts.py", given=given)
 
     # The right document against the group and "nothing fits", whose logit is 0.
     picked = [
@@ -210,14 +238,7 @@ def test_the_losses_equal_their_definitions(python: str) -> None:
 
 
 def test_likely_second_answers_are_no_wrong_documents(python: str, start: Path) -> None:
-    done = subprocess.run(
-        [python, str(HERE / "training_miner.py"), str(start)],
-        env=os.environ | {"PYTHONPATH": str(MODELS)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    facts = json.loads(done.stdout)
+    facts = _facts(python, "training_miner.py", start)
 
     # Neither a copy of the right document nor what lies 0.08 nearer than it by cosine.
     matched = facts["matched"]
@@ -229,6 +250,7 @@ def test_likely_second_answers_are_no_wrong_documents(python: str, start: Path) 
 
     # Where only one document was judged, the near ones may fit: others come from the whole pool.
     judged = facts["judged"]
+    assert judged["mined"] == 0
     assert not any(judged["matched"])
     assert {group[0] for group in judged["groups"]} == {"ruled out"}
     assert {name for group in judged["groups"] for name in group[1:]} == {
@@ -238,6 +260,9 @@ def test_likely_second_answers_are_no_wrong_documents(python: str, start: Path) 
     # Where nothing in the pool fits, everything near is wrong.
     outside = facts["outside"]
     assert not any(outside["matched"])
+    assert outside["mined"] == matched["mined"] == 50
+    # The first by cosine, and the first by words.
+    assert outside["nearest"] == ["nearer", "right"]
     assert outside["wrong"] == ["copy", "far", "near", "nearer", "right", "ruled out"]
 
 
@@ -277,11 +302,27 @@ def test_what_is_held_out_is_not_trained_on(project: Path) -> None:
 
 def test_a_package_is_asked_for_by_the_line_that_sums_it_up(project: Path) -> None:
     data = _read(project)
-    assert set(data.pools["debian"]) == set(SUBJECTS)
+    assert set(data.pools["debian"]) == {*SUBJECTS, "twin", "other-twin"}
     assert "\n" not in data.pools["debian"]["soup"]
+    assert " . " not in data.pools["debian"]["soup"]
     assert "soup: this is about the soup" in data.pools["debian"]["soup"]
     asked = {one.query: one.positives for one in data.examples if one.source == "debian"}
     assert asked["how do i use the soup"] == ("soup",)
+    # Two packages that one line sums up are two answers, not each other's wrong document.
+    assert set(asked["this is a twin"]) == {"twin", "other-twin"}
+
+
+def _facts(python: str, script: str, *arguments: object, given: Any = None) -> Any:
+    """Run a script of tests/ on models/, with something as JSON on its standard input."""
+    done = subprocess.run(
+        [python, str(HERE / script), *map(str, arguments)],
+        env=os.environ | {"PYTHONPATH": str(MODELS)},
+        input=json.dumps(given),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def _read(project: Path) -> Any:
@@ -308,7 +349,14 @@ def _describe_packages(path: Path) -> None:
             block(f"{one}-data", f"how do i use the {one}", f" {one}-data" + long),
             block(f"{one}2", f"how do i use the other {one}", long),
             block(f"small-{one}", f"how do i use the small {one}", " it is small"),
+            block(f"brief-{one}", f"brief {one}", " brief" + long),
         ]
+    long = " it does what its twin does" * 20
+    blocks += [
+        block("twin", "This is a twin", long),
+        block("other-twin", "this is a twin", " another:" + long),
+        block("moved", "this is a transitional package", " moved:" + long),
+    ]
     path.parent.mkdir(parents=True)
     path.write_text("\n".join(blocks))
 

@@ -37,6 +37,18 @@ aside -= (aside @ query) * query
 aside /= np.linalg.norm(aside)
 vectors = np.stack([c * query + np.sqrt(1 - c * c) * aside for c in COSINES.values()])
 
+
+class CountingMiner(Miner):
+    """Counts how often it is asked."""
+
+    asked = 0
+
+    def wrong(self, example: Example, pool: str) -> list[str]:
+        """Returns what the miner does."""
+        self.asked += 1
+        return super().wrong(example, pool)
+
+
 facts = {}
 for source, positives, negatives in (
     ("matched", ("right",), ("ruled out",)),
@@ -45,13 +57,20 @@ for source, positives, negatives in (
 ):
     example = Example(source, "pool", QUERY, positives, negatives)
     data = TrainingData(pools={"pool": TEXTS}, examples=[example])
-    miner = Miner(data, folder, {"pool": vectors})
+    miner = CountingMiner(data, folder, {"pool": vectors})
+    train_cross_encoder.NEAREST = 1
+    nearest = sorted(miner.wrong(example, "pool"))
+    train_cross_encoder.NEAREST = 16
     train_cross_encoder.MIXTURE = {source: 1.0}
     rng = random.Random(1)
     decks = Decks(data, rng)
+    miner.asked = 0
     groups = [draw_group(data, decks, miner, rng) for _ in range(50)]
+    asked = miner.asked
     names = {text: name for name, text in TEXTS.items()}
     facts[source] = {
+        "nearest": nearest,
+        "mined": asked,
         "wrong": sorted(miner.wrong(example, "pool")),
         "matched": [group.matched for group in groups],
         "groups": [[names[text] for text in group.documents] for group in groups],

@@ -1,0 +1,33 @@
+"""Prints as JSON the logits that torch gives for the pairs on standard input, in one batch.
+
+torch is large, so `test_training.py` starts this in an interpreter of its own.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+from train_cross_encoder import new_model
+from training import Encoder
+
+folder = Path(sys.argv[1])
+model, encoder = new_model(folder).eval(), Encoder(folder / "tokenizer.json", 128)
+with torch.inference_mode():
+    inputs = encoder([tuple(pair) for pair in json.load(sys.stdin)])
+    logits = model(**inputs)
+    hidden = model.bert(**inputs).last_hidden_state
+    second = inputs["attention_mask"] * inputs["token_type_ids"]
+    first = inputs["attention_mask"] - second
+    means = [(mask.unsqueeze(-1) * hidden).sum(1) for mask in (first, second)]
+    cosines = torch.nn.functional.cosine_similarity(*means)
+layers = [one.output.dense.weight for one in model.bert.encoder.layer]
+kept = [one.output.dense.weight for one in new_model(folder, 2).bert.encoder.layer]
+facts = {
+    "logits": logits.tolist(),
+    "cosines": cosines.tolist(),
+    "kept_of_three_layers": [
+        place for place, one in enumerate(layers) if any(torch.equal(one, other) for other in kept)
+    ],
+}
+sys.stdout.write(json.dumps(facts))
