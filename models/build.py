@@ -57,7 +57,7 @@ RECIPES = {
         ),
         Recipe(
             name="crossgate-router-minilm-l6",
-            weights_sha256="8a7ab0cbca4a84c5c41c0a21db173f8cee11f0f50e12029ec0e0a425fdd4732a",
+            weights_sha256="8c74e380a28296d83cbb6858b132176693d7bd688b92c050020f5341a01bac9c",
             tokenizer_sha256=_TOKENIZER_SHA256,
             prefix="bert.",
             is_cross_encoder=True,

@@ -13,8 +13,13 @@ MODES = ("never", "always", "gated")
 def main() -> None:
     """Reads the arguments and prints both tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("report", type=Path, help="what `crossgate eval --json` printed")
-    reports = json.loads(parser.parse_args().report.read_text(encoding="utf-8"))["reports"]
+    parser.add_argument("files", type=Path, nargs="+", help="what `crossgate eval --json` printed")
+    files = parser.parse_args().files
+    reports = [
+        report
+        for file in files
+        for report in json.loads(file.read_text(encoding="utf-8"))["reports"]
+    ]
     for line in [*sets(reports), "", *kinds(reports)]:
         print(line)
 

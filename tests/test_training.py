@@ -189,6 +189,19 @@ def test_the_graph_computes_what_was_trained(
     )
     assert begun["kept_of_three_layers"] == [0, 2]
 
+    # Of four candidates with a logit of 2 three fit, of eight with -2 one: the line through both.
+    judged = [(2, 1)] * 3 + [(2, 0)] + [(-2, 1)] + [(-2, 0)] * 7
+    stored = [
+        {"stage2": [["a", logit, False]], "relevant": {"a": 1} if fits else {}}
+        for logit, fits in judged
+    ]
+    named = {"stage2": [["a", 9, False]], "relevant": {}, "mentions_name": True}
+    _write(project / "run.jsonl", [{"schema": "crossgate-run/1"}, *stored, named])
+    run("set_boundary.py", made / "weights", made / "bounded", project / "run.jsonl")
+    bounded = _facts(python, "training_logits.py", made / "bounded", given=pairs)["logits"]
+    scale, shift = (np.log(3) + np.log(7)) / 4, (np.log(3) - np.log(7)) / 2
+    assert bounded == pytest.approx([scale * one + shift for one in trained], abs=1e-4)
+
     former = project / "former"
     cut = (
         "import sys, pathlib, shutil; from safetensors.torch import load_file, save_file;"
