@@ -81,7 +81,8 @@ HOLDOUTS = skill-triggers metatool clinc150 hwu64 scifact cosqa pubmedqa
 .PHONY: holdouts
 holdouts: install ## the tables of the cross-encoder's card, from the public sets in DATA; half an hour
 	test -d "$(DATA)/skill-triggers"  # DATA=FOLDER
-	$(BIN)/crossgate eval $(addprefix $(DATA)/,$(HOLDOUTS)) --limit 300 --unnamed --json > $(DIST)/holdouts.json
+	$(BIN)/crossgate eval $(addprefix $(DATA)/,$(HOLDOUTS)) --limit 300 --unnamed --runs $(DIST)/runs --json \
+		> $(DIST)/holdouts.json
 	$(BIN)/python models/holdouts.py $(DIST)/holdouts.json eval/baselines.json
 
 .PHONY: fuzz
