@@ -165,34 +165,36 @@ def _held_queries(data: Path, own: Path) -> NearDuplicates:
         judged = {query for path in listings for query, _ in _pairs(data / name / path)}
         held += [
             row["text"]
-            for row in _rows(data / name / "queries.jsonl")
+            for row in read_rows(data / name / "queries.jsonl")
             if row["_id"] in judged or (_no_match(row) and row["metadata"].get("split") != "train")
         ]
     for name in ("skills", "chunks", "memory"):
-        held += [row["text"] for row in _rows(own / name / "queries.jsonl")]
+        held += [row["text"] for row in read_rows(own / name / "queries.jsonl")]
     return NearDuplicates(held, NEAR_DUPLICATE_QUERY)
 
 
 def _add_skills(found: TrainingData, data: Path, prompts: Path, written: Iterable[str]) -> set[str]:
     """Adds the skills that are not held out, and returns the repositories of those that are."""
-    corpus = {row["_id"]: row for row in _rows(data / "skill-triggers/corpus.jsonl")}
+    corpus = {row["_id"]: row for row in read_rows(data / "skill-triggers/corpus.jsonl")}
     held_ids = {id for _, id in _pairs(data / "skill-triggers/qrels/dev.tsv")}
     held_ids |= {id for _, id in _pairs(data / "skill-triggers/negatives/dev.tsv")}
-    held_texts = [_text(corpus[id]) for id in sorted(held_ids)]
-    held_texts += [_text(row) for row in _rows(prompts.parents[1] / "eval/skills/corpus.jsonl")]
+    held_texts = [document_text(corpus[id]) for id in sorted(held_ids)]
+    held_texts += [
+        document_text(row) for row in read_rows(prompts.parents[1] / "eval/skills/corpus.jsonl")
+    ]
     held = NearDuplicates(held_texts, NEAR_DUPLICATE_DOCUMENT)
     held_repositories = {corpus[id]["metadata"]["repo"] for id in held_ids}
 
     rows = list(corpus.values())
-    rows += _rows(data / "skill-examples-weak/corpus.jsonl")
-    rows += _rows(data / "skills/corpus.jsonl")
+    rows += read_rows(data / "skill-examples-weak/corpus.jsonl")
+    rows += read_rows(data / "skills/corpus.jsonl")
     pool: dict[str, str] = {}
     near: set[str] = set()
     for row in rows:
         metadata = row["metadata"]
         if row["_id"] in pool or metadata.get("licence") not in LICENCES:
             continue
-        text = _text(row)
+        text = document_text(row)
         if metadata["repo"] in held_repositories or held.holds(text):
             near.add(row["_id"])
         else:
@@ -211,19 +213,21 @@ def _add_skills(found: TrainingData, data: Path, prompts: Path, written: Iterabl
 def _add_tools(found: TrainingData, data: Path) -> None:
     held_tools = {id for _, id in _pairs(data / "metatool/qrels/dev.tsv")}
     for name in ("metatool", "bfcl", "seal-tools", "acebench", "toolalpaca"):
-        rows = _rows(data / name / "corpus.jsonl")
+        rows = read_rows(data / name / "corpus.jsonl")
         found.pools[name] = {
-            row["_id"]: _text(row)
+            row["_id"]: document_text(row)
             for row in rows
             if name != "metatool" or row["_id"] not in held_tools
         }
         found.add(name, name, _judged(data / name, "train"))
     for name in ("bfcl", "acebench"):
-        lists = {row["query"]: row["candidates"] for row in _rows(data / name / "candidates.jsonl")}
+        lists = {
+            row["query"]: row["candidates"] for row in read_rows(data / name / "candidates.jsonl")
+        }
         matched = {example.query for example in found.examples if example.source == name}
         outside = [
             (row["text"], (), lists[row["_id"]])
-            for row in _rows(data / name / "queries.jsonl")
+            for row in read_rows(data / name / "queries.jsonl")
             if _no_match(row) and row["_id"] in lists and row["text"] not in matched
         ]
         found.add(name, name, outside)
@@ -231,12 +235,12 @@ def _add_tools(found: TrainingData, data: Path) -> None:
 
 def _add_intents(found: TrainingData, data: Path, prompts: Path) -> None:
     descriptions: dict[str, list[str]] = defaultdict(list)
-    for row in _rows(prompts / "intents.jsonl"):
+    for row in read_rows(prompts / "intents.jsonl"):
         if row["set"] == "clinc150":
             descriptions[row["doc"]].append(row["text"])
     for name in ("clinc150", "nlupp"):
-        rows = list(_rows(data / name / "corpus.jsonl"))
-        found.pools[name] = {row["_id"]: _text(row) for row in rows}
+        rows = list(read_rows(data / name / "corpus.jsonl"))
+        found.pools[name] = {row["_id"]: document_text(row) for row in rows}
         found.add(name, name, _judged(data / name, "train"))
     # The same intents a second time as a tool's author would describe them.
     for which in (0, 1):
@@ -246,11 +250,11 @@ def _add_intents(found: TrainingData, data: Path, prompts: Path) -> None:
             for id, text in found.pools["clinc150"].items()
             if len(descriptions[id]) > which
         }
-    near = [(row["text"], (), (row["near"],)) for row in _rows(prompts / "intents_near.jsonl")]
+    near = [(row["text"], (), (row["near"],)) for row in read_rows(prompts / "intents_near.jsonl")]
     found.add("written near misses", "clinc150", near)
     outside = [
         (row["text"], (), ())
-        for row in _rows(data / "clinc150/queries.jsonl")
+        for row in read_rows(data / "clinc150/queries.jsonl")
         if _no_match(row) and row["metadata"]["split"] == "train"
     ]
     found.add("clinc150", "clinc150", outside)
@@ -260,17 +264,17 @@ def _add_passages(
     found: TrainingData, data: Path, prompts: Path, held_repositories: set[str]
 ) -> None:
     for name, split in (("scifact", "train"), ("cosqa", "train"), ("medquad", "train")):
-        rows = _rows(data / name / "corpus.jsonl")
+        rows = read_rows(data / name / "corpus.jsonl")
         # SciFact's abstracts repeat their title in the text.
         found.pools[name] = {
-            row["_id"]: row["text"] if name == "scifact" else _text(row) for row in rows
+            row["_id"]: row["text"] if name == "scifact" else document_text(row) for row in rows
         }
         found.add(name, name, _judged(data / name, split))
     name = "markdown-sections-weak"
-    asked = {row["doc"] for row in _rows(prompts / "sections.jsonl")}
+    asked = {row["doc"] for row in read_rows(prompts / "sections.jsonl")}
     found.pools[name] = {
-        row["_id"]: _text(row)
-        for row in _rows(data / name / "corpus.jsonl")
+        row["_id"]: document_text(row)
+        for row in read_rows(data / name / "corpus.jsonl")
         if row["_id"] in asked or _is_prose(row["text"])
         if row["metadata"]["repo"] not in held_repositories
     }
@@ -326,14 +330,14 @@ def _judged(
     if negatives is not None and negatives.is_file():
         for query, document in _pairs(negatives):
             ruled_out[query].append(document)
-    for row in _rows(folder / "queries.jsonl"):
+    for row in read_rows(folder / "queries.jsonl"):
         id = row["_id"]
         if id in fitting or id in ruled_out:
             yield row["text"], fitting[id], ruled_out[id]
 
 
 def _written(path: Path) -> Iterator[tuple[str, list[str], list[str]]]:
-    for row in _rows(path):
+    for row in read_rows(path):
         if "near" in row:
             yield row["text"], [], [row["near"]]
         else:
@@ -347,14 +351,16 @@ def _pairs(path: Path) -> Iterator[tuple[str, str]]:
             yield cells[0], cells[1].strip()
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Yields the objects of a file of JSON lines."""
     with path.open(encoding="utf-8") as lines:
         for line in lines:
             if line.strip():
                 yield json.loads(line)
 
 
-def _text(row: dict[str, Any]) -> str:
+def document_text(row: dict[str, Any]) -> str:
+    """Returns the text of a corpus row as models read it, "title: text"."""
     title, text = row.get("title", ""), row["text"]
     return f"{title}: {text}" if title and text else title or text
 
