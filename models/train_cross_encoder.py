@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from corpora import Example, TrainingData, check_hashes, read_training_data, shingles
+from corpora import TrainingData, check_hashes, read_training_data
+from mining import Miner, embed_pools, new_miner
 from pair_model import PairModel
 from safetensors.torch import load_file
 from torch import Tensor
-from train_embedder import load_embedder
-from training import Decks, Encoder, Lexical, Optimiser, embed, rank, run_workers, save
+from training import Decks, Encoder, Optimiser, freeze, rank, run_workers, save
 from transformers import BertConfig
 
 HERE = Path(__file__).parent
@@ -58,23 +58,6 @@ CHARACTERS_PER_TOKEN = 4
 # Weight of the squared distance from a teacher's logits in the loss.
 TAUGHT = 0.2
 
-EMBEDDER_TOKENS = 128
-VECTORS = "vectors.npz"
-
-# Pools whose documents are too long or too many to embed here; there the words alone find the
-# wrong ones.
-LEXICAL_POOLS = ("scifact", "cosqa", "medquad", "markdown-sections-weak", "debian")
-
-# Wrong documents are drawn from the best of each channel.
-NEAREST = 16
-
-# A candidate this much nearer to the query than the right document is likelier to be an unlabelled
-# second answer than a wrong one (positive-aware mining, NV-Retriever, arXiv 2407.15831).
-TRUSTED = 0.08
-
-# A copy of the right document under another id shares this many of its shingles (Jaccard).
-COPY = 0.3
-
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -83,47 +66,6 @@ class Group:
     query: str
     documents: tuple[str, ...]
     matched: bool
-
-
-class Miner:
-    """Finds the wrong documents that are hardest to tell from the right one."""
-
-    def __init__(self, data: TrainingData, embedder: Path, vectors: dict[str, np.ndarray]) -> None:
-        """Takes the data, the embedder's folder and, per pool, its unit vectors [n, width]."""
-        self._data = data
-        self._lexical = Lexical(data.pools)
-        self._model = load_embedder(embedder)
-        self._encoder = Encoder(embedder / "tokenizer.json", EMBEDDER_TOKENS)
-        self._vectors = vectors
-        self._ids = {name: list(pool) for name, pool in data.pools.items()}
-        self._rows = {
-            name: {id: row for row, id in enumerate(ids)} for name, ids in self._ids.items()
-        }
-
-    def wrong(self, example: Example, pool: str) -> list[str]:
-        """Returns ids of documents near the query that are not known to fit it."""
-        near = dict.fromkeys(self._lexical.nearest(pool, [example.query], NEAREST)[0])
-        if pool in self._vectors:
-            with torch.inference_mode():
-                query = embed(self._model, self._encoder, [example.query])[0].numpy()
-            cosines = self._vectors[pool] @ query
-            ids, rows = self._ids[pool], self._rows[pool]
-            near.update(dict.fromkeys(ids[place] for place in np.argsort(-cosines)[:NEAREST]))
-            limit = max((cosines[rows[id]] for id in example.positives), default=1.0) + TRUSTED
-            near = {id: None for id in near if cosines[rows[id]] <= limit}
-        texts = self._data.pools[pool]
-        right = [shingles(texts[id]) for id in example.positives]
-        return [
-            id
-            for id in near
-            if id not in example.positives
-            and not any(_alike(one, shingles(texts[id])) for one in right)
-        ]
-
-
-def _alike(one: set[str], other: set[str]) -> bool:
-    shared = len(one & other)
-    return shared >= COPY * (len(one) + len(other) - shared)
 
 
 def draw_group(
@@ -141,10 +83,7 @@ def draw_group(
     known = [id for id in example.negatives if id in texts]
     chosen = [rng.choice(example.positives)] if example.positives else []
     chosen += rng.sample(known, min(len(known), 2))
-    # Without a document that fits, only the judged ones are known to be wrong: what lies near may
-    # well fit. Where nothing was judged, nothing in the pool fits.
-    judged = example.positives or not example.negatives
-    near = [id for id in miner.wrong(example, pool) if id not in chosen] if judged else []
+    near = [id for id in miner.wrong(example, pool) if id not in chosen]
     chosen += rng.sample(near, min(len(near), GROUP - len(chosen)))
     others = list(texts)
     while len(chosen) < GROUP:
@@ -211,9 +150,7 @@ def new_model(start: Path, layers: int | None = None) -> PairModel:
         for name in [name for name in weights if f".layer.{layer}." in name]:
             weights[name.replace(f".layer.{layer}.", f".layer.{place}.")] = weights[name]
     model.load_state_dict(weights, strict=False)
-    model.bert.embeddings.requires_grad_(False)
-    for layer in model.bert.encoder.layer[: int(len(kept) * FROZEN)]:
-        layer.requires_grad_(False)
+    freeze(model.bert, FROZEN)
     model.train()
     return model
 
@@ -226,8 +163,7 @@ def train(arguments: argparse.Namespace, data: TrainingData) -> None:
     teacher = new_model(arguments.teacher).eval() if arguments.teacher else None
     encoder = Encoder(arguments.start / "tokenizer.json", arguments.tokens)
     document_characters = CHARACTERS_PER_TOKEN * arguments.tokens
-    with np.load(arguments.embedder / VECTORS) as stored:
-        miner = Miner(data, arguments.embedder, dict(stored))
+    miner = new_miner(data, arguments.embedder)
     decks = Decks(data, rng)
     optimiser = Optimiser(
         model, arguments.rate, arguments.steps, arguments.warm_up, last=arguments.last
@@ -252,24 +188,6 @@ def train(arguments: argparse.Namespace, data: TrainingData) -> None:
             optimiser.report(smooth)
         if step % 100 == 99 or step == arguments.steps - 1:
             save(model, arguments.start, arguments.output)
-
-
-def embed_pools(embedder: Path, data: TrainingData) -> None:
-    """Writes the unit vectors of each pool's documents beside the embedder, once."""
-    path = embedder / VECTORS
-    wanted = {name: len(pool) for name, pool in data.pools.items() if name not in LEXICAL_POOLS}
-    if path.exists():
-        with np.load(path) as stored:
-            if {name: len(stored[name]) for name in stored.files} == wanted:
-                return
-    model, encoder = load_embedder(embedder), Encoder(embedder / "tokenizer.json", EMBEDDER_TOKENS)
-    vectors = {}
-    for name in wanted:
-        with torch.inference_mode():
-            vectors[name] = embed(model, encoder, list(data.pools[name].values())).numpy()
-        print(f"embedded {name}: {wanted[name]} documents", flush=True)
-    np.savez(path.with_name(f"new-{VECTORS}"), **vectors)
-    path.with_name(f"new-{VECTORS}").replace(path)
 
 
 def main() -> None:

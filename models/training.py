@@ -15,10 +15,10 @@ import numpy as np
 import torch
 import torch.distributed as distributed
 from corpora import Example, TrainingData
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Encoding, Tokenizer
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import BertConfig, BertModel, PreTrainedModel
 
 Pairs = Sequence[str] | Sequence[tuple[str, str]]
 
@@ -181,6 +181,13 @@ def save(model: PreTrainedModel, start: Path, output: Path) -> None:
         (output / "tokenizer.json").write_bytes((start / "tokenizer.json").read_bytes())
 
 
+def freeze(model: BertModel, share: float) -> None:
+    """Leaves all embeddings and this share of the layers, the lowest, as they are."""
+    layers = model.encoder.layer
+    for part in (model.embeddings, *layers[: int(len(layers) * share)]):
+        part.requires_grad_(False)
+
+
 def rank() -> int:
     """Returns this worker's number, 0 where there is one only."""
     return distributed.get_rank() if distributed.is_initialized() else 0
@@ -207,6 +214,15 @@ def _worker(
     distributed.init_process_group("gloo", init_method=meeting, rank=number, world_size=count)
     work(*arguments)
     distributed.destroy_process_group()
+
+
+def load_embedder(folder: Path) -> BertModel:
+    """Returns the model of a folder with `config.json` and `model.safetensors`, without dropout."""
+    config = BertConfig.from_json_file(folder / "config.json")
+    config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
+    model = BertModel(config, add_pooling_layer=False)
+    model.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
+    return model.train()
 
 
 def embed(

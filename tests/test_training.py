@@ -137,7 +137,7 @@ def run(python: str, project: Path) -> Run:
 def test_both_models_are_trained_averaged_and_built(run: Run, start: Path, project: Path) -> None:
     data, made = project / "data", project / "made"
     few = ("--steps", 60, "--rate", 3e-3)
-    run("train_embedder.py", start, data, made / "tuned", *few, "--workers", 2)
+    run("train_embedder.py", start, start, data, made / "tuned", *few, "--workers", 2)
     run("average.py", made / "mean", start, made / "tuned", "--shares", 1, 9)
     embedder = made / "mean"
     longer = ("--steps", 150, "--rate", 1e-3, "--warm-up", 10, "--workers", 1)
@@ -260,20 +260,23 @@ def test_likely_second_answers_are_no_wrong_documents(python: str, start: Path) 
     assert {group[0] for group in matched["groups"]} == {"right"}
     assert all("ruled out" in group[1:] for group in matched["groups"])
     assert {name for group in matched["groups"] for name in group[2:]} == {"near", "far"}
+    assert sorted(matched["batch"]) == ["far", "near", "right", "ruled out"]
+    assert all(row == ["right"] for row in matched["fits"])
 
     # Where only one document was judged, the near ones may fit: others come from the whole pool.
     judged = facts["judged"]
-    assert judged["mined"] == 0
+    assert judged["wrong"] == []
     assert not any(judged["matched"])
     assert {group[0] for group in judged["groups"]} == {"ruled out"}
     assert {name for group in judged["groups"] for name in group[1:]} == {
         *("right", "copy", "nearer", "near", "far")
     }
+    assert judged["batch"] == ["ruled out"]
+    assert not any(judged["fits"])
 
     # Where nothing in the pool fits, everything near is wrong.
     outside = facts["outside"]
     assert not any(outside["matched"])
-    assert outside["mined"] == matched["mined"] == 50
     # The first by cosine, and the first by words.
     assert outside["nearest"] == ["nearer", "right"]
     assert outside["wrong"] == ["copy", "far", "near", "nearer", "right", "ruled out"]
@@ -282,7 +285,17 @@ def test_likely_second_answers_are_no_wrong_documents(python: str, start: Path) 
 def test_the_same_seed_trains_the_same_weights(run: Run, start: Path, project: Path) -> None:
     folders = [project / "once", project / "twice"]
     for folder in folders:
-        run("train_embedder.py", start, project / "data", folder, "--steps", 2, "--workers", 1)
+        run(
+            "train_embedder.py",
+            start,
+            start,
+            project / "data",
+            folder,
+            "--steps",
+            2,
+            "--workers",
+            1,
+        )
     once, twice = ((folder / "model.safetensors").read_bytes() for folder in folders)
     assert once == twice
 
@@ -293,7 +306,7 @@ def test_a_changed_file_stops_the_training_by_its_name(
     listing = project / "models/data.sha256"
     right = listing.read_text()
     _list_hashes(project, {project / "data/skills/corpus.jsonl": "0" * 64})
-    failed = run("train_embedder.py", start, project / "data", project / "no", code=1)
+    failed = run("train_embedder.py", start, start, project / "data", project / "no", code=1)
     listing.write_text(right)
     assert f"{project / 'data/skills/corpus.jsonl'}: expected sha256 {'0' * 64}" in failed
     assert not (project / "no").exists()

@@ -1,0 +1,98 @@
+"""Finds the documents that are hardest to tell from the right ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from corpora import Example, TrainingData, shingles
+from training import Encoder, Lexical, embed, load_embedder
+
+EMBEDDER_TOKENS = 128
+VECTORS = "vectors.npz"
+
+# Pools whose documents are too long or too many to embed here; there the words alone find the
+# wrong ones.
+LEXICAL_POOLS = ("scifact", "cosqa", "medquad", "markdown-sections-weak", "debian")
+
+# Wrong documents are drawn from the best of each channel.
+NEAREST = 16
+
+# A candidate this much nearer to the query than the right document is likelier to be an unlabelled
+# second answer than a wrong one (positive-aware mining, NV-Retriever, arXiv 2407.15831).
+TRUSTED = 0.08
+
+# A copy of the right document under another id shares this many of its shingles (Jaccard).
+COPY = 0.3
+
+
+class Miner:
+    """Finds the wrong documents that are hardest to tell from the right one."""
+
+    def __init__(self, data: TrainingData, embedder: Path, vectors: dict[str, np.ndarray]) -> None:
+        """Takes the data, the embedder's folder and, per pool, its unit vectors [n, width]."""
+        self._data = data
+        self._lexical = Lexical(data.pools)
+        self._model = load_embedder(embedder)
+        self._encoder = Encoder(embedder / "tokenizer.json", EMBEDDER_TOKENS)
+        self._vectors = vectors
+        self._ids = {name: list(pool) for name, pool in data.pools.items()}
+        self._rows = {
+            name: {id: row for row, id in enumerate(ids)} for name, ids in self._ids.items()
+        }
+
+    def wrong(self, example: Example, pool: str) -> list[str]:
+        """Returns ids of documents near the query that do not fit it, as far as is known.
+
+        Without a document that fits, only the judged ones are known to be wrong, and what lies near
+        may well fit: none then. Where nothing was judged, nothing in the pool fits.
+        """
+        if example.negatives and not example.positives:
+            return []
+        near = dict.fromkeys(self._lexical.nearest(pool, [example.query], NEAREST)[0])
+        if pool in self._vectors:
+            with torch.inference_mode():
+                query = embed(self._model, self._encoder, [example.query])[0].numpy()
+            cosines = self._vectors[pool] @ query
+            ids, rows = self._ids[pool], self._rows[pool]
+            near.update(dict.fromkeys(ids[place] for place in np.argsort(-cosines)[:NEAREST]))
+            limit = max((cosines[rows[id]] for id in example.positives), default=1.0) + TRUSTED
+            near = {id: None for id in near if cosines[rows[id]] <= limit}
+        texts = self._data.pools[pool]
+        right = [shingles(texts[id]) for id in example.positives]
+        return [
+            id
+            for id in near
+            if id not in example.positives
+            and not any(_alike(one, shingles(texts[id])) for one in right)
+        ]
+
+
+def _alike(one: set[str], other: set[str]) -> bool:
+    shared = len(one & other)
+    return shared >= COPY * (len(one) + len(other) - shared)
+
+
+def embed_pools(embedder: Path, data: TrainingData) -> None:
+    """Writes the unit vectors of each pool's documents beside the embedder, once."""
+    path = embedder / VECTORS
+    wanted = {name: len(pool) for name, pool in data.pools.items() if name not in LEXICAL_POOLS}
+    if path.exists():
+        with np.load(path) as stored:
+            if {name: len(stored[name]) for name in stored.files} == wanted:
+                return
+    model, encoder = load_embedder(embedder), Encoder(embedder / "tokenizer.json", EMBEDDER_TOKENS)
+    vectors = {}
+    for name in wanted:
+        with torch.inference_mode():
+            vectors[name] = embed(model, encoder, list(data.pools[name].values())).numpy()
+        print(f"embedded {name}: {wanted[name]} documents", flush=True)
+    np.savez(path.with_name(f"new-{VECTORS}"), **vectors)
+    path.with_name(f"new-{VECTORS}").replace(path)
+
+
+def new_miner(data: TrainingData, embedder: Path) -> Miner:
+    """Returns a miner with the vectors that `embed_pools` wrote."""
+    with np.load(embedder / VECTORS) as stored:
+        return Miner(data, embedder, dict(stored))
