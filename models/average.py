@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from hashes import check_weights, list_weights
 from safetensors.torch import load_file, save_file
 
 
@@ -19,6 +20,7 @@ def average(folders: list[Path], shares: list[float], output: Path) -> None:
         shares: One weight a folder; scaled here to a sum of 1.
         output: Folder to write; made where missing.
     """
+    check_weights(*folders)
     models = [load_file(folder / "model.safetensors") for folder in folders]
     common = set(models[0]).intersection(*models[1:])
     missing = set(models[0]).union(*models[1:]) - common
@@ -35,6 +37,7 @@ def average(folders: list[Path], shares: list[float], output: Path) -> None:
     save_file(mean, output / "model.safetensors")
     for name in ("config.json", "tokenizer.json"):
         (output / name).write_bytes((folders[0] / name).read_bytes())
+    list_weights(output)
 
 
 def main() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+from hashes import check_hash, check_weights, sha256_of
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import load_file
@@ -377,18 +377,6 @@ def plain_tokenizer(text: str) -> str:
     return json.dumps(settings, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
-def sha256_of(path: Path) -> str:
-    """Returns the SHA-256 of a file in hexadecimal digits."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def check_sha256(path: Path, expected: str | None) -> None:
-    """Stops the script, naming the file and both hashes, where a file is not the expected one."""
-    actual = sha256_of(path)
-    if expected is not None and actual != expected:
-        raise SystemExit(f"{path}: expected sha256 {expected}, found {actual}")
-
-
 def build_model(recipe: Recipe, source: Path, output: Path, *, exact: bool = False) -> str:
     """Writes one model folder and returns its entry for the manifest, as TOML.
 
@@ -401,8 +389,13 @@ def build_model(recipe: Recipe, source: Path, output: Path, *, exact: bool = Fal
     Returns:
         The lines of a TOML table with the size in bytes and the SHA-256 of both files.
     """
-    check_sha256(source / "model.safetensors", recipe.weights_sha256)
-    check_sha256(source / "tokenizer.json", recipe.tokenizer_sha256)
+    check_weights(source)
+    for name, expected in (
+        ("model.safetensors", recipe.weights_sha256),
+        ("tokenizer.json", recipe.tokenizer_sha256),
+    ):
+        if expected is not None:
+            check_hash(source / name, expected)
     weights = load_file(source / "model.safetensors")
     model = build_graph(
         weights,

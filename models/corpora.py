@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections import Counter, defaultdict
@@ -131,23 +130,6 @@ def read_training_data(
     _add_passages(found, data, prompts, held_repositories)
     _add_packages(found, data)
     return found
-
-
-def check_hashes(folder: Path, listing: Path) -> None:
-    """Stops with the name of the first file that is missing or differs from its sha256.
-
-    Args:
-        folder: Where the files lie.
-        listing: Lines of `sha256  path`, as `sha256sum` writes them.
-    """
-    for line in listing.read_text(encoding="utf-8").splitlines():
-        expected, name = line.split(maxsplit=1)
-        path = folder / name
-        if not path.is_file():
-            raise SystemExit(f"{path}: missing, listed in {listing}")
-        actual = hashlib.sha256(path.read_bytes()).hexdigest()
-        if actual != expected:
-            raise SystemExit(f"{path}: expected sha256 {expected}, found {actual}")
 
 
 def _held_queries(data: Path, own: Path) -> NearDuplicates:

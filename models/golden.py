@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from hashes import check_weights, sha256_of
 from numpy.typing import NDArray
 from pair_model import PairModel
 from transformers import BertModel, PreTrainedTokenizerFast
@@ -124,9 +124,8 @@ def embed(model: BertModel, inputs: dict[str, torch.Tensor]) -> NDArray[np.float
 
 def provenance(folder: Path) -> dict[str, Any]:
     """Returns what the values were computed with."""
-    digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
     return {
-        "weights_sha256": digest,
+        "weights_sha256": sha256_of(folder / "model.safetensors"),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "precision": "float32",
@@ -201,6 +200,7 @@ def main() -> None:
     parser.add_argument("cross_encoder", type=Path, help="likewise for the cross-encoder")
     parser.add_argument("output", type=Path, help="folder of the golden files, tests/golden")
     arguments = parser.parse_args()
+    check_weights(arguments.embedder, arguments.cross_encoder)
     torch.set_num_threads(1)
     with torch.inference_mode():
         write_json(arguments.output / "embedder.json", golden_embeddings(arguments.embedder))

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+from hashes import check_weights, list_weights
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
@@ -43,6 +44,11 @@ def fit_boundary(sets: list[tuple[Numbers, Numbers]], rounds: int = 50) -> tuple
     weights = np.concatenate([np.full(len(one), 1 / len(one)) for one, _ in sets])
     inputs = np.stack([logits, np.ones_like(logits)], axis=1)
     found = np.array([1.0, 0.0])
+    if logits[fits == 0].max() < logits[fits == 1].min():
+        raise SystemExit(
+            "every candidate that fits has a higher logit than every one that does not: no finite "
+            "boundary; give runs of more queries"
+        )
     for _ in range(rounds):
         shares = 1 / (1 + np.exp(-inputs @ found))
         slope = inputs.T @ (weights * (fits - shares))
@@ -58,6 +64,7 @@ def main() -> None:
     parser.add_argument("output", type=Path, help="folder to write the weights to")
     parser.add_argument("runs", type=Path, nargs="+", help="stored runs with these weights")
     arguments = parser.parse_args()
+    check_weights(arguments.weights)
     scale, shift = fit_boundary([read_logits(run) for run in arguments.runs])
     print(f"logit = {scale:.4f} * former logit + {shift:.4f}")
     weights = load_file(arguments.weights / "model.safetensors")
@@ -67,6 +74,7 @@ def main() -> None:
     save_file(weights, arguments.output / "model.safetensors")
     for name in ("config.json", "tokenizer.json"):
         (arguments.output / name).write_bytes((arguments.weights / name).read_bytes())
+    list_weights(arguments.output)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from corpora import TrainingData, check_hashes, read_training_data
+from corpora import TrainingData, read_training_data
+from hashes import check_hashes, check_weights
 from mining import Miner, embed_pools, new_miner
 from pair_model import PairModel
 from safetensors.torch import load_file
@@ -210,6 +211,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
     check_hashes(arguments.data, HERE / "data.sha256")
+    check_weights(arguments.start, arguments.embedder)
+    if arguments.teacher:
+        check_weights(arguments.teacher)
     data = read_training_data(arguments.data, HERE / "prompts")
     print(f"{len(data.examples)} examples; left out: {dict(data.removed)}", flush=True)
     embed_pools(arguments.embedder, data)

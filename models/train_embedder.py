@@ -7,7 +7,8 @@ import random
 from pathlib import Path
 
 import torch
-from corpora import SKILL_PROMPTS, Example, TrainingData, check_hashes, read_training_data
+from corpora import SKILL_PROMPTS, Example, TrainingData, read_training_data
+from hashes import check_hashes, check_weights
 from mining import Miner, embed_pools, new_miner
 from torch import Tensor
 from training import (
@@ -162,6 +163,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
     check_hashes(arguments.data, HERE / "data.sha256")
+    check_weights(arguments.start, arguments.embedder)
     data = read_training_data(arguments.data, HERE / "prompts", arguments.written)
     print(f"{len(data.examples)} examples; left out: {dict(data.removed)}", flush=True)
     embed_pools(arguments.embedder, data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import tempfile
 import time
 from collections import defaultdict
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 import torch.distributed as distributed
 from corpora import Example, TrainingData
+from hashes import list_weights
 from safetensors.torch import load_file, save_file
 from tokenizers import Encoding, Tokenizer
 from torch import Tensor
@@ -169,7 +171,7 @@ class Optimiser:
 
 
 def save(model: PreTrainedModel, start: Path, output: Path) -> None:
-    """Writes a folder to go on from: weights, configuration and the tokenizer of the start.
+    """Writes a folder to go on from: weights, configuration, the start's tokenizer, their hashes.
 
     Only the first worker writes; the others have the same weights.
     """
@@ -179,6 +181,7 @@ def save(model: PreTrainedModel, start: Path, output: Path) -> None:
         save_file(weights, output / "model.safetensors")
         model.config.to_json_file(output / "config.json")
         (output / "tokenizer.json").write_bytes((start / "tokenizer.json").read_bytes())
+        list_weights(output)
 
 
 def freeze(model: BertModel, share: float) -> None:
@@ -210,6 +213,8 @@ def run_workers(count: int, work: Callable[..., None], *arguments: object) -> No
 def _worker(
     number: int, count: int, meeting: str, work: Callable[..., None], arguments: tuple[object, ...]
 ) -> None:
+    # By this signal torch ends the workers of a parent that died; background jobs ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=meeting, rank=number, world_size=count)
     work(*arguments)

@@ -7,8 +7,10 @@ import importlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -208,7 +210,8 @@ def test_the_graph_computes_what_was_trained(
         "start, output = map(pathlib.Path, sys.argv[1:]); shutil.copytree(start, output);"
         "weights = load_file(start / 'model.safetensors');"
         f"weights['classifier.weight'] = weights['classifier.weight'][:, :{WIDTH}].contiguous();"
-        "save_file(weights, output / 'model.safetensors')"
+        "save_file(weights, output / 'model.safetensors');"
+        "(output / 'weights.sha256').unlink()"
     )
     subprocess.run([python, "-c", cut, made / "weights", former], check=True)
     failed = run("build.py", "cross-encoder", former, project / "refused", code=1)
@@ -311,6 +314,47 @@ def test_a_changed_file_stops_the_training_by_its_name(
     assert f"{project / 'data/skills/corpus.jsonl'}: expected sha256 {'0' * 64}" in failed
     assert not (project / "no").exists()
 
+    few = ("--steps", 1, "--workers", 1)
+    shown = run("train_embedder.py", start, start, project / "data", project / "sealed", *few)
+    assert f"{start}: not checked" in shown
+    altered = project / "sealed/config.json"
+    altered.write_text(altered.read_text() + "\n")
+    for script, *arguments in (
+        ("train_embedder.py", start, altered.parent, project / "data", project / "no"),
+        ("train_cross_encoder.py", altered.parent, start, project / "data", project / "no"),
+        ("average.py", project / "no", start, altered.parent),
+        ("build.py", "embedder", altered.parent, project / "no"),
+    ):
+        assert f"{altered}: expected sha256" in run(script, *arguments, code=1)
+        assert not (project / "no").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's end")
+def test_workers_end_with_a_parent_that_is_killed(python: str, start: Path, project: Path) -> None:
+    models = project / "models"
+    paths = map(str, (start, start, project / "data", project / "killed"))
+    training = subprocess.Popen(
+        [python, "train_embedder.py", *paths, "--steps", "100000"],
+        cwd=models,
+        env=os.environ | {"PYTHONPATH": str(models)},
+        stdout=subprocess.PIPE,
+        text=True,
+        # As in a background job of a shell, which Ctrl-C is not meant for.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )
+    assert training.stdout is not None
+    assert any(line.startswith("step") for line in training.stdout)
+    listed = Path(f"/proc/{training.pid}/task/{training.pid}/children").read_text()
+    workers = listed.split()
+    assert len(workers) >= 2
+    training.kill()
+    training.wait()
+    training.stdout.close()
+    deadline = time.monotonic() + 60
+    while any(map(_runs, workers)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(map(_runs, workers))
+
 
 def test_what_is_held_out_is_not_trained_on(project: Path) -> None:
     data = _read(project)
@@ -336,6 +380,13 @@ def test_a_package_is_asked_for_by_the_line_that_sums_it_up(project: Path) -> No
     assert asked["how do i use the soup"] == ("soup",)
     # Two packages that one line sums up are two answers, not each other's wrong document.
     assert set(asked["this is a twin"]) == {"twin", "other-twin"}
+
+
+def _runs(process: str) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def _facts(python: str, script: str, *arguments: object, given: Any = None) -> Any:

@@ -58,7 +58,7 @@ for source, positives, negatives in (
     decks = Decks(data, rng)
     groups = [draw_group(data, decks, miner, rng) for _ in range(50)]
     train_embedder.KINDS = {"pool": (1.0, {source: 1.0})}
-    _, _, batch, fits = draw_batch(data, decks, miner, rng)
+    batch, fits = draw_batch(data, decks, miner, rng)[2:]
     names = {text: name for name, text in TEXTS.items()}
     facts[source] = {
         "nearest": nearest,
