@@ -50,7 +50,7 @@ RECIPES = {
     for recipe in (
         Recipe(
             name="crossgate-embedder-minilm-l6",
-            weights_sha256="67307a3d5d427f78ccc0751d658f354182569cb0fead4055cfeb71a65f8730cc",
+            weights_sha256="73b7f767fa9f0b0fb1d9a5f499bfd3957dce2d4182a144f8310c85f3d85e4008",
             tokenizer_sha256=_TOKENIZER_SHA256,
             prefix="",
             is_cross_encoder=False,

@@ -64,8 +64,8 @@ K_PARAM = 2.0
 
 With the usual 60 the twentieth of a list scores three quarters of the first, so that twelve days of
 age undo nineteen places, and decay all but sorts by date. Recall@5 of the fused and aged order is
-0.97 with 2 and 0.75 with 60 on `eval/memory`, 0.67 and 0.53 on `eval/chunks`; without decay 1.00
-with both, and 0.72 and 0.67 (`python eval/fusion_constant.py eval/memory eval/chunks`).
+0.93 with 2 and 0.75 with 60 on `eval/memory`, 0.70 and 0.53 on `eval/chunks`; without decay 0.97
+with both, and 0.76 and 0.68 (`python eval/fusion_constant.py eval/memory eval/chunks`).
 """
 
 
