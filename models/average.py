@@ -21,7 +21,14 @@ def average(folders: list[Path], shares: list[float], output: Path) -> None:
         output: Folder to write; made where missing.
     """
     check_weights(*folders)
-    models = [load_file(folder / "model.safetensors") for folder in folders]
+    models = [
+        {
+            name: one
+            for name, one in load_file(folder / "model.safetensors").items()
+            if one.is_floating_point()
+        }
+        for folder in folders
+    ]
     common = set(models[0]).intersection(*models[1:])
     missing = set(models[0]).union(*models[1:]) - common
     # The pooler of the start is not part of the embedder that was made from it.
@@ -31,7 +38,6 @@ def average(folders: list[Path], shares: list[float], output: Path) -> None:
     mean = {
         name: sum(share / total * model[name] for share, model in zip(shares, models, strict=True))
         for name in sorted(common)
-        if models[0][name].is_floating_point()
     }
     output.mkdir(parents=True, exist_ok=True)
     save_file(mean, output / "model.safetensors")

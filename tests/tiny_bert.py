@@ -32,4 +32,7 @@ config = BertConfig(
     intermediate_size=128,
 )
 config.to_json_file(folder / "config.json")
-save_file(BertModel(config, add_pooling_layer=False).state_dict(), folder / "model.safetensors")
+weights = BertModel(config, add_pooling_layer=False).state_dict()
+# Published weights hold what is no weight, too.
+weights["embeddings.position_ids"] = torch.arange(config.max_position_embeddings)
+save_file(weights, folder / "model.safetensors")
