@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 
 import numpy as np
 import torch
 from corpora import Example, TrainingData, shingles
+from hashes import sha256_of
 from training import Encoder, Lexical, embed, load_embedder
 
 EMBEDDER_TOKENS = 128
-VECTORS = "vectors.npz"
 
 # Pools whose documents are too long or too many to embed here; there the words alone find the
 # wrong ones.
@@ -76,23 +78,31 @@ def _alike(one: set[str], other: set[str]) -> bool:
 
 def embed_pools(embedder: Path, data: TrainingData) -> None:
     """Writes the unit vectors of each pool's documents beside the embedder, once."""
-    path = embedder / VECTORS
-    wanted = {name: len(pool) for name, pool in data.pools.items() if name not in LEXICAL_POOLS}
+    path = _vectors(embedder, data)
     if path.exists():
-        with np.load(path) as stored:
-            if {name: len(stored[name]) for name in stored.files} == wanted:
-                return
+        return
     model, encoder = load_embedder(embedder), Encoder(embedder / "tokenizer.json", EMBEDDER_TOKENS)
     vectors = {}
-    for name in wanted:
+    for name, pool in _embedded(data):
         with torch.inference_mode():
-            vectors[name] = embed(model, encoder, list(data.pools[name].values())).numpy()
-        print(f"embedded {name}: {wanted[name]} documents", flush=True)
-    np.savez(path.with_name(f"new-{VECTORS}"), **vectors)
-    path.with_name(f"new-{VECTORS}").replace(path)
+            vectors[name] = embed(model, encoder, list(pool.values())).numpy()
+        print(f"embedded {name}: {len(pool)} documents", flush=True)
+    unfinished = path.with_name("unfinished.npz")
+    np.savez(unfinished, **vectors)
+    unfinished.replace(path)
+
+
+def _embedded(data: TrainingData) -> list[tuple[str, dict[str, str]]]:
+    return [(name, pool) for name, pool in data.pools.items() if name not in LEXICAL_POOLS]
+
+
+def _vectors(embedder: Path, data: TrainingData) -> Path:
+    """Returns where the vectors lie, under a name that other weights or other texts change."""
+    made_of = json.dumps([sha256_of(embedder / "model.safetensors"), _embedded(data)])
+    return embedder / f"vectors-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.npz"
 
 
 def new_miner(data: TrainingData, embedder: Path) -> Miner:
     """Returns a miner with the vectors that `embed_pools` wrote."""
-    with np.load(embedder / VECTORS) as stored:
+    with np.load(_vectors(embedder, data)) as stored:
         return Miner(data, embedder, dict(stored))

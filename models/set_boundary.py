@@ -44,10 +44,11 @@ def fit_boundary(sets: list[tuple[Numbers, Numbers]], rounds: int = 50) -> tuple
     weights = np.concatenate([np.full(len(one), 1 / len(one)) for one, _ in sets])
     inputs = np.stack([logits, np.ones_like(logits)], axis=1)
     found = np.array([1.0, 0.0])
-    if logits[fits == 0].max() < logits[fits == 1].min():
+    right, wrong = logits[fits == 1], logits[fits == 0]
+    if wrong.max() <= right.min() or right.max() <= wrong.min():
         raise SystemExit(
-            "every candidate that fits has a higher logit than every one that does not: no finite "
-            "boundary; give runs of more queries"
+            "one logit separates all candidates that fit from all that do not, so that no scale is "
+            "the likeliest; give runs of more queries"
         )
     for _ in range(rounds):
         shares = 1 / (1 + np.exp(-inputs @ found))

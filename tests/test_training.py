@@ -201,6 +201,10 @@ def test_the_graph_computes_what_was_trained(
     _write(project / "run.jsonl", [{"schema": "crossgate-run/1"}, *stored, named])
     run("set_boundary.py", made / "weights", made / "bounded", project / "run.jsonl")
     bounded = _facts(python, "training_logits.py", made / "bounded", given=pairs)["logits"]
+    apart = [stored[0], stored[0] | {"stage2": [["a", -2, False]], "relevant": {}}]
+    _write(project / "apart.jsonl", [{"schema": "crossgate-run/1"}, *apart])
+    boundary = ("set_boundary.py", made / "weights", made / "no", project / "apart.jsonl")
+    assert "one logit separates" in run(*boundary, code=1)
     scale, shift = (np.log(3) + np.log(7)) / 4, (np.log(3) - np.log(7)) / 2
     assert bounded == pytest.approx([scale * one + shift for one in trained], abs=1e-4)
 
@@ -284,6 +288,9 @@ def test_likely_second_answers_are_no_wrong_documents(python: str, start: Path) 
     assert outside["nearest"] == ["nearer", "right"]
     assert outside["wrong"] == ["copy", "far", "near", "nearer", "right", "ruled out"]
 
+    # Stored vectors are not taken for those of other texts.
+    assert facts["vectors"] == 2
+
 
 def test_the_same_seed_trains_the_same_weights(run: Run, start: Path, project: Path) -> None:
     folders = [project / "once", project / "twice"]
@@ -354,7 +361,10 @@ def test_workers_end_with_a_parent_that_is_killed(python: str, start: Path, proj
     deadline = time.monotonic() + 20
     while any(map(_runs, workers)) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert not any(map(_runs, workers))
+    left = [worker for worker in workers if _runs(worker)]
+    for worker in left:
+        os.kill(int(worker), signal.SIGKILL)
+    assert not left
 
 
 def test_what_is_held_out_is_not_trained_on(project: Path) -> None:
