@@ -25,7 +25,7 @@ from crossgate.calibration import Calibration, Objective, answering, calibrate, 
 from crossgate.calibration.halves import groups, is_chained, split
 from crossgate.calibration.outcomes import Outcomes, outcomes
 from crossgate.calibration.skipping import CAUTION, STEPS, fit_skipping
-from crossgate.calibration.weights import Scores, fit_combine, rounded
+from crossgate.calibration.weights import HALVES, Scores, fit_blend, fit_combine, rounded
 from crossgate.evaluation.modes import decide, reblended
 from crossgate.evaluation.runs import MODES, Run, RunHeader, StoredQuery, write_run
 from crossgate.files import try_writing, whole_file
@@ -430,24 +430,71 @@ def test_an_objective_out_of_bounds_is_refused(values: dict[str, float]) -> None
 # The weights.
 
 
+def likeliest_loss(rows: Sequence[Scores], blend: Blend, weights: Sequence[float]) -> float:
+    """Return the listwise loss of weights for cosine, bounded BM25 and so on, with its ridge."""
+    features = [row.features(blend)[:, : len(weights)] for row in rows]
+    total = 0.0
+    for row, one in zip(rows, features, strict=True):
+        scores = [float(np.dot(weights, values)) for values in one]
+        total += math.log(sum(math.exp(score) for score in scores))
+        right = [score for score, fits in zip(scores, row.right, strict=True) if fits]
+        total -= sum(right) / len(right)
+    spread = np.concatenate(features).std(axis=0)
+    return total / len(rows) + 1e-4 * float(np.sum(np.square(weights * spread)))
+
+
+def scores_of(run: Run) -> list[Scores]:
+    return [Scores.of(query) for query in run.queries[:80] if query.relevant]
+
+
 def test_the_combination_is_where_the_likelihood_is_highest(run: Run) -> None:
-    rows = [Scores.of(query) for query in run.queries[:80] if query.relevant]
+    rows = scores_of(run)
     found = fit_combine(rows, BLEND)
     assert found.mode == "weighted"
-
-    def loss(weights: Sequence[float]) -> float:
-        total = 0.0
-        for row in rows:
-            scores = [float(np.dot(weights, one)) for one in row.features(BLEND)]
-            total += math.log(sum(math.exp(one) for one in scores))
-            right = [one for one, fits in zip(scores, row.right, strict=True) if fits]
-            total -= sum(right) / len(right)
-        return total / len(rows) + 1e-4 * sum(one * one for one in weights)
-
     best = [found.cosine, found.bm25, found.logit]
     for place, step in itertools.product(range(3), (-0.05, 0.05)):
         other = [one * (1 + step * (place == n)) for n, one in enumerate(best)]
-        assert loss(best) < loss(other)
+        assert likeliest_loss(rows, BLEND, best) < likeliest_loss(rows, BLEND, other)
+
+
+def least_blend_loss(rows: Sequence[Scores], share: float, half: float) -> float:
+    """Return the least loss of a blend over all scales, since its order depends on none."""
+    weights = [
+        np.array([share, 1 - share]) * scale * (1 + half / 16) for scale in np.geomspace(1, 30, 30)
+    ]
+    return min(likeliest_loss(rows, Blend(bm25_half=half), one) for one in weights)
+
+
+@pytest.mark.parametrize("half", [5.0, 200.0])
+def test_the_blend_is_the_likeliest_of_its_kind(run: Run, half: float) -> None:
+    random = np.random.default_rng(1)
+    rows = []
+    for row in scores_of(run)[:40]:
+        bm25 = random.exponential(2 * half, len(row.right))
+        score = 9 * row.cosine + 9 * bm25 / (bm25 + half) + random.gumbel(size=len(bm25))
+        rows.append(replace(row, bm25=bm25, right=score == score.max()))
+    found = fit_blend(rows)
+    assert found.cosine_weight + found.bm25_weight == pytest.approx(1)
+    losses = [
+        least_blend_loss(rows, share, other) for share in np.linspace(0, 1, 11) for other in HALVES
+    ]
+    best = least_blend_loss(rows, found.cosine_weight, found.bm25_half)
+    assert best <= min(losses) + 0.001
+
+
+@pytest.mark.parametrize(
+    ("cosine", "bm25", "expected"),
+    [
+        ([0.9, 0.1], [1.0, 9.0], Blend(cosine_weight=0.9, bm25_weight=0.1, bm25_half=4.0)),
+        ([0.1, 0.9], [9.0, 1.0], Blend(cosine_weight=0.1, bm25_weight=0.9, bm25_half=4.0)),
+        ([0.1, 0.9], [1.0, 9.0], Blend()),
+    ],
+)
+def test_no_channel_is_silenced(cosine: list[float], bm25: list[float], expected: Blend) -> None:
+    """Either may look useless, and even both, on queries that are all of one kind."""
+    right = np.array([True, False])
+    row = Scores(np.array(cosine), np.array(bm25), np.zeros(2), right)
+    assert replace(fit_blend([row] * 20), bm25_half=expected.bm25_half) == expected
 
 
 # What is predicted is what the cascade does.

@@ -187,7 +187,7 @@ def calibrate(
     queries, corpora = [query for query, _ in labelled], [corpus for _, corpus in labelled]
     halves = split(queries, corpora, seed=seed)
     fit, report = ([queries[place] for place in half] for half in halves)
-    ranking = _fit_ranking(fit, [corpora[place] for place in halves[0]], runs[0].header)
+    ranking = _fit_ranking(fit, runs[0].header)
     fit, report = ([reblended(query, ranking) for query in half] for half in (fit, report))
     seen = outcomes(fit, ranking)
     _require(seen, outcomes(report, ranking))
@@ -275,18 +275,17 @@ def _usable(runs: Sequence[Run]) -> tuple[list[tuple[StoredQuery, str]], list[st
     return usable, notes
 
 
-def _fit_ranking(fit: Sequence[StoredQuery], corpora: Sequence[str], header: RunHeader) -> Profile:
+def _fit_ranking(fit: Sequence[StoredQuery], header: RunHeader) -> Profile:
     """Return a profile whose blend, pool and combination are fitted, and nothing else."""
-    scores = [weights.Scores.of(query) for query in fit]
-    kept = [place for place, one in enumerate(scores) if one.right.any()]
-    rows = [scores[place] for place in kept]
+    scores = (weights.Scores.of(query) for query in fit)
+    rows = [one for one in scores if one.right.any()]
     if len(rows) < LEAST_RIGHT:
         raise CalibrationError(
             "no_gate",
             f"no gate established: stage 1 finds a fitting document for {len(rows)} queries of the "
             f"half to fit on, {LEAST_RIGHT} are needed",
         )
-    blend = weights.fit_blend(rows, [corpora[place] for place in kept])
+    blend = weights.fit_blend(rows)
     combine = weights.fit_combine(rows, blend)
     return Profile(
         embedder=header.embedder,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +17,10 @@ from crossgate.profile import Blend, Combine
 
 Array = NDArray[np.float64]
 
-BLEND_LOSS = 0.01
-"""Recall@1 that the chosen blend may lose for more weight of the cosine; see `fit_blend`."""
+HALVES = (4.0, 8.0, 16.0, 32.0, 64.0)
+"""The BM25 scores among which the one that is mapped to 0.5 is chosen; above, nothing changes."""
+LEAST_SHARE = 0.1
+"""The least share of either channel in the blend."""
 POOL_LOSS = 0.002
 """Recall@1 that the chosen pool may lose against the largest."""
 POOLS = (4, 6, 8, 10, 12, 16, 20)
@@ -68,71 +69,75 @@ class Scores:
         return np.stack([self.cosine, bounded, self.logit], axis=1)
 
 
-def fit_blend(rows: Sequence[Scores], corpora: Sequence[str]) -> Blend:
-    """Return the blend that serves every corpus nearly as well as its own best one would.
+def fit_blend(rows: Sequence[Scores]) -> Blend:
+    """Return the blend under which the right candidates are the most likely ones of their lists.
 
-    What counts is the recall@1 that the worst served corpus loses against its own best blend. Of
-    blends within a point of the least such loss it is the one with the largest cosine weight: words
-    carry long prompts further than short requests, on which the cosine does better, and where the
-    data hardly cares, the weight goes to where other queries want it.
+    Of the scores that BM25 may be mapped to a half at it takes the likeliest: the larger it is, the
+    further a query of many rare words, which finds what it names, outweighs one of a few.
 
     Args:
-        rows: The scores of queries that something fits.
-        corpora: The corpus of each.
+        rows: The scores of queries, with a candidate that fits each.
     """
-    choices = [
-        Blend(cosine_weight=weight / 20, bm25_weight=1 - weight / 20, bm25_half=half)
-        for weight, half in product(range(4, 18), (4.0, 6.0, 8.0, 12.0, 16.0))
-    ]
-    members = [
-        [row for row, one in zip(rows, corpora, strict=True) if one == corpus]
-        for corpus in sorted(set(corpora))
-    ]
-    recalls = np.array(
-        [
-            [_first_right(part, [row.blended(blend) for row in part]) for part in members]
-            for blend in choices
-        ]
-    )
-    losses = (recalls.max(axis=0) - recalls).max(axis=1)
-    good = [
-        (blend.cosine_weight, -loss, -blend.bm25_half, blend)
-        for blend, loss in zip(choices, losses.tolist(), strict=True)
-        if loss <= losses.min() + BLEND_LOSS
-    ]
-    return max(good, key=lambda one: one[:3])[3]
+    found = []
+    for half in HALVES:
+        blend = Blend(bm25_half=half)
+        loss, (cosine, bm25) = _fit_likeliest(rows, [row.features(blend)[:, :2] for row in rows])
+        found.append((loss, half, cosine, bm25))
+    _, half, cosine, bm25 = min(found)
+    if not cosine + bm25:  # neither tells right from wrong
+        return Blend()
+    # Queries that are all of one kind would silence the other channel for good.
+    share = round(min(max(cosine / (cosine + bm25), LEAST_SHARE), 1 - LEAST_SHARE), 2)
+    return Blend(cosine_weight=share, bm25_weight=round(1 - share, 2), bm25_half=half)
 
 
 def fit_combine(rows: Sequence[Scores], blend: Blend) -> Combine:
     """Return the weights under which the right candidates are the most likely ones of their lists.
 
+    Args:
+        rows: The scores of queries, with a candidate that fits each.
+        blend: How BM25 is bounded.
+    """
+    _, found = _fit_likeliest(rows, [row.features(blend) for row in rows])
+    cosine, bm25, logit = (rounded(one) for one in found)
+    return Combine(mode="weighted", cosine=cosine, bm25=bm25, logit=logit)
+
+
+def _fit_likeliest(
+    rows: Sequence[Scores], features: Sequence[Array]
+) -> tuple[float, tuple[float, ...]]:
+    """Return the least loss and the weights of the features, none of them below 0, that have it.
+
     The loss is the softmax cross-entropy over each query's candidates, ListNet's top-one
     probability: Cao et al., "Learning to Rank: From Pairwise Approach to Listwise Approach", 2007.
     """
-    lists = [row for row in rows if row.right.any()]
-    shape = len(lists), max(len(row.right) for row in lists)
-    features, target = np.zeros((*shape, 3)), np.zeros(shape)
+    width = features[0].shape[1]
+    shape = len(rows), max(len(row.right) for row in rows)
+    values, target = np.zeros((*shape, width)), np.zeros(shape)
     present = np.zeros(shape, dtype=np.bool_)
-    for place, row in enumerate(lists):
+    for place, (row, one) in enumerate(zip(rows, features, strict=True)):
         size = len(row.right)
-        features[place, :size] = row.features(blend)
+        values[place, :size] = one
         target[place, :size] = row.right / row.right.sum()
         present[place, :size] = True
+    # The ridge is to weigh each feature alike, in whatever units it comes.
+    spread = np.std(values[present], axis=0)
+    spread[spread == 0] = 1.0
+    values /= spread
 
     def loss(weights: Array) -> tuple[float, Array]:
-        scores = features @ weights
+        scores = values @ weights
         largest = np.max(scores, axis=1, where=present, initial=-np.inf, keepdims=True)
         likely = np.where(present, np.exp(np.where(present, scores - largest, 0.0)), 0.0)
         total = likely.sum(axis=1, keepdims=True)
-        value = np.mean(largest + np.log(total)) - (scores * target).sum() / len(lists)
-        slope = np.einsum("qc,qcf->f", likely / total - target, features) / len(lists)
+        value = np.mean(largest + np.log(total)) - (scores * target).sum() / len(rows)
+        slope = np.einsum("qc,qcf->f", likely / total - target, values) / len(rows)
         # Without the ridge a feature that separates everything would get an endless weight.
         return float(value + _RIDGE * weights @ weights), slope + 2 * _RIDGE * weights
 
     # More of a score never counts against a candidate, whatever chance did to the data.
-    fitted = minimize(loss, np.ones(3), jac=True, bounds=[(0, None)] * 3).x
-    cosine, bm25, logit = (rounded(float(one)) for one in fitted)
-    return Combine(mode="weighted", cosine=cosine, bm25=bm25, logit=logit)
+    fitted = minimize(loss, np.ones(width), jac=True, bounds=[(0, None)] * width)
+    return float(fitted.fun), tuple((fitted.x / spread).tolist())
 
 
 def fit_pool(rows: Sequence[Scores], blend: Blend, combine: Combine) -> int:
