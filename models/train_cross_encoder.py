@@ -15,7 +15,7 @@ from mining import Miner, embed_pools, new_miner
 from pair_model import PairModel
 from safetensors.torch import load_file
 from torch import Tensor
-from training import Decks, Encoder, Optimiser, freeze, rank, run_workers, save
+from training import Decks, Encoder, Optimiser, fill, rank, run_workers, save
 from transformers import BertConfig
 
 HERE = Path(__file__).parent
@@ -40,18 +40,14 @@ MIXTURE: dict[str, float] = {
     "scifact": 0.04,
     "cosqa": 0.02,
     "medquad": 0.01,
-    "markdown-sections-weak": 0.01,
+    "markdown-sections-weak": 0.05,
     "written passage questions": 0.05,
-    "debian": 0.1,
+    "debian": 0.3,
 }
 
 # Documents to a group: one that fits and the rest that do not, or none that fits.
 GROUP = 4
 GROUPS_PER_BATCH = 10
-
-# Share of the layers, the lowest, that read both texts as the embedder already does. Left as they
-# are, a step costs a quarter less.
-FROZEN = 1 / 3
 
 QUERY_CHARACTERS = 400
 CHARACTERS_PER_TOKEN = 4
@@ -144,14 +140,16 @@ def new_model(start: Path, layers: int | None = None) -> PairModel:
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
     model = PairModel(config)
     weights = load_file(start / "model.safetensors")
+    new: tuple[str, ...] = ()
     if not any(name.startswith("bert.") for name in weights):
         weights = {f"bert.{name}": one for name, one in weights.items()}
+        new = ("bert.pooler.", "classifier.")
     for place, layer in enumerate(kept.round().astype(int)):
         # From low to high, so that none is overwritten before it was read: place <= layer.
         for name in [name for name in weights if f".layer.{layer}." in name]:
             weights[name.replace(f".layer.{layer}.", f".layer.{place}.")] = weights[name]
-    model.load_state_dict(weights, strict=False)
-    freeze(model.bert, FROZEN)
+    fill(model, weights, start, new)
+    model.bert.embeddings.requires_grad_(False)
     model.train()
     return model
 

@@ -226,8 +226,24 @@ def load_embedder(folder: Path) -> BertModel:
     config = BertConfig.from_json_file(folder / "config.json")
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
     model = BertModel(config, add_pooling_layer=False)
-    model.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
+    fill(model, load_file(folder / "model.safetensors"), folder)
     return model.train()
+
+
+def fill(
+    model: torch.nn.Module, weights: dict[str, Tensor], folder: Path, new: tuple[str, ...] = ()
+) -> None:
+    """Puts weights into a model, and stops where the folder lacks any that would stay random.
+
+    Args:
+        model: What is filled; weights that it has no place for are left out.
+        weights: By name.
+        folder: Where they come from.
+        new: How the names begin of those that may be lacking.
+    """
+    lacking, _ = model.load_state_dict(weights, strict=False)
+    if lost := [name for name in lacking if not name.startswith(new)]:
+        raise SystemExit(f"{folder / 'model.safetensors'}: lacks {', '.join(lost)}")
 
 
 def embed(

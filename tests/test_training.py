@@ -223,6 +223,29 @@ def test_the_graph_computes_what_was_trained(
     assert not (project / "refused").exists()
 
 
+def test_weights_that_lack_a_part_are_refused(
+    run: Run, python: str, start: Path, project: Path
+) -> None:
+    lost = "encoder.layer.1.output.dense.weight"
+    cut = (
+        "import sys, pathlib, shutil; from safetensors.torch import load_file, save_file;"
+        "start, output = map(pathlib.Path, sys.argv[1:]); shutil.copytree(start, output);"
+        "weights = load_file(start / 'model.safetensors');"
+        f"del weights['{lost}']; save_file(weights, output / 'model.safetensors')"
+    )
+    partial = project / "partial"
+    subprocess.run([python, "-c", cut, start, partial], check=True)
+    few = (project / "data", project / "no", "--steps", 1, "--workers", 1)
+    for script, *folders, name in (
+        ("train_embedder.py", partial, start, lost),
+        ("train_cross_encoder.py", start, partial, lost),
+        ("train_cross_encoder.py", partial, start, f"bert.{lost}"),
+    ):
+        failed = run(script, *folders, *few, code=1)
+        assert f"{partial / 'model.safetensors'}: lacks {name}\n" in failed
+    assert not (project / "no").exists()
+
+
 def test_the_losses_equal_their_definitions(python: str) -> None:
     random = np.random.default_rng(3)
     logits, matched = random.normal(size=(3, 4)), [True, False, True]
