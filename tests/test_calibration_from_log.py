@@ -96,7 +96,7 @@ def log_use(
 @pytest.fixture(scope="module")
 def logged(skills: Index, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("log") / "decisions.jsonl"
-    results = log_use(skills, path, range(320))
+    results = log_use(skills, path, range(480))
     assert not any(result.degraded for result in results)
     return path
 
@@ -139,14 +139,14 @@ def test_a_fit_on_use_holds_and_says_how_far_to_trust_it(logged: Path) -> None:
     assert (profile.embedder, profile.reranker) == ("words@1", "overlap@1")
     assert profile.corpora == ()
     assert profile.answer.least is not None
-    assert (found.report.matched + found.fit.matched, found.report.no_match > 20) == (240, True)
+    assert (found.report.matched + found.fit.matched, found.report.no_match > 20) == (360, True)
     assert found.report.separation is not None
     assert found.report.separation.low > 0.5
     assert profile.fitted["notes"] == list(found.notes)
     said = " ".join(found.notes)
     for part in (
         "they favour the order that was in force; and a use is no proof that a document fits",
-        "320 of 320 (100%) decisions say what was used; 80 of them that nothing was",
+        "480 of 480 (100%) decisions say what was used; 120 of them that nothing was",
         "a log does not say what was indexed",
     ):
         assert part in said
@@ -307,7 +307,7 @@ def test_the_command_fits_on_a_log(
     wanted = ("--keep-recall", "0.8", "--max-recall-loss", "0.05")
     done = here("--from-log", torn, "-o", output, *wanted, capsys=capsys)
     assert done.code == 0, done.err
-    assert done.err.startswith(f"crossgate: skipped {torn}:641: not JSON")
+    assert done.err.startswith(f"crossgate: skipped {torn}:961: not JSON")
     lines = done.out.splitlines()
     assert max(map(len, lines[1:])) <= 100
     assert "a use is no proof that a document fits" in " ".join(done.out.split())

@@ -17,8 +17,12 @@ from crossgate.profile import Blend, Combine
 
 Array = NDArray[np.float64]
 
-HALVES = (4.0, 8.0, 16.0, 32.0, 64.0)
-"""The BM25 scores among which the one that is mapped to 0.5 is chosen; above, nothing changes."""
+HALVES = (4.0, 8.0, 16.0, 32.0)
+"""The BM25 scores among which the one that is mapped to 0.5 is chosen.
+
+Above, the order hardly changes, and a lead in a long query says less and less about one in a short
+one, which the bar on the confidence rests on.
+"""
 LEAST_SHARE = 0.1
 """The least share of either channel in the blend."""
 POOL_LOSS = 0.002
