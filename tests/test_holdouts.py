@@ -1,10 +1,11 @@
-"""The tables of the cards are made from what `crossgate eval --json` prints."""
+"""The tables of the cards say what `crossgate eval` and the cascade say."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -33,3 +34,55 @@ def test_the_tables_say_what_the_report_says() -> None:
     assert cells[9] == f"{report['quality']['gated']['false_inject']['value']:.3f}"
     assert "skills: near_miss" not in done.stdout
     assert "skills: direct" in done.stdout
+
+
+def test_first_picks_are_compared_as_the_cascade_makes_them(tmp_path: Path) -> None:
+    documents = {
+        "merge": "Merge several PDF files into one",
+        "split": "Split a PDF file into single pages",
+        "tune": "Find out why a database query is slow",
+    }
+    asked = {"join these PDF files": "merge", "cut the PDF into pages": "split"}
+    made = tmp_path / "made"
+    (made / "qrels").mkdir(parents=True)
+    rows = [{"_id": id, "title": id, "text": text} for id, text in documents.items()]
+    (made / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    rows = [{"_id": id, "text": text} for text, id in asked.items()]
+    (made / "queries.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    qrels = "".join(f"{id}\t{id}\t1\n" for id in asked.values())
+    (made / "qrels/test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{qrels}")
+    crossgate = Path(sysconfig.get_path("scripts")) / "crossgate"
+    runs = tmp_path / "runs"
+    subprocess.run(
+        [crossgate, "eval", made, "--modes", "always", "--runs", runs],
+        check=True,
+        capture_output=True,
+    )
+    run = runs / "made-test.run.jsonl"
+    model = ROOT / "python/crossgate/_models/crossgate-router-minilm-l6"
+
+    def compared() -> str:
+        script = [sys.executable, str(ROOT / "models/compare_first_picks.py")]
+        done = subprocess.run(
+            [*script, str(model), str(tmp_path), str(run)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout.strip()
+
+    assert compared() == (
+        "made: recall@1 stored 1.000, stored alone 1.000, other 1.000, other alone 1.000; "
+        "first pick changed 0 of 2; logits moved 0.000 at most, 0.000 on average"
+    )
+
+    # As if the run's model had liked what fits neither, for one of the two queries.
+    header, first, second = run.read_text().splitlines()
+    query = json.loads(first)
+    for pair in query["stage2"]:
+        pair[1] += 90.0 * (pair[0] == "tune")
+    run.write_text("\n".join([header, json.dumps(query), second]) + "\n")
+    assert compared() == (
+        "made: recall@1 stored 0.500, stored alone 0.500, other 1.000, other alone 1.000; "
+        "first pick changed 1 of 2; logits moved 90.000 at most, 15.000 on average"
+    )
