@@ -46,6 +46,8 @@ def compare(reranker: CrossEncoder, run: Path, dataset: Path, profile: Profile) 
         changed += picks["stored"] != picks["other"]
         queries += 1
         moved += [abs(query.pairs[id].logit - other[id].logit) for id in pool]
+    if not queries:
+        raise SystemExit(f"{run}: no logits of a query that something unnamed fits")
     shares = ", ".join(f"{name} {count / queries:.3f}" for name, count in right.items())
     return (
         f"{dataset.name}: recall@1 {shares}; first pick changed {changed} of {queries}; "

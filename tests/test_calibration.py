@@ -457,6 +457,25 @@ def test_the_combination_is_where_the_likelihood_is_highest(run: Run) -> None:
         assert likeliest_loss(rows, BLEND, best) < likeliest_loss(rows, BLEND, other)
 
 
+def test_the_combination_does_not_depend_on_units(run: Run) -> None:
+    """A logit in thousandths is the same logit, for the ridge as well."""
+    rows = scores_of(run)
+    right = [replace(row, right=row.logit == row.logit.max()) for row in rows]
+    plain = fit_combine(right, BLEND)
+    large = fit_combine([replace(row, logit=1000 * row.logit) for row in right], BLEND)
+    assert (large.cosine, large.bm25, 1000 * large.logit) == pytest.approx(
+        (plain.cosine, plain.bm25, plain.logit), rel=0.01, abs=0.01
+    )
+
+
+def test_a_logit_too_large_to_square_has_no_say(run: Run) -> None:
+    rows = scores_of(run)
+    rows[0].logit[0] = 1e308
+    found = fit_combine(rows, BLEND)
+    assert found.logit == 0
+    assert found.cosine + found.bm25 > 0
+
+
 def least_blend_loss(rows: Sequence[Scores], share: float, half: float) -> float:
     """Return the least loss of a blend over all scales, since its order depends on none."""
     weights = [

@@ -250,6 +250,7 @@ def test_what_cannot_be_learned_from_is_left_out_and_counted(skills: Index, path
         (lambda trace: trace["stage2"].append(["nowhere", 1.0, False]), "stage1 does not"),
         (lambda trace: trace["stage2"][0].__setitem__(1, "high"), "trace cannot be used"),
         (lambda trace: trace["stage2"][0].__setitem__(1, 1e999), "not finite"),
+        (lambda trace: trace["stage1"][0].__setitem__(2, -32.0), "below 0"),
         (lambda trace: trace["stage2"][0].__setitem__(0, ["a"]), "trace cannot be used"),
         (lambda trace: trace.update(profile={}), "trace cannot be used"),
         (lambda trace: trace.update(profile=None), "trace cannot be used"),

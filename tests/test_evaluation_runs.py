@@ -229,11 +229,14 @@ def test_a_damaged_run_is_an_error_that_names_the_line(tmp_path: Path) -> None:
     path = tmp_path / "set.run.jsonl"
     lines = path.read_text().splitlines()
     values = json.loads(lines[2])
+    below = json.loads(lines[2])
+    below["stage1"][0][2] = -32.0
     del values["stage1"]
     damaged = [
         (3, [*lines[:2], json.dumps(values)]),
         (3, [*lines[:2], lines[2][:50]]),
         (3, [*lines[:2], lines[2].replace('"stage1": [[', '"stage1": [[1,')]),
+        (3, [*lines[:2], json.dumps(below)]),
         (1, lines[1:]),
         (1, [lines[0].replace("crossgate-profile/1", "other"), *lines[1:]]),
         (None, lines[:1]),

@@ -220,6 +220,8 @@ def _problem(
         return "query_sha256 and reranker must be text"
     if not all(map(math.isfinite, numbers)):
         return "a score is not finite"
+    if any(one.bm25 < 0 for one in scored):
+        return "a BM25 score is below 0"
     if len(ids) < len(scored) or not pairs.keys() <= ids:
         return "stage1 names a candidate twice, or stage2 one that stage1 does not"
     return ""

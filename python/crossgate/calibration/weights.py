@@ -124,8 +124,10 @@ def _fit_likeliest(
         values[place, :size] = one
         target[place, :size] = row.right / row.right.sum()
         present[place, :size] = True
-    # The ridge is to weigh each feature alike, in whatever units it comes.
-    spread = np.std(values[present], axis=0)
+    # The ridge is to weigh each feature alike, in whatever units it comes. One that has numbers too
+    # large to square has an infinite spread and no say.
+    with np.errstate(over="ignore"):
+        spread = np.std(values[present], axis=0)
     spread[spread == 0] = 1.0
     values /= spread
 

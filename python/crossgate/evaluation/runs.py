@@ -223,10 +223,7 @@ def _query(values: dict[str, Any]) -> StoredQuery:
         mentions_name=values["mentions_name"],
         relevant=values["relevant"],
         wrong=frozenset(values["wrong"]),
-        scored=tuple(
-            _core.Scored(id, cosine=cosine, bm25=bm25, overlap=overlap, blend=blend)
-            for id, cosine, bm25, overlap, blend in values["stage1"]
-        ),
+        scored=tuple(_scored(*row) for row in values["stage1"]),
         pairs=_pairs(values["stage2"]),
         remote_pairs=_pairs(values.get("remote", ())),
         signals=values["signals"],
@@ -237,6 +234,12 @@ def _query(values: dict[str, Any]) -> StoredQuery:
         excerpts=values["excerpts"],
         degraded=tuple(values["degraded"]),
     )
+
+
+def _scored(id: str, cosine: float | None, bm25: float, overlap: int, blend: float) -> _core.Scored:
+    if bm25 < 0:  # would be bounded to any number, or to none
+        raise Unusable(f"the BM25 score of {id!r} is {bm25}: it must be at least 0")
+    return _core.Scored(id, cosine=cosine, bm25=bm25, overlap=overlap, blend=blend)
 
 
 def _pair_values(pairs: Mapping[str, PairScore]) -> list[list[Any]]:
