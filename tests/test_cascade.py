@@ -81,12 +81,14 @@ def decide(
     best_first = sorted(candidates, key=lambda one: (-one.blend, one.id))
     tier = FunctionReranker(lambda _, texts: [PairScore((logits or {})[text]) for text in texts])
     return cascade.run(
-        "query",
-        lambda: cascade.Stage1(scored=best_first),
-        lambda id: Document(id=id, text=id),
-        profile=profile,
-        tiers=[] if logits is None else [lambda: tier],
-        limit=limit,
+        cascade.Request(
+            query="query",
+            stage1=lambda: cascade.Stage1(scored=best_first),
+            document=lambda id: Document(id=id, text=id),
+            profile=profile,
+            tiers=[] if logits is None else [lambda: tier],
+            limit=limit,
+        )
     )
 
 

@@ -65,15 +65,19 @@ def decide(
     kinds = dict(zip(names, sources, strict=False))
     stage2 = Reader() if reranker is None else reranker
     return cascade.run(
-        "query",
-        lambda: cascade.Stage1(scored=sorted(scored, key=lambda one: (-one.blend, one.id))),
-        lambda id: Document(
-            id=id, text=id, metadata={"source_type": kinds[id]} if id in kinds else {}
-        ),
-        profile=profile,
-        tiers=[lambda: stage2],
-        limit=None,
-        **request,
+        cascade.Request(
+            query="query",
+            stage1=lambda: cascade.Stage1(
+                scored=sorted(scored, key=lambda one: (-one.blend, one.id))
+            ),
+            document=lambda id: Document(
+                id=id, text=id, metadata={"source_type": kinds[id]} if id in kinds else {}
+            ),
+            profile=profile,
+            tiers=[lambda: stage2],
+            limit=None,
+            **request,
+        )
     )
 
 
@@ -153,12 +157,14 @@ def test_a_winner_below_the_floor_is_none() -> None:
 
     def route(floor: float | None) -> RouteResult:
         return cascade.run(
-            "query",
-            lambda: cascade.Stage1(scored=scored),
-            lambda id: Document(id=id, text=id),
-            profile=Profile(gate=gate, combine=REPLACE, floors=Floors(default=floor)),
-            tiers=[Reader],
-            limit=1,
+            cascade.Request(
+                query="query",
+                stage1=lambda: cascade.Stage1(scored=scored),
+                document=lambda id: Document(id=id, text=id),
+                profile=Profile(gate=gate, combine=REPLACE, floors=Floors(default=floor)),
+                tiers=[Reader],
+                limit=1,
+            )
         )
 
     assert (route(None).reason, route(None).ids) == ("lexical_winner", ["words"])

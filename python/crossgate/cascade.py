@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -56,6 +56,36 @@ class Stage1:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One query, with all that its decision takes.
+
+    Attributes:
+        query: The query, already checked.
+        stage1: Scores the candidates.
+        document: Returns a candidate's document by id.
+        profile: Thresholds and weights.
+        tiers: Return stage 2, the preferred reranker first; none where it is switched off. Called
+            only in doubt, and each only if those before it did not answer.
+        limit: How many documents are selected at most, or None for all that pass.
+        section: What part of the caller's work this is for; picks the floor.
+        grade: How good the caller finds the retrieval, `A` to `F`; a low one relaxes the floor.
+        deadline: When the query must be decided.
+        telemetry: Is told what happens; None for nobody.
+    """
+
+    query: str
+    stage1: Callable[[], Stage1]
+    document: Callable[[str], Document | None]
+    profile: Profile
+    tiers: Sequence[Callable[[], Reranker]]
+    limit: int | None
+    section: str | None = None
+    grade: str | None = None
+    deadline: Deadline = field(default_factory=lambda: Deadline(None))
+    telemetry: TelemetryHook | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
     """Where one candidate ended up."""
 
@@ -77,47 +107,12 @@ class _Conclusion:
     places: tuple[_Place, ...]
 
 
-def run(
-    query: str,
-    stage1: Callable[[], Stage1],
-    document: Callable[[str], Document | None],
-    *,
-    profile: Profile,
-    tiers: Sequence[Callable[[], Reranker]],
-    limit: int | None,
-    section: str | None = None,
-    grade: str | None = None,
-    deadline: Deadline | None = None,
-    telemetry: TelemetryHook | None = None,
-) -> RouteResult:
+def run(request: Request) -> RouteResult:
     """Decide one query.
 
-    Args:
-        query: The query, already checked.
-        stage1: Scores the candidates.
-        document: Returns a candidate's document by id.
-        profile: Thresholds and weights.
-        tiers: Return stage 2, the preferred reranker first; none where it is switched off. Called
-            only in doubt, and each only if those before it did not answer. Whatever they raise
-            degrades the result, at worst to the order of stage 1.
-        limit: How many documents are selected at most, or None for all that pass.
-        section: What part of the caller's work this is for; picks the floor.
-        grade: How good the caller finds the retrieval, `A` to `F`; a low one relaxes the floor.
-        deadline: When the query must be decided; None for no end.
-        telemetry: Is told what happens.
+    Whatever a tier raises degrades the result, at worst to the order of stage 1.
     """
-    steps = _steps(
-        query,
-        stage1,
-        document,
-        profile=profile,
-        tiers=tiers,
-        limit=limit,
-        section=section,
-        grade=grade,
-        deadline=deadline or Deadline(None),
-        telemetry=telemetry,
-    )
+    steps = _steps(request)
     resume: Callable[[], Call] = partial(next, steps)
     while True:
         try:
@@ -133,19 +128,7 @@ def run(
             resume = partial(steps.send, scores)
 
 
-async def arun(
-    query: str,
-    stage1: Callable[[], Stage1],
-    document: Callable[[str], Document | None],
-    *,
-    profile: Profile,
-    tiers: Sequence[Callable[[], Reranker]],
-    limit: int | None,
-    section: str | None = None,
-    grade: str | None = None,
-    deadline: Deadline | None = None,
-    telemetry: TelemetryHook | None = None,
-) -> RouteResult:
+async def arun(request: Request) -> RouteResult:
     """Do what `run` does, and leave the event loop free.
 
     A remote tier is awaited; cancelling this cancels its requests. What keeps the processor busy,
@@ -153,18 +136,7 @@ async def arun(
     """
     import asyncio
 
-    steps = _steps(
-        query,
-        stage1,
-        document,
-        profile=profile,
-        tiers=tiers,
-        limit=limit,
-        section=section,
-        grade=grade,
-        deadline=deadline or Deadline(None),
-        telemetry=telemetry,
-    )
+    steps = _steps(request)
 
     def resumed(resume: Callable[[], Call]) -> Call | RouteResult:
         # A future cannot hold a StopIteration.
@@ -187,30 +159,19 @@ async def arun(
     return call
 
 
-def _steps(
-    query: str,
-    stage1: Callable[[], Stage1],
-    document: Callable[[str], Document | None],
-    *,
-    profile: Profile,
-    tiers: Sequence[Callable[[], Reranker]],
-    limit: int | None,
-    section: str | None,
-    grade: str | None,
-    deadline: Deadline,
-    telemetry: TelemetryHook | None,
-) -> Generator[Call, Scores, RouteResult]:
+def _steps(request: Request) -> Generator[Call, Scores, RouteResult]:
     """Decide one query; what a tier is asked is yielded, so that waiting is the caller's affair."""
     start = perf_counter()
-    watch = None if telemetry is None else _watch(telemetry)
-    found = stage1()
+    profile, section, grade = request.profile, request.section, request.grade
+    watch = None if request.telemetry is None else _watch(request.telemetry)
+    found = request.stage1()
     degraded = list(found.degraded)
     timings = dict(found.timings or {})
     if watch:
         watch.stage1_finished(len(found.scored), milliseconds(start))
     # Another thread may have deleted a document since stage 1 found it.
     documents = {
-        one.id: present for one in found.scored if (present := document(one.id)) is not None
+        one.id: present for one in found.scored if (present := request.document(one.id)) is not None
     }
     scored = [one for one in found.scored if one.id in documents]
     degraded += floors.notes(scored, profile, section, grade)
@@ -228,12 +189,12 @@ def _steps(
             profile,
             section=section,
             grade=grade,
-            available=partial(_is_available, tiers),
+            available=partial(_is_available, request.tiers),
         )
         if watch:
             watch.tightened(tightening)
         pool = _pool(eligible, tightening, floors.pool_size(profile, grade))
-        if tiers:
+        if request.tiers:
             from crossgate.tiers.chain import ask
 
             before = perf_counter()
@@ -242,7 +203,9 @@ def _steps(
             def check(pairs: Mapping[str, PairScore], identity: str) -> object:
                 return _combine(scored, pairs, profile, identity)
 
-            reply = yield from ask(tiers, query, pool, texts, deadline, check, watch)
+            reply = yield from ask(
+                request.tiers, request.query, pool, texts, request.deadline, check, watch
+            )
             degraded += reply.degraded
             timings["stage2"] = milliseconds(before)
     pairs: Mapping[str, PairScore] = reply.pairs if reply else {}
@@ -250,18 +213,20 @@ def _steps(
     provider = (reply and reply.name) or STAGE1
     if pairs and profile.settings_for(identity) is None:
         degraded.append(_not_fitted(profile, identity))
-    conclusion = conclude(scored, decision, pairs, profile, limit, identity, floor, tightening)
+    conclusion = conclude(
+        scored, decision, pairs, profile, request.limit, identity, floor, tightening
+    )
     hits = tuple(_hit(place, documents, provider) for place in conclusion.places)
     timings["total"] = milliseconds(start)
     trace = {
         "schema": "crossgate-trace/1",
-        "query_sha256": hashlib.sha256(query.encode()).hexdigest(),
+        "query_sha256": hashlib.sha256(request.query.encode()).hexdigest(),
         "profile": {key: one for key, one in profile.to_dict().items() if key != "fitted"},
-        "limit": limit,
+        "limit": request.limit,
         "section": section,
         "grade": grade,
         "floor": floor,
-        "budget_ms": deadline.budget_ms,
+        "budget_ms": request.deadline.budget_ms,
         "stage1": [[one.id, one.cosine, one.bm25, one.overlap, one.blend] for one in scored],
         "signals": decision.signals and _fields(decision.signals),
         "tighten": tightening and tightening.to_dict(),
@@ -286,7 +251,7 @@ def _steps(
             *health.examine(scored, [one.logit for one in pairs.values()], profile.health),
         ),
     )
-    return watch.route_finished(query, result) if watch else result
+    return watch.route_finished(request.query, result) if watch else result
 
 
 def conclude(

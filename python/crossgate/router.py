@@ -12,10 +12,10 @@ from numbers import Real
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from crossgate import _core, cascade, models
-from crossgate.cascade import Stage1, degradation, milliseconds
+from crossgate.cascade import Request, Stage1, degradation, milliseconds
 from crossgate.checks import check_ids, check_limit, check_query, check_request
 from crossgate.errors import InputError, TierError
 from crossgate.index import Index, embedder_mismatch
@@ -37,21 +37,6 @@ _MOST_COSINE = 1 + 1e-5
 _MOST_FLOAT = sys.float_info.max
 
 DEFAULT_PROFILE = Path(__file__).parent / "profiles" / "default.json"
-
-
-class _Request(TypedDict):
-    """What `cascade.run` and `cascade.arun` are called with."""
-
-    query: str
-    stage1: Callable[[], Stage1]
-    document: Callable[[str], Document | None]
-    profile: Profile
-    tiers: Sequence[Callable[[], Reranker]]
-    limit: int | None
-    section: str | None
-    grade: str | None
-    deadline: Deadline
-    telemetry: TelemetryHook | None
 
 
 class Router:
@@ -148,7 +133,7 @@ class Router:
                 `zero_vector` for a vector that is no direction.
         """
         return cascade.run(
-            **self._request(
+            self._request(
                 query,
                 Deadline(budget_ms),
                 limit=limit,
@@ -168,7 +153,7 @@ class Router:
         A remote tier is awaited, and gives up its requests when this is cancelled; models run on
         threads of the loop's pool.
         """
-        return await cascade.arun(**self._request(query, Deadline(budget_ms), **options))
+        return await cascade.arun(self._request(query, Deadline(budget_ms), **options))
 
     def warm_up(self) -> None:
         """Load the models now, so that the first query does not wait for them.
@@ -195,7 +180,7 @@ class Router:
         deny: Iterable[str] = (),
         section: str | None = None,
         grade: str | None = None,
-    ) -> _Request:
+    ) -> Request:
         check_query(query)
         check_limit(limit)
         check_request(section, grade)
@@ -242,18 +227,18 @@ class Router:
                 scored=scored, degraded=degraded, warnings=self._warnings, timings=timings
             )
 
-        return {
-            "query": query,
-            "stage1": stage1,
-            "document": self.index.get,
-            "profile": self.profile,
-            "tiers": self._loaders(),
-            "limit": limit,
-            "section": section,
-            "grade": grade,
-            "deadline": deadline,
-            "telemetry": self._telemetry,
-        }
+        return Request(
+            query=query,
+            stage1=stage1,
+            document=self.index.get,
+            profile=self.profile,
+            tiers=self._loaders(),
+            limit=limit,
+            section=section,
+            grade=grade,
+            deadline=deadline,
+            telemetry=self._telemetry,
+        )
 
     def _load_embedder(self) -> Embedder:
         with self._lock:
@@ -317,7 +302,7 @@ def rerank(
         ModelError: If the reranker is given by a name or folder that cannot be used.
     """
     return cascade.run(
-        **_request(
+        _request(
             query,
             candidates,
             Deadline(budget_ms),
@@ -346,7 +331,7 @@ async def arerank(
 
     deadline = Deadline(budget_ms)
     request = await asyncio.to_thread(_request, query, candidates, deadline, **options)
-    return await cascade.arun(**request)
+    return await cascade.arun(request)
 
 
 def _request(
@@ -363,7 +348,7 @@ def _request(
     grade: str | None = None,
     telemetry: TelemetryHook | None = None,
     keep_scores: bool = False,
-) -> _Request:
+) -> Request:
     check_query(query)
     check_limit(limit)
     check_request(section, grade)
@@ -403,18 +388,18 @@ def _request(
             scored = _with_own_scores(scored, by_id, profile)
         return Stage1(scored=scored, timings={"search": milliseconds(start)})
 
-    return {
-        "query": query,
-        "stage1": stage1,
-        "document": by_id.get,
-        "profile": profile,
-        "tiers": [partial(_load, one, default) for one in tiers],
-        "limit": limit,
-        "section": section,
-        "grade": grade,
-        "deadline": deadline,
-        "telemetry": telemetry,
-    }
+    return Request(
+        query=query,
+        stage1=stage1,
+        document=by_id.get,
+        profile=profile,
+        tiers=[partial(_load, one, default) for one in tiers],
+        limit=limit,
+        section=section,
+        grade=grade,
+        deadline=deadline,
+        telemetry=telemetry,
+    )
 
 
 def _candidate(place: int, given: object) -> Candidate:

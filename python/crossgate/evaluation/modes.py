@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from crossgate import cascade
-from crossgate.cascade import Stage1
+from crossgate.cascade import Request, Stage1
 from crossgate.errors import SourceError
 from crossgate.evaluation.runs import Mode, RunHeader, StoredQuery
 from crossgate.profile import Answer, Floors, Gate, Guardrails, Profile, TierSettings
@@ -94,12 +94,14 @@ def decide(
         return Document(id=id, text=id, metadata=metadata)
 
     return cascade.run(
-        query.text,
-        lambda: Stage1(scored=query.scored),
-        document,
-        profile=profile_of(mode, profile, remote),
-        tiers=[] if mode == "never" else [lambda: remembered],
-        limit=None,
+        Request(
+            query=query.text,
+            stage1=lambda: Stage1(scored=query.scored),
+            document=document,
+            profile=profile_of(mode, profile, remote),
+            tiers=[] if mode == "never" else [lambda: remembered],
+            limit=None,
+        )
     )
 
 
