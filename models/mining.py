@@ -25,6 +25,11 @@ NEAREST = 16
 # second answer than a wrong one (positive-aware mining, NV-Retriever, arXiv 2407.15831).
 TRUSTED = 0.08
 
+# How the cascade weighs what stage 1 knows, in units of the logit; BM25 is bounded, a half at 32.
+COSINE_WEIGHT = 15.0
+BM25_WEIGHT = 18.6
+BM25_HALF = 32.0
+
 # A copy of the right document under another id shares this many of its shingles (Jaccard).
 COPY = 0.3
 
@@ -39,10 +44,19 @@ class Miner:
         self._model = load_embedder(embedder)
         self._encoder = Encoder(embedder / "tokenizer.json", EMBEDDER_TOKENS)
         self._vectors = vectors
+        self._last: tuple[str | None, np.ndarray] = None, np.empty(0)
         self._ids = {name: list(pool) for name, pool in data.pools.items()}
         self._rows = {
             name: {id: row for row, id in enumerate(ids)} for name, ids in self._ids.items()
         }
+
+    def stage1(self, query: str, pool: str) -> dict[str, float]:
+        """Returns what stage 1 makes of each document, as a part of the cascade's logit."""
+        bm25 = self._lexical.scores(pool, query)
+        scores = BM25_WEIGHT * bm25 / (bm25 + BM25_HALF)
+        if pool in self._vectors:
+            scores = scores + COSINE_WEIGHT * self._cosines(query, pool)
+        return dict(zip(self._ids[pool], scores.tolist(), strict=True))
 
     def wrong(self, example: Example, pool: str) -> list[str]:
         """Returns ids of documents near the query that do not fit it, as far as is known.
@@ -54,9 +68,7 @@ class Miner:
             return []
         near = dict.fromkeys(self._lexical.nearest(pool, [example.query], NEAREST)[0])
         if pool in self._vectors:
-            with torch.inference_mode():
-                query = embed(self._model, self._encoder, [example.query])[0].numpy()
-            cosines = self._vectors[pool] @ query
+            cosines = self._cosines(example.query, pool)
             ids, rows = self._ids[pool], self._rows[pool]
             near.update(dict.fromkeys(ids[place] for place in np.argsort(-cosines)[:NEAREST]))
             limit = max((cosines[rows[id]] for id in example.positives), default=1.0) + TRUSTED
@@ -69,6 +81,13 @@ class Miner:
             if id not in example.positives
             and not any(_alike(one, shingles(texts[id])) for one in right)
         ]
+
+    def _cosines(self, query: str, pool: str) -> np.ndarray:
+        # Asked for twice in a row: to find the wrong documents, and to weigh them.
+        if self._last[0] != query:
+            with torch.inference_mode():
+                self._last = query, embed(self._model, self._encoder, [query])[0].numpy()
+        return np.asarray(self._vectors[pool] @ self._last[1])
 
 
 def _alike(one: set[str], other: set[str]) -> bool:

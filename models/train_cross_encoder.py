@@ -49,6 +49,9 @@ MIXTURE: dict[str, float] = {
 GROUP = 4
 GROUPS_PER_BATCH = 10
 
+# Wrong documents are drawn from so many that stage 1 finds best: what stage 2 is asked about.
+HARDEST = 12
+
 QUERY_CHARACTERS = 400
 CHARACTERS_PER_TOKEN = 4
 
@@ -58,11 +61,19 @@ TAUGHT = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A query with documents to tell apart; the first fits if `matched`, the others do not."""
+    """A query with documents to tell apart; the first fits if `matched`, the others do not.
+
+    Attributes:
+        query: The query.
+        documents: Their texts.
+        matched: Whether one fits.
+        stage1: What stage 1 makes of each, in units of the logit.
+    """
 
     query: str
     documents: tuple[str, ...]
     matched: bool
+    stage1: tuple[float, ...]
 
 
 def draw_group(
@@ -80,35 +91,46 @@ def draw_group(
     known = [id for id in example.negatives if id in texts]
     chosen = [rng.choice(example.positives)] if example.positives else []
     chosen += rng.sample(known, min(len(known), 2))
+    stage1 = miner.stage1(example.query, pool)
     near = [id for id in miner.wrong(example, pool) if id not in chosen]
+    near = sorted(near, key=lambda id: -stage1[id])[:HARDEST]
     chosen += rng.sample(near, min(len(near), GROUP - len(chosen)))
     others = list(texts)
     while len(chosen) < GROUP:
         other = rng.choice(others)
         if other not in chosen and other not in example.positives:
             chosen.append(other)
-    documents = tuple(texts[id] for id in chosen)
-    return Group(example.query[:QUERY_CHARACTERS], documents, bool(example.positives))
+    return Group(
+        query=example.query[:QUERY_CHARACTERS],
+        documents=tuple(texts[id] for id in chosen),
+        matched=bool(example.positives),
+        stage1=tuple(stage1[id] for id in chosen),
+    )
 
 
-def group_loss(logits: Tensor, matched: Tensor) -> Tensor:
+def group_loss(logits: Tensor, matched: Tensor, stage1: Tensor) -> Tensor:
     """Returns the loss of groups whose first document fits if `matched`.
 
-    The sum of two cross-entropies: of picking the right document among those of the group and
-    "nothing fits", whose logit is 0, and half of the one of each pair alone. Both make 0 the
-    boundary between what fits and what does not.
+    The sum of three cross-entropies. The first is what the cascade is asked: to pick the right
+    document by what stage 1 knows and the logit together, so that the model learns what stage 1
+    lacks. The others make 0 the boundary between what fits and what does not: half of picking by
+    the logit alone among the documents of the group and "nothing fits", whose logit is 0, and a
+    quarter of the one of each pair alone.
 
     Args:
         logits: Float [groups, documents].
         matched: Bool [groups].
+        stage1: Float [groups, documents], in units of the logit.
     """
+    together = torch.nn.functional.log_softmax(logits + stage1, 1)[:, 0]
+    fused = -(together * matched).mean()
     nothing = torch.zeros(len(logits), 1)
     wanted = torch.where(matched, 0, logits.shape[1])
     listwise = torch.nn.functional.cross_entropy(torch.cat([logits, nothing], 1), wanted)
     fits = torch.zeros_like(logits)
     fits[:, 0] = matched.float()
     single = torch.nn.functional.binary_cross_entropy_with_logits(logits, fits)
-    return listwise + 0.5 * single
+    return fused + 0.5 * listwise + 0.25 * single
 
 
 def score(
@@ -176,7 +198,8 @@ def train(arguments: argparse.Namespace, data: TrainingData) -> None:
             for text in group.documents
         ]
         logits = score(model, encoder, pairs).view(len(groups), GROUP)
-        loss = group_loss(logits, torch.tensor([group.matched for group in groups]))
+        matched = torch.tensor([group.matched for group in groups])
+        loss = group_loss(logits, matched, torch.tensor([group.stage1 for group in groups]))
         if teacher is not None:
             with torch.no_grad():
                 taught = score(teacher, encoder, pairs)

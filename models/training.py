@@ -104,6 +104,11 @@ class Lexical:
         )
         return [[ids[place] for place in row] for row in rows]
 
+    def scores(self, pool: str, query: str) -> np.ndarray:
+        """Returns the score [n] of each document of a pool."""
+        words = bm25s.tokenize(query, stopwords="en", show_progress=False, return_ids=False)[0]
+        return np.asarray(self._models[pool].get_scores(words))
+
 
 def _tokens(texts: Sequence[str]) -> bm25s.tokenization.Tokenized:
     return bm25s.tokenize(list(texts), stopwords="en", show_progress=False)

@@ -248,13 +248,15 @@ def test_weights_that_lack_a_part_are_refused(
 
 def test_the_losses_equal_their_definitions(python: str) -> None:
     random = np.random.default_rng(3)
-    logits, matched = random.normal(size=(3, 4)), [True, False, True]
+    logits, stage1 = random.normal(size=(3, 4)), random.normal(size=(3, 4))
+    matched = [True, False, True]
     queries, documents = random.normal(size=(3, 5)), random.normal(size=(4, 5))
     queries /= np.linalg.norm(queries, axis=1, keepdims=True)
     documents /= np.linalg.norm(documents, axis=1, keepdims=True)
     fits = [[True, False, False, True], [False] * 4, [False, True, False, False]]
     given = {
         "logits": logits.tolist(),
+        "stage1": stage1.tolist(),
         "matched": matched,
         "queries": queries.tolist(),
         "documents": documents.tolist(),
@@ -270,7 +272,11 @@ def test_the_losses_equal_their_definitions(python: str) -> None:
     right = np.zeros_like(logits)
     right[:, 0] = matched
     single = np.log1p(np.exp(np.where(right == 1, -logits, logits)))
-    assert found["group"] == pytest.approx(np.mean(picked) + 0.5 * single.mean(), abs=1e-5)
+    # What the cascade is asked: the right one by stage 1 and the logit together, if one fits.
+    both = logits + stage1
+    fused = (np.log(np.exp(both).sum(1)) - both[:, 0]) * matched
+    wanted = fused.mean() + 0.5 * np.mean(picked) + 0.25 * single.mean()
+    assert found["group"] == pytest.approx(wanted, abs=1e-5)
 
     # Any right document, or "nothing fits" at a cosine of 0.3, among all, at a temperature of 0.05.
     batch = []
@@ -290,6 +296,9 @@ def test_likely_second_answers_are_no_wrong_documents(python: str, start: Path) 
     assert {group[0] for group in matched["groups"]} == {"right"}
     assert all("ruled out" in group[1:] for group in matched["groups"])
     assert {name for group in matched["groups"] for name in group[2:]} == {"near", "far"}
+    # 15 for a cosine of 1, and what the common words add.
+    assert matched["stage1"]["near"] == pytest.approx(15 * 0.55, abs=1e-4)
+    assert matched["stage1"]["right"] > 15 * 0.5 + 0.1
     assert sorted(matched["batch"]) == ["far", "near", "right", "ruled out"]
     assert all(row == ["right"] for row in matched["fits"])
 

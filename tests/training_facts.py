@@ -13,7 +13,9 @@ from train_embedder import batch_loss
 given = json.load(sys.stdin)
 vectors = {name: torch.tensor(given[name]) for name in ("queries", "documents")}
 facts = {
-    "group": group_loss(torch.tensor(given["logits"]), torch.tensor(given["matched"])).item(),
+    "group": group_loss(
+        *(torch.tensor(given[name]) for name in ("logits", "matched", "stage1"))
+    ).item(),
     "batch": batch_loss(torch.zeros(1), **vectors, fits=torch.tensor(given["fits"])).item(),
 }
 sys.stdout.write(json.dumps(facts))

@@ -69,6 +69,11 @@ for source, positives, negatives in (
         "batch": batch,
         "fits": [[batch[place] for place in row.nonzero()[:, 0].tolist()] for row in fits],
         "groups": [[names[text] for text in group.documents] for group in groups],
+        "stage1": {
+            names[text]: score
+            for group in groups
+            for text, score in zip(group.documents, group.stage1, strict=True)
+        },
     }
 before = set(folder.glob("vectors-*.npz"))
 with contextlib.redirect_stdout(sys.stderr):
