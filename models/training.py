@@ -105,8 +105,10 @@ class Lexical:
         return [[ids[place] for place in row] for row in rows]
 
     def scores(self, pool: str, query: str) -> np.ndarray:
-        """Returns the score [n] of each document of a pool."""
+        """Returns the score [n] of each document of a pool, 0 if the query has stop words only."""
         words = bm25s.tokenize(query, stopwords="en", show_progress=False, return_ids=False)[0]
+        if not words:
+            return np.zeros(len(self._ids[pool]))
         return np.asarray(self._models[pool].get_scores(words))
 
 

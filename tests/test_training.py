@@ -302,6 +302,9 @@ def test_likely_second_answers_are_no_wrong_documents(python: str, start: Path) 
     assert sorted(matched["batch"]) == ["far", "near", "right", "ruled out"]
     assert all(row == ["right"] for row in matched["fits"])
 
+    # Nothing but stop words finds nothing by its words.
+    assert set(facts["stop words"].values()) == {0.0}
+
     # Where only one document was judged, the near ones may fit: others come from the whole pool.
     judged = facts["judged"]
     assert judged["wrong"] == []

@@ -52,6 +52,7 @@ for source, positives, negatives in (
     example = Example(source, "pool", QUERY, positives, negatives)
     data = TrainingData(pools={"pool": TEXTS}, examples=[example])
     miner = Miner(data, folder, {"pool": vectors})
+    facts["stop words"] = Miner(data, folder, {}).stage1("how is it of the", "pool")
     mining.NEAREST = 1
     nearest = sorted(miner.wrong(example, "pool"))
     mining.NEAREST = 16
