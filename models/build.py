@@ -57,7 +57,7 @@ RECIPES = {
         ),
         Recipe(
             name="crossgate-router-minilm-l6",
-            weights_sha256="8c74e380a28296d83cbb6858b132176693d7bd688b92c050020f5341a01bac9c",
+            weights_sha256="c0f7c2231354acf93af1a5a125144d73db4e976e7555663fee553135d69d3a42",
             tokenizer_sha256=_TOKENIZER_SHA256,
             prefix="bert.",
             is_cross_encoder=True,
