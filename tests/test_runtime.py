@@ -512,6 +512,11 @@ def test_after_ctrl_c_the_rest_is_left() -> None:
                 onnx.run_all(work, range(2_000))
             except KeyboardInterrupt:
                 release.set()
+            except RuntimeError as error:
+                # Where the signal finds the interpreter's own Condition between two steps, that
+                # one fails to give back its lock, and says so in place of the interrupt.
+                assert isinstance(error.__context__, KeyboardInterrupt), error
+                release.set()
             else:
                 raise AssertionError("it was not interrupted")
             # The threads are free for others at once.
