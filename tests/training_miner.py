@@ -60,6 +60,9 @@ for source, positives, negatives in (
     rng = random.Random(1)
     decks = Decks(data, rng)
     groups = [draw_group(data, decks, miner, rng) for _ in range(50)]
+    train_cross_encoder.HARDEST = 1
+    hardest = [draw_group(data, decks, miner, rng) for _ in range(50)]
+    train_cross_encoder.HARDEST = 12
     train_embedder.KINDS = {"pool": (1.0, {source: 1.0})}
     batch, fits = draw_batch(data, decks, miner, rng)[2:]
     names = {text: name for name, text in TEXTS.items()}
@@ -70,6 +73,7 @@ for source, positives, negatives in (
         "batch": batch,
         "fits": [[batch[place] for place in row.nonzero()[:, 0].tolist()] for row in fits],
         "groups": [[names[text] for text in group.documents] for group in groups],
+        "hardest": [[names[text] for text in group.documents] for group in hardest],
         "stage1": {
             names[text]: score
             for group in groups

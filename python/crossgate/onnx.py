@@ -148,7 +148,7 @@ def _run(
     try:
         # One hand-out per thread, not per item: few moments for Ctrl-C to come in between.
         for _ in range(min(_number_of_threads(), len(items))):
-            executor.submit(work)
+            _submit(executor, work)
         for done in range(1, len(items) + 1):
             left = None if until is None else max(0.0, until - time.monotonic())
             try:
@@ -168,6 +168,17 @@ def _run(
         raise
     finally:
         stopped.set()
+
+
+def _submit(executor: ThreadPoolExecutor, work: Callable[[], None]) -> None:
+    try:
+        executor.submit(work)
+    except RuntimeError as error:
+        # An interrupt while a new thread is waited for can leave the interpreter's own lock
+        # released twice, which hides it; taken for a failure, it would degrade a result.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        raise
 
 
 class Tokens(Protocol):
