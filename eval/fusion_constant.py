@@ -9,11 +9,11 @@ import sys
 from statistics import mean
 
 from crossgate import Index
-from crossgate.decay import decay
+from crossgate._evaluation.measures.metrics import recall
+from crossgate._pipelines.decay import decay
+from crossgate._pipelines.hits import time_of
+from crossgate._pipelines.recipes import from_index, fused
 from crossgate.evaluation import read_dataset
-from crossgate.evaluation.metrics import recall
-from crossgate.hits import time_of
-from crossgate.recipes import from_index, fused
 
 PER_STORE = 20
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crossgate import Index
+from crossgate._evaluation.measures.statistics import Interval, area_interval
 from crossgate.evaluation import Dataset, read_dataset
-from crossgate.evaluation.statistics import Interval, area_interval
 
 NEIGHBOURS = 10
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from corpora import document_text, read_rows
 
 from crossgate import CrossEncoder, Profile
-from crossgate.evaluation.modes import decide, holding_nothing_back, reblended
-from crossgate.evaluation.runs import read_run
+from crossgate._evaluation.runs.modes import decide, holding_nothing_back, reblended
+from crossgate._evaluation.runs.runs import read_run
 
 PROFILE = Path(__file__).parents[1] / "python/crossgate/profiles/default.json"
 

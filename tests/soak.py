@@ -28,15 +28,16 @@ from typing import Any
 import psutil
 
 from conftest import LIBRARY, WordEmbedder, build
-from crossgate import Profile, Router, RouteResult, cascade
-from crossgate.tiers import (
+from crossgate import Profile, Router, RouteResult
+from crossgate import _cascade as cascade
+from crossgate._reranking import background
+from crossgate.rerankers import (
     CircuitBreaker,
     CohereReranker,
     Pace,
     RemoteReranker,
     SemanticBM25,
     VoyageReranker,
-    background,
     shut_down,
 )
 from providers_server import KEY

@@ -33,7 +33,7 @@ from stargraph.stores.rerankers import Reranker, RRFReranker  # noqa: E402
 from stargraph.stores.vector import Hit  # noqa: E402
 
 import crossgate  # noqa: E402
-from crossgate import fusion  # noqa: E402
+from crossgate import pipelines as fusion  # noqa: E402
 
 NAMES = ("crossgate-rrf", "crossgate-scores", "crossgate-cross-encoder")
 

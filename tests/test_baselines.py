@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from crossgate import Profile
+from crossgate._evaluation.measures.statistics import Interval, mean
+from crossgate._router import DEFAULT_PROFILE
 from crossgate.evaluation import measure, read_dataset, read_run, summarize
-from crossgate.evaluation.statistics import Interval, mean
-from crossgate.router import DEFAULT_PROFILE
 
 EVAL = Path(__file__).parents[1] / "eval"
 BASELINES = json.loads((EVAL / "baselines.json").read_text(encoding="utf-8"))["reports"]

@@ -20,16 +20,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import refused
-from crossgate import PairScore, Profile, _core, cli
-from crossgate.calibration import Calibration, Objective, answering, calibrate, calibrating
-from crossgate.calibration.halves import groups, is_chained, split
-from crossgate.calibration.outcomes import Outcomes, outcomes
-from crossgate.calibration.skipping import CAUTION, STEPS, fit_skipping
-from crossgate.calibration.weights import HALVES, Scores, fit_blend, fit_combine, rounded
-from crossgate.evaluation.modes import decide, reblended
-from crossgate.evaluation.runs import MODES, Run, RunHeader, StoredQuery, write_run
-from crossgate.files import try_writing, whole_file
-from crossgate.profile import Answer, Blend, Gate, Pool, write_profile
+from crossgate import PairScore, Profile, _core
+from crossgate import _cli as cli
+from crossgate._calibration import answering, calibrating
+from crossgate._calibration.halves import groups, is_chained, split
+from crossgate._calibration.outcomes import Outcomes, outcomes
+from crossgate._calibration.skipping import CAUTION, STEPS, fit_skipping
+from crossgate._calibration.weights import HALVES, Scores, fit_blend, fit_combine, rounded
+from crossgate._evaluation.runs.modes import decide, reblended
+from crossgate._evaluation.runs.runs import MODES, Run, RunHeader, StoredQuery, write_run
+from crossgate._files import try_writing, whole_file
+from crossgate._profile import Answer, Blend, Gate, Pool, write_profile
+from crossgate.calibration import Calibration, Objective, calibrate
 from test_cli import CROSSGATE, checked, environment
 from test_cli import Run as Done
 from test_evaluation_datasets import write_beir

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from conftest import FunctionReranker, WordEmbedder, build, refused
-from crossgate import Index, PairScore, Profile, Router, RouteResult, cli
+from crossgate import Index, PairScore, Profile, Router, RouteResult
+from crossgate import _cli as cli
+from crossgate._profile import Gate, Pool
+from crossgate._telemetry.log import JsonLinesLog
 from crossgate.calibration import LoggedRun, Objective, calibrate, run_from_log
-from crossgate.log import JsonLinesLog
-from crossgate.profile import Gate, Pool
 from test_calibration import without_date
 from test_cli import Run as Done
 from test_cli import checked

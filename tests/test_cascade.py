@@ -14,17 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import FunctionReranker
-from crossgate import (
-    Document,
-    InputError,
-    PairScore,
-    Profile,
-    ProfileError,
-    RouteResult,
-    _core,
-    cascade,
-)
-from crossgate.profile import Answer, Blend, Combine, Confidence, Gate, Guardrails, Pool
+from crossgate import Document, InputError, PairScore, Profile, ProfileError, RouteResult, _core
+from crossgate import _cascade as cascade
+from crossgate._profile import Answer, Blend, Combine, Confidence, Gate, Guardrails, Pool
 
 Case = dict[str, Any]
 

@@ -23,7 +23,7 @@ from referencing import Registry, Resource
 
 from conftest import LIBRARY
 from crossgate import Index, Profile
-from crossgate.profile import Gate, Health
+from crossgate._profile import Gate, Health
 
 CROSSGATE = Path(sysconfig.get_path("scripts")) / "crossgate"
 SCHEMAS = {
@@ -235,7 +235,7 @@ def test_route(run: Any, skills_index: Path) -> None:
 
 
 def test_an_index_of_a_model_from_a_folder(run: Any, tmp_path: Path) -> None:
-    from crossgate import models
+    from crossgate._model_files import models
 
     known = models.folder("crossgate-embedder-minilm-l6")
     (tmp_path / "models" / "mine").mkdir(parents=True)
@@ -321,7 +321,7 @@ def test_nothing_is_relevant(run: Any, skills_index: Path, strict: Path) -> None
 
 
 def test_everything_is_rejected(run: Any, skills_index: Path, tmp_path: Path) -> None:
-    from crossgate.profile import Guardrails
+    from crossgate._profile import Guardrails
 
     profile = tmp_path / "high.json"
     bars = Profile(stage2_guardrails=Guardrails(minimum=1e6))
@@ -497,8 +497,8 @@ def test_doctor_on_remote_tiers(run: Any, variables: dict[str, str], state: str,
 def test_doctor_on_a_tier_that_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     from importlib import metadata
 
-    from crossgate.cli import doctor
-    from crossgate.tiers.remote import breaker_of
+    from crossgate._cli import doctor
+    from crossgate._reranking.remote import breaker_of
 
     endpoint = "https://user:secret-5@dead.example/v1"
     for _ in range(3):
@@ -951,7 +951,8 @@ def test_ctrl_c(home: Path, tmp_path: Path, words: Path, earlier: bool) -> None:
     # told its background processes, and so this one, to ignore Ctrl-C.
     script = """
         import signal, sys
-        from crossgate import cli, onnx
+        from crossgate import _cli as cli
+        from crossgate import _onnx as onnx
         signal.signal(signal.SIGINT, signal.default_int_handler)
         run = onnx.OnnxModel.run
         def told(model, encoding):
@@ -1096,7 +1097,7 @@ def test_nothing_is_written_to_the_home_folder(
 
 def test_as_a_module_of_python(home: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", "from crossgate.cli import main; main(['--version'])"],
+        [sys.executable, "-c", "from crossgate._cli import main; main(['--version'])"],
         capture_output=True,
         text=True,
         env=environment(home),

@@ -58,7 +58,7 @@ print(json.dumps([names, globals().get("outcome")]))
 ROUTE = """
     import sys
     from crossgate import Index, Profile, Router
-    from crossgate.profile import Gate
+    from crossgate._profile import Gate
     index = Index.open(sys.argv[1])
     profile = Profile(gate=Gate(agreed_margin=0.0)) if sys.argv[2] == "gated" else Profile()
     router = Router(index, profile=profile)
@@ -119,8 +119,8 @@ def test_a_decision_with_floors_that_is_logged_loads_nothing_heavy(tmp_path: Pat
         """
         import sys
         from crossgate import Profile, rerank
-        from crossgate.log import JsonLinesLog, check_decision, read_log
-        from crossgate.profile import Floors, Pool
+        from crossgate._telemetry.log import JsonLinesLog, check_decision, read_log
+        from crossgate._profile import Floors, Pool
         profile = Profile(floors=Floors(default=0.2), pool=Pool(core=1))
         rows = [{"text": "red fox", "cosine": 0.9}, {"text": "hen", "cosine": 0.1}]
         options = {"reranker": None, "profile": profile, "telemetry": JsonLinesLog(sys.argv[1])}
@@ -140,7 +140,8 @@ def test_no_module_is_loaded_for_a_telemetry_that_is_off() -> None:
         import sys
         from crossgate import rerank
         rerank("fox", ["red fox"], reranker=None)
-        outcome = sorted(set(sys.modules) & {"crossgate.telemetry", "crossgate.log"})
+        telemetry = {"crossgate._telemetry.events", "crossgate._telemetry.log"}
+        outcome = sorted(set(sys.modules) & telemetry)
         """
     )
     assert outcome == []
@@ -152,7 +153,7 @@ def test_remote_tiers_that_are_not_asked_load_nothing_heavy(path: Path) -> None:
         "profile=profile)",
         "profile=profile, reranker=[VoyageReranker(api_key='k'), CohereReranker(api_key='k')])",
     )
-    start = "    from crossgate.tiers import CohereReranker, VoyageReranker\n"
+    start = "    from crossgate.rerankers import CohereReranker, VoyageReranker\n"
     heavy, outcome = loaded(start + script.lstrip("\n"), path, "gated")
     assert outcome == ["csv-cleaner", 1, "clear_margin", []]
     assert heavy == {"asyncio"}
@@ -163,7 +164,7 @@ def test_a_recipe_without_a_model_loads_nothing_heavy() -> None:
         """
         from datetime import UTC, datetime
         from crossgate import Candidate
-        from crossgate.recipes import Switches, context_engine
+        from crossgate._pipelines.recipes import Switches, context_engine
         hits = [Candidate(id=one, text=one) for one in ("red fox", "hen")]
         switches = Switches(enabled=False)
         outcome = context_engine(
@@ -187,7 +188,7 @@ def test_the_command_line_loads_nothing_heavy_to_say_no(path: Path) -> None:
     heavy, outcome = loaded(
         """
         import sys
-        from crossgate import cli
+        from crossgate import _cli as cli
         outcome = cli.run(["route", "-i", sys.argv[1], "--reranker", "none", ""])
         """,
         path,

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossgate import InputError, _core
-from crossgate.profile import Answer, Blend, Combine, Gate, Guardrails
+from crossgate._profile import Answer, Blend, Combine, Gate, Guardrails
 
 COSINE_ALONE = Blend(cosine_weight=1.0, bm25_weight=0.0)
 

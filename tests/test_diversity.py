@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from conftest import refused
 from crossgate import Candidate
-from crossgate.diversity import deduplicate, diversify
+from crossgate._pipelines.diversity import deduplicate, diversify
 
 
 def candidate(id: str, text: str = "text", score: float | None = None, **more: Any) -> Candidate:

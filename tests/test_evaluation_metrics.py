@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossgate.evaluation import metrics, statistics
-from crossgate.evaluation.signals import ReliabilityBin, calibration_error, sigmoid
+from crossgate._evaluation.measures import metrics, statistics
+from crossgate._evaluation.measures.signals import ReliabilityBin, calibration_error, sigmoid
 
 Ranking = Sequence[str]
 Metric = Callable[[Ranking, Mapping[str, int], int], float]

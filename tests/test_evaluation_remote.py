@@ -11,13 +11,19 @@ from typing import Any
 import pytest
 
 from conftest import WordEmbedder, refused
-from crossgate import Index, Profile, Router, cli
-from crossgate.cli.evaluate import dump
+from crossgate import Index, Profile, Router
+from crossgate import _cli as cli
+from crossgate._cli.evaluate import dump
+from crossgate._evaluation.report.compare import REPORTS_SCHEMA, compare
+from crossgate._evaluation.runs.modes import decide, holding_nothing_back
+from crossgate._evaluation.runs.runs import write_run
+from crossgate._profile import Answer, Combine, Gate, Guardrails, Pool, TierSettings
+from crossgate._reranking.cross_encoder import LEAST_PAIRS
+from crossgate._reranking.remote import SWITCH
 from crossgate.evaluation import (
     ALL_MODES,
     MODES,
     Run,
-    compare,
     html_report,
     measure,
     read_dataset,
@@ -26,12 +32,7 @@ from crossgate.evaluation import (
     summarize,
     text_report,
 )
-from crossgate.evaluation.compare import REPORTS_SCHEMA
-from crossgate.evaluation.modes import decide, holding_nothing_back
-from crossgate.evaluation.runs import write_run
-from crossgate.profile import Answer, Combine, Gate, Guardrails, Pool, TierSettings
-from crossgate.reranking import LEAST_PAIRS
-from crossgate.tiers import (
+from crossgate.rerankers import (
     CircuitBreaker,
     CohereReranker,
     JinaReranker,
@@ -40,7 +41,6 @@ from crossgate.tiers import (
     VoyageReranker,
     shut_down,
 )
-from crossgate.tiers.remote import SWITCH
 from providers_server import KEY, ProvidersServer, relevance
 from test_cli import Run as Done
 from test_evaluation_datasets import write_beir

@@ -15,18 +15,18 @@ from typing import Any
 import pytest
 
 from crossgate import CrossgateError, PairScore, Profile, _core
-from crossgate.cli.evaluate import dump, evaluate
-from crossgate.evaluation import compare, headline, html_report, read_reports, text_report
-from crossgate.evaluation.charts import curve_chart, standalone
-from crossgate.evaluation.compare import REPORTS_SCHEMA
-from crossgate.evaluation.economics import trade_off
-from crossgate.evaluation.losses import count_moves, where_lost
-from crossgate.evaluation.modes import decide
-from crossgate.evaluation.quality import METRICS, measure_answer
-from crossgate.evaluation.runs import MODES, Mode, Run, RunHeader, StoredQuery
-from crossgate.evaluation.signals import histograms, reliability
-from crossgate.evaluation.summary import Report, summarize
-from crossgate.profile import Answer, Combine, Confidence, Floors, Gate, Guardrails, Pool
+from crossgate._cli.evaluate import dump, evaluate
+from crossgate._evaluation.measures.economics import trade_off
+from crossgate._evaluation.measures.losses import count_moves, where_lost
+from crossgate._evaluation.measures.quality import METRICS, measure_answer
+from crossgate._evaluation.measures.signals import histograms, reliability
+from crossgate._evaluation.report.charts import curve_chart, standalone
+from crossgate._evaluation.report.compare import REPORTS_SCHEMA, compare
+from crossgate._evaluation.report.summary import Report, summarize
+from crossgate._evaluation.runs.modes import decide
+from crossgate._evaluation.runs.runs import MODES, Mode, Run, RunHeader, StoredQuery
+from crossgate._profile import Answer, Combine, Confidence, Floors, Gate, Guardrails, Pool
+from crossgate.evaluation import headline, html_report, read_reports, text_report
 from test_evaluation_datasets import write_beir
 from test_evaluation_runs import measured
 

@@ -12,11 +12,11 @@ import pytest
 
 from conftest import FunctionReranker, WordEmbedder
 from crossgate import CrossgateError, Index, PairScore, Profile, Router
-from crossgate.evaluation.datasets import Dataset, read_dataset
-from crossgate.evaluation.measuring import measure
-from crossgate.evaluation.modes import decide, profile_of, reblended
-from crossgate.evaluation.runs import MODES, Mode, Run, is_run, read_run, write_run
-from crossgate.profile import Blend, Combine, Floors, Gate, Guardrails, Pool
+from crossgate._evaluation.data.datasets import Dataset, read_dataset
+from crossgate._evaluation.runs.measuring import measure
+from crossgate._evaluation.runs.modes import decide, profile_of, reblended
+from crossgate._evaluation.runs.runs import MODES, Mode, Run, is_run, read_run, write_run
+from crossgate._profile import Blend, Combine, Floors, Gate, Guardrails, Pool
 from test_evaluation_datasets import write_beir
 
 PROFILE = Profile(

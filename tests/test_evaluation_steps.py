@@ -11,11 +11,11 @@ import pytest
 
 from conftest import FunctionReranker, LengthReranker, WordEmbedder, refused
 from crossgate import PairScore
-from crossgate.cli import run
-from crossgate.evaluation.datasets import read_dataset
-from crossgate.evaluation.steps import StepsReport, measure_steps, text_steps
-from crossgate.profile import Gate
-from crossgate.recipes import AGREEMENT
+from crossgate._cli import run
+from crossgate._evaluation.data.datasets import read_dataset
+from crossgate._evaluation.report.steps import StepsReport, measure_steps, text_steps
+from crossgate._pipelines.recipes import AGREEMENT
+from crossgate._profile import Gate
 from test_evaluation_datasets import write_beir
 
 MEMORY = Path(__file__).parents[1] / "eval" / "memory"

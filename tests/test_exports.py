@@ -37,7 +37,7 @@ def test_nothing_else_is_public() -> None:
 
 
 def test_the_tiers_are_there_and_documented() -> None:
-    from crossgate import tiers
+    from crossgate import rerankers as tiers
 
     assert dir(tiers) == sorted(tiers.__all__)
     assert all(getattr(tiers, name).__doc__ for name in tiers.__all__)
@@ -55,7 +55,7 @@ def test_there_is_one_version() -> None:
 
 def test_every_error_is_of_the_family_and_keeps_its_code() -> None:
     errors = [getattr(crossgate, name) for name in crossgate.__all__ if name.endswith("Error")]
-    defined = vars(crossgate.errors).values()
+    defined = vars(crossgate._errors).values()
     assert set(errors) == {one for one in defined if inspect.isclass(one)}
     for kind in errors:
         error = kind("some_code", "what to do")
@@ -71,7 +71,7 @@ def test_the_package_is_typed() -> None:
 
 
 def test_every_code_is_documented() -> None:
-    from crossgate.cli import render
+    from crossgate._cli import render
 
     root = Path(__file__).parents[1]
     page = (root / "docs" / "reasons.md").read_text(encoding="utf-8")
@@ -88,7 +88,7 @@ def test_every_code_is_documented() -> None:
 
 
 def test_the_command_line_explains_every_reason() -> None:
-    from crossgate.cli import render
+    from crossgate._cli import render
 
     page = (Path(__file__).parents[1] / "docs" / "reasons.md").read_text(encoding="utf-8")
     sections = dict(re.findall(r"## ([^\n]+)\n(.*?)(?=\n## |\Z)", page, re.DOTALL))

@@ -11,19 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import LIBRARY, FunctionReranker, LengthReranker, build, refused
-from crossgate import (
-    Document,
-    PairScore,
-    Profile,
-    Router,
-    RouteResult,
-    _core,
-    arerank,
-    cascade,
-    floors,
-    rerank,
-)
-from crossgate.profile import Blend, Combine, Floors, Gate, Pool
+from crossgate import Document, PairScore, Profile, Router, RouteResult, _core, arerank, rerank
+from crossgate import _cascade as cascade
+from crossgate import _floors as floors
+from crossgate._profile import Blend, Combine, Floors, Gate, Pool
 
 COSINE_ALONE = Blend(cosine_weight=1.0, bm25_weight=0.0)
 REPLACE = Combine(mode="replace")

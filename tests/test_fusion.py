@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from conftest import FunctionReranker, LengthReranker, refused
 from crossgate import Candidate, Profile
-from crossgate.fusion import (
+from crossgate._pipelines.fusion import (
     CrossEncoderFusion,
     Fusion,
     Normalisation,
@@ -25,7 +25,7 @@ from crossgate.fusion import (
     fuse_scores,
     reciprocal_rank,
 )
-from crossgate.profile import Combine
+from crossgate._profile import Combine
 
 
 @dataclass

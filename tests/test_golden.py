@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crossgate import CrossEncoder, OnnxEmbedder, models, onnx, set_threads
+from crossgate import CrossEncoder, OnnxEmbedder, set_threads
+from crossgate import _onnx as onnx
+from crossgate._model_files import models
 
 GOLDEN = {
     path.stem: json.loads(path.read_text(encoding="utf-8"))

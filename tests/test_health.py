@@ -8,7 +8,7 @@ import pytest
 
 from conftest import LIBRARY, FunctionReranker, build, refused
 from crossgate import PairScore, Profile, ResultWarning, Router, RouteResult, rerank
-from crossgate.profile import Gate, Health
+from crossgate._profile import Gate, Health
 
 TEXTS = list(LIBRARY.values())[:4]
 

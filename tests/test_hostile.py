@@ -11,25 +11,17 @@ from typing import Any
 
 import pytest
 
-from crossgate import (
-    Candidate,
-    InputError,
-    PairScore,
-    PluginError,
-    TierError,
-    arerank,
-    plugins,
-    rerank,
-)
-from crossgate.cli import doctor
-from crossgate.decay import decay
-from crossgate.diversity import deduplicate
-from crossgate.fusion import CrossEncoderFusion
-from crossgate.listwise import permutation
-from crossgate.stores.common import candidate
-from crossgate.tiers import CohereReranker, JinaReranker, Pace, SemanticBM25, VoyageReranker
-from crossgate.tiers.chain import Call
-from crossgate.tiers.remote import _batches
+from crossgate import Candidate, InputError, PairScore, PluginError, TierError, arerank, rerank
+from crossgate._cli import doctor
+from crossgate._pipelines.decay import decay
+from crossgate._pipelines.diversity import deduplicate
+from crossgate._pipelines.fusion import CrossEncoderFusion
+from crossgate._reranking import plugins
+from crossgate._reranking.chain import Call
+from crossgate._reranking.listwise import permutation
+from crossgate._reranking.remote import _batches
+from crossgate.rerankers import CohereReranker, JinaReranker, Pace, SemanticBM25, VoyageReranker
+from crossgate.stores._common import candidate
 
 
 class Tier:

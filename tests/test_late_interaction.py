@@ -16,14 +16,14 @@ from tokenizers import Tokenizer
 
 from conftest import refused
 from crossgate import Profile, Reranker, _core, rerank
-from crossgate.late_interaction import (
+from crossgate._profile import Combine
+from crossgate._reranking.late_interaction import (
     LateInteraction,
     OnnxTokenEncoder,
     PrecomputedTokens,
     TokenEncoder,
 )
-from crossgate.profile import Combine
-from crossgate.storage import storage
+from crossgate._storage import storage
 
 pytest.importorskip("onnx", reason="onnx, which writes the graphs, is not installed")
 
@@ -263,6 +263,6 @@ def test_storage_is_counted() -> None:
 def test_the_import_of_the_package_does_not_bring_it_along() -> None:
     import subprocess
 
-    code = "import crossgate, sys; print('crossgate.late_interaction' in sys.modules)"
+    code = "import crossgate, sys; print('crossgate._reranking.late_interaction' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "False\n"

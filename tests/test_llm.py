@@ -14,8 +14,8 @@ import pytest
 from chat_server import ChatServer, passages_of
 from conftest import refused
 from crossgate import CrossgateError, Reranker, rerank
-from crossgate.tiers import CircuitBreaker, shut_down
-from crossgate.tiers.llm import LLMReranker
+from crossgate._reranking.llm import LLMReranker
+from crossgate.rerankers import CircuitBreaker, shut_down
 
 pytest.importorskip("openai", reason="the extra `llm` is not installed")
 

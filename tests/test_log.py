@@ -23,7 +23,9 @@ from hypothesis import strategies as st
 
 from conftest import LIBRARY, LengthReranker, TableReranker, build, refused
 from crossgate import Profile, Router, RouteResult, SourceError
-from crossgate.log import (
+from crossgate._pipelines.postprocessing import diversify_sources, postprocess
+from crossgate._profile import Combine, Floors, Gate, Guardrails, Pool
+from crossgate._telemetry.log import (
     MAX_LINE_BYTES,
     SCHEMA,
     Difference,
@@ -35,8 +37,6 @@ from crossgate.log import (
     parse_line,
     read_log,
 )
-from crossgate.postprocessing import diversify_sources, postprocess
-from crossgate.profile import Combine, Floors, Gate, Guardrails, Pool
 from test_cli import Run, checked, home, run, words  # noqa: F401 - pytest finds fixtures by name
 
 QUERY = "clean up this messy csv"
@@ -157,7 +157,7 @@ def test_processes_and_threads_append_at_once(path: Path) -> None:
         """
         import sys, threading
         from crossgate import Document, Index, Profile, Router
-        from crossgate.log import JsonLinesLog
+        from crossgate._telemetry.log import JsonLinesLog
         texts = ["clean csv " + "x" * 3000, "merge pdf"]
         index = Index.build([Document(id=t[:9] + "é" * 900, text=t) for t in texts], embedder=None)
         router = Router(
@@ -231,7 +231,7 @@ def test_a_full_disk_tears_one_line_and_no_other(path: Path) -> None:
         """
         import resource, signal, sys
         from crossgate import Document, Index, Profile, Router
-        from crossgate.log import JsonLinesLog
+        from crossgate._telemetry.log import JsonLinesLog
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         index = Index.build([Document(id="a", text="clean csv")], embedder=None)
         router = Router(

@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from crossgate import models
-from crossgate.errors import ModelError
+from crossgate._errors import ModelError
+from crossgate._model_files import models
 from hub_server import Fault, HubServer
 
 REPOSITORY = "acme/Tiny-Ranker"
@@ -384,7 +384,7 @@ def test_nothing_heavy_is_imported(cached: Path, registry: Path, tmp_path: Path)
     script = f"""
 import sys
 from pathlib import Path
-from crossgate import models
+from crossgate._model_files import models
 lazy = [name for name in ("tomllib", "hashlib", "json") if name in sys.modules]
 models._BUNDLED = Path({str(registry)!r})
 models.locate("tiny-ranker", "cross-encoder")
@@ -408,8 +408,8 @@ print(sorted(heavy & set(sys.modules)))
 PULL = """
 import json, sys, time
 from pathlib import Path
-from crossgate import models
-from crossgate.errors import ModelError
+from crossgate._model_files import models
+from crossgate._errors import ModelError
 
 pauses = []
 sleep = time.sleep

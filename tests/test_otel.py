@@ -15,8 +15,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from conftest import FunctionReranker, LengthReranker, build
 from crossgate import Profile, Router, RouteResult
-from crossgate.otel import OpenTelemetryHook
-from crossgate.profile import Gate, Pool
+from crossgate._profile import Gate, Pool
+from crossgate._telemetry.otel import OpenTelemetryHook
 
 QUERY = "clean up this messy csv"
 
@@ -131,7 +131,7 @@ def test_metrics_count_by_few_attributes() -> None:
     assert decisions["reranked"][0]["crossgate.abstained"] is False
     assert [value for _, value in decisions.values()] == [1, 1, 1]
     assert found["crossgate.pairs"] == [({"crossgate.tier": "length"}, len(result.trace["stage2"]))]
-    assert found["crossgate.tiers.skipped"] == [
+    assert found["crossgate.rerankers.skipped"] == [
         ({"crossgate.tier": "function", "crossgate.reason": "reranker_failed"}, 1)
     ]
     stages = {one["crossgate.stage"] for one, _ in found["crossgate.stage.duration"]}
@@ -153,7 +153,8 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     import importlib
     import sys
 
-    from crossgate import ModelError, otel
+    from crossgate import ModelError
+    from crossgate._telemetry import otel
 
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(ModelError) as caught:

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from conftest import LIBRARY, build, refused
-from crossgate import ModelError, PluginError, Router, plugins, rerank, reranking
-from crossgate.cli.doctor import examine
+from crossgate import ModelError, PluginError, Router, rerank
+from crossgate._cli.doctor import examine
+from crossgate._reranking import cross_encoder as reranking
+from crossgate._reranking import plugins
 
 MODULE = """
 from crossgate import PairScore

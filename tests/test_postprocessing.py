@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import LIBRARY, LengthReranker, TableReranker, refused
-from crossgate import Document, Hit, RouteResult, cascade, rerank
-from crossgate.postprocessing import (
+from crossgate import Document, Hit, RouteResult, rerank
+from crossgate import _cascade as cascade
+from crossgate._pipelines.postprocessing import (
     LEXICAL_PROVIDERS,
     Step,
     diversify_sources,

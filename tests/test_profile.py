@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from conftest import refused
 from crossgate import CrossgateError, Profile, ProfileError, _core
-from crossgate.profile import (
+from crossgate._profile import (
     SCHEMA,
     Answer,
     Blend,
@@ -286,7 +286,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_the_bundled_profile_names_its_models() -> None:
-    from crossgate.router import DEFAULT_PROFILE
+    from crossgate._router import DEFAULT_PROFILE
 
     profile = Profile.from_file(DEFAULT_PROFILE)
     assert profile.embedder is not None
@@ -303,7 +303,7 @@ def test_the_bundled_profile_names_its_models() -> None:
 
 def test_the_bundled_profile_fits_the_bundled_models() -> None:
     from crossgate import CrossEncoder, OnnxEmbedder
-    from crossgate.router import DEFAULT_PROFILE
+    from crossgate._router import DEFAULT_PROFILE
 
     profile = Profile.from_file(DEFAULT_PROFILE)
     profile.check_models(embedder=OnnxEmbedder().identity, reranker=CrossEncoder().identity)

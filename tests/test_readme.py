@@ -31,7 +31,7 @@ def test_the_outage_goes_as_shown(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_recipe_is_short() -> None:
-    recipes = [block for block in BLOCKS if "crossgate.recipes" in block]
+    recipes = [block for block in BLOCKS if "crossgate._pipelines.recipes" in block]
     assert len(recipes) == 2
     assert all(len(block.splitlines()) <= 15 for block in recipes)
 

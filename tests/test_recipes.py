@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from conftest import FunctionReranker, LengthReranker, TableReranker, build, refused
-from crossgate import Candidate, Index, Profile, RouteResult, cascade, rerank
-from crossgate.evaluation.datasets import Dataset, read_dataset
-from crossgate.evaluation.metrics import recall
-from crossgate.profile import Combine, Gate, Guardrails
-from crossgate.recipes import (
+from crossgate import Candidate, Index, Profile, RouteResult, rerank
+from crossgate import _cascade as cascade
+from crossgate._evaluation.data.datasets import Dataset, read_dataset
+from crossgate._evaluation.measures.metrics import recall
+from crossgate._pipelines.recipes import (
     AGREEMENT,
     Retrieve,
     Switches,
@@ -27,6 +27,7 @@ from crossgate.recipes import (
     from_index,
     fused,
 )
+from crossgate._profile import Combine, Gate, Guardrails
 
 NOW = datetime(2031, 3, 15, 12, tzinfo=UTC)
 REPLACE = replace(AGREEMENT, gate=Gate(require_overlap=False), combine=Combine(mode="replace"))
@@ -286,7 +287,7 @@ def test_fused_scores_are_shares() -> None:
     [("replace", [800.0, 0.0, -800.0]), ("rrf", [2 / 61, 2 / 62, 2 / 63])],
 )
 def test_relevance_for_diversity_lies_between_0_and_1(mode: Any, scores: list[float]) -> None:
-    from crossgate.recipes import _relevance
+    from crossgate._pipelines.recipes import _relevance
 
     logits = dict(zip(["a", "bb", "ccc"], [800.0, 0.0, -800.0], strict=True))
     profile = replace(REPLACE, combine=Combine(mode=mode))

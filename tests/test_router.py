@@ -46,10 +46,10 @@ from crossgate import (
     Router,
     RouteResult,
     arerank,
-    cascade,
     rerank,
 )
-from crossgate.profile import Blend, Combine, Gate, Guardrails, Pool, write_profile
+from crossgate import _cascade as cascade
+from crossgate._profile import Blend, Combine, Gate, Guardrails, Pool, write_profile
 
 QUERY = "clean up this messy csv"
 REPLACE = Profile(combine=Combine(mode="replace"))

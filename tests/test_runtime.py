@@ -27,11 +27,11 @@ from crossgate import (
     Profile,
     Router,
     rerank,
-    reranking,
     set_threads,
 )
-from crossgate import models as registry
-from crossgate import onnx as runtime
+from crossgate import _onnx as runtime
+from crossgate._model_files import models as registry
+from crossgate._reranking import cross_encoder as reranking
 
 graphs = pytest.importorskip("onnx", reason="onnx, which writes the graphs, is not installed")
 
@@ -493,7 +493,8 @@ def test_after_ctrl_c_the_rest_is_left() -> None:
     # In a process of its own: threads that wait for each other for ever would keep this one.
     run_script("""
         import random, signal, sys, threading, time
-        from crossgate import onnx, set_threads
+        from crossgate import set_threads
+        from crossgate import _onnx as onnx
         signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.setswitchinterval(1e-6)
         main = threading.get_ident()

@@ -15,9 +15,10 @@ from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokeniz
 from tokenizers.models import BPE, Unigram
 
 from conftest import refused
-from crossgate import CrossEncoder, models
-from crossgate import onnx as runtime
-from crossgate.models import LocalModel, Template
+from crossgate import CrossEncoder
+from crossgate import _onnx as runtime
+from crossgate._model_files import models
+from crossgate._model_files.models import LocalModel, Template
 
 graphs = pytest.importorskip("onnx", reason="onnx, which writes the graphs, is not installed")
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossgate.errors import CrossgateError, InputError, SourceError
-from crossgate.sources import Loaded, read_candidates, read_sources
-from crossgate.sources.markdown import chunk_markdown, chunk_plain, pieces, sections
+from crossgate._errors import CrossgateError, InputError, SourceError
+from crossgate._sources import Loaded, read_candidates, read_sources
+from crossgate._sources.markdown import chunk_markdown, chunk_plain, pieces, sections
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -928,7 +928,7 @@ def test_no_text_breaks_the_candidate_reader(lines: list[str]) -> None:
 
 def test_importing_sources_loads_nothing_heavy() -> None:
     program = (
-        "import sys, crossgate.sources\n"
+        "import sys, crossgate._sources\n"
         "heavy = {'yaml', 'numpy', 'onnxruntime', 'tokenizers', 'huggingface_hub'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )

@@ -16,8 +16,8 @@ import pytest
 
 from conftest import LIBRARY, FunctionReranker, LengthReranker, WordEmbedder, refused
 from crossgate import Profile, RouteResult
-from crossgate.profile import Gate
-from crossgate.stores import common
+from crossgate._profile import Gate
+from crossgate.stores import _common as common
 
 Search = Callable[..., RouteResult]
 EMBEDDER = WordEmbedder()

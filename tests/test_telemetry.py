@@ -11,8 +11,8 @@ import pytest
 
 from conftest import LIBRARY, FunctionReranker, LengthReranker, build, refused
 from crossgate import ModelError, Profile, Router, RouteResult, rerank
-from crossgate.profile import Floors, Gate, Pool
-from crossgate.telemetry import (
+from crossgate._profile import Floors, Gate, Pool
+from crossgate._telemetry.events import (
     Event,
     GateDecided,
     RouteFinished,

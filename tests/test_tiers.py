@@ -26,13 +26,14 @@ from crossgate import (
     RouteResult,
     TierError,
     arerank,
-    cascade,
     rerank,
 )
-from crossgate.onnx import run_until
-from crossgate.profile import Blend, Combine, Guardrails, Pool, TierSettings
-from crossgate.reranking import Scores
-from crossgate.tiers import (
+from crossgate import _cascade as cascade
+from crossgate._onnx import run_until
+from crossgate._profile import Blend, Combine, Guardrails, Pool, TierSettings
+from crossgate._reranking.cross_encoder import Scores
+from crossgate._types import Degradation
+from crossgate.rerankers import (
     CircuitBreaker,
     CohereReranker,
     Pace,
@@ -42,7 +43,6 @@ from crossgate.tiers import (
     VoyageReranker,
     shut_down,
 )
-from crossgate.types import Degradation
 from providers_server import KEY, ProvidersServer, relevance
 from test_tiers_breaker import check_log
 
@@ -157,7 +157,7 @@ def test_where_no_tier_answers_stage_1_stands(
 
 
 def test_a_clear_stage_1_asks_no_tier(both: Both, index: Index) -> None:
-    from crossgate.profile import Gate
+    from crossgate._profile import Gate
 
     tier = raising(RuntimeError("never"))
     profile = Profile(gate=Gate(agreed_margin=0.0, disagreed_margin=0.0))

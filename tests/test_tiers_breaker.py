@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from conftest import refused
-from crossgate.tiers import CircuitBreaker, Deadline, Pace, Permit, State, Transition
+from crossgate.rerankers import CircuitBreaker, Deadline, Pace, Permit, State, Transition
 
 LAWFUL = {
     (State.CLOSED, State.OPEN),
@@ -298,7 +298,7 @@ def test_cancelled_tasks_give_their_trial_back() -> None:
 def test_a_forked_child_starts_anew() -> None:
     script = """
 import os
-from crossgate.tiers import CircuitBreaker
+from crossgate.rerankers import CircuitBreaker
 breaker = CircuitBreaker(failures=1)
 breaker.admit().failure()
 with breaker._lock:  # as another thread may hold it
@@ -313,7 +313,7 @@ assert breaker.state == "open"
 
 
 def test_breakers_can_be_forgotten() -> None:
-    from crossgate.tiers import breaker
+    from crossgate._reranking import breaker
 
     gc.collect()
     before = len(breaker._breakers)

@@ -23,7 +23,10 @@ from hypothesis import strategies as st
 
 from conftest import refused
 from crossgate import InputError, ModelError, PairScore, TierError
-from crossgate.tiers import (
+from crossgate._reranking import background, http, tokens
+from crossgate._reranking import remote as remote_module
+from crossgate._reranking.remote import Limits, _batches, checked
+from crossgate.rerankers import (
     CircuitBreaker,
     CohereReranker,
     JinaReranker,
@@ -31,13 +34,8 @@ from crossgate.tiers import (
     RemoteReranker,
     TransportError,
     VoyageReranker,
-    background,
-    http,
     shut_down,
-    tokens,
 )
-from crossgate.tiers import remote as remote_module
-from crossgate.tiers.remote import Limits, _batches, checked
 from providers_server import FAULTS, KEY, ProvidersServer, relevance
 
 # Its own library says so whenever a connection breaks off in mid-body.
@@ -333,7 +331,7 @@ def test_a_certificate_must_be_for_the_host(host: str, tmp_path: Path) -> None:
     script = f"""
 import sys
 from crossgate import TierError
-from crossgate.tiers import CohereReranker, VoyageReranker
+from crossgate.rerankers import CohereReranker, VoyageReranker
 for kind, url in ((CohereReranker, sys.argv[1]), (VoyageReranker, sys.argv[2])):
     try:
         print(len(kind(api_key={KEY!r}, base_url=url).score("query", ["a", "b"])))
@@ -535,7 +533,7 @@ def test_cancelling_gives_everything_back(make: Make, server: ProvidersServer) -
 def test_an_interrupt_cancels_the_request() -> None:
     script = """
 import asyncio, os, signal, threading
-from crossgate.tiers import CircuitBreaker, RemoteReranker
+from crossgate.rerankers import CircuitBreaker, RemoteReranker
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
 sent, cancelled = threading.Event(), threading.Event()
 async def transport(query, documents, *, timeout):
@@ -571,7 +569,7 @@ def test_shutting_down_leaves_nothing_and_the_next_call_starts_anew(cohere: Make
 def test_a_forked_child_has_connections_of_its_own(server: ProvidersServer) -> None:
     script = f"""
 import os, signal
-from crossgate.tiers import CohereReranker, VoyageReranker
+from crossgate.rerankers import CohereReranker, VoyageReranker
 tiers = [
     CohereReranker(api_key={KEY!r}, base_url={server.url!r}),
     VoyageReranker(api_key={KEY!r}, base_url={server.voyage!r}),
@@ -767,7 +765,7 @@ def test_libraries_that_are_not_installed(kind: Any, server: ProvidersServer) ->
 import sys
 sys.modules["voyageai"] = sys.modules["httpx2"] = None
 from crossgate import rerank
-from crossgate.tiers import {kind.__name__}
+from crossgate.rerankers import {kind.__name__}
 tier = {kind.__name__}(api_key={KEY!r}, base_url={server.url!r})
 for _ in range(4):
     result = rerank("query", ["a", "b"], reranker=tier)

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from crossgate import CrossEncoder
-from crossgate.embedding import OnnxEmbedder
+from crossgate._embedding import OnnxEmbedder
 
 HERE = Path(__file__).parent
 MODELS = HERE.parent / "models"

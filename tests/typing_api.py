@@ -39,7 +39,15 @@ from crossgate import (
     rerank,
     set_threads,
 )
-from crossgate.log import (
+from crossgate._pipelines.postprocessing import (
+    postprocess,
+    prefer_sources,
+    readmit_recovered,
+    spread_documents,
+)
+from crossgate._profile import Floors, Guardrails, TierSettings
+from crossgate._telemetry.events import Event, RouteFinished, TelemetryHook, TierSkipped, Tightened
+from crossgate._telemetry.log import (
     Difference,
     JsonLinesLog,
     LoggedDecision,
@@ -47,16 +55,8 @@ from crossgate.log import (
     check_decision,
     read_log,
 )
-from crossgate.otel import OpenTelemetryHook
-from crossgate.postprocessing import (
-    postprocess,
-    prefer_sources,
-    readmit_recovered,
-    spread_documents,
-)
-from crossgate.profile import Floors, Guardrails, TierSettings
-from crossgate.telemetry import Event, RouteFinished, TelemetryHook, TierSkipped, Tightened
-from crossgate.tiers import (
+from crossgate._telemetry.otel import OpenTelemetryHook
+from crossgate.rerankers import (
     CircuitBreaker,
     CohereReranker,
     Pace,

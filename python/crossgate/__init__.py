@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from crossgate._core import __version__
-from crossgate.errors import (
+from crossgate._errors import (
     CalibrationError,
     CrossgateError,
     IndexFileError,
@@ -24,10 +24,10 @@ from crossgate.errors import (
     SourceError,
     TierError,
 )
-from crossgate.index import Index
-from crossgate.profile import Profile
-from crossgate.router import Router, arerank, rerank
-from crossgate.types import (
+from crossgate._index import Index
+from crossgate._profile import Profile
+from crossgate._router import Router, arerank, rerank
+from crossgate._types import (
     Candidate,
     Degradation,
     Document,
@@ -38,9 +38,9 @@ from crossgate.types import (
 )
 
 if TYPE_CHECKING:
-    from crossgate.embedding import Embedder, OnnxEmbedder, PrecomputedVectors
-    from crossgate.onnx import set_threads
-    from crossgate.reranking import CrossEncoder, PairScore, Reranker
+    from crossgate._embedding import Embedder, OnnxEmbedder, PrecomputedVectors
+    from crossgate._onnx import set_threads
+    from crossgate._reranking.cross_encoder import CrossEncoder, PairScore, Reranker
 
 __all__ = [
     "CalibrationError",
@@ -76,13 +76,13 @@ __all__ = [
 
 # What runs models is imported on first use: a decision that needs none must not pay for them.
 _LATER = {
-    "CrossEncoder": "crossgate.reranking",
-    "Embedder": "crossgate.embedding",
-    "OnnxEmbedder": "crossgate.embedding",
-    "PairScore": "crossgate.reranking",
-    "PrecomputedVectors": "crossgate.embedding",
-    "Reranker": "crossgate.reranking",
-    "set_threads": "crossgate.onnx",
+    "CrossEncoder": "crossgate._reranking.cross_encoder",
+    "Embedder": "crossgate._embedding",
+    "OnnxEmbedder": "crossgate._embedding",
+    "PairScore": "crossgate._reranking.cross_encoder",
+    "PrecomputedVectors": "crossgate._embedding",
+    "Reranker": "crossgate._reranking.cross_encoder",
+    "set_threads": "crossgate._onnx",
 }
 
 

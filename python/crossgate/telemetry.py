@@ -1,224 +1,46 @@
-"""What happens in a decision, as frozen events for a hook: a log, a tracer, a counter.
+"""What is told of each decision: events for a hook, the decision log, OpenTelemetry.
 
-The events of one decision share its id and come in this order, on the thread that decides:
+from crossgate.telemetry import JsonLinesLog
 
-    Stage1Finished -> GateDecided -> [TierSkipped...] [Tightened] [TierSkipped...] [TierFinished]
-                   -> RouteFinished
-
-Those in brackets come only where the gate asked for stage 2. A call that is refused for bad input
-is no decision: it raises, and whatever events it has sent are not followed by `RouteFinished`.
+router = Router(index, telemetry=JsonLinesLog("decisions.jsonl"))
 """
 
-from __future__ import annotations
+from crossgate._telemetry.events import (
+    Event,
+    GateDecided,
+    RouteFinished,
+    Stage1Finished,
+    TelemetryHook,
+    TierFinished,
+    TierSkipped,
+    Tightened,
+)
+from crossgate._telemetry.log import (
+    Difference,
+    JsonLinesLog,
+    LoggedDecision,
+    LoggedUse,
+    MalformedLine,
+    check_decision,
+    read_log,
+)
+from crossgate._telemetry.otel import OpenTelemetryHook
 
-import os
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
-
-from crossgate.errors import first_line
-from crossgate.types import Degradation, RouteResult, Verdict
-
-if TYPE_CHECKING:
-    from crossgate.floors import Tightening
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage1Finished:
-    """Stage 1 has scored its candidates.
-
-    Attributes:
-        decision_id: Of the decision, 32 hexadecimal digits.
-        candidate_count: How many there are, before any floor.
-        duration_ms: Milliseconds that embedding and searching took.
-    """
-
-    decision_id: str
-    candidate_count: int
-    duration_ms: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateDecided:
-    """The gate has said whether stage 1 decides alone.
-
-    Attributes:
-        decision_id: Of the decision.
-        verdict: What the gate made of stage 1.
-        reason: Stable code of the rule that decided.
-    """
-
-    decision_id: str
-    verdict: Verdict
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tightened:
-    """The pool was looked over for a score cliff, whether or not it was cut.
-
-    Attributes:
-        decision_id: Of the decision.
-        tighten_applied: Whether a tail was cut off.
-        tighten_effective_floor: The floor in force, a cosine in [-1, 1]; None without any.
-        tighten_cliff_position: How many of all candidates stand above the cliff; None without one.
-        tighten_dropped_count: How many candidates the cut took from the pool.
-        tighten_skip_reason: Stable code of why nothing was cut; None where something was.
-    """
-
-    decision_id: str
-    tighten_applied: bool
-    tighten_effective_floor: float | None
-    tighten_cliff_position: int | None
-    tighten_dropped_count: int
-    tighten_skip_reason: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TierSkipped:
-    """A tier of stage 2 was not asked, or failed when it was.
-
-    Attributes:
-        decision_id: Of the decision.
-        tier: The reranker's name; `reranker` where it could not even be loaded.
-        reason: Stable code: `circuit_breaker`, `budget`, `api_error`, `reranker_unavailable` or
-            `reranker_failed`.
-        duration_ms: Milliseconds that were lost on it.
-    """
-
-    decision_id: str
-    tier: str
-    reason: str
-    duration_ms: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TierFinished:
-    """A tier of stage 2 has scored the pool.
-
-    Attributes:
-        decision_id: Of the decision.
-        tier: The reranker's name.
-        pair_count: How many pairs it scored.
-        duration_ms: Milliseconds that it took.
-    """
-
-    decision_id: str
-    tier: str
-    pair_count: int
-    duration_ms: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouteFinished:
-    """The decision has been made.
-
-    Attributes:
-        decision_id: Of the decision.
-        query: The query as the caller gave it; content, not to be stored without being asked to.
-        result: The decision, which the caller gets next.
-        duration_ms: Milliseconds that all of it took.
-    """
-
-    decision_id: str
-    query: str
-    result: RouteResult
-    duration_ms: float
-
-
-Event = Stage1Finished | GateDecided | Tightened | TierSkipped | TierFinished | RouteFinished
-
-
-@runtime_checkable
-class TelemetryHook(Protocol):
-    """Anything that wants to know. Threads that share a router call it at the same time."""
-
-    def on_event(self, event: Event) -> None:
-        """Take note of an event, quickly: the decision waits.
-
-        Whatever it raises, the decision goes on. The first exception is reported as
-        `telemetry_failed` in the result's `degraded`, and the hook hears no more of that decision.
-        """
-
-
-class Watch:
-    """Tells a hook of one decision's events."""
-
-    def __init__(self, hook: TelemetryHook) -> None:
-        self.decision_id = os.urandom(16).hex()
-        self._hook = hook
-        self._failure: Degradation | None = None
-
-    def stage1_finished(self, candidate_count: int, duration_ms: float) -> None:
-        """Send `Stage1Finished`."""
-        self._send(
-            Stage1Finished(
-                decision_id=self.decision_id,
-                candidate_count=candidate_count,
-                duration_ms=duration_ms,
-            )
-        )
-
-    def gate_decided(self, verdict: str, reason: str) -> None:
-        """Send `GateDecided`."""
-        self._send(
-            GateDecided(decision_id=self.decision_id, verdict=Verdict(verdict), reason=reason)
-        )
-
-    def tightened(self, tightening: Tightening | None) -> None:
-        """Send `Tightened`, unless the profile sets no core."""
-        if tightening is None:
-            return
-        self._send(
-            Tightened(
-                decision_id=self.decision_id,
-                tighten_applied=tightening.skip_reason is None,
-                tighten_effective_floor=tightening.effective_floor,
-                tighten_cliff_position=tightening.cliff_position,
-                tighten_dropped_count=len(tightening.cut),
-                tighten_skip_reason=tightening.skip_reason,
-            )
-        )
-
-    def tier_skipped(self, tier: str, reason: str, duration_ms: float) -> None:
-        """Send `TierSkipped`."""
-        self._send(
-            TierSkipped(
-                decision_id=self.decision_id, tier=tier, reason=reason, duration_ms=duration_ms
-            )
-        )
-
-    def tier_finished(self, tier: str, pair_count: int, duration_ms: float) -> None:
-        """Send `TierFinished`."""
-        self._send(
-            TierFinished(
-                decision_id=self.decision_id,
-                tier=tier,
-                pair_count=pair_count,
-                duration_ms=duration_ms,
-            )
-        )
-
-    def route_finished(self, query: str, result: RouteResult) -> RouteResult:
-        """Send `RouteFinished`; return the result with its id, and with what the hook raised."""
-        result = replace(result, decision_id=self.decision_id)
-        self._send(
-            RouteFinished(
-                decision_id=self.decision_id,
-                query=query,
-                result=result,
-                duration_ms=result.timings["total"],
-            )
-        )
-        if self._failure is None:
-            return result
-        return replace(result, degraded=(*result.degraded, self._failure))
-
-    def _send(self, event: Event) -> None:
-        if self._failure is not None:
-            return
-        try:
-            self._hook.on_event(event)
-        except Exception as error:  # whoever watches must not change what is decided
-            self._failure = Degradation(
-                code="telemetry_failed", detail=f"{type(self._hook).__name__}: {first_line(error)}"
-            )
+__all__ = [
+    "Difference",
+    "Event",
+    "GateDecided",
+    "JsonLinesLog",
+    "LoggedDecision",
+    "LoggedUse",
+    "MalformedLine",
+    "OpenTelemetryHook",
+    "RouteFinished",
+    "Stage1Finished",
+    "TelemetryHook",
+    "TierFinished",
+    "TierSkipped",
+    "Tightened",
+    "check_decision",
+    "read_log",
+]

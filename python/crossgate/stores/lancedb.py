@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from crossgate.errors import InputError
-from crossgate.router import rerank
-from crossgate.stores import common
+from crossgate._errors import InputError
+from crossgate._router import rerank
+from crossgate.stores import _common as common
 
 if TYPE_CHECKING:
     import pyarrow
     from lancedb.rerankers import Reranker, RRFReranker
     from lancedb.table import Table
 
-    from crossgate.types import RouteResult
+    from crossgate._types import RouteResult
 else:
     rerankers = common.package("lancedb.rerankers", "lancedb")
     Reranker, RRFReranker = rerankers.Reranker, rerankers.RRFReranker

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from crossgate.stores import common
+from crossgate.stores import _common as common
 
 if TYPE_CHECKING:
     import psycopg
 
-    from crossgate.types import RouteResult
+    from crossgate._types import RouteResult
 
 # One statement: whoever finds a row, its cosine comes along. `plainto_tsquery` reads the query as
 # plain words whatever is in it, but wants all of them in a document; any one must do for

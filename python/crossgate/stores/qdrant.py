@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from crossgate.errors import InputError
-from crossgate.stores import common
+from crossgate._errors import InputError
+from crossgate.stores import _common as common
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
-    from crossgate.types import RouteResult
+    from crossgate._types import RouteResult
 
 
 def search(

@@ -7,13 +7,13 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from crossgate.errors import InputError, ModelError
-from crossgate.stores import common
+from crossgate._errors import InputError, ModelError
+from crossgate.stores import _common as common
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from crossgate.types import RouteResult
+    from crossgate._types import RouteResult
 
 # FTS5 takes a long time over a long list of words, and these say what is wanted.
 _MOST_WORDS = 64

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 use crate::errors::to_python;
 
-/// The fields of `crossgate.profile.Blend`.
+/// The fields of `crossgate._profile.Blend`.
 #[derive(FromPyObject)]
 pub(crate) struct BlendOptions {
     cosine_weight: f64,
@@ -25,7 +25,7 @@ impl From<BlendOptions> for Blend {
     }
 }
 
-/// The fields of `crossgate.profile.Gate`.
+/// The fields of `crossgate._profile.Gate`.
 #[derive(FromPyObject)]
 pub(crate) struct GateOptions {
     require_overlap: bool,
@@ -39,7 +39,7 @@ pub(crate) struct GateOptions {
     disagreed_margin: Option<f64>,
 }
 
-/// The fields of `crossgate.profile.Confidence`.
+/// The fields of `crossgate._profile.Confidence`.
 #[derive(FromPyObject)]
 pub(crate) struct ConfidenceOptions {
     intercept: f64,
@@ -67,7 +67,7 @@ impl From<ConfidenceOptions> for model::Confidence {
     }
 }
 
-/// The fields of `crossgate.profile.Answer` that the gate looks at.
+/// The fields of `crossgate._profile.Answer` that the gate looks at.
 #[derive(FromPyObject)]
 pub(crate) struct AnswerOptions {
     stage1: Option<ConfidenceOptions>,
@@ -75,7 +75,7 @@ pub(crate) struct AnswerOptions {
     least: Option<f64>,
 }
 
-/// The fields of `crossgate.profile.Combine`.
+/// The fields of `crossgate._profile.Combine`.
 #[derive(FromPyObject)]
 pub(crate) struct CombineOptions {
     mode: String,
@@ -85,7 +85,7 @@ pub(crate) struct CombineOptions {
     logit: f64,
 }
 
-/// The fields of `crossgate.profile.Guardrails`.
+/// The fields of `crossgate._profile.Guardrails`.
 #[derive(FromPyObject)]
 pub(crate) struct GuardrailOptions {
     minimum: Option<f64>,

@@ -1,0 +1,1 @@
+"""Fitting a profile to labelled queries."""

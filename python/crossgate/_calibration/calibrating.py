@@ -1,0 +1,523 @@
+"""From stored runs to a profile: fit on one half, report on the other, refuse what fails there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from scipy.stats import binom
+
+from crossgate import __version__
+from crossgate._calibration import answering, skipping, weights
+from crossgate._calibration.halves import is_chained, split
+from crossgate._calibration.outcomes import (
+    STAGE1_SIGNALS,
+    STAGE2_SIGNALS,
+    Array,
+    Flags,
+    Outcomes,
+    outcomes,
+)
+from crossgate._errors import CalibrationError, InputError, SourceError
+from crossgate._evaluation.measures.quality import measure_answer
+from crossgate._evaluation.measures.statistics import (
+    CONFIDENCE,
+    Interval,
+    area_interval,
+    mean,
+    means,
+)
+from crossgate._evaluation.runs.modes import decide, reblended
+from crossgate._evaluation.runs.runs import MODES, Run, RunHeader, StoredQuery
+from crossgate._profile import Answer, Gate, Guardrails, Pool, Profile
+
+LEAST_RIGHT = 20
+"""Right first picks that each half needs: fewer say nothing about when picks are right."""
+SECOND_PICK = 0.2
+"""A second pick must be right at least this often to be worth its place."""
+SIGNIFICANCE = 0.05
+"""A promise counts as broken where keeping it would make the report half this improbable."""
+CHANCE = 0.001
+"""A gate is established only by what noise would show more rarely than this."""
+
+_SHOWN = ("recall@1", "false_inject", "wrong_pick@1", "skipped")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """What the fit is to achieve.
+
+    Attributes:
+        max_false_inject: The share of the queries that nothing fits which may get a pick, in
+            (0, 1).
+        keep_recall: The share of the right first picks that the bar must let through in every
+            dataset, in (0, 1); used where no share of false injects is given.
+        cost_ratio: What a wrong pick costs, where a missed right one costs 1; above 0. Used where
+            neither of the shares is given.
+        max_recall_loss: The recall@1 that skipping stage 2 may cost, in [0, 1].
+
+    Raises:
+        InputError: `out_of_range`.
+    """
+
+    max_false_inject: float | None = None
+    keep_recall: float | None = None
+    cost_ratio: float = 1.0
+    max_recall_loss: float = 0.01
+
+    def __post_init__(self) -> None:
+        for option in ("max_false_inject", "keep_recall"):
+            share = getattr(self, option)
+            if share is not None and not 0 < share < 1:
+                message = f"{option} is {share}: it must lie between 0 and 1"
+                raise InputError("out_of_range", message)
+        if not 0 < self.cost_ratio < float("inf"):
+            message = f"cost_ratio is {self.cost_ratio}: it must be a finite number above 0"
+            raise InputError("out_of_range", message)
+        if not 0 <= self.max_recall_loss <= 1:
+            message = f"max_recall_loss is {self.max_recall_loss}: it must lie between 0 and 1"
+            raise InputError("out_of_range", message)
+
+    def describe(self) -> str:
+        """Return the objective in words."""
+        if self.max_false_inject is not None:
+            answer = f"at most {self.max_false_inject:.1%} of no-match queries get a pick"
+        elif self.keep_recall is not None:
+            answer = f"at least {self.keep_recall:.1%} of recall@1 is kept"
+        else:
+            answer = f"a wrong pick costs {self.cost_ratio:g} missed ones"
+        return f"{answer}; skipping costs at most {self.max_recall_loss:.1%} of recall@1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What a profile achieves on one half, all datasets together.
+
+    Attributes:
+        matched: How many queries something fits.
+        no_match: How many queries nothing fits.
+        modes: Per mode and metric the mean with its interval; None where nothing shows it.
+        recall_loss: recall@1 of always minus that of gated, paired by query.
+        kept: The share of the right first picks of always that the bar lets through.
+        separation: AUC of the probability of stage 2's pick: right ones against no-match queries,
+            or without such queries against wrong ones.
+    """
+
+    matched: int
+    no_match: int
+    modes: Mapping[str, Mapping[str, Interval | None]]
+    recall_loss: Interval | None
+    kept: Interval | None
+    separation: Interval | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as JSON values, three to an interval."""
+        return {
+            "matched": self.matched,
+            "no_match": self.no_match,
+            "recall_loss": _triple(self.recall_loss),
+            "kept": _triple(self.kept),
+            "separation": _triple(self.separation),
+            "modes": {
+                mode: {name: _triple(one) for name, one in values.items() if one is not None}
+                for mode, values in self.modes.items()
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """A fitted profile and what it is worth.
+
+    Attributes:
+        profile: The profile.
+        fit: Its figures on the half that it was fitted on.
+        report: Its figures on the other half.
+        before: The figures of the profile that is compared with, on the other half.
+        notes: What a reader should know.
+    """
+
+    profile: Profile
+    fit: Figures
+    report: Figures
+    before: Figures
+    notes: tuple[str, ...]
+
+
+def calibrate(
+    runs: Sequence[Run],
+    objective: Objective,
+    *,
+    before: Profile | None = None,
+    name: str = "calibrated",
+    any_corpus: bool = False,
+    seed: int = 0,
+    command: str = "",
+) -> Calibration:
+    """Fit a profile on one half of labelled queries, and report on the other.
+
+    Args:
+        runs: Stored runs with the mode `always`, all by the same models. Neither their order nor
+            that of their queries counts, and a query that stands in several counts once.
+        objective: What to achieve.
+        before: The profile to compare with; None for the one that the first run was made with, in
+            the order of the datasets' names.
+        name: What to call the profile.
+        any_corpus: Whether the profile is meant for other documents, too; no router then warns.
+        seed: Of the halves and of the intervals; at least 0.
+        command: How it was called, to be kept in the profile.
+
+    Raises:
+        CalibrationError: `too_few_negatives` if the objective needs more queries that nothing
+            fits, naming how many; `no_gate` if right and wrong picks look alike; `promise_broken`
+            if the report half contradicts the objective.
+        InputError: `out_of_range` for a seed below 0.
+        ProfileError: `profile_mismatch` if the profile to compare with is for other models.
+        SourceError: `unsuitable_run` if a run lacks logits or vectors, or if two runs were made by
+            different models.
+    """
+    if seed < 0:
+        raise InputError("out_of_range", f"the seed is {seed}: it must be at least 0")
+    # Whatever comes in another order is the same data and gives the same profile.
+    runs = sorted(runs, key=lambda run: _place(run.header))
+    _check(runs)
+    if before is None:
+        before = runs[0].header.profile
+    before.check_models(embedder=runs[0].header.embedder, reranker=runs[0].header.reranker)
+    labelled, notes = _usable(runs)
+    queries, corpora = [query for query, _ in labelled], [corpus for _, corpus in labelled]
+    halves = split(queries, corpora, seed=seed)
+    fit, report = ([queries[place] for place in half] for half in halves)
+    ranking = _fit_ranking(fit, runs[0].header)
+    fit, report = ([reblended(query, ranking) for query in half] for half in (fit, report))
+    seen = outcomes(fit, ranking)
+    _require(seen, outcomes(report, ranking))
+    fit_corpora = [corpora[place] for place in halves[0]]
+    answer = _fit_answer(seen, fit, fit_corpora, objective, seed)
+    profile = replace(_fit_gate(ranking, seen, answer, fit_corpora, objective), name=name)
+    found = Calibration(
+        profile=profile,
+        fit=_figures(fit, profile, seed),
+        report=_figures(report, profile, seed),
+        before=_figures([reblended(query, before) for query in report], before, seed),
+        notes=tuple(notes),
+    )
+    _check_promise(found.report, objective)
+    fitted = _account(runs, found, objective, seed, command)
+    # A run that comes from a log does not know its documents.
+    known = (run.header.corpus for run in runs if run.header.corpus)
+    fingerprints = () if any_corpus else tuple(dict.fromkeys(known))
+    return replace(found, profile=replace(profile, corpora=fingerprints, fitted=fitted))
+
+
+def _place(header: RunHeader) -> tuple[str, ...]:
+    return header.dataset, header.split, header.corpus, header.labels
+
+
+def _check(runs: Sequence[Run]) -> None:
+    if not runs:
+        raise SourceError("unsuitable_run", "there is no run to fit on")
+    first = runs[0].header
+    for header in (run.header for run in runs):
+        if "always" not in header.modes or header.reranker is None or not header.embedder:
+            raise SourceError(
+                "unsuitable_run",
+                f"the run of {header.dataset} has no vectors or no logits of every query: measure "
+                "it with an embedder, a reranker and the mode always",
+            )
+        if (header.embedder, header.reranker) != (first.embedder, first.reranker):
+            raise SourceError(
+                "unsuitable_run",
+                f"{first.dataset} was run by {first.embedder} and {first.reranker}, "
+                f"{header.dataset} by {header.embedder} and {header.reranker}: a profile belongs "
+                "to one pair of models",
+            )
+        sizes = [one.profile.pool.per_channel for one in (first, header)]
+        if sizes[0] != sizes[1]:
+            raise SourceError(
+                "unsuitable_run",
+                f"{first.dataset} was run with a per_channel of {sizes[0]}, {header.dataset} with "
+                f"one of {sizes[1]}: a profile searches in one way",
+            )
+
+
+def _usable(runs: Sequence[Run]) -> tuple[list[tuple[StoredQuery, str]], list[str]]:
+    """Return the queries to fit and report on, each with its corpus, and what to note of them.
+
+    Splits of one dataset may share queries, such as those that nothing fits, and a run may be given
+    twice. A query that counted twice would make few look like many.
+    """
+    once: dict[tuple[str, str, str], tuple[StoredQuery, str]] = {}
+    for run in runs:
+        for query in run.queries:
+            once.setdefault((run.header.corpus, query.id, query.text), (query, run.header.corpus))
+    usable = [
+        (query, corpus)
+        for _, (query, corpus) in sorted(once.items(), key=lambda one: one[0])
+        if query.scored and all(one.id in query.pairs for one in query.scored)
+    ]
+    notes = list(dict.fromkeys(note for run in runs for note in run.header.notes))
+    if all(query.relevant for query, _ in usable):
+        notes.append(
+            "something fits every query: abstention was not measured, and a probability says right "
+            "or wrong, not whether anything fits"
+        )
+    if twice := sum(len(run.queries) for run in runs) - len(once):
+        notes.append(f"{twice} queries stand in the runs a second time and were counted once")
+    if unusable := len(once) - len(usable):
+        notes.append(f"{unusable} queries have no candidate or no logits and were left out")
+    if is_chained([query for query, _ in usable], [corpus for _, corpus in usable]):
+        notes.append(
+            "labels chain most queries into one group: the halves share documents, but for those "
+            "that fit a query best"
+        )
+    if len(runs) > 1:
+        notes.append("weights count all queries alike, so that the largest dataset weighs most")
+    return usable, notes
+
+
+def _fit_ranking(fit: Sequence[StoredQuery], header: RunHeader) -> Profile:
+    """Return a profile whose blend, pool and combination are fitted, and nothing else."""
+    scores = (weights.Scores.of(query) for query in fit)
+    rows = [one for one in scores if one.right.any()]
+    if len(rows) < LEAST_RIGHT:
+        raise CalibrationError(
+            "no_gate",
+            f"no gate established: stage 1 finds a fitting document for {len(rows)} queries of the "
+            f"half to fit on, {LEAST_RIGHT} are needed",
+        )
+    blend = weights.fit_blend(rows)
+    combine = weights.fit_combine(rows, blend)
+    return Profile(
+        embedder=header.embedder,
+        reranker=header.reranker,
+        blend=blend,
+        combine=combine,
+        pool=Pool(
+            per_channel=header.profile.pool.per_channel,
+            rerank_top_k=weights.fit_pool(rows, blend, combine),
+        ),
+    )
+
+
+def _require(*halves: Outcomes) -> None:
+    for half, what in zip(halves, ("fit", "report"), strict=True):
+        right = min(int(half.stage1_right.sum()), int(half.stage2_right.sum()))
+        if right < LEAST_RIGHT:
+            raise CalibrationError(
+                "no_gate",
+                f"no gate established: the first pick fits for {right} of the {len(half)} queries "
+                f"of the half to {what} on, {LEAST_RIGHT} are needed to tell when it does. Queries "
+                "that share documents stand in one half",
+            )
+        expected = float(half.chance.sum())
+        spread = math.sqrt(float((half.chance * (1 - half.chance)).sum()))
+        if half.stage2_right.sum() <= expected + NormalDist().inv_cdf(1 - CHANCE) * spread:
+            raise CalibrationError(
+                "no_gate",
+                f"no gate established: the first pick fits for {half.stage2_right.sum()} queries "
+                f"of the half to {what} on, and a pick at random for {expected:.0f}. Are the "
+                "labels those of these queries?",
+            )
+
+
+def _fit_answer(
+    seen: Outcomes,
+    fit: Sequence[StoredQuery],
+    corpora: Sequence[str],
+    objective: Objective,
+    seed: int,
+) -> Answer:
+    """Return the models of both stages and the least probability of an answer."""
+    empty = np.flatnonzero(~seen.matched)
+    level, keep = objective.max_false_inject, objective.keep_recall
+    for_bar = empty
+    if level is not None:
+        # The bar rests on queries that the models were not fitted on, or its promise is void.
+        places = [int(one) for one in empty]
+        apart = split([fit[one] for one in places], [corpora[one] for one in places], seed=seed + 1)
+        for_models, for_bar = (empty[np.array(half, dtype=np.intp)] for half in apart)
+        needed = answering.negatives_needed(level)
+        if min(len(for_bar), len(for_models)) < needed:
+            raise CalibrationError(
+                "too_few_negatives",
+                f"nothing fits {len(empty)} queries of the half to fit on, {len(for_models)} for "
+                f"the models and {len(for_bar)} for the bar: a false-inject rate of {level:g} "
+                f"needs {needed} of each, so about {4 * needed} in all; give more, or allow a "
+                "higher rate",
+            )
+        empty = for_models
+    if len(empty) and (level is not None or keep is not None):
+        nothing = np.zeros(len(seen), dtype=np.bool_)
+        nothing[empty] = True
+        against = (nothing, nothing)
+    else:  # a wrong pick for a query that something fits counts as well
+        against = (~seen.stage1_right, ~seen.stage2_right)
+    stage1 = answering.fit_confidence(seen, seen.stage1_right, against[0], STAGE1_SIGNALS)
+    stage2 = answering.fit_confidence(seen, seen.stage2_right, against[1], STAGE2_SIGNALS)
+    first = answering.probabilities(seen, stage1, stage=1)
+    second = answering.probabilities(seen, stage2, stage=2)
+    if level is not None:
+        # Whichever stage answers, its probability is not above the larger of the two.
+        least = answering.least_for_false_injects(np.maximum(first, second)[for_bar], level)
+    elif keep is not None:
+        least = answering.least_for_recall(second, seen.stage2_right, corpora, keep)
+    else:
+        least = answering.least_for_cost(second, seen.stage2_right, objective.cost_ratio)
+    if least > 1:
+        raise CalibrationError(
+            "no_gate",
+            "no gate established: a query that nothing fits is as sure of its pick as can be, so "
+            "that no bar stands above it; allow a higher rate",
+        )
+    return Answer(stage1=stage1, stage2=stage2, least=least)
+
+
+def _fit_gate(
+    ranking: Profile,
+    seen: Outcomes,
+    answer: Answer,
+    corpora: Sequence[str],
+    objective: Objective,
+) -> Profile:
+    found = skipping.fit_skipping(seen, answer, corpora, objective.max_recall_loss)
+    return replace(
+        ranking,
+        gate=Gate(agreed_margin=found.agreed, disagreed_margin=found.disagreed),
+        answer=replace(answer, floor=found.floor),
+        stage1_guardrails=_second_picks(seen.stage1_lead, seen.stage1_second, seen.matched),
+        stage2_guardrails=_second_picks(seen.stage2_lead, seen.stage2_second, seen.matched),
+    )
+
+
+def _second_picks(lead: Array, right: Flags, matched: Flags) -> Guardrails:
+    """Return the largest lead within which a second pick is right often enough."""
+    order = np.argsort(lead[matched], kind="stable")
+    often = np.cumsum(right[matched][order]) / np.arange(1, len(order) + 1) >= SECOND_PICK
+    enough = np.flatnonzero(often)
+    margin = float(lead[matched][order][enough[-1]]) if len(enough) else 0.0
+    return Guardrails(margin=weights.rounded(margin))
+
+
+def _figures(queries: Sequence[StoredQuery], profile: Profile, seed: int) -> Figures:
+    """Decide each query in every mode by the cascade itself, and count."""
+    results = {mode: [decide(query, profile, mode) for query in queries] for mode in MODES}
+    tables = {
+        mode: np.array(
+            [
+                [measure_answer(query, one)[name] for name in _SHOWN]
+                for query, one in zip(queries, found, strict=True)
+            ],
+            dtype=np.float64,
+        )
+        for mode, found in results.items()
+    }
+    lost = (tables["always"] - tables["gated"])[:, :1]
+    matched = np.array([bool(query.relevant) for query in queries])
+    right = np.array(
+        [
+            bool(result.hits) and result.hits[0].id in query.relevant
+            for query, result in zip(queries, results["always"], strict=True)
+        ]
+    )
+    picked = np.array([bool(result.ids) for result in results["always"]])
+    sure = np.array([one.confidence or 0.0 for one in results["always"]])
+    against = ~matched if not matched.all() else ~right
+    judged = right | against
+    return Figures(
+        matched=int(matched.sum()),
+        no_match=int((~matched).sum()),
+        modes={
+            mode: dict(zip(_SHOWN, means(table, seed=seed, shares=True), strict=True))
+            for mode, table in tables.items()
+        },
+        recall_loss=mean(lost, seed=seed),
+        kept=mean(picked[right], seed=seed, shares=True),
+        separation=area_interval(sure[judged], right[judged], seed=seed),
+    )
+
+
+def _check_promise(report: Figures, objective: Objective) -> None:
+    """Refuse a fit that the report half contradicts."""
+    apart = report.separation
+    if apart is None or _at_least(apart, CHANCE) <= 0.5:
+        shown = "cannot be told" if apart is None else f"is {apart.value:.2f}, from {apart.low:.2f}"
+        raise CalibrationError(
+            "no_gate",
+            "no gate established: on the half to report on, right picks are no more probable than "
+            f"others (AUC {shown}, and 0.5 is chance). Are the labels those of these queries?",
+        )
+    level, injected = objective.max_false_inject, report.modes["gated"]["false_inject"]
+    if level is not None and injected is not None:
+        count = round(injected.value * injected.count)
+        if binom.sf(count - 1, injected.count, level) < SIGNIFICANCE:
+            raise CalibrationError(
+                "promise_broken",
+                f"{count} of {injected.count} no-match queries of the report half get a pick: that "
+                f"is no chance if it is to be {level:.1%}. Nothing was written; are these queries "
+                "of one kind?",
+            )
+    share, kept = objective.keep_recall, report.kept
+    if level is None and share is not None and kept is not None:
+        count = round(kept.value * kept.count)
+        if binom.cdf(count, kept.count, share) < SIGNIFICANCE:
+            raise CalibrationError(
+                "promise_broken",
+                f"{count} of {kept.count} right picks of the report half pass the bar: that is no "
+                f"chance if it is to be {share:.1%}. Nothing was written; give more queries, or "
+                "keep less",
+            )
+    lost = report.recall_loss
+    if lost is not None and _at_least(lost, SIGNIFICANCE) > objective.max_recall_loss:
+        raise CalibrationError(
+            "promise_broken",
+            f"on the report half skipping costs {lost.value:.1%} of recall@1, surely more than "
+            f"{objective.max_recall_loss:.1%}. Nothing was written; give more queries, or "
+            "allow a larger loss",
+        )
+
+
+def _at_least(interval: Interval, level: float) -> float:
+    """Return what an estimate surely exceeds, but for one sample in 1 / level; one-sided."""
+    tail = NormalDist().inv_cdf(1 - level) / NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    return interval.value - tail * (interval.value - interval.low)
+
+
+def _account(
+    runs: Sequence[Run], found: Calibration, objective: Objective, seed: int, command: str
+) -> dict[str, Any]:
+    """Return what the profile says about its own making."""
+    return {
+        "objective": objective.describe(),
+        "data": [
+            {
+                "dataset": run.header.dataset,
+                "split": run.header.split,
+                "documents": run.header.documents,
+                "queries": len(run.queries),
+                "no_match": sum(not query.relevant for query in run.queries),
+                "corpus": run.header.corpus,
+                "labels": run.header.labels,
+            }
+            for run in runs
+        ],
+        "fit_half": found.fit.to_dict(),
+        "report_half": found.report.to_dict(),
+        "notes": list(found.notes),
+        "seed": seed,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "crossgate": __version__,
+        "command": command,
+    }
+
+
+def _triple(interval: Interval | None) -> list[float] | None:
+    """Return an estimate and the two ends of its interval."""
+    if interval is None:
+        return None
+    return [round(one, 4) for one in (interval.value, interval.low, interval.high)]

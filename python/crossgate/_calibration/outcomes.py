@@ -1,0 +1,121 @@
+"""What the cascade makes of each query once the order is fitted, before any bar is set."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crossgate import _core
+from crossgate._evaluation.runs.runs import StoredQuery
+from crossgate._profile import Answer, Gate, Profile
+
+Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+STAGE1_SIGNALS = ("cosine", "bm25", "blend_margin", "agreement")
+STAGE2_SIGNALS = (*STAGE1_SIGNALS, "logit", "score_margin", "same_first")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """One number per query and column, in the order of the queries.
+
+    Attributes:
+        signals: The signals of `STAGE2_SIGNALS` as `crossgate._profile.Confidence` weighs them, of
+            shape (queries, 7).
+        stage1_right: Whether the first of stage 1 fits.
+        stage2_right: Whether the first of stage 2 fits.
+        matched: Whether anything fits.
+        chance: The share of the pool that fits: how often a pick at random would be right.
+        stage1_lead: How far the second of stage 1 lies behind the first, in blend.
+        stage1_second: Whether that second fits.
+        stage2_lead: How far the second of stage 2 lies behind the first, in combined score.
+        stage2_second: Whether that second fits.
+    """
+
+    signals: Array
+    stage1_right: Flags
+    stage2_right: Flags
+    matched: Flags
+    chance: Array
+    stage1_lead: Array
+    stage1_second: Flags
+    stage2_lead: Array
+    stage2_second: Flags
+
+    def __len__(self) -> int:
+        return len(self.matched)
+
+    def column(self, name: str) -> Array:
+        """Return one signal of every query."""
+        return self.signals[:, STAGE2_SIGNALS.index(name)]
+
+
+def outcomes(queries: Sequence[StoredQuery], ranking: Profile) -> Outcomes:
+    """Order the candidates of each query by a profile's weights, with the functions that route.
+
+    Args:
+        queries: Queries with at least one candidate and with the logits of the whole pool.
+        ranking: A profile of which blend, pool and combination count.
+    """
+    rows = [_outcome(query, ranking) for query in queries]
+    return Outcomes(
+        signals=np.array([row.signals for row in rows]),
+        stage1_right=np.array([row.stage1_right for row in rows]),
+        stage2_right=np.array([row.stage2_right for row in rows]),
+        matched=np.array([bool(query.relevant) for query in queries]),
+        chance=np.array([row.chance for row in rows]),
+        stage1_lead=np.array([row.stage1_lead for row in rows]),
+        stage1_second=np.array([row.stage1_second for row in rows]),
+        stage2_lead=np.array([row.stage2_lead for row in rows]),
+        stage2_second=np.array([row.stage2_second for row in rows]),
+    )
+
+
+class _Outcome(NamedTuple):
+    """One row of `Outcomes`."""
+
+    signals: list[float]
+    stage1_right: bool
+    stage2_right: bool
+    chance: float
+    stage1_lead: float
+    stage1_second: bool
+    stage2_lead: float
+    stage2_second: bool
+
+
+def _outcome(query: StoredQuery, ranking: Profile) -> _Outcome:
+    decision = _core.decide(query.scored, Gate(), Answer())
+    pool = query.scored[: ranking.pool.rerank_top_k]
+    logits = [query.pairs[one.id].logit for one in pool]
+    scores = _core.combine(pool, logits, ranking.blend, ranking.combine)
+    signals, reading = decision.signals, _core.reading(pool, logits, scores)
+    if signals is None or reading is None:
+        raise ValueError(f"query {query.id!r} has no candidates")
+    ordered = sorted(zip(_core.ranks(pool, scores), pool, strict=True), key=lambda one: one[0])
+    first, second = ordered[0][1].id, ordered[1][1].id if len(ordered) > 1 else ""
+    runner_up = query.scored[1].id if len(query.scored) > 1 else ""
+    return _Outcome(
+        signals=[
+            0.0 if signals.cosine is None else signals.cosine,
+            math.log1p(signals.bm25),
+            signals.blend_margin,
+            float(signals.agreement),
+            reading.logit,
+            reading.score_margin,
+            float(reading.same_first),
+        ],
+        stage1_right=query.scored[0].id in query.relevant,
+        stage2_right=first in query.relevant,
+        chance=sum(one.id in query.relevant for one in pool) / len(pool),
+        stage1_lead=signals.blend_margin,
+        stage1_second=runner_up in query.relevant,
+        stage2_lead=reading.score_margin,
+        stage2_second=second in query.relevant,
+    )

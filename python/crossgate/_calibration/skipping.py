@@ -1,0 +1,101 @@
+"""Fitting when to rerank: the leads from which on stage 1 decides alone, and the floor.
+
+A logistic model over all signals of stage 1 was tried in place of the two leads. On half of a set
+that it was not fitted on it never skipped more at the same loss, so the leads stayed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from crossgate._calibration.answering import probabilities
+from crossgate._calibration.outcomes import Array, Outcomes
+from crossgate._calibration.weights import rounded
+from crossgate._profile import Answer
+
+STEPS = 24
+"""How many leads are tried for each of agreement and disagreement."""
+CAUTION = 0.5
+"""Share of the allowed loss that a fit uses: what was chosen on data looks better there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipping:
+    """When stage 2 is not asked.
+
+    Attributes:
+        floor: Below this probability by stage 1 nothing is relevant; None for no floor.
+        agreed: The least lead of a winner on which cosine and BM25 agree; None for never.
+        disagreed: The same where they disagree.
+    """
+
+    floor: float | None
+    agreed: float | None
+    disagreed: float | None
+
+
+def fit_skipping(found: Outcomes, answer: Answer, corpora: Sequence[str], loss: float) -> Skipping:
+    """Return the bars that skip the most queries within a loss of recall@1 in every corpus.
+
+    A quarter of the loss that may be used goes to the floor, the rest to the leads.
+
+    Args:
+        found: What the cascade saw.
+        answer: The models of both stages and the least probability of an answer.
+        corpora: The corpus of each query.
+        loss: The recall@1 that may be lost against reranking everything.
+    """
+    names = sorted(set(corpora))
+    member = np.array([[name == corpus for corpus in corpora] for name in names])
+    allowed = CAUTION * loss * (member & found.matched).sum(axis=1)
+    stage1, stage2 = (
+        np.ones(len(found)) if model is None else probabilities(found, model, stage=stage)
+        for stage, model in ((1, answer.stage1), (2, answer.stage2))
+    )
+    least = 0.0 if answer.least is None else answer.least
+    gained1 = found.stage1_right & (stage1 >= least)
+    gained2 = found.stage2_right & (stage2 >= least)
+    floor = min(
+        least,
+        *(
+            _floor(stage1[gained2 & one], int(most / 4))
+            for one, most in zip(member, allowed, strict=True)
+        ),
+    )
+    floor = math.floor(floor * 1e6) / 1e6
+    below = stage1 < floor
+    agrees = found.column("agreement") > 0
+    lead = found.stage1_lead
+    clear = ~below & (stage1 >= least) & (lead > 0)
+    worse = gained2.astype(int) - gained1
+    spent = (member & below & gained2).sum(axis=1)
+    best: tuple[int, int, float | None, float | None] = (0, 0, None, None)
+    for agreed, disagreed in product(_leads(lead[agrees]), _leads(lead[~agrees])):
+        skipped = clear & (lead >= np.where(agrees, _or_never(agreed), _or_never(disagreed)))
+        lost = (member * (worse * skipped)).sum(axis=1)
+        if np.all(lost + spent <= allowed):
+            gain = (int(skipped.sum()), -int(lost.sum()), agreed, disagreed)
+            best = max(best, gain, key=lambda one: one[:2])
+    return Skipping(floor=floor or None, agreed=best[2], disagreed=best[3])
+
+
+def _floor(of_right: Array, lost: int) -> float:
+    """Return the highest floor under which only so many of these probabilities lie."""
+    return float(np.sort(of_right)[lost]) if lost < len(of_right) else 1.0
+
+
+def _leads(leads: Array) -> list[float | None]:
+    """Return the leads to try, and None to have none."""
+    if not len(leads):
+        return [None]
+    tried = np.quantile(leads, np.linspace(0, 1, STEPS))
+    return [None, *sorted({rounded(float(one)) for one in tried})]
+
+
+def _or_never(lead: float | None) -> float:
+    return np.inf if lead is None else lead

@@ -1,0 +1,173 @@
+"""Fitting how scores are weighed: the blend of stage 1, the combination with stage 2, the pool.
+
+Only queries that something fits take part: what the weights decide is an order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from crossgate._evaluation.runs.runs import StoredQuery
+from crossgate._profile import Blend, Combine
+
+Array = NDArray[np.float64]
+
+HALVES = (4.0, 8.0, 16.0, 32.0)
+"""The BM25 scores among which the one that is mapped to 0.5 is chosen.
+
+Above, the order hardly changes, and a lead in a long query says less and less about one in a short
+one, which the bar on the confidence rests on.
+"""
+LEAST_SHARE = 0.1
+"""The least share of either channel in the blend."""
+POOL_LOSS = 0.002
+"""Recall@1 that the chosen pool may lose against the largest."""
+POOLS = (4, 6, 8, 10, 12, 16, 20)
+
+_RIDGE = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The scores of one query's candidates, as arrays of one number per candidate.
+
+    Attributes:
+        cosine: Cosine similarities.
+        bm25: Raw BM25 scores.
+        logit: Logits of the cross-encoder.
+        right: Whether the candidate fits.
+    """
+
+    cosine: Array
+    bm25: Array
+    logit: Array
+    right: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, query: StoredQuery) -> Scores:
+        """Take the scores from a stored query; candidates that stage 2 never read are left out."""
+        read = sorted(
+            (one for one in query.scored if one.id in query.pairs), key=lambda one: one.id
+        )
+        return cls(
+            cosine=np.array([one.cosine or 0.0 for one in read]),
+            bm25=np.array([one.bm25 for one in read]),
+            logit=np.array([query.pairs[one.id].logit for one in read]),
+            right=np.array([one.id in query.relevant for one in read], dtype=np.bool_),
+        )
+
+    def blended(self, blend: Blend) -> Array:
+        """Return the stage-1 score of each candidate."""
+        total = blend.cosine_weight + blend.bm25_weight
+        bounded = self.bm25 / (self.bm25 + blend.bm25_half)
+        return (blend.cosine_weight * self.cosine + blend.bm25_weight * bounded) / total
+
+    def features(self, blend: Blend) -> Array:
+        """Return cosine, bounded BM25 and logit, of shape (candidates, 3), as `Combine` weighs."""
+        bounded = self.bm25 / (self.bm25 + blend.bm25_half)
+        return np.stack([self.cosine, bounded, self.logit], axis=1)
+
+
+def fit_blend(rows: Sequence[Scores]) -> Blend:
+    """Return the blend under which the right candidates are the most likely ones of their lists.
+
+    Of the scores that BM25 may be mapped to a half at it takes the likeliest: the larger it is, the
+    further a query of many rare words, which finds what it names, outweighs one of a few.
+
+    Args:
+        rows: The scores of queries, with a candidate that fits each.
+    """
+    found = []
+    for half in HALVES:
+        blend = Blend(bm25_half=half)
+        loss, (cosine, bm25) = _fit_likeliest(rows, [row.features(blend)[:, :2] for row in rows])
+        found.append((loss, half, cosine, bm25))
+    _, half, cosine, bm25 = min(found)
+    if not cosine + bm25:  # neither tells right from wrong
+        return Blend()
+    # Queries that are all of one kind would silence the other channel for good.
+    share = round(min(max(cosine / (cosine + bm25), LEAST_SHARE), 1 - LEAST_SHARE), 2)
+    return Blend(cosine_weight=share, bm25_weight=round(1 - share, 2), bm25_half=half)
+
+
+def fit_combine(rows: Sequence[Scores], blend: Blend) -> Combine:
+    """Return the weights under which the right candidates are the most likely ones of their lists.
+
+    Args:
+        rows: The scores of queries, with a candidate that fits each.
+        blend: How BM25 is bounded.
+    """
+    _, found = _fit_likeliest(rows, [row.features(blend) for row in rows])
+    cosine, bm25, logit = (rounded(one) for one in found)
+    return Combine(mode="weighted", cosine=cosine, bm25=bm25, logit=logit)
+
+
+def _fit_likeliest(
+    rows: Sequence[Scores], features: Sequence[Array]
+) -> tuple[float, tuple[float, ...]]:
+    """Return the least loss and the weights of the features, none of them below 0, that have it.
+
+    The loss is the softmax cross-entropy over each query's candidates, ListNet's top-one
+    probability: Cao et al., "Learning to Rank: From Pairwise Approach to Listwise Approach", 2007.
+    """
+    width = features[0].shape[1]
+    shape = len(rows), max(len(row.right) for row in rows)
+    values, target = np.zeros((*shape, width)), np.zeros(shape)
+    present = np.zeros(shape, dtype=np.bool_)
+    for place, (row, one) in enumerate(zip(rows, features, strict=True)):
+        size = len(row.right)
+        values[place, :size] = one
+        target[place, :size] = row.right / row.right.sum()
+        present[place, :size] = True
+    # The ridge is to weigh each feature alike, in whatever units it comes. One that has numbers too
+    # large to square has an infinite spread and no say.
+    with np.errstate(over="ignore"):
+        spread = np.std(values[present], axis=0)
+    spread[spread == 0] = 1.0
+    values /= spread
+
+    def loss(weights: Array) -> tuple[float, Array]:
+        scores = values @ weights
+        largest = np.max(scores, axis=1, where=present, initial=-np.inf, keepdims=True)
+        likely = np.where(present, np.exp(np.where(present, scores - largest, 0.0)), 0.0)
+        total = likely.sum(axis=1, keepdims=True)
+        value = np.mean(largest + np.log(total)) - (scores * target).sum() / len(rows)
+        slope = np.einsum("qc,qcf->f", likely / total - target, values) / len(rows)
+        # Without the ridge a feature that separates everything would get an endless weight.
+        return float(value + _RIDGE * weights @ weights), slope + 2 * _RIDGE * weights
+
+    # More of a score never counts against a candidate, whatever chance did to the data.
+    fitted = minimize(loss, np.ones(width), jac=True, bounds=[(0, None)] * width)
+    return float(fitted.fun), tuple((fitted.x / spread).tolist())
+
+
+def fit_pool(rows: Sequence[Scores], blend: Blend, combine: Combine) -> int:
+    """Return the size of the smallest pool that loses next to nothing against the largest."""
+    weights = np.array([combine.cosine, combine.bm25, combine.logit])
+
+    def recall(size: int) -> float:
+        kept = []
+        for row in rows:
+            scores = row.features(blend) @ weights
+            scores[np.argsort(-row.blended(blend), kind="stable")[size:]] = -np.inf
+            kept.append(scores)
+        return _first_right(rows, kept)
+
+    enough = recall(POOLS[-1]) - POOL_LOSS
+    return next(size for size in POOLS if recall(size) >= enough)
+
+
+def rounded(value: float) -> float:
+    """Return a fitted number with as many digits as a reader of the profile wants to see."""
+    return float(f"{value:.5g}")
+
+
+def _first_right(rows: Sequence[Scores], scores: Sequence[Array]) -> float:
+    return float(
+        np.mean([row.right[np.argmax(one)] for row, one in zip(rows, scores, strict=True)])
+    )

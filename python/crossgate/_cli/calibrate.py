@@ -1,0 +1,151 @@
+"""`crossgate calibrate`: fit a profile on labelled data, and write it only if it holds."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crossgate._cli import DONE
+from crossgate._cli.evaluate import dump, run_of, say_problems
+from crossgate._errors import ModelError
+
+if TYPE_CHECKING:
+    from crossgate._evaluation.measures.statistics import Interval
+    from crossgate.calibration import Calibration, Figures
+    from crossgate.evaluation import Run
+
+SCHEMA = "crossgate-calibration/1"
+
+
+def calibrate(options: argparse.Namespace) -> int:
+    """Measure datasets, or read stored runs or a log; fit, report, and write the profile."""
+    try:
+        import scipy  # noqa: F401, asked for before an hour of measuring
+    except ImportError as error:
+        raise ModelError(
+            "dependency_missing", "calibrate needs scipy: pip install 'crossgate[calibrate]'"
+        ) from error
+    from crossgate._files import try_writing
+    from crossgate._profile import Profile, unwritable, write_profile
+    from crossgate.calibration import Objective
+    from crossgate.calibration import calibrate as fit
+
+    objective = Objective(
+        max_false_inject=options.max_false_inject,
+        keep_recall=options.keep_recall,
+        cost_ratio=options.cost_ratio,
+        max_recall_loss=options.max_recall_loss,
+    )
+    before = None if options.profile is None else Profile.from_file(options.profile)
+    output = Path(options.output)
+    try:
+        try_writing(output)
+    except OSError as error:
+        raise unwritable(output, error) from error
+    if options.from_log is not None:
+        runs = [_logged_run(options.from_log, options)]
+    else:
+        paths = map(Path, options.dataset)
+        runs = [run_of(path, options, ("always",), repeated=0) for path in paths]
+    found = fit(
+        runs,
+        objective,
+        before=before,
+        name=options.name or output.name.removesuffix(".json").removesuffix(".profile"),
+        any_corpus=options.any_corpus,
+        seed=options.seed,
+        command=shlex.join(["crossgate", *options.arguments]),
+    )
+    write_profile(output, found.profile)
+    if options.json:
+        print(
+            dump(
+                {
+                    "schema": SCHEMA,
+                    "output": str(output),
+                    "objective": objective.describe(),
+                    "profile": found.profile.to_dict(),
+                    "fit": found.fit.to_dict(),
+                    "report": found.report.to_dict(),
+                    "before": found.before.to_dict(),
+                    "notes": list(found.notes),
+                }
+            )
+        )
+    else:
+        print("\n".join(render_calibration(found, objective.describe(), output)))
+    return DONE
+
+
+def render_calibration(found: Calibration, objective: str, output: Path) -> Iterator[str]:
+    """Yield the lines of the report: what was fitted, and what it is worth on the report half."""
+    from crossgate._evaluation.report.text import WIDTH
+
+    profile, gate, answer = found.profile, found.profile.gate, found.profile.answer
+    yield f"{output}: {objective}"
+    for note in found.notes:
+        yield from textwrap.wrap(f"note: {note}", WIDTH, subsequent_indent="      ")
+    yield ""
+    blend, combine = profile.blend, profile.combine
+    yield (
+        f"blend     cosine {blend.cosine_weight:.2f}, bm25 {blend.bm25_weight:.2f} "
+        f"(half at {blend.bm25_half:g})"
+    )
+    yield (
+        f"combine   cosine {combine.cosine:g}, bm25 {combine.bm25:g}, logit {combine.logit:g}; "
+        f"pool of {profile.pool.rerank_top_k}"
+    )
+    yield (
+        f"skip      from a lead of {_bar(gate.agreed_margin)} where cosine and BM25 agree, of "
+        f"{_bar(gate.disagreed_margin)} where not"
+    )
+    yield (
+        f"answer    from a confidence of {_bar(answer.least)}; below {_bar(answer.floor)} after "
+        "stage 1 nothing is relevant"
+    )
+    report = found.report
+    yield ""
+    yield (
+        f"on the half that was not fitted on: {report.matched} queries with a match, "
+        f"{report.no_match} without"
+    )
+    yield from _table(report, found.before)
+    if report.recall_loss is not None:
+        yield f"recall@1 lost by skipping: {_share(report.recall_loss)}"
+    if report.kept is not None:
+        yield f"right first picks that the bar lets through: {_share(report.kept)}"
+    if report.separation is not None:
+        yield f"right picks against others, AUC of the confidence: {_share(report.separation)}"
+
+
+def _table(report: Figures, before: Figures) -> Iterator[str]:
+    columns = [("never", report), ("gated", report), ("always", report), ("gated", before)]
+    titles = ["before" if figures is before else mode for mode, figures in columns]
+    yield f"{'':<14}{'  '.join(f'{title:<20}' for title in titles)}".rstrip()
+    for name in ("recall@1", "false_inject", "wrong_pick@1", "skipped"):
+        cells = [figures.modes[mode][name] for mode, figures in columns]
+        if any(cells):
+            shares = "  ".join(f"{_share(one):<20}" for one in cells)
+            yield f"{name.replace('_', ' '):<14}{shares}".rstrip()
+
+
+def _share(interval: Interval | None) -> str:
+    if interval is None:
+        return "-"
+    return f"{interval.value:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+
+
+def _bar(value: float | None) -> str:
+    return "never" if value is None else f"{value:.4g}"
+
+
+def _logged_run(path: str, options: argparse.Namespace) -> Run:
+    from crossgate.calibration import run_from_log
+
+    logged = run_from_log(path, strict=options.strict)
+    say_problems(logged.problems, path)
+    return logged.run

@@ -1,0 +1,159 @@
+"""What `crossgate doctor` looks at: packages, models, folders, tiers."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from urllib.parse import urlsplit
+
+from crossgate import __version__
+from crossgate._errors import CrossgateError
+from crossgate._model_files import models
+from crossgate._reranking import plugins
+
+Check = dict[str, str]
+
+
+def examine() -> list[Check]:
+    """Return one entry per part: `what`, `state` (ok, off or broken), `detail` and `advice`."""
+    checks = [
+        _check(
+            "crossgate", "ok", f"{__version__}, Python {platform.python_version()}, {_machine()}"
+        )
+    ]
+    checks += [
+        _package("onnxruntime", "runs the models"),
+        _package("tokenizers", "turns text into word pieces"),
+        _package("huggingface-hub", "pulls models"),
+    ]
+    checks += _models()
+    checks += tiers()
+    checks += [_plugin(one) for one in plugins.available()]
+    checks.append(_cache())
+    return checks
+
+
+def tiers() -> list[Check]:
+    """Return one entry per remote tier, and one per endpoint that is failing in this process."""
+    from crossgate._reranking import cohere, jina, remote, voyage
+
+    checks = [
+        _tier("Voyage", voyage.VARIABLES, "voyageai", "voyage"),
+        _tier("Cohere", cohere.VARIABLES, "httpx2", "remote"),
+        _tier("Jina", jina.VARIABLES, "httpx2", "remote"),
+    ]
+    for endpoint, breaker in sorted(remote.breakers().items()):
+        # Only the host: an address may hold a password.
+        what = f"remote tier at {_host(endpoint)}"
+        if breaker.state == "open":
+            wait = breaker.seconds_closed_off
+            left = f"for another {wait:.0f} s" if wait else "until the next query tries it again"
+            detail = f"it kept failing, so it is left alone {left}; the next tier answers meanwhile"
+            checks.append(_check(what, "broken", detail, "check network, key and status page"))
+        elif breaker.state == "half_open":
+            detail = "it failed and is being tried out again, one call at a time"
+            checks.append(_check(what, "ok", detail))
+    return checks
+
+
+def _host(endpoint: str) -> str:
+    try:
+        return urlsplit(endpoint).hostname or "an address without a host"
+    except ValueError:
+        return "an address that is none"
+
+
+def _tier(provider: str, variables: tuple[str, ...], package: str, extra: str) -> Check:
+    from crossgate._reranking import remote
+
+    what = f"remote tier {provider}"
+    variable = next((one for one in variables if os.environ.get(one, "").strip()), None)
+    if remote.switched_off():
+        return _check(
+            what,
+            "off",
+            f"{remote.SWITCH}={os.environ[remote.SWITCH].strip()} switches all remote tiers off",
+            f"unset {remote.SWITCH} to have them asked again",
+        )
+    if variable is None:
+        return _check(
+            what,
+            "off",
+            "no API key, so nothing is sent to it; the local model answers",
+            f"export {variables[0]}=... if you want it",
+        )
+    try:
+        version = metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return _check(
+            what,
+            "broken",
+            f"there is a key in {variable}, but {package} is not installed: the next tier answers",
+            f"pip install 'crossgate[{extra}]'",
+        )
+    return _check(
+        what, "ok", f"key in {variable}, {package} {version}; the first query shows if it answers"
+    )
+
+
+def _check(what: str, state: str, detail: str, advice: str = "") -> Check:
+    return {"what": what, "state": state, "detail": detail, "advice": advice}
+
+
+def _machine() -> str:
+    return f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors"
+
+
+def _package(name: str, purpose: str) -> Check:
+    try:
+        return _check(name, "ok", f"{metadata.version(name)}, {purpose}")
+    except metadata.PackageNotFoundError:
+        return _check(name, "broken", f"not installed, {purpose}", f"pip install {name}")
+
+
+def _models() -> list[Check]:
+    """Return one entry per model that is here or of use to most, and one for all others."""
+    here: list[Check] = []
+    absent: list[Check] = []
+    for model in models.available():
+        check = _model(model)
+        off = check["state"] == "off" and model.name != models.PASSAGE_RERANKER
+        (absent if off else here).append(check)
+    if absent:
+        detail = f"{len(absent)} are known by name and not pulled"
+        here.append(_check("other models", "off", detail, "crossgate models list shows them"))
+    return here
+
+
+def _model(model: models.ModelSpec) -> Check:
+    what = f"{model.kind} {model.name}"
+    try:
+        models.locate(model.name, model.kind)
+    except CrossgateError as error:
+        if error.code == "model_missing":
+            return _check(what, "off", "not pulled", f"crossgate models pull {model.name}")
+        return _check(what, "broken", str(error))
+    return _check(what, "ok", f"{model.source}, files match their hashes")
+
+
+def _plugin(plugin: plugins.Plugin) -> Check:
+    what = f"plug-in {plugin.name}"
+    try:
+        plugins.load(plugin.name)
+    except CrossgateError as error:
+        return _check(what, "broken", str(error), f"mend or uninstall {plugin.package}")
+    return _check(what, "ok", f"of {plugin.package}")
+
+
+def _cache() -> Check:
+    folder = models.cache_folder()
+    present = next(one for one in (folder, *folder.parents) if one.exists())
+    if os.access(present, os.W_OK):
+        return _check("cache", "ok", f"{folder}, writable")
+    return _check(
+        "cache",
+        "off",
+        f"{folder} cannot be written, so no model can be pulled",
+        "set CROSSGATE_CACHE to a folder that can; the bundled models work as they are",
+    )

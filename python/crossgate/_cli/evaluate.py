@@ -1,0 +1,277 @@
+"""`crossgate eval`: measure labelled datasets, or compare two earlier measurements."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crossgate._cli import DONE
+from crossgate._errors import InputError, SourceError
+
+if TYPE_CHECKING:
+    from crossgate._reranking.cross_encoder import Reranker
+    from crossgate._sources import Problem
+    from crossgate.evaluation import Comparison, Dataset, Mode, Report, Run
+
+FELL = 1
+"""Exit code of a comparison in which a metric fell beyond noise."""
+
+_PROBLEMS_SHOWN = 5
+
+
+def evaluate(options: argparse.Namespace) -> int:
+    """Measure datasets, or with `compare` as the first argument compare two reports."""
+    if options.dataset[0] == "compare":
+        return _compare(options)
+    if options.steps:
+        return _steps(options)
+    from crossgate._evaluation.report.compare import REPORTS_SCHEMA
+    from crossgate.evaluation import html_report, text_report
+
+    modes = _modes(options.modes)
+    remote = _remote(options, modes)
+    reports = [_report(path, options, modes, remote) for path in map(Path, options.dataset)]
+    if options.html:
+        _write(Path(options.html), html_report(reports))
+    if options.curve:
+        _write(Path(options.curve), _curve(reports))
+    if options.json:
+        print(dump({"schema": REPORTS_SCHEMA, "reports": [one.to_dict() for one in reports]}))
+    else:
+        print("\n\n\n".join(text_report(one, signals=options.signals) for one in reports))
+    return DONE
+
+
+def _curve(reports: Sequence[Report]) -> str:
+    from crossgate._evaluation.report.charts import curve_chart, standalone
+
+    first = reports[0]
+    if len(reports) > 1 or not first.curve or not first.matched:
+        message = "--curve draws one dataset with a match for some query, in all three modes"
+        raise InputError("out_of_range", message)
+    return standalone(curve_chart(first.curve))
+
+
+def dump(values: dict[str, Any]) -> str:
+    """Return JSON that is indented, but for lists of numbers, which stand on one line."""
+    text = json.dumps(values, allow_nan=False, indent=1)
+    # No line break stands inside of a JSON string.
+    return re.sub(
+        r"\[\n[^\[\]{}\"]*?\n\s*\]", lambda found: re.sub(r"\s*\n\s*", " ", found[0]), text
+    )
+
+
+def _report(
+    path: Path, options: argparse.Namespace, modes: Sequence[Mode], remote: Reranker | None
+) -> Report:
+    from crossgate._profile import Profile
+    from crossgate.evaluation import is_run, summarize
+
+    # A run that is made here was made with the profile already.
+    other = Profile.from_file(options.profile) if options.profile and is_run(path) else None
+    return summarize(run_of(path, options, modes, remote=remote), profile=other, modes=modes)
+
+
+def dataset_of(path: Path, options: argparse.Namespace) -> Dataset:
+    """Read a labelled dataset and name the rows that cannot be used."""
+    from crossgate.evaluation import read_dataset
+
+    dataset = read_dataset(
+        path, split=options.split, limit=options.limit, seed=options.seed, strict=options.strict
+    )
+    say_problems(dataset.problems, dataset.name)
+    return dataset
+
+
+def run_of(path: Path, options: argparse.Namespace, modes: Sequence[Mode], **measuring: Any) -> Run:
+    """Read a stored run, or measure a dataset; with --unnamed the easiest queries are left out."""
+    from crossgate.evaluation import is_run, measure, read_run
+
+    if is_run(path):
+        run = read_run(path)
+    else:
+        dataset = dataset_of(path, options)
+        with runs_folder(options.runs) as folder:
+            output = folder / f"{dataset.name}-{dataset.split}.run.jsonl"
+            measure(
+                dataset,
+                output,
+                profile=options.profile,
+                embedder=None if options.embedder == "none" else options.embedder,
+                reranker=options.reranker,
+                modes=modes,
+                seed=options.seed,
+                **measuring,
+            )
+            run = read_run(output)
+    if not options.unnamed:
+        return run
+    kept = tuple(query for query in run.queries if not query.mentions_name)
+    if not kept:
+        message = f"every query of {run.header.dataset} names its document: drop --unnamed"
+        raise InputError("out_of_range", message)
+    return replace(run, queries=kept)
+
+
+def _steps(options: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    from crossgate._evaluation.report.steps import SCHEMA, measure_steps, text_steps
+    from crossgate._pipelines.recipes import AGREEMENT
+    from crossgate._profile import Profile
+    from crossgate._reranking.cross_encoder import CrossEncoder
+    from crossgate.evaluation import is_run
+
+    if options.html or options.runs:
+        message = "--steps prints one table: leave out --html and --runs"
+        raise InputError("out_of_range", message)
+    reports = []
+    for path in map(Path, options.dataset):
+        if is_run(path):
+            message = f"{path} is a stored run: --steps needs the dataset itself"
+            raise SourceError("unsuitable_run", message)
+        dataset = dataset_of(path, options)
+        with tqdm(desc="queries", unit="", delay=0.5, leave=False, disable=None) as bar:
+
+            def progress(done: int, total: int, bar: Any = bar) -> None:
+                bar.total = total
+                bar.update(done - bar.n)
+
+            reports.append(
+                measure_steps(
+                    dataset,
+                    reranker=CrossEncoder()
+                    if options.reranker == "default"
+                    else CrossEncoder(options.reranker),
+                    embedder=None if options.embedder == "none" else options.embedder,
+                    profile=Profile.from_file(options.profile) if options.profile else AGREEMENT,
+                    seed=options.seed,
+                    progress=progress,
+                )
+            )
+    if options.json:
+        print(dump({"schema": SCHEMA, "reports": [one.to_dict() for one in reports]}))
+    else:
+        print("\n\n\n".join(map(text_steps, reports)))
+    return DONE
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from crossgate._evaluation.report.compare import compare
+    from crossgate.evaluation import read_reports
+
+    files = [Path(path) for path in options.dataset[1:]]
+    if len(files) != 2:
+        message = f"{len(files)} files to compare: crossgate eval compare BEFORE.json AFTER.json"
+        raise InputError("out_of_range", message)
+    found = compare(*(read_reports(path) for path in files), seed=options.seed)
+    print(dump(_comparison_values(found)) if options.json else render_comparison(found))
+    return FELL if found.fell else DONE
+
+
+def render_comparison(found: Comparison) -> str:
+    """Return what changed, what fell beyond noise first, unchanged metrics counted only."""
+    changed = [one for one in found.changes if one.before != one.after or one.fell]
+    fallen = sum(one.fell for one in changed)
+    lines = [
+        f"{fallen} of {len(found.changes)} metrics fell beyond noise"
+        if fallen
+        else f"no metric fell beyond noise, {len(changed)} of {len(found.changes)} changed"
+    ]
+    lines += [f"note: {note}" for note in found.notes]
+    if changed:
+        lines += ["", f"{'':<44} {'before':>7} {'after':>7}  difference, 95 % interval"]
+    for one in sorted(changed, key=lambda one: not one.fell):
+        name = f"{one.dataset}, {one.mode}, {one.metric}"
+        shift = one.difference
+        lines.append(
+            f"{name if len(name) <= 44 else name[:43] + '…':<44} {one.before:>7.3f} "
+            f"{one.after:>7.3f}  {shift.value:+.3f} [{shift.low:+.3f}, {shift.high:+.3f}]"
+            f"{'  FELL' if one.fell else ''}"
+        )
+    return "\n".join(lines)
+
+
+def _comparison_values(found: Comparison) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {"schema": "crossgate-comparison/1", "fell": found.fell, **asdict(found)}
+
+
+def _modes(text: str) -> list[Mode]:
+    from crossgate.evaluation import ALL_MODES
+
+    wanted = {one.strip() for one in text.split(",")}
+    unknown = sorted(wanted - set(ALL_MODES))
+    if unknown:
+        message = f"no mode {unknown[0]!r}: choose of {', '.join(ALL_MODES)}"
+        raise InputError("out_of_range", message)
+    return [mode for mode in ALL_MODES if mode in wanted]
+
+
+def _remote(options: argparse.Namespace, modes: Sequence[Mode]) -> Reranker | None:
+    """Return the tier of the mode `remote`, before any work is done; None where it is not asked.
+
+    Raises:
+        InputError: `out_of_range` if only one of the mode and the tier is named, or if the
+            environment switches remote tiers off.
+        TierError: `no_key`.
+    """
+    from crossgate._reranking.remote import SWITCH, switched_off
+    from crossgate.evaluation import is_run
+    from crossgate.rerankers import CohereReranker, JinaReranker, VoyageReranker
+
+    # A stored run holds what the tier said.
+    asked = "remote" in modes and not all(is_run(Path(path)) for path in options.dataset)
+    if options.remote is None:
+        if asked:
+            message = "the mode remote needs --remote voyage, cohere or jina"
+            raise InputError("out_of_range", message)
+        return None
+    if not asked:
+        message = f"--remote {options.remote} needs the mode: --modes never,gated,always,remote"
+        raise InputError("out_of_range", message)
+    if switched_off():
+        raise InputError("out_of_range", f"{SWITCH} switches remote tiers off: unset it")
+    match options.remote:
+        case "voyage":
+            return VoyageReranker()
+        case "cohere":
+            return CohereReranker()
+        case _:
+            return JinaReranker()
+
+
+def say_problems(problems: Sequence[Problem], name: str) -> None:
+    """Name the first rows of a dataset or a log that were skipped, and count the others."""
+    for problem in problems[:_PROBLEMS_SHOWN]:
+        print(f"crossgate: skipped {problem}", file=sys.stderr)
+    more = len(problems) - _PROBLEMS_SHOWN
+    if more > 0:
+        print(f"crossgate: and {more} more rows of {name}", file=sys.stderr)
+
+
+@contextmanager
+def runs_folder(path: str | None) -> Iterator[Path]:
+    """Yield the folder for stored runs: the one that was asked for, or one that is removed."""
+    if path is not None:
+        yield Path(path)
+        return
+    with tempfile.TemporaryDirectory(prefix="crossgate-") as folder:
+        yield Path(folder)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        message = f"cannot write {path}: {error.strerror}"
+        raise SourceError("unwritable", message) from error

@@ -1,0 +1,134 @@
+"""Stage-1 embedders: text in, vectors out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from os import PathLike
+from typing import Protocol, runtime_checkable
+
+from crossgate._errors import ModelError
+from crossgate._model_files import models
+from crossgate._onnx import OnnxModel, run_all
+from crossgate._types import Vector
+
+DEFAULT_EMBEDDER = "crossgate-embedder-minilm-l6"
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Anything that turns texts into vectors.
+
+    Attributes:
+        identity: Name and version of the model. An index stores it and refuses any other.
+        dimension: Length of the vectors.
+    """
+
+    @property
+    def identity(self) -> str:
+        """Name and version of the model."""
+
+    @property
+    def dimension(self) -> int:
+        """Length of the vectors."""
+
+    def embed(
+        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
+    ) -> Sequence[Vector]:
+        """Return one vector of finite numbers per text; the scale does not matter.
+
+        Args:
+            texts: The texts, at most cut at their end.
+            progress: Called with the number of texts that are done.
+        """
+
+
+class OnnxEmbedder:
+    """A sentence-embedding model that runs on this machine; it is loaded when it is first used.
+
+    The end of a text that is longer than the model's maximum length is left out.
+
+    Args:
+        model: Name of a model, or a folder with `model.onnx` and `tokenizer.json`. A graph that
+            returns one vector per token is mean-pooled.
+
+    Raises:
+        ModelError: If the model is unknown, missing or altered; see `crossgate.models.locate`.
+    """
+
+    def __init__(self, model: str | PathLike[str] = DEFAULT_EMBEDDER) -> None:
+        self._local = models.locate(model, "embedder")
+        self._lock = threading.Lock()
+        self._model: OnnxModel | None = None
+        self._dimension = self._local.dimension
+
+    @property
+    def identity(self) -> str:
+        """Name of the model with the hash of its weights."""
+        return self._local.identity
+
+    @property
+    def dimension(self) -> int:
+        """Length of the vectors."""
+        if self._dimension is None:
+            self._dimension = len(self.embed(["dimension"])[0])
+        return self._dimension
+
+    def embed(
+        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
+    ) -> list[Sequence[float]]:
+        """Return one float32 vector per text.
+
+        Raises:
+            ModelError: `dependency_missing`, `model_unsupported` or `model_failed`.
+        """
+        model = self._loaded()
+
+        def one(text: str) -> Sequence[float]:
+            pieces = model.pieces(text)
+            pieces.truncate(model.room())
+            output = model.run(model.join(pieces))[0]
+            if output.ndim == 2:
+                output = output.mean(axis=0)
+            if output.ndim != 1:
+                raise ModelError(
+                    "model_unsupported",
+                    f"model {self._local.name!r} returns {output.ndim + 1} dimensions: an "
+                    "embedder returns one vector per text or per token",
+                )
+            vector: Sequence[float] = output
+            return vector
+
+        return run_all(one, texts, progress)
+
+    def _loaded(self) -> OnnxModel:
+        with self._lock:
+            if self._model is None:
+                self._model = OnnxModel(self._local)
+            return self._model
+
+
+class PrecomputedVectors:
+    """Stands for an embedder that runs elsewhere: documents and queries bring their vectors along.
+
+    Args:
+        identity: Name and version of the model that makes the vectors.
+        dimension: Length of the vectors.
+    """
+
+    def __init__(self, identity: str, dimension: int) -> None:
+        self.identity = identity
+        self.dimension = dimension
+
+    def embed(
+        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
+    ) -> Sequence[Sequence[float]]:
+        """Refuse: there is no model here.
+
+        Raises:
+            ModelError: `model_missing`, always.
+        """
+        raise ModelError(
+            "model_missing",
+            f"vectors of {self.identity!r} are made elsewhere: pass the vector along with the text",
+        )

@@ -1,0 +1,1 @@
+"""Measuring the gate on labelled data."""

@@ -1,0 +1,242 @@
+"""Labelled datasets in BEIR's layout: a folder of a corpus, queries and judgements.
+
+    corpus.jsonl           _id, title, text
+    queries.jsonl          _id, text, metadata
+    qrels/SPLIT.tsv        query-id, corpus-id, score, with a header line
+    negatives/SPLIT.tsv    query-id, corpus-id, with a header line: picks known to be wrong
+    candidates.jsonl       query (an id), candidates (ids): the list that a query chooses from
+
+The last two are optional. A query without a row in qrels fits nothing if it stands in negatives,
+or if its metadata has `no_match`; then `split` in its metadata says where it belongs, and without
+that it belongs to every split. Of the metadata, `kind` and `mentions_name` are read too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from crossgate._checks import check_query
+from crossgate._errors import InputError, SourceError
+from crossgate._evaluation.data.labels import Dataset, LabelledQuery, ProblemLog, read_lines
+from crossgate._sources import read_sources
+from crossgate._sources.common import Unusable
+from crossgate._sources.rows import parse_json
+
+_QUERY_COLUMN = ("query-id", "query_id", "queryid", "qid")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Query:
+    text: str
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Judgements:
+    """What the tables of a split say: per query, documents and their grades."""
+
+    relevant: dict[str, dict[str, int]] = field(default_factory=dict)
+    wrong: dict[str, set[str]] = field(default_factory=dict)
+
+
+def read_beir(folder: Path, split: str | None, log: ProblemLog) -> Dataset:
+    """Read a split of a BEIR folder.
+
+    Args:
+        folder: The folder.
+        split: Name of the split; None for `test`, else `dev`, else the only one.
+        log: Gets the rows that were skipped.
+
+    Raises:
+        SourceError: `source_missing`, `source_unreadable`, `unknown_split`, `unknown_document`,
+            `unknown_query`, or `malformed_row` if the log is strict.
+    """
+    split = choose_split(str(folder), _splits(folder), split)
+    loaded = read_sources([folder], kind="beir")
+    log.extend(loaded.problems)
+    documents = {one.id for one in loaded.documents}
+    queries, skipped = _read_queries(folder / "queries.jsonl", log)
+    judgements = _read_judgements(folder, split, queries, skipped, documents, log)
+    candidates = _read_candidates(folder / "candidates.jsonl", queries, documents, log)
+    labelled = tuple(
+        LabelledQuery(
+            id=id,
+            text=query.text,
+            relevant=judgements.relevant.get(id, {}),
+            wrong=frozenset(judgements.wrong.get(id, ())),
+            candidates=candidates.get(id),
+            kind=str(query.metadata.get("kind") or ""),
+            mentions_name=query.metadata.get("mentions_name"),
+        )
+        for id, query in queries.items()
+        if id in judgements.relevant or id in judgements.wrong or _fits_nothing(query, split)
+    )
+    return Dataset(
+        name=folder.resolve().name,
+        split=split,
+        documents=loaded.documents,
+        queries=labelled,
+        problems=tuple(log.problems),
+        notes=tuple(_notes(folder, queries)),
+    )
+
+
+def choose_split(source: str, splits: set[str], wanted: str | None) -> str:
+    """Return the split to read: the wanted one, else `test`, else `dev`, else the only one.
+
+    Raises:
+        SourceError: `unknown_split`, naming those that there are.
+    """
+    if wanted is None:
+        usual = [one for one in ("test", "dev") if one in splits]
+        if usual or len(splits) == 1:
+            return next(iter(usual or splits))
+    elif wanted in splits:
+        return wanted
+    there = f"has the splits {', '.join(sorted(splits))}" if splits else "has no labels"
+    what = "choose one with --split" if wanted is None else f"no split {wanted!r}"
+    raise SourceError("unknown_split", f"{source} {there}: {what}")
+
+
+def _splits(folder: Path) -> set[str]:
+    return {path.stem for kind in ("qrels", "negatives") for path in (folder / kind).glob("*.tsv")}
+
+
+def _fits_nothing(query: _Query, split: str) -> bool:
+    return bool(query.metadata.get("no_match")) and query.metadata.get("split", split) == split
+
+
+def _read_queries(path: Path, log: ProblemLog) -> tuple[dict[str, _Query], set[str]]:
+    """Return the queries by id, and the ids of rows that had to be skipped."""
+    queries: dict[str, _Query] = {}
+    skipped: set[str] = set()
+    for line, text in read_lines(path):
+        id = ""
+        try:
+            row = parse_json(text)
+            if not isinstance(row, dict):
+                raise Unusable("must be a JSON object")
+            id = str(row.get("_id", row.get("id", "")))
+            queries[id] = _query(id, row, queries)
+        except (Unusable, InputError) as error:
+            log.add(path, line, str(error))
+            skipped.add(id)
+    return queries, skipped - set(queries)
+
+
+def _query(id: str, row: Mapping[str, Any], known: Mapping[str, _Query]) -> _Query:
+    if not id:
+        raise Unusable("has no _id")
+    if id in known:
+        raise Unusable(f"the _id {id!r} stands twice: the first row counts")
+    metadata = row.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise Unusable("the metadata must be an object")
+    if not isinstance(metadata.get("mentions_name"), bool | None):
+        raise Unusable("mentions_name must be true or false")
+    text = row.get("text")
+    if not isinstance(text, str):
+        raise Unusable("has no text")
+    check_query(text)
+    return _Query(text=text, metadata=metadata)
+
+
+def _read_judgements(
+    folder: Path,
+    split: str,
+    queries: Mapping[str, _Query],
+    skipped: set[str],
+    documents: set[str],
+    log: ProblemLog,
+) -> _Judgements:
+    judgements = _Judgements()
+    for kind, columns in (("qrels", 3), ("negatives", 2)):
+        path = folder / kind / f"{split}.tsv"
+        for line, query, document, grade in _rows(path, columns, log):
+            if query in skipped:
+                continue
+            known = {"query": (query, queries), "document": (document, documents)}
+            for what, (id, ids) in known.items():
+                if id not in ids:
+                    message = f"{path}:{line}: no {what} has the id {id!r}{log.hint()}"
+                    raise SourceError(f"unknown_{what}", message)
+            if kind == "negatives":
+                judgements.wrong.setdefault(query, set()).add(document)
+            elif grade > 0:
+                judgements.relevant.setdefault(query, {})[document] = grade
+                if queries[query].metadata.get("no_match"):
+                    log.add(path, line, f"query {query!r} is marked no_match: the row counts")
+    return judgements
+
+
+def _rows(path: Path, columns: int, log: ProblemLog) -> Iterator[tuple[int, str, str, int]]:
+    """Yield line, query, document and grade of each row of a table."""
+    if not path.exists():
+        return
+    for place, (line, text) in enumerate(read_lines(path)):
+        cells = text.split("\t")
+        if place == 0:
+            if cells[0].strip().lower() in _QUERY_COLUMN:
+                continue
+            log.add(path, line, "no header line: read as a row")
+        grade = cells[2] if columns == 3 and len(cells) == 3 else "1"
+        try:
+            if len(cells) < columns or (columns == 3 and len(cells) > 3):
+                raise Unusable(f"has {len(cells)} columns between tabs, not {columns}")
+            yield line, cells[0].strip(), cells[1].strip(), int(grade)
+        except ValueError:
+            log.add(path, line, f"the score {grade!r} is no whole number")
+        except Unusable as error:
+            log.add(path, line, str(error))
+
+
+def _read_candidates(
+    path: Path, queries: Mapping[str, _Query], documents: set[str], log: ProblemLog
+) -> dict[str, tuple[str, ...]]:
+    lists: dict[str, tuple[str, ...]] = {}
+    for line, text in read_lines(path) if path.exists() else ():
+        try:
+            row = parse_json(text)
+            ids = row.get("candidates") if isinstance(row, dict) else None
+            if not isinstance(row, dict) or not isinstance(ids, list) or not ids:
+                raise Unusable("needs a query and a list of candidates")
+            if row.get("query") not in queries:
+                raise Unusable("its query is the id of none")
+        except Unusable as error:
+            log.add(path, line, str(error))
+            continue
+        unknown = [id for id in ids if id not in documents]
+        if unknown:
+            message = f"{path}:{line}: no document has the id {unknown[0]!r}{log.hint()}"
+            raise SourceError("unknown_document", message)
+        lists[row["query"]] = tuple(ids)
+    return lists
+
+
+def _notes(folder: Path, queries: Mapping[str, _Query]) -> Iterator[str]:
+    labelled = {
+        line.split("\t")[0].strip()
+        for kind in ("qrels", "negatives")
+        for path in (folder / kind).glob("*.tsv")
+        for _, line in read_lines(path)
+    }
+    left_out = [
+        id
+        for id, query in queries.items()
+        if id not in labelled and not query.metadata.get("no_match")
+    ]
+    if left_out:
+        yield (
+            f"{len(left_out)} queries have neither a row in qrels or negatives nor "
+            "metadata.no_match: left out"
+        )
+    shared = [
+        id
+        for id, query in queries.items()
+        if query.metadata.get("no_match") and "split" not in query.metadata and id not in labelled
+    ]
+    if shared and len(_splits(folder)) > 1:
+        yield f"{len(shared)} no-match queries name no split: they stand in every one"

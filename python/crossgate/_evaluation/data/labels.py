@@ -1,0 +1,130 @@
+"""The frozen values of a labelled dataset, and the log of rows that could not be used."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from crossgate._errors import SourceError
+from crossgate._sources import Problem
+from crossgate._sources.common import Unusable, decoded
+from crossgate._types import Document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledQuery:
+    """One query with what is known about the right answer.
+
+    Attributes:
+        id: Unique within a dataset.
+        text: The query.
+        relevant: Grade of each document that fits, at least 1; empty if nothing fits.
+        wrong: Documents that are known not to fit, however close they look.
+        candidates: The list that the query chooses from, or None for the whole corpus.
+        kind: What kind of query it is, in the dataset's own words; empty where it does not say.
+        mentions_name: Whether the query names the document that fits, or None if unknown.
+    """
+
+    id: str
+    text: str
+    relevant: Mapping[str, int] = field(default_factory=dict)
+    wrong: frozenset[str] = frozenset()
+    candidates: tuple[str, ...] | None = None
+    kind: str = ""
+    mentions_name: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset:
+    """Documents and labelled queries of one split.
+
+    Attributes:
+        name: Name of the folder or file.
+        split: Name of the split; `all` where there are none.
+        documents: What is picked from.
+        queries: In the order of the file.
+        problems: Rows that were skipped, and why.
+        notes: What a reader of the figures should know about the labels.
+    """
+
+    name: str
+    split: str
+    documents: tuple[Document, ...]
+    queries: tuple[LabelledQuery, ...]
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the queries and their labels, whatever their order."""
+        rows = sorted(
+            json.dumps(
+                [
+                    one.id,
+                    one.text,
+                    sorted(one.relevant.items()),
+                    sorted(one.wrong),
+                    None if one.candidates is None else sorted(one.candidates),
+                ]
+            )
+            for one in self.queries
+        )
+        return hashlib.sha256("\n".join(rows).encode()).hexdigest()
+
+
+class ProblemLog:
+    """Collects rows that cannot be used; a strict one raises at the first.
+
+    Args:
+        strict: Whether a malformed row is fatal.
+    """
+
+    def __init__(self, *, strict: bool) -> None:
+        self._strict = strict
+        self.problems: list[Problem] = []
+
+    def add(self, path: Path | str, line: int | None, reason: str) -> None:
+        """Count a row.
+
+        Raises:
+            SourceError: `malformed_row`, if the log is strict.
+        """
+        self.extend([Problem(path=str(path), line=line, reason=reason)])
+
+    def extend(self, problems: Iterable[Problem]) -> None:
+        """Count rows that another reader skipped.
+
+        Raises:
+            SourceError: `malformed_row`, if the log is strict.
+        """
+        for problem in problems:
+            if self._strict:
+                raise SourceError("malformed_row", str(problem))
+            self.problems.append(problem)
+
+    def hint(self) -> str:
+        """Return a remark for an error that a skipped row may have caused, or nothing."""
+        if not self.problems:
+            return ""
+        return f" ({len(self.problems)} rows were skipped, the first: {self.problems[0]})"
+
+
+def read_lines(path: Path) -> list[tuple[int, str]]:
+    """Return the lines of a file that hold something, with their numbers from 1.
+
+    Raises:
+        SourceError: `source_missing` if there is no such file, `source_unreadable` if it cannot be
+            read or is not UTF-8.
+    """
+    try:
+        text = decoded(path.read_bytes())
+    except FileNotFoundError as error:
+        raise SourceError("source_missing", f"no such file: {path}") from error
+    except OSError as error:
+        raise SourceError("source_unreadable", f"cannot read {path}: {error.strerror}") from error
+    except Unusable as error:
+        raise SourceError("source_unreadable", f"{path}:{error.line}: {error}") from error
+    return [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]

@@ -1,0 +1,315 @@
+"""What the gate saves and what it costs: skips, cuts, pairs, times and the trade-off curve."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from crossgate import _core
+from crossgate._evaluation.measures.losses import is_right
+from crossgate._evaluation.runs.runs import Mode, StoredQuery
+from crossgate._profile import Gate, Profile
+from crossgate._types import RouteResult, Verdict
+
+POINTS = 40
+"""How many points a curve has at most, the shipped one aside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """Milliseconds of the queries that took one path, embedding included, models warm.
+
+    Attributes:
+        path: `skipped` or `reranked` for the two paths of the gated mode, or the name of a mode.
+        count: How many queries took it.
+        p50: Median.
+        p95: 95th percentile.
+        p99: 99th percentile.
+    """
+
+    path: str
+    count: int
+    p50: float
+    p95: float
+    p99: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurvePoint:
+    """One setting of the margins.
+
+    Attributes:
+        factor: What the profile's margins are multiplied by; where it has none, the margin itself.
+        skip_rate: Share of the queries that skip stage 2.
+        recall: recall@1; None without queries that something fits.
+        false_inject: Share of the no-match queries that get a pick; None without such queries.
+        shipped: Whether this is the profile's own setting.
+    """
+
+    factor: float
+    skip_rate: float
+    recall: float | None
+    false_inject: float | None
+    shipped: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbstentionPoint:
+    """One bar on the confidence of an answer.
+
+    Attributes:
+        least: The least confidence that is answered.
+        precision: precision@1.
+        false_inject: Share of the no-match queries that get a pick.
+        shipped: Whether this is the profile's own bar.
+    """
+
+    least: float
+    precision: float
+    false_inject: float
+    shipped: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Economics:
+    """The gate's account.
+
+    Attributes:
+        queries: How many were routed.
+        reranked: How many of them stage 2 was asked about.
+        reasons: How many queries skipped stage 2, by the rule that decided.
+        tightened: For how many of them a tail below a score cliff was cut off before; None where
+            the profile sets no `pool.core`, so that no cliff is looked for.
+        tighten_skips: Why not for the others, with how many there are of each.
+        pairs: Pairs that stage 2 read.
+        pairs_always: Pairs that it reads without a gate; None where that was not measured.
+        latencies: Milliseconds by path.
+    """
+
+    queries: int
+    reranked: int
+    reasons: dict[str, int]
+    tightened: int | None
+    tighten_skips: dict[str, int]
+    pairs: int
+    pairs_always: int | None
+    latencies: tuple[Latency, ...]
+
+    @property
+    def skip_rate(self) -> float:
+        """Share of the queries that skip stage 2, in [0, 1]."""
+        return 1 - self.reranked / self.queries
+
+    @property
+    def tighten_apply_rate(self) -> float | None:
+        """Share of the pools, in [0, 1], of which a tail was cut off; None where none could be."""
+        if self.tightened is None or not self.reranked:
+            return None
+        return self.tightened / self.reranked
+
+
+def account(
+    queries: Sequence[StoredQuery],
+    gated: Sequence[RouteResult],
+    always: Sequence[RouteResult] | None,
+    *,
+    as_measured: bool,
+) -> Economics:
+    """Return what the gate did.
+
+    Args:
+        queries: The stored queries.
+        gated: What the gate decided.
+        always: What is decided without a gate; None if unknown.
+        as_measured: Whether the gate is the one that the run was measured with. A query's time is
+            otherwise that of `never` or of `always`, by the path that it takes now.
+    """
+    skipped = [result.verdict is not Verdict.AMBIGUOUS for result in gated]
+    spent = [
+        _total(query, "gated" if as_measured else "never" if skip else "always")
+        for query, skip in zip(queries, skipped, strict=True)
+    ]
+    paths = {
+        "skipped": [time for time, skip in zip(spent, skipped, strict=True) if skip],
+        "reranked": [time for time, skip in zip(spent, skipped, strict=True) if not skip],
+        "gated": spent,
+        "never": [_total(query, "never") for query in queries],
+        "always": [_total(query, "always") for query in queries],
+        "remote": [_total(query, "remote") for query in queries],
+    }
+    cuts = [cut for result in gated if (cut := result.trace["tighten"]) is not None]
+    return Economics(
+        queries=len(queries),
+        reranked=skipped.count(False),
+        reasons=dict(
+            Counter(
+                result.reason for result, skip in zip(gated, skipped, strict=True) if skip
+            ).most_common()
+        ),
+        tightened=None
+        if all(result.trace["profile"]["pool"]["core"] is None for result in gated)
+        else sum(cut["applied"] for cut in cuts),
+        tighten_skips=dict(
+            Counter(cut["skip_reason"] for cut in cuts if not cut["applied"]).most_common()
+        ),
+        pairs=sum(len(result.trace["stage2"]) for result in gated),
+        pairs_always=None
+        if always is None
+        else sum(len(result.trace["stage2"]) for result in always),
+        latencies=tuple(
+            latency
+            for path, times in paths.items()
+            if (latency := _latency(path, times)) is not None
+        ),
+    )
+
+
+def trade_off(
+    queries: Sequence[StoredQuery],
+    profile: Profile,
+    stage1_values: Sequence[tuple[float | None, float | None]],
+    stage2_values: Sequence[tuple[float | None, float | None]],
+) -> tuple[CurvePoint, ...]:
+    """Return how skip rate and quality change while the margins move and all else stays.
+
+    Both margins are multiplied by one factor, so that the curve runs through the shipped point at
+    1. A gate without margins gets one for both, and its shipped point is that of no margin at all.
+
+    Args:
+        queries: The stored queries.
+        profile: The profile whose margins move.
+        stage1_values: Per query, recall@1 and false inject if stage 1 decides, None where the
+            query does not count.
+        stage2_values: The same if stage 2 does.
+    """
+    gate = profile.gate
+    margins = (gate.agreed_margin, gate.disagreed_margin)
+    agreed, disagreed = (1.0, 1.0) if margins == (None, None) else margins
+    needed = []
+    for query in queries:
+        signals = _core.decide(query.scored, gate, profile.answer).signals
+        margin = agreed if signals is not None and signals.agreement else disagreed
+        if signals is not None and margin:
+            needed.append(signals.blend_margin / margin)
+    factors = set(np.quantile(needed, np.linspace(0, 1, POINTS - 2)).tolist()) if needed else set()
+    # Beyond the largest margin nothing is clear any more.
+    settings = [
+        (factor, _with_margins(gate, agreed, disagreed, factor), False)
+        for factor in sorted({0.0, *factors, 2 * max(factors, default=0.5) + 1})
+    ]
+    settings.append((1.0 if margins != (None, None) else settings[-1][0], gate, True))
+    points = []
+    for factor, setting, shipped in settings:
+        verdicts = [
+            _core.decide(query.scored, setting, profile.answer).verdict for query in queries
+        ]
+        outcomes = [
+            _outcome(verdict, one, other)
+            for verdict, one, other in zip(verdicts, stage1_values, stage2_values, strict=True)
+        ]
+        points.append(
+            CurvePoint(
+                factor=factor,
+                skip_rate=sum(verdict != Verdict.AMBIGUOUS for verdict in verdicts) / len(queries),
+                recall=_mean([recall for recall, _ in outcomes]),
+                false_inject=_mean([injected for _, injected in outcomes]),
+                shipped=shipped,
+            )
+        )
+    return tuple(sorted(points, key=lambda point: (point.skip_rate, point.shipped)))
+
+
+def abstention(
+    queries: Sequence[StoredQuery],
+    gated: Sequence[RouteResult],
+    barless: Mapping[Mode, Sequence[RouteResult]],
+    least: float | None,
+) -> tuple[AbstentionPoint, ...]:
+    """Return what a bar on the confidence trades: fewer false injects against fewer right answers.
+
+    A winner that is clear but unlikely goes to stage 2, as in the gate. What lies below the floor
+    stays there.
+
+    Args:
+        queries: The stored queries.
+        gated: Their results by the profile itself.
+        barless: Their results in each mode by the profile without bars on the confidence.
+        least: The profile's own bar.
+
+    Returns:
+        Points from the lowest bar to the highest; none without models of confidence for both
+        stages, or without queries of both kinds.
+    """
+    first = np.array([_confidence(result) for result in barless["never"]])
+    second = np.array([_confidence(result) for result in barless["always"]])
+    matched = np.array([bool(query.relevant) for query in queries])
+    if np.isnan(first).all() or np.isnan(second).all() or matched.all() or not matched.any():
+        return ()
+    right = {
+        mode: np.array([is_right(*pair) for pair in zip(queries, barless[mode], strict=True)])
+        for mode in ("never", "always")
+    }
+    clear = np.array([one.verdict is Verdict.CONFIDENT for one in barless["gated"]])
+    open_ = np.array([one.verdict is not Verdict.NOTHING_RELEVANT for one in gated])
+    bars = {float(bar): False for bar in np.nanquantile(second, np.linspace(0, 1, POINTS - 1))}
+    if least is not None:
+        bars[least] = True
+    points = []
+    for bar, shipped in sorted(bars.items()):
+        alone = open_ & clear & (first >= bar)
+        read = open_ & ~alone & (second >= bar)
+        found = (alone & right["never"]) | (read & right["always"])
+        points.append(
+            AbstentionPoint(
+                least=bar,
+                precision=float(found[matched].mean()),
+                false_inject=float((alone | read)[~matched].mean()),
+                shipped=shipped,
+            )
+        )
+    return tuple(points)
+
+
+def _confidence(result: RouteResult) -> float:
+    return math.nan if result.confidence is None else result.confidence
+
+
+def _with_margins(gate: Gate, agreed: float | None, disagreed: float | None, factor: float) -> Gate:
+    return replace(
+        gate,
+        agreed_margin=None if agreed is None else agreed * factor,
+        disagreed_margin=None if disagreed is None else disagreed * factor,
+    )
+
+
+def _outcome(
+    verdict: str,
+    stage1: tuple[float | None, float | None],
+    stage2: tuple[float | None, float | None],
+) -> tuple[float | None, float | None]:
+    if verdict == Verdict.NOTHING_RELEVANT:  # an empty answer finds and injects nothing
+        recall, injected = stage1
+        return None if recall is None else 0.0, None if injected is None else 0.0
+    return stage1 if verdict == Verdict.CONFIDENT else stage2
+
+
+def _total(query: StoredQuery, mode: str) -> float | None:
+    steps = query.milliseconds.get(mode)
+    return None if steps is None else steps["total"]
+
+
+def _latency(path: str, times: Sequence[float | None]) -> Latency | None:
+    known = [time for time in times if time is not None]
+    if not known:
+        return None
+    p50, p95, p99 = np.percentile(known, [50, 95, 99]).tolist()
+    return Latency(path=path, count=len(known), p50=p50, p95=p95, p99=p99)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

@@ -1,0 +1,110 @@
+"""Where right answers get lost, and what stage 2 moves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+
+from crossgate._evaluation.runs.runs import StoredQuery
+from crossgate._floors import BELOW_CLIFF, BELOW_FLOOR
+from crossgate._types import RouteResult, Verdict
+
+DEPTH = 3
+"""A right document below this stage-1 rank is a deep miss; within it, it was pulled in."""
+
+PLACES = {
+    "retrieval": "not found by stage 1",
+    "floor": "below the floor",
+    "pool": "no room in the pool",
+    "gate": "stage 2 was skipped",
+    "model": "stage 2 chose another",
+    "guardrail": "a guardrail held it",
+    "stage1": "stage 1 chose another",
+}
+"""Where a right answer can get lost, and what happened there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moves:
+    """What stage 2 did to the order of stage 1, guardrails aside.
+
+    Attributes:
+        first: Queries with a right document at rank 1 of stage 1.
+        pushed_out: Those of them that have another first in the end.
+        deep: Queries whose best right document stage 1 found below rank 3.
+        pulled_in: Those of them that have one in the first 3 in the end.
+    """
+
+    first: int
+    pushed_out: int
+    deep: int
+    pulled_in: int
+
+
+def where_lost(query: StoredQuery, result: RouteResult, always: RouteResult | None) -> str | None:
+    """Return where the right answer got lost, or None if the first pick fits.
+
+    Args:
+        query: A query that something fits.
+        result: What was decided.
+        always: What is decided where stage 2 reads every query; None if unknown.
+
+    Returns:
+        A key of `PLACES`. A gate that decided alone is to blame only where stage 2 would have been
+        right; elsewhere the blame is with what lost the answer behind it.
+    """
+    if is_right(query, result):
+        return None
+    if all(hit.id not in query.relevant for hit in result.hits):
+        return "retrieval"
+    if _all_dropped(query, result, {BELOW_FLOOR}):
+        return "floor"
+    if result.verdict is not Verdict.AMBIGUOUS:
+        if always is None or is_right(query, always):
+            return "gate"
+        return where_lost(query, always, None)
+    if _all_dropped(query, result, {BELOW_FLOOR, BELOW_CLIFF, "not_reranked"}):
+        return "pool"
+    in_the_way = [hit for hit in result.hits if hit.id in query.relevant or hit.dropped is None]
+    if in_the_way[0].id in query.relevant:
+        return "guardrail"
+    return "model" if result.stage == 2 else "stage1"
+
+
+def is_right(query: StoredQuery, result: RouteResult) -> bool:
+    """Return whether the first pick fits."""
+    return bool(result.ids) and result.ids[0] in query.relevant
+
+
+def _all_dropped(query: StoredQuery, result: RouteResult, codes: Set[str]) -> bool:
+    return all(hit.dropped in codes for hit in result.hits if hit.id in query.relevant)
+
+
+def best_rank(query: StoredQuery, result: RouteResult) -> int | None:
+    """Return the rank of the best document that fits among all candidates, or None."""
+    ranks = (rank for rank, hit in enumerate(result.hits, start=1) if hit.id in query.relevant)
+    return next(ranks, None)
+
+
+def count_moves(
+    queries: Sequence[StoredQuery], before: Sequence[RouteResult], after: Sequence[RouteResult]
+) -> Moves:
+    """Compare the order of stage 1 with the final one.
+
+    Args:
+        queries: The queries, those that nothing fits among them.
+        before: Their results without stage 2.
+        after: Their results with it.
+    """
+    ranks = [
+        (best_rank(query, one), best_rank(query, other))
+        for query, one, other in zip(queries, before, after, strict=True)
+    ]
+    first = [last for rank, last in ranks if rank == 1]
+    deep = [last for rank, last in ranks if rank is not None and rank > DEPTH]
+    return Moves(
+        first=len(first),
+        pushed_out=sum(last != 1 for last in first),
+        deep=len(deep),
+        pulled_in=sum(last is not None and last <= DEPTH for last in deep),
+    )

@@ -1,0 +1,75 @@
+"""What one decision is worth, metric by metric.
+
+A ranking is what the caller is handed: the selected documents, best first. So a query that the
+gate calls irrelevant, or whose candidates all fail the guardrails, has an empty ranking.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crossgate._evaluation.measures import metrics
+from crossgate._evaluation.runs.runs import StoredQuery
+from crossgate._types import RouteResult, Verdict
+
+PICKS = 2
+"""How many documents a router selects unless told otherwise; see `Router.route`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric of the report.
+
+    Attributes:
+        name: As in `recall@1`.
+        higher_is_better: Whether a fall is a loss.
+        meaning: One line for people.
+    """
+
+    name: str
+    higher_is_better: bool
+    meaning: str
+
+
+METRICS = (
+    Metric("recall@1", True, "share of the fitting documents at rank 1"),
+    Metric("recall@3", True, "share of the fitting documents in the first 3"),
+    Metric("recall@5", True, "share of the fitting documents in the first 5"),
+    Metric("recall@10", True, "share of the fitting documents in the first 10"),
+    Metric("precision@1", True, "queries whose first pick fits"),
+    Metric("mrr@10", True, "mean of 1 / rank of the first that fits"),
+    Metric("ndcg@10", True, "normalised discounted cumulative gain"),
+    Metric("false_inject", False, "no-match queries for which something was picked"),
+    Metric("abstention_precision", True, "empty answers that were right to be empty"),
+    Metric("abstention_recall", True, "no-match queries that got an empty answer"),
+    Metric("wrong_pick@1", False, "first pick is one that is known not to fit"),
+    Metric(f"wrong_pick@{PICKS}", False, f"one of the first {PICKS} is known not to fit"),
+    Metric("skipped", True, "queries that stage 2 was not asked about"),
+)
+
+
+def measure_answer(query: StoredQuery, result: RouteResult) -> dict[str, float | None]:
+    """Return the value of every metric, None where the query does not count for it.
+
+    Recall and its kind count queries that something fits; `false_inject` and `abstention_recall`
+    those that nothing does; `wrong_pick` those with documents that are known not to fit; and
+    `abstention_precision` those that were answered with nothing.
+    """
+    ranking, relevant = result.ids, query.relevant
+    values: dict[str, float | None] = dict.fromkeys(metric.name for metric in METRICS)
+    if relevant:
+        for k in (1, 3, 5, 10):
+            values[f"recall@{k}"] = metrics.recall(ranking, relevant, k)
+        values["precision@1"] = metrics.precision(ranking, relevant, 1)
+        values["mrr@10"] = metrics.reciprocal_rank(ranking, relevant, 10)
+        values["ndcg@10"] = metrics.ndcg(ranking, relevant, 10)
+    else:
+        values["false_inject"] = float(bool(ranking))
+        values["abstention_recall"] = float(not ranking)
+    if not ranking:
+        values["abstention_precision"] = float(not relevant)
+    if query.wrong:
+        for k in (1, PICKS):
+            values[f"wrong_pick@{k}"] = float(not query.wrong.isdisjoint(ranking[:k]))
+    values["skipped"] = float(result.verdict is not Verdict.AMBIGUOUS)
+    return values

@@ -1,0 +1,196 @@
+"""How well the signals answer the gate's questions, and how far a probability can be trusted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from crossgate._evaluation.measures.losses import is_right
+from crossgate._evaluation.measures.statistics import Interval, area_interval
+from crossgate._evaluation.runs.runs import StoredQuery
+from crossgate._types import RouteResult
+
+BINS = 20
+RELIABILITY_BINS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalStrength:
+    """How well one signal answers the two questions; 0.5 is chance, below it misleads.
+
+    Attributes:
+        name: The signal.
+        rerank: AUC of a low value for queries that stage 2 puts right and stage 1 does not,
+            against the other queries that something fits.
+        answer: AUC of a high value for queries that something fits against those that nothing does.
+    """
+
+    name: str
+    rerank: Interval | None
+    answer: Interval | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Histogram:
+    """How a score is distributed over queries that something fits, and those that nothing does.
+
+    Attributes:
+        name: The score.
+        low: Lower edge of the first bin.
+        high: Upper edge of the last bin.
+        match: Queries per bin that something fits.
+        no_match: Queries per bin that nothing fits.
+    """
+
+    name: str
+    low: float
+    high: float
+    match: tuple[int, ...]
+    no_match: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReliabilityBin:
+    """The queries whose first document got a probability in one tenth of [0, 1].
+
+    Attributes:
+        count: How many there are.
+        stated: Mean of their probabilities.
+        observed: Share of them whose first document fits.
+    """
+
+    count: int
+    stated: float
+    observed: float
+
+
+def signals_of(query: StoredQuery, always: RouteResult | None) -> dict[str, float]:
+    """Return what the gate may look at, and with stage 2 its first logit and its confidence."""
+    values = {
+        name: float(value) for name, value in (query.signals or {}).items() if value is not None
+    }
+    if always is not None and always.hits and always.hits[0].logit is not None:
+        values["logit"] = always.hits[0].logit
+    if always is not None and always.confidence is not None:
+        values["confidence"] = always.confidence
+    return values
+
+
+def strengths(
+    queries: Sequence[StoredQuery],
+    never: Sequence[RouteResult] | None,
+    always: Sequence[RouteResult] | None,
+    *,
+    seed: int,
+) -> tuple[SignalStrength, ...]:
+    """Return the strength of each signal, the strongest for *rerank?* first.
+
+    Args:
+        queries: The stored queries.
+        never: Their results without stage 2; None leaves out the first question.
+        always: Their results with it; None leaves out the first question.
+        seed: Of the intervals.
+    """
+    matched = [bool(query.relevant) for query in queries]
+    worth: list[bool] | None = None
+    if never is not None and always is not None:
+        worth = [
+            not is_right(query, one) and is_right(query, other)
+            for query, one, other in zip(queries, never, always, strict=True)
+        ]
+    rows = [
+        signals_of(query, None if always is None else always[place])
+        for place, query in enumerate(queries)
+    ]
+    found = []
+    for name in dict.fromkeys(name for row in rows for name in row):
+        having = [place for place, row in enumerate(rows) if name in row]
+        values = np.array([rows[place][name] for place in having])
+        labels = np.array([matched[place] for place in having])
+        rerank = None
+        # These are known only after the reranker has run, so they cannot decide whether to.
+        if worth is not None and name not in ("logit", "confidence"):
+            answers = np.array([worth[place] for place in having])
+            rerank = area_interval(-values[labels], answers[labels], seed=seed)
+        answer = area_interval(values, labels, seed=seed)
+        found.append(SignalStrength(name=name, rerank=rerank, answer=answer))
+    return tuple(
+        sorted(found, key=lambda one: -1.0 if one.rerank is None else one.rerank.value)[::-1]
+    )
+
+
+def histograms(
+    queries: Sequence[StoredQuery], always: Sequence[RouteResult] | None
+) -> tuple[Histogram, ...]:
+    """Return how the best scores of stage 1, the first logit and the confidence are distributed."""
+    rows = [
+        (bool(query.relevant), signals_of(query, None if always is None else always[place]))
+        for place, query in enumerate(queries)
+    ]
+    return tuple(
+        _histogram(name, rows)
+        for name in ("cosine", "bm25", "logit", "confidence")
+        if any(name in values for _, values in rows)
+    )
+
+
+def reliability(
+    queries: Sequence[StoredQuery], always: Sequence[RouteResult]
+) -> tuple[ReliabilityBin, ...]:
+    """Return stated against observed probability that the first document fits, in tenths.
+
+    The probability is the result's confidence, or where the profile has no model of it the sigmoid
+    of the first document's logit. Bins without a query are left
+    out. The mean distance, weighted by count, is the expected calibration error: Naeini, Cooper
+    and Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning", 2015.
+    """
+    bins: dict[int, list[tuple[float, bool]]] = {}
+    for query, result in zip(queries, always, strict=True):
+        if result.hits and result.hits[0].logit is not None:
+            stated = result.confidence
+            if stated is None:
+                stated = sigmoid(result.hits[0].logit)
+            place = min(int(stated * RELIABILITY_BINS), RELIABILITY_BINS - 1)
+            bins.setdefault(place, []).append((stated, result.hits[0].id in query.relevant))
+    return tuple(
+        ReliabilityBin(
+            count=len(pairs),
+            stated=sum(stated for stated, _ in pairs) / len(pairs),
+            observed=sum(right for _, right in pairs) / len(pairs),
+        )
+        for _, pairs in sorted(bins.items())
+    )
+
+
+def calibration_error(bins: Sequence[ReliabilityBin]) -> float | None:
+    """Return the expected calibration error in [0, 1], or None without bins."""
+    count = sum(one.count for one in bins)
+    if not count:
+        return None
+    return sum(one.count * abs(one.stated - one.observed) for one in bins) / count
+
+
+def sigmoid(logit: float) -> float:
+    """Return 1 / (1 + e^-logit), without overflow."""
+    if logit >= 0:
+        return 1 / (1 + math.exp(-logit))
+    power = math.exp(logit)
+    return power / (1 + power)
+
+
+def _histogram(name: str, rows: Sequence[tuple[bool, Mapping[str, float]]]) -> Histogram:
+    match = [values[name] for matched, values in rows if matched and name in values]
+    no_match = [values[name] for matched, values in rows if not matched and name in values]
+    low, high = min(match + no_match), max(match + no_match)
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    return Histogram(
+        name=name,
+        low=low,
+        high=high,
+        match=tuple(np.histogram(match, BINS, (low, high))[0].tolist()),
+        no_match=tuple(np.histogram(no_match, BINS, (low, high))[0].tolist()),
+    )

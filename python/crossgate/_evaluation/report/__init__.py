@@ -1,0 +1,1 @@
+"""Showing figures to people and programs."""

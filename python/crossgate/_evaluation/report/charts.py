@@ -1,0 +1,194 @@
+"""Pictures of a report as inline SVG, drawn to be read at any width and in both colour schemes.
+
+All lengths are units of the view box; the page scales it to the width there is. Colours come from
+the page's CSS classes.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+from crossgate._evaluation.measures.economics import AbstentionPoint, CurvePoint
+from crossgate._evaluation.measures.signals import Histogram, ReliabilityBin
+
+_WIDTH, _HEIGHT = 360, 240
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 16, 26, 40
+
+Scale = Callable[[float], float]
+
+
+def curve_chart(points: Sequence[CurvePoint]) -> str:
+    """Return recall@1 against the share of skipped queries, the shipped point marked."""
+    known = [(one.skip_rate, one.recall, one.shipped) for one in points if one.recall is not None]
+    return _curve(known, "queries that skip stage 2", "recall@1", "recall@1 against skip rate")
+
+
+def abstention_chart(points: Sequence[AbstentionPoint]) -> str:
+    """Return precision@1 against the share of false injects, the shipped point marked."""
+    known = [(one.false_inject, one.precision, one.shipped) for one in points]
+    return _curve(
+        known,
+        "no-match queries that get a pick",
+        "precision@1",
+        "precision@1 against false injects",
+    )
+
+
+def standalone(chart: str) -> str:
+    """Return a chart as a file of its own, with the colours that a page would give it."""
+    opening, rest = chart.split(">", 1)
+    return f'{opening} xmlns="http://www.w3.org/2000/svg"><style>{_STYLE}</style>{rest}\n'
+
+
+_STYLE = """
+text { fill: #1d2530; font: 11px system-ui, sans-serif; } .tick { fill: #5c6875; font-size: 10px; }
+.grid { stroke: #d9dee4; } .line { fill: none; stroke: #1f6fb2; stroke-width: 2; }
+.mark { fill: #c2571a; }
+@media (prefers-color-scheme: dark) { text { fill: #e4e9ee; } .tick { fill: #9aa7b4; }
+  .grid { stroke: #323a43; } .line { stroke: #6db3f2; } .mark { fill: #f0955a; } }
+"""
+
+
+def _curve(
+    points: Sequence[tuple[float, float, bool]], x_label: str, y_label: str, title: str
+) -> str:
+    """Return a line of a metric over a share, the shipped point marked."""
+    recalls = [recall for _, recall, _ in points]
+    ticks = _ticks(min(recalls), max(recalls))
+    across, up = _scales((0.0, 1.0), (ticks[0], ticks[-1]))
+    line = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y, shipped in points if not shipped)
+    parts = [
+        *_axes((0.0, 0.25, 0.5, 0.75, 1.0), ticks, across, up, _percent, _three),
+        f'<polyline class="line" points="{line}"/>',
+    ]
+    for x, y, shipped in points:
+        if shipped:
+            anchor, shift = ("end", -9) if x > 0.6 else ("start", 9)
+            parts += [
+                f'<circle class="mark" cx="{across(x):.1f}" cy="{up(y):.1f}" r="5"/>',
+                f'<text class="label" text-anchor="{anchor}" x="{across(x) + shift:.1f}" '
+                f'y="{up(y) + 16:.1f}">shipped: {x:.1%}, {y:.3f}</text>',
+            ]
+    return _svg(parts, x_label, y_label, title)
+
+
+def reliability_chart(bins: Sequence[ReliabilityBin]) -> str:
+    """Return the observed share against the stated probability; a dot grows with its queries."""
+    ticks = (0.0, 0.25, 0.5, 0.75, 1.0)
+    across, up = _scales((0.0, 1.0), (0.0, 1.0))
+    most = max(one.count for one in bins)
+    line = " ".join(f"{across(one.stated):.1f},{up(one.observed):.1f}" for one in bins)
+    parts = [
+        *_axes(ticks, ticks, across, up, _percent, _percent),
+        f'<line class="ideal" x1="{across(0):.1f}" y1="{up(0):.1f}" '
+        f'x2="{across(1):.1f}" y2="{up(1):.1f}"/>',
+        f'<polyline class="line" points="{line}"/>',
+    ]
+    for one in bins:
+        radius = 2 + 7 * math.sqrt(one.count / most)
+        parts.append(
+            f'<circle class="dot" cx="{across(one.stated):.1f}" cy="{up(one.observed):.1f}" '
+            f'r="{radius:.1f}"><title>{one.count} queries, stated {one.stated:.1%}, '
+            f"observed {one.observed:.1%}</title></circle>"
+        )
+    return _svg(parts, "stated probability", "share that fits", "reliability")
+
+
+def histogram_chart(histogram: Histogram) -> str:
+    """Return both distributions of a score, each as shares of its own queries."""
+    groups = [("match", histogram.match), ("no-match", histogram.no_match)]
+    shares = [
+        (name, [count / sum(counts) for count in counts]) for name, counts in groups if sum(counts)
+    ]
+    ticks = _ticks(0.0, max(max(heights) for _, heights in shares))
+    edges = _ticks(histogram.low, histogram.high)
+    across, up = _scales((edges[0], edges[-1]), (0.0, ticks[-1]))
+    width = (histogram.high - histogram.low) / len(histogram.match)
+    parts = [*_axes(edges, ticks, across, up, _short, _percent)]
+    for name, heights in shares:
+        for place, height in enumerate(heights):
+            left = across(histogram.low + place * width)
+            right = across(histogram.low + (place + 1) * width)
+            parts.append(
+                f'<rect class="{name}" x="{left:.1f}" y="{up(height):.1f}" '
+                f'width="{right - left:.1f}" height="{up(0) - up(height):.1f}"/>'
+            )
+    title = f"{histogram.name} of queries with and without a match"
+    return _svg(parts, f"{_SCORES[histogram.name]}", "share of queries", title)
+
+
+_SCORES = {
+    "cosine": "best cosine",
+    "bm25": "best BM25 score",
+    "logit": "logit of the first document",
+    "confidence": "confidence of the answer",
+}
+
+
+def _scales(across: tuple[float, float], up: tuple[float, float]) -> tuple[Scale, Scale]:
+    def scale(ends: tuple[float, float], start: float, length: float) -> Scale:
+        low, high = ends
+        return lambda value: start + length * (value - low) / (high - low)
+
+    return (
+        scale(across, _LEFT, _WIDTH - _LEFT - _RIGHT),
+        scale(up, _HEIGHT - _BOTTOM, -(_HEIGHT - _TOP - _BOTTOM)),
+    )
+
+
+def _ticks(low: float, high: float) -> tuple[float, ...]:
+    """Return three to seven round numbers that enclose a range."""
+    span = high - low or abs(high) or 1.0
+    power = 10.0 ** math.floor(math.log10(span / 4))
+    step = next(size * power for size in (1, 2, 2.5, 5, 10) if span / (size * power) <= 5)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return tuple(step * place for place in range(first, max(last, first + 1) + 1))
+
+
+def _axes(
+    x_ticks: Sequence[float],
+    y_ticks: Sequence[float],
+    across: Scale,
+    up: Scale,
+    x_format: Callable[[float], str],
+    y_format: Callable[[float], str],
+) -> Iterator[str]:
+    for tick in y_ticks:
+        yield (
+            f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" '
+            f'y1="{up(tick):.1f}" y2="{up(tick):.1f}"/>'
+            f'<text class="tick" text-anchor="end" x="{_LEFT - 5}" y="{up(tick) + 4:.1f}">'
+            f"{y_format(tick)}</text>"
+        )
+    for tick in x_ticks:
+        yield (
+            f'<text class="tick" text-anchor="middle" x="{across(tick):.1f}" '
+            f'y="{_HEIGHT - _BOTTOM + 15}">{x_format(tick)}</text>'
+        )
+
+
+def _svg(parts: Sequence[str], x_label: str, y_label: str, title: str) -> str:
+    middle = (_LEFT + _WIDTH - _RIGHT) / 2
+    labels = (
+        f'<text class="label" text-anchor="middle" x="{middle}" y="{_HEIGHT - 6}">'
+        f"{html.escape(x_label)}</text>"
+        f'<text class="label" x="4" y="10">{html.escape(y_label)}</text>'
+    )
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{html.escape(title)}">'
+        f"{''.join(parts)}{labels}</svg>"
+    )
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.3g}%"
+
+
+def _three(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def _short(value: float) -> str:
+    return f"{value:.3g}"

@@ -1,0 +1,315 @@
+"""A report as one page that needs nothing else: no script, no font, no picture from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from crossgate._evaluation.measures.examples import Example, Shown
+from crossgate._evaluation.measures.losses import DEPTH, PLACES
+from crossgate._evaluation.measures.quality import METRICS
+from crossgate._evaluation.measures.signals import calibration_error
+from crossgate._evaluation.report.charts import (
+    abstention_chart,
+    curve_chart,
+    histogram_chart,
+    reliability_chart,
+)
+from crossgate._evaluation.report.summary import Report
+from crossgate._evaluation.report.text import (
+    headline,
+    percentage,
+    points,
+    remote_tier,
+    share,
+    tail_cut,
+)
+
+_OPEN = 3  # examples that are shown without a click
+
+_STYLE = """
+:root { color-scheme: light dark; --ground: #fff; --text: #1d2530; --soft: #5c6875;
+  --rule: #d9dee4; --panel: #f5f7f9; --match: #1f6fb2; --no-match: #c2571a; --bad: #a3261b; }
+@media (prefers-color-scheme: dark) { :root { --ground: #14181d; --text: #e4e9ee; --soft: #9aa7b4;
+  --rule: #323a43; --panel: #1c2229; --match: #6db3f2; --no-match: #f0955a; --bad: #ff8a7d; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 70rem; padding: 1rem; background: var(--ground);
+  color: var(--text); font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 1.5rem; line-height: 1.3; margin: .5rem 0; }
+h2 { font-size: 1.15rem; margin: 2.2rem 0 .5rem; }
+h3 { font-size: 1rem; margin: 1.2rem 0 .2rem; }
+p { margin: .4rem 0; max-width: 46rem; }
+.headline { font-size: 1.1rem; border-left: 4px solid var(--match); padding: .4rem .8rem;
+  background: var(--panel); max-width: none; }
+.warning { border-color: var(--bad); }
+.soft { color: var(--soft); font-size: .9rem; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid var(--rule);
+  white-space: nowrap; vertical-align: top; }
+th:first-child, td:first-child { text-align: left; padding-left: 0; position: sticky; left: 0;
+  background: var(--ground); }
+td:first-child { white-space: normal; min-width: 6.5rem; }
+td small { display: block; color: var(--soft); font-size: .78rem; }
+.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 20rem), 1fr));
+  gap: 1rem; }
+.wide { max-width: 34rem; }
+figure { margin: 0; }
+figcaption { font-size: .85rem; color: var(--soft); }
+svg { width: 100%; height: auto; display: block; }
+svg text { fill: var(--text); font: 11px system-ui, sans-serif; }
+svg .tick { fill: var(--soft); font-size: 10px; }
+.grid { stroke: var(--rule); }
+.ideal { stroke: var(--soft); stroke-dasharray: 4 3; }
+.line { fill: none; stroke: var(--match); stroke-width: 2; }
+.mark { fill: var(--no-match); }
+.dot { fill: var(--match); fill-opacity: .7; }
+.match { fill: var(--match); fill-opacity: .55; }
+.no-match { fill: var(--no-match); fill-opacity: .55; }
+.key { display: inline-block; width: .8em; height: .8em; margin: 0 .3em 0 .6em; }
+.key.match { background: var(--match); } .key.no-match { background: var(--no-match); }
+details { border-bottom: 1px solid var(--rule); padding: .4rem 0; }
+summary { cursor: pointer; }
+dl { margin: .4rem 0 .4rem 1rem; } dt { font-size: .85rem; color: var(--soft); }
+dd { margin: 0 0 .5rem; }
+code { font-size: .9em; }
+@media (max-width: 32rem) { table { font-size: .82rem; } th, td { padding: .25rem .2rem; }
+  td:first-child { min-width: 5.5rem; } td small { font-size: .66rem; letter-spacing: -.02em; }
+  body { padding: .7rem; } }
+"""
+
+
+def html_report(reports: Sequence[Report]) -> str:
+    """Return one page with all reports, text of queries and documents escaped."""
+    names = ", ".join(f"{one.header.dataset} {one.header.split}" for one in reports)
+    body = "".join(part for report in reports for part in _report(report))
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>crossgate eval: {escape(names)}</title><style>{_STYLE}</style></head>"
+        f"<body>{body}</body></html>\n"
+    )
+
+
+def _report(report: Report) -> Iterator[str]:
+    header = report.header
+    sentence = headline(report)
+    kind = "headline warning" if sentence.startswith("WARNING") else "headline"
+    yield f"<h1>{escape(header.dataset)}, split {escape(header.split)}</h1>"
+    yield f'<p class="{kind}">{escape(sentence)}</p>'
+    yield from _subject(report)
+    yield from _quality(report)
+    yield from _gate(report)
+    yield from _losses(report)
+    yield from _groups(report)
+    yield from _signals(report)
+    yield from _examples("Worst misses", report.missed)
+    yield from _examples("Picks although nothing fits", report.picked_for_nothing)
+
+
+def _subject(report: Report) -> Iterator[str]:
+    header = report.header
+    skipped = f", {header.skipped} malformed rows skipped" if header.skipped else ""
+    yield (
+        f"<p>{header.documents} documents, {report.matched} queries with a match, "
+        f"{report.no_match} without{skipped}. Brackets hold 95 % of bootstrap replicates.</p>"
+    )
+    versions = ", ".join(f"{name} {version}" for name, version in header.versions.items())
+    lines = [
+        f"profile {report.profile.name}; {header.embedder or 'no embedder'}; "
+        f"{header.reranker or 'no reranker'}{remote_tier(report)}; seed {header.seed}",
+        f"{header.machine['processor']}, {header.machine['cores']} cores, "
+        f"{header.machine['system']}; {versions}; {header.date}",
+        *report.notes,
+        *(f"degraded: {code}, {count} queries" for code, count in report.degraded.items()),
+    ]
+    yield "".join(f'<p class="soft">{escape(line)}</p>' for line in lines)
+
+
+def _quality(report: Report) -> Iterator[str]:
+    yield "<h2>Quality</h2>"
+    rows = []
+    for metric in METRICS:
+        found = [report.quality[mode][metric.name] for mode in report.modes]
+        if any(found):
+            cells = [_stacked(share(one)) for one in found]
+            name = escape(metric.name.replace("_", " "))
+            rows.append([f"{name}<small>{escape(metric.meaning)}</small>", *cells])
+    if report.against_always:
+        cells = [_stacked(points(report.against_always.get(mode))) for mode in report.modes]
+        rows.append(["recall@1 against always<small>in points</small>", *cells])
+        cells = [_stacked(share(report.unheld[mode])) for mode in report.modes]
+        rows.append(["recall@1, unheld<small>no floor and no guardrail</small>", *cells])
+    if report.no_match:
+        cells = [percentage(report.kept(mode)) for mode in report.modes]
+        rows.append(["recall@1 kept<small>of the row above it</small>", *cells])
+    yield _table(["", *report.modes], rows)
+    if not report.no_match:
+        yield "<p>Abstention was not measured: no query is known to fit nothing.</p>"
+    if report.ceiling is not None:
+        yield (
+            f"<p>Stage 1 finds {share(report.ceiling)} of what fits in its first "
+            f"{report.pool_size} candidates: stage 2 can reach no more.</p>"
+        )
+
+
+def _gate(report: Report) -> Iterator[str]:
+    account = report.economics
+    if account is None:
+        return
+    yield "<h2>What the gate saves</h2>"
+    if report.curve and report.matched:
+        yield '<div class="charts">'
+        yield _figure(
+            curve_chart(report.curve),
+            "recall@1 while the margins of the gate are moved and all else stays. Further right is "
+            "cheaper, further up is better.",
+        )
+        if report.abstention:
+            yield _figure(
+                abstention_chart(report.abstention),
+                "precision@1 while the bar on the confidence of an answer is moved and all else "
+                "stays. Further left is more silent where nothing fits, further up is better.",
+            )
+        yield "</div>"
+    reasons = "".join(
+        f"<li><code>{escape(reason)}</code>: {count}</li>"
+        for reason, count in account.reasons.items()
+    )
+    skipped = account.queries - account.reranked
+    yield f"<p>Stage 2 was skipped for {skipped} of {account.queries} queries.</p>"
+    yield f"<ul>{reasons}</ul>" if reasons else ""
+    always = "" if account.pairs_always is None else f" of {account.pairs_always} without a gate"
+    yield f"<p>Tail of the pool cut below a score cliff: {escape(tail_cut(account))}.</p>"
+    yield f"<p>{account.pairs} pairs were scored{always}.</p>"
+    yield _table(
+        ["milliseconds", "queries", "p50", "p95", "p99"],
+        [
+            [
+                f"gated, {one.path}" if one.path in ("skipped", "reranked") else one.path,
+                str(one.count),
+                *(f"{value:.1f}" for value in (one.p50, one.p95, one.p99)),
+            ]
+            for one in account.latencies
+        ],
+    )
+    noise = report.noise
+    if noise.first_ms is not None and noise.second_ms is not None:
+        yield (
+            f'<p class="soft">A/A: {noise.repeated} queries routed twice, {noise.same} decided the '
+            f"same, p50 {noise.first_ms:.1f} and {noise.second_ms:.1f} ms.</p>"
+        )
+    if noise.recall_floor is not None:
+        yield (
+            '<p class="soft">Two samples of this size from one and the same system differ by up to '
+            f"{100 * noise.recall_floor:.1f} points of recall@1.</p>"
+        )
+
+
+def _losses(report: Report) -> Iterator[str]:
+    if not report.matched:
+        return
+    yield "<h2>Where right answers get lost</h2>"
+    yield _table(
+        ["first pick does not fit", *report.modes],
+        [
+            [
+                f"{escape(meaning)}<small>{place}</small>",
+                *(str(report.lost[mode].get(place, 0)) for mode in report.modes),
+            ]
+            for place, meaning in PLACES.items()
+            if any(report.lost[mode].get(place) for mode in report.modes)
+        ],
+    )
+    for mode, moves in report.moves.items():
+        yield (
+            f"<p>{mode}: stage 2 pushed out {moves.pushed_out} of {moves.first} right answers from "
+            f"rank 1, and pulled {moves.pulled_in} of {moves.deep} from below {DEPTH} into the "
+            f"first {DEPTH}.</p>"
+        )
+
+
+def _groups(report: Report) -> Iterator[str]:
+    for title, name in (("recall@1 by kind", "recall"), ("False injects by kind", "false_inject")):
+        rows = []
+        for group in report.groups:
+            found = group.recall if name == "recall" else group.false_inject
+            if any(found.values()):
+                label = f"{escape(group.name)}<small>{group.queries} queries</small>"
+                rows.append([label, *(_stacked(share(found[mode])) for mode in report.modes)])
+        if rows:
+            yield f"<h2>{title}</h2>" + _table(["", *report.modes], rows)
+
+
+def _signals(report: Report) -> Iterator[str]:
+    if not report.strengths:
+        return
+    yield "<h2>Signals</h2><p>Area under the ROC curve for the gate's two questions: does a low "
+    yield "value tell that stage 2 is needed, does a high one tell that something fits? 0.5 is "
+    yield "chance.</p>"
+    yield _table(
+        ["", "rerank?", "anything relevant?"],
+        [
+            [escape(one.name), _stacked(share(one.rerank)), _stacked(share(one.answer))]
+            for one in report.strengths
+        ],
+    )
+    yield '<div class="charts">'
+    key = '<span class="key match"></span>with a match<span class="key no-match"></span>without'
+    for histogram in report.histograms:
+        yield _figure(histogram_chart(histogram), key)
+    error = calibration_error(report.reliability)
+    if error is not None:
+        yield _figure(
+            reliability_chart(report.reliability),
+            f"{_stated(report)} against how often the first document fits; on the dashed line it "
+            f"could be read as a probability. Mean distance {error:.3f}.",
+        )
+    yield "</div>"
+
+
+def _stated(report: Report) -> str:
+    if report.profile.answer.stage2 is None:
+        return "The sigmoid of the first document's logit"
+    return "The confidence of the answer"
+
+
+def _examples(title: str, examples: Sequence[Example]) -> Iterator[str]:
+    if not examples:
+        return
+    yield f"<h2>{title}</h2>"
+    for place, one in enumerate(examples):
+        what = f"{one.reason}, lost in {one.lost}" if one.lost else one.reason
+        shown = [("picked", one.picked), *(("fits", expected) for expected in one.expected)]
+        documents = "".join(_document(role, document) for role, document in shown)
+        yield (
+            f"<details{' open' if place < _OPEN else ''}><summary>{escape(one.text)} "
+            f'<span class="soft">({escape(what)})</span></summary><dl>{documents}</dl></details>'
+        )
+
+
+def _document(role: str, document: Shown | None) -> str:
+    if document is None:
+        return f"<dt>{role}</dt><dd>nothing</dd>"
+    rank = "not found by stage 1" if document.rank is None else f"rank {document.rank}"
+    logit = "" if document.logit is None else f", logit {document.logit:.2f}"
+    return (
+        f"<dt>{role}: <code>{escape(document.id)}</code>, {rank}{logit}</dt>"
+        f"<dd>{escape(document.excerpt)}</dd>"
+    )
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    return f'<div class="scroll"><table><tr>{top}</tr>{body}</table></div>'
+
+
+def _figure(chart: str, caption: str) -> str:
+    return f"<figure>{chart}<figcaption>{caption}</figcaption></figure>"
+
+
+def _stacked(cell: str) -> str:
+    """Put the interval of a cell on a line of its own."""
+    value, bracket, interval = cell.partition(" [")
+    return f"{value}<small>[{interval}</small>" if bracket else value

@@ -1,0 +1,390 @@
+"""What each step from retrieved lists to the final context adds, and what it would be missed for.
+
+The steps are those of `crossgate.pipelines.agent_memory`, and diversity: 20 per store, fused by
+rank, one per source, aged, 15 read by the cross-encoder, 10 kept. First they are added one after
+the other; then each is left out of the whole. Both tell which to keep: a step may add much and yet
+not be missed, because a later one does its work too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from crossgate._embedding import Embedder
+from crossgate._evaluation.data.labels import Dataset, LabelledQuery
+from crossgate._evaluation.measures import metrics, statistics
+from crossgate._evaluation.measures.statistics import Interval
+from crossgate._evaluation.report.text import WIDTH, points, share
+from crossgate._evaluation.runs.machine import describe_machine, describe_versions
+from crossgate._index import Index
+from crossgate._pipelines.decay import decay
+from crossgate._pipelines.diversity import deduplicate
+from crossgate._pipelines.hits import time_of
+from crossgate._pipelines.recipes import AGREEMENT, Retrieve, diversified, from_index, fused
+from crossgate._profile import Gate, Profile
+from crossgate._reranking.cross_encoder import PairScore, Reranker
+from crossgate._router import rerank
+from crossgate._types import Candidate
+
+SCHEMA = "crossgate-steps/1"
+
+PER_STORE, POOL, LIMIT = 20, 15, 10
+
+DUPLICATES, DECAY, CROSS_ENCODER, GATE, DIVERSITY = (
+    "duplicates",
+    "decay",
+    "cross-encoder",
+    "gate",
+    "diversity",
+)
+_AFTER_FUSION = (DUPLICATES, DECAY, CROSS_ENCODER, GATE, DIVERSITY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One combination of steps.
+
+    Attributes:
+        name: What was added, or left out.
+        recall_1: recall@1 over the queries that something fits.
+        recall_5: recall@5.
+        ndcg_10: nDCG@10.
+        change: recall@1 minus that of the row before; where a step is left out, minus that of all
+            steps. None for the first row.
+        no_match_picks: Share of the queries that nothing fits and that got a pick; None without.
+        skipped: Share of the queries for which the cross-encoder was not asked; None where it is
+            no part of the row.
+        milliseconds: Median of a query, its embedding counted. What was scored for an earlier row
+            counts with the mean time of a pair of that query.
+    """
+
+    name: str
+    recall_1: Interval | None
+    recall_5: Interval | None
+    ndcg_10: Interval | None
+    change: Interval | None
+    no_match_picks: Interval | None
+    skipped: float | None
+    milliseconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepsReport:
+    """What each step adds on one dataset.
+
+    Attributes:
+        dataset: Name of the dataset.
+        split: Name of its split.
+        documents: How many documents there are.
+        queries: How many queries.
+        now: The time that ages were counted from, the newest of the documents'; None where no
+            document tells its time, and decay is left out.
+        profile: Name of the profile whose gate and weights were used.
+        embedder: Identity of the embedder; empty for words alone.
+        reranker: Identity of the cross-encoder.
+        machine: Processor, cores and system.
+        versions: Of Python, crossgate and what it runs on.
+        added: One row per retriever, then one per step that is added.
+        left_out: One row per step that is left out of the whole.
+    """
+
+    dataset: str
+    split: str
+    documents: int
+    queries: int
+    now: datetime | None
+    profile: str
+    embedder: str
+    reranker: str
+    machine: dict[str, str | int]
+    versions: dict[str, str]
+    added: tuple[Row, ...]
+    left_out: tuple[Row, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        now = None if self.now is None else self.now.isoformat()
+        return {"schema": SCHEMA, **asdict(self), "now": now}
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """Which lists are fused, by position or all, and which steps follow."""
+
+    name: str
+    stores: slice
+    steps: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What came of one query."""
+
+    ids: list[str]
+    skipped: bool
+    milliseconds: float
+
+
+def measure_steps(
+    dataset: Dataset,
+    *,
+    reranker: Reranker,
+    embedder: Embedder | str | None = "default",
+    profile: Profile = AGREEMENT,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> StepsReport:
+    """Answer every query with each combination of steps.
+
+    Args:
+        dataset: The documents, with `timestamp` or `date` in their metadata where they have one,
+            and the labelled queries.
+        reranker: The cross-encoder.
+        embedder: As in `Index.build`; None for words alone.
+        profile: Gate, guardrails and how logits and stage 1 become one order.
+        seed: Of the resampling behind the intervals.
+        progress: Called with the number of queries that are done and of all.
+
+    Raises:
+        InputError: If a document cannot be indexed, or its timestamp cannot be read.
+        ModelError: If a model cannot be loaded or run.
+        ProfileError: `profile_mismatch` if the profile was fitted for another model.
+    """
+    index = Index.build(dataset.documents, embedder=embedder)
+    profile.check_models(embedder=index.embedder or None, reranker=reranker.identity)
+    times = [time for one in dataset.documents if (time := time_of(one)) is not None]
+    now = max(times, default=None)
+    dense = bool(index.dimension)
+    plans = list(_plans(dense=dense, dated=now is not None))
+    memory = _Memory(reranker)
+    memory.score("warm up", ["warm up"])
+    retrieve = from_index(index)
+    words = from_index(index, by="words")
+    answers: list[list[_Answer]] = []
+    for done, query in enumerate(dataset.queries, start=1):
+        found = _retrieved(query, retrieve, words, len(index))
+        answers.append([_answer(query, found, plan, memory, profile, now) for plan in plans])
+        if progress is not None:
+            progress(done, len(dataset.queries))
+    whole = next(place for place, plan in enumerate(plans) if plan.name.startswith("without")) - 1
+    rows = [
+        _row(plan.name, dataset.queries, answers, place, _reference(place, whole), plan, seed)
+        for place, plan in enumerate(plans)
+    ]
+    return StepsReport(
+        dataset=dataset.name,
+        split=dataset.split,
+        documents=len(dataset.documents),
+        queries=len(dataset.queries),
+        now=now,
+        profile=profile.name,
+        embedder=index.embedder,
+        reranker=reranker.identity,
+        machine=describe_machine(),
+        versions=describe_versions(),
+        added=tuple(rows[: whole + 1]),
+        left_out=tuple(rows[whole + 1 :]),
+    )
+
+
+def text_steps(report: StepsReport) -> str:
+    """Return the report for a terminal."""
+    dated = "no document tells its time" if report.now is None else f"now {report.now.isoformat()}"
+    lines = [
+        f"{report.dataset} {report.split}: {report.documents} documents, {report.queries} queries, "
+        f"{dated}",
+        f"profile {report.profile}; {report.embedder or 'no embedder'}; {report.reranker}",
+        "",
+        f"{'':<22}{'recall@1':>9} {'change, points':>20} {'recall@5':>9} {'nDCG@10':>8} "
+        f"{'no match':>9} {'skipped':>8} {'ms':>7}",
+    ]
+    lines += [_line(row) for row in report.added]
+    lines += ["", f"{'left out of the whole':<22}"]
+    lines += [_line(row) for row in report.left_out]
+    last = report.added[-1]
+    lines += [
+        "",
+        f"the whole: recall@1 {share(last.recall_1)}; intervals hold 95 %",
+        "change: paired, against the row above, and where a step is left out against the whole",
+        "no match: share of the queries that nothing fits for which something was picked",
+    ]
+    return "\n".join(line[:WIDTH].rstrip() for line in lines)
+
+
+def _plans(*, dense: bool, dated: bool) -> Iterator[_Plan]:
+    steps = [one for one in _AFTER_FUSION if one != DECAY or dated]
+    yield _Plan("words alone", slice(0, 1), frozenset())
+    both = slice(0, 2 if dense else 1)
+    if dense:
+        yield _Plan("meaning alone", slice(1, 2), frozenset())
+        yield _Plan("fused", both, frozenset())
+    for count, step in enumerate(steps, start=1):
+        yield _Plan(f"+ {step}", both, frozenset(steps[:count]))
+    for step in steps:
+        # Without a cross-encoder there is nothing for the gate to save.
+        gone = {step, GATE} if step == CROSS_ENCODER else {step}
+        yield _Plan(f"without {step}", both, frozenset(steps) - gone)
+
+
+def _reference(place: int, whole: int) -> int | None:
+    if place > whole:
+        return whole
+    return place - 1 if place else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What each store found, and how long the first of them and all of them took."""
+
+    stores: list[list[Candidate]]
+    words_ms: float
+    all_ms: float
+
+
+def _retrieved(query: LabelledQuery, retrieve: Retrieve, words: Retrieve, documents: int) -> _Found:
+    """Return what each store finds, cut to the query's own candidates."""
+    depth = PER_STORE if query.candidates is None else documents
+    start = perf_counter()
+    words(query.text, depth)
+    words_ms, start = _since(start), perf_counter()
+    found = retrieve(query.text, depth)
+    all_ms = _since(start)
+    wanted = None if query.candidates is None else set(query.candidates)
+    lists = [[one for one in hits if wanted is None or one.id in wanted] for hits in found]
+    return _Found([hits[:PER_STORE] for hits in lists], words_ms, all_ms)
+
+
+def _answer(
+    query: LabelledQuery,
+    found: _Found,
+    plan: _Plan,
+    memory: _Memory,
+    profile: Profile,
+    now: datetime | None,
+) -> _Answer:
+    stores = found.stores[plan.stores]
+    before = found.words_ms if plan.stores == slice(0, 1) else found.all_ms
+    start, memory.saved = perf_counter(), 0.0
+    hits = fused(stores)
+    if DUPLICATES in plan.steps:
+        hits = deduplicate(hits)
+    if DECAY in plan.steps and now is not None:
+        hits = decay(hits, now=now)
+    if CROSS_ENCODER not in plan.steps and DIVERSITY not in plan.steps:
+        return _Answer([hit.id for hit in hits[:LIMIT]], False, before + _since(start))
+    gate = profile.gate if GATE in plan.steps else Gate(require_overlap=False)
+    result = rerank(
+        query.text,
+        hits[:POOL],
+        reranker=memory if CROSS_ENCODER in plan.steps else None,
+        profile=replace(profile, gate=gate),
+        keep_scores=True,
+    )
+    if DIVERSITY in plan.steps:
+        result = diversified(result, limit=LIMIT)
+    return _Answer(result.ids[:LIMIT], result.stage == 1, before + _since(start) + memory.saved)
+
+
+def _row(
+    name: str,
+    queries: Sequence[LabelledQuery],
+    answers: Sequence[Sequence[_Answer]],
+    place: int,
+    reference: int | None,
+    plan: _Plan,
+    seed: int,
+) -> Row:
+    def column(metric: Callable[[LabelledQuery, _Answer], float | None], place: int) -> list[float]:
+        values = (metric(one, row[place]) for one, row in zip(queries, answers, strict=True))
+        return [float("nan") if value is None else value for value in values]
+
+    def mean(metric: Callable[[LabelledQuery, _Answer], float | None]) -> Interval | None:
+        return statistics.mean(column(metric, place), seed=seed, shares=True)
+
+    change = None
+    if reference is not None:
+        here, there = column(_recall_1, place), column(_recall_1, reference)
+        change = statistics.mean(np.subtract(here, there), seed=seed)
+    asked = [row[place] for row in answers]
+    return Row(
+        name=name,
+        recall_1=mean(_recall_1),
+        recall_5=mean(lambda one, got: _ranked(metrics.recall, one, got, 5)),
+        ndcg_10=mean(lambda one, got: _ranked(metrics.ndcg, one, got, 10)),
+        change=change,
+        no_match_picks=mean(lambda one, got: None if one.relevant else float(bool(got.ids))),
+        skipped=sum(one.skipped for one in asked) / len(asked)
+        if CROSS_ENCODER in plan.steps
+        else None,
+        milliseconds=median(one.milliseconds for one in asked),
+    )
+
+
+def _recall_1(query: LabelledQuery, answer: _Answer) -> float | None:
+    return _ranked(metrics.recall, query, answer, 1)
+
+
+def _ranked(
+    metric: Callable[..., float], query: LabelledQuery, answer: _Answer, k: int
+) -> float | None:
+    return metric(answer.ids, query.relevant, k) if query.relevant else None
+
+
+def _line(row: Row) -> str:
+    change = points(row.change)
+    picks = "-" if row.no_match_picks is None else f"{row.no_match_picks.value:.0%}"
+    skipped = "-" if row.skipped is None else f"{row.skipped:.0%}"
+    values = ["-" if one is None else f"{one.value:.3f}" for one in _quality(row)]
+    return (
+        f"{row.name:<22}{values[0]:>9} {change:>20} {values[1]:>9} {values[2]:>8} {picks:>9} "
+        f"{skipped:>8} {row.milliseconds:>7.1f}"
+    )
+
+
+def _quality(row: Row) -> tuple[Interval | None, ...]:
+    return row.recall_1, row.recall_5, row.ndcg_10
+
+
+class _Memory:
+    """A reranker that reads no pair twice, and counts the time that it saved.
+
+    The rows ask about the same pairs again and again. Each is scored alone, so that remembering it
+    changes no score.
+    """
+
+    def __init__(self, reranker: Reranker) -> None:
+        self._reranker = reranker
+        self._known: dict[str, dict[str, PairScore]] = {}
+        self._spent: dict[str, float] = {}
+        self.saved = 0.0
+
+    @property
+    def name(self) -> str:
+        return self._reranker.name
+
+    @property
+    def identity(self) -> str:
+        return self._reranker.identity
+
+    def score(self, query: str, documents: Sequence[str]) -> list[PairScore]:
+        known = self._known.setdefault(query, {})
+        new = [one for one in documents if one not in known]
+        if new:
+            start = perf_counter()
+            scores = self._reranker.score(query, new)
+            self._spent[query] = self._spent.get(query, 0.0) + _since(start)
+            known |= zip(new, scores, strict=True)
+        if known:
+            self.saved += (len(documents) - len(new)) * self._spent[query] / len(known)
+        return [known[one] for one in documents]
+
+
+def _since(start: float) -> float:
+    return (perf_counter() - start) * 1000

@@ -1,0 +1,386 @@
+"""From a stored run to a report: decide every query in every mode, then count."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crossgate import _floors as floors
+from crossgate._errors import InputError
+from crossgate._evaluation.measures import economics, losses, metrics, signals, statistics
+from crossgate._evaluation.measures.economics import AbstentionPoint, CurvePoint, Economics
+from crossgate._evaluation.measures.examples import Example, missed, picked_for_nothing
+from crossgate._evaluation.measures.losses import Moves
+from crossgate._evaluation.measures.quality import METRICS, measure_answer
+from crossgate._evaluation.measures.signals import Histogram, ReliabilityBin, SignalStrength
+from crossgate._evaluation.measures.statistics import Interval
+from crossgate._evaluation.runs.modes import (
+    check_suitable,
+    decide,
+    holding_nothing_back,
+    keeps_pools,
+    reblended,
+    without_bars,
+)
+from crossgate._evaluation.runs.runs import MODES, Mode, Run, RunHeader, StoredQuery
+from crossgate._profile import Profile
+from crossgate._types import RouteResult
+
+SCHEMA = "crossgate-eval/1"
+
+Values = Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The queries of one kind.
+
+    Attributes:
+        name: The dataset's word for the kind, or whether the query names the document.
+        queries: How many there are.
+        recall: recall@1 by mode; None where nothing fits any of them.
+        false_inject: Share of them that got a pick although nothing fits, by mode.
+    """
+
+    name: str
+    queries: int
+    recall: Mapping[str, Interval | None]
+    false_inject: Mapping[str, Interval | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """What two equal runs differ by.
+
+    Attributes:
+        repeated: How many queries were routed twice.
+        same: For how many of them both decisions were the same.
+        first_ms: Median milliseconds of the first time; None without repeated queries.
+        second_ms: Median milliseconds of the second time.
+        recall_floor: Two samples of as many queries from one system differ by up to this much
+            recall@1, in 95 of 100 cases.
+    """
+
+    repeated: int
+    same: int
+    first_ms: float | None
+    second_ms: float | None
+    recall_floor: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Everything that is known about one run.
+
+    Attributes:
+        header: What was run, on what, and where.
+        profile: The profile that was decided by; the run's own unless another was asked for.
+        notes: What a reader of the figures should know.
+        queries: How many queries there are.
+        matched: How many of them something fits.
+        modes: The modes that are compared.
+        quality: Every metric by mode; None where the dataset cannot show it.
+        against_always: recall@1 of a mode minus that of always, paired by query.
+        unheld: recall@1 if nothing were held back: no floor for relevance and no guardrail.
+        pool_size: How many candidates stage 2 reads at most.
+        ceiling: The recall of stage 1 among them: the most that stage 2 can reach.
+        found: The recall of stage 1 among all candidates that it found.
+        lost: Queries whose first pick does not fit, by mode and by where the right one got lost.
+        moves: What stage 2 did to the order of stage 1, by mode.
+        economics: The gate's account; None where the gate was not run.
+        curve: Quality against skip rate while the margins move; empty where a mode is missing.
+        abstention: Recall against false injects while the bar on the confidence moves; empty
+            without a model of it, or where the dataset cannot show it.
+        groups: The figures by kind of query; empty where the dataset names none.
+        strengths: How well each signal answers the gate's questions.
+        histograms: How the scores are distributed.
+        reliability: Stated against observed probability.
+        noise: What two equal runs differ by.
+        missed: The worst wrong answers of the gate.
+        picked_for_nothing: The worst picks for queries that nothing fits.
+        degraded: How many queries did not run as configured, by code.
+        per_query: The value of every metric by mode, in the order of `ids`.
+        ids: The ids of the queries.
+    """
+
+    header: RunHeader
+    profile: Profile
+    notes: tuple[str, ...]
+    queries: int
+    matched: int
+    modes: tuple[Mode, ...]
+    quality: Mapping[str, Mapping[str, Interval | None]]
+    against_always: Mapping[str, Interval | None]
+    unheld: Mapping[str, Interval | None]
+    pool_size: int
+    ceiling: Interval | None
+    found: Interval | None
+    lost: Mapping[str, Mapping[str, int]]
+    moves: Mapping[str, Moves]
+    economics: Economics | None
+    curve: tuple[CurvePoint, ...]
+    abstention: tuple[AbstentionPoint, ...]
+    groups: tuple[Group, ...]
+    strengths: tuple[SignalStrength, ...]
+    histograms: tuple[Histogram, ...]
+    reliability: tuple[ReliabilityBin, ...]
+    noise: Noise
+    missed: tuple[Example, ...]
+    picked_for_nothing: tuple[Example, ...]
+    degraded: Mapping[str, int]
+    per_query: Mapping[str, Mapping[str, tuple[float | None, ...]]]
+    ids: tuple[str, ...]
+
+    def kept(self, mode: str) -> float | None:
+        """Return the share of recall@1 that a mode keeps where it may answer with nothing."""
+        recall, unheld = self.quality[mode]["recall@1"], self.unheld[mode]
+        if recall is None or unheld is None or not unheld.value:
+            return None
+        return recall.value / unheld.value
+
+    @property
+    def no_match(self) -> int:
+        """How many queries nothing fits."""
+        return self.queries - self.matched
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        values = asdict(self)
+        values["header"]["profile"] = self.header.profile.to_dict()
+        values["profile"] = self.profile.to_dict()
+        if self.economics is not None:
+            values["economics"]["skip_rate"] = self.economics.skip_rate
+            values["economics"]["tighten_apply_rate"] = self.economics.tighten_apply_rate
+        return {"schema": SCHEMA, **values}
+
+
+def summarize(run: Run, *, profile: Profile | None = None, modes: Sequence[Mode] = MODES) -> Report:
+    """Compute the report of a stored run; no model is needed.
+
+    Args:
+        run: The run.
+        profile: Decide by this profile; None for the run's own.
+        modes: Compare these modes; those that the run lacks are left out.
+
+    Raises:
+        InputError: `out_of_range` if the run has none of the modes.
+        ProfileError: `profile_mismatch` if the profile was fitted for other models.
+        SourceError: `unsuitable_run` if the run lacks what the profile asks for.
+    """
+    header = run.header
+    used = header.profile if profile is None else profile
+    as_measured = used == header.profile
+    queries = run.queries
+    notes = (*header.notes, *_bounds(queries), *check_suitable(header, used))
+    if used.blend != header.profile.blend:
+        queries = tuple(reblended(query, used) for query in queries)
+    # A mode that was measured serves the others, shown or not.
+    present = [mode for mode in header.modes if mode != "remote" or keeps_pools(header, used)]
+    results: dict[Mode, list[RouteResult]] = {
+        mode: [decide(query, used, mode, header.remote) for query in queries] for mode in present
+    }
+    shown = tuple(mode for mode in present if mode in modes)
+    if not shown:
+        raise InputError("out_of_range", f"the run has only the modes {', '.join(present)}")
+    values = {
+        mode: [
+            measure_answer(query, one) for query, one in zip(queries, results[mode], strict=True)
+        ]
+        for mode in results
+    }
+    never, gated, always = (results.get(mode) for mode in MODES)
+    tables = {mode: _table(values[mode]) for mode in values}
+    seed = header.seed
+    quality: dict[str, dict[str, Interval | None]] = {
+        mode: dict(zip(_NAMES, statistics.means(tables[mode], seed=seed, shares=True), strict=True))
+        for mode in shown
+    }
+    recalls = {mode: table[:, _NAMES.index("recall@1")] for mode, table in tables.items()}
+    reference: Mode = "gated" if gated is not None else shown[-1]
+    return Report(
+        header=header,
+        profile=used,
+        notes=notes,
+        queries=len(queries),
+        matched=sum(bool(query.relevant) for query in queries),
+        modes=shown,
+        quality=quality,
+        against_always={
+            mode: statistics.mean(recalls[mode] - recalls["always"], seed=seed)
+            for mode in shown
+            if mode != "always" and "always" in recalls
+        },
+        unheld={mode: _unheld(queries, used, mode, header.remote, seed) for mode in shown},
+        pool_size=used.pool.rerank_top_k,
+        ceiling=_found(queries, used.pool.rerank_top_k, seed),
+        found=_found(queries, None, seed),
+        lost={mode: _lost(queries, results[mode], always) for mode in shown},
+        moves={
+            mode: losses.count_moves(queries, never, results[mode])
+            for mode in shown
+            if mode != "never" and never is not None
+        },
+        economics=None
+        if gated is None
+        else economics.account(queries, gated, always, as_measured=as_measured),
+        curve=()
+        if never is None or gated is None or always is None
+        else economics.trade_off(
+            _judged(queries, used),
+            used,
+            _outcomes(values["never"]),
+            _outcomes(values["always"]),
+        ),
+        abstention=()
+        if never is None or gated is None or always is None
+        else economics.abstention(
+            queries,
+            gated,
+            {
+                mode: [decide(query, without_bars(used), mode) for query in queries]
+                for mode in MODES
+            },
+            used.answer.least,
+        ),
+        groups=_groups(queries, {mode: values[mode] for mode in shown}, seed),
+        strengths=signals.strengths(queries, never, always, seed=seed),
+        histograms=signals.histograms(queries, always),
+        reliability=() if always is None else signals.reliability(queries, always),
+        noise=_noise(queries, recalls[reference], seed),
+        missed=missed(queries, results[reference], always),
+        picked_for_nothing=picked_for_nothing(queries, results[reference]),
+        degraded=dict(Counter(code for query in queries for code in query.degraded)),
+        per_query={
+            mode: {
+                name: tuple(_rounded(row[name]) for row in values[mode])
+                for name in _NAMES
+                if any(row[name] is not None for row in values[mode])
+            }
+            for mode in shown
+        },
+        ids=tuple(query.id for query in queries),
+    )
+
+
+_NAMES = [metric.name for metric in METRICS]
+
+
+def _without_bars(
+    queries: Sequence[StoredQuery], profile: Profile
+) -> dict[Mode, list[RouteResult]]:
+    barless = without_bars(profile)
+    return {mode: [decide(query, barless, mode) for query in queries] for mode in MODES}
+
+
+def _bounds(queries: Sequence[StoredQuery]) -> list[str]:
+    named = sum(bool(query.wrong) and not query.relevant for query in queries)
+    if not named:
+        return []
+    return [
+        f"{named} no-match queries come with documents that are known not to fit; where the labels "
+        "say nothing of the others, false injects are an upper bound"
+    ]
+
+
+def _table(rows: Sequence[Values]) -> NDArray[np.float64]:
+    return np.array([[row[name] for name in _NAMES] for row in rows], dtype=np.float64)
+
+
+def _unheld(
+    queries: Sequence[StoredQuery], profile: Profile, mode: Mode, remote: str | None, seed: int
+) -> Interval | None:
+    unheld = holding_nothing_back(profile)
+    found = [
+        metrics.recall(decide(query, unheld, mode, remote).ids, query.relevant, 1)
+        for query in queries
+        if query.relevant
+    ]
+    return statistics.mean(found, seed=seed, shares=True) if found else None
+
+
+def _found(queries: Sequence[StoredQuery], k: int | None, seed: int) -> Interval | None:
+    shares = [
+        metrics.recall([one.id for one in query.scored], query.relevant, k or 1 + len(query.scored))
+        for query in queries
+        if query.relevant
+    ]
+    return statistics.mean(shares, seed=seed, shares=True) if shares else None
+
+
+def _lost(
+    queries: Sequence[StoredQuery],
+    results: Sequence[RouteResult],
+    always: Sequence[RouteResult] | None,
+) -> dict[str, int]:
+    places = Counter(
+        losses.where_lost(query, result, None if always is None else always[place])
+        for place, (query, result) in enumerate(zip(queries, results, strict=True))
+        if query.relevant
+    )
+    return {place: places[place] for place in losses.PLACES if places[place]}
+
+
+def _judged(queries: Sequence[StoredQuery], profile: Profile) -> Sequence[StoredQuery]:
+    """Return the queries with the candidates that the gate judges by."""
+    floor = floors.floor_of(profile.floors, None, None)
+    return [replace(query, scored=tuple(floors.judged(query.scored, floor))) for query in queries]
+
+
+def _outcomes(values: Sequence[Values]) -> list[tuple[float | None, float | None]]:
+    return [(row["recall@1"], row["false_inject"]) for row in values]
+
+
+def _groups(
+    queries: Sequence[StoredQuery], values: Mapping[str, Sequence[Values]], seed: int
+) -> tuple[Group, ...]:
+    members: dict[str, list[int]] = {}
+    for place, query in enumerate(queries):
+        if query.mentions_name is not None:
+            naming = "names the document" if query.mentions_name else "does not name it"
+            members.setdefault(naming, []).append(place)
+        if query.kind:
+            members.setdefault(query.kind, []).append(place)
+
+    def figures(name: str, places: Sequence[int]) -> dict[str, Interval | None]:
+        return {
+            mode: statistics.mean(
+                np.array([rows[place][name] for place in places], dtype=np.float64),
+                seed=seed,
+                shares=True,
+            )
+            for mode, rows in values.items()
+        }
+
+    return tuple(
+        Group(
+            name=name,
+            queries=len(places),
+            recall=figures("recall@1", places),
+            false_inject=figures("false_inject", places),
+        )
+        for name, places in members.items()
+    )
+
+
+def _noise(queries: Sequence[StoredQuery], recalls: NDArray[np.float64], seed: int) -> Noise:
+    twice = [
+        (query.milliseconds["gated"]["total"], *query.repeated)
+        for query in queries
+        if query.repeated is not None
+    ]
+    return Noise(
+        repeated=len(twice),
+        same=sum(same for _, _, same in twice),
+        first_ms=float(np.median([first for first, _, _ in twice])) if twice else None,
+        second_ms=float(np.median([second for _, second, _ in twice])) if twice else None,
+        recall_floor=statistics.noise_floor(recalls, seed=seed),
+    )
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)

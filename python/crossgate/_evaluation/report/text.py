@@ -1,0 +1,311 @@
+"""A report as text: at most 100 columns, the verdict on the gate in its first line."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from crossgate._evaluation.measures.economics import Economics
+from crossgate._evaluation.measures.losses import DEPTH, PLACES
+from crossgate._evaluation.measures.signals import calibration_error
+from crossgate._evaluation.measures.statistics import Interval
+from crossgate._evaluation.report.summary import Report
+from crossgate._floors import APPLY_BAND
+
+WIDTH = 100
+
+_LABEL = 24
+_COLUMN = 22
+_NARROW = 16
+_MOST_WIDE = 3  # columns that fit with all their digits
+_BRACKET = re.compile(r"\[(\S+), (\S+)\]")
+
+_RANKING = ("recall@1", "recall@3", "recall@5", "recall@10", "precision@1", "mrr@10", "ndcg@10")
+_ABSTENTION = ("false_inject", "abstention_precision", "abstention_recall")
+_WRONG = ("wrong_pick@1", "wrong_pick@2")
+
+_ALWAYS_SKIPS = "the gate never asked stage 2: it skipped all {count} queries"
+_NEVER_SKIPS = "the gate never skipped: stage 2 read the pool of all {count} queries"
+
+
+def headline(report: Report) -> str:
+    """Return the one sentence to remember: whether the gate pays for itself."""
+    account = report.economics
+    if account is None:
+        return f"The gate was not run on these {report.queries} queries."
+    if account.reranked == 0:
+        return f"WARNING: {_ALWAYS_SKIPS.format(count=account.queries)}."
+    if account.reranked == account.queries:
+        return f"WARNING: {_NEVER_SKIPS.format(count=account.queries)}."
+    skipped = f"The gate skipped {account.skip_rate:.1%} of {account.queries} queries"
+    lost = report.against_always.get("gated")
+    if lost is None:
+        return f"{skipped}."
+    what = "lost" if lost.value <= 0 else "gained"
+    low, high = sorted(100 * (end if lost.value > 0 else -end) for end in (lost.low, lost.high))
+    return (
+        f"{skipped} and {what} {abs(100 * lost.value):.1f} points of recall@1 against always "
+        f"[{_plain(low)}, {_plain(high)}]."
+    )
+
+
+def text_report(report: Report, *, signals: bool = False) -> str:
+    """Return the report for a terminal.
+
+    Args:
+        report: The report.
+        signals: Also show how well each signal answers the gate's questions.
+    """
+    sections = [
+        _wrapped([headline(report)]),
+        list(_subject(report)),
+        list(_quality(report)),
+        list(_losses(report)),
+        list(_economics(report)),
+        list(_curve(report)),
+        list(_groups(report)),
+        list(_signals(report)) if signals else [],
+        list(_noise(report)),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in sections if lines)
+
+
+def _subject(report: Report) -> Iterator[str]:
+    header = report.header
+    skipped = f", {header.skipped} malformed rows skipped" if header.skipped else ""
+    lines = [
+        f"{header.dataset} {header.split}: {header.documents} documents, {report.matched} queries "
+        f"with a match, {report.no_match} without{skipped}",
+        f"profile {report.profile.name}; {header.embedder or 'no embedder'}; "
+        f"{header.reranker or 'no reranker'}{remote_tier(report)}",
+        f"{header.machine['processor']}, {header.machine['cores']} cores; "
+        + ", ".join(f"{name} {version}" for name, version in header.versions.items()),
+    ]
+    lines += [f"note: {note}" for note in report.notes]
+    lines += [f"degraded: {code}, {count} queries" for code, count in report.degraded.items()]
+    yield from _wrapped(lines)
+
+
+def _quality(report: Report) -> Iterator[str]:
+    yield _of_modes(report, "quality, 95 % interval", report.modes)
+    for name in _RANKING:
+        if any(report.quality[mode][name] for mode in report.modes):
+            yield _of_modes(
+                report, name, [share(report.quality[mode][name]) for mode in report.modes]
+            )
+    if any(report.unheld.values()):
+        cells = [share(report.unheld[mode]) for mode in report.modes]
+        yield _of_modes(report, "  nothing held back: @1", cells)
+    if report.against_always:
+        cells = [points(report.against_always.get(mode)) for mode in report.modes]
+        yield _of_modes(report, "recall@1 - always, points", cells)
+    if report.ceiling is not None:
+        yield f"stage 1 finds {share(report.ceiling)} of what fits in its first {report.pool_size}"
+        yield f"and {share(report.found)} in all of its candidates: stage 2 can reach no more"
+    yield ""
+    yield _of_modes(report, "abstention", report.modes)
+    if report.no_match:
+        for name in _ABSTENTION:
+            yield _of_modes(
+                report,
+                name.replace("_", " "),
+                [share(report.quality[mode][name]) for mode in report.modes],
+            )
+        yield _of_modes(
+            report, "recall@1 kept", [percentage(report.kept(mode)) for mode in report.modes]
+        )
+    else:
+        yield "not measured: no query of this dataset is known to fit nothing"
+    for name in _WRONG:
+        if any(report.quality[mode][name] for mode in report.modes):
+            yield _of_modes(
+                report,
+                name.replace("_", " "),
+                [share(report.quality[mode][name]) for mode in report.modes],
+            )
+
+
+def _losses(report: Report) -> Iterator[str]:
+    if not report.matched:
+        return
+    moves = report.moves
+    yield _of_modes(report, "first pick does not fit", report.modes)
+    for place, meaning in PLACES.items():
+        counts = [report.lost[mode].get(place, 0) for mode in report.modes]
+        if any(counts):
+            yield _of_modes(report, f"  {meaning}", map(str, counts))
+    for what, cells in (
+        ("pushed out of rank 1", [_of(one.pushed_out, one.first) for one in moves.values()]),
+        (f"pulled into first {DEPTH}", [_of(one.pulled_in, one.deep) for one in moves.values()]),
+    ):
+        yield _of_modes(report, what, [*[""] * (len(report.modes) - len(cells)), *cells])
+
+
+def _economics(report: Report) -> Iterator[str]:
+    account = report.economics
+    if account is None:
+        return
+    skipped = account.queries - account.reranked
+    reasons = ", ".join(f"{reason} {count}" for reason, count in account.reasons.items())
+    yield f"stage 2 skipped  {_of(skipped, account.queries)} {f'({reasons})' if reasons else ''}"
+    if account.pairs_always is not None:
+        always = f" of the {account.pairs_always} that always scores"
+    else:
+        always = ""
+    yield f"tail cut         {tail_cut(account)}"
+    yield f"pairs scored     {account.pairs}{always}"
+    yield ""
+    yield _row("milliseconds", ["queries", "p50", "p95", "p99"], width=10)
+    for one in account.latencies:
+        cells = [str(one.count), f"{one.p50:.1f}", f"{one.p95:.1f}", f"{one.p99:.1f}"]
+        label = f"  gated, {one.path}" if one.path in ("skipped", "reranked") else f"  {one.path}"
+        yield _row(label, cells, width=10)
+
+
+def _curve(report: Report) -> Iterator[str]:
+    if not report.curve:
+        return
+    yield _row("when the margins move", ["skipped", "recall@1", "false inject", ""], width=14)
+    # Ten points of the curve, and the shipped one.
+    step = max(1, len(report.curve) // 10)
+    for place, point in enumerate(report.curve):
+        if point.shipped or place % step == 0 or place == len(report.curve) - 1:
+            cells = [
+                f"{point.skip_rate:.1%}",
+                "-" if point.recall is None else f"{point.recall:.3f}",
+                percentage(point.false_inject),
+                "<- shipped" if point.shipped else "",
+            ]
+            yield _row(f"  times {point.factor:.3g}", cells, width=14)
+    if not report.abstention:
+        return
+    yield ""
+    yield _row("when the bar moves", ["false inject", "precision@1", ""], width=14)
+    step = max(1, len(report.abstention) // 8)
+    for place, bar in enumerate(report.abstention):
+        if bar.shipped or place % step == 0:
+            cells = [percentage(bar.false_inject), f"{bar.precision:.3f}"]
+            mark = "<- shipped" if bar.shipped else ""
+            yield _row(f"  confidence {bar.least:.3f}", [*cells, mark], width=14)
+
+
+def _groups(report: Report) -> Iterator[str]:
+    if not report.groups:
+        return
+    yield _of_modes(report, "recall@1 by kind", report.modes)
+    for group in report.groups:
+        label = f"  {group.name}"[: _LABEL - 6] + f" {group.queries}"
+        if any(group.recall.values()):
+            yield _of_modes(report, label, [share(group.recall[mode]) for mode in report.modes])
+    rows = [group for group in report.groups if any(group.false_inject.values())]
+    if rows:
+        yield _of_modes(report, "false inject by kind", report.modes)
+    for group in rows:
+        label = f"  {group.name}"[: _LABEL - 6] + f" {group.queries}"
+        yield _of_modes(report, label, [share(group.false_inject[mode]) for mode in report.modes])
+
+
+def _signals(report: Report) -> Iterator[str]:
+    yield _row("AUC of a signal", ["rerank? (low value)", "anything relevant?"])
+    for one in report.strengths:
+        yield _row(f"  {one.name}", [share(one.rerank), share(one.answer)])
+    error = calibration_error(report.reliability)
+    if error is not None:
+        what = (
+            "sigmoid of the first logit" if report.profile.answer.stage2 is None else "confidence"
+        )
+        yield f"the {what} misses the observed share by {error:.3f} on average"
+
+
+def _noise(report: Report) -> Iterator[str]:
+    noise = report.noise
+    if noise.recall_floor is not None:
+        yield from _wrapped(
+            [
+                f"noise: two samples of {report.matched} such queries from one and the same system "
+                f"differ by up to {100 * noise.recall_floor:.1f} points of recall@1"
+            ]
+        )
+    if noise.first_ms is not None and noise.second_ms is not None:
+        yield (
+            f"A/A: {noise.repeated} queries routed twice, {noise.same} decided the same, p50 "
+            f"{noise.first_ms:.1f} and {noise.second_ms:.1f} ms"
+        )
+
+
+def _of_modes(report: Report, label: str, cells: Iterable[str]) -> str:
+    """Return a row with one cell per mode; where there are four, they lose digits."""
+    if len(report.modes) <= _MOST_WIDE:
+        return _row(label, list(cells))
+    narrow = [_BRACKET.sub(_narrowed, cell).partition(" (")[0] for cell in cells]
+    return _row(label, narrow, width=_NARROW)
+
+
+def _narrowed(bracket: re.Match[str]) -> str:
+    low, high = bracket[1], bracket[2]
+    if low.startswith(("+", "-")):  # points
+        return f"[{float(low):+.0f},{float(high):+.0f}]"
+    return f"[{float(low):.2f},{float(high):.2f}]".replace("0.", ".")
+
+
+def _row(label: str, cells: Sequence[str] | Iterator[str], *, width: int = _COLUMN) -> str:
+    return f"{label:<{_LABEL}}  {' '.join(f'{cell:>{width}}' for cell in cells)}".rstrip()
+
+
+def share(interval: Interval | None) -> str:
+    """Return a share with its interval."""
+    if interval is None:
+        return "-"
+    return f"{interval.value:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+
+
+def remote_tier(report: Report) -> str:
+    """Return who answered in the mode `remote`, to be put behind the models; empty without it."""
+    identity = report.header.remote
+    if identity is None or "remote" not in report.modes:
+        return ""
+    fitted = report.profile.settings_for(identity) is not None
+    return f"; remote {identity}{'' if fitted else ', for which the profile was not fitted'}"
+
+
+def tail_cut(account: Economics) -> str:
+    """Return how often a tail was cut off the pool, against how often that should happen."""
+    rate = account.tighten_apply_rate
+    if rate is None:
+        off = account.tightened is None
+        return "off: the profile sets no pool.core" if off else "no pool was read"
+    low, high = APPLY_BAND
+    where = "below" if rate < low else "above" if rate > high else "within"
+    return (
+        f"{_of(account.tightened or 0, account.reranked)} of the pools, {where} the band of "
+        f"{low:.0%} to {high:.0%}"
+    )
+
+
+def percentage(value: float | None) -> str:
+    """Return a share as a percentage."""
+    return "-" if value is None else f"{value:.1%}"
+
+
+def points(interval: Interval | None) -> str:
+    """Return a difference of shares with its interval, in percentage points."""
+    if interval is None:
+        return "-"
+    value, low, high = (100 * one for one in (interval.value, interval.low, interval.high))
+    return f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
+
+
+def _of(count: int, total: int) -> str:
+    return f"{count} of {total}" + (f" ({count / total:.1%})" if total else "")
+
+
+def _plain(value: float) -> str:
+    return f"{value + 0.0:.1f}".replace("-0.0", "0.0")
+
+
+def _wrapped(lines: Sequence[str]) -> list[str]:
+    fill: Callable[[str], list[str]] = textwrap.TextWrapper(
+        width=WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    ).wrap
+    return [part for line in lines for part in fill(line)]

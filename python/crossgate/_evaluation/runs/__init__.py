@@ -1,0 +1,1 @@
+"""Routing a dataset, and storing what came of it."""

@@ -1,0 +1,231 @@
+"""Running the router over a dataset, each mode for itself, and storing what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+
+from tqdm import tqdm
+
+from crossgate import _core
+from crossgate._embedding import Embedder
+from crossgate._errors import InputError
+from crossgate._evaluation.data.labels import Dataset, LabelledQuery
+from crossgate._evaluation.runs.machine import describe_machine, describe_versions
+from crossgate._evaluation.runs.modes import profile_of
+from crossgate._evaluation.runs.runs import (
+    ALL_MODES,
+    MODES,
+    Mode,
+    RunHeader,
+    StoredQuery,
+    write_run,
+)
+from crossgate._floors import sources_of
+from crossgate._index import Index
+from crossgate._profile import Profile
+from crossgate._reranking.cross_encoder import CrossEncoder, PairScore, Reranker, load
+from crossgate._router import Router
+from crossgate._types import RouteResult
+
+REPEATED = 20
+"""How many queries are routed a second time, to show what two equal runs differ by."""
+
+_EXCERPT = 240
+_RICHEST: tuple[Mode, ...] = ("always", "gated", "never", "remote")
+
+
+def measure(
+    dataset: Dataset,
+    output: Path,
+    *,
+    profile: Profile | str | PathLike[str] | None = None,
+    embedder: Embedder | str | None = "default",
+    reranker: Reranker | str | PathLike[str] = "default",
+    remote: Reranker | None = None,
+    modes: Sequence[Mode] = MODES,
+    seed: int = 0,
+    repeated: int = REPEATED,
+) -> None:
+    """Route every query of a dataset and write the run.
+
+    Each mode is timed on a run of its own, with both models warm and the query's embedding
+    counted. Only where the gate asks for the reranker do gated and always do the same work; they
+    share that run. Candidates that no mode reads are scored afterwards, outside of all times, so
+    that the stored run can be decided again by another profile.
+
+    Args:
+        dataset: What to route.
+        output: The file to write.
+        profile: Thresholds; None for the bundled profile where it fits the models.
+        embedder: Stage 1's model; None for words alone.
+        reranker: Stage 2's model.
+        remote: The tier of the mode `remote`, such as `crossgate.rerankers.VoyageReranker()`. It is
+            asked once before any work is done, and then sent the pool of every query; a call that
+            fails leaves that query to stage 1 and is counted.
+        modes: Which modes to run. Without `always` no logits are stored beyond what `gated` needs.
+        seed: Stored with the run.
+        repeated: How many queries are routed twice in the gated mode.
+
+    Raises:
+        InputError: If a document cannot be indexed; `out_of_range` for an unknown mode, or none,
+            and for the mode `remote` without its tier, or the tier without its mode.
+        ModelError: If a model cannot be loaded or run.
+        ProfileError: If the profile cannot be read, or was fitted for other models.
+        TierError: `api_error` if the remote tier does not answer the first question.
+    """
+    unknown = [mode for mode in modes if mode not in ALL_MODES]
+    if unknown or not modes:
+        message = f"no mode {', '.join(unknown) or 'given'}: choose of {', '.join(ALL_MODES)}"
+        raise InputError("out_of_range", message)
+    if ("remote" in modes) != (remote is not None):
+        message = "the mode remote and a remote tier go together: give both or neither"
+        raise InputError("out_of_range", message)
+    if remote is not None:
+        remote.score("warm up", ["warm up"])
+    index = _index(dataset, embedder)
+    stage2 = _load_reranker(reranker) if {"gated", "always"} & set(modes) else None
+    gated = Router(index, reranker=stage2, profile=profile)
+    routers = {
+        mode: Router(
+            index,
+            reranker={"never": None, "remote": remote}.get(mode, stage2),
+            profile=profile_of(mode, gated.profile, None if remote is None else remote.identity),
+        )
+        for mode in modes
+    }
+    gated.warm_up()
+    header = RunHeader(
+        dataset=dataset.name,
+        split=dataset.split,
+        corpus=index.fingerprint,
+        labels=dataset.fingerprint,
+        documents=len(dataset.documents),
+        skipped=len(dataset.problems),
+        notes=dataset.notes,
+        modes=tuple(mode for mode in ALL_MODES if mode in modes),
+        embedder=index.embedder,
+        reranker=None if stage2 is None else stage2.identity,
+        remote=None if remote is None else remote.identity,
+        profile=gated.profile,
+        seed=seed,
+        machine=describe_machine(),
+        versions=describe_versions(),
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    every = max(1, len(dataset.queries) // max(1, repeated))
+    write_run(output, header, _route_all(dataset, index, routers, stage2, every if repeated else 0))
+
+
+def _load_reranker(reranker: Reranker | str | PathLike[str]) -> Reranker:
+    """Return a reranker, loading it where it is given by name or folder.
+
+    Raises:
+        ModelError: If the model cannot be used.
+    """
+    if not isinstance(reranker, str | PathLike):
+        return reranker
+    return CrossEncoder() if reranker == "default" else load(reranker)
+
+
+def _index(dataset: Dataset, embedder: Embedder | str | None) -> Index:
+    with tqdm(desc="embedding", unit="", delay=0.5, leave=False, disable=None) as bar:
+
+        def progress(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        return Index.build(dataset.documents, embedder=embedder, progress=progress)
+
+
+def _route_all(
+    dataset: Dataset,
+    index: Index,
+    routers: Mapping[Mode, Router],
+    reranker: Reranker | None,
+    every: int,
+) -> Iterator[StoredQuery]:
+    """Route the queries in their order; every so many of them twice, none if that is 0."""
+    bar = tqdm(dataset.queries, desc="routing", unit="", delay=0.5, leave=False, disable=None)
+    for place, query in enumerate(bar):
+        again = bool(every) and place % every == 0
+        yield _route(query, index, routers, reranker, again=again)
+
+
+def _route(
+    query: LabelledQuery,
+    index: Index,
+    routers: Mapping[Mode, Router],
+    reranker: Reranker | None,
+    *,
+    again: bool,
+) -> StoredQuery:
+    results: dict[Mode, RouteResult] = {}
+    # Gated first: it must not find caches warmed by the others.
+    for mode in ("gated", "never", "always", "remote"):
+        if mode == "always" and "gated" in results and results["gated"].trace["stage2"]:
+            if mode in routers:
+                results[mode] = results["gated"]
+        elif mode in routers:
+            results[mode] = _result(routers[mode], query)
+    richest = next(results[mode] for mode in _RICHEST if mode in results)
+    scored = tuple(_scored(richest))
+    pairs = _pairs(results.get("always") or results.get("gated"))
+    if "always" in results and reranker is not None and pairs:
+        unread = [one.id for one in scored if one.id not in pairs]
+        texts = [_content(index, id) for id in unread]
+        pairs |= dict(zip(unread, reranker.score(query.text, texts) if texts else (), strict=True))
+    gated = results.get("gated")
+    decision, repeated = None, None
+    if gated is not None:
+        decision = {"verdict": gated.verdict.value, "reason": gated.reason, "selected": gated.ids}
+    if again and gated is not None:
+        second = _result(routers["gated"], query)
+        repeated = (second.timings["total"], second.ids == gated.ids)
+    shown = [*query.relevant, *(hit.id for one in results.values() for hit in one.hits[:1])]
+    return StoredQuery(
+        id=query.id,
+        text=query.text,
+        kind=query.kind,
+        mentions_name=query.mentions_name,
+        relevant=query.relevant,
+        wrong=query.wrong,
+        scored=scored,
+        pairs=pairs,
+        remote_pairs=_pairs(results.get("remote")),
+        signals=richest.trace["signals"],
+        decision=decision,
+        milliseconds={mode: dict(one.timings) for mode, one in results.items()},
+        repeated=repeated,
+        sources=_sources(richest),
+        excerpts={id: _content(index, id)[:_EXCERPT] for id in shown},
+        degraded=tuple(
+            dict.fromkeys(one.code for result in results.values() for one in result.degraded)
+        ),
+    )
+
+
+def _result(router: Router, query: LabelledQuery) -> RouteResult:
+    return router.route(query.text, limit=None, allow=query.candidates)
+
+
+def _pairs(result: RouteResult | None) -> dict[str, PairScore]:
+    stored = [] if result is None else result.trace["stage2"]
+    return {id: PairScore(logit, cut) for id, logit, cut in stored}
+
+
+def _scored(result: RouteResult) -> Iterator[_core.Scored]:
+    for id, cosine, bm25, overlap, blend in result.trace["stage1"]:
+        yield _core.Scored(id, cosine=cosine, bm25=bm25, overlap=overlap, blend=blend)
+
+
+def _sources(result: RouteResult) -> dict[str, str]:
+    documents = {hit.id: hit.document for hit in result.hits}
+    return sources_of(documents, result.trace["profile"]["floors"]["source_type"])
+
+
+def _content(index: Index, id: str) -> str:
+    document = index.get(id)
+    return "" if document is None else document.content

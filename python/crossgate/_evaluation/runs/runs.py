@@ -1,0 +1,250 @@
+"""Stored runs: what the models said about each query, written before any metric is computed.
+
+A run is a file of JSON lines. The first one is the header; each other one holds a query with its
+labels, the stage-1 scores of its candidates, their logits, what the gate decided and how long each
+mode took. That is enough to decide again by another gate or profile without a model, see
+`crossgate._evaluation.runs.modes`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from crossgate import _core
+from crossgate._errors import ProfileError, SourceError
+from crossgate._evaluation.data.labels import read_lines
+from crossgate._files import whole_file
+from crossgate._profile import Profile
+from crossgate._reranking.cross_encoder import PairScore
+from crossgate._sources.common import Unusable
+from crossgate._sources.rows import parse_json
+
+SCHEMA = "crossgate-run/1"
+
+Mode = Literal["never", "gated", "always", "remote"]
+ALL_MODES: tuple[Mode, ...] = get_args(Mode)
+MODES: tuple[Mode, ...] = ("never", "gated", "always")
+"""The modes that are measured unless others are asked for: they need no provider and no key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunHeader:
+    """What was run, on what, and where.
+
+    Attributes:
+        dataset: Name of the dataset.
+        split: Name of its split.
+        corpus: Fingerprint of the documents.
+        labels: Fingerprint of the queries and their labels.
+        documents: How many documents there are.
+        skipped: How many malformed rows were left out.
+        notes: What a reader of the figures should know about the labels.
+        modes: The modes that were measured.
+        embedder: Identity of the embedder; empty for words alone.
+        reranker: Identity of the reranker; None without one.
+        remote: Identity of the remote tier; None where the mode `remote` was not measured.
+        profile: The profile in use.
+        seed: Of the sample and of the resampling.
+        machine: Processor, cores and system.
+        versions: Of Python, crossgate and what it runs on.
+        date: When the run was started, UTC, ISO 8601.
+    """
+
+    dataset: str
+    split: str
+    corpus: str
+    labels: str
+    documents: int
+    skipped: int
+    notes: tuple[str, ...]
+    modes: tuple[Mode, ...]
+    embedder: str
+    reranker: str | None
+    remote: str | None = None
+    profile: Profile
+    seed: int
+    machine: Mapping[str, Any]
+    versions: Mapping[str, str]
+    date: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredQuery:
+    """One query of a run.
+
+    Attributes:
+        id: The query's id.
+        text: The query.
+        kind: What kind of query it is; empty where the dataset does not say.
+        mentions_name: Whether it names the document that fits, or None if unknown.
+        relevant: Grade of each document that fits; empty if nothing does.
+        wrong: Documents that are known not to fit.
+        scored: The candidates that stage 1 found, best blend first.
+        pairs: What the reranker said about the candidates that it read.
+        remote_pairs: The same of the remote tier; empty where it was not asked, or did not answer.
+        signals: What the gate looked at; None without candidates.
+        decision: Verdict, reason and selected ids of the gated mode, as the router gave them;
+            None where that mode was not measured.
+        milliseconds: Per mode, milliseconds per step of the router.
+        repeated: Milliseconds of a second gated run of the same query and whether it decided the
+            same; None for the queries that were routed once.
+        sources: Source types of candidates that have one, by id.
+        excerpts: The beginning of documents that a reader may want to see.
+        degraded: Codes of what did not run as configured.
+    """
+
+    id: str
+    text: str
+    kind: str = ""
+    mentions_name: bool | None = None
+    relevant: Mapping[str, int]
+    wrong: frozenset[str] = frozenset()
+    scored: tuple[_core.Scored, ...]
+    pairs: Mapping[str, PairScore] = field(default_factory=dict)
+    remote_pairs: Mapping[str, PairScore] = field(default_factory=dict)
+    signals: Mapping[str, Any] | None = None
+    decision: Mapping[str, Any] | None = None
+    milliseconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    repeated: tuple[float, bool] | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
+    excerpts: Mapping[str, str] = field(default_factory=dict)
+    degraded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A stored run."""
+
+    header: RunHeader
+    queries: tuple[StoredQuery, ...]
+
+
+def write_run(path: Path, header: RunHeader, queries: Iterable[StoredQuery]) -> None:
+    """Write a run as its queries come in; the file appears when the last one is written.
+
+    Whatever interrupts the writing, Ctrl-C included, leaves no file and keeps an earlier one.
+
+    Raises:
+        SourceError: `unwritable` if the file cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(path) as stream:
+            stream.write(json.dumps(_header_values(header), allow_nan=False) + "\n")
+            for query in queries:
+                stream.write(json.dumps(_query_values(query), allow_nan=False) + "\n")
+    except OSError as error:
+        raise SourceError("unwritable", f"cannot write {path}: {error.strerror}") from error
+
+
+def read_run(path: Path) -> Run:
+    """Read a run.
+
+    Raises:
+        SourceError: `source_missing`, `source_unreadable`, or `malformed_run` naming the line.
+    """
+    header: RunHeader | None = None
+    queries: list[StoredQuery] = []
+    for line, text in read_lines(path):
+        try:
+            values = parse_json(text)
+            if not isinstance(values, dict):
+                raise Unusable("must be a JSON object")
+            if header is None:
+                header = _header(values)
+            else:
+                queries.append(_query(values))
+        except (Unusable, ProfileError, KeyError, TypeError, ValueError, AttributeError) as error:
+            what = f"no {error} in it" if isinstance(error, KeyError) else str(error)
+            raise SourceError("malformed_run", f"{path}:{line}: {what}") from error
+    if header is None or not queries:
+        raise SourceError("malformed_run", f"{path} holds no queries")
+    return Run(header=header, queries=tuple(queries))
+
+
+def is_run(path: Path) -> bool:
+    """Return whether a file is a stored run, by its first line."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return f'"schema": "{SCHEMA}"'.encode() in stream.readline(200)
+
+
+def _header_values(header: RunHeader) -> dict[str, Any]:
+    values = {"schema": SCHEMA, **asdict(header)}
+    values["profile"] = header.profile.to_dict()
+    return values
+
+
+def _header(values: dict[str, Any]) -> RunHeader:
+    if values.pop("schema", None) != SCHEMA:
+        raise Unusable(f'no "schema": "{SCHEMA}" in it')
+    return RunHeader(
+        **{
+            **values,
+            "notes": tuple(values["notes"]),
+            "modes": tuple(mode for mode in ALL_MODES if mode in values["modes"]),
+            "profile": Profile.from_dict(values["profile"]),
+        }
+    )
+
+
+def _query_values(query: StoredQuery) -> dict[str, Any]:
+    return {
+        "id": query.id,
+        "text": query.text,
+        "kind": query.kind,
+        "mentions_name": query.mentions_name,
+        "relevant": dict(query.relevant),
+        "wrong": sorted(query.wrong),
+        "stage1": [[one.id, one.cosine, one.bm25, one.overlap, one.blend] for one in query.scored],
+        "stage2": _pair_values(query.pairs),
+        "remote": _pair_values(query.remote_pairs),
+        "signals": None if query.signals is None else dict(query.signals),
+        "decision": None if query.decision is None else dict(query.decision),
+        "milliseconds": {mode: dict(steps) for mode, steps in query.milliseconds.items()},
+        "repeated": query.repeated,
+        "sources": dict(query.sources),
+        "excerpts": dict(query.excerpts),
+        "degraded": list(query.degraded),
+    }
+
+
+def _query(values: dict[str, Any]) -> StoredQuery:
+    repeated = values["repeated"]
+    return StoredQuery(
+        id=values["id"],
+        text=values["text"],
+        kind=values["kind"],
+        mentions_name=values["mentions_name"],
+        relevant=values["relevant"],
+        wrong=frozenset(values["wrong"]),
+        scored=tuple(_scored(*row) for row in values["stage1"]),
+        pairs=_pairs(values["stage2"]),
+        remote_pairs=_pairs(values.get("remote", ())),
+        signals=values["signals"],
+        decision=values["decision"],
+        milliseconds=values["milliseconds"],
+        repeated=None if repeated is None else (repeated[0], repeated[1]),
+        sources=values.get("sources", {}),
+        excerpts=values["excerpts"],
+        degraded=tuple(values["degraded"]),
+    )
+
+
+def _scored(id: str, cosine: float | None, bm25: float, overlap: int, blend: float) -> _core.Scored:
+    if bm25 < 0:  # would be bounded to any number, or to none
+        raise Unusable(f"the BM25 score of {id!r} is {bm25}: it must be at least 0")
+    return _core.Scored(id, cosine=cosine, bm25=bm25, overlap=overlap, blend=blend)
+
+
+def _pair_values(pairs: Mapping[str, PairScore]) -> list[list[Any]]:
+    return [[id, pair.logit, pair.truncated] for id, pair in pairs.items()]
+
+
+def _pairs(values: Iterable[Any]) -> dict[str, PairScore]:
+    return {id: PairScore(logit, truncated) for id, logit, truncated in values}

@@ -1,0 +1,292 @@
+"""The index: a corpus that can be searched, changed while it is in use, saved and opened."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crossgate import _core
+from crossgate._checks import check_text, is_text
+from crossgate._errors import IndexFileError, InputError, ModelError
+from crossgate._model_files import models
+from crossgate._types import Document, Vector
+
+if TYPE_CHECKING:
+    from crossgate._embedding import Embedder
+
+
+class Index:
+    """Documents with their terms and vectors. Threads may search and change it at once.
+
+    Make one with `Index.build` or `Index.open`.
+    """
+
+    def __init__(self, core: _core.Index, embedder: Embedder | None) -> None:
+        self._core = core
+        self._embedder = embedder
+        self.path: Path | None = None
+        """The file that it was last opened from or saved to; None for one in memory."""
+
+    @classmethod
+    def build(
+        cls,
+        documents: Iterable[Document],
+        *,
+        embedder: Embedder | str | os.PathLike[str] | None = "default",
+        language: str = "english",
+        reuse: Index | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Index:
+        """Index documents.
+
+        Args:
+            documents: At least one, ids unique, each with a title or a text.
+            embedder: What makes the vectors: an embedder, the name or folder of a model, or None
+                for an index that is searched by words alone.
+            language: Snowball language of the stemmer, such as `english`, or `none`.
+            reuse: An earlier index; documents that did not change keep their vectors.
+            progress: Called with the number of embedded documents and of those to embed.
+
+        Raises:
+            InputError: `no_documents`, `duplicate_id`, `empty_document`, `invalid_text`,
+                `wrong_dimension`, `not_finite`, `zero_vector`, `out_of_range` or
+                `malformed_candidate`, naming the document.
+            ModelError: If the embedder cannot be loaded or run.
+        """
+        documents = list(documents)
+        if not documents:
+            raise InputError(
+                "no_documents", "there is nothing to index: pass at least one document"
+            )
+        maker = _embedder(embedder)
+        identity, dimension = (maker.identity, maker.dimension) if maker else ("", 0)
+        index = cls(_core.Index(language, identity, dimension), maker)
+        if reuse is not None and reuse.embedder == identity and maker is not None:
+            known = {id: reuse.get(id) for id in reuse.ids}
+            documents = [
+                _with_vector(one, reuse._core.vector(one.id))
+                if one.vector is None and _same_content(one, known.get(one.id))
+                else one
+                for one in documents
+            ]
+        index.upsert(documents, progress=progress)
+        return index
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        embedder: Embedder | str | os.PathLike[str] | None = None,
+    ) -> Index:
+        """Open an index file.
+
+        Args:
+            path: The file.
+            embedder: What made the vectors: an embedder, or the name or folder of a model. It is
+                needed where it is no model that crossgate knows by name.
+
+        Raises:
+            IndexFileError: `index_missing`, `index_unreadable`, `not_an_index`, `index_version`,
+                `index_truncated` or `index_corrupt`; `embedder_mismatch` if the file's vectors
+                were made by another embedder.
+            ModelError: If the embedder is given by a name or folder that cannot be used.
+        """
+        core = _core.Index.open(Path(path))
+        maker = _embedder(embedder)
+        if maker is not None and maker.identity != core.embedder:
+            raise embedder_mismatch(str(path), core.embedder, maker.identity)
+        opened = cls(core, maker)
+        opened.path = Path(path)
+        return opened
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the index to a file; an earlier file stays whole until the new one is complete.
+
+        Raises:
+            IndexFileError: `index_unwritable`.
+        """
+        self._core.save(Path(path))
+        self.path = Path(path)
+
+    def upsert(
+        self,
+        documents: Iterable[Document],
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Add documents, and replace those whose id is there already; all of them or none.
+
+        Args:
+            documents: Those without a vector are embedded, where the index holds vectors.
+            progress: Called with the number of embedded documents and of those to embed.
+
+        Raises:
+            InputError: As `build` does.
+            ModelError: If the embedder cannot be loaded or run.
+        """
+        documents = list(documents)
+        # Before the texts are embedded, which takes long.
+        seen: set[str] = set()
+        for document in documents:
+            _check(document)
+            if document.id in seen:
+                raise InputError(
+                    "duplicate_id", f"the id {document.id!r} stands twice: ids must be unique"
+                )
+            seen.add(document.id)
+        vectors: dict[str, Vector] = {}
+        if self._core.dimension:
+            missing = [one for one in documents if one.vector is None]
+            if missing:
+                report = None if progress is None else _counted(progress, len(missing))
+                embedder = self.load_embedder()
+                made = embedder.embed([one.content for one in missing], progress=report)
+                if len(made) != len(missing):
+                    raise ModelError(
+                        "model_failed",
+                        f"the embedder {embedder.identity} returned {len(made)} vectors for "
+                        f"{len(missing)} texts",
+                    )
+                vectors = {one.id: vector for one, vector in zip(missing, made, strict=True)}
+        self._core.upsert(
+            [
+                (one.id, one.title, one.text, _metadata(one), vectors.get(one.id, one.vector))
+                for one in documents
+            ]
+        )
+
+    def delete(self, ids: Iterable[str]) -> int:
+        """Remove documents by id and return how many of them were there."""
+        if isinstance(ids, str):
+            raise InputError("out_of_range", f"ids is one text, {ids!r}: pass a list of ids")
+        return sum(self._core.remove(id) for id in ids if is_text(id))
+
+    def get(self, id: str) -> Document | None:
+        """Return the document with an id, without its vector, or None."""
+        found = self._core.get(id) if id in self else None
+        if found is None:
+            return None
+        title, text, metadata = found
+        return Document(id=id, title=title, text=text, metadata=_read_metadata(id, metadata))
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of all documents, in the order in which they were added."""
+        return self._core.ids()
+
+    @property
+    def embedder(self) -> str:
+        """Identity of the model that made the vectors; empty if there are none."""
+        return self._core.embedder
+
+    @property
+    def dimension(self) -> int:
+        """Length of the vectors; 0 if there are none."""
+        return self._core.dimension
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of all documents, whatever their order."""
+        return self._core.fingerprint()
+
+    def load_embedder(self) -> Embedder:
+        """Return the embedder that made the vectors, loading it if need be.
+
+        Raises:
+            IndexFileError: `embedder_mismatch` if the installed model differs from the index's.
+            ModelError: If the model cannot be found; `unknown_model` if crossgate knows none of
+                this name, and `open` was not told what made the vectors.
+        """
+        if self._embedder is None:
+            name = self.embedder.partition("@")[0]
+            if models.identity(name) is None:
+                raise ModelError(
+                    "unknown_model",
+                    f"the vectors of the index were made by {self.embedder or 'no embedder'}, a "
+                    "model from a folder or an embedder of your own: give it with "
+                    "`crossgate route --embedder FOLDER`, or Index.open(path, embedder=...)",
+                )
+            made = _embedder(name)
+            if made is None or made.identity != self.embedder:
+                raise embedder_mismatch("the index", self.embedder, made.identity if made else "")
+            self._embedder = made
+        return self._embedder
+
+    def __len__(self) -> int:
+        return len(self._core)
+
+    def __contains__(self, id: object) -> bool:
+        return isinstance(id, str) and is_text(id) and id in self._core
+
+    def __repr__(self) -> str:
+        return f"<Index of {len(self)} documents, embedder {self.embedder or 'none'}>"
+
+
+def embedder_mismatch(where: str, found: str, wanted: str) -> IndexFileError:
+    """Return the error for vectors of one embedder that meet a query of another."""
+    return IndexFileError(
+        "embedder_mismatch",
+        f"the vectors of {where} were made by {found or 'no embedder'}, the one in use is "
+        f"{wanted}: give the one that made them, or rebuild it with `crossgate index SOURCE... "
+        "-o FILE`",
+    )
+
+
+def _embedder(embedder: Embedder | str | os.PathLike[str] | None) -> Embedder | None:
+    if embedder is None or not isinstance(embedder, str | os.PathLike):
+        return embedder
+    from crossgate._embedding import DEFAULT_EMBEDDER, OnnxEmbedder
+
+    return OnnxEmbedder(DEFAULT_EMBEDDER if embedder == "default" else embedder)
+
+
+def _check(document: Document) -> None:
+    owner = f"document {document.id!r}"
+    if not document.id:
+        raise InputError("malformed_candidate", "a document has an empty id: give each one its own")
+    for what, text in (("id", document.id), ("title", document.title), ("text", document.text)):
+        check_text(f"the {what} of {owner}", text)
+    if not document.title.strip() and not document.text.strip():
+        raise InputError("empty_document", f"{owner} has neither title nor text: leave it out")
+
+
+def _metadata(document: Document) -> str:
+    try:
+        return json.dumps(dict(document.metadata), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(
+            "malformed_candidate",
+            f"the metadata of document {document.id!r} is not JSON: {error}",
+        ) from error
+
+
+def _read_metadata(id: str, text: str) -> dict[str, Any]:
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise IndexFileError(
+            "index_corrupt", f"the metadata of document {id!r} is damaged: {error}"
+        ) from error
+    return values if isinstance(values, dict) else {}
+
+
+def _same_content(new: Document, old: Document | None) -> bool:
+    return old is not None and (new.title, new.text) == (old.title, old.text)
+
+
+def _with_vector(document: Document, vector: Vector | None) -> Document:
+    return Document(
+        id=document.id,
+        title=document.title,
+        text=document.text,
+        metadata=document.metadata,
+        vector=vector,
+    )
+
+
+def _counted(progress: Callable[[int, int], None], total: int) -> Callable[[int], None]:
+    return lambda done: progress(done, total)

@@ -1,0 +1,361 @@
+"""Runs ONNX models one input at a time, several at once, on a fixed number of threads."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count, takewhile
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+from crossgate._errors import InputError, ModelError
+
+if TYPE_CHECKING:
+    import numpy
+    from tokenizers import Encoding
+
+    from crossgate._model_files.models import LocalModel
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_INPUTS = {"input_ids", "attention_mask", "token_type_ids", "position_ids"}
+
+# WordPiece reads words of at most 100 letters as one piece, most are far shorter; what lies beyond
+# this many characters per piece cannot reach the model, and tokenising it would cost seconds.
+_CHARACTERS_PER_PIECE = 64
+
+_lock = threading.Lock()
+_threads = 0
+_workers: ThreadPoolExecutor | None = None
+
+
+def set_threads(count: int) -> None:
+    """Set how many inputs are run at once, over all models and callers of the process.
+
+    Without a call it is the environment variable `CROSSGATE_THREADS`, or else the number of
+    processors that the process may use.
+
+    Raises:
+        InputError: `out_of_range` if `count` is below 1.
+    """
+    global _threads, _workers
+    if count < 1:
+        raise InputError("out_of_range", f"threads is {count}: it must be at least 1")
+    with _lock:
+        _threads, _workers = count, None
+
+
+def _executor() -> ThreadPoolExecutor:
+    global _workers
+    with _lock:
+        if _workers is None:
+            _workers = ThreadPoolExecutor(_number_of_threads(), "crossgate")
+        return _workers
+
+
+def _retire(executor: ThreadPoolExecutor) -> None:
+    """Let the threads end when their work is done; the next caller gets new ones."""
+    global _workers
+    with _lock:
+        if _workers is executor:
+            _workers = None
+    executor.shutdown(wait=False)
+
+
+def _number_of_threads() -> int:
+    if _threads:
+        return _threads
+    setting = os.environ.get("CROSSGATE_THREADS", "")
+    if setting:
+        if not setting.isdecimal() or int(setting) < 1:
+            raise InputError(
+                "out_of_range", f"CROSSGATE_THREADS is {setting!r}: it must be a number from 1"
+            )
+        return int(setting)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _after_fork() -> None:
+    # Threads do not survive a fork, and the lock may have been held by one of them.
+    global _lock, _workers
+    _lock, _workers = threading.Lock(), None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def run_all(
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    progress: Callable[[int], None] | None = None,
+) -> list[Result]:
+    """Apply a function to every item on the shared threads; results keep the order of the items.
+
+    Args:
+        function: What to do with one item.
+        items: The items.
+        progress: Called with the number of items that are done, after each.
+    """
+    if len(items) == 1 and progress is None:
+        return [function(items[0])]
+    return _run(function, items, progress, None)
+
+
+def run_until(
+    function: Callable[[Item], Result], items: Sequence[Item], until: float | None
+) -> list[Result]:
+    """Do what `run_all` does until a time comes; return the results of the first items.
+
+    What comes after the first item that was not done in time is left out, done or not. An item
+    that is under way when time is up is not waited for.
+
+    Args:
+        function: What to do with one item.
+        items: The items.
+        until: When to stop, as a reading of `time.monotonic`; None for never.
+    """
+    return run_all(function, items) if until is None else _run(function, items, None, until)
+
+
+def _run(
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    progress: Callable[[int], None] | None,
+    until: float | None,
+) -> list[Result]:
+    places = count()
+    stopped = threading.Event()
+    outcomes: SimpleQueue[tuple[int, Result | None, BaseException | None]] = SimpleQueue()
+
+    def work() -> None:
+        # Each thread takes the next item until none is left or nobody waits for it any more.
+        while not stopped.is_set() and (place := next(places)) < len(items):
+            try:
+                outcomes.put((place, function(items[place]), None))
+            except BaseException as error:  # it belongs to the caller, not to this thread
+                outcomes.put((place, None, error))
+
+    results: dict[int, Result] = {}
+    executor = _executor()
+    try:
+        # One hand-out per thread, not per item: few moments for Ctrl-C to come in between.
+        for _ in range(min(_number_of_threads(), len(items))):
+            _submit(executor, work)
+        for done in range(1, len(items) + 1):
+            left = None if until is None else max(0.0, until - time.monotonic())
+            try:
+                place, result, error = outcomes.get(timeout=left)
+            except Empty:  # time is up
+                break
+            if error is not None:
+                raise error
+            results[place] = cast("Result", result)
+            if progress is not None:
+                progress(done)
+        return [results[place] for place in takewhile(results.__contains__, range(len(items)))]
+    except KeyboardInterrupt:
+        # It may have come while a thread was being started: nobody but its queue knows of such
+        # a thread, and without a word through it the process would wait for it for ever.
+        _retire(executor)
+        raise
+    finally:
+        stopped.set()
+
+
+def _submit(executor: ThreadPoolExecutor, work: Callable[[], None]) -> None:
+    try:
+        executor.submit(work)
+    except RuntimeError as error:
+        # An interrupt while a new thread is waited for can leave the interpreter's own lock
+        # released twice, which hides it; taken for a failure, it would degrade a result.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        raise
+
+
+class Tokens(Protocol):
+    """The columns of an input: the tokenizer's `Encoding`, or what was put together by hand."""
+
+    @property
+    def ids(self) -> list[int]:
+        """Numbers of the tokens."""
+
+    @property
+    def attention_mask(self) -> list[int]:
+        """1 for each token that the others look at."""
+
+    @property
+    def type_ids(self) -> list[int]:
+        """0 for tokens of the first text, 1 for those of the second."""
+
+
+class OnnxModel:
+    """A model and its tokenizer, ready to run; safe to share between threads.
+
+    Each input runs alone and without padding, on one thread. So the result of an input cannot
+    depend on its neighbours (dynamic quantisation takes its scale from the whole tensor), memory
+    is bounded by one input, and throughput comes from running several inputs at once.
+
+    Args:
+        local: Where the files lie, already verified.
+
+    Raises:
+        ModelError: `dependency_missing` without onnxruntime or tokenizers, `model_unsupported` if
+            the files are no ONNX model with a matching tokenizer.
+    """
+
+    def __init__(self, local: LocalModel) -> None:
+        # From 1.29 on onnxruntime would report to its makers, over the network, that it is used;
+        # only this variable stops it before it starts.
+        if not os.environ.get("ORT_DISABLE_TELEMETRY"):
+            os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+        handled = sys.exception()
+        try:
+            # Before onnxruntime does: its compiled part, which imports numpy as well, prints
+            # whatever is raised meanwhile, Ctrl-C too, and raises an ImportError in its place.
+            import numpy  # noqa: F401
+            import onnxruntime
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            if _comes_of_ctrl_c(error, handled):
+                raise KeyboardInterrupt from error
+            raise _dependency_missing(local.name, error) from error
+        self.local = local
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.inter_op_num_threads = 1
+        # The arena keeps the memory of the largest input for as long as the session lives.
+        options.enable_cpu_mem_arena = False
+        options.enable_mem_pattern = False
+        options.log_severity_level = 4
+        try:
+            self._session = onnxruntime.InferenceSession(
+                str(local.model), options, providers=["CPUExecutionProvider"]
+            )
+            self._tokenizer = Tokenizer.from_file(str(local.tokenizer))
+        except Exception as error:  # both libraries raise bare exceptions
+            raise ModelError(
+                "model_unsupported", f"model {local.name!r} cannot be loaded: {_first_line(error)}"
+            ) from error
+        self._inputs = {one.name for one in self._session.get_inputs()}
+        if "input_ids" not in self._inputs or not self._inputs <= _INPUTS:
+            raise ModelError(
+                "model_unsupported",
+                f"model {local.name!r} takes the inputs {', '.join(sorted(self._inputs))}: "
+                "crossgate feeds input_ids, attention_mask, token_type_ids and position_ids",
+            )
+        self._output = self._session.get_outputs()[0].name
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        self._plain = self._tokenizer
+        self._suffix: Encoding | None = None
+        if local.template is not None:
+            self._suffix = self._tokenizer.encode(local.template.suffix, add_special_tokens=False)
+            self._plain = Tokenizer.from_str(self._tokenizer.to_str())
+            self._plain.encode_special_tokens = True
+
+    def clips(self, text: str) -> bool:
+        """Return whether a text is so long that only its start is read at all."""
+        return len(text) > self.local.max_length * _CHARACTERS_PER_PIECE
+
+    def pieces(self, text: str) -> Encoding:
+        """Return the word pieces of a text, or of its start, without special ones."""
+        start = text[: self.local.max_length * _CHARACTERS_PER_PIECE]
+        return self._plain.encode(start, add_special_tokens=False)
+
+    def query(self, text: str) -> Encoding:
+        """Return the word pieces of a pair's first part: the query, and what a template adds."""
+        template = self.local.template
+        if template is None:
+            return self.pieces(text)
+        prefix = self._tokenizer.encode(template.prefix, add_special_tokens=False)
+        return _merged(prefix, self.pieces(template.body.replace("{query}", text)))
+
+    def document(self, text: str) -> Encoding:
+        """Return the word pieces of a pair's second part, the document."""
+        # The space belongs to the document: these tokenizers read it as the start of a word.
+        return self.pieces(text if self.local.template is None else " " + text)
+
+    def room(self, first: Encoding | None = None) -> int:
+        """Return how many word pieces fit into an input, beside the fixed ones and `first`."""
+        if self._suffix is not None:
+            fixed = len(self._suffix.ids)
+        else:
+            fixed = self._tokenizer.num_special_tokens_to_add(first is not None)
+        return self.local.max_length - fixed - (0 if first is None else len(first.ids))
+
+    def join(self, first: Encoding, second: Encoding | None = None) -> Encoding:
+        """Return a whole input: one text or a pair of them, with the fixed pieces around."""
+        if self._suffix is not None and second is not None:
+            return _merged(first, second, self._suffix)
+        return self._tokenizer.post_process(first, second)
+
+    def token_id(self, token: str) -> int | None:
+        """Return the number of a token of the vocabulary, or None."""
+        found: int | None = self._tokenizer.token_to_id(token)
+        return found
+
+    def run(self, encoding: Tokens) -> numpy.ndarray[Any, numpy.dtype[numpy.float32]]:
+        """Run the model on one input and return its first output, of shape (1, ...).
+
+        Raises:
+            ModelError: `model_failed` if the runtime refuses the input.
+        """
+        import numpy
+
+        columns = {
+            "input_ids": encoding.ids,
+            "attention_mask": encoding.attention_mask,
+            "token_type_ids": encoding.type_ids,
+            "position_ids": range(len(encoding.ids)),
+        }
+        feed = {name: numpy.array([columns[name]], dtype=numpy.int64) for name in self._inputs}
+        try:
+            output = self._session.run([self._output], feed)[0]
+        except Exception as error:  # onnxruntime raises classes of its own for each status
+            raise ModelError(
+                "model_failed", f"model {self.local.name!r} failed: {_first_line(error)}"
+            ) from error
+        return numpy.asarray(output, dtype=numpy.float32)
+
+
+def _comes_of_ctrl_c(error: BaseException | None, handled: BaseException | None) -> bool:
+    """Return whether Ctrl-C came before an error, but after what the caller is handling anyway."""
+    while error is not None and error is not handled:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _dependency_missing(name: str, error: ImportError) -> ModelError:
+    """Return the error for a package that is not installed, or cannot be imported."""
+    if isinstance(error, ModuleNotFoundError):
+        message = (
+            f"model {name!r} needs the package {error.name!r}, which is not installed: "
+            f"pip install {error.name}"
+        )
+    else:
+        message = (
+            f"model {name!r} needs onnxruntime and tokenizers, and one of them cannot be "
+            f"imported: {_first_line(error)}"
+        )
+    return ModelError("dependency_missing", message)
+
+
+def _merged(*parts: Encoding) -> Encoding:
+    from tokenizers import Encoding
+
+    return Encoding.merge(list(parts), growing_offsets=True)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", 1)[0][:300]

@@ -1,0 +1,1 @@
+"""The steps around the cascade, from retrieved lists to the final context."""

@@ -1,0 +1,86 @@
+"""Temporal decay: what is older counts less."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+
+from crossgate._errors import InputError
+from crossgate._pipelines.hits import H, as_utc, metadata_of, score_of, time_of, with_score
+
+HALF_LIFE_DAYS = 30.0
+FLOOR = 0.3
+
+_SECONDS_PER_DAY = 86_400
+_OVERRIDE = "half_life_days"
+
+
+def decay(
+    hits: Sequence[H],
+    *,
+    now: datetime,
+    half_life_days: float = HALF_LIFE_DAYS,
+    floor: float = FLOOR,
+) -> list[H]:
+    """Multiply each score by max(floor, 2 ** (-age / half-life)) and sort again, best first.
+
+    Do this before a cross-encoder, not after it. A cross-encoder has no notion of recency, so what
+    it reads must already be chosen with age in mind; and its logits have no zero to shrink towards:
+    multiplied by 0.3, a logit of -4 becomes the better one. Negative scores are refused for that
+    reason.
+
+    A document's metadata may carry `half_life_days` of its own: a number, or None for a document
+    that never ages. When it was written is read from `timestamp` or `date`, see
+    `time_of`. What tells no time does not age, and neither does what comes from the
+    future, since a clock that is wrong is likelier than a message from tomorrow.
+
+    Args:
+        hits: Hits with a score of at least 0.
+        now: The time that ages are counted from; without a time zone it is UTC.
+        half_life_days: Days after which a score has halved, above 0.
+        floor: What a score is multiplied by at least, in [0, 1], however old the document is.
+
+    Returns:
+        Copies of the hits with the new `score`; ties go to the smaller id.
+
+    Raises:
+        InputError: `out_of_range` for a half-life, floor or score outside of its limits, also for a
+            half-life in metadata; `malformed_candidate` for a timestamp or score that is none.
+    """
+    _check_half_life("half_life_days", half_life_days)
+    if not 0 <= floor <= 1:
+        raise InputError("out_of_range", f"the floor is {floor}: it must be between 0 and 1")
+    if not isinstance(now, datetime):
+        raise InputError("out_of_range", f"now is {now!r}: it must be a datetime")
+    now = as_utc(now)
+    aged = []
+    for hit in hits:
+        score = score_of(hit)
+        if not (score >= 0 and math.isfinite(score)):
+            raise InputError(
+                "out_of_range",
+                f"the score of hit {hit.id!r} is {score}: decay multiplies scores from 0 up; run "
+                "it on fused scores, before a cross-encoder gives logits",
+            )
+        aged.append(with_score(hit, score * _factor(hit, now, half_life_days, floor)))
+    return sorted(aged, key=lambda hit: (-score_of(hit), hit.id))
+
+
+def _factor(hit: H, now: datetime, half_life_days: float, floor: float) -> float:
+    written = time_of(hit)
+    own = metadata_of(hit).get(_OVERRIDE, half_life_days)
+    if own is None or written is None:
+        return 1.0
+    _check_half_life(f"half_life_days of hit {hit.id!r}", own)
+    days = max(0.0, (now - written).total_seconds() / _SECONDS_PER_DAY)
+    return max(floor, math.exp2(-days / own))
+
+
+def _check_half_life(what: str, value: object) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (number and 0 < value <= sys.float_info.max):  # type: ignore[operator]
+        raise InputError(
+            "out_of_range", f"{what} is {value!r}: it must be a number of days above 0"
+        )

@@ -1,0 +1,296 @@
+"""Fusion: what several retrievers found for one query, made into one ranked list."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from enum import StrEnum
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+
+from crossgate import _core
+from crossgate._errors import InputError
+from crossgate._pipelines.hits import AnyHit, H, merged, score_of, text_of, vector_of, with_score
+from crossgate._types import Candidate
+
+if TYPE_CHECKING:
+    from crossgate._profile import Profile
+    from crossgate._reranking.cross_encoder import Reranker
+
+_log = logging.getLogger("crossgate")
+
+_Any = TypeVar("_Any", bound=Any)
+
+RRF_K = 60.0
+"""Constant of reciprocal rank fusion in the paper that introduced it."""
+
+
+class Normalisation(StrEnum):
+    """How the scores of one list are made comparable with those of another."""
+
+    MIN_MAX = "min_max"
+    """(s - min) / (max - min); 1 where all are equal (Montague and Aslam 2001)."""
+    SUM = "sum"
+    """Moved to begin at 0 and divided by their sum (Montague and Aslam 2001)."""
+    Z_SCORE = "z_score"
+    """(s - mean) / standard deviation (Montague and Aslam 2001, there ZMUV)."""
+    THREE_SIGMA = "three_sigma"
+    """The place between mean - 3 and mean + 3 standard deviations (Mazzeschi 2023)."""
+    RANK = "rank"
+    """(n - rank + 1) / n, whatever the scores: Borda count (Aslam and Montague 2001)."""
+
+
+@runtime_checkable
+class Fusion(Protocol):
+    """Anything that makes one ranked list of several.
+
+    It is asynchronous so that fusers that wait for a network or a model have the same shape.
+    """
+
+    async def fuse(
+        self, per_store: list[list[_Any]], *, k: int, query: str | None = None
+    ) -> list[_Any]:
+        """Return at most `k` hits, best first.
+
+        Args:
+            per_store: One list per store, best first; hits with the same `id` are one document.
+            k: How many hits are returned at most, at least 1.
+            query: What was searched for; fusers that only count ranks or scores ignore it.
+        """
+
+
+def reciprocal_rank(
+    per_store: Sequence[Sequence[H]],
+    *,
+    k: int | None = None,
+    k_param: float = RRF_K,
+    weights: Sequence[float] | None = None,
+) -> list[H]:
+    """Fuse by rank: a document's score is the sum of weight / (k_param + rank) over its places.
+
+    Ranks count from 1, and every place of an id counts, also a second one in the same list. The
+    parts of a sum are sorted before they are added up, so that scores and order are the same to the
+    bit whatever the order of the stores. Ties go to the smaller id. Cormack, Clarke and Büttcher,
+    "Reciprocal Rank Fusion Outperforms Condorcet and Individual Rank Learning Methods" (2009).
+
+    Args:
+        per_store: One list per store, best first. Only the order counts, not the scores.
+        k: How many hits are returned at most; None for all.
+        k_param: At least 0; the smaller, the more the first places stand out.
+        weights: One per store, at least 0; None for all alike.
+
+    Returns:
+        Copies of the hits with the fused `score`; of two with the same id the one that
+        `crossgate._pipelines.hits.merged` chooses.
+
+    Raises:
+        InputError: `out_of_range` for `k`, `k_param` or weights outside of their limits;
+            `malformed_candidate` if a hit has no `id` or takes no score.
+    """
+    _check_k(k)
+    ids = [[_id(hit) for hit in hits] for hits in per_store]
+    return _chosen(_core.fuse_ranks(ids, k_param=k_param, weights=weights), per_store, k)
+
+
+def fuse_scores(
+    per_store: Sequence[Sequence[H]],
+    *,
+    k: int | None = None,
+    normalisation: Normalisation | str = Normalisation.MIN_MAX,
+    weights: Sequence[float] | None = None,
+) -> list[H]:
+    """Fuse by score: the weighted sum of each document's normalised scores.
+
+    What a list does not hold gets the least that the list gives to any; an id that stands twice in
+    a list counts with its better place. Scores are comparable within one call only.
+
+    Args:
+        per_store: One list per store, best first, each hit with a `score`, higher is better.
+        k: How many hits are returned at most; None for all.
+        normalisation: What makes the scores of a list comparable.
+        weights: One per store, at least 0; None for all alike.
+
+    Raises:
+        InputError: As `reciprocal_rank` does; `malformed_candidate` or `not_finite` for a score
+            that is none, and `out_of_range` for an unknown normalisation.
+    """
+    _check_k(k)
+    rows = [[(_id(hit), score_of(hit)) for hit in hits] for hits in per_store]
+    fused = _core.fuse_scores(rows, normalisation=str(normalisation), weights=weights)
+    return _chosen(fused, per_store, k)
+
+
+class RRFReranker:
+    """Reciprocal rank fusion behind the `Fusion` protocol: no model, no query.
+
+    Args:
+        k_param: At least 0; the smaller, the more the first places stand out.
+        weights: One per store, such as 0.3 for words and 0.7 for meaning; None for all alike.
+    """
+
+    def __init__(self, k_param: float = RRF_K, *, weights: Sequence[float] | None = None) -> None:
+        self.k_param = k_param
+        self.weights = weights
+
+    async def fuse(
+        self, per_store: Sequence[Sequence[H]], *, k: int, query: str | None = None
+    ) -> list[H]:
+        """Do what `reciprocal_rank` does."""
+        return reciprocal_rank(per_store, k=k, k_param=self.k_param, weights=self.weights)
+
+
+class ScoreFusion:
+    """Fusion of normalised scores behind the `Fusion` protocol: no model, no query.
+
+    Args:
+        normalisation: What makes the scores of a list comparable with another's.
+        weights: One per store; None for all alike.
+    """
+
+    def __init__(
+        self,
+        normalisation: Normalisation | str = Normalisation.MIN_MAX,
+        *,
+        weights: Sequence[float] | None = None,
+    ) -> None:
+        self.normalisation = normalisation
+        self.weights = weights
+
+    async def fuse(
+        self, per_store: Sequence[Sequence[H]], *, k: int, query: str | None = None
+    ) -> list[H]:
+        """Do what `fuse_scores` does."""
+        return fuse_scores(per_store, k=k, normalisation=self.normalisation, weights=self.weights)
+
+
+class CrossEncoderFusion:
+    """A cross-encoder behind the `Fusion` protocol, through the same cascade as `rerank`.
+
+    Reciprocal rank fusion makes the order of stage 1; the cross-encoder reads the first `pool`
+    documents with the query. Where it is missing or fails, the fused order stands and a line is
+    logged as a warning.
+
+    Args:
+        reranker: As in `crossgate.rerank`.
+        profile: As in `crossgate.rerank`; None for no gate, and an order by the logits alone.
+        pool: How many documents are read at most, at least 1.
+    """
+
+    def __init__(
+        self,
+        reranker: Reranker | str | PathLike[str] | None = "default",
+        *,
+        profile: Profile | str | PathLike[str] | None = None,
+        pool: int = 50,
+    ) -> None:
+        if pool < 1:
+            raise InputError("out_of_range", f"the pool is {pool}: it must be at least 1")
+        self.reranker = reranker
+        self.profile = profile
+        self.pool = pool
+
+    async def fuse(
+        self, per_store: Sequence[Sequence[H]], *, k: int, query: str | None = None
+    ) -> list[H]:
+        """Return the hits that the cascade selects, with its scores, on a thread of the pool.
+
+        Raises:
+            InputError: `empty_query` without a query; `empty_document` for a hit without text;
+                otherwise as `reciprocal_rank` and `crossgate.rerank` do.
+        """
+        import asyncio
+
+        return await asyncio.to_thread(self._fuse, per_store, k, query)
+
+    def _fuse(self, per_store: Sequence[Sequence[H]], k: int, query: str | None) -> list[H]:
+        from crossgate._profile import Combine, Pool, Profile
+        from crossgate._router import rerank
+
+        if query is None:
+            raise InputError(
+                "empty_query", "a cross-encoder reads the query: pass fuse(..., query=...)"
+            )
+        _check_k(k)
+        fused = reciprocal_rank(per_store, k=self.pool)
+        # Fused with the order that it is to overturn, a cross-encoder could hardly do so.
+        ungated = Profile(combine=Combine(mode="replace"), pool=Pool(rerank_top_k=self.pool))
+        result = rerank(
+            query,
+            [as_candidate(hit) for hit in as_shares(fused, stores=len(per_store))],
+            limit=k,
+            reranker=self.reranker,
+            profile=self.profile or ungated,
+            keep_scores=True,
+        )
+        for one in result.degraded:
+            _log.warning("the fused order stands, %s: %s", one.code, one.detail)
+        by_id = {hit.id: hit for hit in fused}
+        return [
+            with_score(by_id[hit.id], hit.score) for hit in result.selected if hit.score is not None
+        ]
+
+
+def as_shares(
+    fused: Sequence[H],
+    *,
+    stores: int,
+    k_param: float = RRF_K,
+    weights: Sequence[float] | None = None,
+) -> list[H]:
+    """Divide scores of `reciprocal_rank` by the largest that there can be: first in every store.
+
+    So they lie in [0, 1] and, unlike after a division by the best of the query, mean the same for
+    every query. Only a document that stands twice in one list could get more, and is cut off.
+
+    Args:
+        fused: What `reciprocal_rank` returned.
+        stores: How many lists it fused.
+        k_param: What it was called with.
+        weights: What it was called with.
+    """
+    most = (stores if weights is None else sum(weights)) / (k_param + 1)
+    return [with_score(hit, min(1.0, score_of(hit) / most)) for hit in fused]
+
+
+def as_candidate(hit: AnyHit) -> Candidate:
+    """Return a hit of any kind as a candidate of the cascade, with its score.
+
+    Raises:
+        InputError: `empty_document` if no text can be found on it; `malformed_candidate` if it has
+            no score.
+    """
+    if isinstance(hit, Candidate):
+        return hit
+    text = text_of(hit)
+    if not text:
+        raise InputError(
+            "empty_document",
+            f"hit {hit.id!r} has no text: a cross-encoder reads `text`, `content`, `body`, "
+            "`passage` or `chunk`, of the hit or in its metadata",
+        )
+    return Candidate(id=hit.id, text=text, vector=vector_of(hit), score=score_of(hit))
+
+
+def _chosen(
+    fused: Sequence[tuple[str, float]], per_store: Sequence[Sequence[H]], k: int | None
+) -> list[H]:
+    """Return the first `k` ids with their scores, as hits."""
+    hits: dict[str, H] = {}
+    for hit in (hit for found in per_store for hit in found):
+        hits[hit.id] = merged(hits[hit.id], hit) if hit.id in hits else hit
+    return [with_score(hits[id], score) for id, score in fused[:k]]
+
+
+def _id(hit: object) -> str:
+    id = getattr(hit, "id", None)
+    if not isinstance(id, str) or not id:
+        raise InputError(
+            "malformed_candidate",
+            f"a hit of the type {type(hit).__name__} has the id {id!r}: it must be a text",
+        )
+    return id
+
+
+def _check_k(k: int | None) -> None:
+    if k is not None and k < 1:
+        raise InputError("out_of_range", f"k is {k}: it must be at least 1")

@@ -1,0 +1,168 @@
+"""Reading hits of any kind: crossgate's own values, and those of other retrievers.
+
+A hit is whatever has an `id`. Its text, timestamp and vector are looked for on the hit itself, on
+its `document`, and in its `metadata`, so that dataclasses, named tuples and pydantic models of
+other libraries pass through a step and come out as what they were.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import Any, Protocol, TypeVar
+
+from crossgate._errors import InputError
+from crossgate._types import Candidate, Document
+
+TIMESTAMPS = ("timestamp", "date")
+"""Names under which the metadata may tell when a document was written, in this order."""
+
+_TEXTS = ("text", "content", "body", "passage", "chunk")
+
+
+class AnyHit(Protocol):
+    """What every step needs to know about a hit.
+
+    Attributes:
+        id: Unique within one list; the same id in two lists is the same document.
+    """
+
+    @property
+    def id(self) -> str:
+        """The document's id."""
+
+
+H = TypeVar("H", bound=AnyHit)
+
+
+def text_of(hit: object) -> str:
+    """Return the text that scorers read, or an empty one where the hit has none."""
+    document = getattr(hit, "document", hit)
+    if isinstance(document, Document):
+        return document.content
+    places = [metadata_of(hit)]
+    places.append({name: getattr(hit, name, None) for name in _TEXTS})
+    found = (place.get(name) for place in reversed(places) for name in _TEXTS)
+    return next((one for one in found if isinstance(one, str) and one.strip()), "")
+
+
+def metadata_of(hit: object) -> Mapping[str, Any]:
+    """Return the metadata, or an empty mapping where the hit has none."""
+    found = getattr(getattr(hit, "document", hit), "metadata", None)
+    return found if isinstance(found, Mapping) else {}
+
+
+def vector_of(hit: object) -> Sequence[float] | None:
+    """Return the embedding, or None where the hit has none."""
+    found: Sequence[float] | None = getattr(getattr(hit, "document", hit), "vector", None)
+    return found
+
+
+def score_of(hit: AnyHit) -> float:
+    """Return the score.
+
+    Raises:
+        InputError: `malformed_candidate` if the hit has none, or no number.
+    """
+    score = getattr(hit, "score", None)
+    try:
+        if score is not None and not isinstance(score, bool | str):
+            return float(score)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise InputError(
+        "malformed_candidate", f"the score of hit {hit.id!r} is {score!r}: it must be a number"
+    )
+
+
+def with_score(hit: H, score: float) -> H:
+    """Return a copy of a hit with another score; the hit itself is left as it is.
+
+    Raises:
+        InputError: `malformed_candidate` if the hit cannot be copied with a `score`.
+    """
+    try:
+        if dataclasses.is_dataclass(hit):
+            return dataclasses.replace(hit, score=score)
+        for method in ("_replace", "model_copy"):  # named tuples, pydantic
+            if hasattr(hit, method):
+                changes = {"score": score}
+                made: H = (
+                    hit._replace(**changes)  # type: ignore[attr-defined]
+                    if method == "_replace"
+                    else hit.model_copy(update=changes)  # type: ignore[attr-defined]
+                )
+                return made
+        made = copy.copy(hit)
+        made.score = score  # type: ignore[attr-defined]
+    except (AttributeError, TypeError) as error:
+        raise InputError(
+            "malformed_candidate",
+            f"hit {hit.id!r} is a {type(hit).__name__} that takes no score: {error}",
+        ) from error
+    return made
+
+
+def time_of(hit: AnyHit) -> datetime | None:
+    """Return when the document was written, or None where its metadata does not say.
+
+    The value under `timestamp`, else under `date`, is an ISO 8601 text, a `datetime`, a `date`
+    (midnight), or seconds since 1970. What names no time zone is UTC.
+
+    Raises:
+        InputError: `malformed_candidate` if the value is none of these.
+    """
+    metadata = metadata_of(hit)
+    value = next((metadata[name] for name in TIMESTAMPS if metadata.get(name) is not None), None)
+    if value is None:
+        return None
+    try:
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value.strip())
+        elif isinstance(value, date) and not isinstance(value, datetime):
+            value = datetime(value.year, value.month, value.day)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            value = datetime.fromtimestamp(value, UTC)
+        if isinstance(value, datetime):
+            return as_utc(value)
+    except (ValueError, OverflowError, OSError):
+        pass
+    raise InputError(
+        "malformed_candidate",
+        f"the timestamp of hit {hit.id!r} is {value!r}: it must be ISO 8601, a datetime or seconds "
+        "since 1970",
+    )
+
+
+def readable_time_of(hit: AnyHit) -> datetime | None:
+    """Return what `time_of` does, or None where it would raise: a hint, not worth an error."""
+    try:
+        return time_of(hit)
+    except InputError:
+        return None
+
+
+def as_utc(time: datetime) -> datetime:
+    """Return a time in UTC; one without a time zone is taken to be in UTC."""
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+
+
+def merged(first: H, other: H) -> H:
+    """Return one hit for two of the same id: the first, or the newer where their texts differ.
+
+    Stores may lag behind each other. Where the texts differ and both tell when they were written,
+    in a way that can be read, the newer one counts, else the first that was seen. A candidate also
+    takes over the cosine and the vector that it lacks from a candidate with the same text.
+    """
+    if text_of(first) != text_of(other):
+        earlier, later = readable_time_of(first), readable_time_of(other)
+        return other if earlier is not None and later is not None and later > earlier else first
+    if isinstance(first, Candidate) and isinstance(other, Candidate):
+        return dataclasses.replace(
+            first,
+            cosine=other.cosine if first.cosine is None else first.cosine,
+            vector=other.vector if first.vector is None else first.vector,
+        )
+    return first

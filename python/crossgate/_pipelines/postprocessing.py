@@ -1,0 +1,294 @@
+"""Steps after the reranker: pure functions from a list of hits to a list of hits.
+
+A result's hits are its candidates, best first; those that are selected hold *slots*. Each step
+returns the same hits, every one exactly once, in an order of its own, and changes no score. The
+reordering steps (`prefer_sources`, `spread_documents`, `diversify_sources`) decide anew who holds
+the slots and leave their number alone; only hits that are selected or `over_limit` take part, the
+others stay where they are. The protecting steps (`readmit_recovered`, `keep_survivors`) add slots,
+for hits that were cut for want of room: `over_limit`, `not_reranked` or `below_cliff`. None of them
+brings back what a guardrail, a floor or the gate found irrelevant, and none makes an answer of an
+abstention.
+
+    from functools import partial
+    from crossgate._pipelines.postprocessing import postprocess, prefer_sources, readmit_recovered
+
+    order = partial(prefer_sources, order=["user", "excel", "pdf"])
+    result = postprocess(result, [order, readmit_recovered], limit=5)
+
+Reorder first and protect last: a step after `readmit_recovered` may hand its slots to others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from crossgate._cascade import STAGE1
+from crossgate._errors import InputError
+from crossgate._floors import BELOW_CLIFF
+from crossgate._types import Hit, RouteResult
+
+Step = Callable[[Sequence[Hit]], list[Hit]]
+"""What `postprocess` applies; a step with options is made by `functools.partial`."""
+
+LEXICAL_PROVIDERS = frozenset({STAGE1, "semantic-bm25", "semantic_bm25"})
+"""Providers whose scores lie closer together than those of a cross-encoder."""
+
+OVER_LIMIT = "over_limit"
+_CUT = frozenset({OVER_LIMIT, "not_reranked", BELOW_CLIFF})
+
+
+def postprocess(
+    result: RouteResult, steps: Sequence[Step], *, limit: int | None = None
+) -> RouteResult:
+    """Return a result whose hits have gone through the steps, one after the other.
+
+    The trace keeps what the cascade decided, so that it still replays, and names the steps with
+    what was selected after each under `steps`.
+
+    Args:
+        result: The decision; it is not changed.
+        steps: What to apply, in this order.
+        limit: How many hits hold slots when the steps begin; None for those that do. A limit above
+            the one of the decision gives slots back to what was `over_limit`.
+
+    Raises:
+        InputError: `out_of_range` for a limit below 1; `malformed_step` if a step loses, doubles or
+            invents a hit.
+    """
+    if limit is not None and limit < 1:
+        raise InputError("out_of_range", f"the limit is {limit}: it must be at least 1")
+    hits = list(result.hits)
+    if limit is not None:
+        hits = _reseat(hits, _eligible(hits), limit)
+    noted = list(result.trace.get("steps", ()))
+    if limit is not None:
+        noted.append({"step": "limit", "selected": _selected(hits)})
+    for step in steps:
+        before = Counter(hit.id for hit in hits)
+        hits = list(step(tuple(hits)))
+        after = Counter(hit.id for hit in hits)
+        if after != before:
+            wrong = sorted((before - after) + (after - before))[0]
+            raise InputError(
+                "malformed_step",
+                f"step {_name(step)} returns hit {wrong!r} {after[wrong]} times, it got it "
+                f"{before[wrong]} times: return every hit once",
+            )
+        noted.append({"step": _name(step), "selected": _selected(hits)})
+    return replace(
+        result,
+        hits=tuple(hits),
+        selected=tuple(hit for hit in hits if hit.dropped is None),
+        trace={**result.trace, "steps": noted},
+    )
+
+
+def prefer_sources(
+    hits: Sequence[Hit],
+    *,
+    order: Sequence[str],
+    margin: float = 0.01,
+    key: str = "source_type",
+) -> list[Hit]:
+    """Let the source decide between hits whose scores differ by next to nothing.
+
+    Each hit is ordered by its score plus a boost. The boosts fall in equal steps from the first
+    source of the order to 0 for sources that it does not name, and all are below the margin: at a
+    margin of 0.01 a preferred hit of 0.850 goes before another of 0.851, and never one of 0.85
+    before one of 0.95. Scores of stage 1 and of a lexical tier lie closer together than those of a
+    cross-encoder, so their boosts are half as large. Equal sums keep their order.
+
+    Args:
+        hits: The hits, best first.
+        order: Source types, the most trusted first.
+        margin: The least difference of two scores that means something, above 0, on the scale of
+            the scores: 0.01 suits scores in [0, 1]; for logits and fused ranks give your own.
+        key: The key of the metadata that holds the source type.
+
+    Returns:
+        The hits; one without a score stays behind those that have one.
+
+    Raises:
+        InputError: `out_of_range` if the margin is not a number above 0, or the order is one text.
+    """
+    if isinstance(order, str):
+        raise InputError("out_of_range", f"the order is one text, {order!r}: pass a list of them")
+    if not 0 < margin < math.inf:
+        raise InputError("out_of_range", f"the margin is {margin}: it must be above 0")
+    places: dict[str | None, int] = {
+        source: place for place, source in reversed(list(enumerate(order)))
+    }
+
+    def boost(hit: Hit) -> float:
+        place = places.get(_text(hit, key), len(order))
+        full = margin * (len(order) - place) / (len(order) + 1)
+        return full / 2 if hit.provider in LEXICAL_PROVIDERS else full
+
+    def standing(hit: Hit) -> float:
+        if hit.score is None or math.isnan(hit.score):
+            return -math.inf
+        return hit.score + boost(hit)
+
+    return _reseat(hits, sorted(_eligible(hits), key=standing, reverse=True))
+
+
+def spread_documents(hits: Sequence[Hit], *, most: int = 2, key: str = "document_id") -> list[Hit]:
+    """Keep one document from taking every slot: its surplus moves behind the hits of others.
+
+    Args:
+        hits: The hits, best first.
+        most: How many hits of one document go first, at least 1.
+        key: The key of the metadata that names the document; a hit without it is one of its own.
+
+    Returns:
+        The hits: the first `most` of each document in their order, then the surplus in its order.
+        The surplus takes the slots that nothing else is there to take.
+
+    Raises:
+        InputError: `out_of_range` if `most` is below 1.
+    """
+    if most < 1:
+        raise InputError("out_of_range", f"most is {most}: it must be at least 1")
+    seen: Counter[Hashable] = Counter()
+    first: list[Hit] = []
+    surplus: list[Hit] = []
+    for hit in _eligible(hits):
+        document = hit.document.metadata.get(key)
+        if isinstance(document, str | int):
+            seen[document] += 1
+            (first if seen[document] <= most else surplus).append(hit)
+        else:
+            first.append(hit)
+    return _reseat(hits, first + surplus)
+
+
+def diversify_sources(hits: Sequence[Hit], *, key: str = "source_type") -> list[Hit]:
+    """Give a slot to each source type that has none, as far as others hold more than one.
+
+    The best hit of such a type takes the slot of the last hit whose type keeps another; hits
+    without a source type give way too. Types come in the order of their best hits.
+
+    Args:
+        hits: The hits, best first.
+        key: The key of the metadata that holds the source type.
+
+    Returns:
+        The hits. The first one never gives way, and neither does the last of its type.
+    """
+    eligible = _eligible(hits)
+    slots = sum(hit.dropped is None for hit in eligible)
+    seated, waiting = eligible[:slots], eligible[slots:]
+    held = Counter(_text(hit, key) for hit in seated)
+    for hit in list(waiting):
+        kind = _text(hit, key)
+        if kind is None or held[kind]:
+            continue
+        giving = [
+            place
+            for place, one in enumerate(seated)
+            if place and ((other := _text(one, key)) is None or held[other] > 1)
+        ]
+        if not giving:
+            break
+        gone = seated.pop(giving[-1])
+        held[_text(gone, key)] -= 1
+        held[kind] += 1
+        waiting.remove(hit)
+        seated.append(hit)
+        waiting.insert(0, gone)
+    return _reseat(hits, seated + waiting)
+
+
+def readmit_recovered(hits: Sequence[Hit], *, most: int = 8, key: str = "recovered") -> list[Hit]:
+    """Take back hits that a second retrieval recovered and that were then cut for want of room.
+
+    Args:
+        hits: The hits, best first.
+        most: How many are taken back at most, at least 0.
+        key: The key of the metadata that is true for a recovered candidate.
+
+    Returns:
+        The hits, with the best recovered ones selected behind those that were.
+
+    Raises:
+        InputError: `out_of_range` if `most` is below 0.
+    """
+    if most < 0:
+        raise InputError("out_of_range", f"most is {most}: it must be at least 0")
+    recovered = [
+        hit for hit in hits if hit.dropped in _CUT and hit.document.metadata.get(key) is True
+    ]
+    return _readmit(hits, recovered[:most])
+
+
+def keep_survivors(
+    hits: Sequence[Hit], *, floors: Mapping[str, int], key: str = "source_type"
+) -> list[Hit]:
+    """Take back the best hits of a source type that has fewer selected ones than its floor.
+
+    Args:
+        hits: The hits, best first.
+        floors: How many hits of a source type are selected at least, as far as there are any that
+            were cut for want of room.
+        key: The key of the metadata that holds the source type.
+
+    Returns:
+        The hits, with those that were taken back selected behind those that were.
+    """
+    selected = Counter(_text(hit, key) for hit in hits if hit.dropped is None)
+    back = []
+    for hit in hits:
+        kind = _text(hit, key)
+        if hit.dropped in _CUT and kind is not None and selected[kind] < floors.get(kind, 0):
+            selected[kind] += 1
+            back.append(hit)
+    return _readmit(hits, back)
+
+
+def _eligible(hits: Sequence[Hit]) -> list[Hit]:
+    """Return the hits that compete for the slots."""
+    return [hit for hit in hits if hit.dropped in (None, OVER_LIMIT)]
+
+
+def _reseat(hits: Sequence[Hit], order: Sequence[Hit], slots: int | None = None) -> list[Hit]:
+    """Put the eligible hits into an order; the first of them, as many as hold slots, keep them."""
+    if slots is None:
+        slots = sum(hit.dropped is None for hit in order)
+    seated = iter(
+        hit if hit.dropped == code else replace(hit, dropped=code)
+        for place, hit in enumerate(order)
+        for code in (None if place < slots else OVER_LIMIT,)
+    )
+    return [next(seated) if hit.dropped in (None, OVER_LIMIT) else hit for hit in hits]
+
+
+def _readmit(hits: Sequence[Hit], back: Sequence[Hit]) -> list[Hit]:
+    """Select hits behind the last selected one; none where nothing is selected."""
+    last = max((place for place, hit in enumerate(hits) if hit.dropped is None), default=None)
+    if last is None:
+        return list(hits)
+    ids = {hit.id for hit in back}
+    return [
+        *(hit for hit in hits[: last + 1] if hit.id not in ids),
+        *(replace(hit, dropped=None) for hit in back),
+        *(hit for hit in hits[last + 1 :] if hit.id not in ids),
+    ]
+
+
+def _text(hit: Hit, key: str) -> str | None:
+    value = hit.document.metadata.get(key)
+    return value if isinstance(value, str) else None
+
+
+def _selected(hits: Sequence[Hit]) -> list[str]:
+    return [hit.id for hit in hits if hit.dropped is None]
+
+
+def _name(step: Step) -> str:
+    while isinstance(step, partial):
+        step = step.func
+    return getattr(step, "__name__", type(step).__name__)

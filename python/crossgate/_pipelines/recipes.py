@@ -1,0 +1,345 @@
+"""Two whole pipelines, from retrieved lists to the final context, made of the public steps.
+
+    agent_memory      fuse -> deduplicate -> decay -> gate -> cross-encoder on 15 -> best 5
+    context_engine    fuse -> decay -> gate -> cross-encoder -> limit x 3 -> diversify -> limit
+
+Each returns the `RouteResult` of the cascade, with its verdict, guardrails, degradations and trace.
+Where a recipe does not fit, write your own: each is a few lines, and every step is a function of
+lists of hits.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from crossgate._checks import check_limit, check_query
+from crossgate._errors import InputError
+from crossgate._pipelines.decay import decay
+from crossgate._pipelines.diversity import deduplicate, diversify
+from crossgate._pipelines.fusion import as_shares, reciprocal_rank
+from crossgate._pipelines.hits import as_utc
+from crossgate._profile import Blend, Combine, Gate, Pool, Profile
+from crossgate._router import rerank
+from crossgate._types import Candidate, Hit, RouteResult
+
+if TYPE_CHECKING:
+    from crossgate import _core
+    from crossgate._index import Index
+    from crossgate._reranking.cross_encoder import Reranker
+
+_log = logging.getLogger("crossgate")
+
+Retrieve = Callable[[str, int], Sequence[Sequence[Candidate]]]
+"""Takes a query and a number; returns one list per store, best first, each at most so long.
+
+The candidates' metadata must be JSON values, so a timestamp in it is a text or a number.
+"""
+
+AGREEMENT = Profile(
+    name="agreement",
+    gate=Gate(require_overlap=False, agreed_margin=0.0),
+    pool=Pool(rerank_top_k=1_000),
+    combine=Combine(mode="rrf", k=10.0),
+)
+"""The gate of the recipes unless they are given a profile: no threshold, nothing to fit.
+
+The cross-encoder is skipped where one candidate is the best by words, by meaning and after decay.
+Nothing is ever called irrelevant: that needs thresholds, and those need labelled data.
+
+What it reads is joined with the fused order by rank. Where the logits alone shall decide, and their
+sigmoid be what diversity weighs, pass a copy with `combine=Combine(mode="replace")`. With the
+bundled models that lost recall on both dated sets of `eval/`; with a larger one it may not.
+"""
+
+K_PARAM = 2.0
+"""Constant of the recipes' fusion by rank.
+
+With the usual 60 the twentieth of a list scores three quarters of the first, so that twelve days of
+age undo nineteen places, and decay all but sorts by date. Recall@5 of the fused and aged order is
+0.93 with 2 and 0.75 with 60 on `eval/memory`, 0.70 and 0.53 on `eval/chunks`; without decay 0.97
+with both, and 0.76 and 0.68 (`python eval/fusion_constant.py eval/memory eval/chunks`).
+"""
+
+
+def agent_memory(
+    query: str,
+    retrieve: Retrieve,
+    *,
+    now: datetime,
+    limit: int = 5,
+    reranker: Reranker | str | PathLike[str] | None = "default",
+    profile: Profile | str | PathLike[str] = AGREEMENT,
+    k_param: float = K_PARAM,
+) -> RouteResult:
+    """Pick the memories that an agent should see: recent, said once, and read with the query.
+
+    20 per store, fused by rank, one per source and no near-duplicates, aged, and of the best 15
+    the cross-encoder reads what the gate is in doubt about.
+
+    Args:
+        query: What is wanted.
+        retrieve: Where from; `from_index` makes one of an index.
+        now: The time that ages are counted from.
+        limit: How many are selected at most.
+        reranker: As in `crossgate.rerank`.
+        profile: Thresholds for the fused and aged scores, see `crossgate.rerank(keep_scores=True)`.
+        k_param: Constant of the fusion by rank, see `K_PARAM`.
+
+    Raises:
+        InputError: As the steps do. Whatever `retrieve` raises is not caught.
+        ProfileError: If the profile cannot be read, or was fitted for another reranker.
+        ModelError: If the reranker is given by a name or folder that cannot be used.
+    """
+    check_query(query)
+    check_limit(limit)
+    found = retrieve(query, 20)
+    aged = decay(deduplicate(fused(found, k_param=k_param)), now=now)
+    result = rerank(
+        query, aged[:15], limit=limit, reranker=reranker, profile=profile, keep_scores=True
+    )
+    return _recorded("agent_memory", result, found, {"now": as_utc(now).isoformat()})
+
+
+def context_engine(
+    query: str,
+    retrieve: Retrieve,
+    *,
+    now: datetime,
+    limit: int = 5,
+    switches: Switches | None = None,
+    profile: Profile | str | PathLike[str] = AGREEMENT,
+    k_param: float = K_PARAM,
+) -> RouteResult:
+    """Pick a context that is recent, relevant and does not repeat itself.
+
+    `limit` x 4 per store, fused by rank, aged, read by the cross-encoder where the gate is in
+    doubt; the best `limit` x 3 are ordered by maximal marginal relevance, with trade-off 0.7.
+
+    Args:
+        query: What is wanted.
+        retrieve: Where from; `from_index` makes one of an index.
+        now: The time that ages are counted from.
+        limit: How many are selected at most.
+        switches: What can be set; None to read it from the environment.
+        profile: Thresholds for the fused and aged scores, see `crossgate.rerank(keep_scores=True)`.
+        k_param: Constant of the fusion by rank, see `K_PARAM`.
+
+    Raises:
+        InputError: As the steps do, and `malformed_setting` for the environment. Whatever
+            `retrieve` raises is not caught.
+        ProfileError: If the profile cannot be read, or was fitted for another reranker.
+        ModelError: If the reranker is given by a name or folder that cannot be used.
+    """
+    check_query(query)
+    check_limit(limit)
+    switches = switches or Switches.from_environment()
+    found = retrieve(query, limit * (switches.retrieval_multiplier if switches.enabled else 1))
+    aged = decay(fused(found, k_param=k_param), now=now)
+    if not isinstance(profile, Profile):
+        profile = Profile.from_file(Path(profile))
+    result = rerank(
+        query,
+        aged,
+        limit=limit * switches.top_k_factor,
+        reranker=switches.model if switches.enabled else None,
+        profile=profile,
+        keep_scores=True,
+    )
+    result = diversified(result, limit=limit)
+    return _recorded("context_engine", result, found, {"now": as_utc(now).isoformat()})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switches:
+    """What `context_engine` lets an operator set, without a change of code.
+
+    Attributes:
+        enabled: Whether a cross-encoder is asked at all.
+        model: The cross-encoder: a reranker, the name or folder of a model, or `default`.
+        top_k_factor: How many times the limit go on to the step that diversifies; at least 1.
+        retrieval_multiplier: How many times the limit each store is asked for; at least 1. It does
+            not count where the cross-encoder is off.
+    """
+
+    enabled: bool = True
+    model: Reranker | str | PathLike[str] = "default"
+    top_k_factor: int = 3
+    retrieval_multiplier: int = 4
+
+    def __post_init__(self) -> None:
+        for name in ("top_k_factor", "retrieval_multiplier"):
+            if getattr(self, name) < 1:
+                raise InputError(
+                    "out_of_range", f"{name} is {getattr(self, name)}: it must be at least 1"
+                )
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Switches:
+        """Read `CROSSGATE_RERANKER_ENABLED`, `_MODEL`, `_TOP_K_FACTOR`, `_RETRIEVAL_MULTIPLIER`.
+
+        A variable that is not set, or empty, leaves the default.
+
+        Raises:
+            InputError: `malformed_setting`, naming the variable, its value and what is allowed.
+        """
+        found: dict[str, Any] = {}
+        for name, kind in _SETTINGS.items():
+            variable = f"CROSSGATE_RERANKER_{name.upper()}"
+            text = environment.get(variable, "").strip()
+            if text:
+                found[name] = kind(variable, text)
+        return cls(**found)
+
+
+def fused(per_store: Sequence[Sequence[Candidate]], *, k_param: float = K_PARAM) -> list[Candidate]:
+    """Fuse by rank, with scores in [0, 1]: 1 for what is first in every store.
+
+    Raises:
+        InputError: As `crossgate._pipelines.fusion.reciprocal_rank` does.
+    """
+    hits = reciprocal_rank(per_store, k_param=k_param)
+    return as_shares(hits, stores=max(1, len(per_store)), k_param=k_param)
+
+
+def from_index(index: Index, *, by: Literal["words", "both"] = "both") -> Retrieve:
+    """Return what retrieves from an index: by words (BM25), and by meaning (cosine).
+
+    Args:
+        index: What to search. Without vectors the second list is empty.
+        by: `both`, or `words` for one list and no embedder.
+
+    Raises:
+        IndexFileError: `embedder_mismatch`, when called, if the index's embedder is not installed.
+        ModelError: When called, if the embedder cannot be loaded or run.
+    """
+
+    def retrieve(query: str, limit: int) -> list[list[Candidate]]:
+        dense = by == "both" and index.dimension
+        vector = index.load_embedder().embed([query])[0] if dense else None
+        found = index._core.search(query, vector, blend=Blend(), per_channel=max(2, limit))
+        by_words = _best(index, found, lambda one: one.bm25 or None, limit)
+        return [by_words, _best(index, found, lambda one: one.cosine, limit)][: 1 + (by == "both")]
+
+    return retrieve
+
+
+def diversified(result: RouteResult, *, limit: int, trade_off: float = 0.7) -> RouteResult:
+    """Return a result whose selection is ordered by maximal marginal relevance and cut to a limit.
+
+    Relevance is the sigmoid of the score where it is made of logits, and the score itself, or its
+    share of the best possible one under reciprocal rank fusion, where it is not.
+
+    Args:
+        result: A decision of the cascade.
+        limit: How many stay selected at most.
+        trade_off: As in `crossgate._pipelines.diversity.diversify`.
+
+    Raises:
+        InputError: As `diversify` does.
+    """
+    mode = result.trace["profile"]["combine"]
+    relevance = [_relevance(hit, mode) for hit in result.selected]
+    selected = diversify(result.selected, k=limit, relevance=relevance, trade_off=trade_off)
+    kept = {hit.id for hit in selected}
+    hits = tuple(
+        replace(hit, dropped="over_limit") if hit.dropped is None and hit.id not in kept else hit
+        for hit in result.hits
+    )
+    trace = {
+        **result.trace,
+        "diversified": {"trade_off": trade_off, "order": [hit.id for hit in selected]},
+    }
+    return replace(result, selected=tuple(selected), hits=hits, trace=trace)
+
+
+def _relevance(hit: Hit, combine: Mapping[str, Any]) -> float:
+    score = hit.score or 0.0
+    if hit.stage2_rank is None:
+        return score
+    if combine["mode"] == "rrf":
+        return score * (float(combine["k"]) + 1) / 2
+    # exp of a large number overflows; of a large negative one it is 0.
+    return 1 / (1 + math.exp(-score)) if score >= 0 else math.exp(score) / (1 + math.exp(score))
+
+
+def _best(
+    index: Index,
+    found: Sequence[_core.Scored],
+    score: Callable[[_core.Scored], float | None],
+    limit: int,
+) -> list[Candidate]:
+    scored = [(value, one) for one in found if (value := score(one)) is not None]
+    scored.sort(key=lambda pair: (-pair[0], pair[1].id))
+    candidates = []
+    for value, one in scored[:limit]:
+        document = index.get(one.id)
+        if document is not None:  # another thread may have deleted it
+            candidates.append(
+                Candidate(
+                    id=one.id,
+                    title=document.title,
+                    text=document.text,
+                    metadata=document.metadata,
+                    cosine=one.cosine,
+                    score=value,
+                )
+            )
+    return candidates
+
+
+def _recorded(
+    name: str, result: RouteResult, found: Sequence[Sequence[Candidate]], settings: dict[str, Any]
+) -> RouteResult:
+    """Log latency and the spread of scores, and put into the trace what led to the candidates."""
+    logits = [hit.logit for hit in result.hits if hit.logit is not None]
+    spread = f"logits {min(logits):.2f} to {max(logits):.2f}" if logits else "no logits"
+    _log.info(
+        "%s: %s candidates, %s, stage 2 took %.1f ms of %.1f, %s, %d selected",
+        name,
+        "+".join(str(len(one)) for one in found) or "no",
+        result.reason,
+        result.timings.get("stage2", 0.0),
+        result.timings["total"],
+        spread,
+        len(result.selected),
+    )
+    retrieved = [[hit.id for hit in hits] for hits in found]
+    recipe = {"name": name, **settings, "retrieved": retrieved}
+    return replace(result, trace={**result.trace, "recipe": recipe})
+
+
+_YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+
+def _switch(variable: str, text: str) -> bool:
+    if text.lower() in (*_YES, *_NO):
+        return text.lower() in _YES
+    raise InputError("malformed_setting", f"{variable} is {text!r}: use {', '.join((*_YES, *_NO))}")
+
+
+def _count(variable: str, text: str) -> int:
+    if len(text) <= 4 and text.isascii() and text.isdecimal() and 1 <= int(text) <= 1_000:
+        return int(text)
+    raise InputError(
+        "malformed_setting", f"{variable} is {text!r}: use a whole number from 1 to 1,000"
+    )
+
+
+def _name(variable: str, text: str) -> str:
+    return text
+
+
+_SETTINGS: Mapping[str, Callable[[str, str], object]] = {
+    "enabled": _switch,
+    "model": _name,
+    "top_k_factor": _count,
+    "retrieval_multiplier": _count,
+}

@@ -1,0 +1,104 @@
+"""SemanticBM25: the blend of cosine and BM25 as a reranker of its own, the tier of last resort."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from crossgate import _core
+from crossgate._profile import Blend
+from crossgate._reranking.cross_encoder import PairScore
+from crossgate._types import Vector
+
+if TYPE_CHECKING:
+    from crossgate._embedding import Embedder
+
+
+class SemanticBM25:
+    """Scores by words and meaning: 70 % cosine, 30 % BM25 mapped to [0, 1).
+
+    It needs neither a network nor a cross-encoder, and takes well under a millisecond for a pool.
+    Inside of a cascade the cosines are those of stage 1. Its BM25 knows the pool only: a word that
+    all candidates share says nothing here, whatever it says in the whole index.
+
+    Args:
+        semantic_weight: Weight of the cosine; both are divided by their total.
+        bm25_weight: Weight of the bounded BM25 score.
+        bm25_half: The BM25 score that is mapped to 0.5.
+        language: Snowball language of the stemmer, or `none`.
+        embedder: What embeds query and documents where nobody hands in cosines; None for BM25
+            alone there.
+
+    Raises:
+        ProfileError: `profile_malformed` for weights that mean nothing.
+        InputError: `out_of_range` for a language that there is no stemmer for.
+    """
+
+    name = "semantic-bm25"
+
+    def __init__(
+        self,
+        *,
+        semantic_weight: float = 0.7,
+        bm25_weight: float = 0.3,
+        bm25_half: float = 8.0,
+        language: str = "english",
+        embedder: Embedder | None = None,
+    ) -> None:
+        self._blend = Blend(
+            cosine_weight=semantic_weight, bm25_weight=bm25_weight, bm25_half=bm25_half
+        )
+        self._language = language
+        self._embedder = embedder
+        _core.analyze("", language)
+
+    @property
+    def available(self) -> bool:
+        """Never for a cut of the pool: words and vectors cost nothing, and want candidates."""
+        return False
+
+    @property
+    def identity(self) -> str:
+        """Name, share of the cosine, the score that counts half, and language."""
+        share = self._blend.cosine_weight / (self._blend.cosine_weight + self._blend.bm25_weight)
+        return f"{self.name}@{share:g}/{self._blend.bm25_half:g}/{self._language}"
+
+    def score(self, query: str, documents: Sequence[str]) -> list[PairScore]:
+        """Return one blend per document, in [-1, 1].
+
+        Raises:
+            ModelError: If the embedder fails.
+        """
+        asked: Vector | None = None
+        vectors: Sequence[Vector | None] = [None] * len(documents)
+        if self._embedder is not None and documents:
+            asked, *vectors = self._embedder.embed([query, *documents])
+            if asked is None or None in vectors:  # texts of nothing but white space have none
+                asked, vectors = None, [None] * len(documents)
+        return [PairScore(one.blend) for one in self._stage1(query, documents, asked, vectors)]
+
+    def score_with_cosines(
+        self, query: str, documents: Sequence[str], cosines: Sequence[float | None]
+    ) -> list[PairScore]:
+        """Return one blend per document from cosines that are known; None for one that is not."""
+        scored = self._stage1(query, documents, None, [None] * len(documents))
+        return [
+            PairScore(one.blend if cosine is None else one.with_cosine(cosine, self._blend).blend)
+            for one, cosine in zip(scored, cosines, strict=True)
+        ]
+
+    def _stage1(
+        self,
+        query: str,
+        documents: Sequence[str],
+        asked: Vector | None,
+        vectors: Sequence[Vector | None],
+    ) -> list[_core.Scored]:
+        """Return what the core makes of the documents, in their order."""
+        index = _core.Index(self._language, "", 0 if asked is None else len(asked))
+        rows = enumerate(zip(documents, vectors, strict=True))
+        index.upsert([(str(place), "", text, "{}", vector) for place, (text, vector) in rows])
+        most = max(2, len(documents))
+        found = index.search(query, asked, blend=self._blend, per_channel=most)
+        by_place = {int(one.id): one for one in found}
+        return [by_place[place] for place in range(len(documents))]

@@ -1,0 +1,238 @@
+"""A language model as a reranker, behind any OpenAI-compatible endpoint: the extra `llm`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, Self
+
+from crossgate._errors import InputError, ModelError
+from crossgate._reranking import listwise
+from crossgate._reranking.background import background
+from crossgate._reranking.budget import Pace
+from crossgate._reranking.http import problem_of_connection, problem_of_status
+from crossgate._reranking.remote import Key, RemoteReranker, TransportError, key_of, switched_off
+
+VARIABLES = ("OPENAI_API_KEY",)
+
+_DEFAULT_URL = "https://api.openai.com/v1"
+# What comes back are twenty numbers, and before them what some models say to themselves.
+_MOST_BYTES = 4 << 20
+
+
+class LLMReranker(RemoteReranker):
+    """Has a language model put the documents in order, a window of them at a time.
+
+    Its logits are made of ranks alone (`listwise.ordinal_logits`): they order documents
+    within one call and say nothing about whether any of them fits, so that neither a profile's
+    `minimum` nor its `margin` can be fitted to them. A model is asked once per window, one after
+    another: nine times for 100 documents, and seconds each time. An answer that names no passage is
+    a failure of the call; the order of stage 1 stands then.
+
+    Documents are untrusted text. They are quoted so that none can leave its place in the prompt;
+    whether a model follows what it reads there is a matter of the model.
+
+    Args:
+        model: Name of the model at the endpoint.
+        base_url: Where the interface is, up to `/v1`; by default `OPENAI_BASE_URL`, or OpenAI.
+        api_key: The key. Where `base_url` is not given, by default from `OPENAI_API_KEY`; a key
+            from the environment is never sent to an address that stands in code.
+        window: How many documents the model reads at once, at least 2.
+        step: How far the window moves, from 1 to `window - 1`.
+        document_characters: What a document is cut to, at least 1.
+        parameters: Sent with each request; by default `{"temperature": 0}`, which some models
+            refuse.
+        options: As of `RemoteReranker`; here a call may take 30 s and is sent twice at most.
+
+    Raises:
+        TierError: `no_key` if neither `base_url` nor a key is given, and none in the environment.
+        InputError: `out_of_range` for a number outside of its limits.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        window: int = listwise.WINDOW,
+        step: int = listwise.STEP,
+        document_characters: int = 2_000,
+        parameters: Mapping[str, object] | None = None,
+        **options: Any,
+    ) -> None:
+        listwise.windows(1, size=window, step=step)
+        if document_characters < 1:
+            raise InputError(
+                "out_of_range",
+                f"document_characters is {document_characters}: it must be at least 1",
+            )
+        if base_url is None:
+            key = key_of("the language model", api_key, VARIABLES)
+            base_url = os.environ.get("OPENAI_BASE_URL") or _DEFAULT_URL
+        else:
+            key = Key(api_key, ())
+        self._document_characters = document_characters
+        sent = {"temperature": 0} if parameters is None else dict(parameters)
+        pace = Pace(ms_per_pair=150.0, absolute_floor_ms=500.0)
+        super().__init__(
+            LLMTransport(model, base_url, key, sent, window=window, step=step),
+            name="llm",
+            identity=f"llm/{model}",
+            endpoint=base_url,
+            **{"timeout": 30.0, "attempts": 2, "pace": pace, **options},
+        )
+
+    @classmethod
+    def from_environment(cls, model: str, **options: Any) -> Self | None:
+        """Return the tier, or None without a key in the environment or with CROSSGATE_REMOTE=0."""
+        return None if switched_off() or not Key(None, VARIABLES) else cls(model, **options)
+
+    def _split(self, documents: int, most: int | None) -> list[list[int]]:
+        # Ranks of two batches could not be compared.
+        return [list(range(documents))]
+
+    async def _prepared(
+        self, query: str, documents: Sequence[str], until: float
+    ) -> tuple[list[str], list[bool], int | None]:
+        if _openai is None:
+            # It takes most of a second, which the calls of others must not wait for.
+            await self._in_thread(library, until, "importing openai, which is done only once")
+        most = self._document_characters
+        return [one[:most] for one in documents], [len(one) > most for one in documents], None
+
+
+class LLMTransport:
+    """Asks for the order of each window in turn, through `openai.AsyncOpenAI`.
+
+    The library's own retries are off: `RemoteReranker` knows how much time is left, it does not.
+
+    Args:
+        model: Name of the model.
+        base_url: Where the interface is.
+        key: The API key; an empty one where the endpoint asks for none.
+        parameters: Sent with each request.
+        window: How many documents the model reads at once.
+        step: How far the window moves.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str,
+        key: Key,
+        parameters: Mapping[str, object],
+        *,
+        window: int,
+        step: int,
+    ) -> None:
+        self._model = model
+        self._base_url = base_url
+        self._key = key
+        self._parameters = dict(parameters)
+        self._window = window
+        self._step = step
+
+    async def __call__(
+        self, query: str, documents: Sequence[str], *, timeout: float
+    ) -> Sequence[tuple[int, float]]:
+        """Return position and ordinal logit of each document.
+
+        Raises:
+            TransportError: For everything but answers that name passages.
+            ModelError: `dependency_missing` without openai.
+        """
+        order = list(range(len(documents)))
+        for places in listwise.windows(len(order), size=self._window, step=self._step):
+            read = order[places.start : places.stop]
+            answer = await self._ask(query, [documents[one] for one in read], timeout)
+            try:
+                better = listwise.permutation(answer, len(read))
+            except ValueError:
+                raise TransportError("its answer names no passage") from None
+            order[places.start : places.stop] = [read[one] for one in better]
+        return list(enumerate(listwise.ordinal_logits(order)))
+
+    async def _ask(self, query: str, passages: Sequence[str], timeout: float) -> str:
+        openai = library()
+        client = openai.AsyncOpenAI(
+            api_key=self._key.reveal() or "none",
+            base_url=self._base_url,
+            max_retries=0,
+            timeout=timeout,
+            http_client=background().client(LLMTransport, _client),
+        )
+        body = bytearray()
+        try:
+            # Read piece by piece, since a server that never ends would fill the memory.
+            async with client.chat.completions.with_streaming_response.create(
+                model=self._model,
+                messages=listwise.messages(query, passages),
+                **self._parameters,
+            ) as answer:
+                async for chunk in answer.iter_bytes():
+                    body += chunk
+                    if len(body) > _MOST_BYTES:
+                        break
+        except Exception as error:  # the library lets through what its own libraries raise
+            # Raised below instead of here: the error keeps the request, with the key in it.
+            problem = _problem(error)
+        else:
+            if len(body) <= _MOST_BYTES:
+                return content_of(bytes(body))
+            problem = TransportError(f"an answer of more than {_MOST_BYTES:,} bytes")
+        raise problem
+
+
+def content_of(body: bytes) -> str:
+    """Return what the model said.
+
+    Raises:
+        TransportError: If the body is no answer of a chat model.
+    """
+    try:
+        content = json.loads(body)["choices"][0]["message"]["content"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        content = None
+    if not isinstance(content, str):
+        raise TransportError("its answer lacks choices with a message")
+    return content
+
+
+_openai: Any = None
+
+
+def library() -> Any:
+    """Return the package openai.
+
+    Raises:
+        ModelError: `dependency_missing` if it is not installed.
+    """
+    global _openai
+    try:
+        _openai = import_module("openai")
+    except ImportError as error:
+        raise ModelError(
+            "dependency_missing",
+            "a language model as reranker needs the package 'openai', which is not installed: "
+            "pip install 'crossgate[llm]'",
+        ) from error
+    return _openai
+
+
+def _client() -> tuple[Any, Any]:
+    client = library().DefaultAsyncHttpxClient()
+    return client, client.aclose
+
+
+def _problem(error: Exception) -> TransportError:
+    openai = library()
+    if isinstance(error, openai.APIStatusError):
+        return problem_of_status(error.status_code, error.response.headers)
+    if isinstance(error, openai.APITimeoutError | TimeoutError):
+        return TransportError("no answer in time")
+    if isinstance(error, openai.APIConnectionError | OSError):
+        return problem_of_connection(error)
+    return TransportError(f"the request failed ({type(error).__name__})")

@@ -1,0 +1,308 @@
+"""Reading documents from skill folders, BEIR folders, JSON lines, Markdown and plain text.
+
+What cannot be used is skipped and comes back as a `Problem`. Only a path that is missing,
+unreadable or of an unknown kind raises, and so does finding no document at all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from crossgate._errors import SourceError
+from crossgate._sources.common import Unusable, decoded, place_of, shown
+from crossgate._sources.markdown import chunk_markdown, chunk_plain
+from crossgate._sources.rows import document_from, parse_json, read_candidates
+from crossgate._sources.skills import description_of, front_matter, text_of, texts_of
+from crossgate._types import Document
+
+__all__ = ["Kind", "Loaded", "Problem", "read_candidates", "read_sources"]
+
+Kind = Literal["auto", "skills", "beir", "jsonl", "text"]
+
+_SKILL = "SKILL.md"
+_CORPUS = "corpus.jsonl"
+_JSON_LINES = (".jsonl", ".ndjson")
+_MARKDOWN = (".md", ".markdown")
+_TEXT = (*_MARKDOWN, ".txt", ".rst")
+_ACCEPTED = (
+    f"a folder with {_SKILL} files, a BEIR folder ({_CORPUS}), a {' or '.join(_JSON_LINES)} file, "
+    f"a {', '.join(_TEXT)} file or a folder of these"
+)
+
+_FOLDER_DEPTH = 12
+_SKILL_BYTES = 1_000_000
+_KEPT = ("license", "licence", "tags")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something that was skipped or renamed, and why.
+
+    Attributes:
+        path: The path as the user gave it, followed by the way below it.
+        line: 1-based line, or None where the whole file or folder is meant.
+        reason: One line for people.
+    """
+
+    path: str
+    line: int | None
+    reason: str
+
+    def __str__(self) -> str:
+        """Return `path:line: reason`."""
+        return f"{place_of(self.path, self.line)}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What was read.
+
+    Attributes:
+        documents: In the order of the paths, and below a path in the order of the names.
+        problems: What was left out or renamed, in the same order.
+    """
+
+    documents: tuple[Document, ...]
+    problems: tuple[Problem, ...]
+
+
+def read_sources(paths: Sequence[str | os.PathLike[str]], *, kind: Kind = "auto") -> Loaded:
+    """Read documents from files and folders.
+
+    Folders are read with all that is below them. Hidden entries are left out unless named in
+    `paths`, links are followed, and a file that is reached twice is read once.
+
+    Ids: a row has its own, and of two rows with one id the first wins; a row without one gets
+    `file stem:line`. A skill has its name. A second skill of the same name gets
+    `name (folder)`, so that the first in the order of the paths is still found by its name, and
+    an exact copy is left out; both are reported. A chunk of text has `path#heading`, numbered
+    where that is taken.
+
+    Args:
+        paths: Files and folders; a single string is one path.
+        kind: What all paths are; `auto` looks at each: at the suffix of a file, and for a folder
+            it is BEIR if it has a `corpus.jsonl`, skills if there is a SKILL.md anywhere below,
+            else text, or JSON lines if there is no text.
+
+    Raises:
+        SourceError: `source_missing`, `source_unreadable` or `source_unknown` for a path, and
+            `no_documents` if nothing usable was found in any of them.
+    """
+    if kind not in get_args(Kind):
+        expected = ", ".join(get_args(Kind))
+        raise SourceError("source_unknown", f"unknown kind {kind!r}; accepted: {expected}")
+    roots = [os.fspath(path) for path in ([paths] if isinstance(paths, str) else paths)]
+    reader = _Reader()
+    for root in roots:
+        reader.read(root, kind)
+    if not reader.documents:
+        message = f"no documents in {', '.join(map(shown, roots)) or 'an empty list of paths'}"
+        if reader.problems:
+            message += f", {len(reader.problems)} skipped, the first: {reader.problems[0]}"
+        raise SourceError("no_documents", f"{message}; looked for {_ACCEPTED}")
+    return Loaded(documents=tuple(reader.documents), problems=tuple(reader.problems))
+
+
+class _Reader:
+    """What has been read so far from all paths, and which ids are taken by what."""
+
+    def __init__(self) -> None:
+        self.documents: list[Document] = []
+        self.problems: list[Problem] = []
+        self._places: dict[str, str] = {}
+        self._numbers: dict[str, int] = {}
+        self._skills: dict[tuple[str, str], str] = {}
+        self._files: set[str] = set()
+        self._names: set[str] = set()
+
+    def read(self, root: str, kind: Kind) -> None:
+        """Read one path that the user gave."""
+        if not os.path.exists(root):
+            raise SourceError("source_missing", f"no such file or folder: {shown(root)}")
+        if not os.path.isdir(root):
+            kind = _kind_of_file(root) if kind == "auto" else kind
+            self._read_file(kind, *os.path.split(root), named=True)
+            return
+        has_corpus = os.path.exists(os.path.join(root, _CORPUS))
+        if kind == "beir" and not has_corpus:
+            message = f"not a BEIR folder, it has no {_CORPUS}: {shown(root)}"
+            raise SourceError("source_missing", message)
+        if kind == "beir" or (kind == "auto" and has_corpus):
+            self._read_file("beir", root, _CORPUS, named=True)
+            return
+        files = self._walk(root)
+        skills = [file for file in files if os.path.basename(file) == _SKILL]
+        if kind == "auto":
+            kind = "skills" if skills else "text"
+            if not skills and not any(_suffix(file) in _TEXT for file in files):
+                kind = "jsonl"
+        suffixes = _JSON_LINES if kind == "jsonl" else _TEXT
+        for file in skills if kind == "skills" else files:
+            if kind == "skills" or _suffix(file) in suffixes:
+                self._read_file(kind, root, file)
+
+    def _walk(self, root: str) -> list[str]:
+        """Return the paths of all files below a folder, relative to it, sorted by their parts.
+
+        Links to folders wait until the folders themselves are done, so that a file goes by its
+        real path where it has one below `root`.
+        """
+        files: list[str] = []
+        seen: set[str] = set()
+        pending = deque([("", 0)])
+        while pending:
+            below, depth = pending.popleft()
+            folder = os.path.join(root, below)
+            real = os.path.realpath(folder)
+            if real in seen:
+                continue
+            seen.add(real)
+            if depth > _FOLDER_DEPTH:
+                self._report(folder, None, f"more than {_FOLDER_DEPTH} folders deep, not read")
+                continue
+            try:
+                names = os.listdir(folder)
+            except OSError as error:
+                if not below:
+                    message = f"{shown(root)} cannot be read: {error.strerror}"
+                    raise SourceError("source_unreadable", message) from error
+                self._report(folder, None, f"cannot be read: {error.strerror}")
+                continue
+            for name in sorted(names):
+                path, inner = os.path.join(folder, name), os.path.join(below, name)
+                if name.startswith("."):
+                    continue
+                if os.path.isdir(path):
+                    add = pending.append if os.path.islink(path) else pending.appendleft
+                    add((inner, depth + 1))
+                elif os.path.isfile(path) or not os.path.exists(path):
+                    files.append(inner)  # a broken link too: opening it says what is wrong
+        return sorted(files, key=lambda path: path.split(os.sep))
+
+    def _read_file(self, kind: Kind, root: str, below: str, *, named: bool = False) -> None:
+        """Read the file `below` a folder; one that the user `named` must be readable."""
+        path = os.path.join(root, below)
+        real = os.path.realpath(path)
+        if real in self._files:
+            return
+        self._files.add(real)
+        try:
+            if kind == "skills":
+                self._read_skill(path, root, below)
+            elif kind == "text":
+                self._read_text(path, root, below)
+            else:
+                self._read_rows(path)
+        except Unusable as error:
+            self._report(path, error.line, str(error))
+        except OSError as error:
+            if named:
+                message = f"{shown(path)} cannot be read: {error.strerror}"
+                raise SourceError("source_unreadable", message) from error
+            self._report(path, None, f"cannot be read: {error.strerror}")
+
+    def _read_skill(self, path: str, root: str, below: str) -> None:
+        """Add the skill of one SKILL.md."""
+        with open(path, "rb") as file:
+            raw = file.read(_SKILL_BYTES + 1)
+        if len(raw) > _SKILL_BYTES:
+            raise Unusable(f"larger than {_SKILL_BYTES:,} bytes")
+        values = front_matter(decoded(raw))
+        text = description_of(values)
+        folder = _portable(os.path.dirname(below)) or _folder_name(root)
+        name = text_of(values, "name") or os.path.basename(folder) or _SKILL
+        metadata: dict[str, Any] = {"path": _portable(below)}
+        for key in _KEPT:
+            if kept := text_of(values, key) or texts_of(values, key):
+                metadata[key] = kept
+        place = shown(path)
+        copied = self._skills.setdefault((name, text), place)
+        if copied != place:
+            raise Unusable(f"left out, it has the name and description of {copied}")
+        unique = name
+        if name in self._places:
+            unique = self._unique(f"{name} ({folder})")
+            reason = f"the name {name!r} is taken by {self._places[name]}, so its id is {unique!r}"
+            self._report(path, None, reason)
+        self._add(Document(id=unique, text=text, title=name, metadata=metadata), place)
+
+    def _read_text(self, path: str, root: str, below: str) -> None:
+        """Add the chunks of one Markdown or plain-text file."""
+        with open(path, "rb") as file:
+            text = decoded(file.read())
+        if "\0" in text:
+            raise Unusable("binary, it has a NUL byte", text.count("\n", 0, text.index("\0")) + 1)
+        # Two folders may both have a README.md: the second one goes by its folder's name.
+        name = _portable(below)
+        if name in self._names:
+            name = f"{_folder_name(root)}/{name}"
+        self._names.add(name)
+        stem, suffix = os.path.splitext(os.path.basename(name))
+        chunk = chunk_markdown if suffix.lower() in _MARKDOWN else chunk_plain
+        for piece in chunk(text, name=stem):
+            slug = re.sub(r"[^\w\- ]", "", piece.heading.lower()).strip().replace(" ", "-")
+            unique = self._unique(f"{name}#{slug}", "-") if slug else self._unique(name, "#")
+            metadata = {"path": _portable(below), "line": piece.line}
+            document = Document(id=unique, text=piece.text, title=piece.title, metadata=metadata)
+            self._add(document, place_of(shown(path), piece.line))
+
+    def _read_rows(self, path: str) -> None:
+        """Add the documents of one file of JSON lines."""
+        stem = shown(os.path.splitext(os.path.basename(path))[0])
+        with open(path, "rb") as file:
+            for number, raw in enumerate(file, 1):
+                try:
+                    line = decoded(raw)
+                    if line.strip():
+                        document = document_from(parse_json(line), f"{stem}:{number}")
+                        if document.id in self._places:
+                            first = self._places[document.id]
+                            raise Unusable(f"the id {document.id!r} is already at {first}")
+                        self._add(document, place_of(shown(path), number))
+                except Unusable as error:
+                    self._report(path, number, str(error))
+
+    def _add(self, document: Document, place: str) -> None:
+        self._places[document.id] = place
+        self.documents.append(document)
+
+    def _report(self, path: str, line: int | None, reason: str) -> None:
+        self.problems.append(Problem(path=shown(path), line=line, reason=reason))
+
+    def _unique(self, plain: str, separator: str = "-") -> str:
+        """Return an id that is not taken: `plain`, or `plain` with the next free number."""
+        unique = plain
+        while unique in self._places:
+            self._numbers[plain] = self._numbers.get(plain, 1) + 1
+            unique = f"{plain}{separator}{self._numbers[plain]}"
+        return unique
+
+
+def _kind_of_file(path: str) -> Kind:
+    suffix = _suffix(path)
+    if os.path.basename(path) == _SKILL:
+        return "skills"
+    if suffix in _JSON_LINES:
+        return "jsonl"
+    if suffix in _TEXT:
+        return "text"
+    seen = f"a {suffix} file" if suffix else "a file without a suffix"
+    raise SourceError("source_unknown", f"{shown(path)} is {seen}; accepted: {_ACCEPTED}")
+
+
+def _suffix(path: str) -> str:
+    return os.path.splitext(path)[1].lower()
+
+
+def _folder_name(path: str) -> str:
+    return shown(os.path.basename(os.path.abspath(path)))
+
+
+def _portable(path: str) -> str:
+    """Return a relative path with `/`, the same on every system."""
+    return shown(path).replace(os.sep, "/")

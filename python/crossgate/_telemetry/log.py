@@ -1,0 +1,414 @@
+"""The decision log: JSON lines that say what was decided, and later what was used of it.
+
+`docs/log.md` describes the format, `crossgate-log/1`. Any number of processes may append to one
+file: every line is a single write to a file that is opened for appending.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crossgate._checks import check_ids, is_text
+from crossgate._errors import CrossgateError, InputError, SourceError
+from crossgate._sources.common import Unusable
+from crossgate._sources.rows import parse_json
+
+if TYPE_CHECKING:
+    from crossgate._telemetry.events import Event
+    from crossgate._types import RouteResult
+
+SCHEMA = "crossgate-log/1"
+
+MAX_LINE_BYTES = 16_000_000
+"""A longer line is malformed, so that no file can fill the memory of a reader."""
+
+_LINES_PER_REPORT = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedDecision:
+    """One decision.
+
+    Attributes:
+        line: Its number in the file, from 1.
+        decision: The id by which later lines refer to it.
+        time: When it was made; an aware time, UTC.
+        selected: Ids of the selected documents, best first.
+        degraded: Codes of what did not run as configured.
+        trace: The trace, enough to decide again; see `crossgate._cascade.replayed`.
+        query: The query, if the log was asked to keep texts.
+        texts: The documents' texts by id, if the log was asked to keep them.
+    """
+
+    line: int
+    decision: str
+    time: datetime
+    selected: tuple[str, ...]
+    degraded: tuple[str, ...]
+    trace: Mapping[str, Any]
+    query: str | None
+    texts: Mapping[str, str] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedUse:
+    """What was used in the end of what a decision selected, or in spite of it.
+
+    Attributes:
+        line: Its number in the file, from 1.
+        decision: Id of the decision.
+        time: When it was noted; an aware time, UTC.
+        used: Ids of the documents that were used; empty if none was.
+    """
+
+    line: int
+    decision: str
+    time: datetime
+    used: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MalformedLine:
+    """A line that is no part of a log: torn by a full disk, say, or written by something else.
+
+    Attributes:
+        line: Its number in the file, from 1.
+        reason: What is wrong, on one line.
+    """
+
+    line: int
+    reason: str
+
+
+class JsonLinesLog:
+    """A telemetry hook that appends one line per decision to a file.
+
+    Nothing is kept open between decisions: the file may be moved away, and the process may fork.
+    Where it cannot be written, the decision goes on and says `telemetry_failed`.
+
+    Args:
+        path: The file. It is made, readable by its owner alone; its folder is not.
+        text: Keep the query and the documents' texts. By default only their SHA-256 is kept.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, text: bool = False) -> None:
+        self.path = Path(path)
+        self.text = text
+
+    def on_event(self, event: Event) -> None:
+        """Append a line if the event ends a decision.
+
+        Raises:
+            SourceError: `unwritable` if the file cannot be written.
+        """
+        from crossgate._telemetry.events import RouteFinished
+
+        if isinstance(event, RouteFinished):
+            _append(
+                self.path, _decision_values(event.decision_id, event.result, self._texts(event))
+            )
+
+    def used(self, decision_id: str, ids: Iterable[str]) -> None:
+        """Note what was used in the end, such as the skills that an agent read.
+
+        Args:
+            decision_id: `RouteResult.decision_id`. Whether the log holds that decision is not
+                checked.
+            ids: Ids of the documents; none if nothing was used.
+
+        Raises:
+            InputError: `out_of_range` if the decision id is none, or for a single text as ids;
+                `invalid_text` for an id that is none.
+            SourceError: `unwritable` if the file cannot be written.
+        """
+        if not _is_decision_id(decision_id):
+            raise InputError(
+                "out_of_range",
+                f"the decision id is {decision_id!r}: pass RouteResult.decision_id, 32 hexadecimal "
+                "digits, which a router with telemetry gives",
+            )
+        given = list(ids) if not isinstance(ids, str) else ids
+        check_ids("used", given)
+        _append(
+            self.path,
+            {
+                "schema": SCHEMA,
+                "kind": "use",
+                "decision": decision_id,
+                "time": _now(),
+                "used": list(dict.fromkeys(given)),
+            },
+        )
+
+    def _texts(self, event: Any) -> dict[str, Any]:
+        texts = {hit.id: hit.document.content for hit in event.result.hits}
+        if self.text:
+            return {"query": event.query, "texts": texts}
+        return {
+            "texts_sha256": {id: sha256(text.encode()).hexdigest() for id, text in texts.items()}
+        }
+
+
+def _decision_values(
+    decision_id: str, result: RouteResult, texts: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the line of a decision as JSON values.
+
+    Args:
+        decision_id: The decision's id.
+        result: The decision.
+        texts: What is kept of query and documents.
+    """
+    return {
+        "schema": SCHEMA,
+        "kind": "decision",
+        "decision": decision_id,
+        "time": _now(),
+        "selected": result.ids,
+        "degraded": [one.code for one in result.degraded],
+        "timings_ms": dict(result.timings),
+        **texts,
+        "trace": dict(result.trace),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Where a decision made again is not the one that was logged.
+
+    Attributes:
+        field: The place in the line, such as `trace.decision.places[0][1]`.
+        recorded: What the log holds there.
+        recomputed: What follows from the rest of the trace.
+    """
+
+    field: str
+    recorded: Any
+    recomputed: Any
+
+
+def check_decision(logged: LoggedDecision) -> Difference | MalformedLine | None:
+    """Decide again from a logged trace, and return the first difference, or None.
+
+    What was selected is compared as well; steps after the reranker, which a trace names under
+    `steps`, may have selected otherwise than the cascade.
+
+    Returns:
+        A `MalformedLine` for a trace that nothing can be decided from.
+    """
+    from crossgate._cascade import replayed
+
+    trace = logged.trace
+    try:
+        recomputed = replayed(trace)
+        steps = trace.get("steps", [])
+        selected = steps[-1]["selected"] if steps else recomputed["decision"]["selected"]
+    except _UNREPLAYABLE as error:
+        what = f"no {error} in it" if isinstance(error, KeyError) else str(error)
+        reason = " ".join(f"the trace cannot be replayed: {what}".split())
+        return MalformedLine(line=logged.line, reason=reason[:300])
+    for key, value in recomputed.items():
+        found = _difference(f"trace.{key}", trace.get(key), value)
+        if found is not None:
+            return found
+    return _difference("selected", list(logged.selected), selected)
+
+
+# What a trace that comes from anywhere makes the cascade raise.
+_UNREPLAYABLE = (
+    CrossgateError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
+
+def _difference(field: str, recorded: Any, recomputed: Any) -> Difference | None:
+    if isinstance(recorded, dict) and isinstance(recomputed, dict):
+        parts = [
+            (f"{field}.{key}", recorded.get(key, _ABSENT), recomputed.get(key, _ABSENT))
+            for key in {**recomputed, **recorded}
+        ]
+    elif isinstance(recorded, list) and isinstance(recomputed, list):
+        parts = [
+            (f"{field}[{place}]", *pair)
+            for place, pair in enumerate(zip_longest(recorded, recomputed, fillvalue=_ABSENT))
+        ]
+    elif recorded == recomputed and isinstance(recorded, bool) == isinstance(recomputed, bool):
+        return None
+    else:
+        return Difference(field=field, recorded=recorded, recomputed=recomputed)
+    return next((found for part in parts if (found := _difference(*part)) is not None), None)
+
+
+_ABSENT = "(absent)"
+
+
+def read_log(
+    path: str | os.PathLike[str], *, progress: Callable[[int, int], None] | None = None
+) -> Iterator[LoggedDecision | LoggedUse | MalformedLine]:
+    """Yield what the lines of a log say, in their order; empty lines say nothing.
+
+    A line whose trace cannot be replayed is still a decision here.
+
+    Args:
+        path: The file.
+        progress: Is called with the bytes read and the bytes there are, now and then.
+
+    Raises:
+        SourceError: `source_missing` or `source_unreadable`.
+    """
+    try:
+        with Path(path).open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            line = done = 0
+            while raw := stream.readline(MAX_LINE_BYTES + 1):
+                line += 1
+                done += len(raw)
+                if progress is not None and line % _LINES_PER_REPORT == 0:
+                    progress(done, max(done, size))
+                if len(raw) > MAX_LINE_BYTES:
+                    while raw and not raw.endswith(b"\n"):
+                        raw = stream.readline(MAX_LINE_BYTES)
+                    reason = f"longer than {MAX_LINE_BYTES:,} bytes"
+                    yield MalformedLine(line=line, reason=reason)
+                elif raw.strip(b" \t\r\n"):
+                    yield parse_line(raw, line)
+    except FileNotFoundError as error:
+        raise SourceError("source_missing", f"no such file: {path}") from error
+    except OSError as error:
+        raise SourceError("source_unreadable", f"cannot read {path}: {error.strerror}") from error
+
+
+def parse_line(raw: bytes, line: int) -> LoggedDecision | LoggedUse | MalformedLine:
+    """Return what one line says; whatever its bytes are, this does not raise.
+
+    Args:
+        raw: The line.
+        line: Its number, from 1.
+    """
+    try:
+        try:
+            values = parse_json(raw.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise Unusable(f"not UTF-8: byte {error.start + 1} of the line") from None
+        return _parsed(values, line)
+    except Unusable as unusable:
+        return MalformedLine(line=line, reason=str(unusable))
+
+
+def _parsed(values: object, line: int) -> LoggedDecision | LoggedUse:
+    if not isinstance(values, dict) or values.get("schema") != SCHEMA:
+        raise Unusable(f'no "schema": "{SCHEMA}" in it')
+    decision = values.get("decision")
+    if not isinstance(decision, str) or not _is_decision_id(decision):
+        raise Unusable("decision must be an id of 32 hexadecimal digits")
+    time = _time(values.get("time"))
+    match values.get("kind"):
+        case "use":
+            used = _ids(values, "used")
+            return LoggedUse(line=line, decision=decision, time=time, used=used)
+        case "decision":
+            trace = values.get("trace")
+            if not isinstance(trace, dict):
+                raise Unusable("trace must be an object")
+            query, texts = values.get("query"), values.get("texts")
+            if query is not None and not _is_unicode(query):
+                raise Unusable("query must be text")
+            if texts is not None and not (
+                isinstance(texts, dict) and all(map(_is_unicode, (*texts, *texts.values())))
+            ):
+                raise Unusable("texts must be an object of texts")
+            return LoggedDecision(
+                line=line,
+                decision=decision,
+                time=time,
+                selected=_ids(values, "selected"),
+                degraded=_ids(values, "degraded"),
+                trace=trace,
+                query=query,
+                texts=texts,
+            )
+        case _:
+            raise Unusable("kind must be decision or use")
+
+
+def _ids(values: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    found = values.get(key)
+    if not isinstance(found, list) or not all(map(_is_unicode, found)):
+        raise Unusable(f"{key} must be a list of texts")
+    return tuple(found)
+
+
+def _is_unicode(value: object) -> bool:
+    return isinstance(value, str) and is_text(value)
+
+
+def _is_decision_id(value: object) -> bool:
+    return isinstance(value, str) and len(value) == 32 and set(value) <= set("0123456789abcdef")
+
+
+def _time(value: object) -> datetime:
+    try:
+        time = datetime.fromisoformat(value) if isinstance(value, str) else None
+        if time is not None and time.tzinfo is not None:
+            return time.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise Unusable("time must be an ISO 8601 time with its offset from UTC")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _append(path: Path, values: Mapping[str, Any]) -> None:
+    """Append a line with one write, so that lines of several processes never mix.
+
+    POSIX moves to the end and writes in one step where a file is opened for appending. A line that
+    was torn, by a full disk say, is ended first, so that it spoils no other.
+    """
+    # ASCII alone: an id may hold any character, a line feed among them.
+    line = json.dumps(values, allow_nan=False).encode() + b"\n"
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _FLAGS
+    try:
+        handle = os.open(path, flags, 0o600)
+        try:
+            if _is_torn(path, os.fstat(handle)):
+                line = b"\n" + line
+            if os.write(handle, line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        finally:
+            os.close(handle)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise SourceError("unwritable", f"cannot write the log {path}: {reason}") from error
+
+
+# Opening must not wait for the reader of a pipe, and a child must not inherit the file.
+_FLAGS = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
+
+
+def _is_torn(path: Path, status: os.stat_result) -> bool:
+    """Return whether the last line of a file has no end, as far as the file may be read."""
+    if not stat.S_ISREG(status.st_mode) or not status.st_size:
+        return False
+    try:
+        with path.open("rb", buffering=0) as stream:
+            stream.seek(-1, os.SEEK_END)
+            return stream.read(1) != b"\n"
+    except OSError:
+        return False

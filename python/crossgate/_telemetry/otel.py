@@ -1,0 +1,154 @@
+"""Decisions as OpenTelemetry spans and metrics; needs the extra `crossgate[otel]`.
+
+One span per decision follows the retrieval span of the GenAI semantic conventions, status
+Development, as they stood in the repository open-telemetry/semantic-conventions-genai in August
+2026 (https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/gen-ai-spans.md#retrievals):
+split from the general conventions 1.41, with `gen_ai.retrieval.top_k` in place of
+`gen_ai.request.top_k`. What they have no name for stands under `crossgate.`.
+
+Only the API is used: tracers, exporters and sampling are the application's to set up. Without that
+every call here does nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from time import time_ns
+from typing import Any
+
+from crossgate._core import __version__
+from crossgate._errors import ModelError
+from crossgate._telemetry.events import (
+    Event,
+    RouteFinished,
+    Stage1Finished,
+    TierFinished,
+    TierSkipped,
+)
+
+try:
+    from opentelemetry import metrics, trace
+except ImportError as error:
+    raise ModelError(
+        "dependency_missing",
+        "opentelemetry-api is not installed: pip install 'crossgate[otel]'",
+    ) from error
+
+
+class OpenTelemetryHook:
+    """A telemetry hook that makes a span of each decision, and counts.
+
+    The span is the child of the one that is current on the thread that decides. Metrics have few
+    distinct attributes; ids, sections and texts are never among them:
+
+    - `crossgate.decisions`: decisions by verdict, reason, stage and whether anything was selected
+    - `crossgate.stage.duration`: seconds by stage, `stage1` or the name of the tier
+    - `crossgate.pairs`: pairs that stage 2 scored, by tier
+    - `crossgate.rerankers.skipped`: tiers that were not asked or failed, by tier and reason
+
+    Args:
+        data_source_id: Names what is searched, on the span and in its name; None for no name.
+        text: Also put the query on the span, as `gen_ai.retrieval.query.text`.
+        documents: Also put ids and scores of what was selected on the span, as
+            `gen_ai.retrieval.documents`.
+        tracer_provider: Where spans go; None for the application's.
+        meter_provider: Where metrics go; None for the application's.
+
+    Raises:
+        ModelError: `dependency_missing`, at import, without opentelemetry-api.
+    """
+
+    def __init__(
+        self,
+        *,
+        data_source_id: str | None = None,
+        text: bool = False,
+        documents: bool = False,
+        tracer_provider: trace.TracerProvider | None = None,
+        meter_provider: metrics.MeterProvider | None = None,
+    ) -> None:
+        self._data_source_id = data_source_id
+        self._text = text
+        self._documents = documents
+        self._tracer = trace.get_tracer("crossgate", __version__, tracer_provider=tracer_provider)
+        meter = metrics.get_meter("crossgate", __version__, meter_provider=meter_provider)
+        self._decisions = meter.create_counter(
+            "crossgate.decisions", unit="{decision}", description="Decisions made"
+        )
+        self._durations = meter.create_histogram(
+            "crossgate.stage.duration", unit="s", description="Time that a stage took"
+        )
+        self._pairs = meter.create_counter(
+            "crossgate.pairs", unit="{pair}", description="Pairs that stage 2 scored"
+        )
+        self._skipped = meter.create_counter(
+            "crossgate.rerankers.skipped", unit="{tier}", description="Tiers not asked, or failed"
+        )
+
+    def on_event(self, event: Event) -> None:
+        """Count the event; one that ends a decision becomes a span."""
+        match event:
+            case Stage1Finished():
+                self._durations.record(event.duration_ms / 1000, {"crossgate.stage": "stage1"})
+            case TierFinished():
+                self._durations.record(event.duration_ms / 1000, {"crossgate.stage": event.tier})
+                self._pairs.add(event.pair_count, {"crossgate.tier": event.tier})
+            case TierSkipped():
+                self._skipped.add(
+                    1, {"crossgate.tier": event.tier, "crossgate.reason": event.reason}
+                )
+            case RouteFinished():
+                self._finish(event)
+
+    def _finish(self, event: RouteFinished) -> None:
+        result = event.result
+        end = time_ns()
+        name = "retrieval" if self._data_source_id is None else f"retrieval {self._data_source_id}"
+        span = self._tracer.start_span(
+            name,
+            kind=trace.SpanKind.CLIENT,
+            start_time=end - round(event.duration_ms * 1_000_000),
+            attributes=self._attributes(event),
+        )
+        span.end(end)
+        self._decisions.add(
+            1,
+            {
+                "crossgate.verdict": result.verdict.value,
+                "crossgate.reason": result.reason,
+                "crossgate.stage": result.stage,
+                "crossgate.abstained": not result.selected,
+            },
+        )
+
+    def _attributes(self, event: RouteFinished) -> dict[str, Any]:
+        result = event.result
+        trace_ = result.trace
+        attributes = {
+            "gen_ai.operation.name": "retrieval",
+            "gen_ai.provider.name": "crossgate",
+            "gen_ai.data_source.id": self._data_source_id,
+            "gen_ai.request.model": trace_["reranker"] if trace_["stage2"] else None,
+            "gen_ai.retrieval.top_k": trace_["limit"],
+            "crossgate.decision.id": event.decision_id,
+            "crossgate.verdict": result.verdict.value,
+            "crossgate.reason": result.reason,
+            "crossgate.stage": result.stage,
+            "crossgate.provider": trace_["provider"],
+            "crossgate._profile": trace_["profile"]["name"],
+            "crossgate.candidates": len(result.hits),
+            "crossgate.pairs": len(trace_["stage2"]),
+            "crossgate.selected": len(result.selected),
+            "crossgate.section": trace_["section"],
+            "crossgate.grade": trace_["grade"],
+            "crossgate.degraded": [one.code for one in result.degraded] or None,
+        }
+        for key in ("applied", "effective_floor", "cliff_position", "dropped_count", "skip_reason"):
+            attributes[f"crossgate.tighten_{key}"] = (trace_["tighten"] or {}).get(key)
+        if self._text:
+            attributes["gen_ai.retrieval.query.text"] = event.query
+        if self._documents:
+            attributes["gen_ai.retrieval.documents"] = json.dumps(
+                [{"id": hit.id, "score": hit.score} for hit in result.selected]
+            )
+        return {key: value for key, value in attributes.items() if value is not None}

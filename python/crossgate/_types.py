@@ -1,0 +1,223 @@
+"""The frozen values that go into a decision and come out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+
+def content(title: str, text: str) -> str:
+    """Return the one text of a document that every scorer reads, `title: text`."""
+    return f"{title}: {text}" if title and text else title or text
+
+
+class Vector(Protocol):
+    """Numbers in a row: a list, a tuple, an `array.array` or an array of numpy, of one dimension.
+
+    A protocol, since an array of numpy is no `Sequence` to a type checker.
+    """
+
+    def __len__(self) -> int:
+        """Return how many numbers there are."""
+
+    def __iter__(self) -> Iterator[float]:
+        """Return the numbers one by one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """Something that can be picked: a skill, a tool, a chunk of text.
+
+    Attributes:
+        id: Unique within an index. Ties between equal scores go to the smaller id.
+        text: What the document says; for a skill its description.
+        title: A name or heading, read together with the text; empty if there is none.
+        metadata: JSON values that belong to the caller; kept and never read.
+        vector: Embedding of the document by the index's embedder, or None to have it embedded.
+    """
+
+    id: str
+    text: str
+    title: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    vector: Vector | None = None
+
+    @property
+    def content(self) -> str:
+        """The text that every scorer reads, `title: text`."""
+        return content(self.title, self.text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate(Document):
+    """A document that another retriever found, with what that retriever knows about it.
+
+    Attributes:
+        cosine: Cosine similarity of query and document in [-1, 1], or None if it is not known.
+        score: The retriever's own score, higher is better, of any scale: only the order counts.
+    """
+
+    cosine: float | None = None
+    score: float | None = None
+
+
+class Verdict(StrEnum):
+    """What the gate made of stage 1."""
+
+    CONFIDENT = "confident"
+    """Stage 1 has a clear winner, so its order stands and stage 2 is not paid for."""
+    AMBIGUOUS = "ambiguous"
+    """Stage 1 is in doubt, so stage 2 decides."""
+    NOTHING_RELEVANT = "nothing_relevant"
+    """No candidate fits, so nothing is selected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Degradation:
+    """Something that did not run as configured, while the decision went on without it.
+
+    Attributes:
+        code: Identifier for programs, such as `reranker_unavailable`.
+        detail: One line for people: what happened and what to do.
+    """
+
+    code: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultWarning:
+    """A sign that a result is worth less than it looks, although everything ran as configured.
+
+    Attributes:
+        code: Identifier for programs, such as `flat_scores`.
+        detail: One line for people: what was seen, the threshold, and what to look at.
+    """
+
+    code: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """One candidate with everything that was computed about it.
+
+    Attributes:
+        document: The document itself, with its metadata.
+        cosine: Cosine similarity in [-1, 1], or None without vectors.
+        bm25: Raw BM25 score, at least 0, without an upper bound.
+        blend: Stage-1 score in [-1, 1]: the weighted mean of cosine and bounded BM25.
+        logit: The cross-encoder's raw logit, or a remote tier's own score; None if stage 2 did
+            not read this pair. Logits of two queries or two models are not comparable.
+        score: What the final order is made of; its scale depends on `combine` and on the stage.
+            None for a candidate that a floor dropped or that stage 2 had no room for.
+        stage1_rank: Place after stage 1, from 1.
+        stage2_rank: Place after stage 2, from 1, or None if stage 2 did not read this pair.
+        provider: Which tier made `score`, and with it the scale of the score: `stage1` or the name
+            of the reranker. Later steps must not compare scores of two providers.
+        truncated: Whether the end of the document did not fit into the tier's input.
+        dropped: Why the hit was not selected, as a stable code, or None for a selected hit.
+    """
+
+    document: Document
+    cosine: float | None
+    bm25: float
+    blend: float
+    logit: float | None
+    score: float | None
+    stage1_rank: int
+    stage2_rank: int | None
+    provider: str
+    truncated: bool
+    dropped: str | None
+
+    @property
+    def id(self) -> str:
+        """The document's id."""
+        return self.document.id
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the hit as JSON values, the document's text and vector left out.
+
+        `provider` is the stamp of the tier that made `score`; the steps of `crossgate.pipelines`
+        scale their boosts by it.
+        """
+        return {
+            "id": self.document.id,
+            "title": self.document.title,
+            "cosine": self.cosine,
+            "bm25": self.bm25,
+            "blend": self.blend,
+            "logit": self.logit,
+            "score": self.score,
+            "stage1_rank": self.stage1_rank,
+            "stage2_rank": self.stage2_rank,
+            "provider": self.provider,
+            "truncated": self.truncated,
+            "dropped": self.dropped,
+            "metadata": dict(self.document.metadata),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteResult:
+    """A decision: what was selected, from what, and why.
+
+    Attributes:
+        verdict: What the gate made of stage 1.
+        reason: Stable code of the rule that decided; see `docs/reasons.md`.
+        stage: 1 if the stage-1 order stands, 2 if the cross-encoder had its say.
+        confidence: How probable it is that the first hit fits rather than nothing, in [0, 1]; None
+            where the profile has no model for it. See `crossgate._profile.Confidence`.
+        selected: The hits that fit, best first; empty if nothing does.
+        hits: All candidates that were considered, best first, the selected ones among them.
+        degraded: What did not run as configured; empty when all went well.
+        timings: Milliseconds per step. The only part of a result that differs between two runs.
+        trace: The inputs and outputs of each step, as JSON values, enough to replay the decision.
+        decision_id: What a log knows the decision by, 32 hexadecimal digits; None where no
+            telemetry was asked for.
+        warnings: Signs that the result is worth less than it looks; see `Profile.health`.
+    """
+
+    verdict: Verdict
+    reason: str
+    stage: int
+    confidence: float | None
+    selected: tuple[Hit, ...]
+    hits: tuple[Hit, ...]
+    degraded: tuple[Degradation, ...]
+    timings: Mapping[str, float]
+    trace: Mapping[str, Any]
+    decision_id: str | None = None
+    warnings: tuple[ResultWarning, ...] = ()
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the selected documents, best first."""
+        return [hit.id for hit in self.selected]
+
+    def to_dict(self, *, trace: bool = False) -> dict[str, Any]:
+        """Return the result as JSON values.
+
+        Args:
+            trace: Also include the trace.
+        """
+        values: dict[str, Any] = {
+            "schema": "crossgate/1",
+            "verdict": self.verdict.value,
+            "reason": self.reason,
+            "stage": self.stage,
+            "confidence": self.confidence,
+            "selected": self.ids,
+            "hits": [hit.to_dict() for hit in self.hits],
+            "degraded": [{"code": one.code, "detail": one.detail} for one in self.degraded],
+            "warnings": [{"code": one.code, "detail": one.detail} for one in self.warnings],
+            "timings_ms": dict(self.timings),
+        }
+        if self.decision_id is not None:
+            values["decision_id"] = self.decision_id
+        if trace:
+            values["trace"] = dict(self.trace)
+        return values

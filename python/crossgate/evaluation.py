@@ -1,0 +1,51 @@
+"""Measuring whether the gate pays for itself on labelled data.
+
+    dataset = read_dataset("eval/skills")
+    measure(dataset, Path("skills.run.jsonl"))
+    print(text_report(summarize(read_run(Path("skills.run.jsonl")))))
+
+Runs are stored first: `measure` is the only function here that needs a model. All figures are
+computed from stored runs, by the same cascade that routes.
+"""
+
+from crossgate._evaluation.data.datasets import Dataset, LabelledQuery, read_dataset
+from crossgate._evaluation.report.compare import Comparison, compare, read_reports
+from crossgate._evaluation.report.html import html_report
+from crossgate._evaluation.report.steps import StepsReport, measure_steps, text_steps
+from crossgate._evaluation.report.summary import Report, summarize
+from crossgate._evaluation.report.text import headline, text_report
+from crossgate._evaluation.runs.measuring import measure
+from crossgate._evaluation.runs.runs import (
+    ALL_MODES,
+    MODES,
+    Mode,
+    Run,
+    StoredQuery,
+    is_run,
+    read_run,
+)
+
+__all__ = [
+    "ALL_MODES",
+    "MODES",
+    "Comparison",
+    "Dataset",
+    "LabelledQuery",
+    "Mode",
+    "Report",
+    "Run",
+    "StepsReport",
+    "StoredQuery",
+    "compare",
+    "headline",
+    "html_report",
+    "is_run",
+    "measure",
+    "measure_steps",
+    "read_dataset",
+    "read_reports",
+    "read_run",
+    "summarize",
+    "text_report",
+    "text_steps",
+]
