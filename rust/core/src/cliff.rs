@@ -2,47 +2,39 @@
 
 use std::collections::HashSet;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{Error, Result};
+use crate::json::{codes, value};
 
 /// A score below this share of the one before it has fallen off a cliff.
 pub const CLIFF_RATIO: f64 = 0.85;
 /// The least drop of a cliff, so that 0.20 to 0.16 is none.
 pub const CLIFF_MIN_DROP: f64 = 0.05;
 
-/// Why a pool was not tightened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SkipReason {
-    /// The retrieval is graded below B: it needs candidates more than a dense pool.
-    LowGrade,
-    /// The primary reranker is down: the fallback wants more candidates, not fewer.
-    RerankerUnavailable,
-    /// The pool holds no more than the core that must stay.
-    NoRoom,
-    /// No cliff stands past the core.
-    NoCliff,
-    /// The static floor, or the size of the pool, already keeps out what lies below the cliff.
-    NoImprovement,
-    /// The cut would take the last candidate of a source.
-    SourceDiversityLoss,
-}
-
-impl SkipReason {
-    /// Identifier for programs.
-    pub fn code(self) -> &'static str {
-        match self {
-            Self::LowGrade => "low_grade",
-            Self::RerankerUnavailable => "reranker_unavailable",
-            Self::NoRoom => "no_room",
-            Self::NoCliff => "no_cliff",
-            Self::NoImprovement => "no_improvement",
-            Self::SourceDiversityLoss => "source_diversity_loss",
-        }
+codes! {
+    /// Why no tail was cut from a pool.
+    pub enum SkipReason {
+        /// A candidate has no cosine, so that no cliff can be measured.
+        NoCosine = "no_cosine",
+        /// The retrieval is graded below B: it needs candidates more than a dense pool.
+        LowGrade = "low_grade",
+        /// The preferred reranker is down: the fallback wants more candidates, not fewer.
+        RerankerUnavailable = "reranker_unavailable",
+        /// The pool holds no more than the core that must stay.
+        NoRoom = "no_room",
+        /// No cliff stands past the core.
+        NoCliff = "no_cliff",
+        /// The static floor, or the size of the pool, already keeps out what lies below the cliff.
+        NoImprovement = "no_improvement",
+        /// The cut would take the last candidate of a source.
+        SourceDiversityLoss = "source_diversity_loss",
     }
 }
 
 /// What decides whether a pool may be tightened.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TightenOptions {
+pub struct CliffOptions {
     /// Candidates from the top of stage 1's order that always stay.
     pub core: usize,
     /// How many candidates stage 2 reads at most.
@@ -55,17 +47,30 @@ pub struct TightenOptions {
     pub reranker_available: bool,
 }
 
-/// The outcome of [`tighten`].
-#[derive(Clone, Debug, PartialEq)]
-pub struct Tightened {
-    /// The candidates that the cut takes from the pool, as positions in stage 1's order.
-    pub cut: Vec<usize>,
-    /// The floor in force: the static one, or the last score above the cliff.
-    pub effective_floor: Option<f64>,
-    /// How many scores stand above the cliff, where one was found.
-    pub cliff_position: Option<usize>,
-    /// Why nothing was cut, or none where the pool was tightened.
-    pub skip_reason: Option<SkipReason>,
+value! {
+    /// What became of the cliff: see [`tighten`].
+    #[derive(PartialEq)]
+    #[serde(deny_unknown_fields)]
+    pub struct Cliff {
+        /// The candidates that the cut takes from the pool, as positions in stage 1's order.
+        pub cut: Vec<usize>,
+        /// The floor in force: the static one, or the last score above the cliff.
+        pub effective_floor: Option<f64>,
+        /// How many scores stand above the cliff, where one was found.
+        pub cliff_position: Option<usize>,
+        /// Why nothing was cut, or none where a tail was.
+        pub skip_reason: Option<SkipReason>,
+    }
+}
+
+impl Cliff {
+    pub(crate) fn none(
+        floor: Option<f64>,
+        cliff_position: Option<usize>,
+        reason: SkipReason,
+    ) -> Self {
+        Self { cut: Vec::new(), effective_floor: floor, cliff_position, skip_reason: Some(reason) }
+    }
 }
 
 /// Index of the first score below the first cliff at or past `core`; scores sorted best first.
@@ -93,18 +98,10 @@ pub fn find_cliff(scores: &[f64], core: usize) -> Option<usize> {
 ///
 /// Fails with `not_finite` where a score is no number, and with `out_of_range` where the sources
 /// are not as many.
-pub fn tighten(
-    scores: &[f64],
-    sources: &[Option<&str>],
-    options: &TightenOptions,
-) -> Result<Tightened> {
+pub fn tighten(scores: &[f64], sources: &[Option<&str>], options: &CliffOptions) -> Result<Cliff> {
     check(scores, sources)?;
-    let unchanged = |cliff_position, reason| Tightened {
-        cut: Vec::new(),
-        effective_floor: options.static_floor,
-        cliff_position,
-        skip_reason: Some(reason),
-    };
+    let unchanged =
+        |cliff_position, reason| Cliff::none(options.static_floor, cliff_position, reason);
     if options.grade.is_some_and(|grade| !matches!(grade, 'A' | 'B')) {
         return Ok(unchanged(None, SkipReason::LowGrade));
     }
@@ -136,12 +133,7 @@ pub fn tighten(
     if cut.iter().any(|place| source(*place).is_some() && !kept.contains(&source(*place))) {
         return Ok(unchanged(Some(cliff), SkipReason::SourceDiversityLoss));
     }
-    Ok(Tightened {
-        cut,
-        effective_floor: Some(*floor),
-        cliff_position: Some(cliff),
-        skip_reason: None,
-    })
+    Ok(Cliff { cut, effective_floor: Some(*floor), cliff_position: Some(cliff), skip_reason: None })
 }
 
 fn check(scores: &[f64], sources: &[Option<&str>]) -> Result<()> {
@@ -163,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    const OPTIONS: TightenOptions = TightenOptions {
+    const OPTIONS: CliffOptions = CliffOptions {
         core: 2,
         pool: usize::MAX,
         static_floor: Some(0.1),
@@ -204,15 +196,15 @@ mod tests {
         let cut = tighten(&scores, &sources, &OPTIONS).unwrap();
         assert_eq!((cut.cut, cut.effective_floor, cut.skip_reason), (vec![3, 4], Some(0.75), None));
         let table = [
-            (TightenOptions { grade: Some('C'), ..OPTIONS }, SkipReason::LowGrade),
+            (CliffOptions { grade: Some('C'), ..OPTIONS }, SkipReason::LowGrade),
             (
-                TightenOptions { reranker_available: false, ..OPTIONS },
+                CliffOptions { reranker_available: false, ..OPTIONS },
                 SkipReason::RerankerUnavailable,
             ),
-            (TightenOptions { core: 5, ..OPTIONS }, SkipReason::NoRoom),
-            (TightenOptions { core: 4, ..OPTIONS }, SkipReason::NoCliff),
-            (TightenOptions { static_floor: Some(0.45), ..OPTIONS }, SkipReason::NoImprovement),
-            (TightenOptions { pool: 3, ..OPTIONS }, SkipReason::NoImprovement),
+            (CliffOptions { core: 5, ..OPTIONS }, SkipReason::NoRoom),
+            (CliffOptions { core: 4, ..OPTIONS }, SkipReason::NoCliff),
+            (CliffOptions { static_floor: Some(0.45), ..OPTIONS }, SkipReason::NoImprovement),
+            (CliffOptions { pool: 3, ..OPTIONS }, SkipReason::NoImprovement),
         ];
         for (options, reason) in table {
             let skipped = tighten(&scores, &sources, &options).unwrap();
@@ -249,7 +241,7 @@ mod tests {
             const SOURCES: [Option<&str>; 4] = [Some("web"), Some("pdf"), Some("mail"), None];
             let scores: Vec<f64> = pool.iter().map(|(score, _)| *score).collect();
             let sources: Vec<_> = pool.iter().map(|(_, source)| SOURCES[*source]).collect();
-            let options = TightenOptions { core, pool: room, static_floor, ..OPTIONS };
+            let options = CliffOptions { core, pool: room, static_floor, ..OPTIONS };
             let outcome = tighten(&scores, &sources, &options).unwrap();
             let before: Vec<usize> = (0..scores.len())
                 .filter(|place| static_floor.is_none_or(|floor| scores[*place] >= floor))

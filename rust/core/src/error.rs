@@ -9,6 +9,8 @@ pub enum Family {
     Input,
     /// An index file that cannot be opened or written.
     IndexFile,
+    /// A profile or a policy that cannot be used.
+    Profile,
 }
 
 /// Something that the caller has to mend.
@@ -46,6 +48,11 @@ impl Error {
     /// An error about a query, document, vector or option.
     pub(crate) fn input(code: &'static str, message: impl Into<String>) -> Self {
         Self { family: Family::Input, code, message: message.into() }
+    }
+
+    /// An error about a profile or a policy.
+    pub(crate) fn profile(code: &'static str, message: impl Into<String>) -> Self {
+        Self { family: Family::Profile, code, message: message.into() }
     }
 
     /// An error about an index file.

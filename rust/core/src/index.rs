@@ -274,7 +274,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    const BLEND: Blend = Blend { cosine_weight: 0.7, bm25_weight: 0.3, bm25_half: 5.0 };
+    const BLEND: Blend = Blend { cosine_weight: 0.7, bm25_weight: 0.3, pivot: 5.0 };
 
     pub(crate) fn record(id: &str, text: &str) -> Record {
         Record {

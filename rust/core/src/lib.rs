@@ -13,21 +13,29 @@
 )]
 
 mod bm25;
+mod checks;
+mod confidence;
 mod dense;
 mod error;
 mod file;
+#[cfg(feature = "python")]
+mod python;
 mod stop_words;
 
 pub mod cliff;
-pub mod confidence;
+pub mod conclude;
 pub mod diversity;
 pub mod fusion;
 pub mod gate;
 pub mod index;
+pub mod json;
 pub mod late;
+pub mod policy;
+pub mod profile;
+pub mod signals;
 pub mod stage1;
-pub mod stage2;
 pub mod text;
+pub mod trace;
 
 pub use error::{Error, Family, Result};
 pub use index::Index;

@@ -1,22 +1,29 @@
 //! Stage 1: cosine and BM25 of each candidate, blended into one score, best first.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::json::value;
 
-/// One candidate with its stage-1 scores.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Scored {
-    /// Id of the document.
-    pub id: String,
-    /// Cosine similarity in [-1, 1]; none where query or document has no vector.
-    pub cosine: Option<f64>,
-    /// Raw BM25 score, at least 0, without an upper bound.
-    pub bm25: f64,
-    /// How many distinct terms of the query stand in the document.
-    pub overlap: u32,
-    /// The score that stage 1 orders by: see [`Blend::score`].
-    pub blend: f64,
+value! {
+    /// One candidate with its stage-1 scores.
+    #[derive(PartialEq)]
+    #[serde(deny_unknown_fields)]
+    pub struct Scored {
+        /// Id of the document.
+        pub id: String,
+        /// Cosine similarity in [-1, 1]; none where query or document has no vector.
+        pub cosine: Option<f64>,
+        /// Raw BM25 score, at least 0, without an upper bound.
+        pub bm25: f64,
+        /// How many distinct terms of the query stand in the document.
+        pub overlap: u32,
+        /// The score that stage 1 orders by: see [`Blend::score`].
+        pub blend: f64,
+    }
 }
 
 impl Scored {
@@ -26,20 +33,29 @@ impl Scored {
     }
 }
 
-/// How cosine and BM25 become one score.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Blend {
-    /// Weight of the cosine, at least 0.
-    pub cosine_weight: f64,
-    /// Weight of the bounded BM25 score, at least 0.
-    pub bm25_weight: f64,
-    /// The BM25 score that maps to 0.5, above 0: see [`Blend::bounded_bm25`].
-    pub bm25_half: f64,
+value! {
+    /// How cosine and BM25 become one score.
+    #[derive(Copy, PartialEq)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct Blend {
+        /// Weight of the cosine, at least 0; only the ratio of the weights counts.
+        pub cosine_weight: f64,
+        /// Weight of the bounded BM25 score, at least 0.
+        pub bm25_weight: f64,
+        /// The BM25 score that maps to 0.5, above 0: see [`Blend::bounded_bm25`].
+        pub pivot: f64,
+    }
+}
+
+impl Default for Blend {
+    fn default() -> Self {
+        Self { cosine_weight: 0.7, bm25_weight: 0.3, pivot: 8.0 }
+    }
 }
 
 impl Blend {
     /// Fails with `out_of_range` where a weight is negative, where their sum is 0 or not finite, or
-    /// where `bm25_half` is not above 0.
+    /// where `pivot` is not above 0.
     pub fn check(&self) -> Result<()> {
         let weights_fit = [self.cosine_weight, self.bm25_weight]
             .iter()
@@ -55,21 +71,21 @@ impl Blend {
                 ),
             ));
         }
-        if !(self.bm25_half.is_finite() && self.bm25_half > 0.0) {
+        if !(self.pivot.is_finite() && self.pivot > 0.0) {
             return Err(Error::input(
                 "out_of_range",
-                format!("bm25_half is {}: it must be above 0", self.bm25_half),
+                format!("pivot is {}: it must be above 0", self.pivot),
             ));
         }
         Ok(())
     }
 
-    /// Maps a BM25 score to [0, 1) by `score / (score + bm25_half)`.
+    /// Maps a BM25 score to [0, 1) by `score / (score + pivot)`.
     ///
     /// The map knows nothing of the query's other candidates. Dividing by the best score of the
     /// query instead would make the best of a hundred nonsense matches look perfect.
     pub fn bounded_bm25(&self, score: f64) -> f64 {
-        score / (score + self.bm25_half)
+        score / (score + self.pivot)
     }
 
     /// The weighted mean of cosine and bounded BM25, in [-1, 1]; without a cosine the latter alone.
@@ -91,6 +107,45 @@ pub(crate) fn best_first(left: (f64, &str), right: (f64, &str)) -> Ordering {
     (right.0 + 0.0).total_cmp(&(left.0 + 0.0)).then_with(|| left.1.cmp(right.1))
 }
 
+/// Lets what another retriever knows stand in for what an index would: best blend first.
+///
+/// With `keep`, its scores are the blend as they are, and its cosines fill in where there are none.
+/// Else, where every candidate has a cosine, that is blended with BM25; else, where every candidate
+/// has a score, only the order of that foreign scale counts: 1 for the best, then down in equal
+/// steps to 1 / n.
+pub fn known_elsewhere(
+    mut candidates: Vec<Scored>,
+    cosines: &BTreeMap<String, f64>,
+    scores: &BTreeMap<String, f64>,
+    keep: bool,
+    blend: &Blend,
+) -> Vec<Scored> {
+    let all = |known: &BTreeMap<String, f64>, of: &[Scored]| {
+        of.iter().all(|one| known.contains_key(&one.id))
+    };
+    if keep {
+        for one in &mut candidates {
+            one.cosine = one.cosine.or_else(|| cosines.get(&one.id).copied());
+            one.blend = scores.get(&one.id).copied().unwrap_or_default();
+        }
+    } else if all(cosines, &candidates) {
+        for one in &mut candidates {
+            one.cosine = cosines.get(&one.id).copied();
+            one.blend = blend.score(one.cosine, one.bm25);
+        }
+    } else if all(scores, &candidates) {
+        let score = |one: &Scored| scores.get(&one.id).copied().unwrap_or_default();
+        candidates
+            .sort_by(|left, right| best_first((score(left), &left.id), (score(right), &right.id)));
+        let count = candidates.len() as f64;
+        for (place, one) in candidates.iter_mut().enumerate() {
+            one.blend = 1.0 - place as f64 / count;
+        }
+    }
+    sort(&mut candidates);
+    candidates
+}
+
 /// Sorts by blend, best first.
 pub fn sort(candidates: &mut [Scored]) {
     candidates.sort_by(|left, right| best_first((left.blend, &left.id), (right.blend, &right.id)));
@@ -102,7 +157,7 @@ mod tests {
 
     use super::*;
 
-    const BLEND: Blend = Blend { cosine_weight: 0.7, bm25_weight: 0.3, bm25_half: 5.0 };
+    const BLEND: Blend = Blend { cosine_weight: 0.7, bm25_weight: 0.3, pivot: 5.0 };
 
     #[test]
     fn seventy_thirty() {
@@ -121,10 +176,10 @@ mod tests {
 
     #[test]
     fn refuses_weights_that_mean_nothing() {
-        for (cosine_weight, bm25_weight, bm25_half) in
+        for (cosine_weight, bm25_weight, pivot) in
             [(0.0, 0.0, 1.0), (-0.1, 1.0, 1.0), (f64::NAN, 1.0, 1.0), (1.0, 0.0, 0.0)]
         {
-            let blend = Blend { cosine_weight, bm25_weight, bm25_half };
+            let blend = Blend { cosine_weight, bm25_weight, pivot };
             assert_eq!(blend.check().unwrap_err().code(), "out_of_range");
         }
         assert!(BLEND.check().is_ok());

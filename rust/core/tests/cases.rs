@@ -10,36 +10,22 @@
 
 use std::path::Path;
 
-use crossgate_core::cliff::{SkipReason, TightenOptions, tighten};
-use crossgate_core::confidence::Confidence;
-use crossgate_core::gate::{Answer, Thresholds, decide};
+use crossgate_core::cliff::{CliffOptions, SkipReason, tighten};
+use crossgate_core::conclude::{Dropped, Guardrails, combine, passes, ranks};
+use crossgate_core::gate::{Request, gate};
+use crossgate_core::policy::Policy;
+use crossgate_core::profile::{Combine, Profile};
 use crossgate_core::stage1::{Blend, Scored};
-use crossgate_core::stage2::{Combine, Dropped, Guardrails, combine, passes, ranks};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
-    blend: BlendValues,
+    blend: Blend,
     gate: Vec<GateCase>,
     stage2: Vec<Stage2Case>,
     tighten: Vec<TightenCase>,
     refused_blends: Vec<RefusedBlend>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BlendValues {
-    cosine_weight: f64,
-    bm25_weight: f64,
-    bm25_half: f64,
-}
-
-impl From<BlendValues> for Blend {
-    fn from(values: BlendValues) -> Self {
-        let BlendValues { cosine_weight, bm25_weight, bm25_half } = values;
-        Self { cosine_weight, bm25_weight, bm25_half }
-    }
 }
 
 #[derive(Deserialize)]
@@ -53,36 +39,15 @@ struct CandidateValues {
     overlap: u32,
 }
 
-fn yes() -> bool {
-    true
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ThresholdValues {
-    #[serde(default = "yes")]
-    require_overlap: bool,
-    relevance_cosine: Option<f64>,
-    relevance_bm25: Option<f64>,
-    confident_cosine: Option<f64>,
-    #[serde(default)]
-    confident_gap: f64,
-    lexical_score: Option<f64>,
-    #[serde(default)]
-    lexical_gap: f64,
-    agreed_margin: Option<f64>,
-    disagreed_margin: Option<f64>,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GateCase {
     name: String,
-    blend: Option<BlendValues>,
     candidates: Vec<CandidateValues>,
-    thresholds: Option<ThresholdValues>,
+    profile: Option<serde_json::Value>,
     #[serde(default)]
-    answer: AnswerValues,
+    policy: Policy,
+    request: Option<Request>,
     verdict: String,
     reason: String,
     confidence: Option<f64>,
@@ -90,53 +55,9 @@ struct GateCase {
 
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct AnswerValues {
-    stage1: Option<ConfidenceValues>,
-    floor: Option<f64>,
-    least: Option<f64>,
-}
-
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct ConfidenceValues {
-    intercept: f64,
-    cosine: f64,
-    bm25: f64,
-    blend_margin: f64,
-    agreement: f64,
-    logit: f64,
-    score_margin: f64,
-    same_first: f64,
-}
-
-impl From<ConfidenceValues> for Confidence {
-    fn from(values: ConfidenceValues) -> Self {
-        Self {
-            intercept: values.intercept,
-            cosine: values.cosine,
-            bm25: values.bm25,
-            blend_margin: values.blend_margin,
-            agreement: values.agreement,
-            logit: values.logit,
-            score_margin: values.score_margin,
-            same_first: values.same_first,
-        }
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "mode", rename_all = "lowercase", deny_unknown_fields)]
-enum CombineValues {
-    Replace,
-    Rrf { k: f64 },
-    Weighted { cosine: f64, bm25: f64, logit: f64 },
-}
-
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
 struct GuardrailValues {
     minimum: Option<f64>,
-    margin: Option<f64>,
+    lead: Option<f64>,
     agreement: Option<f64>,
 }
 
@@ -145,8 +66,8 @@ struct GuardrailValues {
 struct Stage2Case {
     name: String,
     candidates: Vec<CandidateValues>,
-    logits: Vec<f64>,
-    combine: CombineValues,
+    rerank_scores: Vec<f64>,
+    combine: Combine,
     #[serde(default)]
     guardrails: GuardrailValues,
     limit: Option<usize>,
@@ -156,6 +77,10 @@ struct Stage2Case {
     #[serde(default)]
     dropped: Vec<Option<String>>,
     code: Option<String>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 #[derive(Deserialize)]
@@ -183,7 +108,7 @@ struct TightenCase {
 #[serde(deny_unknown_fields)]
 struct RefusedBlend {
     name: String,
-    blend: BlendValues,
+    blend: Blend,
 }
 
 fn table() -> Table {
@@ -200,36 +125,30 @@ fn scored(values: &[CandidateValues], blend: &Blend) -> Vec<Scored> {
 }
 
 #[test]
-fn gate() {
+fn the_gate() {
     let table = table();
     for case in &table.gate {
-        let blend = case.blend.unwrap_or(table.blend).into();
-        let thresholds = match &case.thresholds {
-            None => Thresholds { require_overlap: true, ..Thresholds::default() },
-            Some(values) => Thresholds {
-                require_overlap: values.require_overlap,
-                relevance_cosine: values.relevance_cosine,
-                relevance_bm25: values.relevance_bm25,
-                confident_cosine: values.confident_cosine,
-                confident_gap: values.confident_gap,
-                lexical_score: values.lexical_score,
-                lexical_gap: values.lexical_gap,
-                agreed_margin: values.agreed_margin,
-                disagreed_margin: values.disagreed_margin,
-            },
-        };
-        let AnswerValues { stage1, floor, least } = case.answer;
-        let answer = Answer { stage1: stage1.map(Into::into), floor, least };
-        let mut candidates = scored(&case.candidates, &blend);
+        let mut profile = Profile { blend: table.blend, ..Profile::default() };
+        if let Some(values) = &case.profile {
+            let blend = profile.blend;
+            profile = serde_json::from_value(values.clone()).expect("a case has a profile");
+            if values.get("blend").is_none() {
+                profile.blend = blend;
+            }
+        }
+        profile.check().unwrap();
+        let request =
+            case.request.clone().unwrap_or(Request { require_overlap: true, ..Request::default() });
+        let mut candidates = scored(&case.candidates, &profile.blend);
         for _ in 0..2 {
-            let decision = decide(&candidates, &thresholds, &answer).unwrap();
+            let gated = gate(candidates.clone(), &profile, &case.policy, &request).unwrap();
             assert_eq!(
-                (decision.verdict.code(), decision.reason.code()),
+                (gated.verdict.code(), gated.reason.code()),
                 (case.verdict.as_str(), case.reason.as_str()),
                 "{}",
                 case.name
             );
-            match (decision.confidence, case.confidence) {
+            match (gated.confidence, case.confidence) {
                 (Some(found), Some(expected)) => {
                     assert!((found - expected).abs() < 1e-12, "{}: {found}", case.name);
                 }
@@ -243,17 +162,10 @@ fn gate() {
 #[test]
 fn stage2() {
     let table = table();
-    let blend = table.blend.into();
     for case in &table.stage2 {
-        let candidates = scored(&case.candidates, &blend);
-        let mode = match case.combine {
-            CombineValues::Replace => Combine::Replace,
-            CombineValues::Rrf { k } => Combine::ReciprocalRank { k },
-            CombineValues::Weighted { cosine, bm25, logit } => {
-                Combine::Weighted { cosine, bm25, logit }
-            }
-        };
-        let outcome = combine(&candidates, &case.logits, &blend, mode);
+        let candidates = scored(&case.candidates, &table.blend);
+        let candidates: Vec<&Scored> = candidates.iter().collect();
+        let outcome = combine(&candidates, &case.rerank_scores, &table.blend, case.combine);
         if let Some(code) = &case.code {
             assert_eq!(outcome.unwrap_err().code(), code, "{}", case.name);
             continue;
@@ -273,8 +185,8 @@ fn stage2() {
                 assert!((score - expected).abs() < 1e-12, "{}: {score} {expected}", case.name);
             }
         }
-        let GuardrailValues { minimum, margin, agreement } = case.guardrails;
-        let guardrails = Guardrails { minimum, margin, agreement, limit: case.limit };
+        let GuardrailValues { minimum, lead, agreement } = case.guardrails;
+        let guardrails = Guardrails { minimum, lead, agreement, limit: case.limit };
         let pairs: Vec<_> = ranked.iter().map(|(_, one, score)| (*score, one.blend)).collect();
         let dropped: Vec<_> =
             passes(&pairs, &guardrails).into_iter().map(|why| why.map(Dropped::code)).collect();
@@ -287,7 +199,7 @@ fn stage2() {
 fn tightening() {
     for case in &table().tighten {
         let sources: Vec<Option<&str>> = case.sources.iter().map(Option::as_deref).collect();
-        let options = TightenOptions {
+        let options = CliffOptions {
             core: case.core,
             pool: case.pool.unwrap_or(case.scores.len()),
             static_floor: case.static_floor,
@@ -315,7 +227,7 @@ fn tightening() {
 #[test]
 fn blends_that_mean_nothing_are_refused() {
     for case in &table().refused_blends {
-        let error = Blend::from(case.blend).check().unwrap_err();
+        let error = case.blend.check().unwrap_err();
         assert_eq!(error.code(), "out_of_range", "{}", case.name);
     }
 }

@@ -6,7 +6,6 @@ use crossgate_core::late;
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
-use crate::errors::to_python;
 use crate::index::numbers;
 
 /// Ids by the sum of weight / (k + rank) over ranked lists, with that sum, best first.
@@ -19,8 +18,7 @@ pub(crate) fn fuse_ranks(
     k_param: f64,
     weights: Option<Vec<f64>>,
 ) -> PyResult<Vec<(String, f64)>> {
-    py.detach(|| fusion::reciprocal_rank(&lists, k_param, weights.as_deref()))
-        .map_err(|error| to_python(py, &error))
+    py.detach(|| fusion::reciprocal_rank(&lists, k_param, weights.as_deref())).map_err(Into::into)
 }
 
 /// Ids by the weighted sum of their normalised scores, with that sum, best first.
@@ -34,7 +32,7 @@ pub(crate) fn fuse_scores(
     weights: Option<Vec<f64>>,
 ) -> PyResult<Vec<(String, f64)>> {
     py.detach(|| fusion::scores(&lists, Normalisation::new(normalisation)?, weights.as_deref()))
-        .map_err(|error| to_python(py, &error))
+        .map_err(Into::into)
 }
 
 /// For each text the position of the earlier one that it nearly repeats, or none.
@@ -46,8 +44,7 @@ pub(crate) fn near_duplicates(
     similarity: f64,
 ) -> PyResult<Vec<Option<usize>>> {
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    py.detach(|| diversity::near_duplicates(&texts, similarity))
-        .map_err(|error| to_python(py, &error))
+    py.detach(|| diversity::near_duplicates(&texts, similarity)).map_err(Into::into)
 }
 
 /// Positions by maximal marginal relevance over the words of texts, best first.
@@ -65,7 +62,7 @@ pub(crate) fn diversify_words(
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let content = Content::Words(&texts);
     py.detach(|| diversity::marginal_relevance(&ids, &relevance, &content, trade_off, limit))
-        .map_err(|error| to_python(py, &error))
+        .map_err(Into::into)
 }
 
 /// Positions by maximal marginal relevance over vectors, best first.
@@ -86,7 +83,7 @@ pub(crate) fn diversify_vectors(
         let content = Content::Vectors(&units);
         diversity::marginal_relevance(&ids, &relevance, &content, trade_off, limit)
     })
-    .map_err(|error| to_python(py, &error))
+    .map_err(Into::into)
 }
 
 /// The token vectors of one text, each of length 1.
@@ -99,9 +96,7 @@ impl TokenVectors {
     #[pyo3(signature = (rows, *, owner="a text"))]
     fn new(py: Python<'_>, rows: &Bound<'_, PyAny>, owner: &str) -> PyResult<Self> {
         let rows = matrix(rows)?;
-        py.detach(|| late::TokenVectors::new(owner, &rows))
-            .map(Self)
-            .map_err(|error| to_python(py, &error))
+        py.detach(|| late::TokenVectors::new(owner, &rows)).map(Self).map_err(Into::into)
     }
 
     fn to_int8(&self, py: Python<'_>) -> Self {
@@ -144,7 +139,7 @@ pub(crate) fn max_similarities(
             .map(|document| query.max_similarity(document))
             .collect::<crossgate_core::Result<Vec<f64>>>()
     })
-    .map_err(|error| to_python(py, &error))
+    .map_err(Into::into)
 }
 
 /// A matrix from a two-dimensional buffer of float32, or from rows one by one.

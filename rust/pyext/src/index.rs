@@ -6,13 +6,11 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crossgate_core::Error;
 use crossgate_core::index::{Record, SearchOptions};
+use crossgate_core::stage1::{Blend, Scored};
 use crossgate_core::text::Analyzer;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
-
-use crate::errors::to_python;
-use crate::steps::{BlendOptions, Scored};
 
 /// A document as it crosses: id, title, text, metadata as JSON, vector.
 type Row<'py> = (String, String, String, String, Option<Bound<'py, PyAny>>);
@@ -41,24 +39,22 @@ impl Index {
 #[pymethods]
 impl Index {
     #[new]
-    fn new(py: Python<'_>, language: &str, embedder: &str, dimension: usize) -> PyResult<Self> {
+    fn new(language: &str, embedder: &str, dimension: usize) -> PyResult<Self> {
         Analyzer::new(language)
             .and_then(|analyzer| crossgate_core::Index::new(analyzer, embedder, dimension))
             .map(Self::of)
-            .map_err(|error| to_python(py, &error))
+            .map_err(Into::into)
     }
 
     #[staticmethod]
     #[expect(clippy::needless_pass_by_value, reason = "Python hands over an owned path")]
     fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        py.detach(|| crossgate_core::Index::open(&path))
-            .map(Self::of)
-            .map_err(|error| to_python(py, &error))
+        py.detach(|| crossgate_core::Index::open(&path)).map(Self::of).map_err(Into::into)
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "Python hands over an owned path")]
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
-        py.detach(|| self.read().save(&path)).map_err(|error| to_python(py, &error))
+        py.detach(|| self.read().save(&path)).map_err(Into::into)
     }
 
     fn upsert(&self, py: Python<'_>, rows: Vec<Row<'_>>) -> PyResult<()> {
@@ -67,7 +63,7 @@ impl Index {
             let vector = vector.as_ref().map(numbers).transpose()?;
             documents.push((Record { id, title, text, metadata }, vector));
         }
-        py.detach(|| self.write().upsert(documents)).map_err(|error| to_python(py, &error))
+        py.detach(|| self.write().upsert(documents)).map_err(Into::into)
     }
 
     fn remove(&self, py: Python<'_>, id: &str) -> bool {
@@ -98,17 +94,15 @@ impl Index {
         py: Python<'_>,
         query: &str,
         vector: Option<&Bound<'_, PyAny>>,
-        blend: BlendOptions,
+        blend: &Blend,
         per_channel: usize,
         allow: Option<HashSet<String>>,
         deny: HashSet<String>,
     ) -> PyResult<Vec<Scored>> {
         let vector = vector.map(numbers).transpose()?;
         let options =
-            SearchOptions { blend: blend.into(), per_channel, allow: allow.as_ref(), deny: &deny };
-        py.detach(|| self.read().search(query, vector.as_deref(), &options))
-            .map(|found| found.into_iter().map(Scored).collect())
-            .map_err(|error| to_python(py, &error))
+            SearchOptions { blend: *blend, per_channel, allow: allow.as_ref(), deny: &deny };
+        py.detach(|| self.read().search(query, vector.as_deref(), &options)).map_err(Into::into)
     }
 
     #[getter]
@@ -148,17 +142,17 @@ pub(crate) fn numbers(object: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
         if buffer.dimensions() != 1 {
             let shape = buffer.dimensions();
             let message = format!("a vector has {shape} dimensions: it must have one");
-            return Err(to_python(py, &Error::wrong_shape(&message)));
+            return Err(Error::wrong_shape(&message).into());
         }
         return buffer.to_vec(py);
     }
     let number = |item: PyResult<Bound<'_, PyAny>>| {
         item?.extract::<f32>().map_err(|error| {
             if error.is_instance_of::<PyOverflowError>(py) {
-                return to_python(py, &Error::too_large());
+                return Error::too_large().into();
             }
             let message = format!("a vector holds something that is no number: {error}");
-            to_python(py, &Error::wrong_shape(&message))
+            Error::wrong_shape(&message).into()
         })
     };
     object.try_iter()?.map(number).collect()

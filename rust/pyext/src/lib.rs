@@ -1,13 +1,16 @@
 //! Python bindings: take values over, call the core without the interpreter's lock, hand values back.
 
-mod errors;
+mod decide;
 mod fusion;
 mod index;
-mod steps;
 
 /// The compiled core of crossgate; its public face is the package around it.
 #[pyo3::pymodule]
 mod _core {
+    #[pymodule_export]
+    use crate::decide::{
+        analyze, combine, conclude, gated, known_elsewhere, read_signals, reblend, replay, trace,
+    };
     #[pymodule_export]
     use crate::fusion::{
         TokenVectors, diversify_vectors, diversify_words, fuse_ranks, fuse_scores,
@@ -16,9 +19,17 @@ mod _core {
     #[pymodule_export]
     use crate::index::Index;
     #[pymodule_export]
-    use crate::steps::{
-        Decision, Reading, Scored, Signals, Tightened, analyze, combine, confidence, decide,
-        find_cliff, passes, ranks, reading, tighten,
+    use crossgate_core::{
+        cliff::Cliff,
+        conclude::{Decision, Pair, Place},
+        gate::{Gated, Note, Request},
+        policy::{Floors, Lexical, Policy, Warnings},
+        profile::{
+            Answer, Combine, Confidence, Profile, Second, Stage1Confidence, Stage2Confidence,
+            Winner,
+        },
+        signals::{Reading, Signals},
+        stage1::{Blend, Scored},
     };
 
     #[pymodule_export]

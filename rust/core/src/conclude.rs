@@ -1,0 +1,583 @@
+//! The conclusion: stage 2's scores joined with stage 1, the guardrails, and what is selected.
+
+use std::collections::{HashMap, HashSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::checks::LARGEST;
+use crate::error::{Error, Result};
+use crate::gate::{Gated, Note, Reason, Verdict, clears};
+use crate::json::{codes, value};
+use crate::policy::{Policy, Warnings};
+use crate::profile::{Combine, Profile};
+use crate::signals::reading;
+use crate::stage1::{Blend, Scored, best_first};
+
+value! {
+    /// What a reranker says about one candidate.
+    #[derive(PartialEq)]
+    #[serde(deny_unknown_fields)]
+    pub struct Pair {
+        /// Id of the candidate.
+        pub id: String,
+        /// The raw score, higher is better: a logit, or a remote provider's own number.
+        pub score: f64,
+        /// Whether the end of the document did not fit into the reranker's input.
+        pub truncated: bool,
+    }
+}
+
+codes! {
+    /// Why a candidate was not selected.
+    pub enum Dropped {
+        /// The gate found nothing relevant.
+        NothingRelevant = "nothing_relevant",
+        /// Its cosine lies below the floor of the section.
+        BelowFloor = "below_floor",
+        /// It stands below a score cliff, so that stage 2 did not read it.
+        BelowCliff = "below_cliff",
+        /// Stage 2 had no room for it, or gave it no score.
+        NotReranked = "not_reranked",
+        /// Its blend is too low.
+        Disagreement = "disagreement",
+        /// Its score is too low.
+        BelowMinimum = "below_minimum",
+        /// It lies too far behind the best.
+        BeyondLead = "beyond_lead",
+        /// Enough better ones were selected.
+        OverLimit = "over_limit",
+        /// It is too improbable that the first candidate fits.
+        Improbable = "improbable",
+    }
+}
+
+value! {
+    /// Where one candidate ended up.
+    #[derive(PartialEq)]
+    #[serde(deny_unknown_fields)]
+    pub struct Place {
+        /// Id of the candidate.
+        pub id: String,
+        /// What the final order is made of; none for a candidate that was left out of it.
+        pub score: Option<f64>,
+        /// Rank after stage 1, from 1.
+        pub stage1_rank: usize,
+        /// Rank after stage 2, from 1; none where stage 2 did not read it.
+        pub stage2_rank: Option<usize>,
+        /// Why it was not selected; none for a selected one.
+        pub dropped: Option<Dropped>,
+    }
+}
+
+value! {
+    /// The decision.
+    #[derive(PartialEq)]
+    #[serde(deny_unknown_fields)]
+    pub struct Decision {
+        /// What the gate made of stage 1.
+        pub verdict: Verdict,
+        /// The rule that decided.
+        pub reason: Reason,
+        /// 1 where the order of stage 1 stands, 2 where stage 2 had its say.
+        pub stage: u8,
+        /// How probable it is that the first candidate fits; none where no model knows.
+        pub confidence: Option<f64>,
+        /// Ids of the selected candidates, best first.
+        pub selected: Vec<String>,
+        /// All candidates, best first.
+        pub places: Vec<Place>,
+        /// Signs that the result is worth less than it looks.
+        pub warnings: Vec<Note>,
+    }
+}
+
+/// Orders and selects the candidates.
+///
+/// `pairs` are what the reranker of this identity made of the pool; none where stage 2 had no say.
+/// The scores of a reranker that the profile was not fitted for count by their order alone.
+///
+/// Fails with `not_finite` for a score that is not finite, and with `out_of_range` for one that no
+/// sum can hold.
+pub fn conclude(
+    gated: &Gated,
+    pairs: &[Pair],
+    reranker: Option<&str>,
+    profile: &Profile,
+    policy: &Policy,
+) -> Result<Decision> {
+    check(pairs)?;
+    let scored = &gated.scored;
+    let order = if gated.verdict == Verdict::NothingRelevant {
+        Order::nothing(gated)
+    } else if pairs.is_empty() {
+        Order::of_stage1(gated, profile, policy)
+    } else {
+        Order::of_stage2(gated, pairs, reranker, profile, policy)?
+    };
+    let Order { mut ranked, confidence, stage2 } = order;
+    let below = |least: f64| confidence.is_some_and(|known| known < least);
+    if gated.verdict != Verdict::NothingRelevant && profile.answer.threshold.is_some_and(below) {
+        for one in &mut ranked {
+            one.dropped = one.dropped.or(Some(Dropped::Improbable));
+        }
+    }
+    let none_left = ranked.iter().all(|one| one.dropped.is_some());
+    let reason = match gated.verdict {
+        Verdict::NothingRelevant => gated.reason,
+        _ if none_left => Reason::Rejected,
+        _ if stage2 => Reason::Reranked,
+        _ => gated.reason,
+    };
+    let cut: HashSet<usize> =
+        gated.cliff.iter().flat_map(|cliff| cliff.cut.iter().copied()).collect();
+    let in_order: HashSet<usize> = ranked.iter().map(|one| one.at).collect();
+    let left_out = scored.iter().enumerate().filter(|(at, _)| !in_order.contains(at));
+    let left_out = left_out.map(|(at, one)| {
+        let dropped = if !clears(one, gated.floor) {
+            Dropped::BelowFloor
+        } else if cut.contains(&at) {
+            Dropped::BelowCliff
+        } else {
+            Dropped::NotReranked
+        };
+        Ranked { at, score: None, stage2_rank: None, dropped: Some(dropped) }
+    });
+    let places: Vec<Place> = ranked
+        .iter()
+        .copied()
+        .chain(left_out)
+        .filter_map(|one| {
+            scored.get(one.at).map(|candidate| Place {
+                id: candidate.id.clone(),
+                score: one.score,
+                stage1_rank: one.at + 1,
+                stage2_rank: one.stage2_rank,
+                dropped: one.dropped,
+            })
+        })
+        .collect();
+    Ok(Decision {
+        verdict: gated.verdict,
+        reason,
+        stage: if stage2 { 2 } else { 1 },
+        confidence,
+        selected: places
+            .iter()
+            .filter(|one| one.dropped.is_none())
+            .map(|one| one.id.clone())
+            .collect(),
+        places,
+        warnings: warnings(scored, pairs, &policy.warnings),
+    })
+}
+
+/// One candidate of an order, by its position in stage 1's.
+#[derive(Clone, Copy)]
+struct Ranked {
+    at: usize,
+    score: Option<f64>,
+    stage2_rank: Option<usize>,
+    dropped: Option<Dropped>,
+}
+
+/// An order, best first, and how probable it is that its first candidate fits.
+struct Order {
+    ranked: Vec<Ranked>,
+    confidence: Option<f64>,
+    stage2: bool,
+}
+
+impl Order {
+    fn nothing(gated: &Gated) -> Self {
+        let ranked = gated.scored.iter().enumerate().map(|(at, one)| Ranked {
+            at,
+            score: Some(one.blend),
+            stage2_rank: None,
+            dropped: Some(if clears(one, gated.floor) {
+                Dropped::NothingRelevant
+            } else {
+                Dropped::BelowFloor
+            }),
+        });
+        Self { ranked: ranked.collect(), confidence: gated.confidence, stage2: false }
+    }
+
+    fn of_stage1(gated: &Gated, profile: &Profile, policy: &Policy) -> Self {
+        let kept: Vec<(usize, &Scored)> =
+            gated.scored.iter().enumerate().filter(|(_, one)| clears(one, gated.floor)).collect();
+        let guardrails = Guardrails {
+            minimum: None,
+            lead: profile.second.stage1,
+            agreement: policy.agreement,
+            limit: gated.limit,
+        };
+        let blends: Vec<_> = kept.iter().map(|(_, one)| (one.blend, one.blend)).collect();
+        let ranked = kept.iter().zip(passes(&blends, &guardrails)).map(|((at, one), dropped)| {
+            Ranked { at: *at, score: Some(one.blend), stage2_rank: None, dropped }
+        });
+        Self { ranked: ranked.collect(), confidence: gated.confidence, stage2: false }
+    }
+
+    fn of_stage2(
+        gated: &Gated,
+        pairs: &[Pair],
+        reranker: Option<&str>,
+        profile: &Profile,
+        policy: &Policy,
+    ) -> Result<Self> {
+        let by_id: HashMap<&str, f64> =
+            pairs.iter().map(|pair| (pair.id.as_str(), pair.score)).collect();
+        let (mut at, mut read, mut raw) = (Vec::new(), Vec::new(), Vec::new());
+        for (position, one) in gated.scored.iter().enumerate() {
+            if let Some(score) = by_id.get(one.id.as_str()).filter(|_| clears(one, gated.floor)) {
+                at.push(position);
+                read.push(one);
+                raw.push(*score);
+            }
+        }
+        let fits = profile.fits(reranker);
+        let mode = if fits { profile.combine } else { Combine::default() };
+        let scores = combine(&read, &raw, &profile.blend, mode)?;
+        let guardrails = Guardrails {
+            minimum: policy.rerank_min.filter(|_| fits),
+            lead: profile.second.stage2.filter(|_| fits),
+            agreement: policy.agreement,
+            limit: gated.limit,
+        };
+        let mut order: Vec<(usize, usize)> =
+            ranks(&read, &scores).into_iter().enumerate().map(|(one, rank)| (rank, one)).collect();
+        order.sort_unstable();
+        let of = |one: usize| Some((*scores.get(one)?, read.get(one)?.blend, *at.get(one)?));
+        let ranked: Vec<(usize, f64, f64, usize)> = order
+            .into_iter()
+            .filter_map(|(rank, one)| of(one).map(|(score, blend, at)| (rank, score, blend, at)))
+            .collect();
+        let pairs: Vec<_> = ranked.iter().map(|(_, score, blend, _)| (*score, *blend)).collect();
+        let dropped = passes(&pairs, &guardrails);
+        // Scores of another reranker say nothing to the model; what stage 1 knew still holds.
+        let confidence = if fits {
+            let seen = gated.signals.zip(reading(&read, &raw, &scores));
+            seen.zip(profile.confidence.stage2)
+                .and_then(|((signals, reading), model)| model.probability(&signals, &reading))
+        } else {
+            gated.confidence
+        };
+        let ranked = ranked.iter().zip(dropped).map(|((rank, score, _, at), dropped)| Ranked {
+            at: *at,
+            score: Some(*score),
+            stage2_rank: Some(*rank),
+            dropped,
+        });
+        Ok(Self { ranked: ranked.collect(), confidence, stage2: true })
+    }
+}
+
+fn check(pairs: &[Pair]) -> Result<()> {
+    for Pair { id, score, .. } in pairs {
+        if !score.is_finite() {
+            return Err(Error::input(
+                "not_finite",
+                format!("the rerank score of {id:?} is {score}: it must be finite"),
+            ));
+        }
+        if score.abs() > LARGEST {
+            return Err(Error::input(
+                "out_of_range",
+                format!("the rerank score of {id:?} is {score:e}: it must be from -1e100 to 1e100"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Two scores say nothing about how scores are spread.
+const LEAST_SPREAD: usize = 3;
+
+fn warnings(scored: &[Scored], pairs: &[Pair], thresholds: &Warnings) -> Vec<Note> {
+    let mut found = Vec::new();
+    let count = pairs.len() as f64;
+    let mean = pairs.iter().map(|pair| pair.score / count).sum::<f64>();
+    let variance = pairs.iter().map(|pair| (pair.score - mean).powi(2) / count).sum::<f64>();
+    let spread = variance.sqrt();
+    if let Some(least) = thresholds.flat_scores.filter(|least| spread < *least)
+        && pairs.len() >= LEAST_SPREAD
+    {
+        found.push(Note {
+            code: "flat_scores".to_owned(),
+            detail: format!(
+                "the {} rerank scores deviate by {spread:.3} from their mean, less than {least}: \
+                 it may be that none of the candidates fits",
+                pairs.len()
+            ),
+        });
+    }
+    let best = |scores: &mut dyn Iterator<Item = f64>| scores.reduce(f64::max);
+    let cosine = best(&mut scored.iter().filter_map(|one| one.cosine));
+    let score = best(&mut pairs.iter().map(|pair| pair.score));
+    let weak: Vec<String> = [
+        ("cosine", cosine, thresholds.weak_cosine),
+        ("rerank score", score, thresholds.weak_rerank_score),
+    ]
+    .into_iter()
+    .filter_map(|(what, best, least)| {
+        best.zip(least)
+            .filter(|(best, least)| best < least)
+            .map(|(best, least)| format!("the best {what} is {best:.3}, below {least}"))
+    })
+    .collect();
+    if !weak.is_empty() {
+        found.push(Note {
+            code: "weak_retrieval".to_owned(),
+            detail: format!(
+                "{}: the retriever may have missed what fits, and reranking cannot bring it back; \
+                 search wider, or measure its recall",
+                weak.join(" and ")
+            ),
+        });
+    }
+    found
+}
+
+/// One score per candidate, higher is better, in the order of the candidates.
+///
+/// Fails with `not_finite` where a score is not finite or a weighted sum overflows, and with
+/// `out_of_range` where there are not as many scores as candidates or where a weight or `k` is
+/// unusable.
+pub fn combine(
+    candidates: &[&Scored],
+    rerank_scores: &[f64],
+    blend: &Blend,
+    mode: Combine,
+) -> Result<Vec<f64>> {
+    if candidates.len() != rerank_scores.len() {
+        return Err(Error::input(
+            "out_of_range",
+            format!(
+                "{} rerank scores for {} candidates: give one for each",
+                rerank_scores.len(),
+                candidates.len()
+            ),
+        ));
+    }
+    let pairs = || candidates.iter().zip(rerank_scores);
+    if let Some((candidate, raw)) = pairs().find(|(_, raw)| !raw.is_finite()) {
+        return Err(Error::input(
+            "not_finite",
+            format!("the rerank score of {:?} is {raw}: it must be finite", candidate.id),
+        ));
+    }
+    match mode {
+        Combine::Replace {} => Ok(rerank_scores.to_vec()),
+        Combine::Rrf { k } => {
+            if !(k.is_finite() && k > 0.0) {
+                return Err(Error::input("out_of_range", format!("k is {k}: it must be above 0")));
+            }
+            let by_blend: Vec<f64> = candidates.iter().map(|one| one.blend).collect();
+            let (first, second) = (ranks(candidates, &by_blend), ranks(candidates, rerank_scores));
+            let part = |rank: usize| 1.0 / (k + rank as f64);
+            Ok(first.into_iter().zip(second).map(|(one, two)| part(one) + part(two)).collect())
+        }
+        Combine::Weighted { cosine, bm25, rerank_score } => {
+            if ![cosine, bm25, rerank_score].iter().all(|weight| weight.is_finite()) {
+                return Err(Error::input(
+                    "out_of_range",
+                    format!(
+                        "the weights are {cosine}, {bm25}, {rerank_score}: they must be finite"
+                    ),
+                ));
+            }
+            let sum = |(one, value): (&&Scored, &f64)| {
+                let score = cosine * one.cosine.unwrap_or_default()
+                    + bm25 * blend.bounded_bm25(one.bm25)
+                    + rerank_score * value;
+                if score.is_finite() {
+                    return Ok(score);
+                }
+                Err(Error::input(
+                    "not_finite",
+                    format!(
+                        "the weighted sum of {:?} with the rerank score {value:e} is {score}: it must be \
+                         finite, so take smaller weights or scores",
+                        one.id
+                    ),
+                ))
+            };
+            pairs().map(sum).collect()
+        }
+    }
+}
+
+/// The rank of each candidate by a score, from 1; ties go to the smaller id.
+pub fn ranks(candidates: &[&Scored], scores: &[f64]) -> Vec<usize> {
+    let mut order: Vec<(usize, f64, &str)> = candidates
+        .iter()
+        .zip(scores)
+        .enumerate()
+        .map(|(place, (one, score))| (place, *score, one.id.as_str()))
+        .collect();
+    order.sort_by(|left, right| best_first((left.1, left.2), (right.1, right.2)));
+    let mut ranks = vec![0; order.len()];
+    for (rank, (place, ..)) in order.iter().enumerate() {
+        if let Some(entry) = ranks.get_mut(*place) {
+            *entry = rank + 1;
+        }
+    }
+    ranks
+}
+
+/// What a ranked candidate must clear to be selected; one without a number is off.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Guardrails {
+    /// The least score.
+    pub minimum: Option<f64>,
+    /// How far below the best eligible score a score may lie; at least 0.
+    pub lead: Option<f64>,
+    /// The least stage-1 blend, in [-1, 1]: the cross-encoder cannot lift what stage 1 rejects.
+    pub agreement: Option<f64>,
+    /// How many are selected at most.
+    pub limit: Option<usize>,
+}
+
+/// Applies the guardrails to (score, stage-1 blend) pairs that are sorted best first.
+///
+/// Returns for each pair why it was dropped, or none where it passes; the order stays. Only a
+/// candidate that clears the least agreement can be the best that the lead is measured from.
+pub fn passes(ranked: &[(f64, f64)], guardrails: &Guardrails) -> Vec<Option<Dropped>> {
+    let agrees = |blend: f64| guardrails.agreement.is_none_or(|least| blend >= least);
+    let best = ranked.iter().find(|(_, blend)| agrees(*blend)).map(|(score, _)| *score);
+    let mut selected = 0;
+    ranked
+        .iter()
+        .map(|(score, blend)| {
+            let dropped = if !agrees(*blend) {
+                Some(Dropped::Disagreement)
+            } else if guardrails.minimum.is_some_and(|least| *score < least) {
+                Some(Dropped::BelowMinimum)
+            } else if guardrails.lead.zip(best).is_some_and(|(lead, best)| best - score > lead) {
+                Some(Dropped::BeyondLead)
+            } else if guardrails.limit.is_some_and(|limit| selected >= limit) {
+                Some(Dropped::OverLimit)
+            } else {
+                None
+            };
+            selected += usize::from(dropped.is_none());
+            dropped
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BLEND: Blend = Blend { cosine_weight: 0.7, bm25_weight: 0.3, pivot: 5.0 };
+
+    fn refs(candidates: &[Scored]) -> Vec<&Scored> {
+        candidates.iter().collect()
+    }
+
+    fn scored(id: &str, blend: f64) -> Scored {
+        Scored { id: id.to_owned(), cosine: Some(blend), bm25: 5.0, overlap: 1, blend }
+    }
+
+    #[test]
+    fn each_mode_does_what_it_says() {
+        let candidates = [scored("a", 0.9), scored("b", 0.5), scored("c", 0.1)];
+        let logits = [-1.0, 2.0, 3.0];
+        let run = |mode| combine(&refs(&candidates), &logits, &BLEND, mode).unwrap();
+        assert_eq!(run(Combine::Replace {}), logits);
+        let fused = run(Combine::Rrf { k: 60.0 });
+        assert_eq!(fused[0], 1.0 / 61.0 + 1.0 / 63.0);
+        assert_eq!(fused[1], 1.0 / 62.0 + 1.0 / 62.0);
+        let weighted = run(Combine::Weighted { cosine: 2.0, bm25: 3.0, rerank_score: 0.5 });
+        assert_eq!(weighted[1], 2.0 * 0.5 + 3.0 * 0.5 + 0.5 * 2.0);
+    }
+
+    #[test]
+    fn combine_refuses_what_has_no_order() {
+        let candidates = [scored("a", 0.9)];
+        let run =
+            |logits: &[f64], mode| combine(&refs(&candidates), logits, &BLEND, mode).unwrap_err();
+        assert_eq!(run(&[], Combine::Replace {}).code(), "out_of_range");
+        assert_eq!(run(&[f64::NAN], Combine::Replace {}).code(), "not_finite");
+        assert_eq!(run(&[1.0], Combine::Rrf { k: 0.0 }).code(), "out_of_range");
+        let weights = Combine::Weighted { cosine: 0.0, bm25: f64::INFINITY, rerank_score: 1.0 };
+        assert_eq!(run(&[1.0], weights).code(), "out_of_range");
+        let most = f64::MAX;
+        for (cosine, bm25, logit) in [(0.0, 0.0, 10.0), (most, most, 0.0), (most, most, -10.0)] {
+            let weights = Combine::Weighted { cosine, bm25, rerank_score: logit };
+            assert_eq!(run(&[1e308], weights).code(), "not_finite");
+        }
+    }
+
+    #[test]
+    fn each_guardrail_names_itself() {
+        let ranked = [(4.0, 0.1), (3.0, 0.5), (2.5, 0.5), (2.0, 0.5), (0.5, 0.5), (-3.0, 0.5)];
+        let guardrails = Guardrails {
+            minimum: Some(-1.0),
+            lead: Some(2.0),
+            agreement: Some(0.2),
+            limit: Some(2),
+        };
+        assert_eq!(
+            passes(&ranked, &guardrails),
+            [
+                Some(Dropped::Disagreement),
+                None,
+                None,
+                Some(Dropped::OverLimit),
+                Some(Dropped::BeyondLead),
+                Some(Dropped::BelowMinimum)
+            ]
+        );
+        assert!(passes(&ranked, &Guardrails::default()).iter().all(Option::is_none));
+    }
+
+    proptest! {
+        #[test]
+        fn guardrails_keep_what_clears_every_bar_and_nothing_else(
+            mut ranked in prop::collection::vec((-5.0..5.0_f64, 0.0..1.0_f64), 0..10),
+            minimum in -5.0..5.0_f64, margin in 0.0..5.0_f64, agreement in 0.0..1.0_f64,
+            limit in 0_usize..5,
+        ) {
+            ranked.sort_by(|left, right| right.0.total_cmp(&left.0));
+            let guardrails = Guardrails {
+                minimum: Some(minimum), lead: Some(margin), agreement: Some(agreement),
+                limit: Some(limit),
+            };
+            let eligible: Vec<_> = ranked.iter().filter(|(_, blend)| *blend >= agreement).collect();
+            let best = eligible.iter().map(|(score, _)| *score).fold(f64::MIN, f64::max);
+            let expected: Vec<_> = eligible.iter()
+                .filter(|(score, _)| *score >= minimum && best - score <= margin)
+                .take(limit).collect();
+            let kept: Vec<_> = ranked.iter().zip(passes(&ranked, &guardrails))
+                .filter(|(_, dropped)| dropped.is_none()).map(|(pair, _)| pair).collect();
+            prop_assert_eq!(kept, expected.into_iter().copied().collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn reciprocal_rank_equals_its_definition_and_ignores_scale(
+            rows in prop::collection::vec((0_u8..5, -4_i8..4), 1..10),
+        ) {
+            let candidates: Vec<Scored> = rows.iter().enumerate()
+                .map(|(place, (blend, _))| scored(&place.to_string(), f64::from(*blend))).collect();
+            let logits: Vec<f64> = rows.iter().map(|(_, logit)| f64::from(*logit)).collect();
+            let stretched: Vec<f64> = logits.iter().map(|logit| 10.0 * logit + 3.0).collect();
+            let mode = Combine::Rrf { k: 60.0 };
+            let fused = combine(&refs(&candidates), &logits, &BLEND, mode).unwrap();
+            prop_assert_eq!(&fused, &combine(&refs(&candidates), &stretched, &BLEND, mode).unwrap());
+            for (place, score) in fused.iter().enumerate() {
+                let rank = |better: &dyn Fn(usize) -> std::cmp::Ordering| {
+                    1.0 + (0..rows.len()).filter(|other| better(*other).is_gt()).count() as f64
+                };
+                let by_blend = rank(&|other| candidates[other].blend.total_cmp(&candidates[place].blend)
+                    .then_with(|| candidates[place].id.cmp(&candidates[other].id)));
+                let by_logit = rank(&|other| logits[other].total_cmp(&logits[place])
+                    .then_with(|| candidates[place].id.cmp(&candidates[other].id)));
+                prop_assert!((score - 1.0 / (60.0 + by_blend) - 1.0 / (60.0 + by_logit)).abs() < 1e-15);
+            }
+        }
+    }
+}
