@@ -21,8 +21,8 @@ from crossgate._errors import (
     ModelError,
     PluginError,
     ProfileError,
+    RerankerError,
     SourceError,
-    TierError,
 )
 from crossgate._index import Index
 from crossgate._profile import Profile
@@ -32,6 +32,7 @@ from crossgate._types import (
     Degradation,
     Document,
     Hit,
+    Passage,
     ResultWarning,
     RouteResult,
     Verdict,
@@ -40,7 +41,8 @@ from crossgate._types import (
 if TYPE_CHECKING:
     from crossgate._embedding import Embedder, OnnxEmbedder, PrecomputedVectors
     from crossgate._onnx import set_threads
-    from crossgate._reranking.cross_encoder import CrossEncoder, PairScore, Reranker
+    from crossgate._reranking.contract import PairScore, Reranker
+    from crossgate._reranking.cross_encoder import CrossEncoder
 
 __all__ = [
     "CalibrationError",
@@ -57,16 +59,17 @@ __all__ = [
     "ModelError",
     "OnnxEmbedder",
     "PairScore",
+    "Passage",
     "PluginError",
     "PrecomputedVectors",
     "Profile",
     "ProfileError",
     "Reranker",
+    "RerankerError",
     "ResultWarning",
     "RouteResult",
     "Router",
     "SourceError",
-    "TierError",
     "Verdict",
     "__version__",
     "arerank",
@@ -79,9 +82,9 @@ _LATER = {
     "CrossEncoder": "crossgate._reranking.cross_encoder",
     "Embedder": "crossgate._embedding",
     "OnnxEmbedder": "crossgate._embedding",
-    "PairScore": "crossgate._reranking.cross_encoder",
+    "PairScore": "crossgate._reranking.contract",
     "PrecomputedVectors": "crossgate._embedding",
-    "Reranker": "crossgate._reranking.cross_encoder",
+    "Reranker": "crossgate._reranking.contract",
     "set_threads": "crossgate._onnx",
 }
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 from crossgate import _core
 from crossgate import _floors as floors
 from crossgate import _health as health
-from crossgate._errors import ModelError, first_line
+from crossgate._clock import ENDLESS, Deadline, milliseconds
 from crossgate._profile import Profile, TierSettings
-from crossgate._reranking.budget import Deadline
 from crossgate._types import (
     Degradation,
     Document,
     Hit,
+    Passage,
     ResultWarning,
     RouteResult,
     Verdict,
@@ -34,7 +34,7 @@ from crossgate._types import (
 if TYPE_CHECKING:
     from crossgate._floors import Tightening
     from crossgate._reranking.chain import Call, Reply
-    from crossgate._reranking.cross_encoder import PairScore, Reranker, Scores
+    from crossgate._reranking.contract import PairScore, Reranker, Scores
     from crossgate._telemetry.events import TelemetryHook, Watch
 
 STAGE1 = "stage1"
@@ -83,7 +83,7 @@ class Request:
     limit: int | None
     section: str | None = None
     grade: str | None = None
-    deadline: Deadline = field(default_factory=lambda: Deadline(None))
+    deadline: Deadline = ENDLESS
     telemetry: TelemetryHook | None = None
 
 
@@ -200,17 +200,20 @@ def _steps(request: Request) -> Generator[Call, Scores, RouteResult]:
             from crossgate._reranking.chain import ask
 
             before = perf_counter()
-            texts = [documents[one.id].content for one in pool]
-
-            def check(pairs: Mapping[str, PairScore], identity: str) -> object:
-                return _combine(scored, pairs, profile, identity)
-
-            reply = yield from ask(
-                request.tiers, request.query, pool, texts, request.deadline, check, watch
-            )
+            passages = [
+                Passage(
+                    id=one.id,
+                    text=documents[one.id].content,
+                    cosine=one.cosine,
+                    bm25=one.bm25,
+                    blend=one.blend,
+                )
+                for one in pool
+            ]
+            reply = yield from ask(request.tiers, request.query, passages, request.deadline, watch)
             degraded += reply.degraded
             timings["stage2"] = milliseconds(before)
-    pairs: Mapping[str, PairScore] = reply.pairs if reply else {}
+    pairs: Mapping[str, PairScore] = reply.scores if reply else {}
     identity = reply.identity if reply else None
     provider = (reply and reply.name) or STAGE1
     if pairs and profile.settings_for(identity) is None:
@@ -232,7 +235,7 @@ def _steps(request: Request) -> Generator[Call, Scores, RouteResult]:
         "stage1": [[one.id, one.cosine, one.bm25, one.overlap, one.blend] for one in scored],
         "signals": decision.signals and _fields(decision.signals),
         "tighten": tightening and tightening.to_dict(),
-        "stage2": [[id, pair.logit, pair.truncated] for id, pair in pairs.items()],
+        "stage2": [[id, pair.score, pair.truncated] for id, pair in pairs.items()],
         "provider": provider,
         "reranker": identity,
         "tiers": [list(one) for one in reply.asked] if reply else [],
@@ -250,7 +253,7 @@ def _steps(request: Request) -> Generator[Call, Scores, RouteResult]:
         trace=trace,
         warnings=(
             *found.warnings,
-            *health.examine(scored, [one.logit for one in pairs.values()], profile.health),
+            *health.examine(scored, [one.score for one in pairs.values()], profile.health),
         ),
     )
     return watch.route_finished(request.query, result) if watch else result
@@ -363,7 +366,7 @@ def _combine(
     """Return the candidates that stage 2 read, and the score of each."""
     settings = profile.settings_for(reranker) or TierSettings()
     read = [one for one in scored if one.id in pairs]
-    logits = [pairs[one.id].logit for one in read]
+    logits = [pairs[one.id].score for one in read]
     return read, _core.combine(read, logits, profile.blend, settings.combine)
 
 
@@ -376,7 +379,7 @@ def _confidence(
 ) -> float | None:
     """Return how probable it is that the first of the candidates that stage 2 read fits."""
     model = profile.answer.stage2
-    found = _core.reading(read, [pairs[one.id].logit for one in read], scores)
+    found = _core.reading(read, [pairs[one.id].score for one in read], scores)
     if model is None or decision.signals is None or found is None:
         return None
     return _core.confidence(model, decision.signals, found)
@@ -406,7 +409,7 @@ def replayed(trace: Mapping[str, Any]) -> dict[str, Any]:
         ProfileError: `profile_malformed` if the trace's profile cannot be read.
         InputError: `not_finite` if a score in the trace is no number.
     """
-    from crossgate._reranking.cross_encoder import PairScore
+    from crossgate._reranking.contract import PairScore
 
     profile = Profile.from_dict(trace["profile"])
     section, grade = trace["section"], trace["grade"]
@@ -449,7 +452,9 @@ def _watch(hook: TelemetryHook) -> Watch:
 def _is_available(tiers: Sequence[Callable[[], Reranker]]) -> bool:
     """Return whether the preferred tier takes calls at this moment."""
     try:
-        return bool(tiers) and floors.is_available(tiers[0]())
+        from crossgate._reranking.admission import is_available
+
+        return bool(tiers) and is_available(tiers[0]())
     except Exception:  # `ask` will say what is wrong with it
         return False
 
@@ -469,29 +474,12 @@ def _pool(
     return [one for one in eligible[:size] if one.id not in cut]
 
 
-def degradation(part: str, error: Exception) -> Degradation:
-    """Name what went wrong in a part of the cascade that the decision can do without.
-
-    Args:
-        part: `embedder` or `reranker`.
-        error: What it raised.
-    """
-    absent = isinstance(error, ModelError) and error.code != "model_failed"
-    code = f"{part}_{'unavailable' if absent else 'failed'}"
-    return Degradation(code=code, detail=first_line(error))
-
-
 def _not_fitted(profile: Profile, identity: str | None) -> Degradation:
     return Degradation(
         code="tier_not_fitted",
         detail=f"profile {profile.name!r} was fitted for {profile.reranker}, not for {identity}: "
         "its order counts, its scores meet no bar",
     )
-
-
-def milliseconds(since: float) -> float:
-    """Return the milliseconds since a reading of `perf_counter`."""
-    return (perf_counter() - since) * 1000
 
 
 def _hit(place: _Place, documents: Mapping[str, Document], provider: str) -> Hit:
@@ -501,7 +489,7 @@ def _hit(place: _Place, documents: Mapping[str, Document], provider: str) -> Hit
         cosine=one.cosine,
         bm25=one.bm25,
         blend=one.blend,
-        logit=None if pair is None else pair.logit,
+        logit=None if pair is None else pair.score,
         score=place.score,
         stage1_rank=place.stage1_rank,
         stage2_rank=place.stage2_rank,

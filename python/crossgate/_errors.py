@@ -8,7 +8,7 @@
      │    └── PluginError   a reranker that another package offers and that cannot be used
      ├── ProfileError     a calibration profile that is malformed or fitted for another model
      ├── CalibrationError labelled data on which no gate can be fitted that keeps its promise
-     └── TierError        a tier of stage 2 that was not asked, or did not answer
+     └── RerankerError    a reranker that was not asked, or did not answer
 
 Catch the base class to catch them all, and test `code`, never the message:
 
@@ -96,10 +96,10 @@ class CalibrationError(CrossgateError):
     """
 
 
-class TierError(CrossgateError):
-    """A tier of stage 2 that was not asked, or did not answer; routing never raises it.
+class RerankerError(CrossgateError):
+    """A reranker that was not asked, or did not answer; routing never raises it.
 
-    Codes: `circuit_breaker`, `budget`, `api_error`, `no_key`.
+    Codes: `circuit_breaker`, `budget`, `api_error`, `partial_scores`, `no_key`.
     """
 
 

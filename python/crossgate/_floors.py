@@ -215,18 +215,3 @@ def tighten(
         reranker_available=is_available,
         sources=sources,
     )
-
-
-def is_available(reranker: object) -> bool:
-    """Return whether a reranker takes calls at this moment.
-
-    A reranker may say so with a property or method `available`; one that has none always does.
-    None does not, and neither does one that raises when it is asked.
-    """
-    if reranker is None:
-        return False
-    try:
-        said = getattr(reranker, "available", True)
-        return bool(said() if callable(said) else said)
-    except Exception:  # whatever it raises, it will not do better as a reranker
-        return False

@@ -16,19 +16,27 @@ from typing import TYPE_CHECKING, Any
 
 from crossgate import _cascade as cascade
 from crossgate import _core
-from crossgate._cascade import Request, Stage1, degradation, milliseconds
+from crossgate._cascade import Request, Stage1
 from crossgate._checks import check_ids, check_limit, check_query, check_request
-from crossgate._errors import InputError, TierError
+from crossgate._clock import ENDLESS, Deadline, milliseconds
+from crossgate._errors import InputError, RerankerError
 from crossgate._index import Index, embedder_mismatch
 from crossgate._model_files import models
 from crossgate._model_files.models import PASSAGE_RERANKER, ROUTING_RERANKER
 from crossgate._profile import MOST_CANDIDATES, Pool, Profile
-from crossgate._reranking.budget import Deadline
-from crossgate._types import Candidate, Degradation, Document, ResultWarning, RouteResult, Vector
+from crossgate._types import (
+    Candidate,
+    Degradation,
+    Document,
+    ResultWarning,
+    RouteResult,
+    Vector,
+    degradation,
+)
 
 if TYPE_CHECKING:
     from crossgate._embedding import Embedder
-    from crossgate._reranking.cross_encoder import Reranker
+    from crossgate._reranking.contract import Reranker
     from crossgate._telemetry.events import TelemetryHook
 
     Tier = Reranker | str | PathLike[str]
@@ -167,9 +175,11 @@ class Router:
         """
         if self.index.dimension:
             self._load_embedder().embed(["warm up"])
+        from crossgate._reranking.contract import passages_of
+
         for load in self._loaders():
-            with suppress(TierError):
-                load().score("warm up", ["warm up"])
+            with suppress(RerankerError):
+                load().score("warm up", passages_of(["warm up"]), deadline=ENDLESS)
 
     def _request(
         self,
@@ -548,7 +558,7 @@ def _check_models(profile: Profile, embedder: str | None, tiers: Sequence[str | 
 def _load(tier: Tier, default: str) -> Reranker:
     if not isinstance(tier, str | PathLike):
         return tier
-    from crossgate._reranking.cross_encoder import load
+    from crossgate._reranking.loading import load
 
     return load(default if tier == "default" else tier)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
+
+from crossgate._errors import ModelError, first_line
 
 
 def content(title: str, text: str) -> str:
@@ -63,6 +65,25 @@ class Candidate(Document):
     score: float | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """What a reranker reads of a document, and what stage 1 knows of it.
+
+    Attributes:
+        id: The document's id.
+        text: What to read.
+        cosine: Cosine similarity of query and document in [-1, 1]; None without vectors.
+        bm25: Raw BM25 score, at least 0.
+        blend: Stage-1 score in [-1, 1].
+    """
+
+    id: str
+    text: str
+    cosine: float | None = None
+    bm25: float = 0.0
+    blend: float = 0.0
+
+
 class Verdict(StrEnum):
     """What the gate made of stage 1."""
 
@@ -85,6 +106,16 @@ class Degradation:
 
     code: str
     detail: str
+
+
+def degradation(part: Literal["embedder", "reranker"], error: Exception) -> Degradation:
+    """Name what went wrong in a part of the cascade that the decision can do without."""
+    unavailable, failed = {
+        "embedder": ("embedder_unavailable", "embedder_failed"),
+        "reranker": ("reranker_unavailable", "reranker_failed"),
+    }[part]
+    absent = isinstance(error, ModelError) and error.code != "model_failed"
+    return Degradation(code=unavailable if absent else failed, detail=first_line(error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Tiers of stage 2 beside the local cross-encoder, and what decides which of them is asked.
+"""Stage 2: what a reranker is, those that come along, and the bounds that each of them runs in.
 
 from crossgate import Router
 from crossgate.rerankers import SemanticBM25, VoyageReranker
@@ -14,58 +14,95 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from crossgate._reranking.background import shut_down
-    from crossgate._reranking.breaker import CircuitBreaker, Permit, State, Transition
-    from crossgate._reranking.budget import Deadline, Pace
+    from crossgate._clock import Deadline
+    from crossgate._reranking.admission import Admitted
+    from crossgate._reranking.breaker import CircuitBreaker, State
     from crossgate._reranking.cohere import CohereReranker
+    from crossgate._reranking.contract import (
+        AsyncReranker,
+        PairScore,
+        Reranker,
+        Scores,
+        passages_of,
+    )
+    from crossgate._reranking.cross_encoder import CrossEncoder
     from crossgate._reranking.jina import JinaReranker
+    from crossgate._reranking.late_interaction import (
+        LateInteraction,
+        OnnxTokenEncoder,
+        PrecomputedTokens,
+        TokenEncoder,
+    )
     from crossgate._reranking.lexical import SemanticBM25
     from crossgate._reranking.llm import LLMReranker
+    from crossgate._reranking.pace import Pace
+    from crossgate._reranking.process import shut_down
     from crossgate._reranking.remote import RemoteReranker, Transport, TransportError
     from crossgate._reranking.voyage import VoyageReranker
+    from crossgate._types import Passage
 
 __all__ = [
+    "Admitted",
+    "AsyncReranker",
     "CircuitBreaker",
     "CohereReranker",
+    "CrossEncoder",
     "Deadline",
     "JinaReranker",
     "LLMReranker",
+    "LateInteraction",
+    "OnnxTokenEncoder",
     "Pace",
-    "Permit",
+    "PairScore",
+    "Passage",
+    "PrecomputedTokens",
     "RemoteReranker",
+    "Reranker",
+    "Scores",
     "SemanticBM25",
     "State",
-    "Transition",
+    "TokenEncoder",
     "Transport",
     "TransportError",
     "VoyageReranker",
+    "passages_of",
     "shut_down",
 ]
 
-# Imported on first use: the cascade needs the budget alone, and no decision pays for the rest.
+# Imported on first use: who asks one reranker does not pay for the others.
 _LATER = {
-    "CircuitBreaker": "breaker",
-    "CohereReranker": "cohere",
-    "Deadline": "budget",
-    "JinaReranker": "jina",
-    "LLMReranker": "llm",
-    "Pace": "budget",
-    "Permit": "breaker",
-    "RemoteReranker": "remote",
-    "SemanticBM25": "lexical",
-    "State": "breaker",
-    "Transition": "breaker",
-    "Transport": "remote",
-    "TransportError": "remote",
-    "VoyageReranker": "voyage",
-    "shut_down": "background",
+    "Admitted": "_reranking.admission",
+    "AsyncReranker": "_reranking.contract",
+    "CircuitBreaker": "_reranking.breaker",
+    "CohereReranker": "_reranking.cohere",
+    "CrossEncoder": "_reranking.cross_encoder",
+    "Deadline": "_clock",
+    "JinaReranker": "_reranking.jina",
+    "LLMReranker": "_reranking.llm",
+    "LateInteraction": "_reranking.late_interaction",
+    "OnnxTokenEncoder": "_reranking.late_interaction",
+    "Pace": "_reranking.pace",
+    "PairScore": "_reranking.contract",
+    "Passage": "_types",
+    "PrecomputedTokens": "_reranking.late_interaction",
+    "RemoteReranker": "_reranking.remote",
+    "Reranker": "_reranking.contract",
+    "Scores": "_reranking.contract",
+    "SemanticBM25": "_reranking.lexical",
+    "State": "_reranking.breaker",
+    "TokenEncoder": "_reranking.late_interaction",
+    "Transport": "_reranking.remote",
+    "TransportError": "_reranking.remote",
+    "VoyageReranker": "_reranking.voyage",
+    "passages_of": "_reranking.contract",
+    "shut_down": "_reranking.process",
 }
 
 
 def __getattr__(name: str) -> object:
     if name not in _LATER:
         raise AttributeError(f"module 'crossgate.rerankers' has no attribute {name!r}")
-    return getattr(import_module(f"crossgate._reranking.{_LATER[name]}"), name)
+    return getattr(import_module(f"crossgate.{_LATER[name]}"), name)
 
 
 def __dir__() -> list[str]:

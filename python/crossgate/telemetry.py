@@ -8,11 +8,11 @@ router = Router(index, telemetry=JsonLinesLog("decisions.jsonl"))
 from crossgate._telemetry.events import (
     Event,
     GateDecided,
+    RerankerFinished,
+    RerankerSkipped,
     RouteFinished,
     Stage1Finished,
     TelemetryHook,
-    TierFinished,
-    TierSkipped,
     Tightened,
 )
 from crossgate._telemetry.log import (
@@ -35,11 +35,11 @@ __all__ = [
     "LoggedUse",
     "MalformedLine",
     "OpenTelemetryHook",
+    "RerankerFinished",
+    "RerankerSkipped",
     "RouteFinished",
     "Stage1Finished",
     "TelemetryHook",
-    "TierFinished",
-    "TierSkipped",
     "Tightened",
     "check_decision",
     "read_log",

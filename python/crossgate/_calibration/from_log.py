@@ -23,7 +23,7 @@ from crossgate._evaluation.data.labels import ProblemLog
 from crossgate._evaluation.runs.machine import describe_machine, describe_versions
 from crossgate._evaluation.runs.runs import Run, RunHeader, StoredQuery
 from crossgate._profile import Profile
-from crossgate._reranking.cross_encoder import PairScore
+from crossgate._reranking.contract import PairScore
 from crossgate._sources import Problem
 from crossgate._telemetry.log import LoggedDecision, LoggedUse, MalformedLine, read_log
 
@@ -214,7 +214,7 @@ def _problem(
 ) -> str:
     numbers = [one.blend for one in scored] + [one.bm25 for one in scored]
     numbers += [one.cosine for one in scored if one.cosine is not None]
-    numbers += [one.logit for one in pairs.values()]
+    numbers += [one.score for one in pairs.values()]
     ids = {one.id for one in scored}
     if not isinstance(query, str) or not isinstance(reranker, str | None):
         return "query_sha256 and reranker must be text"

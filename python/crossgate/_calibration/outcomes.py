@@ -93,7 +93,7 @@ class _Outcome(NamedTuple):
 def _outcome(query: StoredQuery, ranking: Profile) -> _Outcome:
     decision = _core.decide(query.scored, Gate(), Answer())
     pool = query.scored[: ranking.pool.rerank_top_k]
-    logits = [query.pairs[one.id].logit for one in pool]
+    logits = [query.pairs[one.id].score for one in pool]
     scores = _core.combine(pool, logits, ranking.blend, ranking.combine)
     signals, reading = decision.signals, _core.reading(pool, logits, scores)
     if signals is None or reading is None:

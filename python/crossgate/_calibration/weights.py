@@ -57,7 +57,7 @@ class Scores:
         return cls(
             cosine=np.array([one.cosine or 0.0 for one in read]),
             bm25=np.array([one.bm25 for one in read]),
-            logit=np.array([query.pairs[one.id].logit for one in read]),
+            logit=np.array([query.pairs[one.id].score for one in read]),
             right=np.array([one.id in query.relevant for one in read], dtype=np.bool_),
         )
 

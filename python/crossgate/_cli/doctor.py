@@ -36,14 +36,14 @@ def examine() -> list[Check]:
 
 def tiers() -> list[Check]:
     """Return one entry per remote tier, and one per endpoint that is failing in this process."""
-    from crossgate._reranking import cohere, jina, remote, voyage
+    from crossgate._reranking import cohere, jina, process, voyage
 
     checks = [
         _tier("Voyage", voyage.VARIABLES, "voyageai", "voyage"),
         _tier("Cohere", cohere.VARIABLES, "httpx2", "remote"),
         _tier("Jina", jina.VARIABLES, "httpx2", "remote"),
     ]
-    for endpoint, breaker in sorted(remote.breakers().items()):
+    for endpoint, breaker in sorted(process.endpoints().items()):
         # Only the host: an address may hold a password.
         what = f"remote tier at {_host(endpoint)}"
         if breaker.state == "open":

@@ -17,7 +17,7 @@ from crossgate._cli import DONE
 from crossgate._errors import InputError, SourceError
 
 if TYPE_CHECKING:
-    from crossgate._reranking.cross_encoder import Reranker
+    from crossgate._reranking.contract import Reranker
     from crossgate._sources import Problem
     from crossgate.evaluation import Comparison, Dataset, Mode, Report, Run
 
@@ -223,7 +223,7 @@ def _remote(options: argparse.Namespace, modes: Sequence[Mode]) -> Reranker | No
     Raises:
         InputError: `out_of_range` if only one of the mode and the tier is named, or if the
             environment switches remote tiers off.
-        TierError: `no_key`.
+        RerankerError: `no_key`.
     """
     from crossgate._reranking.remote import SWITCH, switched_off
     from crossgate.evaluation import is_run

@@ -15,7 +15,7 @@ from crossgate._types import Candidate
 
 if TYPE_CHECKING:
     from crossgate._profile import Profile
-    from crossgate._reranking.cross_encoder import Reranker
+    from crossgate._reranking.contract import Reranker
 
 _log = logging.getLogger("crossgate")
 

@@ -33,7 +33,7 @@ from crossgate._types import Candidate, Hit, RouteResult
 if TYPE_CHECKING:
     from crossgate import _core
     from crossgate._index import Index
-    from crossgate._reranking.cross_encoder import Reranker
+    from crossgate._reranking.contract import Reranker
 
 _log = logging.getLogger("crossgate")
 

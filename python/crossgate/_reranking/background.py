@@ -1,12 +1,10 @@
-"""The process's one thread with an event loop, where all remote calls run and connections live."""
+"""A thread with an event loop, where all remote calls run and connections live."""
 
 from __future__ import annotations
 
 import asyncio
-import atexit
 import concurrent.futures
 import contextlib
-import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar, cast
@@ -80,44 +78,3 @@ class Background:
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
-
-
-_lock = threading.Lock()
-_background: Background | None = None
-_lost: list[Background] = []
-
-
-def background() -> Background:
-    """Return the process's background loop, and start it if need be."""
-    global _background
-    with _lock:
-        if _background is None:
-            _background = Background()
-        return _background
-
-
-def shut_down() -> None:
-    """Close every remote connection and end the thread; the next remote call starts anew.
-
-    It happens by itself when the process ends.
-    """
-    global _background
-    with _lock:
-        ended, _background = _background, None
-    if ended is not None:
-        ended.close()
-
-
-def _after_fork() -> None:
-    # The thread is the parent's, and so are the connections: they are kept from the garbage
-    # collector, which would say goodbye on them.
-    global _lock, _background
-    _lock = threading.Lock()
-    if _background is not None:
-        _lost.append(_background)
-        _background = None
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-atexit.register(shut_down)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -100,9 +99,9 @@ class CircuitBreaker:
         self.trials = trials
         self._clock = clock
         self._start()
-        _breakers.add(self)
 
     def _start(self) -> None:
+        self._process = os.getpid()
         self._lock = threading.Lock()
         self._state = State.CLOSED
         self._generation = 0
@@ -114,24 +113,24 @@ class CircuitBreaker:
     @property
     def state(self) -> State:
         """The state now. An open breaker stays so until a call asks after the cool-down."""
-        with self._lock:
+        with self._own_lock():
             return self._state
 
     @property
     def seconds_closed_off(self) -> float:
         """Seconds until an open breaker allows a trial call; 0 in every other state."""
-        with self._lock:
+        with self._own_lock():
             return self._wait()
 
     @property
     def transitions(self) -> tuple[Transition, ...]:
         """The last 256 changes of state, oldest first."""
-        with self._lock:
+        with self._own_lock():
             return tuple(self._log)
 
     def admit(self) -> Permit | None:
         """Return a permit for one call, or None if the call must not be made."""
-        with self._lock:
+        with self._own_lock():
             if self._wait() > 0:
                 return None
             if self._state is State.OPEN:
@@ -142,6 +141,13 @@ class CircuitBreaker:
                 self._trials_out += 1
             return Permit(self, self._generation)
 
+    def _own_lock(self) -> threading.Lock:
+        # In a forked child another thread of the parent may have held the lock, and the calls under
+        # way are the parent's to settle.
+        if self._process != os.getpid():
+            self._start()
+        return self._lock
+
     def __repr__(self) -> str:
         return f"<CircuitBreaker {self.state}>"
 
@@ -151,7 +157,7 @@ class CircuitBreaker:
         return max(0.0, self._opened_at + self.cooldown - self._clock())
 
     def _settle(self, generation: int, succeeded: bool | None) -> None:
-        with self._lock:
+        with self._own_lock():
             if generation != self._generation:
                 return
             if self._state is State.HALF_OPEN:
@@ -221,16 +227,3 @@ class Permit:
         if not self._settled:
             self._settled = True
             self._breaker._settle(self._generation, succeeded)
-
-
-_breakers: weakref.WeakSet[CircuitBreaker] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    # Another thread may have held a lock, and the calls under way are the parent's to settle.
-    for breaker in list(_breakers):
-        breaker._start()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -23,7 +23,7 @@ class CohereReranker(RemoteReranker):
         options: As of `RemoteReranker`.
 
     Raises:
-        TierError: `no_key` if there is no key.
+        RerankerError: `no_key` if there is no key.
     """
 
     def __init__(
@@ -46,5 +46,5 @@ class CohereReranker(RemoteReranker):
 
     @classmethod
     def from_environment(cls, model: str = "rerank-v4.0-pro", **options: Any) -> Self | None:
-        """Return the tier, or None without a key in the environment or with CROSSGATE_REMOTE=0."""
+        """Return one, or None without a key in the environment or with CROSSGATE_REMOTE=0."""
         return None if switched_off() or not Key(None, VARIABLES) else cls(model, **options)

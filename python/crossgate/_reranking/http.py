@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from crossgate._errors import ModelError
-from crossgate._reranking.background import background
+from crossgate._reranking.process import background
 from crossgate._reranking.remote import Key, TransportError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class HttpTransport:
         except ImportError as error:
             raise ModelError(
                 "dependency_missing",
-                "remote tiers need the package 'httpx2', which is not installed: "
+                "remote rerankers need the package 'httpx2', which is not installed: "
                 "pip install 'crossgate[remote]'",
             ) from error
 

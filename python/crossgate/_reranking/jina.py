@@ -24,7 +24,7 @@ class JinaReranker(RemoteReranker):
         options: As of `RemoteReranker`.
 
     Raises:
-        TierError: `no_key` if there is no key.
+        RerankerError: `no_key` if there is no key.
     """
 
     def __init__(
@@ -49,5 +49,5 @@ class JinaReranker(RemoteReranker):
     def from_environment(
         cls, model: str = "jina-reranker-v2-base-multilingual", **options: Any
     ) -> Self | None:
-        """Return the tier, or None without a key in the environment or with CROSSGATE_REMOTE=0."""
+        """Return one, or None without a key in the environment or with CROSSGATE_REMOTE=0."""
         return None if switched_off() or not Key(None, VARIABLES) else cls(model, **options)

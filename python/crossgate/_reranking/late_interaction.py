@@ -18,10 +18,12 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from crossgate import _core
+from crossgate._clock import ENDLESS, Deadline
 from crossgate._errors import InputError, ModelError
 from crossgate._model_files import models
 from crossgate._onnx import OnnxModel, run_all
-from crossgate._reranking.cross_encoder import PairScore
+from crossgate._reranking.contract import PairScore
+from crossgate._types import Passage
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -89,7 +91,7 @@ class LateInteraction:
         """Make and keep the token vectors of documents.
 
         Args:
-            documents: What `score` will be called with, for a document its `content`.
+            documents: The texts that `score` will read, for a document its `content`.
 
         Raises:
             InputError: `wrong_dimension`, `not_finite` or `zero_vector` for token vectors that
@@ -108,16 +110,18 @@ class LateInteraction:
         for place, (text, matrix) in enumerate(zip(new, made, strict=True), start=1):
             self._kept[text] = self._vectors(matrix, f"document {place}")
 
-    def score(self, query: str, documents: Sequence[str]) -> list[PairScore]:
-        """Return one MaxSim per document, in [-n, n] for a query of n tokens.
+    def score(
+        self, query: str, passages: Sequence[Passage], *, deadline: Deadline = ENDLESS
+    ) -> list[PairScore]:
+        """Return one MaxSim per passage, in [-n, n] for a query of n tokens.
 
         Raises:
-            InputError: As `prepare` does, and where query and documents differ in width.
+            InputError: As `prepare` does, and where query and passages differ in width.
             ModelError: If the encoder's model cannot be loaded or run.
         """
         asked = self._vectors(self._encoder.encode_query(query), "the query")
-        self.prepare(documents)
-        sums = _core.max_similarities(asked, [self._kept[text] for text in documents])
+        self.prepare(one.text for one in passages)
+        sums = _core.max_similarities(asked, [self._kept[one.text] for one in passages])
         return [PairScore(one) for one in sums]
 
     def _vectors(self, matrix: Matrix, owner: str) -> _core.TokenVectors:

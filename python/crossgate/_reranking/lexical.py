@@ -1,4 +1,4 @@
-"""SemanticBM25: the blend of cosine and BM25 as a reranker of its own, the tier of last resort."""
+"""SemanticBM25: the blend of cosine and BM25 as a reranker of its own, the last resort."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from crossgate import _core
+from crossgate._clock import ENDLESS, Deadline
 from crossgate._profile import Blend
-from crossgate._reranking.cross_encoder import PairScore
-from crossgate._types import Vector
+from crossgate._reranking.contract import PairScore
+from crossgate._types import Passage, Vector
 
 if TYPE_CHECKING:
     from crossgate._embedding import Embedder
@@ -18,16 +19,17 @@ class SemanticBM25:
     """Scores by words and meaning: 70 % cosine, 30 % BM25 mapped to [0, 1).
 
     It needs neither a network nor a cross-encoder, and takes well under a millisecond for a pool.
-    Inside of a cascade the cosines are those of stage 1. Its BM25 knows the pool only: a word that
-    all candidates share says nothing here, whatever it says in the whole index.
+    A passage's cosine is that of stage 1, where it has one; one without goes by its words alone.
+    BM25 knows the passages only: a word that all of them share says nothing here, whatever it says
+    in the whole index.
 
     Args:
         semantic_weight: Weight of the cosine; both are divided by their total.
         bm25_weight: Weight of the bounded BM25 score.
         bm25_half: The BM25 score that is mapped to 0.5.
         language: Snowball language of the stemmer, or `none`.
-        embedder: What embeds query and documents where nobody hands in cosines; None for BM25
-            alone there.
+        embedder: What embeds query and passages where no passage has a cosine; None for BM25 alone
+            there.
 
     Raises:
         ProfileError: `profile_malformed` for weights that mean nothing.
@@ -63,42 +65,32 @@ class SemanticBM25:
         share = self._blend.cosine_weight / (self._blend.cosine_weight + self._blend.bm25_weight)
         return f"{self.name}@{share:g}/{self._blend.bm25_half:g}/{self._language}"
 
-    def score(self, query: str, documents: Sequence[str]) -> list[PairScore]:
-        """Return one blend per document, in [-1, 1].
+    def score(
+        self, query: str, passages: Sequence[Passage], *, deadline: Deadline = ENDLESS
+    ) -> list[PairScore]:
+        """Return one blend per passage, in [-1, 1].
 
         Raises:
             ModelError: If the embedder fails.
         """
         asked: Vector | None = None
-        vectors: Sequence[Vector | None] = [None] * len(documents)
-        if self._embedder is not None and documents:
-            asked, *vectors = self._embedder.embed([query, *documents])
+        vectors: Sequence[Vector | None] = [None] * len(passages)
+        known = any(one.cosine is not None for one in passages)
+        if self._embedder is not None and passages and not known:
+            asked, *vectors = self._embedder.embed([query, *(one.text for one in passages)])
             if asked is None or None in vectors:  # texts of nothing but white space have none
-                asked, vectors = None, [None] * len(documents)
-        return [PairScore(one.blend) for one in self._stage1(query, documents, asked, vectors)]
-
-    def score_with_cosines(
-        self, query: str, documents: Sequence[str], cosines: Sequence[float | None]
-    ) -> list[PairScore]:
-        """Return one blend per document from cosines that are known; None for one that is not."""
-        scored = self._stage1(query, documents, None, [None] * len(documents))
-        return [
-            PairScore(one.blend if cosine is None else one.with_cosine(cosine, self._blend).blend)
-            for one, cosine in zip(scored, cosines, strict=True)
-        ]
-
-    def _stage1(
-        self,
-        query: str,
-        documents: Sequence[str],
-        asked: Vector | None,
-        vectors: Sequence[Vector | None],
-    ) -> list[_core.Scored]:
-        """Return what the core makes of the documents, in their order."""
+                asked, vectors = None, [None] * len(passages)
         index = _core.Index(self._language, "", 0 if asked is None else len(asked))
-        rows = enumerate(zip(documents, vectors, strict=True))
-        index.upsert([(str(place), "", text, "{}", vector) for place, (text, vector) in rows])
-        most = max(2, len(documents))
+        rows = enumerate(zip(passages, vectors, strict=True))
+        index.upsert([(str(place), "", one.text, "{}", vector) for place, (one, vector) in rows])
+        most = max(2, len(passages))
         found = index.search(query, asked, blend=self._blend, per_channel=most)
-        by_place = {int(one.id): one for one in found}
-        return [by_place[place] for place in range(len(documents))]
+        scored = {int(one.id): one for one in found}
+        return [
+            PairScore(
+                scored[place].blend
+                if one.cosine is None
+                else scored[place].with_cosine(one.cosine, self._blend).blend
+            )
+            for place, one in enumerate(passages)
+        ]

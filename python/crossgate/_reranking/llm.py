@@ -10,9 +10,8 @@ from typing import Any, Self
 
 from crossgate._errors import InputError, ModelError
 from crossgate._reranking import listwise
-from crossgate._reranking.background import background
-from crossgate._reranking.budget import Pace
 from crossgate._reranking.http import problem_of_connection, problem_of_status
+from crossgate._reranking.process import background
 from crossgate._reranking.remote import Key, RemoteReranker, TransportError, key_of, switched_off
 
 VARIABLES = ("OPENAI_API_KEY",)
@@ -47,9 +46,13 @@ class LLMReranker(RemoteReranker):
         options: As of `RemoteReranker`; here a call may take 30 s and is sent twice at most.
 
     Raises:
-        TierError: `no_key` if neither `base_url` nor a key is given, and none in the environment.
+        RerankerError: `no_key` if neither `base_url` nor a key is given, and the environment holds
+            none.
         InputError: `out_of_range` for a number outside of its limits.
     """
+
+    ms_per_pair = 150.0
+    absolute_floor_ms = 500.0
 
     def __init__(
         self,
@@ -76,18 +79,17 @@ class LLMReranker(RemoteReranker):
             key = Key(api_key, ())
         self._document_characters = document_characters
         sent = {"temperature": 0} if parameters is None else dict(parameters)
-        pace = Pace(ms_per_pair=150.0, absolute_floor_ms=500.0)
         super().__init__(
             LLMTransport(model, base_url, key, sent, window=window, step=step),
             name="llm",
             identity=f"llm/{model}",
             endpoint=base_url,
-            **{"timeout": 30.0, "attempts": 2, "pace": pace, **options},
+            **{"timeout": 30.0, "attempts": 2, **options},
         )
 
     @classmethod
     def from_environment(cls, model: str, **options: Any) -> Self | None:
-        """Return the tier, or None without a key in the environment or with CROSSGATE_REMOTE=0."""
+        """Return one, or None without a key in the environment or with CROSSGATE_REMOTE=0."""
         return None if switched_off() or not Key(None, VARIABLES) else cls(model, **options)
 
     def _split(self, documents: int, most: int | None) -> list[list[int]]:

@@ -12,12 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING
 
 from crossgate._errors import PluginError, first_line
-
-if TYPE_CHECKING:
-    from crossgate._reranking.cross_encoder import Reranker
+from crossgate._reranking.contract import Reranker
 
 GROUP = "crossgate.rerankers"
 
@@ -59,8 +56,6 @@ def load(name: str) -> Reranker | None:
             "plugin_ambiguous", f"plug-in {name!r} is offered by {packages}: uninstall one of them"
         )
     [(plugin, point)] = points.items()
-    from crossgate._reranking.cross_encoder import Reranker
-
     try:
         made = point.load()()
         if isinstance(made, Reranker):

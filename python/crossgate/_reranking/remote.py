@@ -1,4 +1,4 @@
-"""What all remote rerankers share: batches, retries, deadlines, checks, breaker and secrets."""
+"""What all remote rerankers share: batches, retries, deadlines, checks and secrets."""
 
 from __future__ import annotations
 
@@ -12,21 +12,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
-from crossgate._errors import InputError, ModelError, TierError
+from crossgate._clock import ENDLESS, Deadline
+from crossgate._errors import InputError, ModelError, RerankerError
 from crossgate._reranking import tokens
-from crossgate._reranking.background import background
-from crossgate._reranking.breaker import CircuitBreaker, State
-from crossgate._reranking.budget import Pace
-from crossgate._reranking.cross_encoder import LEAST_PAIRS, PairScore, Scores, check_pace
-from crossgate._types import Degradation
+from crossgate._reranking.contract import LEAST_PAIRS, PairScore, Scores
+from crossgate._reranking.process import background
+from crossgate._types import Degradation, Passage
 
 Result = TypeVar("Result")
 
-# Switches every remote tier off that is made from the environment.
+# Switches every remote reranker off that is made from the environment.
 SWITCH = "CROSSGATE_REMOTE"
-
-REMOTE_MS_PER_PAIR = 25.0
-REMOTE_FLOOR_MS = 100.0
 
 # Pools over the first number are sent in batches of the second.
 _ONE_BATCH = 80
@@ -138,17 +134,17 @@ def key_of(provider: str, value: str | None, variables: tuple[str, ...]) -> Key:
     """Return a provider's key.
 
     Raises:
-        TierError: `no_key` if it is neither given nor in the environment.
+        RerankerError: `no_key` if it is neither given nor in the environment.
     """
     key = Key(value, variables)
     if not key:
-        raise TierError(
+        raise RerankerError(
             "no_key",
             f"no API key for {provider}: set {variables[0]}, pass api_key, or use "
             "from_environment, which gives None where there is none",
         )
     if not key.is_sendable:
-        raise TierError(
+        raise RerankerError(
             "no_key",
             f"the API key for {provider} holds characters that no header can: copy it once more, "
             "without line breaks",
@@ -157,18 +153,16 @@ def key_of(provider: str, value: str | None, variables: tuple[str, ...]) -> Key:
 
 
 def switched_off() -> bool:
-    """Return whether the environment switches remote tiers off."""
+    """Return whether the environment switches remote rerankers off."""
     return os.environ.get(SWITCH, "").strip().lower() in ("0", "false", "no", "off")
 
 
 class RemoteReranker:
     """A reranker behind a network; threads, tasks and event loops may share it.
 
-    Every call asks the circuit breaker and the budget first. A call that fails, for whatever
-    reason, counts as a failure of the endpoint, unless nothing was sent.
-
-    Pools of more than 80 documents go in parallel batches of 60. Where some batches fail, the
-    documents of the others are scored; where all fail, the call does.
+    Pools of more than 80 passages go in parallel batches of 60. Where some batches fail, the
+    passages of the others are scored; where all fail, the call does. What may pass is tried again,
+    after a pause with jitter, while there is time.
 
     Args:
         transport: Sends a request.
@@ -177,18 +171,16 @@ class RemoteReranker:
         endpoint: What fails and recovers as one, such as the provider's address. Rerankers of one
             endpoint share a circuit breaker and a limit of requests under way.
         limits: What a request may hold; None to send everything as it is.
-        timeout: Seconds that a call takes at most where the budget leaves more, or there is none.
+        timeout: Seconds that a call takes at most where the deadline leaves more, or there is none.
         attempts: How often a request is sent at most; only what may pass is tried again.
         concurrency: Most requests under way at once, over all callers of the endpoint.
-        fewer_pairs: Where the budget is too small for all documents, score as many of the first
-            ones as it is enough for, instead of none.
-        breaker: In place of the endpoint's own.
-        pace: In place of the identity's own: 25 ms per pair to begin with, never below 100 ms.
-        clock: Returns seconds that never go back; by it the pace is measured.
 
     Raises:
         InputError: `out_of_range` for a timeout, attempts or concurrency that are not above 0.
     """
+
+    ms_per_pair = 25.0
+    absolute_floor_ms = 100.0
 
     def __init__(
         self,
@@ -201,10 +193,6 @@ class RemoteReranker:
         timeout: float = 10.0,
         attempts: int = 3,
         concurrency: int = 8,
-        fewer_pairs: bool = False,
-        breaker: CircuitBreaker | None = None,
-        pace: Pace | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         for what, value in (
             ("timeout", timeout),
@@ -217,51 +205,28 @@ class RemoteReranker:
         self.identity = identity
         self.endpoint = endpoint
         self.timeout = timeout
-        self.breaker = breaker or breaker_of(endpoint)
-        self.pace = pace or _paces.setdefault(
-            identity, Pace(ms_per_pair=REMOTE_MS_PER_PAIR, absolute_floor_ms=REMOTE_FLOOR_MS)
-        )
         self._transport = transport
         self._limits = limits
         self._attempts = attempts
         self._concurrency = concurrency
-        self._fewer_pairs = fewer_pairs
-        self._clock = clock
         self._ready = False
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.identity} {self.breaker.state}>"
+        return f"<{type(self).__name__} {self.identity}>"
 
-    @property
-    def available(self) -> bool:
-        """Whether the breaker is closed; while it is not, no pool is tightened for this tier."""
-        return self.breaker.state is State.CLOSED
-
-    def score(self, query: str, documents: Sequence[str]) -> list[PairScore]:
-        """Return one score per document.
+    def score(
+        self, query: str, passages: Sequence[Passage], *, deadline: Deadline = ENDLESS
+    ) -> Scores:
+        """Return what scores the provider gives in time.
 
         Raises:
-            TierError: `circuit_breaker`, or `api_error` if any document got no score.
+            RerankerError: `api_error` if it gives fewer than two, or `budget` if nothing was sent.
             InputError: `query_too_long` if the provider does not take the query.
         """
-        scores = self.score_within(query, documents, None)
-        pairs = [pair for pair in scores.pairs if pair is not None]
-        if scores.missing is not None:
-            raise TierError("api_error", scores.missing.detail)
-        return pairs
-
-    def score_within(self, query: str, documents: Sequence[str], seconds: float | None) -> Scores:
-        """Return what scores the provider gives within so many seconds.
-
-        Raises:
-            TierError: `circuit_breaker`, `budget`, or `api_error` if there is no score at all.
-            InputError: `query_too_long` if the provider does not take the query.
-        """
-        if not documents:
-            return Scores([])
-        seconds, number = self._admitted(len(documents), seconds)
-        end = time.monotonic() + seconds
-        future = background().submit(self._answer(query, documents, end, number))
+        if not passages:
+            return Scores()
+        seconds = self._seconds(deadline)
+        future = background().submit(self._answer(query, passages, time.monotonic() + seconds))
         try:
             return future.result(seconds + _GRACE)
         except concurrent.futures.TimeoutError:
@@ -270,20 +235,19 @@ class RemoteReranker:
             future.cancel()
         raise self._late(seconds)
 
-    async def ascore_within(
-        self, query: str, documents: Sequence[str], seconds: float | None
+    async def ascore(
+        self, query: str, passages: Sequence[Passage], *, deadline: Deadline = ENDLESS
     ) -> Scores:
-        """Do what `score_within` does; cancelling it cancels requests and gives back the permit.
+        """Do what `score` does; cancelling it cancels its requests.
 
         Raises:
-            TierError: As `score_within` does.
-            InputError: As `score_within` does.
+            RerankerError: As `score` does.
+            InputError: As `score` does.
         """
-        if not documents:
-            return Scores([])
-        seconds, number = self._admitted(len(documents), seconds)
-        end = time.monotonic() + seconds
-        future = background().submit(self._answer(query, documents, end, number))
+        if not passages:
+            return Scores()
+        seconds = self._seconds(deadline)
+        future = background().submit(self._answer(query, passages, time.monotonic() + seconds))
         try:
             async with asyncio.timeout(seconds + _GRACE):
                 return await asyncio.wrap_future(future)
@@ -294,84 +258,41 @@ class RemoteReranker:
             if task is None or task.cancelling():
                 raise
             message = f"{self.name} was shut down while it was asked"
-            raise TierError("api_error", message) from None
+            raise RerankerError("api_error", message) from None
         finally:
             future.cancel()
         raise self._late(seconds)
 
-    def _admitted(self, documents: int, seconds: float | None) -> tuple[float, int]:
-        """Return how long a call may take, and how many documents it may read."""
-        closed_off = self.breaker.seconds_closed_off
-        if closed_off > 0:
-            raise self._blocked(closed_off)
-        number = documents
-        if seconds is not None:
-            if self._fewer_pairs:
-                affordable = self.pace.affordable(seconds * 1000)
-                number = min(documents, max(affordable, LEAST_PAIRS))
-            check_pace(self.name, self.pace, number, seconds)
-        return min(self.timeout, math.inf if seconds is None else seconds), number
+    def _seconds(self, deadline: Deadline) -> float:
+        left = deadline.left
+        return self.timeout if left is None else min(self.timeout, left)
 
-    async def _answer(
-        self, query: str, documents: Sequence[str], end: float, number: int
-    ) -> Scores:
-        """Ask the provider for the scores of the first documents, until `time.monotonic` is end."""
+    async def _answer(self, query: str, passages: Sequence[Passage], end: float) -> Scores:
+        """Ask the provider until `time.monotonic` is end."""
         until = asyncio.get_running_loop().time() + end - time.monotonic()
-        permit = self.breaker.admit()
-        if permit is None:
-            raise self._blocked(self.breaker.seconds_closed_off)
-        with permit:
-            try:
-                texts, cut, size = await self._prepared(query, documents[:number], until)
-            except (InputError, ModelError, TierError):
-                permit.release()  # nothing was sent
-                raise
-            start = self._clock()
-            batches = self._split(len(texts), size)
-            answers = await asyncio.gather(
-                *(
-                    self._batch(query, [texts[place] for place in places], until)
-                    for places in batches
-                ),
-                return_exceptions=True,
-            )
-            elapsed = (self._clock() - start) * 1000
-            found: list[float | None] = [None] * len(texts)
-            errors: list[TierError] = []
-            for places, answer in zip(batches, answers, strict=True):
-                if isinstance(answer, list):
-                    for place, score in zip(places, answer, strict=True):
-                        found[place] = score
-                elif isinstance(answer, TierError):
-                    errors.append(answer)
-                else:
-                    if isinstance(answer, ModelError):
-                        permit.release()
-                    raise answer
-            scored = len(found) - found.count(None)
-            if errors and scored < LEAST_PAIRS:
-                if all(one.code == "budget" for one in errors):
-                    permit.release()  # nothing was sent
-                self.pace.observe_at_least(len(texts), elapsed)
-                raise next((one for one in errors if one.code == "api_error"), errors[0])
-            self.pace.observe(scored, elapsed)
-        pairs = [
-            None if score is None else PairScore(score, was_cut)
-            for score, was_cut in zip(found, cut, strict=True)
-        ]
-        missing = None
-        if errors:
-            missing = Degradation(
-                code="partial_scores",
-                detail=f"{scored} of {len(texts)} documents were scored: {errors[0]}",
-            )
-        elif number < len(documents):
-            missing = Degradation(
-                code="budget",
-                detail=f"{self.name} was given {number} of {len(documents)} documents, which is "
-                "what the time is enough for",
-            )
-        return Scores([*pairs, *[None] * (len(documents) - number)], missing)
+        texts, cut, size = await self._prepared(query, [one.text for one in passages], until)
+        batches = self._split(len(texts), size)
+        answers = await asyncio.gather(
+            *(self._batch(query, [texts[place] for place in batch], until) for batch in batches),
+            return_exceptions=True,
+        )
+        pairs: list[PairScore | None] = [None] * len(texts)
+        errors: list[RerankerError] = []
+        for batch, answer in zip(batches, answers, strict=True):
+            if isinstance(answer, RerankerError):
+                errors.append(answer)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                for place, score in zip(batch, answer, strict=True):
+                    pairs[place] = PairScore(score, cut[place])
+        if not errors:
+            return Scores(pairs)
+        scored = len(pairs) - pairs.count(None)
+        if scored < LEAST_PAIRS:
+            raise next((one for one in errors if one.code == "api_error"), errors[0])
+        detail = f"{scored} of {len(texts)} passages were scored: {errors[0]}"
+        return Scores(pairs, Degradation(code="partial_scores", detail=detail))
 
     def _split(self, documents: int, most: int | None) -> list[list[int]]:
         """Return the places of each batch; whoever ranks all at once makes one of them."""
@@ -413,7 +334,7 @@ class RemoteReranker:
                 return await asyncio.to_thread(work)
         except TimeoutError:
             pass
-        raise TierError("budget", f"{self.name}: the time was used up by {what}")
+        raise RerankerError("budget", f"{self.name}: the time was used up by {what}")
 
     async def _batch(self, query: str, documents: Sequence[str], until: float) -> list[float]:
         """Send one batch, more than once if need be, and return one score per document."""
@@ -427,8 +348,11 @@ class RemoteReranker:
             problem = TransportError(f"no answer within {(until - started) * 1000:.0f} ms")
             try:
                 async with asyncio.timeout_at(until), limit:
+                    left = until - loop.time()
+                    if left <= 0:  # it has waited until now for its turn
+                        raise TimeoutError
                     sent = True
-                    found = await self._transport(query, documents, timeout=until - loop.time())
+                    found = await self._transport(query, documents, timeout=left)
                 return checked(found, len(documents))
             except TimeoutError:
                 pass  # final: it has used up what time there was
@@ -441,24 +365,15 @@ class RemoteReranker:
             except Exception as error:  # its text may hold anything, even the key
                 problem = TransportError(f"the transport raised {type(error).__name__}")
             if not sent:
-                raise TierError("budget", f"{self.name}: no connection was free in time")
+                raise RerankerError("budget", f"{self.name}: no connection was free in time")
             pause = max(_pause(attempt), problem.retry_after)
             if not problem.retryable or attempt >= self._attempts or loop.time() + pause >= until:
                 tried = f" (sent {attempt} times)" if attempt > 1 else ""
-                raise TierError("api_error", f"{self.name}: {problem}{tried}")
+                raise RerankerError("api_error", f"{self.name}: {problem}{tried}")
             await asyncio.sleep(pause)
 
-    def _blocked(self, seconds: float) -> TierError:
-        if self.breaker.state is State.HALF_OPEN or not seconds:
-            return TierError(
-                "circuit_breaker", f"{self.name} is being tried out after it failed: not asked"
-            )
-        return TierError(
-            "circuit_breaker", f"{self.name} has failed: not asked again for {seconds:.0f} s"
-        )
-
-    def _late(self, seconds: float) -> TierError:
-        return TierError("api_error", f"{self.name}: no answer within {seconds * 1000:.0f} ms")
+    def _late(self, seconds: float) -> RerankerError:
+        return RerankerError("api_error", f"{self.name}: no answer within {seconds * 1000:.0f} ms")
 
 
 def checked(found: object, documents: int) -> list[float]:
@@ -489,21 +404,6 @@ def checked(found: object, documents: int) -> list[float]:
     if problem:
         raise TransportError(f"it returned {problem}")
     return [scores[place] for place in range(documents)]
-
-
-def breaker_of(endpoint: str) -> CircuitBreaker:
-    """Return the process's one circuit breaker of an endpoint."""
-    # No lock: of two that are made at once, setdefault keeps one.
-    return _breakers.get(endpoint) or _breakers.setdefault(endpoint, CircuitBreaker())
-
-
-def breakers() -> dict[str, CircuitBreaker]:
-    """Return the circuit breakers of this process by endpoint."""
-    return dict(_breakers)
-
-
-_breakers: dict[str, CircuitBreaker] = {}
-_paces: dict[str, Pace] = {}
 
 
 def _batches(documents: int, most: int | None) -> list[list[int]]:

@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import Any, Self
 
 from crossgate._errors import ModelError
-from crossgate._reranking.background import background
 from crossgate._reranking.http import MOST_BYTES, problem_of_connection, problem_of_status
+from crossgate._reranking.process import background
 from crossgate._reranking.remote import (
     Key,
     Limits,
@@ -38,7 +38,7 @@ class VoyageReranker(RemoteReranker):
         options: As of `RemoteReranker`.
 
     Raises:
-        TierError: `no_key` if there is no key.
+        RerankerError: `no_key` if there is no key.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class VoyageReranker(RemoteReranker):
 
     @classmethod
     def from_environment(cls, model: str = "rerank-2.5", **options: Any) -> Self | None:
-        """Return the tier, or None without a key in the environment or with CROSSGATE_REMOTE=0."""
+        """Return one, or None without a key in the environment or with CROSSGATE_REMOTE=0."""
         return None if switched_off() or not Key(None, VARIABLES) else cls(model, **options)
 
 
@@ -145,7 +145,7 @@ def _library() -> Any:
     except ImportError as error:
         raise ModelError(
             "dependency_missing",
-            "the Voyage tier needs the package 'voyageai', which is not installed: "
+            "the Voyage reranker needs the package 'voyageai', which is not installed: "
             "pip install 'crossgate[voyage]'",
         ) from error
 

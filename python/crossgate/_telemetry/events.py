@@ -2,7 +2,7 @@
 
 The events of one decision share its id and come in this order, on the thread that decides:
 
-    Stage1Finished -> GateDecided -> [TierSkipped...] [Tightened] [TierSkipped...] [TierFinished]
+    Stage1Finished -> GateDecided -> [Tightened] [RerankerSkipped...] [RerankerFinished]
                    -> RouteFinished
 
 Those in brackets come only where the gate asked for stage 2. A call that is refused for bad input
@@ -74,36 +74,36 @@ class Tightened:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TierSkipped:
-    """A tier of stage 2 was not asked, or failed when it was.
+class RerankerSkipped:
+    """A reranker was not asked, or failed when it was.
 
     Attributes:
         decision_id: Of the decision.
-        tier: The reranker's name; `reranker` where it could not even be loaded.
+        reranker: Its name; `reranker` where it could not even be loaded.
         reason: Stable code: `circuit_breaker`, `budget`, `api_error`, `reranker_unavailable` or
             `reranker_failed`.
         duration_ms: Milliseconds that were lost on it.
     """
 
     decision_id: str
-    tier: str
+    reranker: str
     reason: str
     duration_ms: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TierFinished:
-    """A tier of stage 2 has scored the pool.
+class RerankerFinished:
+    """A reranker has scored the pool.
 
     Attributes:
         decision_id: Of the decision.
-        tier: The reranker's name.
+        reranker: Its name.
         pair_count: How many pairs it scored.
         duration_ms: Milliseconds that it took.
     """
 
     decision_id: str
-    tier: str
+    reranker: str
     pair_count: int
     duration_ms: float
 
@@ -125,7 +125,9 @@ class RouteFinished:
     duration_ms: float
 
 
-Event = Stage1Finished | GateDecided | Tightened | TierSkipped | TierFinished | RouteFinished
+Event = (
+    Stage1Finished | GateDecided | Tightened | RerankerSkipped | RerankerFinished | RouteFinished
+)
 
 
 @runtime_checkable
@@ -179,20 +181,23 @@ class Watch:
             )
         )
 
-    def tier_skipped(self, tier: str, reason: str, duration_ms: float) -> None:
-        """Send `TierSkipped`."""
+    def reranker_skipped(self, reranker: str, reason: str, duration_ms: float) -> None:
+        """Send `RerankerSkipped`."""
         self._send(
-            TierSkipped(
-                decision_id=self.decision_id, tier=tier, reason=reason, duration_ms=duration_ms
+            RerankerSkipped(
+                decision_id=self.decision_id,
+                reranker=reranker,
+                reason=reason,
+                duration_ms=duration_ms,
             )
         )
 
-    def tier_finished(self, tier: str, pair_count: int, duration_ms: float) -> None:
-        """Send `TierFinished`."""
+    def reranker_finished(self, reranker: str, pair_count: int, duration_ms: float) -> None:
+        """Send `RerankerFinished`."""
         self._send(
-            TierFinished(
+            RerankerFinished(
                 decision_id=self.decision_id,
-                tier=tier,
+                reranker=reranker,
                 pair_count=pair_count,
                 duration_ms=duration_ms,
             )

@@ -20,10 +20,10 @@ from crossgate._core import __version__
 from crossgate._errors import ModelError
 from crossgate._telemetry.events import (
     Event,
+    RerankerFinished,
+    RerankerSkipped,
     RouteFinished,
     Stage1Finished,
-    TierFinished,
-    TierSkipped,
 )
 
 try:
@@ -42,9 +42,9 @@ class OpenTelemetryHook:
     distinct attributes; ids, sections and texts are never among them:
 
     - `crossgate.decisions`: decisions by verdict, reason, stage and whether anything was selected
-    - `crossgate.stage.duration`: seconds by stage, `stage1` or the name of the tier
-    - `crossgate.pairs`: pairs that stage 2 scored, by tier
-    - `crossgate.rerankers.skipped`: tiers that were not asked or failed, by tier and reason
+    - `crossgate.stage.duration`: seconds by stage, `stage1` or the name of the reranker
+    - `crossgate.pairs`: pairs that stage 2 scored, by reranker
+    - `crossgate.rerankers.skipped`: those that were not asked or failed, by name and reason
 
     Args:
         data_source_id: Names what is searched, on the span and in its name; None for no name.
@@ -82,7 +82,9 @@ class OpenTelemetryHook:
             "crossgate.pairs", unit="{pair}", description="Pairs that stage 2 scored"
         )
         self._skipped = meter.create_counter(
-            "crossgate.rerankers.skipped", unit="{tier}", description="Tiers not asked, or failed"
+            "crossgate.rerankers.skipped",
+            unit="{reranker}",
+            description="Rerankers not asked, or failed",
         )
 
     def on_event(self, event: Event) -> None:
@@ -90,12 +92,14 @@ class OpenTelemetryHook:
         match event:
             case Stage1Finished():
                 self._durations.record(event.duration_ms / 1000, {"crossgate.stage": "stage1"})
-            case TierFinished():
-                self._durations.record(event.duration_ms / 1000, {"crossgate.stage": event.tier})
-                self._pairs.add(event.pair_count, {"crossgate.tier": event.tier})
-            case TierSkipped():
+            case RerankerFinished():
+                self._durations.record(
+                    event.duration_ms / 1000, {"crossgate.stage": event.reranker}
+                )
+                self._pairs.add(event.pair_count, {"crossgate.reranker": event.reranker})
+            case RerankerSkipped():
                 self._skipped.add(
-                    1, {"crossgate.tier": event.tier, "crossgate.reason": event.reason}
+                    1, {"crossgate.reranker": event.reranker, "crossgate.reason": event.reason}
                 )
             case RouteFinished():
                 self._finish(event)

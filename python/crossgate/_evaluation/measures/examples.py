@@ -75,7 +75,7 @@ def picked_for_nothing(
         if not query.relevant and result.selected:
             first = result.selected[0]
             pair = query.pairs.get(first.id)
-            found.append(((pair is not None, pair.logit if pair else first.blend), query, result))
+            found.append(((pair is not None, pair.score if pair else first.blend), query, result))
     found.sort(key=lambda row: row[0], reverse=True)
     return tuple(_example(query, result, "") for _, query, result in found[:SHOWN])
 
@@ -89,7 +89,7 @@ def _example(query: StoredQuery, result: RouteResult, lost: str) -> Example:
             id=id,
             excerpt=query.excerpts.get(id, ""),
             rank=ranks.get(id),
-            logit=None if pair is None else pair.logit,
+            logit=None if pair is None else pair.score,
         )
 
     return Example(

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from crossgate._clock import ENDLESS, Deadline
 from crossgate._embedding import Embedder
 from crossgate._evaluation.data.labels import Dataset, LabelledQuery
 from crossgate._evaluation.measures import metrics, statistics
@@ -29,9 +30,9 @@ from crossgate._pipelines.diversity import deduplicate
 from crossgate._pipelines.hits import time_of
 from crossgate._pipelines.recipes import AGREEMENT, Retrieve, diversified, from_index, fused
 from crossgate._profile import Gate, Profile
-from crossgate._reranking.cross_encoder import PairScore, Reranker
+from crossgate._reranking.contract import PairScore, Reranker, passages_of
 from crossgate._router import rerank
-from crossgate._types import Candidate
+from crossgate._types import Candidate, Passage
 
 SCHEMA = "crossgate-steps/1"
 
@@ -164,7 +165,7 @@ def measure_steps(
     dense = bool(index.dimension)
     plans = list(_plans(dense=dense, dated=now is not None))
     memory = _Memory(reranker)
-    memory.score("warm up", ["warm up"])
+    memory.score("warm up", passages_of(["warm up"]))
     retrieve = from_index(index)
     words = from_index(index, by="words")
     answers: list[list[_Answer]] = []
@@ -361,7 +362,7 @@ class _Memory:
 
     def __init__(self, reranker: Reranker) -> None:
         self._reranker = reranker
-        self._known: dict[str, dict[str, PairScore]] = {}
+        self._known: dict[str, dict[str, PairScore | None]] = {}
         self._spent: dict[str, float] = {}
         self.saved = 0.0
 
@@ -373,17 +374,19 @@ class _Memory:
     def identity(self) -> str:
         return self._reranker.identity
 
-    def score(self, query: str, documents: Sequence[str]) -> list[PairScore]:
+    def score(
+        self, query: str, passages: Sequence[Passage], *, deadline: Deadline = ENDLESS
+    ) -> list[PairScore | None]:
         known = self._known.setdefault(query, {})
-        new = [one for one in documents if one not in known]
+        new = [one for one in passages if one.text not in known]
         if new:
             start = perf_counter()
-            scores = self._reranker.score(query, new)
+            scores = self._reranker.score(query, new, deadline=deadline)
             self._spent[query] = self._spent.get(query, 0.0) + _since(start)
-            known |= zip(new, scores, strict=True)
+            known |= zip([one.text for one in new], scores, strict=True)
         if known:
-            self.saved += (len(documents) - len(new)) * self._spent[query] / len(known)
-        return [known[one] for one in documents]
+            self.saved += (len(passages) - len(new)) * self._spent[query] / len(known)
+        return [known[one.text] for one in passages]
 
 
 def _since(start: float) -> float:

@@ -10,6 +10,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from crossgate import _core
+from crossgate._clock import ENDLESS
 from crossgate._embedding import Embedder
 from crossgate._errors import InputError
 from crossgate._evaluation.data.labels import Dataset, LabelledQuery
@@ -26,9 +27,11 @@ from crossgate._evaluation.runs.runs import (
 from crossgate._floors import sources_of
 from crossgate._index import Index
 from crossgate._profile import Profile
-from crossgate._reranking.cross_encoder import CrossEncoder, PairScore, Reranker, load
+from crossgate._reranking.contract import PairScore, Reranker, passages_of
+from crossgate._reranking.cross_encoder import CrossEncoder
+from crossgate._reranking.loading import load
 from crossgate._router import Router
-from crossgate._types import RouteResult
+from crossgate._types import Passage, RouteResult
 
 REPEATED = 20
 """How many queries are routed a second time, to show what two equal runs differ by."""
@@ -74,7 +77,7 @@ def measure(
             and for the mode `remote` without its tier, or the tier without its mode.
         ModelError: If a model cannot be loaded or run.
         ProfileError: If the profile cannot be read, or was fitted for other models.
-        TierError: `api_error` if the remote tier does not answer the first question.
+        RerankerError: `api_error` if the remote tier does not answer the first question.
     """
     unknown = [mode for mode in modes if mode not in ALL_MODES]
     if unknown or not modes:
@@ -84,7 +87,7 @@ def measure(
         message = "the mode remote and a remote tier go together: give both or neither"
         raise InputError("out_of_range", message)
     if remote is not None:
-        remote.score("warm up", ["warm up"])
+        remote.score("warm up", passages_of(["warm up"]), deadline=ENDLESS)
     index = _index(dataset, embedder)
     stage2 = _load_reranker(reranker) if {"gated", "always"} & set(modes) else None
     gated = Router(index, reranker=stage2, profile=profile)
@@ -174,9 +177,13 @@ def _route(
     scored = tuple(_scored(richest))
     pairs = _pairs(results.get("always") or results.get("gated"))
     if "always" in results and reranker is not None and pairs:
-        unread = [one.id for one in scored if one.id not in pairs]
-        texts = [_content(index, id) for id in unread]
-        pairs |= dict(zip(unread, reranker.score(query.text, texts) if texts else (), strict=True))
+        unread = [
+            Passage(id=one.id, text=_content(index, one.id))
+            for one in scored
+            if one.id not in pairs
+        ]
+        read = reranker.score(query.text, unread, deadline=ENDLESS) if unread else ()
+        pairs |= {one.id: pair for one, pair in zip(unread, read, strict=True) if pair is not None}
     gated = results.get("gated")
     decision, repeated = None, None
     if gated is not None:

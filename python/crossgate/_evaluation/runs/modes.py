@@ -11,16 +11,17 @@ the gate alone:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from crossgate import _cascade as cascade
 from crossgate._cascade import Request, Stage1
+from crossgate._clock import Deadline
 from crossgate._errors import SourceError
 from crossgate._evaluation.runs.runs import Mode, RunHeader, StoredQuery
 from crossgate._profile import Answer, Floors, Gate, Guardrails, Profile, TierSettings
-from crossgate._reranking.cross_encoder import PairScore, Reranker, Scores
-from crossgate._types import Degradation, Document, RouteResult
+from crossgate._reranking.contract import PairScore, Reranker
+from crossgate._types import Document, Passage, RouteResult
 
 _NO_GATE = Gate(require_overlap=False)
 
@@ -84,9 +85,9 @@ def decide(
             the order of stage 1 stands.
     """
     # Which profile a stored run may be decided by is checked before, by `check_suitable`.
-    remembered: Reranker = _Remembered(query, identity=profile.reranker or "stored")
+    remembered: Reranker = _Remembered(query.pairs, identity=profile.reranker or "stored")
     if mode == "remote":
-        remembered = _RememberedRemote(query, identity=remote or "stored")
+        remembered = _Remembered(query.remote_pairs, identity=remote or "stored")
     key = profile.floors.source_type
 
     def document(id: str) -> Document:
@@ -152,33 +153,14 @@ def check_suitable(header: RunHeader, profile: Profile) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Remembered:
-    """The reranker of a stored query; a document's text is its id."""
+    """The reranker of a stored query."""
 
-    query: StoredQuery
+    pairs: Mapping[str, PairScore]
     identity: str
     name: str = "stored"
 
-    def score(self, query: str, documents: Sequence[str]) -> list[PairScore]:
-        """Return the stored logits."""
-        return [self.query.pairs[id] for id in documents]
-
-
-@dataclass(frozen=True, slots=True)
-class _RememberedRemote:
-    """The remote tier of a stored query; it may have scored all of the pool, a part, or nothing."""
-
-    query: StoredQuery
-    identity: str
-    name: str = "stored"
-
-    def score(self, query: str, documents: Sequence[str]) -> list[PairScore]:
-        """Return the stored scores of documents that all have one."""
-        return [self.query.remote_pairs[id] for id in documents]
-
-    def score_within(self, query: str, documents: Sequence[str], seconds: float | None) -> Scores:
-        """Return the stored scores."""
-        pairs = [self.query.remote_pairs.get(id) for id in documents]
-        if None not in pairs:
-            return Scores(pairs)
-        detail = f"{len(pairs) - pairs.count(None)} of {len(pairs)} documents have a score"
-        return Scores(pairs, Degradation(code="partial_scores", detail=detail))
+    def score(
+        self, query: str, passages: Sequence[Passage], *, deadline: Deadline
+    ) -> list[PairScore | None]:
+        """Return the stored scores; a remote reranker may have scored a part, or nothing."""
+        return [self.pairs.get(one.id) for one in passages]

@@ -19,7 +19,7 @@ from crossgate._errors import ProfileError, SourceError
 from crossgate._evaluation.data.labels import read_lines
 from crossgate._files import whole_file
 from crossgate._profile import Profile
-from crossgate._reranking.cross_encoder import PairScore
+from crossgate._reranking.contract import PairScore
 from crossgate._sources.common import Unusable
 from crossgate._sources.rows import parse_json
 
@@ -243,7 +243,7 @@ def _scored(id: str, cosine: float | None, bm25: float, overlap: int, blend: flo
 
 
 def _pair_values(pairs: Mapping[str, PairScore]) -> list[list[Any]]:
-    return [[id, pair.logit, pair.truncated] for id, pair in pairs.items()]
+    return [[id, pair.score, pair.truncated] for id, pair in pairs.items()]
 
 
 def _pairs(values: Iterable[Any]) -> dict[str, PairScore]:

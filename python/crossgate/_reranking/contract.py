@@ -1,0 +1,116 @@
+"""What a reranker is: a query and passages in, one score per passage out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, Self, runtime_checkable
+
+from crossgate._clock import Deadline
+from crossgate._errors import RerankerError
+from crossgate._types import Degradation, Passage
+
+LEAST_PAIRS = 2
+"""One score alone orders nothing: of two passages or more at least so many must get one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairScore:
+    """What a reranker says about one pair of query and passage.
+
+    Attributes:
+        score: Higher is better; the logit of a cross-encoder, without bounds, or a provider's own
+            number, usually in [0, 1]. Comparable within one query and one model only.
+        truncated: Whether the end of the passage did not fit.
+    """
+
+    score: float
+    truncated: bool = False
+
+
+class Scores(tuple[PairScore | None, ...]):
+    """One score per passage, by position; None for a passage that has none.
+
+    Args:
+        pairs: The scores.
+        missing: Why some passages have none; None where all have one.
+    """
+
+    missing: Degradation | None
+
+    def __new__(
+        cls, pairs: Iterable[PairScore | None] = (), missing: Degradation | None = None
+    ) -> Self:
+        """Return the scores with the reason for those that are missing."""
+        self = super().__new__(cls, pairs)
+        self.missing = missing
+        return self
+
+    def complete(self) -> list[PairScore]:
+        """Return the scores of all passages.
+
+        Raises:
+            RerankerError: With the code of `missing`, if a passage has none.
+        """
+        if self.missing is not None:
+            raise RerankerError(self.missing.code, self.missing.detail)
+        return [pair for pair in self if pair is not None]
+
+
+@runtime_checkable
+class Reranker(Protocol):
+    """Anything that reads query and passage together.
+
+    `Admitted` wraps each one in a budget, a pace and a circuit breaker. What it goes by may be told
+    with attributes, none of which is needed:
+
+    - `endpoint`: what fails and recovers as one, such as an address; all that a reranker raises
+      then counts as a failure of the endpoint, but for what is wrong with the query or with the
+      installation
+    - `ms_per_pair`, `absolute_floor_ms`: how fast it is taken to be before it has been asked, in
+      milliseconds; by default 10 per pair, and no floor
+    - `stops_in_time`: whether it scores the first passages where time is too short for all
+    - `available`: a property or method that says whether it takes calls at this moment
+
+    Attributes:
+        name: What the hits that it scored are stamped with.
+        identity: Name and version of the model; a profile names the one it was fitted for.
+    """
+
+    @property
+    def name(self) -> str:
+        """What the hits that it scored are stamped with."""
+
+    @property
+    def identity(self) -> str:
+        """Name and version of the model."""
+
+    def score(
+        self, query: str, passages: Sequence[Passage], *, deadline: Deadline
+    ) -> Sequence[PairScore | None]:
+        """Return one score per passage, in the order of the passages.
+
+        None stands for a passage without a score, since time ran out or a batch failed; a plain
+        list will do, and `Scores` can say why. Whatever it raises, the cascade goes on with the
+        next reranker, or with the order of stage 1.
+
+        Args:
+            query: What is wanted.
+            passages: What to read, the most promising first, with what stage 1 knows of each.
+            deadline: When nobody waits for the answer any more.
+        """
+
+
+@runtime_checkable
+class AsyncReranker(Reranker, Protocol):
+    """A reranker that waits for something other than this processor."""
+
+    async def ascore(
+        self, query: str, passages: Sequence[Passage], *, deadline: Deadline
+    ) -> Sequence[PairScore | None]:
+        """Do what `score` does on an event loop; cancelling it leaves nothing behind."""
+
+
+def passages_of(texts: Iterable[str]) -> list[Passage]:
+    """Return a passage per text, with the ids "1", "2" and so on, to ask a reranker by hand."""
+    return [Passage(id=str(number), text=text) for number, text in enumerate(texts, start=1)]
