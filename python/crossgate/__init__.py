@@ -12,7 +12,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from crossgate._core import __version__
+from crossgate._core import Policy, Profile, Scored, __version__
 from crossgate._errors import (
     CalibrationError,
     CrossgateError,
@@ -24,9 +24,10 @@ from crossgate._errors import (
     RerankerError,
     SourceError,
 )
-from crossgate._index import Index
-from crossgate._profile import Profile
-from crossgate._router import Router, arerank, rerank
+from crossgate._index import Found, Index
+from crossgate._profile import read_policy, read_profile, write_profile
+from crossgate._rerank import arerank, rerank
+from crossgate._router import Router
 from crossgate._types import (
     Candidate,
     Degradation,
@@ -52,6 +53,7 @@ __all__ = [
     "Degradation",
     "Document",
     "Embedder",
+    "Found",
     "Hit",
     "Index",
     "IndexFileError",
@@ -61,6 +63,7 @@ __all__ = [
     "PairScore",
     "Passage",
     "PluginError",
+    "Policy",
     "PrecomputedVectors",
     "Profile",
     "ProfileError",
@@ -69,12 +72,16 @@ __all__ = [
     "ResultWarning",
     "RouteResult",
     "Router",
+    "Scored",
     "SourceError",
     "Verdict",
     "__version__",
     "arerank",
+    "read_policy",
+    "read_profile",
     "rerank",
     "set_threads",
+    "write_profile",
 ]
 
 # What runs models is imported on first use: a decision that needs none must not pay for them.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crossgate import _core
 from crossgate._checks import check_text, is_text
@@ -16,6 +16,18 @@ from crossgate._types import Document, Vector
 
 if TYPE_CHECKING:
     from crossgate._embedding import Embedder
+
+
+class Found(NamedTuple):
+    """What a search found.
+
+    Attributes:
+        scored: The candidates, best blend first.
+        documents: What they say, by id.
+    """
+
+    scored: list[_core.Scored]
+    documents: Mapping[str, Document]
 
 
 class Index:
@@ -168,10 +180,45 @@ class Index:
     def get(self, id: str) -> Document | None:
         """Return the document with an id, without its vector, or None."""
         found = self._core.get(id) if id in self else None
-        if found is None:
-            return None
-        title, text, metadata = found
-        return Document(id=id, title=title, text=text, metadata=_read_metadata(id, metadata))
+        return None if found is None else _document(id, *found)
+
+    def search(
+        self,
+        query: str,
+        vector: Vector | None = None,
+        *,
+        blend: _core.Blend | None = None,
+        per_channel: int = 10,
+        allow: Iterable[str] | None = None,
+        deny: Iterable[str] = (),
+    ) -> Found:
+        """Score the documents by words, and by meaning where there is a vector.
+
+        Scores and documents are of one version of the index, whatever other threads change.
+
+        Args:
+            query: What is wanted.
+            vector: The query's embedding by the index's embedder; None for words alone.
+            blend: How both become one score; None for 70 % cosine and 30 % BM25.
+            per_channel: How many candidates cosine, BM25 and their blend each bring in; at least
+                2.
+            allow: Consider only these ids; None for all.
+            deny: Never consider these ids.
+
+        Raises:
+            InputError: `wrong_dimension`, `not_finite` or `zero_vector` for a vector that is no
+                direction.
+        """
+        scored, texts = self._core.search(
+            query,
+            vector if self.dimension else None,
+            blend=blend or _core.Blend(),
+            per_channel=per_channel,
+            allow=None if allow is None else set(allow),
+            deny=set(deny),
+        )
+        pairs = zip(scored, texts, strict=True)
+        return Found(scored, {one.id: _document(one.id, *text) for one, text in pairs})
 
     @property
     def ids(self) -> list[str]:
@@ -262,6 +309,10 @@ def _metadata(document: Document) -> str:
             "malformed_candidate",
             f"the metadata of document {document.id!r} is not JSON: {error}",
         ) from error
+
+
+def _document(id: str, title: str, text: str, metadata: str) -> Document:
+    return Document(id=id, title=title, text=text, metadata=_read_metadata(id, metadata))
 
 
 def _read_metadata(id: str, text: str) -> dict[str, Any]:

@@ -140,8 +140,9 @@ class Hit:
         cosine: Cosine similarity in [-1, 1], or None without vectors.
         bm25: Raw BM25 score, at least 0, without an upper bound.
         blend: Stage-1 score in [-1, 1]: the weighted mean of cosine and bounded BM25.
-        logit: The cross-encoder's raw logit, or a remote tier's own score; None if stage 2 did
-            not read this pair. Logits of two queries or two models are not comparable.
+        rerank_score: The reranker's raw score: a logit of a cross-encoder, a remote reranker's own
+            number. None if stage 2 did not read this pair. Not comparable between two queries or
+            two rerankers.
         score: What the final order is made of; its scale depends on `combine` and on the stage.
             None for a candidate that a floor dropped or that stage 2 had no room for.
         stage1_rank: Place after stage 1, from 1.
@@ -156,7 +157,7 @@ class Hit:
     cosine: float | None
     bm25: float
     blend: float
-    logit: float | None
+    rerank_score: float | None
     score: float | None
     stage1_rank: int
     stage2_rank: int | None
@@ -181,7 +182,7 @@ class Hit:
             "cosine": self.cosine,
             "bm25": self.bm25,
             "blend": self.blend,
-            "logit": self.logit,
+            "rerank_score": self.rerank_score,
             "score": self.score,
             "stage1_rank": self.stage1_rank,
             "stage2_rank": self.stage2_rank,

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from crossgate._checks import check_limit, check_query
@@ -26,13 +25,14 @@ from crossgate._pipelines.decay import decay
 from crossgate._pipelines.diversity import deduplicate, diversify
 from crossgate._pipelines.fusion import as_shares, reciprocal_rank
 from crossgate._pipelines.hits import as_utc
-from crossgate._profile import Blend, Combine, Gate, Pool, Profile
+from crossgate._core import Combine, Profile, Winner
+from crossgate._profile import read_profile
 from crossgate._router import rerank
 from crossgate._types import Candidate, Hit, RouteResult
 
 if TYPE_CHECKING:
-    from crossgate import _core
-    from crossgate._index import Index
+    from crossgate._core import Scored
+    from crossgate._index import Found, Index
     from crossgate._reranking.contract import Reranker
 
 _log = logging.getLogger("crossgate")
@@ -45,9 +45,9 @@ The candidates' metadata must be JSON values, so a timestamp in it is a text or 
 
 AGREEMENT = Profile(
     name="agreement",
-    gate=Gate(require_overlap=False, agreed_margin=0.0),
-    pool=Pool(rerank_top_k=1_000),
-    combine=Combine(mode="rrf", k=10.0),
+    winner=Winner(agreed=0.0),
+    pool=1_000,
+    combine=Combine.Rrf(k=10.0),
 )
 """The gate of the recipes unless they are given a profile: no threshold, nothing to fit.
 
@@ -55,7 +55,7 @@ The cross-encoder is skipped where one candidate is the best by words, by meanin
 Nothing is ever called irrelevant: that needs thresholds, and those need labelled data.
 
 What it reads is joined with the fused order by rank. Where the logits alone shall decide, and their
-sigmoid be what diversity weighs, pass a copy with `combine=Combine(mode="replace")`. With the
+sigmoid be what diversity weighs, pass a copy with `combine={"mode": "replace"}`. With the
 bundled models that lost recall on both dated sets of `eval/`; with a larger one it may not.
 """
 
@@ -144,7 +144,7 @@ def context_engine(
     found = retrieve(query, limit * (switches.retrieval_multiplier if switches.enabled else 1))
     aged = decay(fused(found, k_param=k_param), now=now)
     if not isinstance(profile, Profile):
-        profile = Profile.from_file(Path(profile))
+        profile = read_profile(profile)
     result = rerank(
         query,
         aged,
@@ -224,9 +224,9 @@ def from_index(index: Index, *, by: Literal["words", "both"] = "both") -> Retrie
     def retrieve(query: str, limit: int) -> list[list[Candidate]]:
         dense = by == "both" and index.dimension
         vector = index.load_embedder().embed([query])[0] if dense else None
-        found = index._core.search(query, vector, blend=Blend(), per_channel=max(2, limit))
-        by_words = _best(index, found, lambda one: one.bm25 or None, limit)
-        return [by_words, _best(index, found, lambda one: one.cosine, limit)][: 1 + (by == "both")]
+        found = index.search(query, vector, per_channel=max(2, limit))
+        by_words = _best(found, lambda one: one.bm25 or None, limit)
+        return [by_words, _best(found, lambda one: one.cosine, limit)][: 1 + (by == "both")]
 
     return retrieve
 
@@ -271,36 +271,29 @@ def _relevance(hit: Hit, combine: Mapping[str, Any]) -> float:
 
 
 def _best(
-    index: Index,
-    found: Sequence[_core.Scored],
-    score: Callable[[_core.Scored], float | None],
-    limit: int,
+    found: Found, score: Callable[[Scored], float | None], limit: int
 ) -> list[Candidate]:
-    scored = [(value, one) for one in found if (value := score(one)) is not None]
+    scored = [(value, one) for one in found.scored if (value := score(one)) is not None]
     scored.sort(key=lambda pair: (-pair[0], pair[1].id))
-    candidates = []
-    for value, one in scored[:limit]:
-        document = index.get(one.id)
-        if document is not None:  # another thread may have deleted it
-            candidates.append(
-                Candidate(
-                    id=one.id,
-                    title=document.title,
-                    text=document.text,
-                    metadata=document.metadata,
-                    cosine=one.cosine,
-                    score=value,
-                )
-            )
-    return candidates
+    return [
+        Candidate(
+            id=one.id,
+            title=found.documents[one.id].title,
+            text=found.documents[one.id].text,
+            metadata=found.documents[one.id].metadata,
+            cosine=one.cosine,
+            score=value,
+        )
+        for value, one in scored[:limit]
+    ]
 
 
 def _recorded(
     name: str, result: RouteResult, found: Sequence[Sequence[Candidate]], settings: dict[str, Any]
 ) -> RouteResult:
     """Log latency and the spread of scores, and put into the trace what led to the candidates."""
-    logits = [hit.logit for hit in result.hits if hit.logit is not None]
-    spread = f"logits {min(logits):.2f} to {max(logits):.2f}" if logits else "no logits"
+    scores = [hit.rerank_score for hit in result.hits if hit.rerank_score is not None]
+    spread = f"scores {min(scores):.2f} to {max(scores):.2f}" if scores else "no rerank scores"
     _log.info(
         "%s: %s candidates, %s, stage 2 took %.1f ms of %.1f, %s, %d selected",
         name,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from crossgate import _core
 from crossgate._clock import ENDLESS, Deadline
-from crossgate._profile import Blend
 from crossgate._reranking.contract import PairScore
 from crossgate._types import Passage, Vector
 
@@ -26,7 +25,7 @@ class SemanticBM25:
     Args:
         semantic_weight: Weight of the cosine; both are divided by their total.
         bm25_weight: Weight of the bounded BM25 score.
-        bm25_half: The BM25 score that is mapped to 0.5.
+        pivot: The BM25 score that is mapped to 0.5.
         language: Snowball language of the stemmer, or `none`.
         embedder: What embeds query and passages where no passage has a cosine; None for BM25 alone
             there.
@@ -43,12 +42,12 @@ class SemanticBM25:
         *,
         semantic_weight: float = 0.7,
         bm25_weight: float = 0.3,
-        bm25_half: float = 8.0,
+        pivot: float = 8.0,
         language: str = "english",
         embedder: Embedder | None = None,
     ) -> None:
-        self._blend = Blend(
-            cosine_weight=semantic_weight, bm25_weight=bm25_weight, bm25_half=bm25_half
+        self._blend = _core.Blend(
+            cosine_weight=semantic_weight, bm25_weight=bm25_weight, pivot=pivot
         )
         self._language = language
         self._embedder = embedder
@@ -61,9 +60,9 @@ class SemanticBM25:
 
     @property
     def identity(self) -> str:
-        """Name, share of the cosine, the score that counts half, and language."""
+        """Name, share of the cosine, pivot, and language."""
         share = self._blend.cosine_weight / (self._blend.cosine_weight + self._blend.bm25_weight)
-        return f"{self.name}@{share:g}/{self._blend.bm25_half:g}/{self._language}"
+        return f"{self.name}@{share:g}/{self._blend.pivot:g}/{self._language}"
 
     def score(
         self, query: str, passages: Sequence[Passage], *, deadline: Deadline = ENDLESS
@@ -84,13 +83,14 @@ class SemanticBM25:
         rows = enumerate(zip(passages, vectors, strict=True))
         index.upsert([(str(place), "", one.text, "{}", vector) for place, (one, vector) in rows])
         most = max(2, len(passages))
-        found = index.search(query, asked, blend=self._blend, per_channel=most)
+        found, _ = index.search(query, asked, blend=self._blend, per_channel=most)
         scored = {int(one.id): one for one in found}
-        return [
-            PairScore(
-                scored[place].blend
-                if one.cosine is None
-                else scored[place].with_cosine(one.cosine, self._blend).blend
-            )
-            for place, one in enumerate(passages)
-        ]
+        blended = _core.reblend(
+            [
+                scored[place].replace(cosine=one.cosine) if one.cosine is not None else scored[place]
+                for place, one in enumerate(passages)
+            ],
+            self._blend,
+        )
+        blends = {int(one.id): one.blend for one in blended}
+        return [PairScore(blends[place]) for place in range(len(passages))]

@@ -19,7 +19,7 @@ from crossgate._errors import first_line
 from crossgate._types import Degradation, RouteResult, Verdict
 
 if TYPE_CHECKING:
-    from crossgate._floors import Tightening
+    from crossgate._core import Gated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,26 +160,26 @@ class Watch:
             )
         )
 
-    def gate_decided(self, verdict: str, reason: str) -> None:
-        """Send `GateDecided`."""
+    def gate_decided(self, gated: Gated) -> None:
+        """Send `GateDecided`, and `Tightened` where a cliff was looked for."""
         self._send(
-            GateDecided(decision_id=self.decision_id, verdict=Verdict(verdict), reason=reason)
-        )
-
-    def tightened(self, tightening: Tightening | None) -> None:
-        """Send `Tightened`, unless the profile sets no core."""
-        if tightening is None:
-            return
-        self._send(
-            Tightened(
+            GateDecided(
                 decision_id=self.decision_id,
-                tighten_applied=tightening.skip_reason is None,
-                tighten_effective_floor=tightening.effective_floor,
-                tighten_cliff_position=tightening.cliff_position,
-                tighten_dropped_count=len(tightening.cut),
-                tighten_skip_reason=tightening.skip_reason,
+                verdict=Verdict(gated.verdict),
+                reason=gated.reason,
             )
         )
+        if gated.cliff is not None:
+            self._send(
+                Tightened(
+                    decision_id=self.decision_id,
+                    tighten_applied=gated.cliff.skip_reason is None,
+                    tighten_effective_floor=gated.cliff.effective_floor,
+                    tighten_cliff_position=gated.cliff.cliff_position,
+                    tighten_dropped_count=len(gated.cliff.cut),
+                    tighten_skip_reason=gated.cliff.skip_reason,
+                )
+            )
 
     def reranker_skipped(self, reranker: str, reason: str, duration_ms: float) -> None:
         """Send `RerankerSkipped`."""

@@ -15,6 +15,13 @@ use pyo3::prelude::*;
 /// A document as it crosses: id, title, text, metadata as JSON, vector.
 type Row<'py> = (String, String, String, String, Option<Bound<'py, PyAny>>);
 
+/// What a document says: title, text, metadata as JSON.
+type Text = (String, String, String);
+
+fn text_of(record: &Record) -> Text {
+    (record.title.clone(), record.text.clone(), record.metadata.clone())
+}
+
 /// Documents, their terms and their vectors; `crossgate.Index` is the class for users.
 #[pyclass(frozen, module = "crossgate._core")]
 pub(crate) struct Index {
@@ -70,12 +77,8 @@ impl Index {
         py.detach(|| self.write().remove(id))
     }
 
-    fn get(&self, py: Python<'_>, id: &str) -> Option<(String, String, String)> {
-        py.detach(|| {
-            let index = self.read();
-            let record = index.get(id)?;
-            Some((record.title.clone(), record.text.clone(), record.metadata.clone()))
-        })
+    fn get(&self, py: Python<'_>, id: &str) -> Option<Text> {
+        py.detach(|| self.read().get(id).map(text_of))
     }
 
     fn vector(&self, py: Python<'_>, id: &str) -> Option<Vec<f32>> {
@@ -86,6 +89,7 @@ impl Index {
         py.detach(|| self.read().records().map(|record| record.id.clone()).collect())
     }
 
+    /// The best candidates and what they say: title, text, metadata; both of one version.
     #[pyo3(signature = (query, vector, *, blend, per_channel, allow=None, deny=HashSet::new()))]
     #[expect(clippy::too_many_arguments, reason = "one call per search, all by keyword")]
     #[expect(clippy::needless_pass_by_value, reason = "Python hands over owned sets")]
@@ -98,11 +102,18 @@ impl Index {
         per_channel: usize,
         allow: Option<HashSet<String>>,
         deny: HashSet<String>,
-    ) -> PyResult<Vec<Scored>> {
+    ) -> PyResult<(Vec<Scored>, Vec<Text>)> {
         let vector = vector.map(numbers).transpose()?;
         let options =
             SearchOptions { blend: *blend, per_channel, allow: allow.as_ref(), deny: &deny };
-        py.detach(|| self.read().search(query, vector.as_deref(), &options)).map_err(Into::into)
+        py.detach(|| {
+            // One lock for both: no document can change between its score and its text.
+            let index = self.read();
+            let found = index.search(query, vector.as_deref(), &options)?;
+            let texts = found.iter().filter_map(|one| index.get(&one.id).map(text_of)).collect();
+            Ok((found, texts))
+        })
+        .map_err(|error: Error| error.into())
     }
 
     #[getter]

@@ -1,0 +1,91 @@
+"""Candidates of another retriever: what callers hand in, checked and made into one type."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from numbers import Real
+from typing import Any
+
+from crossgate._errors import InputError
+from crossgate._types import Candidate, Document
+
+# Retrievers with 32-bit floats report the cosine of a text with itself as 1.0000001.
+_MOST_COSINE = 1 + 1e-5
+_MOST_FLOAT = sys.float_info.max
+
+
+def candidate(place: int, given: object) -> Candidate:
+    """Make a candidate of what the caller handed in.
+
+    Args:
+        place: Its position, from 1; the id of a candidate without one.
+        given: A text, a `Candidate`, a `Document`, or a mapping with the fields of a `Candidate`.
+
+    Raises:
+        InputError: `malformed_candidate`, naming the position and the field.
+    """
+    what = f"candidate {place}"
+    if isinstance(given, str):
+        return Candidate(id=str(place), text=given)
+    if isinstance(given, Candidate):
+        _check_numbers(what, given.cosine, given.score)
+        return given
+    if isinstance(given, Document):
+        return Candidate(**{one.name: getattr(given, one.name) for one in fields(given)})
+    if not isinstance(given, Mapping):
+        raise InputError(
+            "malformed_candidate",
+            f"{what} is a {type(given).__name__}: pass a str, a mapping or a Candidate",
+        )
+    row = dict(given)
+    ids = [one for one in (row.pop("id", None), row.pop("_id", None)) if one is not None]
+    title, text = row.pop("title", None) or "", row.pop("text", None)
+    metadata = row.pop("metadata", None) or {}
+    kinds = (("title", title, str), ("text", text, str), ("metadata", metadata, Mapping))
+    for field, value, kind in kinds:
+        if not isinstance(value, kind):
+            raise InputError(
+                "malformed_candidate",
+                f"the {field} of {what} is a {type(value).__name__}: it must be a {kind.__name__}",
+            )
+    vector, cosine, score = (row.pop(field, None) for field in ("vector", "cosine", "score"))
+    _check_numbers(what, cosine, score)
+    return Candidate(
+        id=str(ids[0] if ids else place),
+        title=title,
+        text=text,
+        metadata={**row, **metadata},
+        vector=vector,
+        cosine=None if cosine is None else float(cosine),
+        score=None if score is None else float(score),
+    )
+
+
+def _check_numbers(what: str, cosine: Any, score: Any) -> None:
+    for field, value, most in (("cosine", cosine, _MOST_COSINE), ("score", score, _MOST_FLOAT)):
+        if value is None:
+            continue
+        # Comparing keeps a Python integer that no float can hold from overflowing, and NaN out.
+        number = isinstance(value, Real)
+        if not (number and -most <= value <= most):
+            limits = "between -1 and 1" if field == "cosine" else "a finite number"
+            raise InputError(
+                "malformed_candidate", f"the {field} of {what} is {value!r}: it must be {limits}"
+            )
+
+
+def check_kept_scores(found: Iterable[Candidate]) -> None:
+    """Refuse candidates whose score cannot stand for a blend.
+
+    Raises:
+        InputError: `malformed_candidate` for a score that is missing or outside of [0, 1].
+    """
+    for one in found:
+        if one.score is None or not 0 <= one.score <= 1:
+            raise InputError(
+                "malformed_candidate",
+                f"the score of candidate {one.id!r} is {one.score}: with keep_scores each must lie "
+                "between 0 and 1",
+            )

@@ -1,0 +1,71 @@
+"""What a caller may name as stage 2, made into functions that load it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from crossgate._core import Profile
+from crossgate._model_files import models
+from crossgate._profile import check_models
+from crossgate._types import Degradation
+
+if TYPE_CHECKING:
+    from crossgate._reranking.contract import Reranker
+
+    One = Reranker | str | PathLike[str]
+    Choice = One | Sequence[One | None] | None
+
+
+def listed(choice: Choice) -> list[One]:
+    """Return the rerankers of a choice, the preferred one first; None in it is left out."""
+    if choice is None:
+        return []
+    if isinstance(choice, str | PathLike) or hasattr(choice, "score"):
+        return [choice]  # type: ignore[list-item]
+    return [one for one in choice if one is not None]
+
+
+def loaders(rerankers: Sequence[One], default: str) -> list[Callable[[], Reranker]]:
+    """Return functions that load the rerankers; `default` is the model of that name."""
+    return [partial(_load, one, default) for one in rerankers]
+
+
+def identities(rerankers: Sequence[One], default: str) -> list[str | None]:
+    """Return who the rerankers are. Of the default only the manifest is read, not its file."""
+    return [
+        models.identity(default) if one == "default" else _load(one, default).identity
+        for one in rerankers
+    ]
+
+
+def check_fitted(profile: Profile, embedder: str | None, rerankers: Sequence[str | None]) -> None:
+    """Refuse a profile that was fitted for none of the rerankers; one is enough.
+
+    Raises:
+        ProfileError: `profile_mismatch`.
+    """
+    fitted = (one for one in rerankers if profile.reranker in (None, one))
+    check_models(
+        profile, embedder=embedder, reranker=next(fitted, next(iter(rerankers), None))
+    )
+
+
+def no_profile(embedder: str, rerankers: Sequence[str | None]) -> Degradation:
+    """Return the note that the gate is off, since nobody fitted thresholds for these models."""
+    reranker = next(iter(rerankers), None)
+    return Degradation(
+        code="no_profile",
+        detail=f"no thresholds are fitted for {embedder or 'scores without an embedder'} and "
+        f"{reranker or 'no reranker'}: the gate is off",
+    )
+
+
+def _load(one: One, default: str) -> Reranker:
+    if not isinstance(one, str | PathLike):
+        return one
+    from crossgate._reranking.loading import load
+
+    return load(default if one == "default" else one)
