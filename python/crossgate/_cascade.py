@@ -160,7 +160,10 @@ def _steps(request: Request) -> Generator[Call, Scores, RouteResult]:
     if watch:
         watch.gate_decided(gated)
 
-    degraded = [*found.degraded, *(Degradation(code=one.code, detail=one.detail) for one in gated.notes)]
+    degraded = [
+        *found.degraded,
+        *(Degradation(code=one.code, detail=one.detail) for one in gated.notes),
+    ]
     reply: Reply | None = None
     if gated.verdict == Verdict.AMBIGUOUS and request.rerankers:
         from crossgate._reranking.chain import ask

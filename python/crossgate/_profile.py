@@ -95,15 +95,15 @@ def check_models(profile: Profile, *, embedder: str | None, reranker: str | None
             )
 
 
-def _read(
-    path: Path, kind: type[_Settings], what: str, schema: str, remedy: str
-) -> _Settings:
+def _read(path: Path, kind: type[_Settings], what: str, schema: str, remedy: str) -> _Settings:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise ProfileError(_CODES[what, "missing"], f"no such {what}: {path}") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise ProfileError(_CODES[what, "missing"], f"cannot read {what} {path}: {error}") from error
+        raise ProfileError(
+            _CODES[what, "missing"], f"cannot read {what} {path}: {error}"
+        ) from error
     try:
         return _of(json.loads(text), kind, what, schema, remedy)
     except (ValueError, RecursionError) as error:
@@ -112,9 +112,7 @@ def _read(
         raise ProfileError(error.code, f"{what} {path}: {error}") from error
 
 
-def _of(
-    values: object, kind: type[_Settings], what: str, schema: str, remedy: str
-) -> _Settings:
+def _of(values: object, kind: type[_Settings], what: str, schema: str, remedy: str) -> _Settings:
     found = values.get("schema") if isinstance(values, dict) else None
     if not isinstance(values, dict) or not isinstance(found, str):
         raise ProfileError(_CODES[what, "malformed"], f'no "schema": "{schema}" in it')

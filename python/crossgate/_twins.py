@@ -54,7 +54,9 @@ def _like(
         face.__annotations__ = {**prepare.__annotations__, "return": "RouteResult"}
         shown = face
     decide.__name__ = name
-    decide.__qualname__ = prepare.__qualname__.rpartition(".")[0] + "." * ("." in prepare.__qualname__) + name
+    decide.__qualname__ = (
+        prepare.__qualname__.rpartition(".")[0] + "." * ("." in prepare.__qualname__) + name
+    )
     decide.__module__ = prepare.__module__
     decide.__doc__ = doc
     decide.__wrapped__ = shown  # type: ignore[attr-defined]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
 from scipy.optimize import minimize
@@ -12,14 +13,18 @@ from scipy.special import expit
 
 from crossgate._calibration.outcomes import STAGE1_SIGNALS, STAGE2_SIGNALS, Array, Flags, Outcomes
 from crossgate._calibration.weights import rounded
-from crossgate._profile import Confidence
+from crossgate._core import Stage1Confidence, Stage2Confidence
+
+Model = TypeVar("Model", Stage1Confidence, Stage2Confidence)
 
 _RIDGE = 1e-2
+_SIGNALS: Mapping[type, Sequence[str]] = {
+    Stage1Confidence: STAGE1_SIGNALS,
+    Stage2Confidence: STAGE2_SIGNALS,
+}
 
 
-def fit_confidence(
-    found: Outcomes, right: Flags, against: Flags, names: Sequence[str]
-) -> Confidence:
+def fit_confidence(found: Outcomes, right: Flags, against: Flags, kind: type[Model]) -> Model:
     """Fit a monotone logistic model that tells right picks from others.
 
     No weight is below 0: more of a signal never makes an answer less probable, whatever chance
@@ -29,8 +34,9 @@ def fit_confidence(
         found: What the cascade saw.
         right: The queries whose pick fits.
         against: The queries that stand for the other class; those in neither are left out.
-        names: The signals to weigh, of `STAGE2_SIGNALS`.
+        kind: The model of which stage.
     """
+    names: Sequence[str] = _SIGNALS[kind]
     kept = right | against
     signals = np.stack([found.column(name)[kept] for name in names], axis=1)
     labels = right[kept].astype(np.float64)
@@ -48,15 +54,15 @@ def fit_confidence(
     bounds = [(None, None), *([(0, None)] * len(names))]
     found_weights = minimize(loss, np.zeros(len(names) + 1), jac=True, bounds=bounds).x
     weights = found_weights[1:] / spread
-    return Confidence(
+    return kind(
         intercept=rounded(float(found_weights[0] - weights @ mean)),
         **{name: rounded(float(weight)) for name, weight in zip(names, weights, strict=True)},
     )
 
 
-def probabilities(found: Outcomes, model: Confidence, *, stage: int) -> Array:
+def probabilities(found: Outcomes, model: Stage1Confidence | Stage2Confidence) -> Array:
     """Return the model's probability for each query; equal to what the core computes."""
-    names = STAGE1_SIGNALS if stage == 1 else STAGE2_SIGNALS
+    names = _SIGNALS[type(model)]
     odds = model.intercept + sum(
         (getattr(model, name) * found.column(name) for name in names), np.zeros(len(found))
     )

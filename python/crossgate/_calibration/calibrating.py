@@ -16,12 +16,19 @@ from crossgate import __version__
 from crossgate._calibration import answering, skipping, weights
 from crossgate._calibration.halves import is_chained, split
 from crossgate._calibration.outcomes import (
-    STAGE1_SIGNALS,
-    STAGE2_SIGNALS,
     Array,
     Flags,
     Outcomes,
     outcomes,
+)
+from crossgate._core import (
+    Answer,
+    Confidence,
+    Profile,
+    Second,
+    Stage1Confidence,
+    Stage2Confidence,
+    Winner,
 )
 from crossgate._errors import CalibrationError, InputError, SourceError
 from crossgate._evaluation.measures.quality import measure_answer
@@ -34,7 +41,7 @@ from crossgate._evaluation.measures.statistics import (
 )
 from crossgate._evaluation.runs.modes import decide, reblended
 from crossgate._evaluation.runs.runs import MODES, Run, RunHeader, StoredQuery
-from crossgate._profile import Answer, Gate, Guardrails, Pool, Profile
+from crossgate._profile import check_models
 
 LEAST_RIGHT = 20
 """Right first picks that each half needs: fewer say nothing about when picks are right."""
@@ -188,7 +195,7 @@ def calibrate(
     _check(runs)
     if before is None:
         before = runs[0].header.profile
-    before.check_models(embedder=runs[0].header.embedder, reranker=runs[0].header.reranker)
+    check_models(before, embedder=runs[0].header.embedder, reranker=runs[0].header.reranker)
     labelled, notes = _usable(runs)
     queries, corpora = [query for query, _ in labelled], [corpus for _, corpus in labelled]
     halves = split(queries, corpora, seed=seed)
@@ -198,8 +205,9 @@ def calibrate(
     seen = outcomes(fit, ranking)
     _require(seen, outcomes(report, ranking))
     fit_corpora = [corpora[place] for place in halves[0]]
-    answer = _fit_answer(seen, fit, fit_corpora, objective, seed)
-    profile = replace(_fit_gate(ranking, seen, answer, fit_corpora, objective), name=name)
+    confidence, threshold = _fit_answer(seen, fit, fit_corpora, objective, seed)
+    gated = _fit_gate(ranking, seen, confidence, threshold, fit_corpora, objective)
+    profile = gated.replace(name=name)
     found = Calibration(
         profile=profile,
         fit=_figures(fit, profile, seed),
@@ -212,7 +220,7 @@ def calibrate(
     # A run that comes from a log does not know its documents.
     known = (run.header.corpus for run in runs if run.header.corpus)
     fingerprints = () if any_corpus else tuple(dict.fromkeys(known))
-    return replace(found, profile=replace(profile, corpora=fingerprints, fitted=fitted))
+    return replace(found, profile=profile.replace(corpora=list(fingerprints), fitted=fitted))
 
 
 def _place(header: RunHeader) -> tuple[str, ...]:
@@ -237,7 +245,7 @@ def _check(runs: Sequence[Run]) -> None:
                 f"{header.dataset} by {header.embedder} and {header.reranker}: a profile belongs "
                 "to one pair of models",
             )
-        sizes = [one.profile.pool.per_channel for one in (first, header)]
+        sizes = [one.profile.per_channel for one in (first, header)]
         if sizes[0] != sizes[1]:
             raise SourceError(
                 "unsuitable_run",
@@ -298,10 +306,8 @@ def _fit_ranking(fit: Sequence[StoredQuery], header: RunHeader) -> Profile:
         reranker=header.reranker,
         blend=blend,
         combine=combine,
-        pool=Pool(
-            per_channel=header.profile.pool.per_channel,
-            rerank_top_k=weights.fit_pool(rows, blend, combine),
-        ),
+        per_channel=header.profile.per_channel,
+        pool=weights.fit_pool(rows, blend, combine),
     )
 
 
@@ -332,7 +338,7 @@ def _fit_answer(
     corpora: Sequence[str],
     objective: Objective,
     seed: int,
-) -> Answer:
+) -> tuple[Confidence, float]:
     """Return the models of both stages and the least probability of an answer."""
     empty = np.flatnonzero(~seen.matched)
     level, keep = objective.max_false_inject, objective.keep_recall
@@ -358,10 +364,10 @@ def _fit_answer(
         against = (nothing, nothing)
     else:  # a wrong pick for a query that something fits counts as well
         against = (~seen.stage1_right, ~seen.stage2_right)
-    stage1 = answering.fit_confidence(seen, seen.stage1_right, against[0], STAGE1_SIGNALS)
-    stage2 = answering.fit_confidence(seen, seen.stage2_right, against[1], STAGE2_SIGNALS)
-    first = answering.probabilities(seen, stage1, stage=1)
-    second = answering.probabilities(seen, stage2, stage=2)
+    stage1 = answering.fit_confidence(seen, seen.stage1_right, against[0], Stage1Confidence)
+    stage2 = answering.fit_confidence(seen, seen.stage2_right, against[1], Stage2Confidence)
+    first = answering.probabilities(seen, stage1)
+    second = answering.probabilities(seen, stage2)
     if level is not None:
         # Whichever stage answers, its probability is not above the larger of the two.
         least = answering.least_for_false_injects(np.maximum(first, second)[for_bar], level)
@@ -372,36 +378,38 @@ def _fit_answer(
     if least > 1:
         raise CalibrationError(
             "no_gate",
-            "no gate established: a query that nothing fits is as sure of its pick as can be, so "
-            "that no bar stands above it; allow a higher rate",
+            "no gate established: a query that nothing fits has a pick with the highest possible "
+            "probability, so no threshold excludes it; allow a higher rate",
         )
-    return Answer(stage1=stage1, stage2=stage2, least=least)
+    return Confidence(stage1=stage1, stage2=stage2), least
 
 
 def _fit_gate(
     ranking: Profile,
     seen: Outcomes,
-    answer: Answer,
+    confidence: Confidence,
+    threshold: float,
     corpora: Sequence[str],
     objective: Objective,
 ) -> Profile:
-    found = skipping.fit_skipping(seen, answer, corpora, objective.max_recall_loss)
-    return replace(
-        ranking,
-        gate=Gate(agreed_margin=found.agreed, disagreed_margin=found.disagreed),
-        answer=replace(answer, floor=found.floor),
-        stage1_guardrails=_second_picks(seen.stage1_lead, seen.stage1_second, seen.matched),
-        stage2_guardrails=_second_picks(seen.stage2_lead, seen.stage2_second, seen.matched),
+    found = skipping.fit_skipping(seen, confidence, threshold, corpora, objective.max_recall_loss)
+    return ranking.replace(
+        confidence=confidence,
+        answer=Answer(rerank_threshold=found.rerank_threshold, threshold=threshold),
+        winner=Winner(agreed=found.agreed, disagreed=found.disagreed),
+        second=Second(
+            stage1=_second_picks(seen.stage1_lead, seen.stage1_second, seen.matched),
+            stage2=_second_picks(seen.stage2_lead, seen.stage2_second, seen.matched),
+        ),
     )
 
 
-def _second_picks(lead: Array, right: Flags, matched: Flags) -> Guardrails:
+def _second_picks(lead: Array, right: Flags, matched: Flags) -> float:
     """Return the largest lead within which a second pick is right often enough."""
     order = np.argsort(lead[matched], kind="stable")
     often = np.cumsum(right[matched][order]) / np.arange(1, len(order) + 1) >= SECOND_PICK
     enough = np.flatnonzero(often)
-    margin = float(lead[matched][order][enough[-1]]) if len(enough) else 0.0
-    return Guardrails(margin=weights.rounded(margin))
+    return weights.rounded(float(lead[matched][order][enough[-1]])) if len(enough) else 0.0
 
 
 def _figures(queries: Sequence[StoredQuery], profile: Profile, seed: int) -> Figures:

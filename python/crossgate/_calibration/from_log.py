@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +17,11 @@ from os import PathLike
 from pathlib import Path
 
 from crossgate import _core
-from crossgate._errors import CalibrationError, ProfileError
+from crossgate._core import Profile
+from crossgate._errors import CalibrationError, CrossgateError
 from crossgate._evaluation.data.labels import ProblemLog
 from crossgate._evaluation.runs.machine import describe_machine, describe_versions
 from crossgate._evaluation.runs.runs import Run, RunHeader, StoredQuery
-from crossgate._profile import Profile
 from crossgate._reranking.contract import PairScore
 from crossgate._sources import Problem
 from crossgate._telemetry.log import LoggedDecision, LoggedUse, MalformedLine, read_log
@@ -74,7 +73,7 @@ class _Decision:
             return None
         if self.reranker is None or any(one.cosine is None for one in self.scored):
             return None
-        return _Models(embedder, self.reranker, self.profile.pool.per_channel)
+        return _Models(embedder, self.reranker, self.profile.per_channel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,53 +177,25 @@ def run_from_log(
 
 def _decision(logged: LoggedDecision) -> _Decision | MalformedLine:
     """Take from a trace what a fit wants to know; the trace may hold anything."""
-    trace = logged.trace
     try:
-        scored = tuple(
-            _core.Scored(id, cosine=cosine, bm25=bm25, overlap=overlap, blend=blend)
-            for id, cosine, bm25, overlap, blend in trace["stage1"]
-        )
-        pairs = {id: PairScore(float(logit), bool(cut)) for id, logit, cut in trace["stage2"]}
-        query, reranker = trace["query_sha256"], trace["reranker"]
-        profile = Profile.from_dict(trace["profile"])
-    except (ProfileError, LookupError, TypeError, ValueError, OverflowError) as error:
+        profile, scored, reranker, pairs = _core.read_trace(json.dumps(logged.trace))
+        query = logged.trace["query_sha256"]
+        if not isinstance(query, str):
+            raise TypeError("query_sha256 must be text")
+    except (CrossgateError, LookupError, TypeError, ValueError, RecursionError) as error:
         what = f"no {error} in it" if isinstance(error, KeyError) else str(error)
         reason = " ".join(f"the trace cannot be used: {what}".split())[:300]
         return MalformedLine(line=logged.line, reason=reason)
-    problem = _problem(scored, pairs, query, reranker)
-    if problem:
-        return MalformedLine(line=logged.line, reason=f"the trace cannot be used: {problem}")
     return _Decision(
         time=logged.time,
         query=query,
         selected=frozenset(logged.selected),
         degraded=bool(logged.degraded),
-        scored=scored,
-        pairs=pairs,
+        scored=tuple(scored),
+        pairs={one.id: PairScore(one.score, one.truncated) for one in pairs},
         profile=profile,
         reranker=reranker,
     )
-
-
-def _problem(
-    scored: Sequence[_core.Scored],
-    pairs: Mapping[str, PairScore],
-    query: object,
-    reranker: object,
-) -> str:
-    numbers = [one.blend for one in scored] + [one.bm25 for one in scored]
-    numbers += [one.cosine for one in scored if one.cosine is not None]
-    numbers += [one.score for one in pairs.values()]
-    ids = {one.id for one in scored}
-    if not isinstance(query, str) or not isinstance(reranker, str | None):
-        return "query_sha256 and reranker must be text"
-    if not all(map(math.isfinite, numbers)):
-        return "a score is not finite"
-    if any(one.bm25 < 0 for one in scored):
-        return "a BM25 score is below 0"
-    if len(ids) < len(scored) or not pairs.keys() <= ids:
-        return "stage1 names a candidate twice, or stage2 one that stage1 does not"
-    return ""
 
 
 def _queries(kept: Sequence[_Labelled]) -> tuple[StoredQuery, ...]:

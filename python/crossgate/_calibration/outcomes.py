@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crossgate import _core
+from crossgate._core import Profile
 from crossgate._evaluation.runs.runs import StoredQuery
-from crossgate._profile import Answer, Gate, Profile
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-STAGE1_SIGNALS = ("cosine", "bm25", "blend_margin", "agreement")
-STAGE2_SIGNALS = (*STAGE1_SIGNALS, "logit", "score_margin", "same_first")
+STAGE1_SIGNALS = ("cosine", "bm25", "lead", "agreement")
+STAGE2_SIGNALS = (*STAGE1_SIGNALS, "rerank_score", "score_lead", "same_first")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Outcomes:
     """One number per query and column, in the order of the queries.
 
     Attributes:
-        signals: The signals of `STAGE2_SIGNALS` as `crossgate._profile.Confidence` weighs them, of
+        signals: The signals of `STAGE2_SIGNALS` as the models of confidence weigh them, of
             shape (queries, 7).
         stage1_right: Whether the first of stage 1 fits.
         stage2_right: Whether the first of stage 2 fits.
@@ -91,31 +91,29 @@ class _Outcome(NamedTuple):
 
 
 def _outcome(query: StoredQuery, ranking: Profile) -> _Outcome:
-    decision = _core.decide(query.scored, Gate(), Answer())
-    pool = query.scored[: ranking.pool.rerank_top_k]
-    logits = [query.pairs[one.id].score for one in pool]
-    scores = _core.combine(pool, logits, ranking.blend, ranking.combine)
-    signals, reading = decision.signals, _core.reading(pool, logits, scores)
+    signals = _core.signals(query.scored)
+    pool = query.scored[: ranking.pool]
+    _, ranks, reading = _core.combine(pool, [query.pairs[one.id].score for one in pool], ranking)
     if signals is None or reading is None:
         raise ValueError(f"query {query.id!r} has no candidates")
-    ordered = sorted(zip(_core.ranks(pool, scores), pool, strict=True), key=lambda one: one[0])
+    ordered = sorted(zip(ranks, pool, strict=True), key=lambda one: one[0])
     first, second = ordered[0][1].id, ordered[1][1].id if len(ordered) > 1 else ""
     runner_up = query.scored[1].id if len(query.scored) > 1 else ""
     return _Outcome(
         signals=[
             0.0 if signals.cosine is None else signals.cosine,
             math.log1p(signals.bm25),
-            signals.blend_margin,
+            signals.lead,
             float(signals.agreement),
-            reading.logit,
-            reading.score_margin,
+            reading.rerank_score,
+            reading.score_lead,
             float(reading.same_first),
         ],
         stage1_right=query.scored[0].id in query.relevant,
         stage2_right=first in query.relevant,
         chance=sum(one.id in query.relevant for one in pool) / len(pool),
-        stage1_lead=signals.blend_margin,
+        stage1_lead=signals.lead,
         stage1_second=runner_up in query.relevant,
-        stage2_lead=reading.score_margin,
+        stage2_lead=reading.score_lead,
         stage2_second=second in query.relevant,
     )

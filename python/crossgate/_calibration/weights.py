@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from crossgate._core import Blend, Combine
 from crossgate._evaluation.runs.runs import StoredQuery
-from crossgate._profile import Blend, Combine
 
 Array = NDArray[np.float64]
 
-HALVES = (4.0, 8.0, 16.0, 32.0)
+PIVOTS = (4.0, 8.0, 16.0, 32.0)
 """The BM25 scores among which the one that is mapped to 0.5 is chosen.
 
 Above, the order hardly changes, and a lead in a long query says less and less about one in a short
@@ -39,13 +39,13 @@ class Scores:
     Attributes:
         cosine: Cosine similarities.
         bm25: Raw BM25 scores.
-        logit: Logits of the cross-encoder.
+        rerank_score: Raw scores of the reranker.
         right: Whether the candidate fits.
     """
 
     cosine: Array
     bm25: Array
-    logit: Array
+    rerank_score: Array
     right: NDArray[np.bool_]
 
     @classmethod
@@ -57,20 +57,20 @@ class Scores:
         return cls(
             cosine=np.array([one.cosine or 0.0 for one in read]),
             bm25=np.array([one.bm25 for one in read]),
-            logit=np.array([query.pairs[one.id].score for one in read]),
+            rerank_score=np.array([query.pairs[one.id].score for one in read]),
             right=np.array([one.id in query.relevant for one in read], dtype=np.bool_),
         )
 
     def blended(self, blend: Blend) -> Array:
         """Return the stage-1 score of each candidate."""
         total = blend.cosine_weight + blend.bm25_weight
-        bounded = self.bm25 / (self.bm25 + blend.bm25_half)
+        bounded = self.bm25 / (self.bm25 + blend.pivot)
         return (blend.cosine_weight * self.cosine + blend.bm25_weight * bounded) / total
 
     def features(self, blend: Blend) -> Array:
-        """Return cosine, bounded BM25 and logit, of shape (candidates, 3), as `Combine` weighs."""
-        bounded = self.bm25 / (self.bm25 + blend.bm25_half)
-        return np.stack([self.cosine, bounded, self.logit], axis=1)
+        """Return what `Combine` weighs: cosine, bounded BM25, rerank score; (candidates, 3)."""
+        bounded = self.bm25 / (self.bm25 + blend.pivot)
+        return np.stack([self.cosine, bounded, self.rerank_score], axis=1)
 
 
 def fit_blend(rows: Sequence[Scores]) -> Blend:
@@ -83,19 +83,19 @@ def fit_blend(rows: Sequence[Scores]) -> Blend:
         rows: The scores of queries, with a candidate that fits each.
     """
     found = []
-    for half in HALVES:
-        blend = Blend(bm25_half=half)
+    for pivot in PIVOTS:
+        blend = Blend(pivot=pivot)
         loss, (cosine, bm25) = _fit_likeliest(rows, [row.features(blend)[:, :2] for row in rows])
-        found.append((loss, half, cosine, bm25))
-    _, half, cosine, bm25 = min(found)
+        found.append((loss, pivot, cosine, bm25))
+    _, pivot, cosine, bm25 = min(found)
     if not cosine + bm25:  # neither tells right from wrong
         return Blend()
     # Queries that are all of one kind would silence the other channel for good.
     share = round(min(max(cosine / (cosine + bm25), LEAST_SHARE), 1 - LEAST_SHARE), 2)
-    return Blend(cosine_weight=share, bm25_weight=round(1 - share, 2), bm25_half=half)
+    return Blend(cosine_weight=share, bm25_weight=round(1 - share, 2), pivot=pivot)
 
 
-def fit_combine(rows: Sequence[Scores], blend: Blend) -> Combine:
+def fit_combine(rows: Sequence[Scores], blend: Blend) -> Combine.Weighted:
     """Return the weights under which the right candidates are the most likely ones of their lists.
 
     Args:
@@ -103,8 +103,8 @@ def fit_combine(rows: Sequence[Scores], blend: Blend) -> Combine:
         blend: How BM25 is bounded.
     """
     _, found = _fit_likeliest(rows, [row.features(blend) for row in rows])
-    cosine, bm25, logit = (rounded(one) for one in found)
-    return Combine(mode="weighted", cosine=cosine, bm25=bm25, logit=logit)
+    cosine, bm25, rerank_score = (rounded(one) for one in found)
+    return Combine.Weighted(cosine=cosine, bm25=bm25, rerank_score=rerank_score)
 
 
 def _fit_likeliest(
@@ -146,9 +146,9 @@ def _fit_likeliest(
     return float(fitted.fun), tuple((fitted.x / spread).tolist())
 
 
-def fit_pool(rows: Sequence[Scores], blend: Blend, combine: Combine) -> int:
+def fit_pool(rows: Sequence[Scores], blend: Blend, combine: Combine.Weighted) -> int:
     """Return the size of the smallest pool that loses next to nothing against the largest."""
-    weights = np.array([combine.cosine, combine.bm25, combine.logit])
+    weights = np.array([combine.cosine, combine.bm25, combine.rerank_score])
 
     def recall(size: int) -> float:
         kept = []

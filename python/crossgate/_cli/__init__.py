@@ -209,6 +209,7 @@ def _parser() -> argparse.ArgumentParser:
         "--curve", metavar="FILE", help="also draw recall@1 against skip rate, as SVG"
     )
     evaluate.add_argument("--profile", metavar="FILE", help="calibration profile")
+    evaluate.add_argument("--policy", metavar="FILE", help="floors, cliff, fast paths")
     evaluate.add_argument(
         "--embedder", metavar="MODEL", default="default", help="name, folder, or none"
     )
@@ -313,8 +314,9 @@ def _decision_options(parser: argparse.ArgumentParser) -> None:
         default="default",
         help="name of a model or plug-in, folder of a model, or none for stage 1 alone",
     )
-    parser.add_argument("--profile", metavar="FILE", help="calibration profile")
-    parser.add_argument("--section", metavar="NAME", help="picks a floor of the profile")
+    parser.add_argument("--profile", metavar="FILE", help="what was fitted: a calibration profile")
+    parser.add_argument("--policy", metavar="FILE", help="what you choose: floors, warnings, ...")
+    parser.add_argument("--section", metavar="NAME", help="picks a floor of the policy")
     parser.add_argument("--grade", metavar="LETTER", help="of the retrieval, A to F")
     parser.add_argument(
         "--log", metavar="FILE", help="append the decision to a log (default: CROSSGATE_LOG)"

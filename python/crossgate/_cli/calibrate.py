@@ -30,7 +30,7 @@ def calibrate(options: argparse.Namespace) -> int:
             "dependency_missing", "calibrate needs scipy: pip install 'crossgate[calibrate]'"
         ) from error
     from crossgate._files import try_writing
-    from crossgate._profile import Profile, unwritable, write_profile
+    from crossgate._profile import profile_values, read_profile, unwritable, write_profile
     from crossgate.calibration import Objective
     from crossgate.calibration import calibrate as fit
 
@@ -40,7 +40,7 @@ def calibrate(options: argparse.Namespace) -> int:
         cost_ratio=options.cost_ratio,
         max_recall_loss=options.max_recall_loss,
     )
-    before = None if options.profile is None else Profile.from_file(options.profile)
+    before = None if options.profile is None else read_profile(options.profile)
     output = Path(options.output)
     try:
         try_writing(output)
@@ -68,7 +68,7 @@ def calibrate(options: argparse.Namespace) -> int:
                     "schema": SCHEMA,
                     "output": str(output),
                     "objective": objective.describe(),
-                    "profile": found.profile.to_dict(),
+                    "profile": profile_values(found.profile),
                     "fit": found.fit.to_dict(),
                     "report": found.report.to_dict(),
                     "before": found.before.to_dict(),
@@ -85,27 +85,27 @@ def render_calibration(found: Calibration, objective: str, output: Path) -> Iter
     """Yield the lines of the report: what was fitted, and what it is worth on the report half."""
     from crossgate._evaluation.report.text import WIDTH
 
-    profile, gate, answer = found.profile, found.profile.gate, found.profile.answer
+    profile, winner, answer = found.profile, found.profile.winner, found.profile.answer
     yield f"{output}: {objective}"
     for note in found.notes:
         yield from textwrap.wrap(f"note: {note}", WIDTH, subsequent_indent="      ")
     yield ""
-    blend, combine = profile.blend, profile.combine
+    blend, combine = profile.blend, profile.combine.to_dict()
     yield (
         f"blend     cosine {blend.cosine_weight:.2f}, bm25 {blend.bm25_weight:.2f} "
-        f"(half at {blend.bm25_half:g})"
+        f"(pivot {blend.pivot:g})"
     )
     yield (
-        f"combine   cosine {combine.cosine:g}, bm25 {combine.bm25:g}, logit {combine.logit:g}; "
-        f"pool of {profile.pool.rerank_top_k}"
+        f"combine   cosine {combine['cosine']:g}, bm25 {combine['bm25']:g}, rerank score "
+        f"{combine['rerank_score']:g}; pool of {profile.pool}"
     )
     yield (
-        f"skip      from a lead of {_bar(gate.agreed_margin)} where cosine and BM25 agree, of "
-        f"{_bar(gate.disagreed_margin)} where not"
+        f"skip      from a lead of {_bar(winner.agreed)} where cosine and BM25 agree, of "
+        f"{_bar(winner.disagreed)} where not"
     )
     yield (
-        f"answer    from a confidence of {_bar(answer.least)}; below {_bar(answer.floor)} after "
-        "stage 1 nothing is relevant"
+        f"answer    from a confidence of {_bar(answer.threshold)}; below "
+        f"{_bar(answer.rerank_threshold)} after stage 1 nothing is relevant"
     )
     report = found.report
     yield ""

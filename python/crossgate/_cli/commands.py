@@ -96,6 +96,7 @@ def route(options: Options) -> int:
         opened,
         reranker=None if options.reranker == "none" else options.reranker,
         profile=options.profile,
+        policy=options.policy,
         telemetry=_log(options),
     )
     result = router.route(
@@ -111,17 +112,18 @@ def route(options: Options) -> int:
 
 def rerank(options: Options) -> int:
     """Reorder candidates that another retriever found."""
-    from crossgate import _router as router
+    from crossgate._rerank import rerank as decide
     from crossgate._sources import read_candidates
 
     name = "stdin" if options.candidates == "-" else options.candidates
     candidates = read_candidates(_text(options.candidates).split("\n"), name=name)
-    result = router.rerank(
+    result = decide(
         options.query,
         candidates,
         limit=options.limit,
         reranker=None if options.reranker == "none" else options.reranker,
         profile=options.profile,
+        policy=options.policy,
         section=options.section,
         grade=options.grade,
         telemetry=_log(options),

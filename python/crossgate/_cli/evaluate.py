@@ -72,11 +72,11 @@ def dump(values: dict[str, Any]) -> str:
 def _report(
     path: Path, options: argparse.Namespace, modes: Sequence[Mode], remote: Reranker | None
 ) -> Report:
-    from crossgate._profile import Profile
+    from crossgate._profile import read_profile
     from crossgate.evaluation import is_run, summarize
 
     # A run that is made here was made with the profile already.
-    other = Profile.from_file(options.profile) if options.profile and is_run(path) else None
+    other = read_profile(options.profile) if options.profile and is_run(path) else None
     return summarize(run_of(path, options, modes, remote=remote), profile=other, modes=modes)
 
 
@@ -105,6 +105,7 @@ def run_of(path: Path, options: argparse.Namespace, modes: Sequence[Mode], **mea
                 dataset,
                 output,
                 profile=options.profile,
+                policy=options.policy,
                 embedder=None if options.embedder == "none" else options.embedder,
                 reranker=options.reranker,
                 modes=modes,
@@ -126,7 +127,7 @@ def _steps(options: argparse.Namespace) -> int:
 
     from crossgate._evaluation.report.steps import SCHEMA, measure_steps, text_steps
     from crossgate._pipelines.recipes import AGREEMENT
-    from crossgate._profile import Profile
+    from crossgate._profile import read_profile
     from crossgate._reranking.cross_encoder import CrossEncoder
     from crossgate.evaluation import is_run
 
@@ -152,7 +153,7 @@ def _steps(options: argparse.Namespace) -> int:
                     if options.reranker == "default"
                     else CrossEncoder(options.reranker),
                     embedder=None if options.embedder == "none" else options.embedder,
-                    profile=Profile.from_file(options.profile) if options.profile else AGREEMENT,
+                    profile=read_profile(options.profile) if options.profile else AGREEMENT,
                     seed=options.seed,
                     progress=progress,
                 )

@@ -14,27 +14,25 @@ WIDTH = 100
 
 REASONS = {
     "no_candidates": "there was nothing to choose from",
-    "below_floor": "the best match is too weak to be relevant",
     "improbable": "nothing is likely to fit",
-    "below_section_floor": "no candidate clears the floor of this section",
+    "below_floor": "no candidate clears the floor of this section",
     "no_overlap": "no document shares a word with the query",
-    "confident_winner": "the meaning matches one document closely and no other comes near",
+    "confident_winner": "meaning and words put one document well ahead",
     "lexical_winner": "the words match one document and no other comes near",
-    "clear_margin": "meaning and words put one document well ahead",
-    "murky": "no clear winner, and no cross-encoder to ask",
+    "undecided": "no clear winner, and no cross-encoder to ask",
     "reranked": "no clear winner, so the cross-encoder decided",
     "rejected": "no clear winner, and none that is likely to fit",
 }
 
 DROPPED = {
     "nothing_relevant": "nothing is relevant",
-    "below_section_floor": "below the floor",
+    "below_floor": "below the floor",
     "below_cliff": "below the cliff",
     "not_reranked": "not in the pool",
     "disagreement": "stage 1 disagrees",
     "below_minimum": "score too low",
     "improbable": "unlikely to fit",
-    "beyond_margin": "too far behind",
+    "beyond_lead": "too far behind",
     "over_limit": "over the limit",
 }
 
@@ -188,37 +186,35 @@ def _candidates(hits: Sequence[Hit]) -> list[str]:
     width = min(max((columns(plain(hit.id)) for hit in hits), default=0), 34)
     lines = [
         f"{'':>2}  {'candidate':<{width}}  {'cosine':>6}  {'bm25':>6}  {'blend':>6}  "
-        f"{'logit':>6}  {'score':>6}  outcome"
+        f"{'rerank':>6}  {'score':>6}  outcome"
     ]
     for place, hit in enumerate(hits, start=1):
         name = fit(plain(hit.id), width)
         name += " " * (width - columns(name))
         outcome = "selected" if hit.dropped is None else DROPPED.get(hit.dropped, hit.dropped)
         cut = ", document cut" if hit.truncated else ""
-        lines.append(
-            f"{place:>2}  {name}  {_number(hit.cosine)}  {_number(hit.bm25)}  "
-            f"{_number(hit.blend)}  {_number(hit.logit)}  {_number(hit.score)}  {outcome}{cut}"
-        )
+        scores = (hit.cosine, hit.bm25, hit.blend, hit.rerank_score, hit.score)
+        numbers = "  ".join(map(_number, scores))
+        lines.append(f"{place:>2}  {name}  {numbers}  {outcome}{cut}")
     return lines
 
 
 def _steps(decision: RouteResult) -> list[str]:
     trace = decision.trace
     lines = []
-    if trace["signals"] is not None:
-        lines.append("signals     " + _pairs(trace["signals"]))
-    answer = trace["profile"]["answer"]
-    bars = {key: answer[key] for key in ("floor", "least") if answer[key] is not None}
-    thresholds = _thresholds(trace["profile"]["gate"]) | bars
+    gate, profile = trace["gate"], trace["profile"]
+    if gate["signals"] is not None:
+        lines.append("signals     " + _pairs(gate["signals"]))
+    thresholds = _thresholds(profile, trace["policy"])
     lines.append("thresholds  " + (_pairs(thresholds) or "none, the gate is off"))
     if decision.confidence is not None:
         lines.append(f"confidence  {decision.confidence:.3f}")
-    lines.append(f"profile     {trace['profile']['name']}")
-    if trace["floor"] is not None:
-        lines.append(f"floor       cosine {trace['floor']:.3g}")
-    if trace["tighten"] is not None:
-        tighten = {key: value for key, value in trace["tighten"].items() if key != "sources"}
-        lines.append("cliff       " + _pairs(tighten))
+    lines.append(f"profile     {plain(profile['name'])}")
+    if gate["floor"] is not None:
+        lines.append(f"floor       cosine {gate['floor']:.3g}")
+    if gate["cliff"] is not None:
+        cliff = {**gate["cliff"], "cut": len(gate["cliff"]["cut"])}
+        lines.append("cliff       " + _pairs(cliff))
     if trace["reranker"]:
         lines.append(f"stage 2     {trace['reranker']}, {len(trace['stage2'])} pairs")
     lines.append("time        " + _pairs(decision.timings, " ms"))
@@ -228,13 +224,11 @@ def _steps(decision: RouteResult) -> list[str]:
     return [line for lines in wrapped for line in lines]
 
 
-def _thresholds(gate: Mapping[str, Any]) -> dict[str, Any]:
+def _thresholds(profile: Mapping[str, Any], policy: Mapping[str, Any]) -> dict[str, Any]:
     """Return the rules of the gate that are on; 0 is a threshold like any other."""
-    on = {key: value for key, value in gate.items() if value is not None and value is not False}
-    for gap, rule in (("confident_gap", "confident_cosine"), ("lexical_gap", "lexical_score")):
-        if gate[rule] is None:
-            del on[gap]
-    return on
+    rules = {**profile["answer"], **profile["winner"]}
+    rules |= {f"lexical_{key}": value for key, value in (policy["lexical"] or {}).items()}
+    return {key: value for key, value in rules.items() if value is not None}
 
 
 def _pairs(values: Mapping[str, Any], unit: str = "") -> str:

@@ -14,7 +14,7 @@ from crossgate._pipelines.hits import AnyHit, H, merged, score_of, text_of, vect
 from crossgate._types import Candidate
 
 if TYPE_CHECKING:
-    from crossgate._profile import Profile
+    from crossgate._core import Profile
     from crossgate._reranking.contract import Reranker
 
 _log = logging.getLogger("crossgate")
@@ -203,8 +203,8 @@ class CrossEncoderFusion:
         return await asyncio.to_thread(self._fuse, per_store, k, query)
 
     def _fuse(self, per_store: Sequence[Sequence[H]], k: int, query: str | None) -> list[H]:
-        from crossgate._profile import Combine, Pool, Profile
-        from crossgate._router import rerank
+        from crossgate._core import Combine, Profile
+        from crossgate._rerank import rerank
 
         if query is None:
             raise InputError(
@@ -213,7 +213,7 @@ class CrossEncoderFusion:
         _check_k(k)
         fused = reciprocal_rank(per_store, k=self.pool)
         # Fused with the order that it is to overturn, a cross-encoder could hardly do so.
-        ungated = Profile(combine=Combine(mode="replace"), pool=Pool(rerank_top_k=self.pool))
+        ungated = Profile(combine=Combine.Replace(), pool=self.pool)
         result = rerank(
             query,
             [as_candidate(hit) for hit in as_shares(fused, stores=len(per_store))],

@@ -28,7 +28,6 @@ from functools import partial
 
 from crossgate._cascade import STAGE1
 from crossgate._errors import InputError
-from crossgate._floors import BELOW_CLIFF
 from crossgate._types import Hit, RouteResult
 
 Step = Callable[[Sequence[Hit]], list[Hit]]
@@ -38,7 +37,7 @@ LEXICAL_PROVIDERS = frozenset({STAGE1, "semantic-bm25", "semantic_bm25"})
 """Providers whose scores lie closer together than those of a cross-encoder."""
 
 OVER_LIMIT = "over_limit"
-_CUT = frozenset({OVER_LIMIT, "not_reranked", BELOW_CLIFF})
+_CUT = frozenset({OVER_LIMIT, "not_reranked", "below_cliff"})
 
 
 def postprocess(

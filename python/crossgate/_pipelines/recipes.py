@@ -20,14 +20,14 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 from crossgate._checks import check_limit, check_query
+from crossgate._core import Combine, Profile, Winner
 from crossgate._errors import InputError
 from crossgate._pipelines.decay import decay
 from crossgate._pipelines.diversity import deduplicate, diversify
 from crossgate._pipelines.fusion import as_shares, reciprocal_rank
 from crossgate._pipelines.hits import as_utc
-from crossgate._core import Combine, Profile, Winner
 from crossgate._profile import read_profile
-from crossgate._router import rerank
+from crossgate._rerank import rerank
 from crossgate._types import Candidate, Hit, RouteResult
 
 if TYPE_CHECKING:
@@ -270,9 +270,7 @@ def _relevance(hit: Hit, combine: Mapping[str, Any]) -> float:
     return 1 / (1 + math.exp(-score)) if score >= 0 else math.exp(score) / (1 + math.exp(score))
 
 
-def _best(
-    found: Found, score: Callable[[Scored], float | None], limit: int
-) -> list[Candidate]:
+def _best(found: Found, score: Callable[[Scored], float | None], limit: int) -> list[Candidate]:
     scored = [(value, one) for one in found.scored if (value := score(one)) is not None]
     scored.sort(key=lambda pair: (-pair[0], pair[1].id))
     return [

@@ -48,9 +48,7 @@ def check_fitted(profile: Profile, embedder: str | None, rerankers: Sequence[str
         ProfileError: `profile_mismatch`.
     """
     fitted = (one for one in rerankers if profile.reranker in (None, one))
-    check_models(
-        profile, embedder=embedder, reranker=next(fitted, next(iter(rerankers), None))
-    )
+    check_models(profile, embedder=embedder, reranker=next(fitted, next(iter(rerankers), None)))
 
 
 def no_profile(embedder: str, rerankers: Sequence[str | None]) -> Degradation:

@@ -87,7 +87,9 @@ class SemanticBM25:
         scored = {int(one.id): one for one in found}
         blended = _core.reblend(
             [
-                scored[place].replace(cosine=one.cosine) if one.cosine is not None else scored[place]
+                scored[place].replace(cosine=one.cosine)
+                if one.cosine is not None
+                else scored[place]
                 for place, one in enumerate(passages)
             ],
             self._blend,

@@ -1,6 +1,6 @@
 """The decision log: JSON lines that say what was decided, and later what was used of it.
 
-`docs/log.md` describes the format, `crossgate-log/1`. Any number of processes may append to one
+`docs/log.md` describes the format, `crossgate-log/2`. Any number of processes may append to one
 file: every line is a single write to a file that is opened for appending.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from crossgate._telemetry.events import Event
     from crossgate._types import RouteResult
 
-SCHEMA = "crossgate-log/1"
+SCHEMA = "crossgate-log/2"
 
 MAX_LINE_BYTES = 16_000_000
 """A longer line is malformed, so that no file can fill the memory of a reader."""
@@ -45,7 +45,7 @@ class LoggedDecision:
         time: When it was made; an aware time, UTC.
         selected: Ids of the selected documents, best first.
         degraded: Codes of what did not run as configured.
-        trace: The trace, enough to decide again; see `crossgate._cascade.replayed`.
+        trace: The trace, enough to decide again; see `crossgate._cascade.replay`.
         query: The query, if the log was asked to keep texts.
         texts: The documents' texts by id, if the log was asked to keep them.
     """
@@ -206,11 +206,11 @@ def check_decision(logged: LoggedDecision) -> Difference | MalformedLine | None:
     Returns:
         A `MalformedLine` for a trace that nothing can be decided from.
     """
-    from crossgate._cascade import replayed
+    from crossgate._cascade import replay
 
     trace = logged.trace
     try:
-        recomputed = replayed(trace)
+        recomputed = replay(trace)
         steps = trace.get("steps", [])
         selected = steps[-1]["selected"] if steps else recomputed["decision"]["selected"]
     except _UNREPLAYABLE as error:

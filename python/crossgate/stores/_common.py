@@ -12,7 +12,7 @@ from typing import Any
 
 from crossgate._checks import check_limit, check_query
 from crossgate._errors import InputError, ModelError
-from crossgate._router import rerank
+from crossgate._rerank import rerank
 from crossgate._types import Candidate, RouteResult
 
 CANDIDATES = 50

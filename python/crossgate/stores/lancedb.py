@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crossgate._errors import InputError
-from crossgate._router import rerank
+from crossgate._rerank import rerank
 from crossgate.stores import _common as common
 
 if TYPE_CHECKING:

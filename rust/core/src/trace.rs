@@ -1,5 +1,7 @@
 //! The trace of a decision: what went in and what came out, enough to decide again.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::conclude::{Decision, Pair, conclude};
@@ -74,6 +76,14 @@ impl Trace {
             // It would be bounded to any number, or to none.
             let why =
                 format!("the BM25 score of {:?} is {}: it must be at least 0", one.id, one.bm25);
+            return Err(malformed(why));
+        }
+        let ids: HashSet<&str> = trace.stage1.iter().map(|one| one.id.as_str()).collect();
+        if ids.len() < trace.stage1.len() {
+            return Err(malformed("stage1 names a candidate twice".to_owned()));
+        }
+        if let Some(pair) = trace.stage2.iter().find(|pair| !ids.contains(pair.id.as_str())) {
+            let why = format!("stage2 names {:?}, which stage1 does not", pair.id);
             return Err(malformed(why));
         }
         Ok(trace)

@@ -66,6 +66,16 @@ pub(crate) fn replay(text: &str) -> PyResult<(Gated, Decision)> {
     Ok(Trace::read(text)?.replay()?)
 }
 
+/// Profile, candidates, reranker and its pairs.
+type Inputs = (Profile, Vec<Scored>, Option<String>, Vec<Pair>);
+
+/// What went into the decision of a trace: profile, candidates, reranker, pairs.
+#[pyfunction]
+pub(crate) fn read_trace(text: &str) -> PyResult<Inputs> {
+    let Trace { profile, stage1, reranker, stage2, .. } = Trace::read(text)?;
+    Ok((profile, stage1, reranker, stage2))
+}
+
 /// Lets what another retriever knows stand in for what an index would.
 #[pyfunction]
 #[pyo3(signature = (candidates, *, cosines, scores, keep, blend))]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from crossgate import _core
+from crossgate._core import Policy, Profile
 from crossgate._evaluation.measures.losses import is_right
 from crossgate._evaluation.runs.runs import Mode, StoredQuery
-from crossgate._profile import Gate, Profile
 from crossgate._types import RouteResult, Verdict
 
 POINTS = 40
@@ -83,7 +83,7 @@ class Economics:
         reranked: How many of them stage 2 was asked about.
         reasons: How many queries skipped stage 2, by the rule that decided.
         tightened: For how many of them a tail below a score cliff was cut off before; None where
-            the profile sets no `pool.core`, so that no cliff is looked for.
+            the policy sets no `cliff_core`, so that no cliff is looked for.
         tighten_skips: Why not for the others, with how many there are of each.
         pairs: Pairs that stage 2 read.
         pairs_always: Pairs that it reads without a gate; None where that was not measured.
@@ -141,7 +141,7 @@ def account(
         "always": [_total(query, "always") for query in queries],
         "remote": [_total(query, "remote") for query in queries],
     }
-    cuts = [cut for result in gated if (cut := result.trace["tighten"]) is not None]
+    cuts = [cut for result in gated if (cut := result.trace["gate"]["cliff"]) is not None]
     return Economics(
         queries=len(queries),
         reranked=skipped.count(False),
@@ -151,10 +151,10 @@ def account(
             ).most_common()
         ),
         tightened=None
-        if all(result.trace["profile"]["pool"]["core"] is None for result in gated)
-        else sum(cut["applied"] for cut in cuts),
+        if all(result.trace["policy"]["cliff_core"] is None for result in gated)
+        else sum(cut["skip_reason"] is None for cut in cuts),
         tighten_skips=dict(
-            Counter(cut["skip_reason"] for cut in cuts if not cut["applied"]).most_common()
+            Counter(cut["skip_reason"] for cut in cuts if cut["skip_reason"]).most_common()
         ),
         pairs=sum(len(result.trace["stage2"]) for result in gated),
         pairs_always=None
@@ -171,42 +171,52 @@ def account(
 def trade_off(
     queries: Sequence[StoredQuery],
     profile: Profile,
+    policy: Policy,
     stage1_values: Sequence[tuple[float | None, float | None]],
     stage2_values: Sequence[tuple[float | None, float | None]],
 ) -> tuple[CurvePoint, ...]:
-    """Return how skip rate and quality change while the margins move and all else stays.
+    """Return how skip rate and quality change while a winner's least leads move, and nothing else.
 
-    Both margins are multiplied by one factor, so that the curve runs through the shipped point at
-    1. A gate without margins gets one for both, and its shipped point is that of no margin at all.
+    Both leads are multiplied by one factor, so that the curve runs through the shipped point at 1.
+    A profile without leads gets 1 for both, and its shipped point is that of no winner at all.
 
     Args:
         queries: The stored queries.
-        profile: The profile whose margins move.
+        profile: The profile whose leads move.
+        policy: The policy in use.
         stage1_values: Per query, recall@1 and false inject if stage 1 decides, None where the
             query does not count.
         stage2_values: The same if stage 2 does.
     """
-    gate = profile.gate
-    margins = (gate.agreed_margin, gate.disagreed_margin)
-    agreed, disagreed = (1.0, 1.0) if margins == (None, None) else margins
+    winner = profile.winner
+    fitted = winner.agreed is not None
+    agreed, disagreed = (winner.agreed, winner.disagreed) if fitted else (1.0, 1.0)
+    asked = _core.Request(require_overlap=True)
+
+    def gated(setting: Profile) -> list[_core.Gated]:
+        return [_core.gate(query.scored, setting, policy, asked) for query in queries]
+
+    def moved(factor: float) -> Profile:
+        leads = {"agreed": agreed, "disagreed": disagreed}
+        return profile.replace(
+            winner={name: None if lead is None else lead * factor for name, lead in leads.items()}
+        )
+
     needed = []
-    for query in queries:
-        signals = _core.decide(query.scored, gate, profile.answer).signals
-        margin = agreed if signals is not None and signals.agreement else disagreed
-        if signals is not None and margin:
-            needed.append(signals.blend_margin / margin)
+    for one in gated(profile):
+        lead = agreed if one.signals is not None and one.signals.agreement else disagreed
+        if one.signals is not None and lead:
+            needed.append(one.signals.lead / lead)
     factors = set(np.quantile(needed, np.linspace(0, 1, POINTS - 2)).tolist()) if needed else set()
-    # Beyond the largest margin nothing is clear any more.
+    # Beyond the largest lead there is no winner any more.
     settings = [
-        (factor, _with_margins(gate, agreed, disagreed, factor), False)
+        (factor, moved(factor), False)
         for factor in sorted({0.0, *factors, 2 * max(factors, default=0.5) + 1})
     ]
-    settings.append((1.0 if margins != (None, None) else settings[-1][0], gate, True))
+    settings.append((1.0 if fitted else settings[-1][0], profile, True))
     points = []
     for factor, setting, shipped in settings:
-        verdicts = [
-            _core.decide(query.scored, setting, profile.answer).verdict for query in queries
-        ]
+        verdicts = [one.verdict for one in gated(setting)]
         outcomes = [
             _outcome(verdict, one, other)
             for verdict, one, other in zip(verdicts, stage1_values, stage2_values, strict=True)
@@ -276,14 +286,6 @@ def abstention(
 
 def _confidence(result: RouteResult) -> float:
     return math.nan if result.confidence is None else result.confidence
-
-
-def _with_margins(gate: Gate, agreed: float | None, disagreed: float | None, factor: float) -> Gate:
-    return replace(
-        gate,
-        agreed_margin=None if agreed is None else agreed * factor,
-        disagreed_margin=None if disagreed is None else disagreed * factor,
-    )
 
 
 def _outcome(

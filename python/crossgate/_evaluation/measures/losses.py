@@ -6,7 +6,6 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from crossgate._evaluation.runs.runs import StoredQuery
-from crossgate._floors import BELOW_CLIFF, BELOW_FLOOR
 from crossgate._types import RouteResult, Verdict
 
 DEPTH = 3
@@ -57,13 +56,13 @@ def where_lost(query: StoredQuery, result: RouteResult, always: RouteResult | No
         return None
     if all(hit.id not in query.relevant for hit in result.hits):
         return "retrieval"
-    if _all_dropped(query, result, {BELOW_FLOOR}):
+    if _all_dropped(query, result, {"below_floor"}):
         return "floor"
     if result.verdict is not Verdict.AMBIGUOUS:
         if always is None or is_right(query, always):
             return "gate"
         return where_lost(query, always, None)
-    if _all_dropped(query, result, {BELOW_FLOOR, BELOW_CLIFF, "not_reranked"}):
+    if _all_dropped(query, result, {"below_floor", "below_cliff", "not_reranked"}):
         return "pool"
     in_the_way = [hit for hit in result.hits if hit.id in query.relevant or hit.dropped is None]
     if in_the_way[0].id in query.relevant:

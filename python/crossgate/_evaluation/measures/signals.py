@@ -72,8 +72,8 @@ def signals_of(query: StoredQuery, always: RouteResult | None) -> dict[str, floa
     values = {
         name: float(value) for name, value in (query.signals or {}).items() if value is not None
     }
-    if always is not None and always.hits and always.hits[0].logit is not None:
-        values["logit"] = always.hits[0].logit
+    if always is not None and always.hits and always.hits[0].rerank_score is not None:
+        values["rerank_score"] = always.hits[0].rerank_score
     if always is not None and always.confidence is not None:
         values["confidence"] = always.confidence
     return values
@@ -112,7 +112,7 @@ def strengths(
         labels = np.array([matched[place] for place in having])
         rerank = None
         # These are known only after the reranker has run, so they cannot decide whether to.
-        if worth is not None and name not in ("logit", "confidence"):
+        if worth is not None and name not in ("rerank_score", "confidence"):
             answers = np.array([worth[place] for place in having])
             rerank = area_interval(-values[labels], answers[labels], seed=seed)
         answer = area_interval(values, labels, seed=seed)
@@ -132,7 +132,7 @@ def histograms(
     ]
     return tuple(
         _histogram(name, rows)
-        for name in ("cosine", "bm25", "logit", "confidence")
+        for name in ("cosine", "bm25", "rerank_score", "confidence")
         if any(name in values for _, values in rows)
     )
 
@@ -149,10 +149,10 @@ def reliability(
     """
     bins: dict[int, list[tuple[float, bool]]] = {}
     for query, result in zip(queries, always, strict=True):
-        if result.hits and result.hits[0].logit is not None:
+        if result.hits and result.hits[0].rerank_score is not None:
             stated = result.confidence
             if stated is None:
-                stated = sigmoid(result.hits[0].logit)
+                stated = sigmoid(result.hits[0].rerank_score)
             place = min(int(stated * RELIABILITY_BINS), RELIABILITY_BINS - 1)
             bins.setdefault(place, []).append((stated, result.hits[0].id in query.relevant))
     return tuple(

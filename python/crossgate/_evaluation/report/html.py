@@ -269,7 +269,7 @@ def _signals(report: Report) -> Iterator[str]:
 
 
 def _stated(report: Report) -> str:
-    if report.profile.answer.stage2 is None:
+    if report.profile.confidence.stage2 is None:
         return "The sigmoid of the first document's logit"
     return "The confidence of the answer"
 

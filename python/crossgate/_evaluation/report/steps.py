@@ -9,7 +9,7 @@ not be missed, because a later one does its work too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from statistics import median
 from time import perf_counter
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from crossgate._clock import ENDLESS, Deadline
+from crossgate._core import Profile, Winner
 from crossgate._embedding import Embedder
 from crossgate._evaluation.data.labels import Dataset, LabelledQuery
 from crossgate._evaluation.measures import metrics, statistics
@@ -29,9 +30,9 @@ from crossgate._pipelines.decay import decay
 from crossgate._pipelines.diversity import deduplicate
 from crossgate._pipelines.hits import time_of
 from crossgate._pipelines.recipes import AGREEMENT, Retrieve, diversified, from_index, fused
-from crossgate._profile import Gate, Profile
+from crossgate._profile import check_models
+from crossgate._rerank import rerank
 from crossgate._reranking.contract import PairScore, Reranker, passages_of
-from crossgate._router import rerank
 from crossgate._types import Candidate, Passage
 
 SCHEMA = "crossgate-steps/1"
@@ -159,7 +160,7 @@ def measure_steps(
         ProfileError: `profile_mismatch` if the profile was fitted for another model.
     """
     index = Index.build(dataset.documents, embedder=embedder)
-    profile.check_models(embedder=index.embedder or None, reranker=reranker.identity)
+    check_models(profile, embedder=index.embedder or None, reranker=reranker.identity)
     times = [time for one in dataset.documents if (time := time_of(one)) is not None]
     now = max(times, default=None)
     dense = bool(index.dimension)
@@ -280,12 +281,12 @@ def _answer(
         hits = decay(hits, now=now)
     if CROSS_ENCODER not in plan.steps and DIVERSITY not in plan.steps:
         return _Answer([hit.id for hit in hits[:LIMIT]], False, before + _since(start))
-    gate = profile.gate if GATE in plan.steps else Gate(require_overlap=False)
+    winner = profile.winner if GATE in plan.steps else Winner()
     result = rerank(
         query.text,
         hits[:POOL],
         reranker=memory if CROSS_ENCODER in plan.steps else None,
-        profile=replace(profile, gate=gate),
+        profile=profile.replace(winner=winner),
         keep_scores=True,
     )
     if DIVERSITY in plan.steps:

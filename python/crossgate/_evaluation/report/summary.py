@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crossgate import _floors as floors
+from crossgate._core import Profile
 from crossgate._errors import InputError
 from crossgate._evaluation.measures import economics, losses, metrics, signals, statistics
 from crossgate._evaluation.measures.economics import AbstentionPoint, CurvePoint, Economics
@@ -22,13 +22,12 @@ from crossgate._evaluation.measures.statistics import Interval
 from crossgate._evaluation.runs.modes import (
     check_suitable,
     decide,
-    holding_nothing_back,
     keeps_pools,
     reblended,
-    without_bars,
+    without_thresholds,
 )
 from crossgate._evaluation.runs.runs import MODES, Mode, Run, RunHeader, StoredQuery
-from crossgate._profile import Profile
+from crossgate._profile import profile_values
 from crossgate._types import RouteResult
 
 SCHEMA = "crossgate-eval/1"
@@ -151,8 +150,8 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
         values = asdict(self)
-        values["header"]["profile"] = self.header.profile.to_dict()
-        values["profile"] = self.profile.to_dict()
+        values["header"]["profile"] = profile_values(self.header.profile)
+        values["profile"] = profile_values(self.profile)
         if self.economics is not None:
             values["economics"]["skip_rate"] = self.economics.skip_rate
             values["economics"]["tighten_apply_rate"] = self.economics.tighten_apply_rate
@@ -182,7 +181,11 @@ def summarize(run: Run, *, profile: Profile | None = None, modes: Sequence[Mode]
     # A mode that was measured serves the others, shown or not.
     present = [mode for mode in header.modes if mode != "remote" or keeps_pools(header, used)]
     results: dict[Mode, list[RouteResult]] = {
-        mode: [decide(query, used, mode, header.remote) for query in queries] for mode in present
+        mode: [
+            decide(query, used, mode, remote=header.remote, policy=header.policy)
+            for query in queries
+        ]
+        for mode in present
     }
     shown = tuple(mode for mode in present if mode in modes)
     if not shown:
@@ -216,8 +219,8 @@ def summarize(run: Run, *, profile: Profile | None = None, modes: Sequence[Mode]
             if mode != "always" and "always" in recalls
         },
         unheld={mode: _unheld(queries, used, mode, header.remote, seed) for mode in shown},
-        pool_size=used.pool.rerank_top_k,
-        ceiling=_found(queries, used.pool.rerank_top_k, seed),
+        pool_size=used.pool,
+        ceiling=_found(queries, used.pool, seed),
         found=_found(queries, None, seed),
         lost={mode: _lost(queries, results[mode], always) for mode in shown},
         moves={
@@ -231,8 +234,9 @@ def summarize(run: Run, *, profile: Profile | None = None, modes: Sequence[Mode]
         curve=()
         if never is None or gated is None or always is None
         else economics.trade_off(
-            _judged(queries, used),
+            queries,
             used,
+            header.policy,
             _outcomes(values["never"]),
             _outcomes(values["always"]),
         ),
@@ -242,10 +246,10 @@ def summarize(run: Run, *, profile: Profile | None = None, modes: Sequence[Mode]
             queries,
             gated,
             {
-                mode: [decide(query, without_bars(used), mode) for query in queries]
+                mode: [decide(query, without_thresholds(used), mode) for query in queries]
                 for mode in MODES
             },
-            used.answer.least,
+            used.answer.threshold,
         ),
         groups=_groups(queries, {mode: values[mode] for mode in shown}, seed),
         strengths=signals.strengths(queries, never, always, seed=seed),
@@ -270,13 +274,6 @@ def summarize(run: Run, *, profile: Profile | None = None, modes: Sequence[Mode]
 _NAMES = [metric.name for metric in METRICS]
 
 
-def _without_bars(
-    queries: Sequence[StoredQuery], profile: Profile
-) -> dict[Mode, list[RouteResult]]:
-    barless = without_bars(profile)
-    return {mode: [decide(query, barless, mode) for query in queries] for mode in MODES}
-
-
 def _bounds(queries: Sequence[StoredQuery]) -> list[str]:
     named = sum(bool(query.wrong) and not query.relevant for query in queries)
     if not named:
@@ -294,9 +291,10 @@ def _table(rows: Sequence[Values]) -> NDArray[np.float64]:
 def _unheld(
     queries: Sequence[StoredQuery], profile: Profile, mode: Mode, remote: str | None, seed: int
 ) -> Interval | None:
-    unheld = holding_nothing_back(profile)
     found = [
-        metrics.recall(decide(query, unheld, mode, remote).ids, query.relevant, 1)
+        metrics.recall(
+            decide(query, profile, mode, remote=remote, hold_back=False).ids, query.relevant, 1
+        )
         for query in queries
         if query.relevant
     ]
@@ -323,12 +321,6 @@ def _lost(
         if query.relevant
     )
     return {place: places[place] for place in losses.PLACES if places[place]}
-
-
-def _judged(queries: Sequence[StoredQuery], profile: Profile) -> Sequence[StoredQuery]:
-    """Return the queries with the candidates that the gate judges by."""
-    floor = floors.floor_of(profile.floors, None, None)
-    return [replace(query, scored=tuple(floors.judged(query.scored, floor))) for query in queries]
 
 
 def _outcomes(values: Sequence[Values]) -> list[tuple[float | None, float | None]]:

@@ -11,9 +11,11 @@ from crossgate._evaluation.measures.losses import DEPTH, PLACES
 from crossgate._evaluation.measures.signals import calibration_error
 from crossgate._evaluation.measures.statistics import Interval
 from crossgate._evaluation.report.summary import Report
-from crossgate._floors import APPLY_BAND
 
 WIDTH = 100
+_APPLY_BAND = (0.02, 0.40)
+"""The share of pools that a well-set `cliff_core` cuts: below it no cliff is ever found, above it
+the pools are too wide to begin with."""
 
 _LABEL = 24
 _COLUMN = 22
@@ -213,7 +215,9 @@ def _signals(report: Report) -> Iterator[str]:
     error = calibration_error(report.reliability)
     if error is not None:
         what = (
-            "sigmoid of the first logit" if report.profile.answer.stage2 is None else "confidence"
+            "sigmoid of the first logit"
+            if report.profile.confidence.stage2 is None
+            else "confidence"
         )
         yield f"the {what} misses the observed share by {error:.3f} on average"
 
@@ -265,7 +269,7 @@ def remote_tier(report: Report) -> str:
     identity = report.header.remote
     if identity is None or "remote" not in report.modes:
         return ""
-    fitted = report.profile.settings_for(identity) is not None
+    fitted = report.profile.reranker in (None, identity)
     return f"; remote {identity}{'' if fitted else ', for which the profile was not fitted'}"
 
 
@@ -274,8 +278,8 @@ def tail_cut(account: Economics) -> str:
     rate = account.tighten_apply_rate
     if rate is None:
         off = account.tightened is None
-        return "off: the profile sets no pool.core" if off else "no pool was read"
-    low, high = APPLY_BAND
+        return "off: the policy sets no cliff_core" if off else "no pool was read"
+    low, high = _APPLY_BAND
     where = "below" if rate < low else "above" if rate > high else "within"
     return (
         f"{_of(account.tightened or 0, account.reranked)} of the pools, {where} the band of "

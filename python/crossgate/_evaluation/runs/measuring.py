@@ -10,12 +10,14 @@ from pathlib import Path
 from tqdm import tqdm
 
 from crossgate import _core
+from crossgate._cascade import sources_of
 from crossgate._clock import ENDLESS
+from crossgate._core import Policy, Profile
 from crossgate._embedding import Embedder
 from crossgate._errors import InputError
 from crossgate._evaluation.data.labels import Dataset, LabelledQuery
 from crossgate._evaluation.runs.machine import describe_machine, describe_versions
-from crossgate._evaluation.runs.modes import profile_of
+from crossgate._evaluation.runs.modes import policy_of, profile_of
 from crossgate._evaluation.runs.runs import (
     ALL_MODES,
     MODES,
@@ -24,9 +26,7 @@ from crossgate._evaluation.runs.runs import (
     StoredQuery,
     write_run,
 )
-from crossgate._floors import sources_of
 from crossgate._index import Index
-from crossgate._profile import Profile
 from crossgate._reranking.contract import PairScore, Reranker, passages_of
 from crossgate._reranking.cross_encoder import CrossEncoder
 from crossgate._reranking.loading import load
@@ -45,6 +45,7 @@ def measure(
     output: Path,
     *,
     profile: Profile | str | PathLike[str] | None = None,
+    policy: Policy | str | PathLike[str] | None = None,
     embedder: Embedder | str | None = "default",
     reranker: Reranker | str | PathLike[str] = "default",
     remote: Reranker | None = None,
@@ -62,7 +63,8 @@ def measure(
     Args:
         dataset: What to route.
         output: The file to write.
-        profile: Thresholds; None for the bundled profile where it fits the models.
+        profile: What was fitted; None for the bundled profile where it fits the models.
+        policy: What was chosen; None for the default.
         embedder: Stage 1's model; None for words alone.
         reranker: Stage 2's model.
         remote: The tier of the mode `remote`, such as `crossgate.rerankers.VoyageReranker()`. It is
@@ -90,15 +92,16 @@ def measure(
         remote.score("warm up", passages_of(["warm up"]), deadline=ENDLESS)
     index = _index(dataset, embedder)
     stage2 = _load_reranker(reranker) if {"gated", "always"} & set(modes) else None
-    gated = Router(index, reranker=stage2, profile=profile)
-    routers = {
-        mode: Router(
-            index,
-            reranker={"never": None, "remote": remote}.get(mode, stage2),
-            profile=profile_of(mode, gated.profile, None if remote is None else remote.identity),
+    gated = Router(index, reranker=stage2, profile=profile, policy=policy)
+    routers = {}
+    for mode in modes:
+        router = Router(
+            index, reranker={"never": None, "remote": remote}.get(mode, stage2), profile=Profile()
         )
-        for mode in modes
-    }
+        # A remote reranker need not be the profile's: then its order counts, see `conclude`.
+        router.profile = profile_of(mode, gated.profile)
+        router.policy = policy_of(mode, gated.policy)
+        routers[mode] = router
     gated.warm_up()
     header = RunHeader(
         dataset=dataset.name,
@@ -113,6 +116,7 @@ def measure(
         reranker=None if stage2 is None else stage2.identity,
         remote=None if remote is None else remote.identity,
         profile=gated.profile,
+        policy=gated.policy,
         seed=seed,
         machine=describe_machine(),
         versions=describe_versions(),
@@ -202,14 +206,19 @@ def _route(
         scored=scored,
         pairs=pairs,
         remote_pairs=_pairs(results.get("remote")),
-        signals=richest.trace["signals"],
+        signals=richest.trace["gate"]["signals"],
         decision=decision,
         milliseconds={mode: dict(one.timings) for mode, one in results.items()},
         repeated=repeated,
         sources=_sources(richest),
         excerpts={id: _content(index, id)[:_EXCERPT] for id in shown},
         degraded=tuple(
-            dict.fromkeys(one.code for result in results.values() for one in result.degraded)
+            dict.fromkeys(
+                one.code
+                for result in results.values()
+                for one in result.degraded
+                if one.code != "reranker_not_fitted"  # the report says so in its first lines
+            )
         ),
     )
 
@@ -220,17 +229,16 @@ def _result(router: Router, query: LabelledQuery) -> RouteResult:
 
 def _pairs(result: RouteResult | None) -> dict[str, PairScore]:
     stored = [] if result is None else result.trace["stage2"]
-    return {id: PairScore(logit, cut) for id, logit, cut in stored}
+    return {one["id"]: PairScore(one["score"], one["truncated"]) for one in stored}
 
 
 def _scored(result: RouteResult) -> Iterator[_core.Scored]:
-    for id, cosine, bm25, overlap, blend in result.trace["stage1"]:
-        yield _core.Scored(id, cosine=cosine, bm25=bm25, overlap=overlap, blend=blend)
+    yield from map(_core.Scored.from_dict, result.trace["stage1"])
 
 
 def _sources(result: RouteResult) -> dict[str, str]:
     documents = {hit.id: hit.document for hit in result.hits}
-    return sources_of(documents, result.trace["profile"]["floors"]["source_type"])
+    return sources_of(documents, result.trace["policy"]["source_type"])
 
 
 def _content(index: Index, id: str) -> str:

@@ -15,61 +15,42 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from crossgate import _cascade as cascade
+from crossgate import _core
 from crossgate._cascade import Request, Stage1
 from crossgate._clock import Deadline
+from crossgate._core import Policy, Profile
 from crossgate._errors import SourceError
 from crossgate._evaluation.runs.runs import Mode, RunHeader, StoredQuery
-from crossgate._profile import Answer, Floors, Gate, Guardrails, Profile, TierSettings
-from crossgate._reranking.contract import PairScore, Reranker
+from crossgate._profile import check_models
+from crossgate._reranking.contract import PairScore
 from crossgate._types import Document, Passage, RouteResult
 
-_NO_GATE = Gate(require_overlap=False)
 
-
-def profile_of(mode: Mode, profile: Profile, remote: str | None = None) -> Profile:
-    """Return the profile that a mode runs with.
-
-    Args:
-        mode: The mode.
-        profile: The profile in use.
-        remote: Identity of the remote tier, for the mode of that name. Where the profile was not
-            fitted for it, its order counts and its scores meet no bar.
-    """
+def profile_of(mode: Mode, profile: Profile) -> Profile:
+    """Return the profile that a mode runs with."""
     if mode == "gated":
         return profile
-    ungated = replace(profile, gate=_NO_GATE, answer=replace(profile.answer, floor=None))
-    if mode != "remote" or remote is None or profile.settings_for(remote) is not None:
-        return ungated
-    return replace(ungated, tiers={**profile.tiers, remote: TierSettings()})
+    return profile.replace(winner={}, answer=profile.answer.replace(rerank_threshold=None))
 
 
-def holding_nothing_back(profile: Profile) -> Profile:
-    """Return a profile that differs in never answering with nothing: no floor and no guardrail."""
-    return replace(
-        profile,
-        gate=replace(
-            profile.gate, require_overlap=False, relevance_cosine=None, relevance_bm25=None
-        ),
-        answer=Answer(),
-        floors=Floors(),
-        stage1_guardrails=Guardrails(),
-        stage2_guardrails=Guardrails(),
-        tiers={
-            identity: replace(settings, guardrails=Guardrails())
-            for identity, settings in profile.tiers.items()
-        },
-    )
+def policy_of(mode: Mode, policy: Policy) -> Policy:
+    """Return the policy that a mode runs with."""
+    return policy if mode == "gated" else policy.replace(lexical=None)
 
 
-def without_bars(profile: Profile) -> Profile:
+def without_thresholds(profile: Profile) -> Profile:
     """Return a profile that states its confidence and answers whatever that is."""
-    return replace(
-        holding_nothing_back(profile), answer=replace(profile.answer, floor=None, least=None)
-    )
+    return profile.replace(answer={}, second={})
 
 
 def decide(
-    query: StoredQuery, profile: Profile, mode: Mode, remote: str | None = None
+    query: StoredQuery,
+    profile: Profile,
+    mode: Mode,
+    *,
+    remote: str | None = None,
+    policy: Policy | None = None,
+    hold_back: bool = True,
 ) -> RouteResult:
     """Route a stored query, with the stored scores in place of the models.
 
@@ -81,27 +62,38 @@ def decide(
         query: The query.
         profile: The profile to decide by.
         mode: The mode.
-        remote: Identity of the remote tier, for the mode of that name. Where it did not answer,
-            the order of stage 1 stands.
+        remote: Identity of the remote reranker, for the mode of that name. Where it did not
+            answer, the order of stage 1 stands.
+        policy: The policy to decide by; None for the default.
+        hold_back: Whether nothing may be an answer. Without it no threshold, floor or guardrail
+            keeps a candidate from being selected.
     """
     # Which profile a stored run may be decided by is checked before, by `check_suitable`.
-    remembered: Reranker = _Remembered(query.pairs, identity=profile.reranker or "stored")
+    remembered = _Remembered(query.pairs, identity=profile.reranker or "stored")
     if mode == "remote":
         remembered = _Remembered(query.remote_pairs, identity=remote or "stored")
-    key = profile.floors.source_type
-
-    def document(id: str) -> Document:
-        metadata = {key: query.sources[id]} if id in query.sources else {}
-        return Document(id=id, text=id, metadata=metadata)
-
+    policy = policy or Policy()
+    if not hold_back:
+        profile = without_thresholds(profile).replace(confidence={})
+        policy = Policy()
+    key = policy.source_type
+    documents = {
+        one.id: Document(
+            id=one.id,
+            text=one.id,
+            metadata={key: query.sources[one.id]} if one.id in query.sources else {},
+        )
+        for one in query.scored
+    }
     return cascade.run(
         Request(
             query=query.text,
-            stage1=lambda: Stage1(scored=query.scored),
-            document=document,
-            profile=profile_of(mode, profile, remote),
-            tiers=[] if mode == "never" else [lambda: remembered],
+            stage1=lambda: Stage1(scored=query.scored, documents=documents),
+            profile=profile_of(mode, profile),
+            policy=policy_of(mode, policy),
+            rerankers=[] if mode == "never" else [lambda: remembered],
             limit=None,
+            require_overlap=hold_back,
         )
     )
 
@@ -112,19 +104,20 @@ def reblended(query: StoredQuery, profile: Profile) -> StoredQuery:
     Raises:
         SourceError: `unsuitable_run` if the candidates have no cosine to blend.
     """
-    scored = []
-    for one in query.scored:
-        if one.cosine is None:
-            message = f"query {query.id!r} was run without vectors: its blend cannot be changed"
-            raise SourceError("unsuitable_run", message)
-        scored.append(one.with_cosine(one.cosine, profile.blend))
-    return replace(query, scored=tuple(sorted(scored, key=lambda one: (-one.blend, one.id))))
+    if any(one.cosine is None for one in query.scored):
+        message = f"query {query.id!r} was run without vectors: its blend cannot be changed"
+        raise SourceError("unsuitable_run", message)
+    return replace(query, scored=tuple(_core.reblend(query.scored, profile.blend)))
 
 
 def keeps_pools(header: RunHeader, profile: Profile) -> bool:
     """Return whether a profile lets stage 2 read what it read in the run, wherever it is asked."""
-    mine, other = header.profile, profile
-    return (mine.blend, mine.pool, mine.floors) == (other.blend, other.pool, other.floors)
+    mine = header.profile
+    return (mine.blend, mine.per_channel, mine.pool) == (
+        profile.blend,
+        profile.per_channel,
+        profile.pool,
+    )
 
 
 def check_suitable(header: RunHeader, profile: Profile) -> tuple[str, ...]:
@@ -136,18 +129,15 @@ def check_suitable(header: RunHeader, profile: Profile) -> tuple[str, ...]:
     """
     if profile == header.profile:
         return ()
-    profile.check_models(embedder=header.embedder or None, reranker=header.reranker)
+    check_models(profile, embedder=header.embedder or None, reranker=header.reranker)
     if "always" not in header.modes:
         message = "the run was made without the mode always: it lacks logits for another profile"
         raise SourceError("unsuitable_run", message)
     notes = ["decided again from a stored run: times are put together from those of its modes"]
-    if (profile.blend, profile.pool.per_channel) != (
-        header.profile.blend,
-        header.profile.pool.per_channel,
-    ):
+    if (profile.blend, profile.per_channel) != (header.profile.blend, header.profile.per_channel):
         notes.append("the profile searches otherwise than the run: the candidates are the run's")
     if "remote" in header.modes and not keeps_pools(header, profile):
-        notes.append("the mode remote is left out: the tier read the pools of the run's profile")
+        notes.append("the mode remote is left out: it read the pools of the run's profile")
     return tuple(notes)
 
 

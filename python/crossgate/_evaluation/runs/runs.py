@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from crossgate import _core
+from crossgate._core import Policy, Profile
 from crossgate._errors import ProfileError, SourceError
 from crossgate._evaluation.data.labels import read_lines
 from crossgate._files import whole_file
-from crossgate._profile import Profile
+from crossgate._profile import profile_of, profile_values
 from crossgate._reranking.contract import PairScore
 from crossgate._sources.common import Unusable
 from crossgate._sources.rows import parse_json
 
-SCHEMA = "crossgate-run/1"
+SCHEMA = "crossgate-run/2"
 
 Mode = Literal["never", "gated", "always", "remote"]
 ALL_MODES: tuple[Mode, ...] = get_args(Mode)
@@ -48,6 +49,7 @@ class RunHeader:
         reranker: Identity of the reranker; None without one.
         remote: Identity of the remote tier; None where the mode `remote` was not measured.
         profile: The profile in use.
+        policy: The policy in use.
         seed: Of the sample and of the resampling.
         machine: Processor, cores and system.
         versions: Of Python, crossgate and what it runs on.
@@ -66,6 +68,7 @@ class RunHeader:
     reranker: str | None
     remote: str | None = None
     profile: Profile
+    policy: Policy = field(default_factory=Policy)
     seed: int
     machine: Mapping[str, Any]
     versions: Mapping[str, str]
@@ -175,9 +178,9 @@ def is_run(path: Path) -> bool:
 
 
 def _header_values(header: RunHeader) -> dict[str, Any]:
-    values = {"schema": SCHEMA, **asdict(header)}
-    values["profile"] = header.profile.to_dict()
-    return values
+    values = {one.name: getattr(header, one.name) for one in fields(header)}
+    values |= {"profile": profile_values(header.profile), "policy": header.policy.to_dict()}
+    return {"schema": SCHEMA, **values}
 
 
 def _header(values: dict[str, Any]) -> RunHeader:
@@ -188,7 +191,8 @@ def _header(values: dict[str, Any]) -> RunHeader:
             **values,
             "notes": tuple(values["notes"]),
             "modes": tuple(mode for mode in ALL_MODES if mode in values["modes"]),
-            "profile": Profile.from_dict(values["profile"]),
+            "profile": profile_of(values["profile"]),
+            "policy": Policy.from_dict(values["policy"]),
         }
     )
 
@@ -201,7 +205,7 @@ def _query_values(query: StoredQuery) -> dict[str, Any]:
         "mentions_name": query.mentions_name,
         "relevant": dict(query.relevant),
         "wrong": sorted(query.wrong),
-        "stage1": [[one.id, one.cosine, one.bm25, one.overlap, one.blend] for one in query.scored],
+        "stage1": [one.to_dict() for one in query.scored],
         "stage2": _pair_values(query.pairs),
         "remote": _pair_values(query.remote_pairs),
         "signals": None if query.signals is None else dict(query.signals),
@@ -223,7 +227,7 @@ def _query(values: dict[str, Any]) -> StoredQuery:
         mentions_name=values["mentions_name"],
         relevant=values["relevant"],
         wrong=frozenset(values["wrong"]),
-        scored=tuple(_scored(*row) for row in values["stage1"]),
+        scored=tuple(_scored(row) for row in values["stage1"]),
         pairs=_pairs(values["stage2"]),
         remote_pairs=_pairs(values.get("remote", ())),
         signals=values["signals"],
@@ -236,15 +240,19 @@ def _query(values: dict[str, Any]) -> StoredQuery:
     )
 
 
-def _scored(id: str, cosine: float | None, bm25: float, overlap: int, blend: float) -> _core.Scored:
-    if bm25 < 0:  # would be bounded to any number, or to none
-        raise Unusable(f"the BM25 score of {id!r} is {bm25}: it must be at least 0")
-    return _core.Scored(id, cosine=cosine, bm25=bm25, overlap=overlap, blend=blend)
+def _scored(values: object) -> _core.Scored:
+    one = _core.Scored.from_dict(values)
+    if one.bm25 < 0:  # would be bounded to any number, or to none
+        raise Unusable(f"the BM25 score of {one.id!r} is {one.bm25}: it must be at least 0")
+    return one
 
 
-def _pair_values(pairs: Mapping[str, PairScore]) -> list[list[Any]]:
-    return [[id, pair.score, pair.truncated] for id, pair in pairs.items()]
+def _pair_values(pairs: Mapping[str, PairScore]) -> list[dict[str, Any]]:
+    return [
+        {"id": id, "score": pair.score, "truncated": pair.truncated} for id, pair in pairs.items()
+    ]
 
 
 def _pairs(values: Iterable[Any]) -> dict[str, PairScore]:
-    return {id: PairScore(logit, truncated) for id, logit, truncated in values}
+    pairs = (_core.Pair.from_dict(one) for one in values)
+    return {one.id: PairScore(one.score, one.truncated) for one in pairs}
