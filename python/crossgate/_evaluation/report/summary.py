@@ -151,6 +151,7 @@ class Report:
         """Return the report as JSON values."""
         values = asdict(self)
         values["header"]["profile"] = profile_values(self.header.profile)
+        values["header"]["policy"] = self.header.policy.to_dict()
         values["profile"] = profile_values(self.profile)
         if self.economics is not None:
             values["economics"]["skip_rate"] = self.economics.skip_rate
