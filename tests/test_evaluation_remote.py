@@ -18,7 +18,7 @@ from crossgate._evaluation.report.compare import REPORTS_SCHEMA, compare
 from crossgate._evaluation.runs.modes import decide, holding_nothing_back
 from crossgate._evaluation.runs.runs import write_run
 from crossgate._profile import Answer, Combine, Gate, Guardrails, Pool, TierSettings
-from crossgate._reranking.cross_encoder import LEAST_PAIRS
+from crossgate._reranking.contract import LEAST_PAIRS
 from crossgate._reranking.remote import SWITCH
 from crossgate.evaluation import (
     ALL_MODES,
@@ -109,11 +109,11 @@ def test_the_tier_reads_every_pool_and_its_scores_are_stored_apart(
     # One request per query that has candidates, and one before all work.
     assert len(server.requests) == len(asked) + 1
     for query in asked:
-        assert {id: pair.logit for id, pair in query.remote_pairs.items()} == pytest.approx(
+        assert {id: pair.score for id, pair in query.remote_pairs.items()} == pytest.approx(
             {one.id: relevance(documents[one.id]) for one in query.scored}
         )
-        assert {pair.logit for pair in query.pairs.values()} != {
-            pair.logit for pair in query.remote_pairs.values()
+        assert {pair.score for pair in query.pairs.values()} != {
+            pair.score for pair in query.remote_pairs.values()
         }
         assert query.milliseconds["remote"]["total"] > 0
         assert query.degraded == ()
@@ -206,7 +206,7 @@ def test_settings_of_the_tier_are_used_where_the_profile_has_them(
         result = decide(query, profile, "remote", identity)
         assert result.ids == []  # no score reaches the minimum
         best_first = decide(query, unheld, "remote", identity).ids
-        logits = [query.remote_pairs[id].logit for id in best_first]
+        logits = [query.remote_pairs[id].score for id in best_first]
         assert logits == sorted(logits, reverse=True)
         assert len(best_first) == len(query.scored)
 

@@ -226,13 +226,11 @@ class RemoteReranker:
         if not passages:
             return Scores()
         seconds = self._seconds(deadline)
-        future = background().submit(self._answer(query, passages, time.monotonic() + seconds))
+        answer = self._answer(query, passages, time.monotonic() + seconds)
         try:
-            return future.result(seconds + _GRACE)
+            return background().run(answer, seconds + _GRACE)
         except concurrent.futures.TimeoutError:
             pass
-        finally:
-            future.cancel()
         raise self._late(seconds)
 
     async def ascore(
