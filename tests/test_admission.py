@@ -224,7 +224,7 @@ def test_a_plain_list_may_leave_passages_out() -> None:
     assert found.missing.code == "partial_scores"
     assert "2 of 3" in found.missing.detail
     refused("partial_scores", found.complete)
-    with pytest.raises(ValueError, match="scored 1 of 3"):
+    with pytest.raises(RerankerError, match="scored 1 of 3"):
         ask(bounded(Own(lambda *_: [PairScore(1.0), None, None])), False)
 
 

@@ -33,11 +33,13 @@ from crossgate.evaluation import (
     text_report,
 )
 from crossgate.rerankers import (
+    Admitted,
     CircuitBreaker,
     CohereReranker,
     JinaReranker,
     Pace,
     RemoteReranker,
+    Reranker,
     VoyageReranker,
     shut_down,
 )
@@ -62,22 +64,15 @@ def _clean(server: ProvidersServer) -> None:
     server.requests.clear()
 
 
-def tier(provider: str, server: ProvidersServer, **options: Any) -> RemoteReranker:
+def tier(provider: str, server: ProvidersServer, **options: Any) -> Admitted:
     kinds: Any = {"voyage": VoyageReranker, "cohere": CohereReranker, "jina": JinaReranker}
     url = server.voyage if provider == "voyage" else server.url
-    values = {
-        "api_key": KEY,
-        "base_url": url,
-        "breaker": CircuitBreaker(),
-        "pace": Pace(ms_per_pair=1.0),
-        "attempts": 1,
-        **options,
-    }
+    values = {"api_key": KEY, "base_url": url, "attempts": 1, **options}
     made: RemoteReranker = kinds[provider](**values)
-    return made
+    return Admitted(made, breaker=CircuitBreaker(), pace=Pace(ms_per_pair=1.0))
 
 
-def measured(folder: Path, remote: RemoteReranker | None, **options: Any) -> Run:
+def measured(folder: Path, remote: Reranker | None, **options: Any) -> Run:
     path = folder / "set.run.jsonl"
     values: dict[str, Any] = {
         "profile": FITTED,

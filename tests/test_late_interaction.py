@@ -127,7 +127,7 @@ def test_what_is_no_matrix_is_refused() -> None:
 
 def test_matrices_of_different_width_are_refused_by_name() -> None:
     tokens = PrecomputedTokens("x@1", {"q": [[1.0, 0.0]]}, {"d": [[1.0, 0.0, 0.0]]})
-    message = refused("wrong_dimension", LateInteraction(tokens).score, "q", ["d"])
+    message = refused("wrong_dimension", LateInteraction(tokens).score, "q", passages_of(["d"]))
     assert "3 numbers" in message
     assert "the query 2" in message
 

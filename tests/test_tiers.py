@@ -387,7 +387,6 @@ def test_partial_scores_count_from_two_on(both: Both, index: Index, kept: int) -
     "pairs",
     [
         lambda number: [],
-        lambda number: [None] * number,
         lambda number: [PairScore(math.nan)] * number,
         lambda number: [PairScore(1.0)] * (number + 1),
         lambda number: None,

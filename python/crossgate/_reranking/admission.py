@@ -237,13 +237,11 @@ class Admitted:
         ]
         scored = number - pairs.count(None)
         told = f"{scored} of {len(passages)} passages"
-        if scored < min(LEAST_PAIRS, len(passages)):
-            if missing is None:
-                raise ValueError(f"{self.name} scored {told}")
-            raise RerankerError(missing.code, missing.detail)
         if scored < number:
             detail = f"{self.name} scored {told}"
             missing = missing or Degradation(code="partial_scores", detail=detail)
+            if scored < min(LEAST_PAIRS, len(passages)):
+                raise RerankerError(missing.code, missing.detail)
         elif number < len(passages):
             detail = f"{self.name} was given {told}, which is what the time is enough for"
             missing = Degradation(code="budget", detail=detail)
