@@ -140,6 +140,18 @@ def test_three_that_do_not_return_are_enough(native: bool, stuck: Scoring) -> No
     assert len(own.threads) == 3
 
 
+def test_one_that_stops_by_itself_may_be_late_while_it_loads(stuck: Scoring) -> None:
+    class Loading(Own):
+        stops_in_time = True
+
+    admitted = bounded(Loading(stuck))
+    for _ in range(5):
+        with pytest.raises(RerankerError) as caught:
+            ask(admitted, False, 20)
+        assert caught.value.code == "budget"
+    assert admitted.available
+
+
 def test_one_that_waits_on_the_loop_is_cancelled_in_time() -> None:
     waiting = Waiting(lengths)
     assert isinstance(waiting, AsyncReranker)
