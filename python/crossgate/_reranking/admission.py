@@ -194,19 +194,17 @@ class Admitted:
         def settle(scores: Scores) -> Scores:
             scored = len(scores) - scores.count(None)
             self.pace.observe(scored, (self._clock() - start) * 1000)
-            permit.success()
             return scores
 
-        try:
-            yield settle
-        except Exception as error:
-            if not isinstance(error, InputError | ModelError):
-                self.pace.observe_at_least(least, (self._clock() - start) * 1000)
-            if self._is_failure(error):
-                permit.failure()
-            raise
-        finally:
-            permit.release()  # of no effect once it is settled
+        with permit:
+            try:
+                yield settle
+            except Exception as error:
+                if not isinstance(error, InputError | ModelError):
+                    self.pace.observe_at_least(least, (self._clock() - start) * 1000)
+                if not self._is_failure(error):
+                    permit.release()
+                raise
 
     def _is_failure(self, error: Exception) -> bool:
         """Return whether an error says that the next call would most likely end as this one."""
