@@ -12,6 +12,7 @@ from corpora import document_text, read_rows
 from crossgate import CrossEncoder, Profile
 from crossgate._evaluation.runs.modes import decide, holding_nothing_back, reblended
 from crossgate._evaluation.runs.runs import read_run
+from crossgate.rerankers import passages_of
 
 PROFILE = Path(__file__).parents[1] / "python/crossgate/profiles/default.json"
 
@@ -36,16 +37,16 @@ def compare(reranker: CrossEncoder, run: Path, dataset: Path, profile: Profile) 
             continue
         query = reblended(stored, profile)
         pool = [one.id for one in query.scored[: profile.pool.rerank_top_k]]
-        scores = reranker.score(query.text, [texts[id] for id in pool])
+        scores = reranker.score(query.text, passages_of(texts[id] for id in pool)).complete()
         other = dict(zip(pool, scores, strict=True))
         picks = {}
         for name, pairs in (("stored", query.pairs), ("other", other)):
             picks[name] = decide(replace(query, pairs=pairs), profile, "always").ids[0]
             right[name] += picks[name] in query.relevant
-            right[f"{name} alone"] += max(pool, key=lambda id: pairs[id].logit) in query.relevant
+            right[f"{name} alone"] += max(pool, key=lambda id: pairs[id].score) in query.relevant
         changed += picks["stored"] != picks["other"]
         queries += 1
-        moved += [abs(query.pairs[id].logit - other[id].logit) for id in pool]
+        moved += [abs(query.pairs[id].score - other[id].score) for id in pool]
     if not queries:
         raise SystemExit(f"{run}: no logits of a query that something unnamed fits")
     shares = ", ".join(f"{name} {count / queries:.3f}" for name, count in right.items())

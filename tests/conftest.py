@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from crossgate import CrossgateError, Document, Index, PairScore
+from crossgate import CrossgateError, Document, Index, PairScore, Passage
+from crossgate.rerankers import Deadline
 
 settings.register_profile("fast", max_examples=30, deadline=None, derandomize=True)
 settings.register_profile("slow", max_examples=2_000, deadline=None)
@@ -79,10 +80,13 @@ class FunctionReranker:
         self.calls: list[tuple[str, list[str]]] = []
         self._function = function
 
-    def score(self, query: str, documents: Sequence[str]) -> Sequence[PairScore]:
-        """Return what the function does."""
-        self.calls.append((query, list(documents)))
-        scores: Sequence[PairScore] = self._function(query, documents)
+    def score(
+        self, query: str, passages: Sequence[Passage], *, deadline: Deadline
+    ) -> Sequence[PairScore | None]:
+        """Return what the function makes of the texts."""
+        texts = [one.text for one in passages]
+        self.calls.append((query, texts))
+        scores: Sequence[PairScore | None] = self._function(query, texts)
         return scores
 
 

@@ -1,4 +1,4 @@
-"""Routes from many threads and tasks while the remote tier fails, and counts what goes wrong.
+"""Routes from many threads and tasks while the remote rerankers fail, and counts what goes wrong.
 
 python tests/soak.py            # 20,000 calls, two to three minutes
 python tests/soak.py --help
@@ -30,14 +30,16 @@ import psutil
 from conftest import LIBRARY, WordEmbedder, build
 from crossgate import Profile, Router, RouteResult
 from crossgate import _cascade as cascade
-from crossgate._reranking import background
+from crossgate._reranking import process as stage2
 from crossgate.rerankers import (
+    Admitted,
     CircuitBreaker,
     CohereReranker,
+    Deadline,
     Pace,
-    RemoteReranker,
     SemanticBM25,
     VoyageReranker,
+    passages_of,
     shut_down,
 )
 from providers_server import KEY
@@ -56,7 +58,7 @@ class Report:
         calls: Calls that returned.
         cancelled: Calls that were cancelled on purpose.
         wrong: Calls that raised or returned something malformed, each with why.
-        providers: How many calls each tier answered.
+        providers: How many calls each reranker answered.
         codes: How many calls were degraded by each code.
         overruns: Milliseconds by which each call with a budget above 0 outlived it; negative for
             one that did not.
@@ -137,12 +139,12 @@ def soak(
     process = psutil.Process()
     report = Report()
     with _server(faults) as url, _complaints_of_asyncio(report.wrong):
-        tiers = _tiers(url)
-        report.breakers = [tier.breaker for tier in tiers]
-        routers = [_router(tier) for tier in tiers]
-        for tier in tiers:  # imports and first connections are not what is measured
+        rerankers = _rerankers(url)
+        report.breakers = [reranker.breaker for reranker in rerankers]
+        routers = [_router(reranker) for reranker in rerankers]
+        for reranker in rerankers:  # imports and first connections are not what is measured
             with contextlib.suppress(Exception):
-                tier.score("warm up", ["a", "b"])
+                reranker.score("warm up", passages_of(["a", "b"]))
         asyncio.run(routers[0].aroute("warm up"))
         shut_down()
         gc.collect()
@@ -209,7 +211,7 @@ def soak(
         workers = [threading.Thread(target=thread) for _ in range(threads)]
         start = time.monotonic()
         sampler.start()
-        background.background().submit(noise.on_a_loop())
+        stage2.background().submit(noise.on_a_loop())
         for worker in workers:
             worker.start()
         asyncio.run(all_tasks())
@@ -223,9 +225,9 @@ def soak(
         )
         report.noise = [late for samples in noise.samples for _, late in samples]
         time.sleep(0.1)  # for the samplers and what was cancelled last
-        report.left["tasks"] = background.background().submit(_tasks()).result()
+        report.left["tasks"] = stage2.background().submit(_tasks()).result()
         report.left["trials"] = sum(one._trials_out for one in report.breakers)
-        _until_closed(tiers)
+        _until_closed(rerankers)
         shut_down()
         spans.clear()
         noise.samples.clear()
@@ -261,22 +263,21 @@ def _server(faults: float) -> Iterator[str]:
             server.communicate()  # it ends with its input
 
 
-def _tiers(url: str) -> list[RemoteReranker]:
+def _rerankers(url: str) -> list[Admitted]:
     options: dict[str, Any] = {"api_key": KEY, "timeout": 1.0}
     return [
-        kind(
-            base_url=base,
+        Admitted(
+            kind(base_url=base, **options),
             breaker=CircuitBreaker(cooldown=COOLDOWN),
             pace=Pace(ms_per_pair=5.0, absolute_floor_ms=20.0),
-            **options,
         )
         for kind, base in ((VoyageReranker, f"{url}/voyage/v1"), (CohereReranker, url))
     ]
 
 
-def _router(tier: RemoteReranker) -> Router:
+def _router(reranker: Admitted) -> Router:
     index = build(embedder=WordEmbedder())
-    return Router(index, reranker=[tier, SemanticBM25()], profile=Profile())
+    return Router(index, reranker=[reranker, SemanticBM25()], profile=Profile())
 
 
 def _query(draw: random.Random) -> str:
@@ -307,15 +308,15 @@ async def _tasks() -> int:
     return len(asyncio.all_tasks()) - 1
 
 
-def _until_closed(tiers: Sequence[RemoteReranker]) -> None:
+def _until_closed(rerankers: Sequence[Admitted]) -> None:
     """Call until each breaker closes: a trial's slot that was lost would keep it half open."""
-    for tier in tiers:
+    for reranker in rerankers:
         for _ in range(500):
-            if tier.breaker.state == "closed":
+            if reranker.breaker.state == "closed":
                 break
             time.sleep(COOLDOWN / 10)
             with contextlib.suppress(Exception):
-                tier.score_within("query", ["a", "b"], 0.5)
+                reranker.score("query", passages_of(["a", "b"]), deadline=Deadline(500))
 
 
 def _percentiles(values: Sequence[float]) -> str:

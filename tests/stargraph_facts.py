@@ -34,6 +34,7 @@ from stargraph.stores.vector import Hit  # noqa: E402
 
 import crossgate  # noqa: E402
 from crossgate import pipelines as fusion  # noqa: E402
+from crossgate.rerankers import Deadline  # noqa: E402
 
 NAMES = ("crossgate-rrf", "crossgate-scores", "crossgate-cross-encoder")
 
@@ -44,9 +45,11 @@ class Longest:
     name = "longest"
     identity = "longest@1"
 
-    def score(self, query: str, documents: Sequence[str]) -> list[crossgate.PairScore]:
+    def score(
+        self, query: str, passages: Sequence[crossgate.Passage], *, deadline: Deadline
+    ) -> list[crossgate.PairScore]:
         """Return the lengths."""
-        return [crossgate.PairScore(float(len(one))) for one in documents]
+        return [crossgate.PairScore(float(len(one.text))) for one in passages]
 
 
 def hits(ids: str, **scores: float) -> list[Any]:

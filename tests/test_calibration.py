@@ -146,7 +146,7 @@ def swapped_documents(queries: Sequence[StoredQuery], seed: int) -> list[StoredQ
 
 
 def best_logit(query: StoredQuery) -> str:
-    return max(query.pairs, key=lambda id: query.pairs[id].logit)
+    return max(query.pairs, key=lambda id: query.pairs[id].score)
 
 
 def fitted_half(run: Run, profile: Profile, *, half: int = 0, seed: int = 0) -> list[StoredQuery]:
@@ -671,7 +671,7 @@ def fainter(query: StoredQuery) -> StoredQuery:
         )
         for one in query.scored
     ]
-    pairs = {id: PairScore(pair.logit / 2 - 1) for id, pair in query.pairs.items()}
+    pairs = {id: PairScore(pair.score / 2 - 1) for id, pair in query.pairs.items()}
     return replace(query, scored=tuple(scored), pairs=pairs) if query.relevant else query
 
 

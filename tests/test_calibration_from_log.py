@@ -124,7 +124,7 @@ def test_what_was_used_becomes_a_label(skills: Index, path: Path) -> None:
         assert query.text == query.id == sha256(prompt.encode()).hexdigest()
         read = {id: logit for id, logit, _ in result.trace["stage2"]}
         assert len(read) == 8
-        assert {id: pair.logit for id, pair in query.pairs.items()} == read
+        assert {id: pair.score for id, pair in query.pairs.items()} == read
         assert [[one.id, one.cosine, one.bm25, one.overlap, one.blend] for one in query.scored] == [
             row for row in result.trace["stage1"] if row[0] in read
         ]

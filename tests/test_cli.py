@@ -407,8 +407,8 @@ def test_plugins_are_listed_examined_and_used(run: Any, tmp_path: Path) -> None:
         "from crossgate import PairScore\n"
         "class Longest:\n"
         "    name, identity = 'longest', 'longest@1'\n"
-        "    def score(self, query, documents):\n"
-        "        return [PairScore(float(len(one))) for one in documents]\n"
+        "    def score(self, query, passages, *, deadline):\n"
+        "        return [PairScore(float(len(one.text))) for one in passages]\n"
     )
     info = tmp_path / "acme-1.2.dist-info"
     info.mkdir()
@@ -498,11 +498,14 @@ def test_doctor_on_a_tier_that_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     from importlib import metadata
 
     from crossgate._cli import doctor
-    from crossgate._reranking.remote import breaker_of
+    from crossgate._reranking import process
+    from crossgate.rerankers import CircuitBreaker
 
     endpoint = "https://user:secret-5@dead.example/v1"
+    breaker = CircuitBreaker()
+    monkeypatch.setitem(process.breakers, endpoint, breaker)
     for _ in range(3):
-        permit = breaker_of(endpoint).admit()
+        permit = breaker.admit()
         assert permit is not None
         permit.failure()
     (dead,) = (one for one in doctor.tiers() if one["what"] == "remote tier at dead.example")

@@ -18,7 +18,7 @@ from crossgate._evaluation.report.compare import REPORTS_SCHEMA, compare
 from crossgate._evaluation.runs.modes import decide, holding_nothing_back
 from crossgate._evaluation.runs.runs import write_run
 from crossgate._profile import Answer, Combine, Gate, Guardrails, Pool, TierSettings
-from crossgate._reranking.cross_encoder import LEAST_PAIRS
+from crossgate._reranking.contract import LEAST_PAIRS
 from crossgate._reranking.remote import SWITCH
 from crossgate.evaluation import (
     ALL_MODES,
@@ -33,11 +33,13 @@ from crossgate.evaluation import (
     text_report,
 )
 from crossgate.rerankers import (
+    Admitted,
     CircuitBreaker,
     CohereReranker,
     JinaReranker,
     Pace,
     RemoteReranker,
+    Reranker,
     VoyageReranker,
     shut_down,
 )
@@ -62,22 +64,15 @@ def _clean(server: ProvidersServer) -> None:
     server.requests.clear()
 
 
-def tier(provider: str, server: ProvidersServer, **options: Any) -> RemoteReranker:
+def tier(provider: str, server: ProvidersServer, **options: Any) -> Admitted:
     kinds: Any = {"voyage": VoyageReranker, "cohere": CohereReranker, "jina": JinaReranker}
     url = server.voyage if provider == "voyage" else server.url
-    values = {
-        "api_key": KEY,
-        "base_url": url,
-        "breaker": CircuitBreaker(),
-        "pace": Pace(ms_per_pair=1.0),
-        "attempts": 1,
-        **options,
-    }
+    values = {"api_key": KEY, "base_url": url, "attempts": 1, **options}
     made: RemoteReranker = kinds[provider](**values)
-    return made
+    return Admitted(made, breaker=CircuitBreaker(), pace=Pace(ms_per_pair=1.0))
 
 
-def measured(folder: Path, remote: RemoteReranker | None, **options: Any) -> Run:
+def measured(folder: Path, remote: Reranker | None, **options: Any) -> Run:
     path = folder / "set.run.jsonl"
     values: dict[str, Any] = {
         "profile": FITTED,
@@ -109,11 +104,11 @@ def test_the_tier_reads_every_pool_and_its_scores_are_stored_apart(
     # One request per query that has candidates, and one before all work.
     assert len(server.requests) == len(asked) + 1
     for query in asked:
-        assert {id: pair.logit for id, pair in query.remote_pairs.items()} == pytest.approx(
+        assert {id: pair.score for id, pair in query.remote_pairs.items()} == pytest.approx(
             {one.id: relevance(documents[one.id]) for one in query.scored}
         )
-        assert {pair.logit for pair in query.pairs.values()} != {
-            pair.logit for pair in query.remote_pairs.values()
+        assert {pair.score for pair in query.pairs.values()} != {
+            pair.score for pair in query.remote_pairs.values()
         }
         assert query.milliseconds["remote"]["total"] > 0
         assert query.degraded == ()
@@ -206,7 +201,7 @@ def test_settings_of_the_tier_are_used_where_the_profile_has_them(
         result = decide(query, profile, "remote", identity)
         assert result.ids == []  # no score reaches the minimum
         best_first = decide(query, unheld, "remote", identity).ids
-        logits = [query.remote_pairs[id].logit for id in best_first]
+        logits = [query.remote_pairs[id].score for id in best_first]
         assert logits == sorted(logits, reverse=True)
         assert len(best_first) == len(query.scored)
 

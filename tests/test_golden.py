@@ -13,6 +13,7 @@ import pytest
 from crossgate import CrossEncoder, OnnxEmbedder, set_threads
 from crossgate import _onnx as onnx
 from crossgate._model_files import models
+from crossgate.rerankers import passages_of
 
 GOLDEN = {
     path.stem: json.loads(path.read_text(encoding="utf-8"))
@@ -62,7 +63,10 @@ def vectors(embedder: OnnxEmbedder) -> Any:
 
 @pytest.fixture(scope="module")
 def logits(cross_encoder: CrossEncoder) -> list[float]:
-    return [cross_encoder.score(query, [document])[0].logit for query, document in PAIRS]
+    return [
+        cross_encoder.score(query, passages_of([document])).complete()[0].score
+        for query, document in PAIRS
+    ]
 
 
 def test_the_golden_values_are_of_these_models() -> None:
@@ -112,7 +116,7 @@ def test_the_cosines_of_all_pairs(vectors: Any) -> None:
 def test_a_pair_has_the_same_tokens(
     cross_encoder: CrossEncoder, inputs: list[Any], case: Any
 ) -> None:
-    cross_encoder.score(case["query"], [case["document"]])
+    cross_encoder.score(case["query"], passages_of([case["document"]]))
     (encoding,) = inputs
     assert encoding.ids == case["input_ids"]
     assert encoding.type_ids == case["token_type_ids"]
@@ -136,13 +140,13 @@ def test_truncation_is_flagged(cross_encoder: CrossEncoder) -> None:
     cut = [case for case in CROSS_ENCODER["cases"] if len(case["input_ids"]) == length]
     assert cut
     for case in CROSS_ENCODER["cases"]:
-        (score,) = cross_encoder.score(case["query"], [case["document"]])
+        (score,) = cross_encoder.score(case["query"], passages_of([case["document"]])).complete()
         assert score.truncated == (case in cut)
     # What is too long here is read to its end by the model as it is shipped.
     document = "gauge " * 400
-    assert cross_encoder.score("step", [document])[0].truncated
-    assert not CrossEncoder().score("step", [document])[0].truncated
-    assert CrossEncoder().score("step", [document * 2])[0].truncated
+    assert cross_encoder.score("step", passages_of([document])).complete()[0].truncated
+    assert not CrossEncoder().score("step", passages_of([document])).complete()[0].truncated
+    assert CrossEncoder().score("step", passages_of([document * 2])).complete()[0].truncated
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
@@ -151,10 +155,10 @@ def test_a_score_depends_on_its_pair_alone(count: int) -> None:
     shipped = CrossEncoder()
     query = PAIRS[0][0]
     texts = [document for _, document in PAIRS]
-    alone = [shipped.score(query, [text])[0] for text in texts]
-    assert shipped.score(query, texts) == alone
-    assert shipped.score(query, texts[::-1]) == alone[::-1]
-    assert shipped.score(query, texts[3:5]) == alone[3:5]
+    alone = [shipped.score(query, passages_of([text])).complete()[0] for text in texts]
+    assert shipped.score(query, passages_of(texts)).complete() == alone
+    assert shipped.score(query, passages_of(texts[::-1])).complete() == alone[::-1]
+    assert shipped.score(query, passages_of(texts[3:5])).complete() == alone[3:5]
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -11,7 +10,16 @@ from typing import Any
 
 import pytest
 
-from crossgate import Candidate, InputError, PairScore, PluginError, TierError, arerank, rerank
+from crossgate import (
+    Candidate,
+    InputError,
+    PairScore,
+    Passage,
+    PluginError,
+    RerankerError,
+    arerank,
+    rerank,
+)
 from crossgate._cli import doctor
 from crossgate._pipelines.decay import decay
 from crossgate._pipelines.diversity import deduplicate
@@ -20,7 +28,16 @@ from crossgate._reranking import plugins
 from crossgate._reranking.chain import Call
 from crossgate._reranking.listwise import permutation
 from crossgate._reranking.remote import _batches
-from crossgate.rerankers import CohereReranker, JinaReranker, Pace, SemanticBM25, VoyageReranker
+from crossgate.rerankers import (
+    Admitted,
+    CohereReranker,
+    Deadline,
+    JinaReranker,
+    Pace,
+    SemanticBM25,
+    VoyageReranker,
+    passages_of,
+)
 from crossgate.stores._common import candidate
 
 
@@ -33,24 +50,25 @@ class Tier:
     def __init__(self, before: Any = None) -> None:
         self.before = before
 
-    def score(self, query: str, documents: Sequence[str]) -> list[PairScore]:
+    def score(
+        self, query: str, passages: Sequence[Passage], *, deadline: Deadline
+    ) -> list[PairScore]:
         """Return the lengths."""
         if self.before is not None:
             self.before()
-        return [PairScore(float(len(one))) for one in documents]
+        return [PairScore(float(len(one.text))) for one in passages]
 
 
 def test_time_that_passes_before_a_tier_is_asked_counts() -> None:
     asked: list[bool] = []
     call = Call(
-        tier=Tier(lambda: asked.append(True)),
+        reranker=Admitted(Tier(lambda: asked.append(True))),
         query="q",
-        documents=["a"],
-        cosines=[None],
-        end=time.monotonic() - 1,
+        passages=passages_of(["a"]),
+        deadline=Deadline(0),
     )
     for attempt in (call.run, lambda: asyncio.run(call.arun())):
-        with pytest.raises(TierError) as caught:
+        with pytest.raises(RerankerError) as caught:
             attempt()
         assert caught.value.code == "budget"
     assert asked == []
@@ -81,7 +99,7 @@ def test_an_error_without_words_degrades_like_any_other() -> None:
 @pytest.mark.parametrize("kind", [CohereReranker, JinaReranker, VoyageReranker])
 @pytest.mark.parametrize("key", ["sk-se\ncret9", "sk-se\0cret9", "sk se cret9", "sk-sécret9"])
 def test_a_key_that_no_header_can_hold_is_refused_and_not_quoted(kind: Any, key: str) -> None:
-    with pytest.raises(TierError) as caught:
+    with pytest.raises(RerankerError) as caught:
         kind(api_key=key)
     assert caught.value.code == "no_key"
     assert "cret9" not in str(caught.value)

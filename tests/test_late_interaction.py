@@ -24,6 +24,7 @@ from crossgate._reranking.late_interaction import (
     TokenEncoder,
 )
 from crossgate._storage import storage
+from crossgate.rerankers import passages_of
 
 pytest.importorskip("onnx", reason="onnx, which writes the graphs, is not installed")
 
@@ -126,7 +127,7 @@ def test_what_is_no_matrix_is_refused() -> None:
 
 def test_matrices_of_different_width_are_refused_by_name() -> None:
     tokens = PrecomputedTokens("x@1", {"q": [[1.0, 0.0]]}, {"d": [[1.0, 0.0, 0.0]]})
-    message = refused("wrong_dimension", LateInteraction(tokens).score, "q", ["d"])
+    message = refused("wrong_dimension", LateInteraction(tokens).score, "q", passages_of(["d"]))
     assert "3 numbers" in message
     assert "the query 2" in message
 
@@ -180,7 +181,7 @@ def test_documents_are_encoded_once_and_memory_is_told() -> None:
     reranker = LateInteraction(encoder)
     reranker.prepare(["both", "one", "both"])
     assert reranker.nbytes == (3 + 1) * 2 * 4
-    reranker.score("which fox", ["one", "none"])
+    reranker.score("which fox", passages_of(["one", "none"]))
     assert encoder.asked == ["both", "one", "none"]
 
 
@@ -202,9 +203,9 @@ def test_a_real_graph_gives_a_vector_per_token(tmp_path: Path) -> None:
     reranker = LateInteraction(encoder)
     assert reranker.name == "colbert"
     assert reranker.identity.startswith("colbert@sha256:")
-    (score,) = reranker.score("red fox", ["blue hen"])
+    (score,) = reranker.score("red fox", passages_of(["blue hen"]))
     expected = max_sim(TABLE[[CLS, RED, FOX, SEP]], TABLE[[CLS, BLUE, HEN, SEP]])
-    assert score.logit == pytest.approx(expected, abs=1e-5)
+    assert score.score == pytest.approx(expected, abs=1e-5)
 
 
 def test_markers_and_masks_go_where_colbert_wants_them(tmp_path: Path) -> None:

@@ -130,9 +130,11 @@ def test_metrics_count_by_few_attributes() -> None:
     assert decisions["below_floor"][0]["crossgate.abstained"] is True
     assert decisions["reranked"][0]["crossgate.abstained"] is False
     assert [value for _, value in decisions.values()] == [1, 1, 1]
-    assert found["crossgate.pairs"] == [({"crossgate.tier": "length"}, len(result.trace["stage2"]))]
+    assert found["crossgate.pairs"] == [
+        ({"crossgate.reranker": "length"}, len(result.trace["stage2"]))
+    ]
     assert found["crossgate.rerankers.skipped"] == [
-        ({"crossgate.tier": "function", "crossgate.reason": "reranker_failed"}, 1)
+        ({"crossgate.reranker": "function", "crossgate.reason": "reranker_failed"}, 1)
     ]
     stages = {one["crossgate.stage"] for one, _ in found["crossgate.stage.duration"]}
     assert stages == {"stage1", "length"}

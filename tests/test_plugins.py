@@ -11,8 +11,7 @@ import pytest
 from conftest import LIBRARY, build, refused
 from crossgate import ModelError, PluginError, Router, rerank
 from crossgate._cli.doctor import examine
-from crossgate._reranking import cross_encoder as reranking
-from crossgate._reranking import plugins
+from crossgate._reranking import loading, plugins, process
 
 MODULE = """
 from crossgate import PairScore
@@ -21,11 +20,11 @@ class Longest:
     name = "longest"
     identity = "longest@1"
 
-    def score(self, query, documents):
-        return [PairScore(float(len(one))) for one in documents]
+    def score(self, query, passages, *, deadline):
+        return [PairScore(float(len(one.text))) for one in passages]
 
 class Nameless:
-    def score(self, query, documents):
+    def score(self, query, passages, *, deadline):
         return []
 
 def broken():
@@ -40,7 +39,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder on the path with one module, and nothing loaded before or after."""
     (tmp_path / "acme_plugins.py").write_text(MODULE, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(reranking, "_cache", {})
+    monkeypatch.setattr(process, "loaded", {})
     yield tmp_path
     sys.modules.pop("acme_plugins", None)
 
@@ -60,7 +59,7 @@ def test_a_plugin_is_a_name_like_any_other(packages: Path) -> None:
     assert result.ids == ["2", "1"]
     assert {hit.provider for hit in result.hits} == {"longest"}
     assert Router(build(), reranker="longest").route("pdf").degraded[0].code == "no_profile"
-    assert reranking.load("longest") is reranking.load("longest")
+    assert loading.load("longest") is loading.load("longest")
 
 
 def test_plugins_are_listed_without_being_imported(packages: Path) -> None:
@@ -89,25 +88,25 @@ def test_a_failed_load_names_the_plugin_and_the_cause(
     packages: Path, value: str, cause: str
 ) -> None:
     install(packages, "acme", {"mine": value})
-    message = refused("plugin_failed", reranking.load, "mine")
+    message = refused("plugin_failed", loading.load, "mine")
     assert message.startswith(f"plug-in 'mine' of acme 1.2 ({value}) cannot be used: {cause}")
 
 
 def test_one_name_in_two_packages(packages: Path) -> None:
     install(packages, "acme", {"longest": "acme_plugins:Longest"})
     install(packages, "zeta", {"longest": "acme_plugins:broken"})
-    message = refused("plugin_ambiguous", reranking.load, "longest")
+    message = refused("plugin_ambiguous", loading.load, "longest")
     assert "acme 1.2 and zeta 1.2" in message
 
 
 def test_a_failed_load_is_tried_again(packages: Path) -> None:
     install(packages, "acme", {"later": "later_plugin:Longest"})
-    refused("plugin_failed", reranking.load, "later")
+    refused("plugin_failed", loading.load, "later")
     (packages / "later_plugin.py").write_text(MODULE, encoding="utf-8")
     import importlib
 
     importlib.invalidate_caches()
-    assert reranking.load("later").name == "longest"
+    assert loading.load("later").name == "longest"
     sys.modules.pop("later_plugin")
 
 
@@ -121,16 +120,16 @@ def test_the_order_is_manifest_then_plugin_then_folder(
     )
     monkeypatch.chdir(packages)
     (packages / "box").mkdir()
-    assert reranking.load("crossgate-router-minilm-l6").name == "crossgate-router-minilm-l6"
-    assert reranking.load("box").name == "longest"
-    assert "box has neither model.onnx" in refused("model_incomplete", reranking.load, "./box")
-    assert "known models" in refused("unknown_model", reranking.load, "no-such-name")
+    assert loading.load("crossgate-router-minilm-l6").name == "crossgate-router-minilm-l6"
+    assert loading.load("box").name == "longest"
+    assert "box has neither model.onnx" in refused("model_incomplete", loading.load, "./box")
+    assert "known models" in refused("unknown_model", loading.load, "no-such-name")
 
 
 def test_an_error_of_a_plugin_is_a_model_error(packages: Path) -> None:
     install(packages, "acme", {"mine": "acme_plugins:broken"})
     with pytest.raises(ModelError) as caught:
-        reranking.load("mine")
+        loading.load("mine")
     assert isinstance(caught.value, PluginError)
     assert isinstance(caught.value.__cause__, RuntimeError)
 
@@ -154,4 +153,4 @@ def test_names_of_the_library_are_looked_up_without_plugins(
 
     monkeypatch.setattr(plugins, "load", lookup)
     assert Router(build(LIBRARY)).route("merge pdf files", limit=1).ids == ["pdf-toolkit"]
-    assert reranking.load("crossgate-router-minilm-l6").name == "crossgate-router-minilm-l6"
+    assert loading.load("crossgate-router-minilm-l6").name == "crossgate-router-minilm-l6"

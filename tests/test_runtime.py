@@ -31,7 +31,8 @@ from crossgate import (
 )
 from crossgate import _onnx as runtime
 from crossgate._model_files import models as registry
-from crossgate._reranking import cross_encoder as reranking
+from crossgate._reranking import process
+from crossgate.rerankers import passages_of
 
 graphs = pytest.importorskip("onnx", reason="onnx, which writes the graphs, is not installed")
 
@@ -46,7 +47,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
         patch.setattr(runtime, "_threads", 0)
         patch.setattr(runtime, "_workers", None)
-        patch.setattr(reranking, "_cache", {})
+        patch.setattr(process, "loaded", {})
         patch.delenv("CROSSGATE_THREADS", raising=False)
         yield
 
@@ -140,18 +141,18 @@ def write_model(
 
 def test_the_graph_gets_what_it_asks_for(tmp_path: Path) -> None:
     encoder = CrossEncoder(write_model(tmp_path / "counted", COUNTED))
-    scores = encoder.score("red fox", ["blue", "blue hens", ""])
+    scores = encoder.score("red fox", passages_of(["blue", "blue hens", ""])).complete()
     # [CLS] red fox [SEP] blue hen ##s [SEP]: the last four are of the second kind.
-    assert [score.logit for score in scores] == [2_006.0, 4_008.0, 1_005.0]
+    assert [score.score for score in scores] == [2_006.0, 4_008.0, 1_005.0]
     assert not any(score.truncated for score in scores)
-    assert all(type(score.logit) is float for score in scores)
+    assert all(type(score.score) is float for score in scores)
     assert (encoder.name, encoder.identity.split(":")[0]) == ("counted", "counted@sha256")
 
 
 def test_a_graph_without_token_types(tmp_path: Path) -> None:
     encoder = CrossEncoder(write_model(tmp_path / "ids", SUMMED, ["input_ids"]))
-    (score,) = encoder.score("red", ["fox"])
-    assert score.logit == CLS + RED + SEP + FOX + SEP
+    (score,) = encoder.score("red", passages_of(["fox"])).complete()
+    assert score.score == CLS + RED + SEP + FOX + SEP
 
 
 def test_it_is_a_reranker(tmp_path: Path) -> None:
@@ -178,7 +179,7 @@ def test_a_graph_of_another_shape(
 ) -> None:
     folder = write_model(tmp_path / "odd", nodes, inputs)
     encoder = CrossEncoder(folder)
-    message = refused("model_unsupported", lambda: encoder.score("red fox", ["hen"]))
+    message = refused("model_unsupported", lambda: encoder.score("red fox", passages_of(["hen"])))
     assert "'odd'" in message
     assert named in message
     result = rerank("red fox", ["red hen"], reranker=encoder)
@@ -191,10 +192,10 @@ def test_a_file_that_is_garbage(tmp_path: Path, broken: str, content: bytes) -> 
     folder = write_model(tmp_path / "garbage", COUNTED)
     (folder / broken).write_bytes(content)
     encoder = CrossEncoder(folder)
-    message = refused("model_unsupported", lambda: encoder.score("red", ["fox"]))
+    message = refused("model_unsupported", lambda: encoder.score("red", passages_of(["fox"])))
     assert "'garbage'" in message
     # It stays refused, and is not half loaded.
-    refused("model_unsupported", lambda: encoder.score("red", ["fox"]))
+    refused("model_unsupported", lambda: encoder.score("red", passages_of(["fox"])))
 
 
 @pytest.mark.parametrize("missing", ["model.onnx", "tokenizer.json"])
@@ -212,7 +213,7 @@ def test_a_runtime_that_refuses_the_input(tmp_path: Path) -> None:
     nodes: Nodes = [*POOLED[:1], ("ReduceSum", ["rows"], "output", {"keepdims": 1})]
     folder = write_model(tmp_path / "short", nodes, ["input_ids"], table=TABLE[:4])
     encoder = CrossEncoder(folder)
-    refused("model_failed", lambda: encoder.score("red", ["fox"]))
+    refused("model_failed", lambda: encoder.score("red", passages_of(["fox"])))
     result = rerank("red", ["red fox"], reranker=encoder)
     assert [one.code for one in result.degraded] == ["reranker_failed"]
     assert result.ids == ["1"]
@@ -237,20 +238,20 @@ def test_a_logit_that_is_none(tmp_path: Path) -> None:
 def test_only_the_document_is_cut(tmp_path: Path) -> None:
     encoder = CrossEncoder(write_model(tmp_path / "counted", COUNTED, length=40))
     query, document = "red " * 10, "fox " * 27
-    (fits,) = encoder.score(query, [document])
-    assert (fits.logit, fits.truncated) == (28_040.0, False)
-    (cut,) = encoder.score(query, [document + "fox"])
-    assert (cut.logit, cut.truncated) == (28_040.0, True)
-    (more,) = encoder.score(query + "red", [document + "fox"])
-    assert (more.logit, more.truncated) == (27_040.0, True)
+    (fits,) = encoder.score(query, passages_of([document])).complete()
+    assert (fits.score, fits.truncated) == (28_040.0, False)
+    (cut,) = encoder.score(query, passages_of([document + "fox"])).complete()
+    assert (cut.score, cut.truncated) == (28_040.0, True)
+    (more,) = encoder.score(query + "red", passages_of([document + "fox"])).complete()
+    assert (more.score, more.truncated) == (27_040.0, True)
 
 
 def test_the_cut_is_between_word_pieces(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "sum", SUMMED, ["input_ids"], length=40)
     # The last piece that fits is the stem of `hens`, and its plural is not.
-    (score,) = CrossEncoder(folder).score("red", ["fox " * 35 + "hens"])
+    (score,) = CrossEncoder(folder).score("red", passages_of(["fox " * 35 + "hens"])).complete()
     assert score.truncated
-    assert score.logit == CLS + RED + SEP + 35 * FOX + HEN + SEP
+    assert score.score == CLS + RED + SEP + 35 * FOX + HEN + SEP
 
 
 @pytest.mark.parametrize(
@@ -266,10 +267,10 @@ def test_the_cut_is_between_word_pieces(tmp_path: Path) -> None:
 )
 def test_a_megabyte(tmp_path: Path, document: str) -> None:
     encoder = CrossEncoder(write_model(tmp_path / "counted", COUNTED))
-    short, long = encoder.score("red", ["fox", document])
+    short, long = encoder.score("red", passages_of(["fox", document])).complete()
     assert not short.truncated
     assert long.truncated
-    assert long.logit <= 1_000 * 512 + 512
+    assert long.score <= 1_000 * 512 + 512
     embedder = OnnxEmbedder(write_model(tmp_path / "rows", EMBEDDED, ["input_ids"]))
     (vector,) = embedder.embed([document])
     assert np.isfinite(vector).all()
@@ -277,7 +278,7 @@ def test_a_megabyte(tmp_path: Path, document: str) -> None:
 
 def test_a_query_that_leaves_no_room(tmp_path: Path) -> None:
     encoder = CrossEncoder(write_model(tmp_path / "counted", COUNTED, length=40))
-    (score,) = encoder.score("red " * 20, ["fox " * 99])
+    (score,) = encoder.score("red " * 20, passages_of(["fox " * 99])).complete()
     assert score.truncated
     # 22 words are one too many, 41 fill the input, and 99 do not even fit into it.
     for count in (22, 41, 99):
@@ -302,9 +303,9 @@ def test_a_query_of_blanks_and_then_too_many_words(tmp_path: Path) -> None:
 def test_a_maximum_length_that_is_absurd(tmp_path: Path) -> None:
     for place, length in enumerate((10**30, 0, -1)):
         folder = write_model(tmp_path / str(place), COUNTED, length=length)
-        (score,) = CrossEncoder(folder).score("red", ["fox " * 2_000])
+        (score,) = CrossEncoder(folder).score("red", passages_of(["fox " * 2_000])).complete()
         assert score.truncated
-        assert score.logit == 1_000 * (512 - 3) + 512
+        assert score.score == 1_000 * (512 - 3) + 512
 
 
 # Embedders.
@@ -439,7 +440,8 @@ def test_many_threads_share_one_model(tmp_path: Path, monkeypatch: pytest.Monkey
         start.wait()
         try:
             for _ in range(5):
-                found.append([one.logit for one in encoder.score("red", ["fox", "hens"])])
+                scores = encoder.score("red", passages_of(["fox", "hens"])).complete()
+                found.append([one.score for one in scores])
         except BaseException as error:
             found.append(error)
 
@@ -474,10 +476,11 @@ def test_memory_does_not_grow_with_the_candidates() -> None:
         script = f"""
             import resource, sys
             from crossgate import CrossEncoder
+            from crossgate.rerankers import passages_of
             text = "the quick brown fox jumps over the lazy dog " * 9
             encoder = CrossEncoder()
-            encoder.score("which animal jumps", [text] * 4)
-            encoder.score("which animal jumps", [text] * {count})
+            encoder.score("which animal jumps", passages_of([text] * 4))
+            encoder.score("which animal jumps", passages_of([text] * {count}))
             print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
         """
         return int(run_script(script, CROSSGATE_THREADS="2"))
@@ -545,7 +548,8 @@ def test_nothing_is_written_and_nobody_is_told(tmp_path: Path) -> None:
     run_script(
         """
         from crossgate import CrossEncoder
-        CrossEncoder().score("red", ["fox"])
+        from crossgate.rerankers import passages_of
+        CrossEncoder().score("red", passages_of(["fox"]))
         """,
         HOME=str(tmp_path),
         XDG_CACHE_HOME=str(tmp_path / "cache"),
@@ -579,11 +583,12 @@ def test_a_package_that_is_missing_after_ctrl_c_is_missing() -> None:
         import sys
         sys.modules["tokenizers"] = None  # as if it were not installed
         from crossgate import CrossEncoder, ModelError
+        from crossgate.rerankers import passages_of
         try:
             raise KeyboardInterrupt
         except KeyboardInterrupt:
             try:
-                CrossEncoder().score("red", ["fox"])
+                CrossEncoder().score("red", passages_of(["fox"]))
             except ModelError as error:
                 print(error.code)
     """)
@@ -597,8 +602,9 @@ def test_a_package_that_is_broken_is_not_called_missing(tmp_path: Path) -> None:
     output = run_script(
         """
         from crossgate import CrossEncoder, ModelError
+        from crossgate.rerankers import passages_of
         try:
-            CrossEncoder().score("red", ["fox"])
+            CrossEncoder().score("red", passages_of(["fox"]))
         except ModelError as error:
             print(error.code)
             print(error)

@@ -19,6 +19,7 @@ from crossgate import CrossEncoder
 from crossgate import _onnx as runtime
 from crossgate._model_files import models
 from crossgate._model_files.models import LocalModel, Template
+from crossgate.rerankers import passages_of
 
 graphs = pytest.importorskip("onnx", reason="onnx, which writes the graphs, is not installed")
 
@@ -132,17 +133,17 @@ def write_folder(
 @pytest.mark.parametrize("rank", [1, 2])
 def test_xlm_roberta_pair(tmp_path: Path, rank: int) -> None:
     folder = write_folder(tmp_path, unigrams(), ("input_ids", "attention_mask"), rank=rank)
-    [score] = CrossEncoder(folder).score("red fox", ["blue hen"])
+    [score] = CrossEncoder(folder).score("red fox", passages_of(["blue hen"])).complete()
     ids = [0, 4, 5, 2, 2, 6, 7, 2]
-    assert score.logit == pytest.approx(expected(ids, [[1] * len(ids)]))
+    assert score.score == pytest.approx(expected(ids, [[1] * len(ids)]))
     assert not score.truncated
 
 
 def test_xlm_roberta_pair_is_cut_in_the_document(tmp_path: Path) -> None:
     folder = write_folder(tmp_path, unigrams(), ("input_ids",), length=24)
-    [score] = CrossEncoder(folder).score("red fox", ["hen " * 40])
+    [score] = CrossEncoder(folder).score("red fox", passages_of(["hen " * 40])).complete()
     assert score.truncated
-    assert score.logit == pytest.approx(expected([0, 4, 5, 2, 2, *[7] * 18, 2]))
+    assert score.score == pytest.approx(expected([0, 4, 5, 2, 2, *[7] * 18, 2]))
 
 
 # jina-reranker-v1-turbo: RoBERTa's tokenizer, byte-level, no segments
@@ -151,11 +152,11 @@ def test_xlm_roberta_pair_is_cut_in_the_document(tmp_path: Path) -> None:
 def test_roberta_pair(tmp_path: Path) -> None:
     tokenizer = byte_pairs("<s> $A </s> </s> $B </s>", ["<s>", "</s>"])
     folder = write_folder(tmp_path, tokenizer, ("input_ids", "attention_mask"))
-    [score] = CrossEncoder(folder).score("ab", ["é"])
+    [score] = CrossEncoder(folder).score("ab", passages_of(["é"])).complete()
     begin, end = (tokenizer.token_to_id(one) or 0 for one in ("<s>", "</s>"))
     bytes_of = [tokenizer.token_to_id(piece) or 0 for piece in ("a", "b", "Ã", "©")]
     ids = [begin, *bytes_of[:2], end, end, *bytes_of[2:], end]
-    assert score.logit == pytest.approx(expected(ids, [[1] * len(ids)]))
+    assert score.score == pytest.approx(expected(ids, [[1] * len(ids)]))
 
 
 # mxbai-rerank: DeBERTa, `[CLS] a [SEP] b [SEP]`, with or without segments
@@ -171,10 +172,10 @@ def test_deberta_pair(tmp_path: Path, segments: bool) -> None:
     )
     inputs = ["input_ids", "attention_mask", *(["token_type_ids"] if segments else [])]
     folder = write_folder(tmp_path, tokenizer, inputs)
-    [score] = CrossEncoder(folder).score("red", ["blue hen"])
+    [score] = CrossEncoder(folder).score("red", passages_of(["blue hen"])).complete()
     ids = [0, 4, 2, 6, 7, 2]
     second = [0, 0, 0, 1, 1, 1] if segments else []
-    assert score.logit == pytest.approx(expected(ids, [[1] * len(ids), second]))
+    assert score.score == pytest.approx(expected(ids, [[1] * len(ids), second]))
 
 
 # bge-reranker-large and -v2-m3: weights beside the graph
@@ -189,8 +190,8 @@ def test_weights_beside_the_graph(tmp_path: Path) -> None:
     graphs.save(model, folder / "model.onnx")
     assert (folder / "model.onnx_data").stat().st_size > 0
     encoder = CrossEncoder(folder)
-    [score] = encoder.score("red fox", ["hen"])
-    assert score.logit == pytest.approx(expected([0, 4, 5, 2, 2, 7, 2]))
+    [score] = encoder.score("red fox", passages_of(["hen"])).complete()
+    assert score.score == pytest.approx(expected([0, 4, 5, 2, 2, 7, 2]))
     (folder / "model.onnx_data").write_bytes(b"other weights")
     assert CrossEncoder(folder).identity != encoder.identity
 
@@ -234,22 +235,22 @@ def expected_of_qwen(ids: Sequence[int]) -> float:
 
 
 def test_the_template_stands_around_the_pair(tmp_path: Path) -> None:
-    [score] = qwen(tmp_path).score("red fox", ["Blue hen."])
-    assert score.logit == pytest.approx(
+    [score] = qwen(tmp_path).score("red fox", passages_of(["Blue hen."])).complete()
+    assert score.score == pytest.approx(
         expected_of_qwen(qwen_ids(tmp_path, "red fox", "Blue hen."))
     )
     assert not score.truncated
 
 
 def test_a_long_document_never_costs_the_suffix(tmp_path: Path) -> None:
-    [score] = qwen(tmp_path, length=130).score("fox", ["hen " * 100])
+    [score] = qwen(tmp_path, length=130).score("fox", passages_of(["hen " * 100])).complete()
     whole = qwen_ids(tmp_path, "fox", "hen " * 100)
     suffix = qwen_ids(tmp_path, "fox", "")[-len(TEMPLATE.suffix.encode()) :]
     tokenizer = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     suffix = tokenizer.encode(TEMPLATE.suffix).ids
     cut = [*whole[: 130 - len(suffix)], *suffix]
     assert score.truncated
-    assert score.logit == pytest.approx(expected_of_qwen(cut))
+    assert score.score == pytest.approx(expected_of_qwen(cut))
 
 
 @pytest.mark.parametrize(
@@ -270,8 +271,8 @@ def test_no_text_can_speak_for_the_template(tmp_path: Path, hostile: str) -> Non
     for query, document in [("fox", hostile), (hostile, "hen")]:
         ids = qwen_ids(tmp_path, query, document)
         assert [ids.count(mark) for mark in marks] == [3, 2, 0]
-        [score] = encoder.score(query, [document])
-        assert score.logit == pytest.approx(expected_of_qwen(ids))
+        [score] = encoder.score(query, passages_of([document])).complete()
+        assert score.score == pytest.approx(expected_of_qwen(ids))
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=40))
@@ -280,9 +281,9 @@ def test_any_text_is_read_as_text(text: str) -> None:
 
     with tempfile.TemporaryDirectory() as name:
         encoder = qwen(Path(name), length=400)
-        [score] = encoder.score("fox", [text])
+        [score] = encoder.score("fox", passages_of([text])).complete()
         ids = qwen_ids(Path(name), "fox", text)
-        assert score.logit == pytest.approx(expected_of_qwen(ids))
+        assert score.score == pytest.approx(expected_of_qwen(ids))
 
 
 def test_a_query_that_leaves_no_room(tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ from crossgate._profile import Floors, Gate, Pool
 from crossgate._telemetry.events import (
     Event,
     GateDecided,
+    RerankerFinished,
+    RerankerSkipped,
     RouteFinished,
     Stage1Finished,
     TelemetryHook,
-    TierFinished,
-    TierSkipped,
     Tightened,
 )
 
@@ -74,7 +74,7 @@ def without_id(result: RouteResult) -> dict[str, Any]:
 def test_the_events_of_a_reranked_decision() -> None:
     hook = Notebook()
     result = route(hook, profile=Profile(pool=Pool(core=1)))
-    stage1, gate, tightened, tier, finished = hook.events
+    stage1, gate, tightened, asked, finished = hook.events
     assert isinstance(stage1, Stage1Finished)
     assert stage1.candidate_count == len(result.hits)
     assert isinstance(gate, GateDecided)
@@ -83,8 +83,8 @@ def test_the_events_of_a_reranked_decision() -> None:
     recorded = result.trace["tighten"]
     for name in ("applied", "effective_floor", "cliff_position", "dropped_count", "skip_reason"):
         assert getattr(tightened, f"tighten_{name}") == recorded[name]
-    assert isinstance(tier, TierFinished)
-    assert (tier.tier, tier.pair_count) == ("length", len(result.trace["stage2"]))
+    assert isinstance(asked, RerankerFinished)
+    assert (asked.reranker, asked.pair_count) == ("length", len(result.trace["stage2"]))
     assert isinstance(finished, RouteFinished)
     assert (finished.query, finished.result) == (QUERY, result)
     assert finished.duration_ms == result.timings["total"]
@@ -96,7 +96,7 @@ def test_the_events_of_a_reranked_decision() -> None:
 @pytest.mark.parametrize(
     ("options", "kinds"),
     [
-        ({}, [TierFinished]),
+        ({}, [RerankerFinished]),
         ({"reranker": None}, []),
         ({"profile": Profile(gate=Gate(agreed_margin=0.0, disagreed_margin=0.0))}, []),
         ({"profile": Profile(floors=Floors(default=1.0))}, []),
@@ -132,10 +132,10 @@ def test_a_tier_that_fails_is_told_of(error: Exception, reason: str) -> None:
     hook = Notebook()
     result = route(hook, reranker=FunctionReranker(fail))
     skipped = hook.events[-2]
-    assert isinstance(skipped, TierSkipped)
-    assert (skipped.tier, skipped.reason) == ("function", reason)
+    assert isinstance(skipped, RerankerSkipped)
+    assert (skipped.reranker, skipped.reason) == ("function", reason)
     assert [one.code for one in result.degraded] == [reason]
-    assert TierFinished not in hook.kinds
+    assert RerankerFinished not in hook.kinds
 
 
 def test_a_tier_that_cannot_be_loaded_has_no_name(index: Any) -> None:
@@ -144,14 +144,14 @@ def test_a_tier_that_cannot_be_loaded_has_no_name(index: Any) -> None:
     router._tiers = ["nowhere"]
     router.route(QUERY)
     skipped = hook.events[-2]
-    assert isinstance(skipped, TierSkipped)
-    assert (skipped.tier, skipped.reason) == ("reranker", "reranker_unavailable")
+    assert isinstance(skipped, RerankerSkipped)
+    assert (skipped.reranker, skipped.reason) == ("reranker", "reranker_unavailable")
 
 
 def test_rerank_tells_too() -> None:
     hook = Notebook()
     result = rerank(QUERY, list(LIBRARY.values()), reranker=LengthReranker(), telemetry=hook)
-    assert hook.kinds == [Stage1Finished, GateDecided, TierFinished, RouteFinished]
+    assert hook.kinds == [Stage1Finished, GateDecided, RerankerFinished, RouteFinished]
     assert result.decision_id is not None
 
 
@@ -194,7 +194,7 @@ def test_a_hook_changes_nothing_and_every_decision_has_an_id_of_its_own() -> Non
     assert len({one.decision_id for one in watched}) == 20
 
 
-@pytest.mark.parametrize("kind", [Stage1Finished, GateDecided, TierFinished, RouteFinished])
+@pytest.mark.parametrize("kind", [Stage1Finished, GateDecided, RerankerFinished, RouteFinished])
 @pytest.mark.parametrize("error", [ValueError("two\nlines"), RuntimeError(), RecursionError("x")])
 def test_a_hook_that_raises_is_reported_once_and_not_called_again(
     kind: type, error: Exception
@@ -237,7 +237,7 @@ def test_threads_share_a_hook() -> None:
         by_id.setdefault(event.decision_id, []).append(type(event))
     assert len(by_id) == 80
     assert {tuple(kinds) for kinds in by_id.values()} == {
-        (Stage1Finished, GateDecided, TierFinished, RouteFinished)
+        (Stage1Finished, GateDecided, RerankerFinished, RouteFinished)
     }
 
 

@@ -8,6 +8,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,27 +21,30 @@ from crossgate import (
     CrossEncoder,
     Index,
     PairScore,
+    Passage,
     Profile,
     ProfileError,
+    RerankerError,
     Router,
     RouteResult,
-    TierError,
     arerank,
     rerank,
 )
 from crossgate import _cascade as cascade
 from crossgate._onnx import run_until
 from crossgate._profile import Blend, Combine, Guardrails, Pool, TierSettings
-from crossgate._reranking.cross_encoder import Scores
 from crossgate._types import Degradation
 from crossgate.rerankers import (
+    Admitted,
     CircuitBreaker,
     CohereReranker,
+    Deadline,
     Pace,
-    RemoteReranker,
+    Scores,
     SemanticBM25,
     TransportError,
     VoyageReranker,
+    passages_of,
     shut_down,
 )
 from providers_server import KEY, ProvidersServer, relevance
@@ -60,16 +64,11 @@ def server() -> Iterator[ProvidersServer]:
     shut_down()
 
 
-def remote(server: ProvidersServer, kind: type = CohereReranker, **options: Any) -> RemoteReranker:
-    """Return a remote tier with a breaker of its own that is in no hurry."""
+def remote(server: ProvidersServer, kind: type = CohereReranker, **bounds: Any) -> Admitted:
+    """Return a remote reranker with a breaker of its own that is in no hurry."""
     url = server.voyage if kind is VoyageReranker else server.url
-    defaults: dict[str, Any] = {
-        "breaker": CircuitBreaker(),
-        "pace": Pace(ms_per_pair=0.01),
-        "attempts": 1,
-    }
-    made: RemoteReranker = kind(api_key=KEY, base_url=url, **{**defaults, **options})
-    return made
+    defaults: dict[str, Any] = {"breaker": CircuitBreaker(), "pace": Pace(ms_per_pair=0.01)}
+    return Admitted(kind(api_key=KEY, base_url=url, attempts=1), **{**defaults, **bounds})
 
 
 def codes(result: RouteResult) -> list[str]:
@@ -276,32 +275,16 @@ def test_a_tier_never_has_the_whole_of_what_is_left(index: Index) -> None:
     asked: list[float] = []
 
     class Timed(TableReranker):
-        def score_within(
-            self, query: str, documents: Sequence[str], seconds: float | None
-        ) -> Scores:
-            assert seconds is not None
-            asked.append(seconds)
-            raise TierError("api_error", "no")
+        def score(self, query: str, passages: Sequence[Passage], *, deadline: Deadline) -> Scores:
+            assert deadline.left is not None
+            asked.append(deadline.left)
+            raise RerankerError("api_error", "no")
 
     tiers = [Timed({}) for _ in range(4)]
     Router(index, reranker=tiers, profile=REPLACE).route(QUERY, budget_ms=1_000)
     assert len(asked) == 4
     assert all(0 < one <= 0.8 for one in asked[:3])
     assert 0 < asked[3] <= 0.95
-
-
-def test_a_tier_that_used_up_all_leaves_nothing_for_the_next(index: Index) -> None:
-    def slow(query: str, documents: Sequence[str]) -> list[PairScore]:
-        time.sleep(0.2)
-        raise RuntimeError("late")
-
-    next_one = TableReranker({})
-    slow_one = FunctionReranker(slow)
-    slow_one.identity = "slow@1"
-    router = Router(index, reranker=[slow_one, next_one], profile=REPLACE)
-    result = router.route(QUERY, budget_ms=150)
-    assert codes(result) == ["reranker_failed", "budget"]
-    assert next_one.calls == []
 
 
 def test_a_slow_remote_tier_is_given_up_in_time_for_the_next(
@@ -351,25 +334,27 @@ def test_a_local_tier_keeps_the_prefix_that_it_had_time_for() -> None:
 
 def test_the_bundled_model_stops_in_time_and_says_so() -> None:
     encoder = CrossEncoder()
-    encoder.score("warm up", ["warm up"])
-    texts = ["what is wanted here " * 200] * 4_000
-    whole = encoder.score(QUERY, texts[:3])
-    encoder.pace.ms_per_pair = 0.01
-    # Seconds enough for two pairs even where much else runs, and too few for all of them anywhere.
-    found = encoder.score_within(QUERY, texts, 5.0)
-    scored = [pair for pair in found.pairs if pair is not None]
-    assert list(found.pairs) == [*scored, *[None] * (4_000 - len(scored))]
-    assert 2 <= len(scored) < 4_000
-    assert scored[:2] == whole[:2]
-    assert found.missing is not None
-    assert found.missing.code == "budget"
-    assert encoder.pace.ms_per_pair > 0.01
-    encoder.pace.ms_per_pair = 1_000.0
-    assert "2000 ms" in refused("budget", encoder.score_within, QUERY, texts, 1.0)
-    encoder.pace.ms_per_pair = 0.0001
-    refused("budget", encoder.score_within, QUERY, texts, 0.001)
-    assert encoder.score_within(QUERY, texts[:3], None).missing is None
-    assert encoder.score_within(QUERY, [], 1.0).pairs == []
+    encoder.score("warm up", passages_of(["warm up"]))
+    passages = passages_of(["what is wanted here " * 200] * 4_000)
+    whole = encoder.score(QUERY, passages[:3])
+    pace = Pace(ms_per_pair=0.01)
+    admitted = Admitted(encoder, pace=pace)
+    for _ in range(2):  # the first call says nothing about the pace
+        # Seconds enough for two pairs even where much else runs, and too few for all anywhere.
+        found = admitted.score(QUERY, passages, deadline=Deadline(5_000))
+        scored = [pair for pair in found if pair is not None]
+        assert list(found) == [*scored, *[None] * (4_000 - len(scored))]
+        assert 2 <= len(scored) < 4_000
+        assert scored[:2] == list(whole[:2])
+        assert found.missing is not None
+        assert found.missing.code == "budget"
+    assert pace.ms_per_pair > 0.01
+    pace.ms_per_pair = 1_000.0
+    assert "2000 ms" in refused("budget", admitted.score, QUERY, passages, deadline=Deadline(1_000))
+    pace.ms_per_pair = 0.0001
+    refused("budget", admitted.score, QUERY, passages, deadline=Deadline(1))
+    assert encoder.score(QUERY, passages[:3]).complete()
+    assert encoder.score(QUERY, [], deadline=Deadline(1_000)) == ()
 
 
 class Partial(TableReranker):
@@ -380,10 +365,10 @@ class Partial(TableReranker):
         self.kept = kept
         self.code = code
 
-    def score_within(self, query: str, documents: Sequence[str], seconds: float | None) -> Scores:
+    def score(self, query: str, passages: Sequence[Passage], *, deadline: Deadline) -> Scores:
         """Score the first ones."""
-        pairs = [PairScore(float(-len(one))) for one in documents[: self.kept]]
-        rest = [None] * (len(documents) - len(pairs))
+        pairs = [PairScore(float(-len(one.text))) for one in passages[: self.kept]]
+        rest = [None] * (len(passages) - len(pairs))
         return Scores([*pairs, *rest], Degradation(code=self.code, detail="out of time"))
 
 
@@ -402,7 +387,6 @@ def test_partial_scores_count_from_two_on(both: Both, index: Index, kept: int) -
     "pairs",
     [
         lambda number: [],
-        lambda number: [None] * number,
         lambda number: [PairScore(math.nan)] * number,
         lambda number: [PairScore(1.0)] * (number + 1),
         lambda number: None,
@@ -410,8 +394,8 @@ def test_partial_scores_count_from_two_on(both: Both, index: Index, kept: int) -
 )
 def test_scores_that_are_none(both: Both, index: Index, pairs: Callable[[int], Any]) -> None:
     class Wrong(TableReranker):
-        def score_within(self, query: str, documents: Sequence[str], seconds: Any) -> Scores:
-            return Scores(pairs(len(documents)))
+        def score(self, query: str, passages: Sequence[Passage], *, deadline: Deadline) -> Any:
+            return pairs(len(passages))
 
     router = Router(index, reranker=[Wrong({}), SemanticBM25()], profile=REPLACE)
     result = both.route(router)
@@ -556,6 +540,13 @@ def test_settings_of_a_wrong_type(tiers: Any) -> None:
 # SemanticBM25.
 
 
+def with_cosines(texts: Sequence[str], cosines: Sequence[float | None]) -> list[Passage]:
+    return [
+        replace(passage, cosine=cosine)
+        for passage, cosine in zip(passages_of(texts), cosines, strict=True)
+    ]
+
+
 @given(
     st.lists(st.sampled_from(list(LIBRARY.values())), min_size=1, max_size=6),
     st.floats(0.1, 9),
@@ -567,8 +558,8 @@ def test_it_is_the_weighted_mean_of_cosine_and_bm25(
 ) -> None:
     tier = SemanticBM25(semantic_weight=semantic, bm25_weight=words, bm25_half=3.0)
     known = cosines[: len(texts)]
-    alone = [pair.logit for pair in tier.score(QUERY, texts)]
-    both = [pair.logit for pair in tier.score_with_cosines(QUERY, texts, known)]
+    alone = [pair.score for pair in tier.score(QUERY, passages_of(texts))]
+    both = [pair.score for pair in tier.score(QUERY, with_cosines(texts, known))]
     for bm25, blend, cosine in zip(alone, both, known, strict=True):
         assert 0 <= bm25 < 1
         expected = bm25
@@ -580,10 +571,9 @@ def test_it_is_the_weighted_mean_of_cosine_and_bm25(
 def test_it_is_seventy_to_thirty_whatever_the_total() -> None:
     assert SemanticBM25().identity == "semantic-bm25@0.7/8/english"
     assert SemanticBM25(semantic_weight=7, bm25_weight=3).identity == SemanticBM25().identity
-    texts = list(LIBRARY.values())
-    assert SemanticBM25(semantic_weight=7, bm25_weight=3).score(QUERY, texts) == SemanticBM25(
-        semantic_weight=0.7, bm25_weight=0.3
-    ).score(QUERY, texts)
+    passages = passages_of(LIBRARY.values())
+    scores = SemanticBM25(semantic_weight=0.7, bm25_weight=0.3).score(QUERY, passages)
+    assert SemanticBM25(semantic_weight=7, bm25_weight=3).score(QUERY, passages) == scores
 
 
 def test_it_embeds_where_nobody_hands_in_cosines() -> None:
@@ -598,9 +588,9 @@ def test_it_embeds_where_nobody_hands_in_cosines() -> None:
             key=lambda hit: list(LIBRARY).index(hit.id),
         )
     ]
-    scores = SemanticBM25(embedder=embedder).score(QUERY, texts)
-    again = SemanticBM25().score_with_cosines(QUERY, texts, cosines)
-    assert [one.logit for one in scores] == pytest.approx([one.logit for one in again], abs=1e-6)
+    scores = SemanticBM25(embedder=embedder).score(QUERY, passages_of(texts))
+    again = SemanticBM25().score(QUERY, with_cosines(texts, cosines))
+    assert [one.score for one in scores] == pytest.approx([one.score for one in again], abs=1e-6)
     assert SemanticBM25(embedder=embedder).score(QUERY, []) == []
 
 
@@ -609,10 +599,9 @@ def test_it_goes_by_words_where_the_embedder_has_no_vector() -> None:
         def embed(self, texts: Sequence[str], **options: Any) -> Any:
             return [None, *super().embed(texts[1:])]
 
-    texts = list(LIBRARY.values())
-    assert SemanticBM25(embedder=Wordless()).score(QUERY, texts) == SemanticBM25().score(
-        QUERY, texts
-    )
+    passages = passages_of(LIBRARY.values())
+    scores = SemanticBM25().score(QUERY, passages)
+    assert SemanticBM25(embedder=Wordless()).score(QUERY, passages) == scores
 
 
 def test_it_uses_the_cosines_of_stage_1(index: Index) -> None:
@@ -647,7 +636,7 @@ def test_any_chain_ends_in_a_sound_result_that_replays(
     made: dict[str, Any] = {
         "answers": TableReranker({}),
         "raises": raising(RuntimeError("x")),
-        "skipped": raising(TierError("circuit_breaker", "x")),
+        "skipped": raising(RerankerError("circuit_breaker", "x")),
         "fails": raising(TransportError("x")),
         "partial": Partial(3, "partial_scores"),
     }

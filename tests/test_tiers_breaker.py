@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import math
 import os
 import subprocess
@@ -20,7 +19,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from conftest import refused
-from crossgate.rerankers import CircuitBreaker, Deadline, Pace, Permit, State, Transition
+from crossgate._reranking.breaker import Permit, Transition
+from crossgate.rerankers import CircuitBreaker, Deadline, Pace, State
 
 LAWFUL = {
     (State.CLOSED, State.OPEN),
@@ -312,17 +312,6 @@ assert breaker.state == "open"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
-def test_breakers_can_be_forgotten() -> None:
-    from crossgate._reranking import breaker
-
-    gc.collect()
-    before = len(breaker._breakers)
-    for _ in range(100):
-        CircuitBreaker()
-    gc.collect()
-    assert len(breaker._breakers) <= before + 1
-
-
 # Deadline and pace.
 
 
@@ -334,6 +323,17 @@ def test_a_deadline_runs_down_and_never_below_zero() -> None:
     assert deadline.left == pytest.approx(0.05)
     clock.now += 1
     assert deadline.left == 0
+
+
+def test_a_share_is_of_what_is_left() -> None:
+    clock = Clock()
+    deadline = Deadline(1_000, clock=clock)
+    clock.now += 0.5
+    share = deadline.share(0.8)
+    assert share.left == pytest.approx(0.4)
+    clock.now += 0.3
+    assert share.left == pytest.approx(0.1)
+    assert Deadline(None).share(0.8).left is None
 
 
 @pytest.mark.parametrize("budget", [0, -1, -math.inf, -(10**400)])
@@ -371,6 +371,8 @@ def test_the_pace_stays_within_what_was_seen(calls: list[tuple[int, float]], pai
 def test_the_pace_is_learned_and_forgotten() -> None:
     pace = Pace(ms_per_pair=25.0, absolute_floor_ms=100.0)
     assert pace.floor_ms(1) == 100
+    assert pace.floor_ms(60) == 1_500
+    pace.observe(60, 60_000)  # the first call loads a model or opens a connection
     assert pace.floor_ms(60) == 1_500
     for _ in range(50):
         pace.observe(60, 600)

@@ -22,18 +22,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import refused
-from crossgate import InputError, ModelError, PairScore, TierError
-from crossgate._reranking import background, http, tokens
+from crossgate import InputError, ModelError, PairScore, RerankerError
+from crossgate._reranking import http, process, tokens
 from crossgate._reranking import remote as remote_module
 from crossgate._reranking.remote import Limits, _batches, checked
 from crossgate.rerankers import (
+    Admitted,
     CircuitBreaker,
     CohereReranker,
+    Deadline,
     JinaReranker,
     Pace,
     RemoteReranker,
     TransportError,
     VoyageReranker,
+    passages_of,
     shut_down,
 )
 from providers_server import FAULTS, KEY, ProvidersServer, relevance
@@ -41,9 +44,10 @@ from providers_server import FAULTS, KEY, ProvidersServer, relevance
 # Its own library says so whenever a connection breaks off in mid-body.
 pytestmark = pytest.mark.filterwarnings("ignore:The 'warn' method is deprecated")
 
-Make = Callable[..., RemoteReranker]
+Make = Callable[..., Admitted]
 
 DOCUMENTS = [f"document {number}" for number in range(5)]
+PASSAGES = passages_of(DOCUMENTS)
 EXPECTED = [relevance(one) for one in DOCUMENTS]
 PROVIDERS = ("voyage", "cohere", "jina")
 
@@ -65,20 +69,17 @@ def _clean(server: ProvidersServer) -> None:
 
 
 def maker(provider: str, server: ProvidersServer) -> Make:
-    """Return what makes a tier of a provider, with a breaker of its own."""
+    """Return what makes a reranker of a provider, with a breaker of its own."""
 
-    def make(**options: Any) -> RemoteReranker:
+    def make(**options: Any) -> Admitted:
         kind: Any = {"voyage": VoyageReranker, "cohere": CohereReranker, "jina": JinaReranker}
         url = server.voyage if provider == "voyage" else server.url
-        options = {
-            "api_key": KEY,
-            "base_url": url,
-            "breaker": CircuitBreaker(),
-            "pace": Pace(ms_per_pair=1.0),
-            **options,
-        }
-        made: RemoteReranker = kind[provider](**options)
-        return made
+        bounds: dict[str, Any] = {"breaker": CircuitBreaker(), "pace": Pace(ms_per_pair=1.0)}
+        for name in ("breaker", "pace", "fewer_pairs"):
+            if name in options:
+                bounds[name] = options.pop(name)
+        options = {"api_key": KEY, "base_url": url, **options}
+        return Admitted(kind[provider](**options), **bounds)
 
     return make
 
@@ -95,20 +96,25 @@ def cohere(server: ProvidersServer) -> Make:
     return maker("cohere", server)
 
 
+def transport_of(admitted: Admitted) -> Any:
+    assert isinstance(admitted.reranker, RemoteReranker)
+    return admitted.reranker._transport
+
+
 def scores(pairs: Sequence[PairScore | None]) -> list[float | None]:
-    return [None if pair is None else pair.logit for pair in pairs]
+    return [None if pair is None else pair.score for pair in pairs]
 
 
 # What is asked and what comes back.
 
 
 def test_scores_come_in_the_order_of_the_documents(make: Make) -> None:
-    assert scores(make().score("query", DOCUMENTS)) == EXPECTED
+    assert scores(make().score("query", PASSAGES)) == EXPECTED
 
 
 def test_what_each_provider_is_sent(make: Make, server: ProvidersServer) -> None:
     tier = make()
-    tier.score("query", DOCUMENTS)
+    tier.score("query", PASSAGES)
     (request,) = server.requests
     bodies = {
         "voyage": ("/voyage/v1/rerank", {"model": "rerank-2.5", "truncation": True, "top_k": None}),
@@ -127,16 +133,16 @@ def test_what_each_provider_is_sent(make: Make, server: ProvidersServer) -> None
 def test_another_model_has_another_identity(server: ProvidersServer) -> None:
     lite = VoyageReranker("rerank-2.5-lite", api_key=KEY, base_url=server.voyage)
     assert (lite.name, lite.identity) == ("voyage", "voyage/rerank-2.5-lite")
-    lite.score("query", DOCUMENTS)
+    lite.score("query", PASSAGES)
     assert server.requests[0].body["model"] == "rerank-2.5-lite"
 
 
 def test_no_documents_need_no_request(make: Make, server: ProvidersServer) -> None:
     tier = make(breaker=CircuitBreaker(failures=1, cooldown=0), attempts=1)
     server.plan.append("500")
-    refused("api_error", tier.score, "query", DOCUMENTS)
-    assert tier.score("query", []) == []
-    assert asyncio.run(tier.ascore_within("query", [], 0.0)).pairs == []
+    refused("api_error", tier.score, "query", PASSAGES)
+    assert tier.score("query", []) == ()
+    assert asyncio.run(tier.ascore("query", [], deadline=Deadline(0))) == ()
     assert len(server.requests) == 1
     assert tier.breaker.state == "open"  # nobody was asked, so nobody has recovered
 
@@ -145,19 +151,19 @@ def test_it_works_inside_and_outside_of_running_loops(make: Make) -> None:
     tier = make()
 
     async def inside() -> list[list[float | None]]:
-        synchronous = tier.score("query", DOCUMENTS)  # holds this loop up, and works
-        native = await tier.ascore_within("query", DOCUMENTS, 5)
-        return [scores(synchronous), scores(native.pairs)]
+        synchronous = tier.score("query", PASSAGES)  # holds this loop up, and works
+        native = await tier.ascore("query", PASSAGES, deadline=Deadline(5000))
+        return [scores(synchronous), scores(native)]
 
     for _ in range(2):  # another loop each time
         assert asyncio.run(inside()) == [EXPECTED, EXPECTED]
-    assert scores(tier.score("query", DOCUMENTS)) == EXPECTED
+    assert scores(tier.score("query", PASSAGES)) == EXPECTED
 
 
 def test_connections_stay_open_between_calls(make: Make, server: ProvidersServer) -> None:
     for _ in range(10):
-        make().score("query", DOCUMENTS)  # another reranker each time
-        asyncio.run(make().ascore_within("query", DOCUMENTS, 5))
+        make().score("query", PASSAGES)  # another reranker each time
+        asyncio.run(make().ascore("query", PASSAGES, deadline=Deadline(5000)))
     assert len({one.connection for one in server.requests}) == 1
 
 
@@ -170,7 +176,7 @@ def test_large_pools_go_in_batches(
 ) -> None:
     texts = [f"document {number}" for number in range(documents)]
     server.delay = 0.05 if documents == 300 else 0.0
-    assert scores(make().score("query", texts)) == [relevance(one) for one in texts]
+    assert scores(make().score("query", passages_of(texts))) == [relevance(one) for one in texts]
     sent = [one.body["documents"] for one in server.requests]
     assert sorted(map(len, sent)) == sizes
     assert sorted(one for batch in sent for one in batch) == sorted(texts)  # all of them, once
@@ -182,14 +188,14 @@ def test_some_batches_may_fail(make: Make, server: ProvidersServer) -> None:
     texts = [f"document {number}" for number in range(121)]
     server.plan += [None, "fewer", None]
     tier = make(attempts=1)
-    found = tier.score_within("query", texts, 5)
-    missing = [place for place, pair in enumerate(found.pairs) if pair is None]
+    found = tier.score("query", passages_of(texts), deadline=Deadline(5000))
+    missing = [place for place, pair in enumerate(found) if pair is None]
     assert missing in _batches(121, None)
     assert found.missing is not None
     assert found.missing.code == "partial_scores"
     assert f"{121 - len(missing)} of 121" in found.missing.detail
-    for place, pair in enumerate(found.pairs):
-        assert pair is None or pair.logit == relevance(texts[place])
+    for place, pair in enumerate(found):
+        assert pair is None or pair.score == relevance(texts[place])
     assert tier.breaker._counted == 0  # the endpoint did answer
 
 
@@ -198,10 +204,10 @@ def test_all_batches_failing_is_one_failure(make: Make, server: ProvidersServer)
     tier = make(attempts=1)
     for failures in (1, 2):
         server.plan += ["500"] * 3
-        refused("api_error", tier.score, "query", texts)
+        refused("api_error", tier.score, "query", passages_of(texts))
         assert tier.breaker._counted == failures
     server.plan += ["500"] * 3
-    refused("api_error", tier.score, "query", texts)
+    refused("api_error", tier.score, "query", passages_of(texts))
     assert tier.breaker.state == "open"
 
 
@@ -214,7 +220,11 @@ def test_all_rerankers_of_an_endpoint_share_its_limit(server: ProvidersServer) -
 
     async def together() -> None:
         await asyncio.gather(
-            *(tier.ascore_within("query", DOCUMENTS, 10) for tier in tiers for _ in range(10))
+            *(
+                tier.ascore("query", PASSAGES, deadline=Deadline(10000))
+                for tier in tiers
+                for _ in range(10)
+            )
         )
 
     threads = [threading.Thread(target=asyncio.run, args=(together(),)) for _ in range(2)]
@@ -235,29 +245,29 @@ def test_every_fault_is_an_api_error_and_the_next_call_works(
 ) -> None:
     tier = make(attempts=1, timeout=0.3 if "slow" in fault else 5.0)
     server.plan.append(fault)
-    message = refused("api_error", tier.score, "query", DOCUMENTS)
+    message = refused("api_error", tier.score, "query", PASSAGES)
     assert message.startswith(tier.name)
     assert tier.breaker._counted == 1
-    assert scores(tier.score("query", DOCUMENTS)) == EXPECTED
+    assert scores(tier.score("query", PASSAGES)) == EXPECTED
     assert tier.breaker._counted == 0
 
 
 def test_no_answer_fills_the_memory(make: Make, server: ProvidersServer) -> None:
     server.plan.append("endless")
-    message = refused("api_error", make(timeout=60.0).score, "query", DOCUMENTS)
+    message = refused("api_error", make(timeout=60.0).score, "query", PASSAGES)
     assert "more than 8388608 bytes" in message
 
 
 @pytest.mark.parametrize("fault", ["429", "429:0.05", "500", "503", "reset", "truncated"])
 def test_what_may_pass_is_tried_again(make: Make, server: ProvidersServer, fault: str) -> None:
     server.plan += [fault, fault]
-    assert scores(make().score("query", DOCUMENTS)) == EXPECTED
+    assert scores(make().score("query", PASSAGES)) == EXPECTED
     assert [one.fault for one in server.requests] == [fault, fault, None]
 
 
 def test_it_is_tried_so_often_and_no_more(make: Make, server: ProvidersServer) -> None:
     server.plan += ["503"] * 9
-    message = refused("api_error", make(attempts=3).score, "query", DOCUMENTS)
+    message = refused("api_error", make(attempts=3).score, "query", PASSAGES)
     assert len(server.requests) == 3
     assert "sent 3 times" in message
 
@@ -267,12 +277,12 @@ def test_it_is_tried_so_often_and_no_more(make: Make, server: ProvidersServer) -
 )
 def test_what_would_not_pass_is_not(make: Make, server: ProvidersServer, fault: str) -> None:
     server.plan.append(fault)
-    refused("api_error", make(timeout=0.3).score, "query", DOCUMENTS)
+    refused("api_error", make(timeout=0.3).score, "query", PASSAGES)
     assert len(server.requests) == 1
 
 
 def test_a_wrong_key_is_not_tried_again(make: Make, server: ProvidersServer) -> None:
-    message = refused("api_error", make(api_key="wrong").score, "query", DOCUMENTS)
+    message = refused("api_error", make(api_key="wrong").score, "query", PASSAGES)
     assert "API key" in message
     assert len(server.requests) == 1
 
@@ -281,7 +291,7 @@ def test_retry_after_is_not_waited_for_beyond_the_deadline(
     make: Make, server: ProvidersServer
 ) -> None:
     server.plan.append("429:3600")
-    message = refused("api_error", make().score, "query", DOCUMENTS)
+    message = refused("api_error", make().score, "query", PASSAGES)
     assert "429" in message  # and not that the time was over
     assert len(server.requests) == 1
 
@@ -307,7 +317,7 @@ def test_retry_after_is_a_number_or_a_date(header: str, least: float, most: floa
 
 def test_nobody_listens(make: Make) -> None:
     tier = make(base_url="http://localhost:9/v1", attempts=2)
-    assert "connection" in refused("api_error", tier.score, "query", DOCUMENTS)
+    assert "connection" in refused("api_error", tier.score, "query", PASSAGES)
     assert tier.breaker._counted == 1
 
 
@@ -316,7 +326,7 @@ def test_a_certificate_that_cannot_be_trusted(make: Make) -> None:
     trustme.CA().issue_cert("localhost").configure_cert(context)
     with ProvidersServer(tls=context) as server:
         tier = make(base_url=server.url)
-        message = refused("api_error", tier.score, "query", DOCUMENTS)
+        message = refused("api_error", tier.score, "query", PASSAGES)
         assert "certificate" in message
         assert server.requests == []
         assert server.connections <= 1  # a bad certificate stays bad
@@ -330,12 +340,12 @@ def test_a_certificate_must_be_for_the_host(host: str, tmp_path: Path) -> None:
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     script = f"""
 import sys
-from crossgate import TierError
-from crossgate.rerankers import CohereReranker, VoyageReranker
+from crossgate import RerankerError
+from crossgate.rerankers import CohereReranker, VoyageReranker, passages_of
 for kind, url in ((CohereReranker, sys.argv[1]), (VoyageReranker, sys.argv[2])):
     try:
-        print(len(kind(api_key={KEY!r}, base_url=url).score("query", ["a", "b"])))
-    except TierError as error:
+        print(len(kind(api_key={KEY!r}, base_url=url).score("query", passages_of(["a", "b"]))))
+    except RerankerError as error:
         print(error)
 """
     with ProvidersServer(tls=context) as server:
@@ -397,31 +407,31 @@ def test_the_breaker_opens_and_closes(make: Make, server: ProvidersServer) -> No
     tier = make(attempts=1, breaker=CircuitBreaker(clock=lambda: now))
     server.plan += ["500"] * 3
     for _ in range(3):
-        refused("api_error", tier.score, "query", DOCUMENTS)
-    assert "60 s" in refused("circuit_breaker", tier.score, "query", DOCUMENTS)
+        refused("api_error", tier.score, "query", PASSAGES)
+    assert "60 s" in refused("circuit_breaker", tier.score, "query", PASSAGES)
     assert len(server.requests) == 3
     now = 60.0
     server.plan.append("500")
-    refused("api_error", tier.score, "query", DOCUMENTS)
-    refused("circuit_breaker", tier.score, "query", DOCUMENTS)
+    refused("api_error", tier.score, "query", PASSAGES)
+    refused("circuit_breaker", tier.score, "query", PASSAGES)
     now = 120.0
     for _ in range(2):
-        assert tier.score("query", DOCUMENTS)
+        assert tier.score("query", PASSAGES)
     assert tier.breaker.state == "closed"
 
 
 def test_one_trial_at_a_time(server: ProvidersServer) -> None:
     tier = maker("cohere", server)(breaker=CircuitBreaker(failures=1, cooldown=0), attempts=1)
     server.plan.append("500")
-    refused("api_error", tier.score, "query", DOCUMENTS)
+    refused("api_error", tier.score, "query", PASSAGES)
     server.delay = 0.1
 
     async def together() -> list[object]:
-        calls = [tier.ascore_within("query", DOCUMENTS, 5) for _ in range(20)]
+        calls = [tier.ascore("query", PASSAGES, deadline=Deadline(5000)) for _ in range(20)]
         return list(await asyncio.gather(*calls, return_exceptions=True))
 
     results = asyncio.run(together())
-    codes = [one.code for one in results if isinstance(one, TierError)]
+    codes = [one.code for one in results if isinstance(one, RerankerError)]
     assert codes == ["circuit_breaker"] * 19
     assert len(server.requests) == 2
 
@@ -430,39 +440,42 @@ def test_rerankers_of_one_endpoint_share_a_breaker() -> None:
     first = CohereReranker(api_key=KEY, base_url="http://one.invalid")
     again = CohereReranker("rerank-v4.0-fast", api_key=KEY, base_url="http://one.invalid")
     other = CohereReranker(api_key=KEY, base_url="http://two.invalid")
-    assert first.breaker is again.breaker
-    assert first.breaker is not other.breaker
-    assert first.pace is not again.pace
-    assert first.pace is other.pace
-    assert (first.pace.ms_per_pair, first.pace.absolute_floor_ms) == (25.0, 100.0)
+    assert Admitted(first).breaker is Admitted(again).breaker
+    assert Admitted(first).breaker is not Admitted(other).breaker
+    assert Admitted(first).pace is not Admitted(again).pace
+    assert Admitted(first).pace is Admitted(other).pace
+    assert (Admitted(first).pace.ms_per_pair, Admitted(first).pace.absolute_floor_ms) == (
+        25.0,
+        100.0,
+    )
 
 
 def test_too_little_time_sends_nothing(make: Make, server: ProvidersServer) -> None:
     tier = make(pace=Pace(ms_per_pair=25.0, absolute_floor_ms=100.0))
-    assert "125 ms" in refused("budget", tier.score_within, "query", DOCUMENTS, 0.12)
-    assert "100 ms" in refused("budget", tier.score_within, "query", DOCUMENTS[:1], 0.09)
+    assert "125 ms" in refused("budget", tier.score, "query", PASSAGES, deadline=Deadline(120))
+    assert "100 ms" in refused("budget", tier.score, "query", PASSAGES[:1], deadline=Deadline(90))
     assert server.requests == []
     assert tier.breaker._counted == 0
 
 
 def test_fewer_pairs_where_that_is_wanted(make: Make, server: ProvidersServer) -> None:
     tier = make(pace=Pace(ms_per_pair=1_000.0), fewer_pairs=True)
-    found = tier.score_within("query", DOCUMENTS, 3.5)
-    assert scores(found.pairs) == [*EXPECTED[:3], None, None]
+    found = tier.score("query", PASSAGES, deadline=Deadline(3500))
+    assert scores(found) == [*EXPECTED[:3], None, None]
     assert found.missing is not None
     assert found.missing.code == "budget"
-    refused("budget", tier.score_within, "query", DOCUMENTS, 1.5)  # not even two
+    refused("budget", tier.score, "query", PASSAGES, deadline=Deadline(1500))  # not even two
     assert len(server.requests) == 1
 
 
 def test_the_pace_is_learned(make: Make, server: ProvidersServer) -> None:
     tier = make(pace=Pace(ms_per_pair=1e6))
     for _ in range(30):
-        tier.score("query", DOCUMENTS)
+        tier.score("query", PASSAGES)
     assert tier.pace.ms_per_pair < 1e6
     slow = make(timeout=0.3, attempts=1)
     server.plan.append("slow_headers")
-    refused("api_error", slow.score, "query", DOCUMENTS)
+    refused("api_error", slow.score, "query", PASSAGES)
     assert slow.pace.ms_per_pair > 1.0
 
 
@@ -473,24 +486,19 @@ def test_waiting_for_a_free_connection_is_no_failure_of_the_endpoint() -> None:
         await asyncio.sleep(3_600)
         return []
 
-    def tier() -> RemoteReranker:
-        return RemoteReranker(
-            stuck,
-            name="stuck",
-            identity="stuck@1",
-            endpoint="stuck",
-            concurrency=1,
-            timeout=0.4,
-            breaker=CircuitBreaker(),
+    def tier() -> Admitted:
+        reranker = RemoteReranker(
+            stuck, name="stuck", identity="stuck@1", endpoint="stuck", concurrency=1, timeout=0.4
         )
+        return Admitted(reranker, breaker=CircuitBreaker())
 
     async def together() -> list[str]:
         tiers = [tier(), tier()]
         errors = await asyncio.gather(
-            *(one.ascore_within("query", DOCUMENTS, None) for one in tiers), return_exceptions=True
+            *(one.ascore("query", PASSAGES) for one in tiers), return_exceptions=True
         )
         assert [one.breaker._counted for one in tiers] == [1, 0]
-        return [one.code for one in errors if isinstance(one, TierError)]
+        return [one.code for one in errors if isinstance(one, RerankerError)]
 
     assert asyncio.run(together()) == ["api_error", "budget"]
 
@@ -498,14 +506,16 @@ def test_waiting_for_a_free_connection_is_no_failure_of_the_endpoint() -> None:
 def test_cancelling_gives_everything_back(make: Make, server: ProvidersServer) -> None:
     tier = make(breaker=CircuitBreaker(failures=1, cooldown=0), attempts=1)
     server.plan.append("500")
-    refused("api_error", tier.score, "query", DOCUMENTS)
+    refused("api_error", tier.score, "query", PASSAGES)
     texts = [f"document {number}" for number in range(300)]
 
     async def cancelled() -> None:
         for _ in range(5):
             server.requests.clear()
             server.plan += ["slow_headers"] * 5
-            task = asyncio.create_task(tier.ascore_within("query", texts, 60))
+            task = asyncio.create_task(
+                tier.ascore("query", passages_of(texts), deadline=Deadline(60000))
+            )
             while len(server.requests) < 5:
                 await asyncio.sleep(0.002)
             task.cancel()
@@ -517,23 +527,23 @@ def test_cancelling_gives_everything_back(make: Make, server: ProvidersServer) -
     asyncio.run(cancelled())
     assert tier.breaker.state == "half_open"
     for _ in range(2):
-        assert tier.score("query", DOCUMENTS)
+        assert tier.score("query", PASSAGES)
     assert tier.breaker.state == "closed"
-    loop = background.background().loop
+    loop = process.background().loop
 
     async def others() -> int:
         tasks = [one for one in asyncio.all_tasks() if "crossgate" in repr(one.get_coro())]
         return len(tasks) - 1
 
     assert asyncio.run_coroutine_threadsafe(others(), loop).result() <= 0
-    limit = background.background().limit(tier.endpoint, 8)
+    limit = process.background().limit(server.url if tier.name != "voyage" else server.voyage, 8)
     assert limit._value == 8
 
 
 def test_an_interrupt_cancels_the_request() -> None:
     script = """
 import asyncio, os, signal, threading
-from crossgate.rerankers import CircuitBreaker, RemoteReranker
+from crossgate.rerankers import Admitted, CircuitBreaker, RemoteReranker, passages_of
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
 sent, cancelled = threading.Event(), threading.Event()
 async def transport(query, documents, *, timeout):
@@ -545,10 +555,12 @@ async def transport(query, documents, *, timeout):
 def interrupt():
     sent.wait()
     os.kill(os.getpid(), signal.SIGINT)
-tier = RemoteReranker(transport, name="own", identity="own", endpoint="own", timeout=3_600)
+tier = Admitted(
+    RemoteReranker(transport, name="own", identity="own", endpoint="own", timeout=3_600)
+)
 threading.Thread(target=interrupt).start()
 try:
-    tier.score("query", ["a", "b"])
+    tier.score("query", passages_of(["a", "b"]))
 except KeyboardInterrupt:
     print("interrupted", cancelled.wait(20), tier.breaker._counted)
 """
@@ -559,29 +571,30 @@ except KeyboardInterrupt:
 
 
 def test_shutting_down_leaves_nothing_and_the_next_call_starts_anew(cohere: Make) -> None:
-    cohere().score("query", DOCUMENTS)
+    cohere().score("query", PASSAGES)
     shut_down()
     assert "crossgate-remote" not in {one.name for one in threading.enumerate()}
     shut_down()  # twice is fine
-    assert scores(cohere().score("query", DOCUMENTS)) == EXPECTED
+    assert scores(cohere().score("query", PASSAGES)) == EXPECTED
 
 
 def test_a_forked_child_has_connections_of_its_own(server: ProvidersServer) -> None:
     script = f"""
 import os, signal
-from crossgate.rerankers import CohereReranker, VoyageReranker
+from crossgate.rerankers import CohereReranker, VoyageReranker, passages_of
 tiers = [
     CohereReranker(api_key={KEY!r}, base_url={server.url!r}),
     VoyageReranker(api_key={KEY!r}, base_url={server.voyage!r}),
 ]
-expected = [tier.score("query", ["a", "b"]) for tier in tiers]
+expected = [tier.score("query", passages_of(["a", "b"])) for tier in tiers]
 child = os.fork()
 if not child:
     signal.alarm(20)
-    os._exit(17 if [tier.score("query", ["a", "b"]) for tier in tiers] == expected else 1)
+    again = [tier.score("query", passages_of(["a", "b"])) for tier in tiers]
+    os._exit(17 if again == expected else 1)
 _, status = os.waitpid(child, 0)
 assert os.waitstatus_to_exitcode(status) == 17, status
-assert [tier.score("query", ["a", "b"]) for tier in tiers] == expected
+assert [tier.score("query", passages_of(["a", "b"])) for tier in tiers] == expected
 """
     before = server.connections
     run = subprocess.run(
@@ -600,8 +613,8 @@ assert [tier.score("query", ["a", "b"]) for tier in tiers] == expected
 
 def test_long_documents_are_cut_and_say_so(cohere: Make, server: ProvidersServer) -> None:
     long = "word " * 50_000
-    pairs = cohere().score("query", ["short", long, "x" * 20_000])
-    assert [pair.truncated for pair in pairs] == [False, True, True]
+    found = cohere().score("query", passages_of(["short", long, "x" * 20_000]))
+    assert [pair.truncated for pair in found.complete()] == [False, True, True]
     sent = server.requests[0].body["documents"]
     assert sent[0] == "short"
     assert long.startswith(sent[1])
@@ -611,8 +624,8 @@ def test_long_documents_are_cut_and_say_so(cohere: Make, server: ProvidersServer
 
 def test_a_query_that_the_provider_does_not_take(cohere: Make, server: ProvidersServer) -> None:
     tier = cohere()
-    refused("query_too_long", tier.score, "word " * 3_000, DOCUMENTS)
-    assert tier.score("word " * 2_000, DOCUMENTS)
+    refused("query_too_long", tier.score, "word " * 3_000, PASSAGES)
+    assert tier.score("word " * 2_000, PASSAGES)
     assert len(server.requests) == 1
     assert tier.breaker._counted == 0
 
@@ -670,17 +683,28 @@ def test_a_key_shows_nowhere(
     tier = make(**options)
     if fault in FAULTS or fault == "open":
         server.plan += ["500" if fault == "open" else fault] * 2
-    shown = [repr(tier), repr(vars(tier)), repr(tier._transport), repr(vars(tier._transport))]
+    shown = [
+        repr(tier),
+        repr(vars(tier.reranker)),
+        repr(transport_of(tier)),
+        repr(vars(transport_of(tier))),
+    ]
     with caplog.at_level(logging.DEBUG):
         for _ in range(2 if fault == "open" else 1):
             try:
-                tier.score_within("query", DOCUMENTS, 1e-9 if fault == "budget" else None)
-            except TierError as error:
+                tier.score(
+                    "query", PASSAGES, deadline=Deadline(1e-6 if fault == "budget" else None)
+                )
+            except RerankerError as error:
                 shown += places_of_a_secret(error)
                 shown.append(repr(pickle.dumps(error)))
             else:
                 assert fault is None
-    shown += [caplog.text, repr(pickle.dumps(tier._transport)), repr(copy.copy(vars(tier)))]
+    shown += [
+        caplog.text,
+        repr(pickle.dumps(transport_of(tier))),
+        repr(copy.copy(vars(tier.reranker))),
+    ]
     for text in shown:
         assert secret not in text
 
@@ -711,7 +735,7 @@ def test_keys_from_the_environment(
     assert "API key" in refused("no_key", kind)
     monkeypatch.setenv(variable, f" {KEY}\n")
     url = server.voyage if kind is VoyageReranker else server.url
-    assert scores(kind.from_environment(base_url=url).score("query", DOCUMENTS)) == EXPECTED
+    assert scores(kind.from_environment(base_url=url).score("query", PASSAGES)) == EXPECTED
     for off in ("0", "false", "OFF"):
         monkeypatch.setenv("CROSSGATE_REMOTE", off)
         assert kind.from_environment() is None
@@ -722,7 +746,7 @@ def test_keys_from_the_environment(
 # Transports of the user's own.
 
 
-def own(answer: Callable[[Sequence[str]], Any], **options: Any) -> RemoteReranker:
+def own(answer: Callable[[Sequence[str]], Any], **options: Any) -> Admitted:
     """Return a reranker whose transport is a function."""
 
     async def transport(
@@ -733,19 +757,20 @@ def own(answer: Callable[[Sequence[str]], Any], **options: Any) -> RemoteReranke
         return found
 
     defaults: dict[str, Any] = {"name": "own", "identity": "own@1", "endpoint": "own"}
-    return RemoteReranker(transport, **{**defaults, "breaker": CircuitBreaker(), **options})
+    reranker = RemoteReranker(transport, **{**defaults, **options})
+    return Admitted(reranker, breaker=CircuitBreaker())
 
 
 def test_a_transport_of_ones_own() -> None:
     tier = own(lambda documents: [(place, -len(one)) for place, one in enumerate(documents)])
-    assert scores(tier.score("query", ["a", "bbb"])) == [-1.0, -3.0]
+    assert scores(tier.score("query", passages_of(["a", "bbb"]))) == [-1.0, -3.0]
 
 
 def test_what_it_raises_is_named_and_not_quoted() -> None:
     def raising(documents: Sequence[str]) -> Any:
         raise RuntimeError("key=secret")
 
-    message = refused("api_error", own(raising).score, "query", DOCUMENTS)
+    message = refused("api_error", own(raising).score, "query", PASSAGES)
     assert "RuntimeError" in message
     assert "secret" not in message
 
@@ -755,7 +780,7 @@ def test_a_library_that_is_missing_is_no_failure_of_the_endpoint() -> None:
         raise ModelError("dependency_missing", "pip install it")
 
     tier = own(raising)
-    refused("dependency_missing", tier.score, "query", DOCUMENTS)
+    refused("dependency_missing", tier.score, "query", PASSAGES)
     assert tier.breaker._counted == 0
 
 
@@ -765,12 +790,12 @@ def test_libraries_that_are_not_installed(kind: Any, server: ProvidersServer) ->
 import sys
 sys.modules["voyageai"] = sys.modules["httpx2"] = None
 from crossgate import rerank
-from crossgate.rerankers import {kind.__name__}
+from crossgate.rerankers import Admitted, {kind.__name__}
 tier = {kind.__name__}(api_key={KEY!r}, base_url={server.url!r})
 for _ in range(4):
     result = rerank("query", ["a", "b"], reranker=tier)
     print(result.degraded[0].code, result.degraded[0].detail)
-assert tier.breaker.state == "closed"
+assert Admitted(tier).breaker.state == "closed"
 """
     run = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60

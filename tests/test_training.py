@@ -20,6 +20,7 @@ import pytest
 
 from crossgate import CrossEncoder
 from crossgate._embedding import OnnxEmbedder
+from crossgate.rerankers import passages_of
 
 HERE = Path(__file__).parent
 MODELS = HERE.parent / "models"
@@ -161,7 +162,8 @@ def test_both_models_are_trained_averaged_and_built(run: Run, start: Path, proje
     run("build.py", "cross-encoder", made / "fast", made / "fast cross-encoder")
     full, fast = (made / name / "model.onnx" for name in ("cross-encoder", "fast cross-encoder"))
     assert fast.stat().st_size < full.stat().st_size
-    assert np.isfinite(CrossEncoder(fast.parent).score("boat", documents)[0].logit)
+    [pair] = CrossEncoder(fast.parent).score("boat", passages_of(documents[:1])).complete()
+    assert np.isfinite(pair.score)
 
 
 @pytest.mark.timeout(600)
@@ -175,9 +177,10 @@ def test_the_graph_computes_what_was_trained(
     run("build.py", "cross-encoder", made / "weights", made / "rounded")
     query, documents = "how do i use a boat", ["boat", "a lamp is for this", "the rose " * 20]
     pairs = [[query, document] for document in documents]
+    passages = passages_of(documents)
     trained = _facts(python, "training_logits.py", made / "weights", given=pairs)["logits"]
     exact, rounded = (
-        [pair.logit for pair in CrossEncoder(made / name).score(query, documents)]
+        [pair.score for pair in CrossEncoder(made / name).score(query, passages).complete()]
         for name in ("exact", "rounded")
     )
     assert exact == pytest.approx(trained, abs=1e-4)

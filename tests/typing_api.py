@@ -24,15 +24,16 @@ from crossgate import (
     ModelError,
     OnnxEmbedder,
     PairScore,
+    Passage,
     PrecomputedVectors,
     Profile,
     ProfileError,
     Reranker,
+    RerankerError,
     ResultWarning,
     Router,
     RouteResult,
     SourceError,
-    TierError,
     Verdict,
     __version__,
     arerank,
@@ -46,7 +47,13 @@ from crossgate._pipelines.postprocessing import (
     spread_documents,
 )
 from crossgate._profile import Floors, Guardrails, TierSettings
-from crossgate._telemetry.events import Event, RouteFinished, TelemetryHook, TierSkipped, Tightened
+from crossgate._telemetry.events import (
+    Event,
+    RerankerSkipped,
+    RouteFinished,
+    TelemetryHook,
+    Tightened,
+)
 from crossgate._telemetry.log import (
     Difference,
     JsonLinesLog,
@@ -57,15 +64,19 @@ from crossgate._telemetry.log import (
 )
 from crossgate._telemetry.otel import OpenTelemetryHook
 from crossgate.rerankers import (
+    Admitted,
+    AsyncReranker,
     CircuitBreaker,
     CohereReranker,
+    Deadline,
     Pace,
     RemoteReranker,
+    Scores,
     SemanticBM25,
     State,
-    Transition,
     Transport,
     VoyageReranker,
+    passages_of,
 )
 
 
@@ -108,9 +119,13 @@ class OwnReranker:
         """Name and version."""
         return "own@1"
 
-    def score(self, query: str, documents: Sequence[str]) -> list[PairScore]:
-        """Return one score per document."""
-        return [PairScore(0.5), PairScore(logit=0.5, truncated=True)]
+    def score(
+        self, query: str, passages: Sequence[Passage], *, deadline: Deadline
+    ) -> list[PairScore | None]:
+        """Return one score per passage."""
+        assert_type(passages[0].cosine, float | None)
+        assert_type(deadline.left, float | None)
+        return [PairScore(0.5), PairScore(score=0.5, truncated=True), None]
 
 
 def protocols() -> None:
@@ -207,7 +222,7 @@ class OwnHook:
     def on_event(self, event: Event) -> None:
         """Tell the events apart."""
         match event:
-            case TierSkipped():
+            case RerankerSkipped():
                 assert_type(event.reason, str)
             case Tightened():
                 assert_type(event.tighten_effective_floor, float | None)
@@ -271,8 +286,13 @@ async def tiers(index: Index) -> None:
         name="own",
         identity="own@1",
         endpoint="own",
+    )
+    waiting: AsyncReranker = remote
+    bounded = Admitted(
+        waiting,
         breaker=CircuitBreaker(failures=3, cooldown=60.0, successes=2, trials=1),
         pace=Pace(ms_per_pair=25.0, absolute_floor_ms=100.0),
+        fewer_pairs=True,
     )
     transport: Transport = own_transport
     assert isinstance(transport, Transport)
@@ -280,7 +300,7 @@ async def tiers(index: Index) -> None:
         index,
         reranker=[
             VoyageReranker.from_environment("rerank-2.5-lite", timeout=2.0),
-            remote,
+            bounded,
             "default",
             SemanticBM25(embedder=OwnEmbedder()),
         ],
@@ -289,12 +309,13 @@ async def tiers(index: Index) -> None:
     router.route("red", budget_ms=100)
     await router.aroute("red", budget_ms=100.5, deny=["a"])
     await arerank("red", ["red"], reranker=(remote, None), budget_ms=None)
-    assert_type(remote.breaker.state, State)
-    assert_type(remote.breaker.transitions, tuple[Transition, ...])
-    assert_type(remote.score("red", ["fox"]), list[PairScore])
+    assert_type(bounded.breaker.state, State)
+    assert_type(remote.score("red", passages_of(["fox"])), Scores)
+    assert_type(bounded.score("red", passages_of(["fox"])).complete(), list[PairScore])
+    assert_type(await bounded.ascore("red", passages_of(["fox"])), Scores)
     try:
         CohereReranker(api_key="key")
-    except TierError as error:
+    except RerankerError as error:
         assert_type(error.code, str)
 
 

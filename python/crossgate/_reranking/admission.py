@@ -42,7 +42,8 @@ class Admitted:
     With a deadline the call runs on a thread of its own, and once the deadline has passed nobody
     waits for it: it goes on to its end and keeps its thread, its memory and whatever processors it
     uses until then. Such a call counts as a failure, so that a reranker that never returns costs
-    three threads and then one in each cool-down. Without a deadline it runs where it is called.
+    three threads, and then one more after each cool-down. Without a deadline a call runs where it
+    is made, and takes as long as it takes.
 
     Args:
         reranker: Whom to ask; attributes that tell about it are listed at `Reranker`.
@@ -68,6 +69,7 @@ class Admitted:
         kind = (type(reranker), reranker.identity)
         endpoint: str | None = getattr(reranker, "endpoint", None)
         self._has_endpoint = endpoint is not None
+        self._stops_in_time: bool = getattr(reranker, "stops_in_time", False)
         self.breaker = breaker or _shared(process.breakers, endpoint or kind, CircuitBreaker)
         self.pace = pace or _shared(process.paces, kind, partial(_first_pace, reranker))
         self._fewer_pairs = fewer_pairs
@@ -179,8 +181,7 @@ class Admitted:
 
     def _least(self, given: Sequence[Passage]) -> int:
         """Return how many passages must be scored for the call to be worth making."""
-        in_time = getattr(self.reranker, "stops_in_time", False)
-        return min(LEAST_PAIRS, len(given)) if in_time else len(given)
+        return min(LEAST_PAIRS, len(given)) if self._stops_in_time else len(given)
 
     @contextmanager
     def _attempt(self, least: int) -> Iterator[Callable[[Scores], Scores]]:
@@ -193,24 +194,22 @@ class Admitted:
         def settle(scores: Scores) -> Scores:
             scored = len(scores) - scores.count(None)
             self.pace.observe(scored, (self._clock() - start) * 1000)
-            permit.success()
             return scores
 
-        try:
-            yield settle
-        except Exception as error:
-            if not isinstance(error, InputError | ModelError):
-                self.pace.observe_at_least(least, (self._clock() - start) * 1000)
-            if self._is_failure(error):
-                permit.failure()
-            raise
-        finally:
-            permit.release()  # of no effect once it is settled
+        with permit:
+            try:
+                yield settle
+            except Exception as error:
+                if not isinstance(error, InputError | ModelError):
+                    self.pace.observe_at_least(least, (self._clock() - start) * 1000)
+                if not self._is_failure(error):
+                    permit.release()
+                raise
 
     def _is_failure(self, error: Exception) -> bool:
         """Return whether an error says that the next call would most likely end as this one."""
-        if isinstance(error, _Overrun):
-            return True
+        if isinstance(error, _Overrun):  # one that stops by itself is loading its model
+            return not self._stops_in_time
         if isinstance(error, InputError | ModelError):  # the query, or a library that is missing
             return False
         spent = isinstance(error, RerankerError) and error.code == "budget"
@@ -237,13 +236,11 @@ class Admitted:
         ]
         scored = number - pairs.count(None)
         told = f"{scored} of {len(passages)} passages"
-        if scored < min(LEAST_PAIRS, len(passages)):
-            if missing is None:
-                raise ValueError(f"{self.name} scored {told}")
-            raise RerankerError(missing.code, missing.detail)
         if scored < number:
             detail = f"{self.name} scored {told}"
             missing = missing or Degradation(code="partial_scores", detail=detail)
+            if scored < min(LEAST_PAIRS, len(passages)):
+                raise RerankerError(missing.code, missing.detail)
         elif number < len(passages):
             detail = f"{self.name} was given {told}, which is what the time is enough for"
             missing = Degradation(code="budget", detail=detail)

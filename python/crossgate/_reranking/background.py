@@ -33,6 +33,35 @@ class Background:
         """Start a coroutine on the loop; cancelling the future cancels the coroutine."""
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
+    def run(self, work: Coroutine[Any, Any, Result], timeout: float) -> Result:
+        """Run a coroutine on the loop and wait for so many seconds.
+
+        Whatever this raises, an interrupt above all, the coroutine is cancelled. The future that
+        `submit` returns would not do: an interrupt may come before it is there.
+
+        Raises:
+            TimeoutError: If it takes longer.
+        """
+        tasks: list[asyncio.Task[Result] | None] = []
+
+        async def noted() -> Result:
+            if tasks:  # given up before it began
+                work.close()
+                raise asyncio.CancelledError
+            tasks.append(asyncio.current_task())
+            return await work
+
+        def give_up() -> None:
+            tasks.append(None)
+            if tasks[0] is not None:
+                tasks[0].cancel()
+
+        try:
+            return self.submit(noted()).result(timeout)
+        except BaseException:
+            self.loop.call_soon_threadsafe(give_up)
+            raise
+
     def client(
         self, key: object, make: Callable[[], tuple[Client, Callable[[], Awaitable[object]]]]
     ) -> Client:

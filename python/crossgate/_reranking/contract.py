@@ -69,7 +69,8 @@ class Reranker(Protocol):
       installation
     - `ms_per_pair`, `absolute_floor_ms`: how fast it is taken to be before it has been asked, in
       milliseconds; by default 10 per pair, and no floor
-    - `stops_in_time`: whether it scores the first passages where time is too short for all
+    - `stops_in_time`: whether it stops by itself at the deadline and returns the scores of the
+      first passages; then time for two of them is enough, and being late is no failure
     - `available`: a property or method that says whether it takes calls at this moment
 
     Attributes:

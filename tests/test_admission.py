@@ -1,0 +1,293 @@
+"""The bounds around any reranker: a third party's that knows of none of them keeps to them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from conftest import FunctionReranker, TableReranker, build, refused
+from crossgate import PairScore, Passage, Profile, RerankerError, Router, RouteResult
+from crossgate._profile import Combine
+from crossgate.rerankers import (
+    Admitted,
+    AsyncReranker,
+    CircuitBreaker,
+    Deadline,
+    Pace,
+    Reranker,
+    Scores,
+    SemanticBM25,
+    passages_of,
+)
+
+QUERY = "clean up this messy csv"
+REPLACE = Profile(combine=Combine(mode="replace"))
+INDEX = build()
+PASSAGES = passages_of(["a", "bb", "ccc"])
+
+Scoring = Callable[[Sequence[Passage], Deadline], Any]
+
+
+class Own:
+    """A third party's reranker, with nothing but what the contract asks for."""
+
+    name = "own"
+    identity = "own@1"
+
+    def __init__(self, scoring: Scoring) -> None:
+        self.scoring = scoring
+        self.threads: list[threading.Thread] = []
+
+    def score(self, query: str, passages: Sequence[Passage], *, deadline: Deadline) -> Any:
+        """Do what it was told to, and remember the thread."""
+        self.threads.append(threading.current_thread())
+        return self.scoring(passages, deadline)
+
+
+class Remote(Own):
+    """One that names what it depends on."""
+
+    endpoint = "https://own.example"
+
+
+class Waiting(Own):
+    """One that waits on an event loop."""
+
+    async def ascore(self, query: str, passages: Sequence[Passage], *, deadline: Deadline) -> Any:
+        """Wait for longer than anybody has the patience for."""
+        self.threads.append(threading.current_thread())
+        await asyncio.sleep(3_600)
+
+
+def lengths(passages: Sequence[Passage], deadline: Deadline) -> list[PairScore]:
+    return [PairScore(float(len(one.text))) for one in passages]
+
+
+def failing(passages: Sequence[Passage], deadline: Deadline) -> list[PairScore]:
+    raise OSError("no route to host")
+
+
+def bounded(reranker: Reranker, **bounds: Any) -> Admitted:
+    defaults: dict[str, Any] = {"breaker": CircuitBreaker(), "pace": Pace(ms_per_pair=0.1)}
+    return Admitted(reranker, **{**defaults, **bounds})
+
+
+def ask(admitted: Admitted, native: bool, budget_ms: float | None = None) -> Scores:
+    deadline = Deadline(budget_ms)
+    if native:
+        return asyncio.run(admitted.ascore(QUERY, PASSAGES, deadline=deadline))
+    return admitted.score(QUERY, PASSAGES, deadline=deadline)
+
+
+def route(router: Router, native: bool, **options: Any) -> RouteResult:
+    if native:
+        return asyncio.run(router.aroute(QUERY, **options))
+    return router.route(QUERY, **options)
+
+
+def codes(result: RouteResult) -> list[str]:
+    return [one.code for one in result.degraded]
+
+
+@pytest.fixture
+def stuck() -> Iterator[Scoring]:
+    """Scores only once the test is over."""
+    over = threading.Event()
+
+    def scoring(passages: Sequence[Passage], deadline: Deadline) -> list[PairScore]:
+        over.wait(60)
+        return lengths(passages, deadline)
+
+    yield scoring
+    over.set()
+
+
+both = pytest.mark.parametrize("native", [False, True], ids=["sync", "async"])
+
+
+@both
+def test_one_that_does_not_return_is_left_and_the_next_answers(
+    native: bool, stuck: Scoring
+) -> None:
+    reranker = bounded(Own(stuck))
+    router = Router(INDEX, reranker=[reranker, SemanticBM25()], profile=REPLACE)
+    start = time.monotonic()
+    result = route(router, native, budget_ms=1_000)
+    assert time.monotonic() - start < 10  # it would take a minute
+    assert codes(result) == ["budget"]
+    assert "not waited for" in result.degraded[0].detail
+    assert {hit.provider for hit in result.hits} == {"semantic-bm25"}
+    assert reranker.pace.ms_per_pair > 0.1
+
+
+@both
+def test_three_that_do_not_return_are_enough(native: bool, stuck: Scoring) -> None:
+    own = Own(stuck)
+    reranker = bounded(own)
+    for _ in range(3):
+        with pytest.raises(RerankerError) as caught:
+            ask(reranker, native, 50)
+        assert caught.value.code == "budget"
+    for _ in range(20):
+        with pytest.raises(RerankerError) as caught:
+            ask(reranker, native, 50)
+        assert caught.value.code == "circuit_breaker"
+    assert len(own.threads) == 3
+
+
+def test_one_that_stops_by_itself_may_be_late_while_it_loads(stuck: Scoring) -> None:
+    class Loading(Own):
+        stops_in_time = True
+
+    admitted = bounded(Loading(stuck))
+    for _ in range(5):
+        with pytest.raises(RerankerError) as caught:
+            ask(admitted, False, 20)
+        assert caught.value.code == "budget"
+    assert admitted.available
+
+
+def test_one_that_waits_on_the_loop_is_cancelled_in_time() -> None:
+    waiting = Waiting(lengths)
+    assert isinstance(waiting, AsyncReranker)
+    admitted = bounded(waiting)
+    with pytest.raises(RerankerError) as caught:
+        ask(admitted, True, 50)
+    assert caught.value.code == "budget"
+    assert waiting.threads == [threading.current_thread()]  # on the loop, not beside it
+    assert admitted.breaker._counted == 1
+
+
+def test_a_timeout_of_its_own_is_its_own() -> None:
+    def timed_out(passages: Sequence[Passage], deadline: Deadline) -> Any:
+        raise TimeoutError("the database")
+
+    for native in (False, True):
+        with pytest.raises(TimeoutError, match="the database"):
+            ask(bounded(Own(timed_out)), native, 60_000)
+
+
+def test_without_a_deadline_it_runs_where_it_is_called() -> None:
+    own = Own(lengths)
+    assert [pair.score for pair in ask(bounded(own), False).complete()] == [1.0, 2.0, 3.0]
+    assert own.threads == [threading.current_thread()]
+    ask(bounded(own), False, 60_000)
+    assert own.threads[1] is not threading.current_thread()
+    assert own.threads[1].daemon  # it does not keep the process from ending
+
+
+def test_it_is_told_its_deadline() -> None:
+    told: list[float | None] = []
+
+    def scoring(passages: Sequence[Passage], deadline: Deadline) -> list[PairScore]:
+        told.append(deadline.left)
+        return lengths(passages, deadline)
+
+    ask(bounded(Own(scoring)), False, 60_000)
+    ask(bounded(Own(scoring)), False)
+    assert told[0] is not None
+    assert 0 < told[0] <= 60
+    assert told[1] is None
+
+
+@both
+def test_each_reranker_gets_a_list_of_its_own(native: bool) -> None:
+    def clear(passages: Any, deadline: Deadline) -> Any:
+        passages.clear()
+        raise RuntimeError("broken")
+
+    table = TableReranker({})
+    router = Router(INDEX, reranker=[bounded(Own(clear)), table], profile=REPLACE)
+    result = route(router, native)
+    assert codes(result) == ["reranker_failed"]
+    assert len(table.calls[0][1]) == len(INDEX)
+    assert {hit.provider for hit in result.hits} == {"table"}
+
+
+def test_passages_carry_what_stage_1_knows() -> None:
+    seen: list[Passage] = []
+
+    def scoring(passages: Sequence[Passage], deadline: Deadline) -> list[PairScore]:
+        seen.extend(passages)
+        return lengths(passages, deadline)
+
+    result = Router(INDEX, reranker=bounded(Own(scoring)), profile=REPLACE).route(QUERY, limit=None)
+    known = {hit.id: (hit.cosine, hit.bm25, hit.blend, hit.document.content) for hit in result.hits}
+    assert {one.id: (one.cosine, one.bm25, one.blend, one.text) for one in seen} == known
+
+
+@pytest.mark.parametrize("score", [1.01e30, -1e31, 1e308, float("inf"), float("nan")])
+def test_scores_that_could_overflow_are_refused(score: float) -> None:
+    own = FunctionReranker(lambda _, texts: [PairScore(score)] * len(texts))
+    with pytest.raises(ValueError, match="within 1e30"):
+        ask(bounded(own), False)
+    assert ask(bounded(Own(lambda passages, _: [PairScore(1e30)] * 3)), False).complete()
+
+
+def test_a_plain_list_may_leave_passages_out() -> None:
+    found = ask(bounded(Own(lambda *_: [PairScore(1.0), None, PairScore(2.0)])), False)
+    assert [pair and pair.score for pair in found] == [1.0, None, 2.0]
+    assert found.missing is not None
+    assert found.missing.code == "partial_scores"
+    assert "2 of 3" in found.missing.detail
+    refused("partial_scores", found.complete)
+    with pytest.raises(RerankerError, match="scored 1 of 3"):
+        ask(bounded(Own(lambda *_: [PairScore(1.0), None, None])), False)
+
+
+@both
+def test_an_endpoint_that_fails_is_left_alone(native: bool) -> None:
+    remote = Remote(failing)
+    admitted = bounded(remote)
+    for _ in range(3):
+        with pytest.raises(OSError, match="no route"):
+            ask(admitted, native)
+    assert not admitted.available
+    with pytest.raises(RerankerError) as caught:
+        ask(admitted, native)
+    assert caught.value.code == "circuit_breaker"
+    assert len(remote.threads) == 3
+
+
+def test_one_without_an_endpoint_may_raise_as_often_as_it_likes() -> None:
+    admitted = bounded(Own(failing))
+    for _ in range(5):
+        with pytest.raises(OSError, match="no route"):
+            ask(admitted, False)
+    assert admitted.available
+
+
+def test_rerankers_of_one_kind_share_their_bounds() -> None:
+    first, again = Admitted(Own(lengths)), Admitted(Own(failing))
+    assert first.breaker is again.breaker
+    assert first.pace is again.pace
+    other = FunctionReranker(lambda *_: [])
+    other.identity = Own.identity
+    assert Admitted(other).pace is not first.pace
+    assert Admitted(Remote(lengths)).breaker is not first.breaker
+    assert Admitted(SemanticBM25()).available is False
+
+
+def test_too_little_time_is_refused_before_it_is_spent() -> None:
+    own = Own(lengths)
+    slow = bounded(own, pace=Pace(ms_per_pair=1_000.0))
+    with pytest.raises(RerankerError, match="needs 3000 ms for 3 passages"):
+        ask(slow, False, 2_500)
+    fewer = bounded(own, pace=Pace(ms_per_pair=1_000.0), fewer_pairs=True)
+    found = ask(fewer, False, 2_500)
+    assert [pair and pair.score for pair in found] == [1.0, 2.0, None]
+    assert found.missing is not None
+    assert found.missing.code == "budget"
+    assert len(own.threads) == 1
+
+
+def test_no_passages_ask_nobody() -> None:
+    own = Own(failing)
+    assert bounded(own).score(QUERY, []) == ()
+    assert asyncio.run(bounded(own).ascore(QUERY, [], deadline=Deadline(0))) == ()
+    assert own.threads == []
