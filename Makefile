@@ -86,8 +86,9 @@ holdouts: install ## the tables of the cross-encoder's card, from the public set
 	$(BIN)/python models/holdouts.py $(DIST)/holdouts.json eval/baselines.json
 
 .PHONY: fuzz
-fuzz: ## fuzz the index file's reader and the text analysis, ten minutes each
+fuzz: ## fuzz the readers of index files and traces and the text analysis, ten minutes each
 	RUSTC_BOOTSTRAP=1 cargo fuzz run --fuzz-dir rust/fuzz --sanitizer none index_file -- -max_total_time=600
+	RUSTC_BOOTSTRAP=1 cargo fuzz run --fuzz-dir rust/fuzz --sanitizer none trace -- -max_total_time=600
 	RUSTC_BOOTSTRAP=1 cargo fuzz run --fuzz-dir rust/fuzz --sanitizer none text -- -max_total_time=600
 
 .PHONY: clean

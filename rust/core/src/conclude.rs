@@ -471,6 +471,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::gate::{Request, gate};
+    use crate::policy::Floors;
+    use crate::profile::{Answer, Confidence, Second, Stage1Confidence, Stage2Confidence};
 
     const BLEND: Blend = Blend { cosine_weight: 0.7, bm25_weight: 0.3, pivot: 5.0 };
 
@@ -480,6 +483,160 @@ mod tests {
 
     fn scored(id: &str, blend: f64) -> Scored {
         Scored { id: id.to_owned(), cosine: Some(blend), bm25: 5.0, overlap: 1, blend }
+    }
+
+    fn pair(id: &str, score: f64) -> Pair {
+        Pair { id: id.to_owned(), score, truncated: false }
+    }
+
+    fn fitted() -> Profile {
+        Profile {
+            reranker: Some("ours".to_owned()),
+            combine: Combine::Replace {},
+            second: Second { stage1: Some(0.2), stage2: Some(1.0) },
+            confidence: Confidence {
+                stage1: Some(Stage1Confidence { cosine: 1.0, ..Stage1Confidence::default() }),
+                stage2: Some(Stage2Confidence { rerank_score: 1.0, ..Stage2Confidence::default() }),
+            },
+            ..Profile::default()
+        }
+    }
+
+    fn gated(profile: &Profile, policy: &Policy, request: &Request) -> Gated {
+        let candidates = [("a", 0.9), ("b", 0.8), ("c", 0.3), ("d", 0.1)];
+        let scored = candidates.iter().map(|(id, blend)| scored(id, *blend)).collect();
+        gate(scored, profile, policy, request).unwrap()
+    }
+
+    fn outcome(decision: &Decision) -> Vec<(&str, Option<&str>)> {
+        let places = decision.places.iter();
+        places.map(|one| (one.id.as_str(), one.dropped.map(Dropped::code))).collect()
+    }
+
+    #[test]
+    fn without_pairs_the_order_of_stage_1_stands() {
+        let (profile, policy) = (fitted(), Policy::default());
+        let gated = gated(&profile, &policy, &Request { limit: Some(1), ..Request::default() });
+        let decision = conclude(&gated, &[], None, &profile, &policy).unwrap();
+        assert_eq!((decision.stage, decision.reason), (1, Reason::Undecided));
+        assert_eq!(decision.confidence, gated.confidence);
+        assert_eq!(
+            outcome(&decision),
+            [
+                ("a", None),
+                ("b", Some("over_limit")),
+                ("c", Some("beyond_lead")),
+                ("d", Some("beyond_lead"))
+            ]
+        );
+    }
+
+    #[test]
+    fn the_pairs_order_what_was_read_and_the_rest_follows() {
+        let (profile, policy) = (fitted(), Policy { agreement: Some(0.2), ..Policy::default() });
+        let gated = gated(&profile, &policy, &Request::default());
+        let pairs = [pair("a", 1.0), pair("b", 2.5), pair("d", 9.0)];
+        let decision = conclude(&gated, &pairs, Some("ours"), &profile, &policy).unwrap();
+        assert_eq!((decision.stage, decision.reason), (2, Reason::Reranked));
+        assert_eq!(decision.selected, ["b"]);
+        assert_eq!(
+            outcome(&decision),
+            [
+                ("d", Some("disagreement")),
+                ("b", None),
+                ("a", Some("beyond_lead")),
+                ("c", Some("not_reranked"))
+            ]
+        );
+        let ranks: Vec<_> =
+            decision.places.iter().map(|one| (one.stage1_rank, one.stage2_rank)).collect();
+        assert_eq!(ranks, [(4, Some(1)), (2, Some(2)), (1, Some(3)), (3, None)]);
+        assert!((decision.confidence.unwrap() - 1.0 / (1.0 + f64::exp(-9.0))).abs() < 1e-15);
+    }
+
+    #[test]
+    fn the_scores_of_another_reranker_count_by_their_order_alone() {
+        let policy = Policy { rerank_min: Some(5.0), ..Policy::default() };
+        let profile = fitted();
+        let gated = gated(&profile, &policy, &Request::default());
+        let pairs = ["a", "b", "c", "d"].map(|id| pair(id, if id == "c" { 0.2 } else { 0.1 }));
+        let ours = conclude(&gated, &pairs, Some("ours"), &profile, &policy).unwrap();
+        assert_eq!((ours.reason, ours.selected.len()), (Reason::Rejected, 0));
+        let theirs = conclude(&gated, &pairs, Some("theirs"), &profile, &policy).unwrap();
+        assert_eq!(theirs.selected, ["a", "c", "b", "d"]);
+        assert_eq!(theirs.confidence, gated.confidence);
+    }
+
+    #[test]
+    fn an_improbable_answer_is_none() {
+        let answer = Answer { threshold: Some(0.9), rerank_threshold: None };
+        let (profile, policy) = (Profile { answer, ..fitted() }, Policy::default());
+        let gated = gated(&profile, &policy, &Request::default());
+        let decided = |score| {
+            conclude(&gated, &[pair("a", score), pair("b", -9.0)], Some("ours"), &profile, &policy)
+                .unwrap()
+        };
+        assert_eq!((decided(1.0).reason, decided(1.0).selected.len()), (Reason::Rejected, 0));
+        assert_eq!(outcome(&decided(1.0))[0], ("a", Some("improbable")));
+        assert_eq!(outcome(&decided(1.0))[1], ("b", Some("beyond_lead")));
+        assert_eq!(decided(3.0).selected, ["a"]);
+    }
+
+    #[test]
+    fn what_a_floor_or_a_cliff_took_says_so() {
+        let policy = Policy {
+            floors: Floors { default: Some(0.2), ..Floors::default() },
+            cliff_core: Some(1),
+            ..Policy::default()
+        };
+        let profile = fitted();
+        let gated = gated(&profile, &policy, &Request::default());
+        assert_eq!(gated.pool, [0, 1]);
+        let pairs = [pair("a", 1.0), pair("b", 2.0)];
+        let decision = conclude(&gated, &pairs, Some("ours"), &profile, &policy).unwrap();
+        assert_eq!(
+            outcome(&decision),
+            [("b", None), ("a", None), ("c", Some("below_cliff")), ("d", Some("below_floor"))]
+        );
+        let high = Policy {
+            floors: Floors { default: Some(0.95), ..Floors::default() },
+            ..Policy::default()
+        };
+        let nothing = self::gated(&profile, &high, &Request::default());
+        let decision = conclude(&nothing, &[], None, &profile, &high).unwrap();
+        assert_eq!(decision.reason, Reason::BelowFloor);
+        assert!(outcome(&decision).iter().all(|(_, why)| *why == Some("below_floor")));
+    }
+
+    #[test]
+    fn warnings_name_what_they_saw() {
+        let warnings = Warnings {
+            flat_scores: Some(0.5),
+            weak_cosine: Some(0.95),
+            weak_rerank_score: Some(2.0),
+        };
+        let (profile, policy) = (fitted(), Policy { warnings, ..Policy::default() });
+        let gated = gated(&profile, &policy, &Request::default());
+        let codes = |scores: [f64; 3]| -> Vec<String> {
+            let pairs = [("a", scores[0]), ("b", scores[1]), ("c", scores[2])];
+            let pairs = pairs.map(|(id, score)| pair(id, score));
+            let decision = conclude(&gated, &pairs, Some("ours"), &profile, &policy).unwrap();
+            decision.warnings.into_iter().map(|one| one.code).collect()
+        };
+        assert_eq!(codes([1.0, 1.1, 1.2]), ["flat_scores", "weak_retrieval"]);
+        assert_eq!(codes([-4.0, 1.1, 3.0]), ["weak_retrieval"]);
+        let decision = conclude(&gated, &[], None, &profile, &policy).unwrap();
+        assert!(decision.warnings[0].detail.contains("the best cosine is 0.900, below 0.95"));
+    }
+
+    #[test]
+    fn a_score_that_no_sum_can_hold_is_refused() {
+        let (profile, policy) = (fitted(), Policy::default());
+        let gated = gated(&profile, &policy, &Request::default());
+        for (score, code) in [(f64::NAN, "not_finite"), (1e101, "out_of_range")] {
+            let found = conclude(&gated, &[pair("a", score)], Some("ours"), &profile, &policy);
+            assert_eq!(found.unwrap_err().code(), code);
+        }
     }
 
     #[test]

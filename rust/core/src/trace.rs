@@ -100,6 +100,8 @@ impl Trace {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::profile::Winner;
 
@@ -142,5 +144,17 @@ mod tests {
         let other = text.replacen(r#""score":1.5"#, r#""score":-9.0"#, 1);
         let read = Trace::read(&other).unwrap();
         assert_ne!(read.replay().unwrap().1, read.decision);
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_bytes_never_panic(at in 0_usize..4000, byte in any::<u8>(), cut in any::<bool>()) {
+            let mut bytes = serde_json::to_string(&trace()).unwrap().into_bytes();
+            let at = at % bytes.len();
+            if cut { bytes.truncate(at); } else { bytes[at] = byte; }
+            if let Ok(read) = Trace::read(&String::from_utf8_lossy(&bytes)) {
+                let _ = read.replay();
+            }
+        }
     }
 }
