@@ -42,7 +42,7 @@ def sets(reports: list[dict[str, Any]]) -> list[str]:
             *(_value(quality[mode]["recall@1"]) for mode in MODES),
             _value(quality["gated"]["false_inject"]),
             f"{report['economics']['skip_rate']:.0%}".replace("%", " %"),
-            ", ".join(_value(strength.get(name)) or "-" for name in ("cosine", "logit")),
+            ", ".join(_value(strength.get(name)) or "-" for name in ("cosine", "rerank_score")),
         ]
         rows.append(f"| {' | '.join(cells)} |")
     return rows
