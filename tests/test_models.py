@@ -20,8 +20,10 @@ from typing import Any
 
 import pytest
 
+from crossgate import models
 from crossgate._errors import ModelError
-from crossgate._model_files import models
+from crossgate._model_files import cache
+from crossgate._model_files import manifest as catalogue
 from hub_server import Fault, HubServer
 
 REPOSITORY = "acme/Tiny-Ranker"
@@ -72,7 +74,7 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         + manifest_entry(ranker | {"max_length": 384} | pinned, HUB_FILES),
         encoding="utf-8",
     )
-    monkeypatch.setattr(models, "_BUNDLED", bundled)
+    monkeypatch.setattr(catalogue, "BUNDLED", bundled)
     monkeypatch.setenv("CROSSGATE_CACHE", str(tmp_path / "cache"))
     return bundled
 
@@ -89,7 +91,7 @@ def no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CROSSGATE_CACHE", str(tmp_path / "cache"))
 
 
-def refused(code: str, name: str | Path, kind: models.Kind = "cross-encoder") -> str:
+def refused(code: str, name: str | Path, kind: catalogue.Kind = "cross-encoder") -> str:
     """Check that a model is refused with this code and one line, and return the line."""
     with pytest.raises(ModelError) as caught:
         models.locate(name, kind)
@@ -257,12 +259,12 @@ def test_verify_reports_every_file(cached: Path) -> None:
 
 
 def test_is_here_wants_every_file(cached: Path, registry: Path) -> None:
-    assert models.is_here("tiny-embedder")
-    assert models.is_here(REPOSITORY)
+    assert cache.is_here("tiny-embedder")
+    assert cache.is_here(REPOSITORY)
     (cached / "tokenizer.json").unlink()
-    assert not models.is_here("tiny-ranker")
+    assert not cache.is_here("tiny-ranker")
     shutil.rmtree(registry / "tiny-embedder")
-    assert not models.is_here("tiny-embedder")
+    assert not cache.is_here("tiny-embedder")
 
 
 def test_identity_follows_the_weights(tmp_path: Path) -> None:
@@ -361,7 +363,7 @@ def test_cache_folder(
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     for name, value in ({"HOME": "/home/user"} | environment).items():
         monkeypatch.setenv(name, value)
-    assert models.cache_folder() == Path(expected)
+    assert cache.cache_folder() == Path(expected)
 
 
 def test_cache_folder_of_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -372,21 +374,22 @@ def test_cache_folder_of_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", no_home)
     with pytest.raises(ModelError, match="set CROSSGATE_CACHE"):
-        models.cache_folder()
+        cache.cache_folder()
 
 
 def test_folders_of_both_sources(registry: Path, tmp_path: Path) -> None:
-    assert models.folder("tiny-embedder") == registry / "tiny-embedder"
-    assert models.folder(REPOSITORY) == tmp_path / "cache" / "models" / "tiny-ranker"
+    assert cache.folder("tiny-embedder") == registry / "tiny-embedder"
+    assert cache.folder(REPOSITORY) == tmp_path / "cache" / "models" / "tiny-ranker"
 
 
 def test_nothing_heavy_is_imported(cached: Path, registry: Path, tmp_path: Path) -> None:
     script = f"""
 import sys
 from pathlib import Path
-from crossgate._model_files import models
+from crossgate import models
+from crossgate._model_files import manifest as catalogue
 lazy = [name for name in ("tomllib", "hashlib", "json") if name in sys.modules]
-models._BUNDLED = Path({str(registry)!r})
+catalogue.BUNDLED = Path({str(registry)!r})
 models.locate("tiny-ranker", "cross-encoder")
 models.verify("tiny-embedder")
 models.pull("tiny-ranker")
@@ -408,7 +411,8 @@ print(sorted(heavy & set(sys.modules)))
 PULL = """
 import json, sys, time
 from pathlib import Path
-from crossgate._model_files import models
+from crossgate import models
+from crossgate._model_files import manifest as catalogue
 from crossgate._errors import ModelError
 
 pauses = []
@@ -418,7 +422,7 @@ def short_sleep(seconds):
     sleep(min(seconds, 0.02))
 time.sleep = short_sleep
 
-models._BUNDLED = Path(sys.argv[1])
+catalogue.BUNDLED = Path(sys.argv[1])
 print("ready", flush=True)
 try:
     model = models.pull(
@@ -831,14 +835,14 @@ def test_damaged_partial_is_thrown_away(puller: Puller) -> None:
 def test_partial_of_another_revision_is_not_continued(
     puller: Puller, hub: HubServer, registry: Path
 ) -> None:
-    manifest = registry / "manifest.toml"
-    current, older = manifest.read_text(encoding="utf-8"), "b2" * 20
-    manifest.write_text(current.replace(REVISION, older), encoding="utf-8")
+    listed = registry / "manifest.toml"
+    current, older = listed.read_text(encoding="utf-8"), "b2" * 20
+    listed.write_text(current.replace(REVISION, older), encoding="utf-8")
     with HubServer(REPOSITORY, older, {"onnx/model.onnx": bytes(1_000_000)}) as past:
         past.faults = [Fault(cut=600_000, times=1), Fault(status=404)]
         outcome = puller.fails("pull_failed", {"HF_ENDPOINT": past.endpoint})
     assert "what has arrived is kept" in outcome.message
-    manifest.write_text(current, encoding="utf-8")
+    listed.write_text(current, encoding="utf-8")
     puller.succeeds()
     assert [request.range for request in hub.got("model.onnx")] == [None]
 
@@ -905,8 +909,8 @@ def test_disk_full(puller: Puller, hub: HubServer) -> None:
 @pytest.fixture
 def unpinned(registry: Path, puller: Puller) -> Puller:
     """A puller whose manifest says of the hub's model where its files lie, and no more."""
-    manifest = registry / "manifest.toml"
-    text = manifest.read_text(encoding="utf-8").partition('[[models]]\nname = "tiny-ranker"')[0]
+    listed = registry / "manifest.toml"
+    text = listed.read_text(encoding="utf-8").partition('[[models]]\nname = "tiny-ranker"')[0]
     text += f"""
 [[models]]
 name = "tiny-ranker"
@@ -921,24 +925,24 @@ files = [
     {{ role = "tokenizer", path = "tokenizer.json" }},
 ]
 """
-    manifest.write_text(text, encoding="utf-8")
-    models._read_manifest.cache_clear()
+    listed.write_text(text, encoding="utf-8")
+    catalogue._read.cache_clear()
     return puller
 
 
 def lock_of(puller: Puller) -> dict[str, Any]:
-    lock: dict[str, Any] = json.loads(models.lock_file("tiny-ranker").read_text(encoding="utf-8"))
+    lock: dict[str, Any] = json.loads(cache.lock_file("tiny-ranker").read_text(encoding="utf-8"))
     return lock
 
 
 def test_unpinned_model_before_its_first_pull(unpinned: Puller) -> None:
     model = models.spec("tiny-ranker")
     assert (model.pinned, model.revision, model.size) == (False, None, 0)
-    assert models.identity("tiny-ranker") is None
-    assert not models.is_here("tiny-ranker")
+    assert cache.identity("tiny-ranker") is None
+    assert not cache.is_here("tiny-ranker")
     assert refused("model_missing", "tiny-ranker").endswith("crossgate models pull tiny-ranker")
     write_files(unpinned.root, HUB_FILES)  # nobody can say whether these are the right files
-    assert not models.is_here("tiny-ranker")
+    assert not cache.is_here("tiny-ranker")
     refused("model_missing", "tiny-ranker")
     assert {check.code for check in models.verify("tiny-ranker")} == {"model_incomplete"}
 
@@ -962,7 +966,7 @@ def test_first_pull_writes_what_it_brought(unpinned: Puller, hub: HubServer) -> 
     model = models.spec(REPOSITORY)
     assert (model.pinned, model.revision) == (True, REVISION)
     digest = hashlib.sha256(HUB_FILES["onnx/model.onnx"]).hexdigest()
-    assert models.identity("tiny-ranker") == f"tiny-ranker@sha256:{digest[:16]}"
+    assert cache.identity("tiny-ranker") == f"tiny-ranker@sha256:{digest[:16]}"
     assert models.locate("tiny-ranker", "cross-encoder").identity.endswith(digest[:16])
 
 
@@ -1009,7 +1013,7 @@ def test_lock_file_of_another_machine_is_enough(unpinned: Puller, hub: HubServer
 )
 @pytest.mark.usefixtures("unpinned")
 def test_lock_file_that_cannot_be_read(content: bytes) -> None:
-    path = models.lock_file("tiny-ranker")
+    path = cache.lock_file("tiny-ranker")
     write_files(path.parent, {path.name: content})
     assert f"{path} does not say what was pulled" in refused("lock_malformed", "tiny-ranker")
 
@@ -1018,7 +1022,7 @@ def test_lock_file_that_cannot_be_read(content: bytes) -> None:
 def test_description_that_is_none(unpinned: Puller, hub: HubServer, content: bytes) -> None:
     hub.faults.append(Fault(path="?blobs=true", content=content))
     assert unpinned.fails("pull_failed").message.endswith("is no description")
-    assert not models.lock_file("tiny-ranker").exists()
+    assert not cache.lock_file("tiny-ranker").exists()
 
 
 def test_description_is_asked_for_again(unpinned: Puller, hub: HubServer) -> None:
@@ -1043,7 +1047,7 @@ def test_repository_without_the_graph(unpinned: Puller, hub: HubServer) -> None:
 def test_small_file_that_is_not_the_listed_one(unpinned: Puller, hub: HubServer) -> None:
     hub.faults.append(Fault(path="tokenizer.json", content=b'{"version": "6.6"}'))
     assert "is not the file that the hub lists" in unpinned.fails("pull_failed").message
-    assert not models.lock_file("tiny-ranker").exists()
+    assert not cache.lock_file("tiny-ranker").exists()
 
 
 def test_interrupted_first_pull_goes_on_with_the_same_revision(
@@ -1060,28 +1064,28 @@ def test_interrupted_first_pull_goes_on_with_the_same_revision(
 def test_weights_beside_the_graph(unpinned: Puller, hub: HubServer, registry: Path) -> None:
     weights = hashlib.shake_256(b"weights").digest(2_000)
     hub.files["onnx/model.onnx_data"] = weights
-    manifest = registry / "manifest.toml"
+    listed = registry / "manifest.toml"
     line = '    { role = "tokenizer"'
-    text = manifest.read_text(encoding="utf-8").replace(
+    text = listed.read_text(encoding="utf-8").replace(
         line, '    { role = "weights", path = "onnx/model.onnx_data" },\n' + line
     )
-    manifest.write_text(text, encoding="utf-8")
-    models._read_manifest.cache_clear()
+    listed.write_text(text, encoding="utf-8")
+    catalogue._read.cache_clear()
     outcome = unpinned.finish(unpinned.start())
     assert outcome.code == ""
     assert Path(outcome.model).with_name("model.onnx_data").read_bytes() == weights
     digest = hashlib.sha256(weights).hexdigest()
-    assert models.identity("tiny-ranker") == f"tiny-ranker@sha256:{digest[:16]}"
+    assert cache.identity("tiny-ranker") == f"tiny-ranker@sha256:{digest[:16]}"
     named, folder = (models.locate(one, "cross-encoder") for one in ("tiny-ranker", unpinned.root))
     assert named.identity == folder.identity
 
 
 def test_licence_must_be_accepted(unpinned: Puller, hub: HubServer, registry: Path) -> None:
-    manifest = registry / "manifest.toml"
-    text = manifest.read_text(encoding="utf-8")
+    listed = registry / "manifest.toml"
+    text = listed.read_text(encoding="utf-8")
     terms = 'licence = "CC-BY-NC-4.0"\nterms = "no commercial use"\ndescription'
     before, found, after = text.rpartition('licence = "MIT"\ndescription')
-    manifest.write_text(before + terms + after, encoding="utf-8")
+    listed.write_text(before + terms + after, encoding="utf-8")
     assert found
     message = unpinned.fails("licence_not_accepted").message
     assert "is under CC-BY-NC-4.0: no commercial use" in message

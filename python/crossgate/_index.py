@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from crossgate import _core
 from crossgate._checks import check_text, is_text
 from crossgate._errors import IndexFileError, InputError, ModelError
-from crossgate._model_files import models
+from crossgate._model_files import cache
 from crossgate._types import Document, Vector
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ class Index:
         """
         if self._embedder is None:
             name = self.embedder.partition("@")[0]
-            if models.identity(name) is None:
+            if cache.identity(name) is None:
                 raise ModelError(
                     "unknown_model",
                     f"the vectors of the index were made by {self.embedder or 'no embedder'}, a "

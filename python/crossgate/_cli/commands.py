@@ -175,7 +175,7 @@ def calibrate(options: Options) -> int:
 
 def models_list(options: Options) -> int:
     """List the models and plug-ins that are known by name."""
-    from crossgate._model_files import models
+    from crossgate._model_files import cache as models
     from crossgate._reranking import plugins
 
     rows = [
@@ -200,13 +200,14 @@ def models_list(options: Options) -> int:
 
 def models_pull(options: Options) -> int:
     """Download a model."""
-    from crossgate._model_files import models
+    from crossgate._model_files import cache as models
+    from crossgate._model_files.pull import pull
 
     model = models.spec(options.name)
     if not models.is_here(model.name):
         terms = f": {model.terms}" if model.terms else ""
         print(f"crossgate: {model.name} is under {model.licence}{terms}", file=sys.stderr)
-    local = models.pull(
+    local = pull(
         options.name, progress=_is_terminal(sys.stderr), accept_licence=options.accept_licence
     )
     folder = str(models.folder(local.name))
@@ -219,7 +220,7 @@ def models_pull(options: Options) -> int:
 
 def models_verify(options: Options) -> int:
     """Check the files of models against their hashes."""
-    from crossgate._model_files import models
+    from crossgate._model_files import cache as models
 
     here = [one.name for one in models.available() if models.is_here(one.name)]
     checks = [(name, check) for name in options.name or here for check in models.verify(name)]
@@ -236,7 +237,7 @@ def models_verify(options: Options) -> int:
 
 def models_path(options: Options) -> int:
     """Print the folder of a model, or of all pulled ones."""
-    from crossgate._model_files import models
+    from crossgate._model_files import cache as models
 
     path = models.folder(options.name) if options.name else models.cache_folder() / "models"
     if options.json:
