@@ -26,6 +26,9 @@ from crossgate._model_files import cache
 from crossgate._model_files import manifest as catalogue
 from hub_server import Fault, HubServer
 
+# Nested more deeply than a parser that recurses can follow.
+DEEP = b"[" * 200_000
+
 REPOSITORY = "acme/Tiny-Ranker"
 REVISION = "a1" * 20
 HUB_FILES = {
@@ -314,6 +317,51 @@ def test_length_of_folder(tmp_path: Path, config: str | None, expected: int) -> 
     if config is not None:
         (root / "tokenizer_config.json").write_text(config, encoding="utf-8")
     assert models.locate(root, "cross-encoder").max_length == expected
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
+def test_settings_of_a_folder_that_cannot_be_read(tmp_path: Path, name: str) -> None:
+    root = write_files(tmp_path, {"model.onnx": b"weights", "tokenizer.json": b"{}", name: DEEP})
+    assert refused("model_unsupported", root).endswith(
+        f"{name} cannot be read: it is nested too deeply"
+    )
+    os.truncate(root / name, 8 << 30)
+    assert "it is larger than 1,048,576 bytes" in refused("model_unsupported", root)
+    (root / name).unlink()
+    os.mkfifo(root / name)
+    assert "it is a named pipe, not a regular file" in refused("model_unsupported", root)
+
+
+def test_doctor_has_a_row_for_a_lock_that_cannot_be_read(tmp_path: Path) -> None:
+    name = next(model.name for model in catalogue.known() if not model.pinned)
+    write_files(tmp_path / "models", {f"{name}.lock.json": DEEP})
+    rows = doctor({"CROSSGATE_CACHE": str(tmp_path)})
+    [row] = [row for what, row in rows.items() if what.endswith(f" {name}")]
+    assert row["state"] == "broken"
+    assert "does not say what was pulled: remove it, then pull again" in row["detail"]
+
+
+def test_doctor_has_a_row_for_a_user_without_a_home() -> None:
+    # Nobody has the home folder of a user who is in no list of users.
+    rows = doctor({}, "import pwd; pwd.getpwuid = lambda uid: {}[uid]; ")
+    assert rows["cache"]["state"] == "off"
+    assert "set CROSSGATE_CACHE to a folder" in rows["cache"]["detail"]
+
+
+def doctor(environment: dict[str, str], before: str = "") -> dict[str, dict[str, str]]:
+    """Run `crossgate doctor` in a process of its own; return its rows by what they are about."""
+    without = ("CROSSGATE_CACHE", "XDG_CACHE_HOME", "HOME")
+    kept = {name: value for name, value in os.environ.items() if name not in without}
+    script = before + "import sys; from crossgate._cli import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "doctor", "--json"],
+        env=kept | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    return {row["what"]: row for row in json.loads(done.stdout)["checks"]}
 
 
 def test_folder_without_tokenizer(tmp_path: Path) -> None:
@@ -1009,6 +1057,8 @@ def test_lock_file_of_another_machine_is_enough(unpinned: Puller, hub: HubServer
         b'{"repository": "acme/Tiny-Ranker", "revision": "a", "files": [{"role": "model"}]}',
         b'{"repository": "acme/Tiny-Ranker", "revision": "a", "files": []}',
         b'{"repository": "acme/Other", "revision": "a", "files": []}',
+        DEEP,
+        b" " * 2_000_000,
     ],
 )
 @pytest.mark.usefixtures("unpinned")

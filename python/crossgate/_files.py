@@ -42,14 +42,14 @@ def whole_file(path: Path) -> Iterator[TextIO]:
 
 
 def check_target(path: Path) -> Path:
-    """Return the file to write for `path`: the end of its links, whether it exists or not.
+    """Return the file to write for `path`: what it links to, if it is a symbolic link.
 
     Raises:
         OSError: If something is there that is not a regular file. Replacing a device or a pipe
             would remove it from the machine, and writing to it could wait for ever.
     """
     # Not Path.resolve, which refuses a loop of links with another error before Python 3.13.
-    target = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
     check_source(target)
     return target
 
@@ -80,7 +80,10 @@ def open_source(path: str | os.PathLike[str], limit: int | None = None) -> Buffe
     Raises:
         OSError: If it cannot be read, is not a regular file, or is longer than `limit`.
     """
-    handle = os.open(path, os.O_RDONLY | _FLAGS)
+    try:
+        handle = os.open(path, os.O_RDONLY | _FLAGS)
+    except ValueError as error:
+        raise OSError(errno.EINVAL, f"its name cannot be one: {error}") from error
     try:
         status = os.fstat(handle)
         _check_regular(status.st_mode)
@@ -109,10 +112,14 @@ def check_source(path: str | os.PathLike[str]) -> None:
     """Refuse what is there and is not a regular file, for a reader that opens it itself.
 
     Raises:
-        OSError: If it is not a regular file. What is missing is left to the reader.
+        OSError: If it is not a regular file. What is missing or out of reach is left to the
+            reader.
     """
-    with suppress(FileNotFoundError, NotADirectoryError):
-        _check_regular(os.stat(path).st_mode)
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):  # ValueError for a name with a NUL
+        return
+    _check_regular(mode)
 
 
 def _check_regular(mode: int) -> None:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from crossgate._cli import DONE, FAILURE, NOTHING_RELEVANT, render
 from crossgate._errors import IndexFileError, InputError
+from crossgate._files import read_source
+from crossgate._limits import CANDIDATES_BYTES
 from crossgate._types import RouteResult
 
 if TYPE_CHECKING:
@@ -325,9 +327,17 @@ def _stdin() -> str:
     return _text("-").rstrip("\n")
 
 
+def _standard_input() -> bytes:
+    data = sys.stdin.buffer.read(CANDIDATES_BYTES + 1)
+    if len(data) > CANDIDATES_BYTES:
+        message = f"stdin is larger than {CANDIDATES_BYTES:,} bytes, the most that is read"
+        raise InputError("invalid_text", message)
+    return data
+
+
 def _text(path: str) -> str:
     try:
-        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        data = _standard_input() if path == "-" else read_source(path, CANDIDATES_BYTES)
         return data.decode("utf-8-sig")
     except OSError as error:
         raise InputError("source_missing", f"cannot read {path}: {error.strerror}") from error
