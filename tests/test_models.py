@@ -1068,7 +1068,9 @@ def test_lock_file_that_cannot_be_read(content: bytes) -> None:
     assert f"{path} does not say what was pulled" in refused("lock_malformed", "tiny-ranker")
 
 
-@pytest.mark.parametrize("content", [b"no JSON", b"[]", b"{}", b'{"sha": "main", "siblings": []}'])
+@pytest.mark.parametrize(
+    "content", [b"no JSON", b"[]", b"{}", b'{"sha": "main", "siblings": []}', DEEP]
+)
 def test_description_that_is_none(unpinned: Puller, hub: HubServer, content: bytes) -> None:
     hub.faults.append(Fault(path="?blobs=true", content=content))
     assert unpinned.fails("pull_failed").message.endswith("is no description")
