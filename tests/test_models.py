@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from crossgate import models
+from crossgate._cli import DONE, FAILURE
 from crossgate._errors import ModelError
 from crossgate._model_files import cache
 from crossgate._model_files import manifest as catalogue
@@ -360,7 +361,7 @@ def doctor(environment: dict[str, str], before: str = "") -> dict[str, dict[str,
         text=True,
         check=False,
     )
-    assert done.returncode in (0, 1), done.stderr
+    assert done.returncode in (DONE, FAILURE), done.stderr
     return {row["what"]: row for row in json.loads(done.stdout)["checks"]}
 
 
