@@ -235,7 +235,7 @@ def test_route(run: Any, skills_index: Path) -> None:
 
 
 def test_an_index_of_a_model_from_a_folder(run: Any, tmp_path: Path) -> None:
-    from crossgate._model_files import models
+    from crossgate._model_files import cache as models
 
     known = models.folder("crossgate-embedder-minilm-l6")
     (tmp_path / "models" / "mine").mkdir(parents=True)

@@ -12,7 +12,8 @@ import pytest
 
 from crossgate import CrossEncoder, OnnxEmbedder, set_threads
 from crossgate import _onnx as onnx
-from crossgate._model_files import models
+from crossgate._model_files.folder import locate
+from crossgate._model_files.manifest import Kind
 from crossgate.rerankers import passages_of
 
 GOLDEN = {
@@ -33,9 +34,9 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def shortened(name: str, kind: models.Kind, length: int, folder: Path) -> Path:
+def shortened(name: str, kind: Kind, length: int, folder: Path) -> Path:
     """Return a folder with a bundled model that reads as much as the golden values did."""
-    local = models.locate(name, kind)
+    local = locate(name, kind)
     (folder / "model.onnx").symlink_to(local.model)
     (folder / "tokenizer.json").symlink_to(local.tokenizer)
     (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": length}))

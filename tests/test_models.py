@@ -20,9 +20,15 @@ from typing import Any
 
 import pytest
 
+from crossgate import models
+from crossgate._cli import DONE, FAILURE
 from crossgate._errors import ModelError
-from crossgate._model_files import models
+from crossgate._model_files import cache
+from crossgate._model_files import manifest as catalogue
 from hub_server import Fault, HubServer
+
+# Nested more deeply than a parser that recurses can follow.
+DEEP = b"[" * 200_000
 
 REPOSITORY = "acme/Tiny-Ranker"
 REVISION = "a1" * 20
@@ -72,7 +78,7 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         + manifest_entry(ranker | {"max_length": 384} | pinned, HUB_FILES),
         encoding="utf-8",
     )
-    monkeypatch.setattr(models, "_BUNDLED", bundled)
+    monkeypatch.setattr(catalogue, "BUNDLED", bundled)
     monkeypatch.setenv("CROSSGATE_CACHE", str(tmp_path / "cache"))
     return bundled
 
@@ -89,7 +95,7 @@ def no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CROSSGATE_CACHE", str(tmp_path / "cache"))
 
 
-def refused(code: str, name: str | Path, kind: models.Kind = "cross-encoder") -> str:
+def refused(code: str, name: str | Path, kind: catalogue.Kind = "cross-encoder") -> str:
     """Check that a model is refused with this code and one line, and return the line."""
     with pytest.raises(ModelError) as caught:
         models.locate(name, kind)
@@ -257,12 +263,12 @@ def test_verify_reports_every_file(cached: Path) -> None:
 
 
 def test_is_here_wants_every_file(cached: Path, registry: Path) -> None:
-    assert models.is_here("tiny-embedder")
-    assert models.is_here(REPOSITORY)
+    assert cache.is_here("tiny-embedder")
+    assert cache.is_here(REPOSITORY)
     (cached / "tokenizer.json").unlink()
-    assert not models.is_here("tiny-ranker")
+    assert not cache.is_here("tiny-ranker")
     shutil.rmtree(registry / "tiny-embedder")
-    assert not models.is_here("tiny-embedder")
+    assert not cache.is_here("tiny-embedder")
 
 
 def test_identity_follows_the_weights(tmp_path: Path) -> None:
@@ -314,6 +320,51 @@ def test_length_of_folder(tmp_path: Path, config: str | None, expected: int) -> 
     assert models.locate(root, "cross-encoder").max_length == expected
 
 
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json"])
+def test_settings_of_a_folder_that_cannot_be_read(tmp_path: Path, name: str) -> None:
+    root = write_files(tmp_path, {"model.onnx": b"weights", "tokenizer.json": b"{}", name: DEEP})
+    assert refused("model_unsupported", root).endswith(
+        f"{name} cannot be read: it is nested too deeply"
+    )
+    os.truncate(root / name, 8 << 30)
+    assert "it is larger than 1,048,576 bytes" in refused("model_unsupported", root)
+    (root / name).unlink()
+    os.mkfifo(root / name)
+    assert "it is a named pipe, not a regular file" in refused("model_unsupported", root)
+
+
+def test_doctor_has_a_row_for_a_lock_that_cannot_be_read(tmp_path: Path) -> None:
+    name = next(model.name for model in catalogue.known() if not model.pinned)
+    write_files(tmp_path / "models", {f"{name}.lock.json": DEEP})
+    rows = doctor({"CROSSGATE_CACHE": str(tmp_path)})
+    [row] = [row for what, row in rows.items() if what.endswith(f" {name}")]
+    assert row["state"] == "broken"
+    assert "does not say what was pulled: remove it, then pull again" in row["detail"]
+
+
+def test_doctor_has_a_row_for_a_user_without_a_home() -> None:
+    # Nobody has the home folder of a user who is in no list of users.
+    rows = doctor({}, "import pwd; pwd.getpwuid = lambda uid: {}[uid]; ")
+    assert rows["cache"]["state"] == "off"
+    assert "set CROSSGATE_CACHE to a folder" in rows["cache"]["detail"]
+
+
+def doctor(environment: dict[str, str], before: str = "") -> dict[str, dict[str, str]]:
+    """Run `crossgate doctor` in a process of its own; return its rows by what they are about."""
+    without = ("CROSSGATE_CACHE", "XDG_CACHE_HOME", "HOME")
+    kept = {name: value for name, value in os.environ.items() if name not in without}
+    script = before + "import sys; from crossgate._cli import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "doctor", "--json"],
+        env=kept | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (DONE, FAILURE), done.stderr
+    return {row["what"]: row for row in json.loads(done.stdout)["checks"]}
+
+
 def test_folder_without_tokenizer(tmp_path: Path) -> None:
     write_files(tmp_path, {"model.onnx": b"weights"})
     assert f"{tmp_path} has no tokenizer.json" in refused("model_incomplete", tmp_path)
@@ -361,7 +412,7 @@ def test_cache_folder(
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     for name, value in ({"HOME": "/home/user"} | environment).items():
         monkeypatch.setenv(name, value)
-    assert models.cache_folder() == Path(expected)
+    assert cache.cache_folder() == Path(expected)
 
 
 def test_cache_folder_of_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -372,21 +423,22 @@ def test_cache_folder_of_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", no_home)
     with pytest.raises(ModelError, match="set CROSSGATE_CACHE"):
-        models.cache_folder()
+        cache.cache_folder()
 
 
 def test_folders_of_both_sources(registry: Path, tmp_path: Path) -> None:
-    assert models.folder("tiny-embedder") == registry / "tiny-embedder"
-    assert models.folder(REPOSITORY) == tmp_path / "cache" / "models" / "tiny-ranker"
+    assert cache.folder("tiny-embedder") == registry / "tiny-embedder"
+    assert cache.folder(REPOSITORY) == tmp_path / "cache" / "models" / "tiny-ranker"
 
 
 def test_nothing_heavy_is_imported(cached: Path, registry: Path, tmp_path: Path) -> None:
     script = f"""
 import sys
 from pathlib import Path
-from crossgate._model_files import models
+from crossgate import models
+from crossgate._model_files import manifest as catalogue
 lazy = [name for name in ("tomllib", "hashlib", "json") if name in sys.modules]
-models._BUNDLED = Path({str(registry)!r})
+catalogue.BUNDLED = Path({str(registry)!r})
 models.locate("tiny-ranker", "cross-encoder")
 models.verify("tiny-embedder")
 models.pull("tiny-ranker")
@@ -408,7 +460,8 @@ print(sorted(heavy & set(sys.modules)))
 PULL = """
 import json, sys, time
 from pathlib import Path
-from crossgate._model_files import models
+from crossgate import models
+from crossgate._model_files import manifest as catalogue
 from crossgate._errors import ModelError
 
 pauses = []
@@ -418,7 +471,7 @@ def short_sleep(seconds):
     sleep(min(seconds, 0.02))
 time.sleep = short_sleep
 
-models._BUNDLED = Path(sys.argv[1])
+catalogue.BUNDLED = Path(sys.argv[1])
 print("ready", flush=True)
 try:
     model = models.pull(
@@ -831,14 +884,14 @@ def test_damaged_partial_is_thrown_away(puller: Puller) -> None:
 def test_partial_of_another_revision_is_not_continued(
     puller: Puller, hub: HubServer, registry: Path
 ) -> None:
-    manifest = registry / "manifest.toml"
-    current, older = manifest.read_text(encoding="utf-8"), "b2" * 20
-    manifest.write_text(current.replace(REVISION, older), encoding="utf-8")
+    listed = registry / "manifest.toml"
+    current, older = listed.read_text(encoding="utf-8"), "b2" * 20
+    listed.write_text(current.replace(REVISION, older), encoding="utf-8")
     with HubServer(REPOSITORY, older, {"onnx/model.onnx": bytes(1_000_000)}) as past:
         past.faults = [Fault(cut=600_000, times=1), Fault(status=404)]
         outcome = puller.fails("pull_failed", {"HF_ENDPOINT": past.endpoint})
     assert "what has arrived is kept" in outcome.message
-    manifest.write_text(current, encoding="utf-8")
+    listed.write_text(current, encoding="utf-8")
     puller.succeeds()
     assert [request.range for request in hub.got("model.onnx")] == [None]
 
@@ -905,8 +958,8 @@ def test_disk_full(puller: Puller, hub: HubServer) -> None:
 @pytest.fixture
 def unpinned(registry: Path, puller: Puller) -> Puller:
     """A puller whose manifest says of the hub's model where its files lie, and no more."""
-    manifest = registry / "manifest.toml"
-    text = manifest.read_text(encoding="utf-8").partition('[[models]]\nname = "tiny-ranker"')[0]
+    listed = registry / "manifest.toml"
+    text = listed.read_text(encoding="utf-8").partition('[[models]]\nname = "tiny-ranker"')[0]
     text += f"""
 [[models]]
 name = "tiny-ranker"
@@ -921,24 +974,24 @@ files = [
     {{ role = "tokenizer", path = "tokenizer.json" }},
 ]
 """
-    manifest.write_text(text, encoding="utf-8")
-    models._read_manifest.cache_clear()
+    listed.write_text(text, encoding="utf-8")
+    catalogue._read.cache_clear()
     return puller
 
 
 def lock_of(puller: Puller) -> dict[str, Any]:
-    lock: dict[str, Any] = json.loads(models.lock_file("tiny-ranker").read_text(encoding="utf-8"))
+    lock: dict[str, Any] = json.loads(cache.lock_file("tiny-ranker").read_text(encoding="utf-8"))
     return lock
 
 
 def test_unpinned_model_before_its_first_pull(unpinned: Puller) -> None:
     model = models.spec("tiny-ranker")
     assert (model.pinned, model.revision, model.size) == (False, None, 0)
-    assert models.identity("tiny-ranker") is None
-    assert not models.is_here("tiny-ranker")
+    assert cache.identity("tiny-ranker") is None
+    assert not cache.is_here("tiny-ranker")
     assert refused("model_missing", "tiny-ranker").endswith("crossgate models pull tiny-ranker")
     write_files(unpinned.root, HUB_FILES)  # nobody can say whether these are the right files
-    assert not models.is_here("tiny-ranker")
+    assert not cache.is_here("tiny-ranker")
     refused("model_missing", "tiny-ranker")
     assert {check.code for check in models.verify("tiny-ranker")} == {"model_incomplete"}
 
@@ -962,7 +1015,7 @@ def test_first_pull_writes_what_it_brought(unpinned: Puller, hub: HubServer) -> 
     model = models.spec(REPOSITORY)
     assert (model.pinned, model.revision) == (True, REVISION)
     digest = hashlib.sha256(HUB_FILES["onnx/model.onnx"]).hexdigest()
-    assert models.identity("tiny-ranker") == f"tiny-ranker@sha256:{digest[:16]}"
+    assert cache.identity("tiny-ranker") == f"tiny-ranker@sha256:{digest[:16]}"
     assert models.locate("tiny-ranker", "cross-encoder").identity.endswith(digest[:16])
 
 
@@ -1005,20 +1058,24 @@ def test_lock_file_of_another_machine_is_enough(unpinned: Puller, hub: HubServer
         b'{"repository": "acme/Tiny-Ranker", "revision": "a", "files": [{"role": "model"}]}',
         b'{"repository": "acme/Tiny-Ranker", "revision": "a", "files": []}',
         b'{"repository": "acme/Other", "revision": "a", "files": []}',
+        DEEP,
+        b" " * 2_000_000,
     ],
 )
 @pytest.mark.usefixtures("unpinned")
 def test_lock_file_that_cannot_be_read(content: bytes) -> None:
-    path = models.lock_file("tiny-ranker")
+    path = cache.lock_file("tiny-ranker")
     write_files(path.parent, {path.name: content})
     assert f"{path} does not say what was pulled" in refused("lock_malformed", "tiny-ranker")
 
 
-@pytest.mark.parametrize("content", [b"no JSON", b"[]", b"{}", b'{"sha": "main", "siblings": []}'])
+@pytest.mark.parametrize(
+    "content", [b"no JSON", b"[]", b"{}", b'{"sha": "main", "siblings": []}', DEEP]
+)
 def test_description_that_is_none(unpinned: Puller, hub: HubServer, content: bytes) -> None:
     hub.faults.append(Fault(path="?blobs=true", content=content))
     assert unpinned.fails("pull_failed").message.endswith("is no description")
-    assert not models.lock_file("tiny-ranker").exists()
+    assert not cache.lock_file("tiny-ranker").exists()
 
 
 def test_description_is_asked_for_again(unpinned: Puller, hub: HubServer) -> None:
@@ -1043,7 +1100,7 @@ def test_repository_without_the_graph(unpinned: Puller, hub: HubServer) -> None:
 def test_small_file_that_is_not_the_listed_one(unpinned: Puller, hub: HubServer) -> None:
     hub.faults.append(Fault(path="tokenizer.json", content=b'{"version": "6.6"}'))
     assert "is not the file that the hub lists" in unpinned.fails("pull_failed").message
-    assert not models.lock_file("tiny-ranker").exists()
+    assert not cache.lock_file("tiny-ranker").exists()
 
 
 def test_interrupted_first_pull_goes_on_with_the_same_revision(
@@ -1060,28 +1117,28 @@ def test_interrupted_first_pull_goes_on_with_the_same_revision(
 def test_weights_beside_the_graph(unpinned: Puller, hub: HubServer, registry: Path) -> None:
     weights = hashlib.shake_256(b"weights").digest(2_000)
     hub.files["onnx/model.onnx_data"] = weights
-    manifest = registry / "manifest.toml"
+    listed = registry / "manifest.toml"
     line = '    { role = "tokenizer"'
-    text = manifest.read_text(encoding="utf-8").replace(
+    text = listed.read_text(encoding="utf-8").replace(
         line, '    { role = "weights", path = "onnx/model.onnx_data" },\n' + line
     )
-    manifest.write_text(text, encoding="utf-8")
-    models._read_manifest.cache_clear()
+    listed.write_text(text, encoding="utf-8")
+    catalogue._read.cache_clear()
     outcome = unpinned.finish(unpinned.start())
     assert outcome.code == ""
     assert Path(outcome.model).with_name("model.onnx_data").read_bytes() == weights
     digest = hashlib.sha256(weights).hexdigest()
-    assert models.identity("tiny-ranker") == f"tiny-ranker@sha256:{digest[:16]}"
+    assert cache.identity("tiny-ranker") == f"tiny-ranker@sha256:{digest[:16]}"
     named, folder = (models.locate(one, "cross-encoder") for one in ("tiny-ranker", unpinned.root))
     assert named.identity == folder.identity
 
 
 def test_licence_must_be_accepted(unpinned: Puller, hub: HubServer, registry: Path) -> None:
-    manifest = registry / "manifest.toml"
-    text = manifest.read_text(encoding="utf-8")
+    listed = registry / "manifest.toml"
+    text = listed.read_text(encoding="utf-8")
     terms = 'licence = "CC-BY-NC-4.0"\nterms = "no commercial use"\ndescription'
     before, found, after = text.rpartition('licence = "MIT"\ndescription')
-    manifest.write_text(before + terms + after, encoding="utf-8")
+    listed.write_text(before + terms + after, encoding="utf-8")
     assert found
     message = unpinned.fails("licence_not_accepted").message
     assert "is under CC-BY-NC-4.0: no commercial use" in message

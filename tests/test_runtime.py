@@ -30,7 +30,8 @@ from crossgate import (
     set_threads,
 )
 from crossgate import _onnx as runtime
-from crossgate._model_files import models as registry
+from crossgate._model_files import manifest as registry
+from crossgate._model_files.cache import LocalModel
 from crossgate._reranking import process
 from crossgate.rerankers import passages_of
 
@@ -426,7 +427,7 @@ def test_many_threads_share_one_model(tmp_path: Path, monkeypatch: pytest.Monkey
     loaded: list[str] = []
     load = runtime.OnnxModel.__init__
 
-    def counted(model: runtime.OnnxModel, local: registry.LocalModel) -> None:
+    def counted(model: runtime.OnnxModel, local: LocalModel) -> None:
         loaded.append(local.name)
         load(model, local)
 
@@ -624,10 +625,10 @@ def test_without_the_models_the_words_decide(
     index = Index.build(documents())
     path = tmp_path / "skills.cgx"
     index.save(path)
-    manifest = (registry._BUNDLED / "manifest.toml").read_bytes()
+    manifest = (registry.BUNDLED / "manifest.toml").read_bytes()
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "manifest.toml").write_bytes(manifest)
-    monkeypatch.setattr(registry, "_BUNDLED", tmp_path / "empty")
+    monkeypatch.setattr(registry, "BUNDLED", tmp_path / "empty")
     result = Router(Index.open(path), profile=Profile()).route("merge two pdf files")
     assert result.ids[0] == "pdf-toolkit"
     assert [one.code for one in result.degraded] == ["embedder_unavailable", "reranker_unavailable"]

@@ -17,13 +17,14 @@ from tokenizers.models import BPE, Unigram
 from conftest import refused
 from crossgate import CrossEncoder
 from crossgate import _onnx as runtime
-from crossgate._model_files import models
-from crossgate._model_files.models import LocalModel, Template
+from crossgate._model_files.cache import LocalModel, spec
+from crossgate._model_files.folder import locate
+from crossgate._model_files.manifest import Template
 from crossgate.rerankers import passages_of
 
 graphs = pytest.importorskip("onnx", reason="onnx, which writes the graphs, is not installed")
 
-TEMPLATE = models.Template(
+TEMPLATE = Template(
     prefix="<|im_start|>system\nYes or no?<|im_end|>\n<|im_start|>user\n",
     body="<Query>: {query}\n<Document>:",
     suffix="<|im_end|>\n<|im_start|>assistant\n",
@@ -293,17 +294,17 @@ def test_a_query_that_leaves_no_room(tmp_path: Path) -> None:
 
 def test_a_folder_of_the_architecture_gets_the_template(tmp_path: Path) -> None:
     write_folder(tmp_path, byte_pairs("", []), ("input_ids",))
-    assert models.locate(tmp_path, "cross-encoder").template is None
+    assert locate(tmp_path, "cross-encoder").template is None
     (tmp_path / "config.json").write_text('{"model_type": "qwen3"}', encoding="utf-8")
-    found = models.locate(tmp_path, "cross-encoder").template
-    assert found == models.spec("qwen3-reranker-0.6b").template
+    found = locate(tmp_path, "cross-encoder").template
+    assert found == spec("qwen3-reranker-0.6b").template
     assert found is not None
     (tmp_path / "config.json").write_text('{"model_type": "bert"}', encoding="utf-8")
-    assert models.locate(tmp_path, "cross-encoder").template is None
+    assert locate(tmp_path, "cross-encoder").template is None
 
 
 def test_the_shipped_template_is_the_one_of_the_model_card() -> None:
-    template = models.spec("qwen3-reranker-0.6b").template
+    template = spec("qwen3-reranker-0.6b").template
     assert template is not None
     assert template.prefix.startswith("<|im_start|>system\nJudge whether the Document meets")
     assert template.prefix.endswith('"no".<|im_end|>\n<|im_start|>user\n')

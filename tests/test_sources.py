@@ -14,7 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import crossgate._sources as sources
 from crossgate._errors import CrossgateError, InputError, SourceError
+from crossgate._limits import ROW_BYTES
 from crossgate._sources import Loaded, read_candidates, read_sources
 from crossgate._sources.markdown import chunk_markdown, chunk_plain, pieces, sections
 
@@ -129,6 +131,7 @@ def test_no_paths_at_all() -> None:
     assert raised.value.code == "no_documents"
 
 
+OUT = "a link out of the folder, not followed: name its target as a path"
 # /proc/self/mem opens and then refuses to be read, even for root.
 UNREADABLE = Path("/proc/self/mem")
 
@@ -155,7 +158,7 @@ def test_a_file_that_fails_while_it_is_read(
         write(tmp_path / good, other)
         loaded = read_sources([tmp_path], kind="jsonl" if good.endswith("jsonl") else "auto")
         assert len(loaded.documents) == 1
-        assert shown(loaded, tmp_path) == [f"{link}: cannot be read: Input/output error"]
+        assert shown(loaded, tmp_path) == [f"{link}: {OUT}"]
 
 
 def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,20 +215,19 @@ def test_links_to_folders_are_followed_once(tmp_path: Path) -> None:
     (root / "other").symlink_to(outside, target_is_directory=True)
     (outside / "back").symlink_to(root, target_is_directory=True)
     loaded = read_sources([root])
-    assert [(one.id, one.metadata["path"]) for one in loaded.documents] == [
-        ("far", "other/far/SKILL.md"),
-        ("near", "z/SKILL.md"),  # by its own path, although the link's name sorts first
-    ]
-    assert loaded.problems == ()
+    # By its own path, although the link's name sorts first.
+    paths = [(one.id, one.metadata["path"]) for one in loaded.documents]
+    assert paths == [("near", "z/SKILL.md")]
+    assert shown(loaded, root) == [f"other: {OUT}"]
+    assert ids(read_sources([root, root / "other"])) == ["near", "far"]  # named, so wanted
 
 
 def test_of_two_links_to_one_folder_the_first_name_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(tmp_path / "outside/a.md", "text")
-    (tmp_path / "root").mkdir()
+    write(tmp_path / "root/.hidden/a.md", "text")
     for name in ("x", "y"):
-        (tmp_path / "root" / name).symlink_to(tmp_path / "outside", target_is_directory=True)
+        (tmp_path / "root" / name).symlink_to(tmp_path / "root/.hidden", target_is_directory=True)
     real = os.listdir
     for backwards in (False, True):
         monkeypatch.setattr(os, "listdir", lambda path, b=backwards: sorted(real(path), reverse=b))
@@ -245,6 +247,70 @@ def test_a_pipe_in_a_folder_is_not_opened(tmp_path: Path) -> None:
     write(tmp_path / "a.md", "text")
     os.mkfifo(tmp_path / "b.md")
     assert ids(read_sources([tmp_path])) == ["a.md"]
+
+
+def test_a_link_to_the_whole_machine_is_reported_and_not_read(tmp_path: Path) -> None:
+    write(tmp_path / "root/a.md", "text")
+    (tmp_path / "root/all").symlink_to("/", target_is_directory=True)
+    write(tmp_path / "secret.md", "secret")
+    (tmp_path / "root/b.md").symlink_to(tmp_path / "secret.md")
+    write(tmp_path / "root-2/c.md", "another folder, whose name starts like the root's")
+    (tmp_path / "root/c.md").symlink_to(tmp_path / "root-2/c.md")
+    loaded = read_sources([tmp_path / "root"])
+    assert ids(loaded) == ["a.md"]
+    assert shown(loaded, tmp_path / "root") == [f"{one}: {OUT}" for one in ("all", "b.md", "c.md")]
+
+
+def test_a_corpus_that_is_a_link_out_of_its_folder(tmp_path: Path) -> None:
+    write(tmp_path / "rows.jsonl", ROW)
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set/corpus.jsonl").symlink_to(tmp_path / "rows.jsonl")
+    with pytest.raises(SourceError, match="is a link out of the folder") as raised:
+        read_sources([tmp_path / "set"])
+    assert raised.value.code == "source_unreadable"
+
+
+@pytest.mark.parametrize("name", ["big.md", "big.txt", "skills/big/SKILL.md", "big.jsonl"])
+def test_a_huge_file_loses_nothing_but_itself(tmp_path: Path, name: str) -> None:
+    huge = tmp_path / name
+    write(huge, "")
+    os.truncate(huge, 8 << 30)  # sparse: 8 GiB without a block on the disk
+    good = {"SKILL.md": "skills/pdf/SKILL.md", ".jsonl": "good.jsonl"}
+    beside = next((path for end, path in good.items() if name.endswith(end)), "good.md")
+    write(tmp_path / beside, GOOD if "SKILL" in beside else ROW)
+    loaded = read_sources([tmp_path])
+    assert len(loaded.documents) == 1
+    [problem] = shown(loaded, tmp_path)
+    assert problem.startswith(f"{name}: cannot be read: it is larger than ")
+    with pytest.raises(SourceError, match="it is larger than") as raised:
+        read_sources([huge])
+    assert raised.value.code == "source_unreadable"
+
+
+def test_a_huge_row_loses_nothing_but_itself(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    write(path, ROW)
+    os.truncate(path, len(ROW) + ROW_BYTES * 3)
+    with path.open("a", encoding="utf-8") as stream:
+        stream.write("\n" + ROW.replace('"a"', '"b"'))
+    loaded = read_sources([path])
+    assert ids(loaded) == ["a", "b"]
+    assert shown(loaded, tmp_path) == [f"rows.jsonl:2: a row longer than {ROW_BYTES:,} bytes"]
+
+
+def test_more_rows_than_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "ROWS", 2)
+    write(tmp_path / "rows.jsonl", "".join(f'{{"_id": "{n}", "text": "t"}}\n' for n in range(4)))
+    loaded = read_sources([tmp_path / "rows.jsonl"])
+    assert ids(loaded) == ["0", "1"]
+    assert shown(loaded, tmp_path) == ["rows.jsonl:3: more than 2 rows, the rest is not read"]
+
+
+def test_a_pipe_that_is_named_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "b.md")
+    with pytest.raises(SourceError, match="it is a named pipe, not a regular file") as raised:
+        read_sources([tmp_path / "b.md"])
+    assert raised.value.code == "source_unreadable"
 
 
 def test_very_deep_folders_are_reported(tmp_path: Path) -> None:

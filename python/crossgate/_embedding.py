@@ -8,7 +8,7 @@ from os import PathLike
 from typing import Protocol, runtime_checkable
 
 from crossgate._errors import ModelError
-from crossgate._model_files import models
+from crossgate._model_files.folder import locate
 from crossgate._onnx import OnnxModel, run_all
 from crossgate._types import Vector
 
@@ -57,7 +57,7 @@ class OnnxEmbedder:
     """
 
     def __init__(self, model: str | PathLike[str] = DEFAULT_EMBEDDER) -> None:
-        self._local = models.locate(model, "embedder")
+        self._local = locate(model, "embedder")
         self._lock = threading.Lock()
         self._model: OnnxModel | None = None
         self._dimension = self._local.dimension

@@ -1,32 +1,57 @@
-"""Writing a file whole or not at all, and finding out early that it cannot be written."""
+"""Reading and writing files: whole or not at all, bounded, and nothing but regular files."""
 
 from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from io import BufferedReader
+
+# Opening must not wait for the other end of a pipe, and a child must not inherit the file.
+_FLAGS = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[TextIO]:
-    """Open a text file that appears when the block has ended well.
+    """Open a text file, in UTF-8, that appears when the block has ended well.
 
-    Whatever interrupts the block, Ctrl-C included, leaves no file and keeps an earlier one.
+    Whatever interrupts the block, Ctrl-C included, leaves no file and keeps an earlier one. A
+    symbolic link stays, and what it points to is replaced.
 
     Raises:
-        OSError: If the file cannot be written.
+        OSError: If the file cannot be written, or as `check_target` does.
     """
-    unfinished = _unfinished(path)
+    target = check_target(path)
+    unfinished = _unfinished(target)
     try:
         with unfinished.open("w", encoding="utf-8") as stream:
             yield stream
-        unfinished.replace(path)
+            # A disk may tell only now that it is full: before the earlier file is gone.
+            stream.flush()
+            os.fsync(stream.fileno())
+        unfinished.replace(target)
     finally:
         with suppress(OSError):
             unfinished.unlink()
+
+
+def check_target(path: Path) -> Path:
+    """Return the file to write for `path`: what it links to, if it is a symbolic link.
+
+    Raises:
+        OSError: If something is there that is not a regular file. Replacing a device or a pipe
+            would remove it from the machine, and writing to it could wait for ever.
+    """
+    # Not Path.resolve, which refuses a loop of links with another error before Python 3.13.
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
+    check_source(target)
+    return target
 
 
 def try_writing(path: Path) -> None:
@@ -35,16 +60,79 @@ def try_writing(path: Path) -> None:
     Raises:
         OSError: If it cannot.
     """
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     # Trying is sure: permissions do not tell of a disk that is mounted read-only, or of a name that
     # is too long.
-    unfinished = _unfinished(path)
+    unfinished = _unfinished(check_target(path))
     try:
         unfinished.touch()
     finally:
         with suppress(OSError):
             unfinished.unlink()
+
+
+def open_source(path: str | os.PathLike[str], limit: int | None = None) -> BufferedReader:
+    """Open a regular file for reading.
+
+    Args:
+        path: The file; links are followed.
+        limit: Most bytes that it may have.
+
+    Raises:
+        OSError: If it cannot be read, is not a regular file, or is longer than `limit`.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | _FLAGS)
+    except ValueError as error:
+        raise OSError(errno.EINVAL, f"its name cannot be one: {error}") from error
+    try:
+        status = os.fstat(handle)
+        _check_regular(status.st_mode)
+        if limit is not None and status.st_size > limit:
+            raise _too_large(limit)
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def read_source(path: str | os.PathLike[str], limit: int) -> bytes:
+    """Return what a regular file of at most `limit` bytes holds.
+
+    Raises:
+        OSError: As `open_source` does.
+    """
+    with open_source(path, limit) as stream:
+        data = stream.read(limit + 1)
+    if len(data) > limit:  # it grew, or lies in /proc, where the length of a file says nothing
+        raise _too_large(limit)
+    return data
+
+
+def check_source(path: str | os.PathLike[str]) -> None:
+    """Refuse what is there and is not a regular file, for a reader that opens it itself.
+
+    Raises:
+        OSError: If it is not a regular file. What is missing or out of reach is left to the
+            reader.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):  # ValueError for a name with a NUL
+        return
+    _check_regular(mode)
+
+
+def _check_regular(mode: int) -> None:
+    if stat.S_ISREG(mode):
+        return
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    kind = "a named pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
+    raise OSError(errno.EINVAL, f"it is {kind}, not a regular file")
+
+
+def _too_large(limit: int) -> OSError:
+    return OSError(errno.EFBIG, f"it is larger than {limit:,} bytes, the most that is read")
 
 
 def _unfinished(path: Path) -> Path:

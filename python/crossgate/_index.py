@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from crossgate import _core
 from crossgate._checks import check_text, is_text
 from crossgate._errors import IndexFileError, InputError, ModelError
-from crossgate._model_files import models
+from crossgate._files import check_source, check_target
+from crossgate._model_files import cache
 from crossgate._types import Document, Vector
 
 if TYPE_CHECKING:
@@ -107,6 +108,10 @@ class Index:
                 were made by another embedder.
             ModelError: If the embedder is given by a name or folder that cannot be used.
         """
+        try:
+            check_source(path)
+        except OSError as error:
+            raise _file_error("index_unreadable", "read", path, error) from error
         core = _core.Index.open(Path(path))
         maker = _embedder(embedder)
         if maker is not None and maker.identity != core.embedder:
@@ -118,10 +123,16 @@ class Index:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the index to a file; an earlier file stays whole until the new one is complete.
 
+        A symbolic link stays, and what it points to is replaced.
+
         Raises:
-            IndexFileError: `index_unwritable`.
+            IndexFileError: `index_unwritable`, also if a device, a pipe or a folder is there.
         """
-        self._core.save(Path(path))
+        try:
+            target = check_target(Path(path))
+        except OSError as error:
+            raise _file_error("index_unwritable", "write", path, error) from error
+        self._core.save(target)
         self.path = Path(path)
 
     def upsert(
@@ -250,7 +261,7 @@ class Index:
         """
         if self._embedder is None:
             name = self.embedder.partition("@")[0]
-            if models.identity(name) is None:
+            if cache.identity(name) is None:
                 raise ModelError(
                     "unknown_model",
                     f"the vectors of the index were made by {self.embedder or 'no embedder'}, a "
@@ -341,3 +352,9 @@ def _with_vector(document: Document, vector: Vector | None) -> Document:
 
 def _counted(progress: Callable[[int, int], None], total: int) -> Callable[[int], None]:
     return lambda done: progress(done, total)
+
+
+def _file_error(
+    code: str, verb: str, path: str | os.PathLike[str], error: OSError
+) -> IndexFileError:
+    return IndexFileError(code, f"cannot {verb} the index {os.fspath(path)}: {error.strerror}")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy
     from tokenizers import Encoding
 
-    from crossgate._model_files.models import LocalModel
+    from crossgate._model_files.cache import LocalModel
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 from crossgate._core import Policy, Profile
 from crossgate._errors import ProfileError
+from crossgate._files import read_source, whole_file
+from crossgate._limits import SETTINGS_BYTES
 
 PROFILE_SCHEMA = "crossgate-profile/2"
 POLICY_SCHEMA = "crossgate-policy/1"
@@ -56,8 +58,6 @@ def write_profile(path: Path, profile: Profile) -> None:
     Raises:
         ProfileError: `profile_unwritable`.
     """
-    from crossgate._files import whole_file
-
     try:
         with whole_file(path) as stream:
             json.dump(profile_values(profile), stream, indent=2)
@@ -97,13 +97,14 @@ def check_models(profile: Profile, *, embedder: str | None, reranker: str | None
 
 def _read(path: Path, kind: type[_Settings], what: str, schema: str, remedy: str) -> _Settings:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_source(path, SETTINGS_BYTES).decode()
     except FileNotFoundError as error:
         raise ProfileError(_CODES[what, "missing"], f"no such {what}: {path}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ProfileError(
-            _CODES[what, "missing"], f"cannot read {what} {path}: {error}"
-        ) from error
+    except OSError as error:
+        message = f"cannot read {what} {path}: {error.strerror}"
+        raise ProfileError(_CODES[what, "missing"], message) from error
+    except UnicodeDecodeError as error:
+        raise ProfileError(_CODES[what, "malformed"], f"{what} {path}: it is not UTF-8") from error
     try:
         return _of(json.loads(text), kind, what, schema, remedy)
     except (ValueError, RecursionError) as error:

@@ -16,7 +16,8 @@ from crossgate._clock import Deadline, milliseconds
 from crossgate._core import Policy, Profile
 from crossgate._errors import InputError
 from crossgate._index import Index
-from crossgate._model_files.models import PASSAGE_RERANKER, ROUTING_RERANKER, is_pulled
+from crossgate._model_files.cache import is_pulled
+from crossgate._model_files.manifest import PASSAGE_RERANKER, ROUTING_RERANKER
 from crossgate._profile import read_profile
 from crossgate._reranking.choice import check_fitted, identities, listed, loaders, no_profile
 from crossgate._router import policy_of

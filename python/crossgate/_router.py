@@ -16,7 +16,7 @@ from crossgate._clock import ENDLESS, Deadline, milliseconds
 from crossgate._core import Policy, Profile
 from crossgate._errors import InputError, RerankerError
 from crossgate._index import Index, embedder_mismatch
-from crossgate._model_files.models import ROUTING_RERANKER
+from crossgate._model_files.manifest import ROUTING_RERANKER
 from crossgate._profile import read_policy, read_profile
 from crossgate._reranking.choice import check_fitted, identities, listed, loaders, no_profile
 from crossgate._twins import adecides, decides

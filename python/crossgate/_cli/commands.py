@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from crossgate._cli import DONE, FAILURE, NOTHING_RELEVANT, render
 from crossgate._errors import IndexFileError, InputError
+from crossgate._files import read_source
+from crossgate._limits import CANDIDATES_BYTES
 from crossgate._types import RouteResult
 
 if TYPE_CHECKING:
@@ -175,7 +177,7 @@ def calibrate(options: Options) -> int:
 
 def models_list(options: Options) -> int:
     """List the models and plug-ins that are known by name."""
-    from crossgate._model_files import models
+    from crossgate._model_files import cache as models
     from crossgate._reranking import plugins
 
     rows = [
@@ -200,13 +202,14 @@ def models_list(options: Options) -> int:
 
 def models_pull(options: Options) -> int:
     """Download a model."""
-    from crossgate._model_files import models
+    from crossgate._model_files import cache as models
+    from crossgate._model_files.pull import pull
 
     model = models.spec(options.name)
     if not models.is_here(model.name):
         terms = f": {model.terms}" if model.terms else ""
         print(f"crossgate: {model.name} is under {model.licence}{terms}", file=sys.stderr)
-    local = models.pull(
+    local = pull(
         options.name, progress=_is_terminal(sys.stderr), accept_licence=options.accept_licence
     )
     folder = str(models.folder(local.name))
@@ -219,7 +222,7 @@ def models_pull(options: Options) -> int:
 
 def models_verify(options: Options) -> int:
     """Check the files of models against their hashes."""
-    from crossgate._model_files import models
+    from crossgate._model_files import cache as models
 
     here = [one.name for one in models.available() if models.is_here(one.name)]
     checks = [(name, check) for name in options.name or here for check in models.verify(name)]
@@ -236,7 +239,7 @@ def models_verify(options: Options) -> int:
 
 def models_path(options: Options) -> int:
     """Print the folder of a model, or of all pulled ones."""
-    from crossgate._model_files import models
+    from crossgate._model_files import cache as models
 
     path = models.folder(options.name) if options.name else models.cache_folder() / "models"
     if options.json:
@@ -324,9 +327,17 @@ def _stdin() -> str:
     return _text("-").rstrip("\n")
 
 
+def _standard_input() -> bytes:
+    data = sys.stdin.buffer.read(CANDIDATES_BYTES + 1)
+    if len(data) > CANDIDATES_BYTES:
+        message = f"stdin is larger than {CANDIDATES_BYTES:,} bytes, the most that is read"
+        raise InputError("invalid_text", message)
+    return data
+
+
 def _text(path: str) -> str:
     try:
-        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        data = _standard_input() if path == "-" else read_source(path, CANDIDATES_BYTES)
         return data.decode("utf-8-sig")
     except OSError as error:
         raise InputError("source_missing", f"cannot read {path}: {error.strerror}") from error

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 from crossgate import __version__
 from crossgate._errors import CrossgateError
-from crossgate._model_files import models
+from crossgate._model_files import cache, manifest
+from crossgate._model_files.folder import locate
 from crossgate._reranking import plugins
 
 Check = dict[str, str]
@@ -116,9 +117,9 @@ def _models() -> list[Check]:
     """Return one entry per model that is here or of use to most, and one for all others."""
     here: list[Check] = []
     absent: list[Check] = []
-    for model in models.available():
+    for model in manifest.known():
         check = _model(model)
-        off = check["state"] == "off" and model.name != models.PASSAGE_RERANKER
+        off = check["state"] == "off" and model.name != manifest.PASSAGE_RERANKER
         (absent if off else here).append(check)
     if absent:
         detail = f"{len(absent)} are known by name and not pulled"
@@ -126,10 +127,10 @@ def _models() -> list[Check]:
     return here
 
 
-def _model(model: models.ModelSpec) -> Check:
+def _model(model: manifest.ModelSpec) -> Check:
     what = f"{model.kind} {model.name}"
     try:
-        models.locate(model.name, model.kind)
+        locate(model.name, model.kind)
     except CrossgateError as error:
         if error.code == "model_missing":
             return _check(what, "off", "not pulled", f"crossgate models pull {model.name}")
@@ -147,7 +148,10 @@ def _plugin(plugin: plugins.Plugin) -> Check:
 
 
 def _cache() -> Check:
-    folder = models.cache_folder()
+    try:
+        folder = cache.cache_folder()
+    except CrossgateError as error:
+        return _check("cache", "off", str(error), "the bundled models work as they are")
     present = next(one for one in (folder, *folder.parents) if one.exists())
     if os.access(present, os.W_OK):
         return _check("cache", "ok", f"{folder}, writable")

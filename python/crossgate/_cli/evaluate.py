@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE
 from crossgate._errors import InputError, SourceError
+from crossgate._files import whole_file
 
 if TYPE_CHECKING:
     from crossgate._reranking.contract import Reranker
@@ -272,7 +273,8 @@ def runs_folder(path: str | None) -> Iterator[Path]:
 
 def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
+        with whole_file(path) as stream:
+            stream.write(text)
     except OSError as error:
         message = f"cannot write {path}: {error.strerror}"
         raise SourceError("unwritable", message) from error

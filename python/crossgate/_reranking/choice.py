@@ -8,7 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from crossgate._core import Profile
-from crossgate._model_files import models
+from crossgate._model_files import cache
 from crossgate._profile import check_models
 from crossgate._types import Degradation
 
@@ -36,7 +36,7 @@ def loaders(rerankers: Sequence[One], default: str) -> list[Callable[[], Reranke
 def identities(rerankers: Sequence[One], default: str) -> list[str | None]:
     """Return who the rerankers are. Of the default only the manifest is read, not its file."""
     return [
-        models.identity(default) if one == "default" else _load(one, default).identity
+        cache.identity(default) if one == "default" else _load(one, default).identity
         for one in rerankers
     ]
 

@@ -9,8 +9,8 @@ from os import PathLike
 
 from crossgate._clock import ENDLESS, Deadline
 from crossgate._errors import InputError, ModelError
-from crossgate._model_files import models
-from crossgate._model_files.models import ROUTING_RERANKER
+from crossgate._model_files.folder import locate
+from crossgate._model_files.manifest import ROUTING_RERANKER
 from crossgate._onnx import OnnxModel, run_until
 from crossgate._reranking.contract import PairScore, Scores
 from crossgate._types import Degradation, Passage
@@ -35,7 +35,7 @@ class CrossEncoder:
     stops_in_time = True
 
     def __init__(self, model: str | PathLike[str] = ROUTING_RERANKER) -> None:
-        self._local = models.locate(model, "cross-encoder")
+        self._local = locate(model, "cross-encoder")
         self._lock = threading.Lock()
         self._model: OnnxModel | None = None
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from crossgate import _core
 from crossgate._clock import ENDLESS, Deadline
 from crossgate._errors import InputError, ModelError
-from crossgate._model_files import models
+from crossgate._model_files.folder import locate
 from crossgate._onnx import OnnxModel, run_all
 from crossgate._reranking.contract import PairScore
 from crossgate._types import Passage
@@ -197,7 +197,7 @@ class OnnxTokenEncoder:
         document_marker: str | None = None,
         query_length: int | None = None,
     ) -> None:
-        self._local = models.locate(model, "embedder")
+        self._local = locate(model, "embedder")
         self._query_marker = query_marker
         self._document_marker = document_marker
         self._query_length = query_length

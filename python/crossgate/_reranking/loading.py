@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from os import PathLike
 
-from crossgate._model_files import models
+from crossgate._model_files import manifest
 from crossgate._reranking import plugins, process
 from crossgate._reranking.contract import Reranker
 from crossgate._reranking.cross_encoder import CrossEncoder
@@ -22,7 +22,7 @@ def load(model: str | PathLike[str]) -> Reranker:
     with process.load_lock:
         key = str(model)
         if key not in process.loaded:
-            offered = isinstance(model, str) and not models.is_known(model)
+            offered = isinstance(model, str) and not manifest.find(model) is not None
             plugin = plugins.load(key) if offered else None
             process.loaded[key] = plugin or CrossEncoder(model)
         return process.loaded[key]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from crossgate._model_files import models
-from crossgate._model_files.models import ROUTING_RERANKER
+from crossgate._model_files.folder import locate
+from crossgate._model_files.manifest import ROUTING_RERANKER
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
@@ -63,7 +63,7 @@ def _costs(text: str) -> list[tuple[int, int, int]]:
 def _tokenizer() -> Tokenizer:
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(str(models.locate(ROUTING_RERANKER, "cross-encoder").tokenizer))
+    tokenizer = Tokenizer.from_file(str(locate(ROUTING_RERANKER, "cross-encoder").tokenizer))
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer

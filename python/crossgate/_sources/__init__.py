@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from crossgate._errors import SourceError
+from crossgate._files import open_source, read_source
+from crossgate._limits import ROW_BYTES, ROWS, ROWS_BYTES, SKILL_BYTES, TEXT_BYTES
 from crossgate._sources.common import Unusable, decoded, place_of, shown
 from crossgate._sources.markdown import chunk_markdown, chunk_plain
 from crossgate._sources.rows import document_from, parse_json, read_candidates
@@ -35,7 +37,6 @@ _ACCEPTED = (
 )
 
 _FOLDER_DEPTH = 12
-_SKILL_BYTES = 1_000_000
 _KEPT = ("license", "licence", "tags")
 
 
@@ -75,7 +76,9 @@ def read_sources(paths: Sequence[str | os.PathLike[str]], *, kind: Kind = "auto"
     """Read documents from files and folders.
 
     Folders are read with all that is below them. Hidden entries are left out unless named in
-    `paths`, links are followed, and a file that is reached twice is read once.
+    `paths`. A symbolic link below a folder is followed only where it stays in that folder; one that
+    leads out of it is reported. A file that is reached twice is read once. `crossgate._limits` says
+    how much is read; what is larger is skipped and reported.
 
     Ids: a row has its own, and of two rows with one id the first wins; a row without one gets
     `file stem:line`. A skill has its name. A second skill of the same name gets
@@ -133,6 +136,10 @@ class _Reader:
             message = f"not a BEIR folder, it has no {_CORPUS}: {shown(root)}"
             raise SourceError("source_missing", message)
         if kind == "beir" or (kind == "auto" and has_corpus):
+            corpus = os.path.join(root, _CORPUS)
+            if not _is_below(corpus, os.path.join(os.path.realpath(root), "")):
+                message = f"{shown(corpus)} is a link out of the folder: name its target as a path"
+                raise SourceError("source_unreadable", message)
             self._read_file("beir", root, _CORPUS, named=True)
             return
         files = self._walk(root)
@@ -155,6 +162,7 @@ class _Reader:
         files: list[str] = []
         seen: set[str] = set()
         pending = deque([("", 0)])
+        inside = os.path.join(os.path.realpath(root), "")
         while pending:
             below, depth = pending.popleft()
             folder = os.path.join(root, below)
@@ -176,6 +184,11 @@ class _Reader:
             for name in sorted(names):
                 path, inner = os.path.join(folder, name), os.path.join(below, name)
                 if name.startswith("."):
+                    continue
+                if os.path.islink(path) and not _is_below(path, inside):
+                    if os.path.isdir(path) or _suffix(path) in (*_TEXT, *_JSON_LINES):
+                        reason = "a link out of the folder, not followed: name its target as a path"
+                        self._report(path, None, reason)
                     continue
                 if os.path.isdir(path):
                     add = pending.append if os.path.islink(path) else pending.appendleft
@@ -208,11 +221,7 @@ class _Reader:
 
     def _read_skill(self, path: str, root: str, below: str) -> None:
         """Add the skill of one SKILL.md."""
-        with open(path, "rb") as file:
-            raw = file.read(_SKILL_BYTES + 1)
-        if len(raw) > _SKILL_BYTES:
-            raise Unusable(f"larger than {_SKILL_BYTES:,} bytes")
-        values = front_matter(decoded(raw))
+        values = front_matter(decoded(read_source(path, SKILL_BYTES)))
         text = description_of(values)
         folder = _portable(os.path.dirname(below)) or _folder_name(root)
         name = text_of(values, "name") or os.path.basename(folder) or _SKILL
@@ -233,8 +242,7 @@ class _Reader:
 
     def _read_text(self, path: str, root: str, below: str) -> None:
         """Add the chunks of one Markdown or plain-text file."""
-        with open(path, "rb") as file:
-            text = decoded(file.read())
+        text = decoded(read_source(path, TEXT_BYTES))
         if "\0" in text:
             raise Unusable("binary, it has a NUL byte", text.count("\n", 0, text.index("\0")) + 1)
         # Two folders may both have a README.md: the second one goes by its folder's name.
@@ -254,9 +262,16 @@ class _Reader:
     def _read_rows(self, path: str) -> None:
         """Add the documents of one file of JSON lines."""
         stem = shown(os.path.splitext(os.path.basename(path))[0])
-        with open(path, "rb") as file:
-            for number, raw in enumerate(file, 1):
+        with open_source(path, ROWS_BYTES) as file:
+            for number, raw in enumerate(iter(lambda: file.readline(ROW_BYTES + 1), b""), 1):
+                if number > ROWS:
+                    self._report(path, number, f"more than {ROWS:,} rows, the rest is not read")
+                    break
                 try:
+                    if len(raw) > ROW_BYTES:
+                        while raw and not raw.endswith(b"\n"):
+                            raw = file.readline(ROW_BYTES)
+                        raise Unusable(f"a row longer than {ROW_BYTES:,} bytes")
                     line = decoded(raw)
                     if line.strip():
                         document = document_from(parse_json(line), f"{stem}:{number}")
@@ -281,6 +296,11 @@ class _Reader:
             self._numbers[plain] = self._numbers.get(plain, 1) + 1
             unique = f"{plain}{separator}{self._numbers[plain]}"
         return unique
+
+
+def _is_below(path: str, folder: str) -> bool:
+    """Return whether a path ends in a folder, given with a separator at its end, or is it."""
+    return os.path.join(os.path.realpath(path), "").startswith(folder)
 
 
 def _kind_of_file(path: str) -> Kind:

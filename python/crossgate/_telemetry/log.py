@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossgate._checks import check_ids, is_text
 from crossgate._errors import CrossgateError, InputError, SourceError
+from crossgate._files import open_source
 from crossgate._sources.common import Unusable
 from crossgate._sources.rows import parse_json
 
@@ -272,7 +273,7 @@ def read_log(
         SourceError: `source_missing` or `source_unreadable`.
     """
     try:
-        with Path(path).open("rb") as stream:
+        with open_source(path) as stream:
             size = os.fstat(stream.fileno()).st_size
             line = done = 0
             while raw := stream.readline(MAX_LINE_BYTES + 1):

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crossgate._errors import SourceError
+from crossgate._files import read_source
+from crossgate._limits import EVALUATION_BYTES
 from crossgate._sources import Problem
 from crossgate._sources.common import Unusable, decoded
 from crossgate._types import Document
@@ -120,7 +122,7 @@ def read_lines(path: Path) -> list[tuple[int, str]]:
             read or is not UTF-8.
     """
     try:
-        text = decoded(path.read_bytes())
+        text = decoded(read_source(path, EVALUATION_BYTES))
     except FileNotFoundError as error:
         raise SourceError("source_missing", f"no such file: {path}") from error
     except OSError as error:

@@ -15,6 +15,8 @@ from crossgate._evaluation.measures import statistics
 from crossgate._evaluation.measures.quality import METRICS
 from crossgate._evaluation.measures.statistics import Interval
 from crossgate._evaluation.report.summary import SCHEMA
+from crossgate._files import read_source
+from crossgate._limits import EVALUATION_BYTES
 
 REPORTS_SCHEMA = "crossgate-evals/1"
 """Schema of a file of several reports, as `crossgate eval --json` prints it."""
@@ -71,7 +73,7 @@ def read_reports(path: Path) -> dict[str, dict[str, Any]]:
         SourceError: `source_missing`, `source_unreadable` or `malformed_report`.
     """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(read_source(path, EVALUATION_BYTES))
     except FileNotFoundError as error:
         raise SourceError("source_missing", f"no such file: {path}") from error
     except OSError as error:

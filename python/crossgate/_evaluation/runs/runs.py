@@ -18,7 +18,7 @@ from crossgate import _core
 from crossgate._core import Policy, Profile
 from crossgate._errors import ProfileError, SourceError
 from crossgate._evaluation.data.labels import read_lines
-from crossgate._files import whole_file
+from crossgate._files import open_source, whole_file
 from crossgate._profile import profile_of, profile_values
 from crossgate._reranking.contract import PairScore
 from crossgate._sources.common import Unusable
@@ -173,7 +173,7 @@ def is_run(path: Path) -> bool:
     """Return whether a file is a stored run, by its first line."""
     if not path.is_file():
         return False
-    with path.open("rb") as stream:
+    with open_source(path) as stream:
         return f'"schema": "{SCHEMA}"'.encode() in stream.readline(200)
 
 

@@ -1,14 +1,25 @@
-"""Pins a model on the hub, and brings its files so that an interrupted download goes on later."""
+"""Pulls a model from the hub, so that an interrupted download goes on later."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crossgate._errors import ModelError
-from crossgate._model_files.models import ModelFile, ModelSpec, check_file
+from crossgate._limits import ANSWER_BYTES
+from crossgate._model_files.cache import (
+    LocalModel,
+    check_file,
+    folder,
+    spec,
+    verified,
+    verify,
+    write_lock,
+)
+from crossgate._model_files.manifest import ModelFile, ModelSpec
 
 if TYPE_CHECKING:
     import httpx2
@@ -18,12 +29,67 @@ if TYPE_CHECKING:
 _WAITS: tuple[float, ...] = (1, 2, 4)
 # A hub that asks for a longer pause than this many seconds is better tried again later.
 _LONGEST_WAIT = 60
-# Most bytes of an answer that is read whole. The hub keeps larger files in its object store, and
-# says what their digest is.
-_LARGEST_ANSWER = 32_000_000
 
 
-def download(model: ModelSpec, file: ModelFile, target: Path, *, progress: bool) -> None:
+def pull(name: str, *, progress: bool = False, accept_licence: bool = False) -> LocalModel:
+    """Download a model from the hub, unless it is here and verified.
+
+    A model that the manifest does not pin is pinned by its first pull: the newest revision is
+    looked up once and written to a lock file, which every later pull and load goes by.
+
+    The files grow in a folder of another name, which takes the model's name when all of them are
+    verified. What an interrupted call leaves there is continued by the next one. A second process
+    that pulls the same model waits for the first and then finds it done.
+
+    Args:
+        name: The name of a model, or its repository on the hub.
+        progress: Whether to draw a bar for each file on stderr, if that is a terminal.
+        accept_licence: Whether the user has read and accepts `ModelSpec.terms`, if there are any.
+
+    Raises:
+        ModelError: `unknown_model`, `licence_not_accepted`, `dependency_missing`, `pull_failed`
+            (the hub or the network), `pull_unwritable` (the disk), `lock_malformed`, or for a
+            bundled model as `locate`.
+    """
+    model = spec(name)
+    try:
+        return verified(model)
+    except ModelError:
+        if model.source == "bundled":
+            raise
+    if model.terms and not accept_licence:
+        raise ModelError(
+            "licence_not_accepted",
+            f"{model.name} is under {model.licence}: {model.terms}; if you accept that, run: "
+            f"crossgate models pull {model.name} --accept-licence",
+        )
+    for package in ("huggingface_hub", "httpx2", "filelock"):
+        if find_spec(package) is None:
+            message = f"pulling a model needs {package}; run: pip install 'huggingface_hub>=2.4'"
+            raise ModelError("dependency_missing", message)
+    import filelock
+
+    root = folder(model.name)
+    try:
+        root.parent.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(root.with_name(f".{model.name}.lock")):
+            # Another process may have been here while this one waited for the lock.
+            model = spec(model.name)
+            if not model.pinned:
+                model = _resolve(model)
+                write_lock(model)
+            # The revision is in the name, so that a newer crossgate never continues an older file.
+            partial = root.with_name(f".partial-{model.name}-{(model.revision or '')[:8]}")
+            if not all(check.ok for check in verify(model.name)):
+                for file in model.files:
+                    _download(model, file, partial / file.path, progress=progress)
+                _replace_folder(partial, root)
+    except OSError as error:
+        raise _unwritable(model, root.parent, error) from error
+    return verified(model)
+
+
+def _download(model: ModelSpec, file: ModelFile, target: Path, *, progress: bool) -> None:
     """Bring one file of the hub to `target`, continuing what is there, and verify it.
 
     The hub's client gives the address, the token, the proxies and the connection; the loop is our
@@ -71,7 +137,7 @@ def download(model: ModelSpec, file: ModelFile, target: Path, *, progress: bool)
         raise ModelError("pull_failed", message)
 
 
-def resolve(model: ModelSpec) -> ModelSpec:
+def _resolve(model: ModelSpec) -> ModelSpec:
     """Return a model pinned to the newest revision on the hub, with size and sha256 of its files.
 
     The hub knows the sha256 of what lies in its object store. Smaller files are read once, checked
@@ -92,7 +158,7 @@ def resolve(model: ModelSpec) -> ModelSpec:
         there = {one["rfilename"]: one for one in listing["siblings"]}
         if not re.fullmatch("[0-9a-f]{40}", revision):
             raise ValueError(revision)
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise ModelError("pull_failed", f"{_public(address)}: is no description") from error
     files = []
     for file in model.files:
@@ -123,7 +189,7 @@ def _pin(file: ModelFile, entry: Mapping[str, Any], url: str) -> ModelFile:
 
 
 def _read(url: str) -> bytes:
-    """Return the whole answer to one request, asking again as `download` does."""
+    """Return the whole answer to one request, asking again as `_download` does."""
     import time
 
     client, headers = _connect()
@@ -134,7 +200,7 @@ def _read(url: str) -> bytes:
                 if response.status_code == 200:
                     for chunk in response.iter_bytes():
                         content += chunk
-                        if len(content) > _LARGEST_ANSWER:
+                        if len(content) > ANSWER_BYTES:
                             raise ModelError("pull_failed", f"{_public(url)}: is too long")
                     return bytes(content)
                 failure, pause = _refusal(response)
@@ -260,3 +326,28 @@ def _public(url: str) -> str:
 
 def _length(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
+
+
+def _replace_folder(partial: Path, root: Path) -> None:
+    import shutil
+
+    if root.exists():
+        shutil.rmtree(root)  # it was verified a moment ago, and found wanting
+    partial.rename(root)
+
+
+def _unwritable(model: ModelSpec, models: Path, error: OSError) -> ModelError:
+    import errno
+
+    reason = error.strerror or str(error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        message = (
+            f"no room for {model.name} ({model.size / 1e6:.0f} MB) in {models}: {reason}; what has "
+            "arrived is kept; free some, or set CROSSGATE_CACHE to a folder on another disk"
+        )
+    else:
+        message = (
+            f"cannot write {error.filename or models}: {reason}; "
+            "set CROSSGATE_CACHE to a folder that you can write"
+        )
+    return ModelError("pull_unwritable", message)

@@ -1,0 +1,139 @@
+"""Files are written whole or not at all, and nothing but regular files is read or written."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from crossgate import Document, Index, IndexFileError, ProfileError, SourceError
+from crossgate._evaluation.report.compare import read_reports
+from crossgate._files import read_source, try_writing, whole_file
+from crossgate._profile import read_profile
+from crossgate.telemetry import read_log
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+def write(path: Path, text: str = "new") -> None:
+    with whole_file(path) as stream:
+        stream.write(text)
+
+
+def save_index(path: Path) -> None:
+    Index.build([Document(id="a", text="red fox")], embedder=None).save(path)
+
+
+WRITERS = [write, try_writing, save_index]
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Path:
+    path = tmp_path / "null"
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("may not make device nodes here")
+    return path
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_pipe_is_neither_replaced_nor_waited_for(
+    tmp_path: Path, writer: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises((OSError, IndexFileError), match="it is a named pipe, not a regular file"):
+        writer(path)
+    assert stat.S_ISFIFO(path.stat().st_mode)
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_device_is_not_replaced(device: Path, writer: Callable[[Path], None]) -> None:
+    link = device.with_name("link")
+    link.symlink_to(device)
+    for path in (device, link, Path("/dev/full")):
+        with pytest.raises((OSError, IndexFileError), match="it is a device or a socket"):
+            writer(path)
+    assert stat.S_ISCHR(device.stat().st_mode)
+    assert sorted(os.listdir(device.parent)) == ["link", "null"]
+
+
+@pytest.mark.parametrize("writer", [write, save_index])
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_stays_and_its_target_is_written(
+    tmp_path: Path, writer: Callable[[Path], None], there: bool
+) -> None:
+    target, link = tmp_path / "folder/target", tmp_path / "link"
+    target.parent.mkdir()
+    if there:
+        target.write_text("old", encoding="utf-8")
+    link.symlink_to("folder/target")
+    writer(link)
+    assert os.readlink(link) == "folder/target"
+    assert target.read_bytes() not in (b"", b"old")
+    assert os.listdir(target.parent) == ["target"]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("may not mount a file system here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@AS_ROOT
+def test_a_full_disk_keeps_the_earlier_file(small_disk: Path) -> None:
+    path = small_disk / "report.html"
+    write(path, "old")
+    with pytest.raises(OSError, match="No space left"):
+        write(path, "x" * 100_000)
+    assert path.read_text(encoding="utf-8") == "old"
+    assert os.listdir(small_disk) == ["report.html"]
+
+
+READERS: list[tuple[Callable[[Path], object], type[Exception]]] = [
+    (Index.open, IndexFileError),
+    (read_profile, ProfileError),
+    (read_reports, SourceError),
+    (lambda path: list(read_log(path)), SourceError),
+    (lambda path: read_source(path, 10), OSError),
+]
+
+
+@pytest.mark.parametrize(("reader", "error"), READERS)
+def test_what_is_no_file_is_refused_and_not_waited_for(
+    tmp_path: Path, reader: Callable[[Path], object], error: type[Exception]
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(error, match="it is a named pipe, not a regular file"):
+        reader(tmp_path / "pipe")
+    with pytest.raises(error, match="it is a device or a socket, not a regular file"):
+        reader(Path("/dev/zero"))
+    with pytest.raises(error, match="Is a directory"):
+        reader(tmp_path)
+
+
+@pytest.mark.parametrize(("reader", "error"), READERS[1:3])
+def test_a_huge_file_is_refused_before_it_is_read(
+    tmp_path: Path, reader: Callable[[Path], object], error: type[Exception]
+) -> None:
+    path = tmp_path / "huge"
+    path.touch()
+    os.truncate(path, 8 << 30)
+    with pytest.raises(error, match="it is larger than"):
+        reader(path)
+
+
+def test_a_file_whose_length_says_nothing_is_bounded() -> None:
+    with pytest.raises(OSError, match="it is larger than 10 bytes, the most that is read"):
+        read_source("/proc/self/status", 10)
