@@ -15,7 +15,6 @@ from crossgate._cli import run
 from crossgate._evaluation.data.datasets import read_dataset
 from crossgate._evaluation.report.steps import StepsReport, measure_steps, text_steps
 from crossgate._pipelines.recipes import AGREEMENT
-from crossgate._profile import Gate
 from test_evaluation_datasets import write_beir
 
 MEMORY = Path(__file__).parents[1] / "eval" / "memory"
@@ -116,7 +115,7 @@ def test_a_perfect_cross_encoder_adds_what_it_should() -> None:
             PairScore(9.0 if text in right.get(query, ()) else -9.0) for text in texts
         ]
     )
-    profile = replace(AGREEMENT, combine=replace(AGREEMENT.combine, mode="replace"))
+    profile = AGREEMENT.replace(combine={"mode": "replace"})
     report = measure_steps(
         dataset, reranker=reranker, embedder=WordEmbedder(), profile=profile, seed=0
     )
@@ -129,7 +128,7 @@ def test_a_perfect_cross_encoder_adds_what_it_should() -> None:
 
 
 def test_a_profile_for_other_models_is_refused() -> None:
-    profile = replace(AGREEMENT, reranker="other@1", gate=Gate())
+    profile = AGREEMENT.replace(reranker="other@1")
     options = {"reranker": LengthReranker(), "embedder": WordEmbedder(), "profile": profile}
     refused("profile_mismatch", measure_steps, read_dataset(MEMORY), **options)
 

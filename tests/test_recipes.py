@@ -15,6 +15,7 @@ import pytest
 from conftest import FunctionReranker, LengthReranker, TableReranker, build, refused
 from crossgate import Candidate, Index, Profile, RouteResult, rerank
 from crossgate import _cascade as cascade
+from crossgate._core import Combine, Policy, Winner
 from crossgate._evaluation.data.datasets import Dataset, read_dataset
 from crossgate._evaluation.measures.metrics import recall
 from crossgate._pipelines.recipes import (
@@ -27,10 +28,10 @@ from crossgate._pipelines.recipes import (
     from_index,
     fused,
 )
-from crossgate._profile import Combine, Gate, Guardrails
+from crossgate._profile import profile_values
 
 NOW = datetime(2031, 3, 15, 12, tzinfo=UTC)
-REPLACE = replace(AGREEMENT, gate=Gate(require_overlap=False), combine=Combine(mode="replace"))
+REPLACE = AGREEMENT.replace(winner=Winner(), combine=Combine.Replace())
 
 
 def store(*rows: tuple[str, str, str]) -> list[Candidate]:
@@ -84,7 +85,7 @@ def test_the_same_question_has_the_same_answer_and_replays(recipe: Any, index: I
     first, again = (recipe(query, from_index(index), now=NOW) for _ in range(2))
     assert first.hits == again.hits
     assert first.trace == again.trace
-    decision = cascade.replay(first.trace)
+    decision = cascade.replay(first.trace)["decision"]
     assert decision == first.trace["decision"]
     # What follows the decision stands in the trace beside it.
     order = first.trace.get("diversified", {}).get("order", decision["selected"])
@@ -191,7 +192,7 @@ def test_the_gate_skips_where_words_meaning_and_age_agree() -> None:
     reranker = LengthReranker()
     agreed = candidates(["2031-03-15", "2031-03-15"])
     result = agent_memory("red fox", agreed, now=NOW, reranker=reranker)
-    assert (result.reason, result.ids, reranker.calls) == ("clear_margin", ["a", "b"], [])
+    assert (result.reason, result.ids, reranker.calls) == ("confident_winner", ["a", "b"], [])
     # Much older, the winner of words and meaning is no longer that of the fused and aged scores.
     aged = candidates(["2020-01-01", "2031-03-15"])
     result = agent_memory("red fox", aged, now=NOW, reranker=reranker)
@@ -199,13 +200,16 @@ def test_the_gate_skips_where_words_meaning_and_age_agree() -> None:
 
 
 def test_guardrails_and_nothing_relevant_apply() -> None:
-    profile = replace(REPLACE, stage2_guardrails=Guardrails(minimum=0.0))
+    policy = Policy(rerank_min=0.0)
     retrieve = given(store(("a", "fox", "2031-03-01"), ("b", "hen", "2031-03-01")))
     reranker = TableReranker({"fox": 2.0})
-    result = agent_memory("fox", retrieve, now=NOW, reranker=reranker, profile=profile)
+    result = agent_memory(
+        "fox", retrieve, now=NOW, reranker=reranker, profile=REPLACE, policy=policy
+    )
     assert (result.ids, result.reason) == (["a"], "reranked")
     switches = Switches(model=TableReranker({}))
-    none = context_engine("fox", retrieve, now=NOW, switches=switches, profile=profile)
+    options: dict[str, Any] = {"switches": switches, "profile": REPLACE, "policy": policy}
+    none = context_engine("fox", retrieve, now=NOW, **options)
     assert (none.ids, none.reason) == ([], "rejected")
     for empty in (given(), given([], [])):
         result = agent_memory("fox", empty, now=NOW, reranker=reranker)
@@ -290,7 +294,7 @@ def test_relevance_for_diversity_lies_between_0_and_1(mode: Any, scores: list[fl
     from crossgate._pipelines.recipes import _relevance
 
     logits = dict(zip(["a", "bb", "ccc"], [800.0, 0.0, -800.0], strict=True))
-    profile = replace(REPLACE, combine=Combine(mode=mode))
+    profile = REPLACE.replace(combine={"mode": mode} | ({"k": 60.0} if mode == "rrf" else {}))
     rows = [(text, text, "2031-03-15") for text in logits]
     result = agent_memory(
         "a", given(store(*rows)), now=NOW, reranker=TableReranker(logits), profile=profile
@@ -312,9 +316,9 @@ def test_latency_and_spread_are_logged_and_the_query_is_not(
     agent_memory("secret fox", retrieve, now=NOW, reranker=LengthReranker())
     agent_memory("secret fox", retrieve, now=NOW, reranker=None)
     read, unread = (record.message for record in caplog.records)
-    assert "logits -5.00 to -3.00" in read
+    assert "scores -5.00 to -3.00" in read
     assert "ms" in read
-    assert "no logits" in unread
+    assert "no rerank scores" in unread
     assert "secret" not in caplog.text
 
 
@@ -387,7 +391,7 @@ def test_a_profile_may_be_a_file(tmp_path: Path) -> None:
     import json
 
     path = tmp_path / "profile.json"
-    path.write_text(json.dumps(Profile(name="mine").to_dict()), encoding="utf-8")
+    path.write_text(json.dumps(profile_values(Profile(name="mine"))), encoding="utf-8")
     retrieve = given(store(("a", "fox", "2031-03-01")))
     switches = Switches(enabled=False)
     for result in (

@@ -184,7 +184,7 @@ def test_a_graph_of_another_shape(
     assert "'odd'" in message
     assert named in message
     result = rerank("red fox", ["red hen"], reranker=encoder)
-    assert [one.code for one in result.degraded] == ["reranker_unavailable"]
+    assert [one.code for one in result.degraded] == ["no_profile", "reranker_unavailable"]
 
 
 @pytest.mark.parametrize("broken", ["model.onnx", "tokenizer.json"])
@@ -216,7 +216,7 @@ def test_a_runtime_that_refuses_the_input(tmp_path: Path) -> None:
     encoder = CrossEncoder(folder)
     refused("model_failed", lambda: encoder.score("red", passages_of(["fox"])))
     result = rerank("red", ["red fox"], reranker=encoder)
-    assert [one.code for one in result.degraded] == ["reranker_failed"]
+    assert [one.code for one in result.degraded] == ["no_profile", "reranker_failed"]
     assert result.ids == ["1"]
 
 
@@ -229,7 +229,7 @@ def test_a_logit_that_is_none(tmp_path: Path) -> None:
     ]
     folder = write_model(tmp_path / "nan", nodes, ["input_ids"])
     result = rerank("red", ["red fox", "hen"], reranker=folder)
-    assert [one.code for one in result.degraded] == ["reranker_failed"]
+    assert [one.code for one in result.degraded] == ["no_profile", "reranker_failed"]
     assert result.stage == 1
 
 
@@ -288,7 +288,7 @@ def test_a_query_that_leaves_no_room(tmp_path: Path) -> None:
         assert str(count) in message
         assert "21" in message
     result = rerank("red " * 22, ["fox", "red"], reranker=encoder)
-    assert [one.code for one in result.degraded] == ["reranker_failed"]
+    assert [one.code for one in result.degraded] == ["no_profile", "reranker_failed"]
     assert result.ids == ["2", "1"]
     assert result.stage == 1
 
@@ -297,7 +297,7 @@ def test_a_query_of_blanks_and_then_too_many_words(tmp_path: Path) -> None:
     # As far as the words are counted there are none.
     encoder = CrossEncoder(write_model(tmp_path / "counted", COUNTED, length=40))
     result = rerank(" " * 3_000 + "red " * 500, ["red fox"], reranker=encoder)
-    assert [one.code for one in result.degraded] == ["reranker_failed"]
+    assert [one.code for one in result.degraded] == ["no_profile", "reranker_failed"]
     assert result.ids == ["1"]
 
 

@@ -20,7 +20,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 from crossgate._checks import check_limit, check_query
-from crossgate._core import Combine, Profile, Winner
+from crossgate._core import Combine, Policy, Profile, Winner
 from crossgate._errors import InputError
 from crossgate._pipelines.decay import decay
 from crossgate._pipelines.diversity import deduplicate, diversify
@@ -77,6 +77,7 @@ def agent_memory(
     limit: int = 5,
     reranker: Reranker | str | PathLike[str] | None = "default",
     profile: Profile | str | PathLike[str] = AGREEMENT,
+    policy: Policy | str | PathLike[str] | None = None,
     k_param: float = K_PARAM,
 ) -> RouteResult:
     """Pick the memories that an agent should see: recent, said once, and read with the query.
@@ -91,6 +92,7 @@ def agent_memory(
         limit: How many are selected at most.
         reranker: As in `crossgate.rerank`.
         profile: Thresholds for the fused and aged scores, see `crossgate.rerank(keep_scores=True)`.
+        policy: As in `crossgate.rerank`.
         k_param: Constant of the fusion by rank, see `K_PARAM`.
 
     Raises:
@@ -103,7 +105,13 @@ def agent_memory(
     found = retrieve(query, 20)
     aged = decay(deduplicate(fused(found, k_param=k_param)), now=now)
     result = rerank(
-        query, aged[:15], limit=limit, reranker=reranker, profile=profile, keep_scores=True
+        query,
+        aged[:15],
+        limit=limit,
+        reranker=reranker,
+        profile=profile,
+        policy=policy,
+        keep_scores=True,
     )
     return _recorded("agent_memory", result, found, {"now": as_utc(now).isoformat()})
 
@@ -116,6 +124,7 @@ def context_engine(
     limit: int = 5,
     switches: Switches | None = None,
     profile: Profile | str | PathLike[str] = AGREEMENT,
+    policy: Policy | str | PathLike[str] | None = None,
     k_param: float = K_PARAM,
 ) -> RouteResult:
     """Pick a context that is recent, relevant and does not repeat itself.
@@ -130,6 +139,7 @@ def context_engine(
         limit: How many are selected at most.
         switches: What can be set; None to read it from the environment.
         profile: Thresholds for the fused and aged scores, see `crossgate.rerank(keep_scores=True)`.
+        policy: As in `crossgate.rerank`.
         k_param: Constant of the fusion by rank, see `K_PARAM`.
 
     Raises:
@@ -151,6 +161,7 @@ def context_engine(
         limit=limit * switches.top_k_factor,
         reranker=switches.model if switches.enabled else None,
         profile=profile,
+        policy=policy,
         keep_scores=True,
     )
     result = diversified(result, limit=limit)
