@@ -90,7 +90,7 @@ def run_from_log(
     strict: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> LoggedRun:
-    """Read a log of the schema `crossgate-log/1` as a run that `calibrate` can be given.
+    """Read a log of the schema `crossgate-log/2` as a run that `calibrate` can be given.
 
     What was used fits, with grade 1; where a use is empty and no other says more, nothing fits.
     Left out and counted in the notes are decisions without a use, degraded ones, those that stage 2

@@ -1,0 +1,215 @@
+"""What README, docs and the docstrings of public modules show is run, offline, in a new folder."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sysconfig
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+CROSSGATE = Path(sysconfig.get_path("scripts")) / "crossgate"
+MODULES = [
+    "crossgate",
+    "crossgate.calibration",
+    "crossgate.evaluation",
+    "crossgate.models",
+    "crossgate.pipelines",
+    "crossgate.rerankers",
+    "crossgate.telemetry",
+]
+SKILLS = {
+    "csv-cleaner": "Clean up messy CSV files: broken quotes, duplicate rows",
+    "pdf-toolkit": "Merge, split and fill in PDF files",
+    "git-history": "Squash, reorder and reword the commits of a branch",
+}
+_BLOCK = re.compile(
+    r"(?:<!-- not run: (?P<reason>[^>]+) -->\n)?```(?P<kind>python|sh)\n(?P<text>.*?)```", re.DOTALL
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page, and why it is not run, if it is not."""
+
+    kind: str
+    text: str
+    reason: str | None
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    found = _BLOCK.finditer(text)
+    return [Block(one["kind"], one["text"], one["reason"]) for one in found]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder with skills and candidates, the working directory, and no way out of it."""
+
+    def refuse(_: socket.socket, address: object) -> None:
+        raise AssertionError(f"an example connects to {address}")
+
+    for name, description in SKILLS.items():
+        skill = tmp_path / "skills" / name / "SKILL.md"
+        skill.parent.mkdir(parents=True)
+        skill.write_text(f"---\nname: {name}\ndescription: {description!r}\n---\nDo it.\n")
+    rows = ["Production runs on twelve nodes.", "The staging cluster has five nodes."]
+    (tmp_path / "candidates.jsonl").write_text(
+        "".join(json.dumps({"text": t}) + "\n" for t in rows)
+    )
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    # The commands are processes of their own: what they ask of the network meets a closed door.
+    for variable in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for variable in [one for one in os.environ if re.match("CROSSGATE_|.*_API_KEY$", one)]:
+        monkeypatch.delenv(variable)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run_line(line: str, folder: Path) -> None:
+    """Run one line of a shell block; a comment may name the exit code that it should have."""
+    expected = re.search(r"# exits with (\d)", line)
+    command = shlex.split(line, comments=True)
+    assert command[0] == "crossgate"
+    done = subprocess.run(
+        [CROSSGATE, *(one.replace("~", str(folder), 1) for one in command[1:])],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == int(expected[1] if expected else 0), (line, done.stderr)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_runs_from_top_to_bottom(page: Path, folder: Path) -> None:
+    for block in blocks(page):
+        if block.reason:
+            continue
+        if block.kind == "python":
+            exec(compile(block.text, page.name, "exec"), {})
+            continue
+        for line in block.text.splitlines():
+            if line.startswith("crossgate "):
+                run_line(line, folder)
+
+
+def test_what_is_not_run_says_why() -> None:
+    left_out = {
+        f"{page.name}: {block.reason}" for page in PAGES for block in blocks(page) if block.reason
+    }
+    assert left_out == {
+        "calibration.md: needs labelled queries of your own, "
+        'and the extra calibrate (pip install ".[calibrate]")',
+        "calibration.md: takes minutes",
+        "log.md: needs a log of some hundred decisions with what was used",
+        "models.md: needs a model from the hub",
+        "pipelines.md: takes minutes",
+        "rag.md: downloads a model",
+        "rerankers.md: needs a provider key",
+        "stores.md: needs a LanceDB table",
+        "stores.md: needs a PostgreSQL server",
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_example_escapes_the_fences(page: Path) -> None:
+    unfenced = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    code = re.findall(r"^ {4}(?:from crossgate|import |crossgate ).*$", unfenced, re.MULTILINE)
+    assert code == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_outage_goes_as_shown(folder: Path) -> None:
+    page = (ROOT / "docs/rerankers.md").read_text(encoding="utf-8")
+    (block,) = (one.text for one in blocks(ROOT / "docs/rerankers.md") if "HTTP 503" in one.text)
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        exec(compile(block, "rerankers.md", "exec"), {})
+    shown = page.split(block)[1].split("```text\n")[1].split("```")[0]
+    assert [one.rstrip() for one in printed.getvalue().splitlines()] == shown.splitlines()
+
+
+def test_the_demo_prints_what_the_readme_shows() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = subprocess.run([CROSSGATE, "demo"], capture_output=True, text=True, check=True)
+    for line in shown.stdout.split("Now with your own")[0].splitlines():
+        # Times differ from run to run.
+        pattern = r"\(\d+ ms\)".join(map(re.escape, re.split(r"\(\d+ ms\)", line)))
+        assert re.search(f"^ *{pattern}$", readme, re.MULTILINE), line
+
+
+def test_the_readme_is_one_screen() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    prose = re.sub(r"^```.*?^```|^ {4}.*?$|^\|.*?$", "", readme, flags=re.DOTALL | re.MULTILINE)
+    assert len(prose.split()) <= 600
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_page_of_names_lists_each_module(name: str) -> None:
+    page = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"## `([\w.]+)`\n(.*?)(?=\n## |\Z)", page, re.DOTALL))
+    listed = re.findall(r"^\| `(\w+)` \| \S", sections[name], re.MULTILINE)
+    assert sorted(listed) == sorted(importlib.import_module(name).__all__)
+
+
+def test_every_setting_is_on_the_page_of_the_profile() -> None:
+    from crossgate import Policy, Profile
+
+    page = (ROOT / "docs/profile.md").read_text(encoding="utf-8")
+    for part, title in ((Profile(), "## Profile"), (Policy(), "## Policy")):
+        section = page.split(title)[1].split("\n## ")[0]
+        for setting, value in part.to_dict().items():
+            names = [f"{setting}.{one}" for one in value] if isinstance(value, dict) else []
+            for name in [setting, *names]:
+                short = name.split(".", 1)[-1]
+                assert (
+                    f"`{name}`" in section
+                    or f"`{short}`" in section
+                    or (f"`{name}." in section or f"`.{short}`" in section)
+                ), name
+
+
+def test_every_variable_is_on_its_page() -> None:
+    page = (ROOT / "docs/environment.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"`([A-Z][A-Z0-9_]{5,})`", page))
+    pattern = r"""["'`$]((?:CROSSGATE|HF|XDG|ORT|OPENAI)_[A-Z_]+[A-Z]|[A-Z]+_API_KEY|NO_COLOR)\b"""
+    used = set()
+    for path in (ROOT / "python/crossgate").rglob("*.py"):
+        used |= set(re.findall(pattern, path.read_text(encoding="utf-8")))
+    assert {"CROSSGATE_CACHE", "VOYAGE_API_KEY", "OPENAI_BASE_URL"} <= used
+    assert used - listed == set()
+
+
+@pytest.mark.parametrize("name", ["crossgate", "crossgate.pipelines", "crossgate.rerankers"])
+def test_the_example_of_a_module_runs(name: str, folder: Path) -> None:
+    from crossgate import Document, Index
+
+    example = (importlib.import_module(name).__doc__ or "").split("\n\n", 1)[1]
+    assert "from crossgate" in example
+    names = {
+        "index": Index.build([Document(id="pdf", text="Merge, split and fill PDF files")]),
+        "query": "join these two PDF files",
+        "now": datetime(2031, 3, 15, tzinfo=UTC),
+    }
+    exec(compile(example, name, "exec"), names)
+    assert names["result"].ids == ["pdf"]  # type: ignore[attr-defined]
