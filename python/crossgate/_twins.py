@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from types import FunctionType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from crossgate import _cascade as cascade
 from crossgate._types import RouteResult
@@ -31,7 +31,7 @@ def decides(name: str) -> Callable[[Callable[P, cascade.Request]], Callable[P, R
 
 def adecides(
     name: str, doc: str
-) -> Callable[[Callable[P, cascade.Request]], Callable[P, Awaitable[RouteResult]]]:
+) -> Callable[[Callable[P, cascade.Request]], Callable[P, Coroutine[Any, Any, RouteResult]]]:
     """Return what makes the async twin, which leaves the event loop free."""
 
     def twin(prepare: Callable[P, cascade.Request]) -> Callable[P, Awaitable[RouteResult]]:
