@@ -11,20 +11,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import LIBRARY, FunctionReranker, LengthReranker, build, refused
-from crossgate import Document, PairScore, Profile, Router, RouteResult, _core, arerank, rerank
+from crossgate import (
+    Document,
+    PairScore,
+    Policy,
+    Profile,
+    Router,
+    RouteResult,
+    _core,
+    arerank,
+    rerank,
+)
 from crossgate import _cascade as cascade
-from crossgate import _floors as floors
-from crossgate._profile import Blend, Combine, Floors, Gate, Pool
+from crossgate._core import Blend, Combine, Floors, Lexical
 
 COSINE_ALONE = Blend(cosine_weight=1.0, bm25_weight=0.0)
-REPLACE = Combine(mode="replace")
+BY_COSINE = Profile(blend=COSINE_ALONE, combine=Combine.Replace())
+"""The order of stage 1 is that of the cosines."""
 FALLS = (0.9, 0.85, 0.8, 0.4, 0.35)
 """Five candidates with a cliff below the third."""
-
-
-def profile_of(**options: Any) -> Profile:
-    """Return a profile in which the order of stage 1 is that of the cosines."""
-    return Profile(blend=COSINE_ALONE, combine=REPLACE, **options)
 
 
 class Reader(FunctionReranker):
@@ -41,8 +46,9 @@ class Reader(FunctionReranker):
 
 def decide(
     cosines: Sequence[float | None],
-    profile: Profile,
+    policy: Policy,
     *,
+    profile: Profile = BY_COSINE,
     reranker: Any = None,
     sources: Sequence[object] = (),
     **request: Any,
@@ -50,7 +56,7 @@ def decide(
     """Decide among candidates a, b, c, ... with these cosines, for blends as well."""
     names = "abcdefghijklmnopqrstuvwxyz"[: len(cosines)]
     scored = [
-        _core.Scored(name, cosine=cosine, bm25=1.0, overlap=1, blend=cosine or 0.0)
+        _core.Scored(id=name, cosine=cosine, bm25=1.0, overlap=1, blend=cosine or 0.0)
         for name, cosine in zip(names, cosines, strict=True)
     ]
     kinds = dict(zip(names, sources, strict=False))
@@ -59,17 +65,29 @@ def decide(
         cascade.Request(
             query="query",
             stage1=lambda: cascade.Stage1(
-                scored=sorted(scored, key=lambda one: (-one.blend, one.id))
-            ),
-            document=lambda id: Document(
-                id=id, text=id, metadata={"source_type": kinds[id]} if id in kinds else {}
+                scored=scored,
+                documents={
+                    name: Document(
+                        id=name,
+                        text=name,
+                        metadata={"source_type": kinds[name]} if name in kinds else {},
+                    )
+                    for name in names
+                },
             ),
             profile=profile,
-            tiers=[lambda: stage2],
+            policy=policy,
+            rerankers=[lambda: stage2],
             limit=None,
             **request,
         )
     )
+
+
+def replays(result: RouteResult) -> bool:
+    """Whether the trace of a result leads to what it holds."""
+    trace = json.loads(json.dumps(result.trace, allow_nan=False))
+    return cascade.replay(trace) == {"gate": trace["gate"], "decision": trace["decision"]}
 
 
 def dropped(result: RouteResult) -> dict[str, str | None]:
@@ -94,66 +112,71 @@ def dropped(result: RouteResult) -> dict[str, str | None]:
 def test_the_floor_of_the_section_holds(
     section: str | None, grade: str | None, floor: float, passing: str
 ) -> None:
-    profile = profile_of(
+    policy = Policy(
         floors=Floors(default=0.5, sections={"exit_strategy": 0.38, "strict": 0.86}, relax=0.125)
     )
     reader = Reader()
-    result = decide(FALLS, profile, reranker=reader, section=section, grade=grade)
-    assert result.trace["floor"] == pytest.approx(floor)
+    result = decide(FALLS, policy, reranker=reader, section=section, grade=grade)
+    assert result.trace["gate"]["floor"] == pytest.approx(floor)
     assert "".join(sorted(reader.read)) == "".join(result.ids) == passing
-    assert {id for id, why in dropped(result).items() if why == "below_section_floor"} == (
+    assert {id for id, why in dropped(result).items() if why == "below_floor"} == (
         set("abcde") - set(passing)
     )
     assert result.degraded == ()
 
 
 def test_a_score_on_the_floor_clears_it() -> None:
-    result = decide((0.5, 0.25), profile_of(floors=Floors(default=0.25)))
+    result = decide((0.5, 0.25), Policy(floors=Floors(default=0.25)))
     assert result.ids == ["a", "b"]
 
 
 def test_below_every_floor_nothing_is_relevant() -> None:
     reader = Reader()
-    result = decide(FALLS, profile_of(floors=Floors(default=0.95)), reranker=reader)
+    result = decide(FALLS, Policy(floors=Floors(default=0.95)), reranker=reader)
     assert (result.verdict, result.reason, result.stage) == (
         "nothing_relevant",
-        "below_section_floor",
+        "below_floor",
         1,
     )
-    assert set(dropped(result).values()) == {"below_section_floor"}
+    assert set(dropped(result).values()) == {"below_floor"}
     assert reader.calls == []
-    assert cascade.replay(result.trace) == result.trace["decision"]
+    assert replays(result)
 
 
 def test_the_floor_holds_where_stage_1_decides() -> None:
-    gate = Gate(confident_cosine=0.8, confident_gap=0.01)
-    profile = profile_of(gate=gate, floors=Floors(default=0.5))
-    result = decide(FALLS, profile)
+    fitted = BY_COSINE.replace(winner={"agreed": 0.01})
+    result = decide(FALLS, Policy(floors=Floors(default=0.5)), profile=fitted)
     assert (result.verdict, result.ids) == ("confident", ["a", "b", "c"])
-    # What the floor drops still shows that the first one has no rival.
-    alone = decide((0.9, 0.5, 0.4), profile_of(gate=gate, floors=Floors(default=0.6)))
+    # What the floor drops still shows how far ahead the first one is: here not far enough.
+    fitted = BY_COSINE.replace(winner={"agreed": 0.45})
+    alone = decide((0.9, 0.5, 0.4), Policy(floors=Floors(default=0.6)), profile=fitted)
+    assert (alone.verdict, alone.ids) == ("ambiguous", ["a"])
+    fitted = BY_COSINE.replace(winner={"agreed": 0.35})
+    alone = decide((0.9, 0.5, 0.4), Policy(floors=Floors(default=0.6)), profile=fitted)
     assert (alone.verdict, alone.ids) == ("confident", ["a"])
-    murky = decide(FALLS, profile_of(floors=Floors(default=0.5)), reranker=Broken())
-    assert (murky.reason, murky.ids) == ("murky", ["a", "b", "c"])
+    failed = decide(FALLS, Policy(floors=Floors(default=0.5)), reranker=Broken())
+    assert (failed.reason, failed.ids) == ("undecided", ["a", "b", "c"])
 
 
 def test_a_winner_below_the_floor_is_none() -> None:
     # Words put the first one far ahead; its cosine is below the floor.
     scored = [
-        _core.Scored("words", cosine=0.1, bm25=20.0, overlap=3, blend=0.9),
-        _core.Scored("near", cosine=0.6, bm25=1.0, overlap=1, blend=0.5),
-        _core.Scored("close", cosine=0.58, bm25=1.0, overlap=1, blend=0.48),
+        _core.Scored(id="words", cosine=0.1, bm25=20.0, overlap=3, blend=0.9),
+        _core.Scored(id="near", cosine=0.6, bm25=1.0, overlap=1, blend=0.5),
+        _core.Scored(id="close", cosine=0.58, bm25=1.0, overlap=1, blend=0.48),
     ]
-    gate = Gate(lexical_score=5.0, lexical_gap=1.0)
+    documents = {one.id: Document(id=one.id, text=one.id) for one in scored}
 
     def route(floor: float | None) -> RouteResult:
         return cascade.run(
             cascade.Request(
                 query="query",
-                stage1=lambda: cascade.Stage1(scored=scored),
-                document=lambda id: Document(id=id, text=id),
-                profile=Profile(gate=gate, combine=REPLACE, floors=Floors(default=floor)),
-                tiers=[Reader],
+                stage1=lambda: cascade.Stage1(scored=scored, documents=documents),
+                profile=BY_COSINE,
+                policy=Policy(
+                    floors=Floors(default=floor), lexical=Lexical(score=5.0, lead=1.0)
+                ),
+                rerankers=[Reader],
                 limit=1,
             )
         )
@@ -161,21 +184,23 @@ def test_a_winner_below_the_floor_is_none() -> None:
     assert (route(None).reason, route(None).ids) == ("lexical_winner", ["words"])
     held = route(0.3)
     assert (held.reason, held.ids) == ("reranked", ["close"])
-    assert dropped(held)["words"] == "below_section_floor"
-    assert cascade.replayed(held.trace)["signals"] == held.trace["signals"]
+    assert dropped(held)["words"] == "below_floor"
+    # The rest decide among themselves.
+    assert held.trace["gate"]["signals"]["blend"] == 0.5
+    assert replays(held)
 
 
 def test_without_floors_a_section_means_nothing() -> None:
-    plain, named = decide(FALLS, profile_of()), decide(FALLS, profile_of(), section="x", grade="D")
+    plain, named = decide(FALLS, Policy()), decide(FALLS, Policy(), section="x", grade="D")
     assert plain.ids == named.ids == list("abcde")
     assert named.degraded == ()
-    assert named.trace["floor"] is None
+    assert named.trace["gate"]["floor"] is None
 
 
 def test_a_low_grade_widens_the_pool() -> None:
-    profile = profile_of(pool=Pool(rerank_top_k=2), floors=Floors(widen=2))
+    profile, policy = BY_COSINE.replace(pool=2), Policy(floors=Floors(widen=2))
     sizes = {
-        grade: len(decide(FALLS, profile, grade=grade).trace["stage2"])
+        grade: len(decide(FALLS, policy, profile=profile, grade=grade).trace["stage2"])
         for grade in (None, "A", "B", "C", "D", "F", "c")
     }
     assert sizes == {None: 2, "A": 2, "B": 2, "C": 4, "D": 4, "F": 4, "c": 4}
@@ -196,14 +221,14 @@ def test_a_low_grade_widens_the_pool() -> None:
 def test_what_has_no_effect_is_said(
     request_: dict[str, str], cosines: Sequence[float | None], code: str, said: str
 ) -> None:
-    profile = profile_of(floors=Floors(default=0.3, sections={"known": 0.1}, relax=0.2))
-    result = decide(cosines, profile, **request_)
+    policy = Policy(floors=Floors(default=0.3, sections={"known": 0.1}, relax=0.2))
+    result = decide(cosines, policy, **request_)
     assert [one.code for one in result.degraded] == [code]
     (line,) = result.degraded[0].detail.splitlines()
     assert said in line
     assert len(line) < 200
     # The default floor holds, and nothing is relaxed.
-    assert result.trace["floor"] == 0.3
+    assert result.trace["gate"]["floor"] == 0.3
 
 
 def test_a_section_or_grade_that_is_no_text_is_refused() -> None:
@@ -215,19 +240,19 @@ def test_a_section_or_grade_that_is_no_text_is_refused() -> None:
 
 
 def test_both_ways_in_take_section_and_grade() -> None:
-    floor = Floors(default=1.0, sections={"open": -1.0}, relax=2.0)
-    router = Router(build(), reranker=LengthReranker(), profile=Profile(floors=floor))
-    assert router.route("clean csv").reason == "below_section_floor"
+    policy = Policy(floors=Floors(default=1.0, sections={"open": -1.0}, relax=2.0))
+    router = Router(build(), reranker=LengthReranker(), profile=Profile(), policy=policy)
+    assert router.route("clean csv").reason == "below_floor"
     assert router.route("clean csv", section="open").ids
     assert router.route("clean csv", grade="C").ids
     candidates = [{"text": text, "cosine": 0.5} for text in LIBRARY.values()]
-    options: dict[str, Any] = {"reranker": LengthReranker(), "profile": Profile(floors=floor)}
-    assert rerank("clean csv", candidates, **options).reason == "below_section_floor"
+    options: dict[str, Any] = {"reranker": LengthReranker(), "policy": policy}
+    assert rerank("clean csv", candidates, **options).reason == "below_floor"
     assert len(rerank("clean csv", candidates, section="open", **options).ids) == len(LIBRARY)
     import asyncio
 
     again = asyncio.run(arerank("clean csv", candidates, section="open", **options))
-    assert again.trace["section"] == "open"
+    assert again.trace["request"]["section"] == "open"
 
 
 # The cliff.
@@ -263,22 +288,21 @@ class Closed(Reader):
     available = False
 
 
-CORE = profile_of(pool=Pool(core=2))
+CORE = Policy(cliff_core=2)
 
 
 def test_a_tail_below_a_cliff_is_not_read() -> None:
     reader = Reader()
     result = decide(FALLS, CORE, reranker=reader, grade="A")
     assert reader.read == ["a", "b", "c"]
-    assert result.trace["tighten"] == {
-        "applied": True,
+    assert result.trace["gate"]["cliff"] == {
+        "cut": [3, 4],
         "effective_floor": 0.8,
         "cliff_position": 3,
-        "dropped_count": 2,
         "skip_reason": None,
-        "reranker_available": True,
-        "sources": {},
     }
+    assert result.trace["gate"]["pool"] == [0, 1, 2]
+    assert not result.trace["request"]["reranker_down"]
     assert dropped(result) == dict.fromkeys("abc") | dict.fromkeys("de", "below_cliff")
 
 
@@ -288,32 +312,32 @@ def test_a_tail_below_a_cliff_is_not_read() -> None:
         ({"grade": "C"}, "low_grade"),
         ({"grade": "Z"}, "low_grade"),
         ({"reranker": Closed()}, "reranker_unavailable"),
-        ({"profile": profile_of(pool=Pool(core=5))}, "no_room"),
-        ({"profile": profile_of(pool=Pool(core=3)), "cosines": (0.9, 0.3, 0.29, 0.28)}, "no_cliff"),
-        (
-            {"profile": profile_of(pool=Pool(core=2), floors=Floors(default=0.5))},
-            "no_improvement",
-        ),
-        ({"profile": profile_of(pool=Pool(core=2, rerank_top_k=3))}, "no_improvement"),
+        ({"policy": Policy(cliff_core=5)}, "no_room"),
+        ({"policy": Policy(cliff_core=3), "cosines": (0.9, 0.3, 0.29, 0.28)}, "no_cliff"),
+        ({"policy": Policy(cliff_core=2, floors=Floors(default=0.5))}, "no_improvement"),
+        ({"profile": BY_COSINE.replace(pool=3)}, "no_improvement"),
         ({"sources": ["web", "web", "web", "pdf", "web"]}, "source_diversity_loss"),
         ({"cosines": (0.9, 0.8, 0.2, None)}, "no_cosine"),
     ],
 )
 def test_every_condition_must_hold(options: dict[str, Any], reason: str) -> None:
-    values = {"cosines": FALLS, "profile": CORE, **options}
+    values = {"cosines": FALLS, "policy": CORE, **options}
     result = decide(**values)
-    tighten = result.trace["tighten"]
-    assert (tighten["applied"], tighten["skip_reason"]) == (False, reason)
-    assert tighten["dropped_count"] == 0
-    assert tighten["effective_floor"] == values["profile"].floors.default
+    cliff = result.trace["gate"]["cliff"]
+    assert (cliff["cut"], cliff["skip_reason"]) == ([], reason)
+    assert cliff["effective_floor"] == values["policy"].floors.default
     assert "below_cliff" not in dropped(result).values()
-    assert cascade.replayed(result.trace)["tighten"] == tighten
+    assert replays(result)
 
 
 def test_a_reranker_that_is_switched_off_tightens_nothing() -> None:
-    router = Router(build(), reranker=None, profile=Profile(pool=Pool(core=1)))
+    router = Router(build(), reranker=None, profile=Profile(), policy=Policy(cliff_core=1))
     result = router.route("clean csv")
-    assert result.trace["tighten"]["skip_reason"] == "reranker_unavailable"
+    assert result.trace["request"]["reranker_down"]
+    assert result.trace["gate"]["cliff"]["skip_reason"] == "reranker_unavailable"
+    # With one that is there, there is something to cut.
+    router = Router(build(), reranker=Reader(), profile=Profile(), policy=Policy(cliff_core=1))
+    assert router.route("clean csv").trace["gate"]["cliff"]["cut"]
 
 
 @pytest.mark.parametrize(
@@ -409,7 +433,7 @@ def test_invariants(
     trace = json.loads(json.dumps(result.trace, allow_nan=False))
     assert {key: trace[key] for key in cascade.replayed(trace)} == cascade.replayed(trace)
 
-    static = result.trace["floor"]
+    static = result.trace["gate"]["floor"]
     reference = floor.sections.get(section or "", floor.default)
     low = (grade or "A").upper() in "CDF" and grade != ""
     # A low grade only ever relaxes; everything else leaves the section's floor alone.
@@ -417,7 +441,7 @@ def test_invariants(
     by_id = {row[0]: row[1] for row in trace["stage1"]}
     clear = [id for id in by_id if static is None or by_id[id] is None or by_id[id] >= static]
     below = set(by_id) - set(clear)
-    assert {id for id, why in dropped(result).items() if why == "below_section_floor"} == below
+    assert {id for id, why in dropped(result).items() if why == "below_floor"} == below
     asked = {text for _, texts in stage2.calls for text in texts}
     assert not asked & below
     assert not set(result.ids) & below

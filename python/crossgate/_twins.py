@@ -34,7 +34,9 @@ def adecides(
 ) -> Callable[[Callable[P, cascade.Request]], Callable[P, Coroutine[Any, Any, RouteResult]]]:
     """Return what makes the async twin, which leaves the event loop free."""
 
-    def twin(prepare: Callable[P, cascade.Request]) -> Callable[P, Awaitable[RouteResult]]:
+    def twin(
+        prepare: Callable[P, cascade.Request],
+    ) -> Callable[P, Coroutine[Any, Any, RouteResult]]:
         async def decide(*args: P.args, **kwargs: P.kwargs) -> RouteResult:
             return await cascade.arun(prepare(*args, **kwargs))
 
