@@ -173,9 +173,7 @@ def test_a_winner_below_the_floor_is_none() -> None:
                 query="query",
                 stage1=lambda: cascade.Stage1(scored=scored, documents=documents),
                 profile=BY_COSINE,
-                policy=Policy(
-                    floors=Floors(default=floor), lexical=Lexical(score=5.0, lead=1.0)
-                ),
+                policy=Policy(floors=Floors(default=floor), lexical=Lexical(score=5.0, lead=1.0)),
                 rerankers=[Reader],
                 limit=1,
             )
@@ -341,41 +339,48 @@ def test_a_reranker_that_is_switched_off_tightens_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "asked", "reason"),
+    ("answer", "reason"),
     [
-        ((True, True), 2, None),
-        ((True, False), 2, "reranker_unavailable"),
-        ((False,), 1, "reranker_unavailable"),
-        ((True, OSError("gone")), 2, "reranker_unavailable"),
-        ((1, "yes"), 2, None),
+        (True, None),
+        (False, "reranker_unavailable"),
+        (OSError("gone"), "reranker_unavailable"),
+        ("yes", None),
     ],
 )
-def test_the_breaker_is_asked_again_when_the_cut_is_applied(
-    answers: tuple[object, ...], asked: int, reason: str | None
+def test_the_reranker_is_asked_when_there_is_something_to_cut(
+    answer: object, reason: str | None
 ) -> None:
-    reranker = Sometimes(*answers)
+    reranker = Sometimes(answer)
     result = decide(FALLS, CORE, reranker=reranker)
-    assert result.trace["tighten"]["skip_reason"] == reason
-    assert reranker.asked == asked
+    assert result.trace["gate"]["cliff"]["skip_reason"] == reason
+    assert result.trace["request"]["reranker_down"] == (reason is not None)
+    assert reranker.asked == 1
     assert reranker.read == list("abc" if reason is None else "abcde")
-    assert cascade.replayed(result.trace)["tighten"] == result.trace["tighten"]
+    assert replays(result)
+
+
+def test_without_something_to_cut_nobody_is_asked() -> None:
+    reranker = Sometimes()  # has no answer
+    for cosines, policy in (((0.9, 0.85, 0.8), CORE), (FALLS, Policy())):
+        assert not decide(cosines, policy, reranker=reranker).trace["request"]["reranker_down"]
+    assert reranker.asked == 0
 
 
 def test_nothing_is_remembered_from_one_query_to_the_next() -> None:
-    reranker = Sometimes(True, True, False, True, True)
+    reranker = Sometimes(True, False, True)
     found = [
-        decide(cosines, CORE, reranker=reranker).trace["tighten"]["cliff_position"]
+        decide(cosines, CORE, reranker=reranker).trace["gate"]["cliff"]["cliff_position"]
         for cosines in (FALLS, FALLS, (0.9, 0.8, 0.4, 0.35, 0.3))
     ]
     assert found == [3, None, 2]
-    assert reranker.asked == 5
+    assert reranker.asked == 3
 
 
 def test_where_stage_2_fails_the_whole_pool_comes_back() -> None:
     result = decide(FALLS, CORE, reranker=Broken())
-    assert result.trace["tighten"]["applied"]
-    assert (result.reason, result.ids) == ("murky", list("abcde"))
-    assert cascade.replay(result.trace) == result.trace["decision"]
+    assert result.trace["gate"]["cliff"]["cut"] == [3, 4]
+    assert (result.reason, result.ids) == ("undecided", list("abcde"))
+    assert replays(result)
 
 
 def test_source_types_come_from_the_metadata() -> None:
@@ -383,15 +388,27 @@ def test_source_types_come_from_the_metadata() -> None:
         {"id": id, "text": id, "cosine": cosine, "kind": kind}
         for id, cosine, kind in zip("abcde", FALLS, ["web", 5, None, "pdf", ["x"]], strict=True)
     ]
-    named = rerank("q", rows, reranker=Reader(), profile=CORE)
-    assert named.trace["tighten"]["sources"] == {}
-    assert named.trace["tighten"]["applied"]
-    other = profile_of(pool=Pool(core=2), floors=Floors(source_type="kind"))
-    kept = rerank("q", rows, reranker=Reader(), profile=other)
-    assert kept.trace["tighten"]["sources"] == {"a": "web", "d": "pdf"}
-    assert kept.trace["tighten"]["skip_reason"] == "source_diversity_loss"
-    broken = [{**row, "kind": "\ud800"} for row in rows]
-    assert rerank("q", broken, reranker=Reader(), profile=other).trace["tighten"]["sources"] == {}
+    options: dict[str, Any] = {"reranker": Reader(), "profile": BY_COSINE}
+    named = rerank("q", rows, policy=CORE, **options).trace
+    assert named["request"]["sources"] == {}
+    assert named["gate"]["cliff"]["cut"] == [3, 4]
+    other = Policy(cliff_core=2, source_type="kind")
+    kept = rerank("q", rows, policy=other, **options).trace
+    assert kept["request"]["sources"] == {"a": "web", "d": "pdf"}
+    assert kept["gate"]["cliff"]["skip_reason"] == "source_diversity_loss"
+    # Nobody looks for a cliff, and nobody reads what it would need.
+    off = rerank("q", rows, policy=Policy(source_type="kind"), **options).trace
+    assert off["request"]["sources"] == {}
+
+
+def test_a_source_type_that_is_no_text_of_a_file_is_none() -> None:
+    rows = [
+        {"id": id, "text": id, "cosine": cosine, "kind": "\ud800"}
+        for id, cosine in zip("abcde", FALLS, strict=True)
+    ]
+    policy = Policy(cliff_core=2, source_type="kind")
+    trace = rerank("q", rows, reranker=Reader(), profile=BY_COSINE, policy=policy).trace
+    assert trace["request"]["sources"] == {}
 
 
 COSINES = st.one_of(st.none(), st.integers(-20, 20).map(lambda number: number / 20))
@@ -427,18 +444,26 @@ def test_invariants(
     grade: str | None,
     reranker: Callable[[], FunctionReranker],
 ) -> None:
-    profile = profile_of(floors=floor, pool=Pool(core=core, rerank_top_k=room))
+    policy = Policy(floors=floor, cliff_core=core)
     stage2 = reranker()
-    result = decide(cosines, profile, reranker=stage2, sources=kinds, section=section, grade=grade)
-    trace = json.loads(json.dumps(result.trace, allow_nan=False))
-    assert {key: trace[key] for key in cascade.replayed(trace)} == cascade.replayed(trace)
+    result = decide(
+        cosines,
+        policy,
+        profile=BY_COSINE.replace(pool=room),
+        reranker=stage2,
+        sources=kinds,
+        section=section,
+        grade=grade,
+    )
+    assert replays(result)
+    trace = result.trace
 
-    static = result.trace["gate"]["floor"]
+    static = trace["gate"]["floor"]
     reference = floor.sections.get(section or "", floor.default)
     low = (grade or "A").upper() in "CDF" and grade != ""
     # A low grade only ever relaxes; everything else leaves the section's floor alone.
     assert static == (reference if reference is None or not low else reference - floor.relax)
-    by_id = {row[0]: row[1] for row in trace["stage1"]}
+    by_id = {row["id"]: row["cosine"] for row in trace["stage1"]}
     clear = [id for id in by_id if static is None or by_id[id] is None or by_id[id] >= static]
     below = set(by_id) - set(clear)
     assert {id for id, why in dropped(result).items() if why == "below_floor"} == below
@@ -446,50 +471,62 @@ def test_invariants(
     assert not asked & below
     assert not set(result.ids) & below
 
-    tighten = trace["tighten"]
-    if tighten is None:
+    cliff = trace["gate"]["cliff"]
+    if cliff is None:
         assert core is None or result.verdict != "ambiguous"
         return
     assert core is not None
+    names = [row["id"] for row in trace["stage1"]]
     pool = clear[: room + (floor.widen if low else 0)]
-    assert tighten["dropped_count"] == len(pool) - len(asked)
-    assert set(pool[:core]) <= asked
+    cut = {names[at] for at in cliff["cut"]}
+    assert cut <= set(pool)
+    assert asked == set(pool) - cut
+    assert set(names[:core]) & set(pool) <= asked
     types = {name: kind for name, kind in zip("abcdefghijklmn", kinds, strict=True)}
     for id in pool:
         assert not isinstance(types[id], str) or any(types[one] == types[id] for one in asked)
-    if tighten["applied"]:
-        assert static is None or tighten["effective_floor"] > static
+    if cut:
+        assert static is None or cliff["effective_floor"] > static
         assert (grade or "A") in "AbB"
         assert not isinstance(stage2, Closed)
+        assert cliff["skip_reason"] is None
     else:
-        assert tighten["effective_floor"] == static
+        assert cliff["effective_floor"] == static
+        assert cliff["skip_reason"] is not None
 
 
 @given(st.lists(COSINES, max_size=8), FLOORS, SECTIONS)
 def test_a_low_grade_never_takes_a_candidate_away(
     cosines: list[float | None], floor: Floors, section: str | None
 ) -> None:
-    profile = profile_of(floors=floor, pool=Pool(core=1, rerank_top_k=8))
-    good = decide(cosines, profile, section=section, grade="B")
-    low = decide(cosines, profile, section=section, grade="C")
-    assert {row[0] for row in good.trace["stage2"]} <= {row[0] for row in low.trace["stage2"]}
+    policy = Policy(floors=floor, cliff_core=1)
+    fitted = BY_COSINE.replace(pool=8)
+    good = decide(cosines, policy, profile=fitted, section=section, grade="B")
+    low = decide(cosines, policy, profile=fitted, section=section, grade="C")
+    assert {row["id"] for row in good.trace["stage2"]} <= {row["id"] for row in low.trace["stage2"]}
 
 
-@pytest.mark.parametrize("key", ["applied", "effective_floor", "dropped_count", "cliff_position"])
-def test_a_changed_trace_is_noticed(key: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("cut", [3]), ("effective_floor", 0.7), ("cliff_position", 4), ("skip_reason", "no_room")],
+)
+def test_a_changed_trace_is_noticed(key: str, value: object) -> None:
     trace = json.loads(json.dumps(decide(FALLS, CORE).trace))
-    trace["tighten"][key] = 17
-    assert cascade.replayed(trace)["tighten"] != trace["tighten"]
+    assert cascade.replay(trace)["gate"] == trace["gate"]
+    trace["gate"]["cliff"][key] = value
+    assert cascade.replay(trace)["gate"] != trace["gate"]
 
 
 def test_a_trace_without_its_cut_is_noticed() -> None:
     trace = json.loads(json.dumps(decide(FALLS, CORE).trace))
-    trace["tighten"] = None
-    assert cascade.replayed(trace)["tighten"] is not None
+    trace["gate"]["cliff"] = None
+    assert cascade.replay(trace)["gate"]["cliff"] is not None
 
 
-def test_the_letters_are_the_ones_that_are_documented() -> None:
-    assert {letter for letter in map(chr, range(128)) if floors.letter(letter) != "?"} == set(
-        "ABCDFabcdf"
-    )
-    assert floors.letter(None) is None
+def test_the_grades_are_the_ones_that_are_documented() -> None:
+    def codes(grade: str | None) -> list[str]:
+        return [one.code for one in decide(FALLS, Policy(), grade=grade).degraded]
+
+    letters = [letter for letter in map(chr, range(128)) if codes(letter) == []]
+    assert letters == sorted("ABCDFabcdf")
+    assert codes(None) == []

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -222,7 +223,7 @@ def _asked(request: Request, documents: Mapping[str, Document]) -> _core.Request
     if request.policy.cliff_core is not None:
         sources = sources_of(documents, request.policy.source_type)
     return _core.Request(
-        limit=request.limit,
+        limit=None if request.limit is None else min(request.limit, sys.maxsize),
         section=request.section,
         grade=request.grade,
         require_overlap=request.require_overlap,
