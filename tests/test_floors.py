@@ -207,17 +207,17 @@ def test_a_low_grade_widens_the_pool() -> None:
 @pytest.mark.parametrize(
     ("request_", "cosines", "code", "said"),
     [
-        ({"section": "nowhere"}, FALLS, "unknown_section", "'nowhere'"),
-        ({"section": ""}, FALLS, "unknown_section", "''"),
-        ({"section": "two\nlines" + 99 * "x"}, FALLS, "unknown_section", "'two\\nlines"),
-        ({"grade": "E"}, FALLS, "unknown_grade", "'E'"),
-        ({"grade": ""}, FALLS, "unknown_grade", "''"),
-        ({"grade": "AB"}, FALLS, "unknown_grade", "'AB'"),
+        ({"section": "nowhere"}, FALLS, "unknown_section", '"nowhere"'),
+        ({"section": ""}, FALLS, "unknown_section", '""'),
+        ({"section": "two\nlines" + 99 * "x"}, FALLS, "unknown_section", '"two\\nlines'),
+        ({"grade": "E"}, FALLS, "unknown_grade", '"E"'),
+        ({"grade": ""}, FALLS, "unknown_grade", '""'),
+        ({"grade": "AB"}, FALLS, "unknown_grade", '"AB"'),
         ({}, (0.9, None), "floor_unmeasured", "0.3"),
     ],
 )
 def test_what_has_no_effect_is_said(
-    request_: dict[str, str], cosines: Sequence[float | None], code: str, said: str
+    request_: dict[str, Any], cosines: Sequence[float | None], code: str, said: str
 ) -> None:
     policy = Policy(floors=Floors(default=0.3, sections={"known": 0.1}, relax=0.2))
     result = decide(cosines, policy, **request_)
@@ -401,7 +401,7 @@ def test_source_types_come_from_the_metadata() -> None:
     assert off["request"]["sources"] == {}
 
 
-def test_a_source_type_that_is_no_text_of_a_file_is_none() -> None:
+def test_a_source_type_that_no_trace_can_hold_is_none() -> None:
     rows = [
         {"id": id, "text": id, "cosine": cosine, "kind": "\ud800"}
         for id, cosine in zip("abcde", FALLS, strict=True)

@@ -19,6 +19,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from crossgate import _core
+from crossgate._checks import is_text
 from crossgate._clock import ENDLESS, Deadline, milliseconds
 from crossgate._types import (
     Degradation,
@@ -234,7 +235,7 @@ def _asked(request: Request, documents: Mapping[str, Document]) -> _core.Request
 def sources_of(documents: Mapping[str, Document], key: str) -> dict[str, str]:
     """Return the source types of documents by id; one that is no text counts as none."""
     found = {id: one.metadata.get(key) for id, one in documents.items()}
-    return {id: kind for id, kind in found.items() if isinstance(kind, str)}
+    return {id: kind for id, kind in found.items() if isinstance(kind, str) and is_text(kind)}
 
 
 def _passages(gated: _core.Gated, documents: Mapping[str, Document]) -> list[Passage]:
