@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from conftest import FunctionReranker
-from crossgate import Document, InputError, PairScore, Profile, ProfileError, RouteResult, _core
+from conftest import FunctionReranker, LengthReranker
+from crossgate import (
+    Document,
+    Index,
+    InputError,
+    PairScore,
+    Policy,
+    Profile,
+    ProfileError,
+    Router,
+    RouteResult,
+    _core,
+    arerank,
+    rerank,
+)
 from crossgate import _cascade as cascade
-from crossgate._profile import Answer, Blend, Combine, Confidence, Gate, Guardrails, Pool
+from crossgate._core import Blend, Combine, Floors, Lexical
 
 Case = dict[str, Any]
 
-TABLE = json.loads((Path(__file__).parent / "cases.json").read_text(encoding="utf-8"))
+HERE = Path(__file__).parent
+TABLE = json.loads((HERE / "cases.json").read_text(encoding="utf-8"))
+TRACE = Draft202012Validator(json.loads((HERE / "schemas" / "trace.json").read_bytes()))
 
 
 def cases(part: str) -> pytest.MarkDecorator:
@@ -29,13 +45,9 @@ def cases(part: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("case", rows)
 
 
-def blend_of(case: Case) -> Blend:
-    return Blend(**case.get("blend", TABLE["blend"]))
-
-
 def blended(blend: Blend, cosine: float | None, bm25: float) -> float:
     """The blend, written down once more: the reference that the core is compared with."""
-    bounded = bm25 / (bm25 + blend.bm25_half)
+    bounded = bm25 / (bm25 + blend.pivot)
     if cosine is None:
         return bounded
     total = blend.cosine_weight + blend.bm25_weight
@@ -45,7 +57,7 @@ def blended(blend: Blend, cosine: float | None, bm25: float) -> float:
 def scored(row: Mapping[str, Any], blend: Blend) -> _core.Scored:
     cosine, bm25 = row["cosine"], row.get("bm25", 0.0)
     return _core.Scored(
-        row["id"],
+        id=row["id"],
         cosine=cosine,
         bm25=bm25,
         overlap=row.get("overlap", 0),
@@ -53,88 +65,113 @@ def scored(row: Mapping[str, Any], blend: Blend) -> _core.Scored:
     )
 
 
+def profile_of(case: Case) -> Profile:
+    return Profile(**{"blend": TABLE["blend"], **case.get("profile", {})})
+
+
 def candidates_of(case: Case) -> list[_core.Scored]:
-    return [scored(row, blend_of(case)) for row in case["candidates"]]
-
-
-def answer_of(case: Case) -> Answer:
-    values = case.get("answer", {})
-    model = Confidence(**values["stage1"]) if "stage1" in values else None
-    return Answer(stage1=model, floor=values.get("floor"), least=values.get("least"))
+    return [scored(row, profile_of(case).blend) for row in case["candidates"]]
 
 
 def decide(
     candidates: Sequence[_core.Scored],
     profile: Profile,
-    logits: Mapping[str, float] | None,
+    scores: Mapping[str, float] | None,
     limit: int | None = None,
+    *,
+    policy: Policy | None = None,
+    **request: Any,
 ) -> RouteResult:
-    """Run the whole cascade on scores: stage 1 is what the case says, stage 2 its logits."""
-    best_first = sorted(candidates, key=lambda one: (-one.blend, one.id))
-    tier = FunctionReranker(lambda _, texts: [PairScore((logits or {})[text]) for text in texts])
+    """Run the whole cascade on scores: stage 1 is what the case says, stage 2 its scores."""
+    reranker = FunctionReranker(
+        lambda _, texts: [PairScore((scores or {})[text]) for text in texts]
+    )
+    documents = {one.id: Document(id=one.id, text=one.id) for one in candidates}
     return cascade.run(
         cascade.Request(
             query="query",
-            stage1=lambda: cascade.Stage1(scored=best_first),
-            document=lambda id: Document(id=id, text=id),
+            stage1=lambda: cascade.Stage1(scored=candidates, documents=documents),
             profile=profile,
-            tiers=[] if logits is None else [lambda: tier],
+            policy=policy or Policy(),
+            rerankers=[] if scores is None else [lambda: reranker],
             limit=limit,
+            **request,
         )
     )
 
 
+def written(trace: Mapping[str, Any]) -> dict[str, Any]:
+    """A trace as a file of it would give it back."""
+    again: dict[str, Any] = json.loads(json.dumps(trace, allow_nan=False))
+    return again
+
+
+def replays(trace: Mapping[str, Any]) -> bool:
+    """Whether the gate and the decision that a trace holds are those that it leads to."""
+    return cascade.replay(trace) == {"gate": trace["gate"], "decision": trace["decision"]}
+
+
 @cases("gate")
 def test_gate(case: Case) -> None:
-    gate = Gate(**case.get("thresholds", {}))
-    answer = answer_of(case)
+    profile, policy = profile_of(case), Policy(**case.get("policy", {}))
+    request = {"require_overlap": True, **case.get("request", {})}
     candidates = candidates_of(case)
     for ordered in (candidates, candidates[::-1]):
-        decision = _core.decide(ordered, gate, answer)
-        assert (decision.verdict, decision.reason) == (case["verdict"], case["reason"])
-        assert decision.confidence == pytest.approx(case.get("confidence"), abs=1e-12)
-    result = decide(candidates, Profile(blend=blend_of(case), gate=gate, answer=answer), None)
-    assert result.confidence == decision.confidence
-    improbable = decision.confidence is not None and decision.confidence < (answer.least or 0.0)
-    reason = "rejected" if improbable and decision.verdict == "ambiguous" else case["reason"]
+        gated = _core.gate(ordered, profile, policy, _core.Request(**request))
+        assert (gated.verdict, gated.reason) == (case["verdict"], case["reason"])
+        assert gated.confidence == pytest.approx(case.get("confidence"), abs=1e-12)
+        assert bool(gated.pool) == (case["verdict"] == "ambiguous")
+    result = decide(candidates, profile, None, policy=policy, **request)
+    assert result.confidence == gated.confidence
+    threshold = profile.answer.threshold or 0.0
+    improbable = gated.confidence is not None and gated.confidence < threshold
+    reason = "rejected" if improbable and gated.verdict == "ambiguous" else case["reason"]
     assert (result.verdict, result.reason) == (case["verdict"], reason)
     assert bool(result.selected) == (case["verdict"] != "nothing_relevant" and not improbable)
 
 
 @cases("gate")
-def test_with_cosine_gives_the_blend_of_the_table(case: Case) -> None:
-    blend = blend_of(case)
-    for one in candidates_of(case):
-        if one.cosine is not None:
-            # Rounding differs by the order in which the three numbers are multiplied and divided.
-            assert one.with_cosine(one.cosine, blend).blend == pytest.approx(one.blend, abs=1e-15)
+def test_reblend_gives_the_blend_of_the_table(case: Case) -> None:
+    expected = {one.id: one.blend for one in candidates_of(case)}
+    blank = [one.replace(blend=0.0) for one in candidates_of(case)]
+    found = {one.id: one.blend for one in _core.reblend(blank, profile_of(case).blend)}
+    # Rounding differs by the order in which the three numbers are multiplied and divided.
+    assert found == pytest.approx(expected, abs=1e-15)
 
 
 @cases("stage2")
 def test_stage2(case: Case) -> None:
-    blend, candidates, logits = blend_of(case), candidates_of(case), case["logits"]
-    # Without the checks of `Combine`, so that those of the core are reached.
-    options: Any = SimpleNamespace(**{**asdict(Combine()), **case["combine"]})
+    candidates, scores = candidates_of(case), case["rerank_scores"]
+    guardrails = case.get("guardrails", {})
+
+    def fitted() -> Profile:
+        second = {"stage2": guardrails.get("lead")}
+        return profile_of(case).replace(combine=case["combine"], second=second)
+
+    if case["combine"].get("k") == 0.0:
+        # No profile holds it, so that it never gets as far as the core's own check.
+        with pytest.raises(ProfileError) as refused:
+            fitted()
+        assert refused.value.code == "profile_malformed"
+        return
+    profile = fitted()
     if "code" in case:
         with pytest.raises(InputError) as caught:
-            _core.combine(candidates, logits, blend, options)
+            _core.combine(candidates, scores, profile)
         assert caught.value.code == case["code"]
         return
-    combine = Combine(**case["combine"])
-    scores = _core.combine(candidates, logits, blend, combine)
-    ranks = _core.ranks(candidates, scores)
+    combined, ranks, _ = _core.combine(candidates, scores, profile)
     order = [candidates[ranks.index(rank)].id for rank in range(1, len(ranks) + 1)]
     assert order == case["order"]
-    by_id = {one.id: score for one, score in zip(candidates, scores, strict=True)}
+    by_id = {one.id: score for one, score in zip(candidates, combined, strict=True)}
     if "scores" in case:
         assert [by_id[id] for id in order] == pytest.approx(case["scores"], abs=1e-12)
     if not candidates:
         return
-    guardrails = Guardrails(**case.get("guardrails", {}))
-    profile = Profile(blend=blend, combine=combine, stage2_guardrails=guardrails)
-    table = {one.id: logit for one, logit in zip(candidates, logits, strict=True)}
+    policy = Policy(rerank_min=guardrails.get("minimum"), agreement=guardrails.get("agreement"))
+    table = {one.id: score for one, score in zip(candidates, scores, strict=True)}
     for ordered in (candidates, candidates[::-1]):
-        result = decide(ordered, profile, table, limit=case.get("limit"))
+        result = decide(ordered, profile, table, limit=case.get("limit"), policy=policy)
         assert [hit.id for hit in result.hits] == case["order"]
         assert [hit.dropped for hit in result.hits] == case["dropped"]
         assert [hit.score for hit in result.hits] == [by_id[id] for id in order]
@@ -147,67 +184,68 @@ def test_stage2(case: Case) -> None:
 
 @cases("tighten")
 def test_tighten(case: Case) -> None:
-    def tightened() -> _core.Tightened:
-        return _core.tighten(
-            case["scores"],
-            case.get("sources", []),
-            core=case["core"],
-            pool=case.get("pool", len(case["scores"])),
-            static_floor=case["static_floor"],
-            grade=case.get("grade"),
-            reranker_available=case.get("reranker_available", True),
-        )
-
-    if "code" in case:
-        with pytest.raises(InputError) as caught:
-            tightened()
-        assert caught.value.code == case["code"]
-        return
-    outcome = tightened()
+    if "code" in case or not case["scores"]:
+        return  # sources go by id here, and without candidates nobody looks for a cliff
+    cosines = case["scores"]
+    # Best blend first, as the case has them, whatever the cosines are.
+    candidates = [
+        _core.Scored(id=f"d{at:02}", cosine=cosine, bm25=0.0, overlap=0, blend=-at / 100)
+        for at, cosine in enumerate(cosines)
+    ]
+    kinds = zip(candidates, case.get("sources", []), strict=False)
+    request = _core.Request(
+        grade=case.get("grade"),
+        reranker_down=not case.get("reranker_available", True),
+        sources={one.id: kind for one, kind in kinds if kind is not None},
+    )
+    size, floor = case.get("pool", len(cosines)), case["static_floor"]
+    policy = Policy(cliff_core=case["core"], floors=Floors(default=floor))
+    gated = _core.gate(candidates, Profile(pool=size), policy, request)
+    assert gated.cliff is not None
     for key in ("cut", "effective_floor", "cliff_position", "skip_reason"):
-        assert getattr(outcome, key) == case[key], key
+        assert getattr(gated.cliff, key) == case[key], key
+    clear = [at for at, cosine in enumerate(cosines) if floor is None or cosine >= floor]
+    assert gated.pool == [at for at in clear[:size] if at not in case["cut"]]
 
 
 @cases("refused_blends")
 def test_refused_blends(case: Case) -> None:
-    core = _core.Index("none", "", 0)
-    core.upsert([("a", "", "red", "{}", None)])
-    blend: Any = SimpleNamespace(**case["blend"])  # without the checks of `Blend`
     with pytest.raises(InputError) as caught:
-        core.search("red", None, blend=blend, per_channel=2)
+        Blend(**case["blend"])
     assert caught.value.code == "out_of_range"
     with pytest.raises(ProfileError) as refused:
-        Blend(**case["blend"])
+        Profile(blend=case["blend"])
     assert refused.value.code == "profile_malformed"
 
 
+def falling(*cosines: float) -> list[_core.Scored]:
+    """Return candidates a, b, c, ... of these cosines."""
+    rows = zip("abcdefgh", cosines, strict=False)
+    return [scored({"id": id, "cosine": cosine}, Blend()) for id, cosine in rows]
+
+
+REPLACE = Profile(combine=Combine.Replace())
+
+
 def test_the_cliff_bounds_what_stage_2_reads() -> None:
-    blend = Blend()
-    rows = [
-        {"id": id, "cosine": cosine}
-        for id, cosine in zip("abcde", (0.9, 0.85, 0.3, 0.2, 0.1), strict=True)
-    ]
-    logits = {"a": 1.0, "b": 2.0, "c": 9.0, "d": 9.0, "e": 9.0}
-    candidates = [scored(row, blend) for row in rows]
-    replace = Combine(mode="replace")
-    cut = decide(candidates, Profile(combine=replace, pool=Pool(core=1)), logits)
-    assert [hit.id for hit in cut.hits if hit.logit is not None] == ["b", "a"]
+    scores = {"a": 1.0, "b": 2.0, "c": 9.0, "d": 9.0, "e": 9.0}
+    candidates = falling(0.9, 0.85, 0.3, 0.2, 0.1)
+    cut = decide(candidates, REPLACE, scores, policy=Policy(cliff_core=1))
+    assert [hit.id for hit in cut.hits if hit.rerank_score is not None] == ["b", "a"]
     assert [hit.dropped for hit in cut.hits] == [None, None, *["below_cliff"] * 3]
     assert [hit.score for hit in cut.hits[2:]] == [None] * 3
-    assert cut.trace["tighten"]["cliff_position"] == 2
-    uncut = decide(candidates, Profile(pool=Pool(core=5)), logits)
+    assert cut.trace["gate"]["cliff"]["cliff_position"] == 2
+    uncut = decide(candidates, Profile(), scores, policy=Policy(cliff_core=5))
     assert len(uncut.trace["stage2"]) == 5
-    assert uncut.trace["tighten"]["skip_reason"] == "no_room"
-    off = decide(candidates, Profile(), logits)
+    assert uncut.trace["gate"]["cliff"]["skip_reason"] == "no_room"
+    off = decide(candidates, Profile(), scores)
     assert len(off.trace["stage2"]) == 5
-    assert off.trace["tighten"] is None
+    assert off.trace["gate"]["cliff"] is None
 
 
 def test_the_pool_has_room_for_the_best_blends_only() -> None:
-    blend = Blend()
-    candidates = [scored({"id": id, "cosine": 0.5}, blend) for id in "dcba"]
-    profile = Profile(combine=Combine(mode="replace"), pool=Pool(rerank_top_k=2))
-    result = decide(candidates, profile, {"a": -1.0, "b": 1.0})
+    candidates = [scored({"id": id, "cosine": 0.5}, Blend()) for id in "dcba"]
+    result = decide(candidates, REPLACE.replace(pool=2), {"a": -1.0, "b": 1.0})
     assert [(hit.id, hit.dropped, hit.stage1_rank, hit.stage2_rank) for hit in result.hits] == [
         ("b", None, 2, 1),
         ("a", None, 1, 2),
@@ -217,158 +255,409 @@ def test_the_pool_has_room_for_the_best_blends_only() -> None:
     assert [hit.provider for hit in result.hits] == ["function", "function", "stage1", "stage1"]
 
 
+CLEAR = Profile(winner={"agreed": 0.1, "disagreed": 0.5})
+IMPROBABLE = Profile(confidence={"stage1": {"intercept": -9.0}}, answer={"rerank_threshold": 0.1})
+
+
 def test_a_clear_stage_1_never_asks_stage_2() -> None:
-    blend = Blend()
-    candidates = [
-        scored({"id": "a", "cosine": 0.9}, blend),
-        scored({"id": "b", "cosine": 0}, blend),
-    ]
-    gates = {
-        "confident": Gate(confident_cosine=0.5, confident_gap=0.5),
-        "nothing_relevant": Gate(relevance_cosine=0.99),
-    }
-    for verdict, gate in gates.items():
+    for verdict, profile in {"confident": CLEAR, "nothing_relevant": IMPROBABLE}.items():
         # A table without an entry: reading it would degrade the result.
-        result = decide(candidates, Profile(gate=gate), {})
+        result = decide(falling(0.9, 0.0), profile, {})
         assert (result.verdict, result.stage, result.degraded) == (verdict, 1, ())
         assert "stage2" not in result.timings
+        assert result.trace["gate"]["pool"] == []
 
 
-def test_the_guardrails_of_each_stage_are_its_own() -> None:
-    blend = Blend(cosine_weight=1.0, bm25_weight=0.0)
-    candidates = [
-        scored({"id": "a", "cosine": 0.9}, blend),
-        scored({"id": "b", "cosine": 0}, blend),
-    ]
+def test_the_lead_of_each_stage_is_its_own() -> None:
     profile = Profile(
-        blend=blend,
-        combine=Combine(mode="replace"),
-        stage1_guardrails=Guardrails(margin=0.5),
-        stage2_guardrails=Guardrails(minimum=5.0),
+        blend=Blend(cosine_weight=1.0, bm25_weight=0.0),
+        combine=Combine.Replace(),
+        second={"stage1": 0.4, "stage2": 2.0},
     )
+    candidates = falling(0.9, 0.2)
     assert decide(candidates, profile, None).ids == ["a"]
+    assert decide(candidates, profile, {"a": 1.0, "b": 2.5}).ids == ["b", "a"]
     assert decide(candidates, profile, {"a": 1.0, "b": 6.0}).ids == ["b"]
+    # What a person chose for the reranker's scores says nothing about blends.
+    policy = Policy(rerank_min=5.0)
+    assert decide(candidates, profile, None, policy=policy).ids == ["a"]
+    assert decide(candidates, profile, {"a": 1.0, "b": 6.0}, policy=policy).ids == ["b"]
+
+
+def test_scores_of_another_reranker_count_by_their_order_alone() -> None:
+    model = {"intercept": -3.0, "rerank_score": 1.0}
+    profile = Profile(
+        reranker="fitted@1",
+        combine=Combine.Replace(),
+        confidence={"stage1": {"intercept": 0.0}, "stage2": model},
+        answer={"threshold": 0.4},
+        second={"stage2": 0.5},
+    )
+    policy, scores = Policy(rerank_min=9.0), {"a": 1.0, "b": 2.0, "c": -5.0}
+    other = decide(falling(0.9, 0.8, 0.1), profile, scores, policy=policy)
+    assert [one.code for one in other.degraded] == ["reranker_not_fitted"]
+    assert "fitted@1" in other.degraded[0].detail
+    assert "function@1" in other.degraded[0].detail
+    # Fused by rank; what stage 1 knew is all that is known.
+    assert (other.ids, other.reason, other.confidence) == (["a", "b", "c"], "reranked", 0.5)
+    assert other.hits[0].score == 1 / 61 + 1 / 62
+    fitted = decide(
+        falling(0.9, 0.8, 0.1), profile.replace(reranker="function@1"), scores, policy=policy
+    )
+    assert (fitted.ids, fitted.reason, fitted.degraded) == ([], "rejected", ())
+    assert fitted.confidence == pytest.approx(0.268941, abs=1e-6)
 
 
 # Halves, so that scores tie often; both ends of every scale are in.
-COSINES = st.one_of(st.none(), st.integers(-4, 4).map(lambda number: number / 4))
+QUARTERS = st.integers(-4, 4).map(lambda number: number / 4)
+COSINES = st.one_of(st.none(), QUARTERS)
 ROWS = st.lists(st.tuples(COSINES, st.integers(0, 6).map(float), st.integers(0, 3)), max_size=8)
-BARS = st.one_of(st.none(), st.integers(-4, 4).map(lambda number: number / 4))
+BARS = st.one_of(st.none(), QUARTERS)
 LOGITS = st.lists(st.floats(-12, 12, allow_nan=False), min_size=8, max_size=8)
+LEADS = st.sampled_from([None, 0.0, 0.25])
+SHARES = st.sampled_from([None, 0.0, 0.5, 1.0])
+STAGE1: st.SearchStrategy[dict[str, float] | None] = st.sampled_from(
+    [None, {}, {"intercept": -1.0, "cosine": 2.0, "bm25": 0.3, "lead": 1.0, "agreement": 0.5}]
+)
+STAGE2: st.SearchStrategy[dict[str, float] | None] = st.sampled_from(
+    [None, {}, {"intercept": 0.1, "rerank_score": 0.7, "score_lead": 0.2, "same_first": -1.0}]
+)
 
 
 @st.composite
 def profiles(draw: st.DrawFn) -> Profile:
     """Profiles in which every rule is on in some and off in others."""
-    bars = st.builds(Guardrails, minimum=BARS, margin=BARS.map(lambda bar: bar and abs(bar)))
-    combine = st.sampled_from(
-        [Combine(mode="replace"), Combine(), Combine(mode="weighted", cosine=2.0, bm25=-1.0)]
+    agreed, more = draw(LEADS), draw(LEADS)
+    return Profile(
+        reranker=draw(st.sampled_from([None, "function@1", "another@1"])),
+        combine=draw(
+            st.sampled_from(
+                [Combine.Replace(), Combine.Rrf(60.0), Combine.Weighted(2.0, -1.0, 1.0)]
+            )
+        ),
+        pool=draw(st.integers(1, 8)),
+        confidence={"stage1": draw(STAGE1), "stage2": draw(STAGE2)},
+        answer={"rerank_threshold": draw(SHARES), "threshold": draw(SHARES)},
+        winner={
+            "agreed": agreed,
+            "disagreed": None if agreed is None or more is None else agreed + more,
+        },
+        second={"stage1": draw(LEADS), "stage2": draw(LEADS)},
     )
-    gate = st.builds(
-        Gate,
-        require_overlap=st.booleans(),
-        relevance_cosine=BARS,
-        relevance_bm25=st.sampled_from([None, 0.0, 3.0]),
-        confident_cosine=BARS,
-        confident_gap=st.sampled_from([0.0, 0.25]),
-        lexical_score=st.sampled_from([None, 0.0, 3.0]),
-        agreed_margin=st.sampled_from([None, 0.0, 0.25]),
-        disagreed_margin=st.sampled_from([None, 0.0, 0.25]),
-    )
-    pool = st.builds(
-        Pool, rerank_top_k=st.integers(1, 8), core=st.one_of(st.none(), st.integers(1, 4))
-    )
-    return draw(
-        st.builds(
-            Profile,
-            gate=gate,
-            pool=pool,
-            combine=combine,
-            stage1_guardrails=bars,
-            stage2_guardrails=bars,
-        )
-    )
+
+
+POLICIES = st.builds(
+    Policy,
+    floors=st.builds(
+        Floors, default=BARS, sections=st.sampled_from([{}, {"known": 0.25}]), relax=st.just(0.25)
+    ),
+    cliff_core=st.one_of(st.none(), st.integers(1, 4)),
+    lexical=st.sampled_from([None, Lexical(score=0.0, lead=0.0), Lexical(score=3.0, lead=1.0)]),
+    rerank_min=BARS,
+    agreement=BARS,
+    warnings=st.builds(
+        _core.Warnings,
+        flat_scores=st.sampled_from([None, 2.0]),
+        weak_cosine=BARS,
+        weak_rerank_score=BARS,
+    ),
+)
+LIMITS = st.one_of(st.none(), st.integers(1, 4))
+REQUESTS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {
+        "section": st.sampled_from([None, "known", "unknown"]),
+        "grade": st.sampled_from([None, "A", "c", "Z"]),
+        "require_overlap": st.booleans(),
+    }
+)
 
 
 def scenario(
     rows: Sequence[tuple[float | None, float, int]], logits: Sequence[float]
 ) -> tuple[list[_core.Scored], dict[str, float]]:
     candidates = [
-        _core.Scored(f"d{place}", cosine=cosine, bm25=bm25, overlap=overlap, blend=0.0).with_cosine(
-            cosine, Blend()
-        )
-        if cosine is not None
-        else _core.Scored(
-            f"d{place}", cosine=None, bm25=bm25, overlap=overlap, blend=bm25 / (bm25 + 8)
-        )
-        for place, (cosine, bm25, overlap) in enumerate(rows)
+        scored({"id": f"d{at}", "cosine": cosine, "bm25": bm25, "overlap": overlap}, Blend())
+        for at, (cosine, bm25, overlap) in enumerate(rows)
     ]
     return candidates, {one.id: logit for one, logit in zip(candidates, logits, strict=False)}
 
 
-@given(ROWS, LOGITS, profiles(), st.one_of(st.none(), st.integers(1, 4)), st.booleans())
+@given(ROWS, LOGITS, profiles(), POLICIES, LIMITS, st.booleans(), REQUESTS)
 def test_every_decision_replays_and_holds_together(
     rows: list[tuple[float | None, float, int]],
     logits: list[float],
     profile: Profile,
+    policy: Policy,
     limit: int | None,
     stage2: bool,
+    request: dict[str, Any],
 ) -> None:
     candidates, table = scenario(rows, logits)
-    result = decide(candidates, profile, table if stage2 else None, limit)
+    result = decide(candidates, profile, table if stage2 else None, limit, policy=policy, **request)
 
-    written = json.dumps(result.to_dict(trace=True), allow_nan=False)
-    assert cascade.replay(result.trace) == result.trace["decision"]
-    assert cascade.replay(json.loads(written)["trace"]) == json.loads(written)["trace"]["decision"]
+    assert replays(result.trace)
+    assert replays(written(result.to_dict(trace=True))["trace"])
+    TRACE.validate(written(result.trace))
     decision = result.trace["decision"]
-    assert decision["verdict"] == result.verdict
+    assert decision["verdict"] == result.verdict == result.trace["gate"]["verdict"]
     assert (decision["reason"], decision["stage"]) == (result.reason, result.stage)
     assert decision["selected"] == result.ids
-    assert [place[0] for place in decision["places"]] == [hit.id for hit in result.hits]
+    assert [place["id"] for place in decision["places"]] == [hit.id for hit in result.hits]
+    assert [one["code"] for one in decision["warnings"]] == [one.code for one in result.warnings]
 
     assert sorted(hit.id for hit in result.hits) == sorted(one.id for one in candidates)
     assert result.selected == tuple(hit for hit in result.hits if hit.dropped is None)
     assert limit is None or len(result.selected) <= limit
     assert sorted(hit.stage1_rank for hit in result.hits) == list(range(1, len(rows) + 1))
-    read = [hit for hit in result.hits if hit.logit is not None]
+    read = [hit for hit in result.hits if hit.rerank_score is not None]
     assert [hit.stage2_rank for hit in read] == list(range(1, len(read) + 1))
-    assert len(read) <= profile.pool.rerank_top_k
+    assert len(read) <= profile.pool
     scores = [hit.score for hit in result.hits if hit.score is not None]
     assert scores == sorted(scores, reverse=True)
     assert (result.stage == 2) == bool(read)
     if result.stage == 2:
         assert result.verdict == "ambiguous"
-        assert all(hit.dropped == "not_reranked" for hit in result.hits[len(read) :])
+        left_out = {"not_reranked", "below_floor", "below_cliff"}
+        assert {hit.dropped for hit in result.hits[len(read) :]} <= left_out
     if result.verdict == "nothing_relevant":
+        assert not result.selected
+    threshold = profile.answer.threshold
+    if result.confidence is not None and threshold is not None and result.confidence < threshold:
         assert not result.selected
 
 
-@given(ROWS, LOGITS, profiles(), st.randoms(use_true_random=False))
+EXACT = st.floats(-1, 1, allow_nan=False)
+
+
+@given(
+    st.lists(st.tuples(EXACT, st.floats(0, 99), EXACT), max_size=6),
+    st.lists(st.floats(-99, 99), min_size=6, max_size=6),
+    profiles(),
+    POLICIES,
+    LIMITS,
+)
+def test_a_decision_replays_from_its_own_json_byte_for_byte(
+    rows: list[tuple[float, float, float]],
+    logits: list[float],
+    profile: Profile,
+    policy: Policy,
+    limit: int | None,
+) -> None:
+    # Numbers with all their digits: what a trace says of them must be what was decided by.
+    candidates = [
+        _core.Scored(id=f"d{at}", cosine=cosine, bm25=bm25, overlap=2, blend=blend)
+        for at, (cosine, bm25, blend) in enumerate(rows)
+    ]
+    table = {one.id: logit for one, logit in zip(candidates, logits, strict=False)}
+    trace = decide(candidates, profile, table, limit, policy=policy).trace
+    text = json.dumps(trace, allow_nan=False)
+    assert json.dumps(cascade.replay(json.loads(text))) == json.dumps(
+        {"gate": trace["gate"], "decision": trace["decision"]}
+    )
+    given_ = {one.id: one for one in candidates}
+    read, stage1, reranker, pairs = _core.read_trace(text)
+    assert read == profile
+    assert {one.id: one for one in stage1} == given_
+    assert {pair.id: pair.score for pair in pairs} == {pair.id: table[pair.id] for pair in pairs}
+    # The core writes the same trace again of what it read.
+    gated, decision = _core.replay(text)
+    again = _core.trace(
+        read,
+        Policy.from_dict(trace["policy"]),
+        _core.Request.from_dict(trace["request"]),
+        gated,
+        reranker,
+        pairs,
+        decision,
+    )
+    ours = {"query_sha256", "budget_ms", "asked"}
+    assert json.dumps(json.loads(again)) == json.dumps(
+        {key: value for key, value in trace.items() if key not in ours}
+    )
+
+
+@given(ROWS, LOGITS, profiles(), POLICIES, st.randoms(use_true_random=False))
 def test_the_order_of_candidates_decides_nothing(
     rows: list[tuple[float | None, float, int]],
     logits: list[float],
     profile: Profile,
+    policy: Policy,
     random: Any,
 ) -> None:
     candidates, table = scenario(rows, logits)
     shuffled = list(candidates)
     random.shuffle(shuffled)
-    first, second = decide(candidates, profile, table), decide(shuffled, profile, table)
+    first = decide(candidates, profile, table, policy=policy)
+    second = decide(shuffled, profile, table, policy=policy)
     assert first.trace == second.trace
     assert first.hits == second.hits
 
 
-@given(ROWS, profiles())
+@given(ROWS, profiles(), POLICIES)
 def test_a_changed_trace_is_noticed(
-    rows: list[tuple[float | None, float, int]], profile: Profile
+    rows: list[tuple[float | None, float, int]], profile: Profile, policy: Policy
 ) -> None:
     candidates, table = scenario(rows, [0.0] * 8)
-    result = decide(candidates, profile, table)
-    trace = json.loads(json.dumps(result.trace))
-    trace["decision"]["places"].append(["intruder", 1.0, 1, 1, None])
-    assert cascade.replay(trace) != trace["decision"]
+    result = decide(candidates, profile, table, policy=policy)
+    trace = written(result.trace)
+    trace["decision"]["places"].append(
+        {"id": "x", "score": 1.0, "stage1_rank": 1, "stage2_rank": 1, "dropped": None}
+    )
+    assert not replays(trace)
     if result.hits:
-        trace = json.loads(json.dumps(result.trace))
-        trace["stage1"] = trace["stage1"][1:]
-        trace["stage2"] = [row for row in trace["stage2"] if row[0] != result.trace["stage1"][0][0]]
-        assert cascade.replay(trace) != result.trace["decision"]
+        trace = written(result.trace)
+        first = trace["stage1"].pop(0)["id"]
+        trace["stage2"] = [row for row in trace["stage2"] if row["id"] != first]
+        assert not replays(trace)
+
+
+def test_a_trace_that_cannot_be_read_is_refused() -> None:
+    trace = written(decide(falling(0.9, 0.8), Profile(), {"a": 1.0, "b": 2.0}).trace)
+    for key, value, code in (
+        ("stage1", None, "malformed_trace"),
+        ("stage1", trace["stage1"][:1] * 2, "malformed_trace"),
+        ("stage1", trace["stage1"][:1], "malformed_trace"),  # stage 2 names the other
+        ("stage2", [{**trace["stage2"][0], "score": "high"}], "malformed_trace"),
+        ("profile", {**trace["profile"], "pool": 0}, "profile_malformed"),
+        ("policy", {**trace["policy"], "cliff_core": 0}, "policy_malformed"),
+    ):
+        with pytest.raises((InputError, ProfileError)) as caught:
+            cascade.replay({**trace, key: value})
+        assert caught.value.code == code, key
+        with pytest.raises(InputError) as caught_too:
+            cascade.replay({name: one for name, one in trace.items() if name != key})
+        assert caught_too.value.code == "malformed_trace", key
+
+
+# The trace as others read it.
+
+
+REAL: dict[str, Callable[[], RouteResult]] = {
+    "confident": lambda: decide(falling(0.9, 0.0), CLEAR, {}),
+    "ambiguous": lambda: decide(falling(0.9, 0.8), Profile(), {"a": 1.0, "b": 2.0}, limit=1),
+    "ambiguous, without a reranker": lambda: decide(falling(0.9, 0.8), Profile(), None),
+    "ambiguous, with one that fails": lambda: decide(falling(0.9, 0.8), Profile(), {}),
+    "nothing relevant": lambda: decide(falling(0.9, 0.0), IMPROBABLE, {}),
+    "no candidates": lambda: decide([], Profile(), {}),
+    "with a cliff": lambda: decide(
+        falling(0.9, 0.85, 0.3, 0.2),
+        REPLACE,
+        {"a": 1.0, "b": 2.0},
+        policy=Policy(cliff_core=1, floors=Floors(sections={"known": 0.1})),
+        section="unknown",
+    ),
+    "with a cliff that nothing is cut at": lambda: decide(
+        falling(0.9, 0.85), REPLACE, {"a": 1.0, "b": 2.0}, policy=Policy(cliff_core=9)
+    ),
+    "fused by weights": lambda: decide(
+        falling(0.9, 0.85),
+        Profile(combine=Combine.Weighted(1.0, 1.0, 0.5), confidence={"stage1": {}, "stage2": {}}),
+        {"a": 1.0, "b": 2.0},
+        policy=Policy(lexical=Lexical(score=99.0, lead=1.0)),
+    ),
+}
+VERDICTS = {"confident": "confident", "nothing relevant": "nothing_relevant"}
+
+
+@pytest.mark.parametrize("kind", REAL)
+def test_real_traces_are_of_the_schema(kind: str) -> None:
+    result = REAL[kind]()
+    assert result.verdict == VERDICTS.get(
+        kind, "nothing_relevant" if kind == "no candidates" else "ambiguous"
+    )
+    trace = written(result.trace)
+    TRACE.validate(trace)
+    assert (trace["gate"]["cliff"] is not None) == ("cliff" in kind)
+
+
+def test_a_routed_trace_is_of_the_schema(index: Index) -> None:
+    router = Router(index, reranker=LengthReranker(), policy=Policy(cliff_core=2))
+    TRACE.validate(written(router.route("repair a csv", budget_ms=9_000, section="x").trace))
+    TRACE.validate(written(rerank("red", ["red fox", "hen"], reranker=LengthReranker()).trace))
+
+
+def test_the_schema_is_one_that_can_fail() -> None:
+    Draft202012Validator.check_schema(TRACE.schema)
+    trace = written(REAL["with a cliff"]().trace)
+    wrong: list[Callable[[dict[str, Any]], object]] = [
+        lambda one: one.update(schema="crossgate-trace/1"),
+        lambda one: one.update(more=1),
+        lambda one: one.pop("asked"),
+        lambda one: one["gate"].update(reason="confident_winner"),
+        lambda one: one["gate"]["cliff"].update(skip_reason="no_room"),
+        lambda one: one["decision"].update(stage=1),
+        lambda one: one["decision"]["places"][0].update(dropped="because"),
+        lambda one: one["profile"].pop("winner"),
+        lambda one: one["policy"].update(cliff_core=0),
+        lambda one: one["stage1"][0].update(bm25=-1.0),
+        lambda one: one["stage2"][0].pop("truncated"),
+    ]
+    for change in wrong:
+        other = written(trace)
+        change(other)
+        assert not TRACE.is_valid(other)
+
+
+# What the core is asked.
+
+
+def crossings(monkeypatch: pytest.MonkeyPatch, index: Index) -> list[str]:
+    """Return the list that every call of a search or a function of the core adds its name to."""
+    calls: list[str] = []
+
+    def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            calls.append(name)
+            return function(*arguments, **options)
+
+        return call
+
+    for name, function in inspect.getmembers(_core, inspect.isbuiltin):
+        monkeypatch.setattr(_core, name, counted(name, function))
+    monkeypatch.setattr(index, "search", counted("search", index.search))
+    return calls
+
+
+def test_a_query_crosses_into_the_core_three_times_at_most(
+    monkeypatch: pytest.MonkeyPatch, index: Index
+) -> None:
+    unsure = Router(index, reranker=LengthReranker(), profile=Profile())
+    sure = Router(index, reranker=LengthReranker(), profile=CLEAR)
+    cutting = Router(
+        index, reranker=LengthReranker(), profile=Profile(), policy=Policy(cliff_core=1)
+    )
+    calls = crossings(monkeypatch, index)
+    for router, verdict in ((unsure, "ambiguous"), (sure, "confident"), (cutting, "ambiguous")):
+        calls.clear()
+        result = router.route("clean and repair messy csv files")
+        assert (result.verdict, result.degraded) == (verdict, ())
+        # Three times to decide; the trace that is written of it decides nothing.
+        assert calls == ["search", "gate", "conclude", "trace"]
+    calls.clear()
+    asyncio.run(unsure.aroute("clean and repair messy csv files"))
+    assert calls == ["search", "gate", "conclude", "trace"]
+
+
+# The asynchronous twins.
+
+
+@pytest.mark.parametrize(
+    ("sync", "twin"),
+    [(Router.route, Router.aroute), (rerank, arerank)],
+    ids=["route", "rerank"],
+)
+def test_a_twin_has_the_signature_of_its_sync_form(
+    sync: Callable[..., object], twin: Callable[..., object]
+) -> None:
+    assert inspect.signature(sync) == inspect.signature(twin)
+    assert {"limit", "vector", "section", "grade", "budget_ms"} <= set(
+        inspect.signature(sync).parameters
+    )
+    assert inspect.signature(sync).return_annotation == "RouteResult"
+    assert twin.__name__ == "a" + sync.__name__
+    assert twin.__qualname__.rpartition(".")[0] == sync.__qualname__.rpartition(".")[0]
+    assert sync.__module__ == twin.__module__
+    assert sync.__doc__
+    assert twin.__doc__
+    assert not inspect.iscoroutinefunction(sync)
+    assert inspect.iscoroutinefunction(twin)

@@ -58,9 +58,8 @@ print(json.dumps([names, globals().get("outcome")]))
 ROUTE = """
     import sys
     from crossgate import Index, Profile, Router
-    from crossgate._profile import Gate
     index = Index.open(sys.argv[1])
-    profile = Profile(gate=Gate(agreed_margin=0.0)) if sys.argv[2] == "gated" else Profile()
+    profile = Profile(winner={"agreed": 0.0}) if sys.argv[2] == "gated" else Profile()
     router = Router(index, profile=profile)
     vector = index._core.vector("csv-cleaner")
     result = router.route("repair a csv with duplicate rows", vector=vector)
@@ -110,7 +109,7 @@ def test_building_on_given_vectors_loads_nothing_heavy(tmp_path: Path) -> None:
 
 def test_a_decision_of_the_gate_loads_nothing_heavy(path: Path) -> None:
     heavy, outcome = loaded(ROUTE, path, "gated")
-    assert outcome == ["csv-cleaner", 1, "clear_margin", []]
+    assert outcome == ["csv-cleaner", 1, "confident_winner", []]
     assert heavy == set()
 
 
@@ -118,13 +117,12 @@ def test_a_decision_with_floors_that_is_logged_loads_nothing_heavy(tmp_path: Pat
     heavy, outcome = loaded(
         """
         import sys
-        from crossgate import Profile, rerank
+        from crossgate import Policy, Profile, rerank
         from crossgate._telemetry.log import JsonLinesLog, check_decision, read_log
-        from crossgate._profile import Floors, Pool
-        profile = Profile(floors=Floors(default=0.2), pool=Pool(core=1))
+        policy = Policy(floors={"default": 0.2}, cliff_core=1)
         rows = [{"text": "red fox", "cosine": 0.9}, {"text": "hen", "cosine": 0.1}]
-        options = {"reranker": None, "profile": profile, "telemetry": JsonLinesLog(sys.argv[1])}
-        result = rerank("fox", rows, **options)
+        options = {"profile": Profile(), "policy": policy, "telemetry": JsonLinesLog(sys.argv[1])}
+        result = rerank("fox", rows, reranker=None, **options)
         logged, = read_log(sys.argv[1])
         outcome = [result.ids, [one.code for one in result.degraded], check_decision(logged)]
         """,
@@ -155,7 +153,7 @@ def test_remote_tiers_that_are_not_asked_load_nothing_heavy(path: Path) -> None:
     )
     start = "    from crossgate.rerankers import CohereReranker, VoyageReranker\n"
     heavy, outcome = loaded(start + script.lstrip("\n"), path, "gated")
-    assert outcome == ["csv-cleaner", 1, "clear_margin", []]
+    assert outcome == ["csv-cleaner", 1, "confident_winner", []]
     assert heavy == {"asyncio"}
 
 

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossgate import InputError, _core
-from crossgate._profile import Answer, Blend, Combine, Gate, Guardrails
+from crossgate import InputError, Policy, Profile, _core
+from crossgate._core import Blend, Combine
 
 COSINE_ALONE = Blend(cosine_weight=1.0, bm25_weight=0.0)
 
@@ -27,8 +27,17 @@ def rows(texts: Sequence[str]) -> list[tuple[str, str, str, str, None]]:
     return [(f"{place:03}", "", text, "{}", None) for place, text in enumerate(texts)]
 
 
+def search(
+    core: _core.Index, query: str, vector: Any, *, blend: Blend, per_channel: int
+) -> list[_core.Scored]:
+    """Search, and check that each candidate came with what its document says."""
+    found, documents = core.search(query, vector, blend=blend, per_channel=per_channel)
+    assert documents == [core.get(one.id) for one in found]
+    return found
+
+
 def bm25_of(core: _core.Index, query: str, count: int) -> dict[str, tuple[float, int]]:
-    found = core.search(query, None, blend=Blend(), per_channel=max(2, count))
+    found = search(core, query, None, blend=Blend(), per_channel=max(2, count))
     assert len(found) == count
     return {one.id: (one.bm25, one.overlap) for one in found}
 
@@ -83,7 +92,7 @@ def test_cosines_equal_numpy(dimension: int) -> None:
     query = generator.normal(size=dimension).astype(np.float32)
     core = _core.Index("none", "test", dimension)
     core.upsert([(f"{place:03}", "", "", "{}", row) for place, row in enumerate(matrix)])
-    found = core.search("", array("f", query), blend=COSINE_ALONE, per_channel=300)
+    found = search(core, "", array("f", query), blend=COSINE_ALONE, per_channel=300)
     wide, narrow = matrix.astype(np.float64), query.astype(np.float64)
     expected = wide @ narrow / (np.linalg.norm(wide, axis=1) * np.linalg.norm(narrow))
     cosines = {one.id: one.cosine for one in found}
@@ -103,7 +112,7 @@ def test_top_k_is_the_top() -> None:
     core.upsert([(f"{place:04}", "", "", "{}", row) for place, row in enumerate(matrix)])
     cosines = matrix @ query / np.linalg.norm(matrix, axis=1)
     expected = [f"{place:04}" for place in np.argsort(-cosines)[:12]]
-    found = core.search("", array("f", query), blend=COSINE_ALONE, per_channel=12)
+    found = search(core, "", array("f", query), blend=COSINE_ALONE, per_channel=12)
     assert [one.id for one in found] == expected
 
 
@@ -111,7 +120,7 @@ def test_ties_in_the_last_place_go_to_the_smaller_id() -> None:
     for order in ("abcdef", "fedcba", "cafebd"):
         core = _core.Index("none", "", 0)
         core.upsert([(id, "", "red fox", "{}", None) for id in order])
-        found = core.search("fox", None, blend=Blend(), per_channel=3)
+        found = search(core, "fox", None, blend=Blend(), per_channel=3)
         assert [one.id for one in found] == ["a", "b", "c"]
 
 
@@ -121,7 +130,7 @@ def test_each_channel_brings_its_own_candidates() -> None:
     far = [(f"word{place}", "", "needle " * (place + 1), "{}", [-1.0, 0.0]) for place in range(3)]
     core.upsert([*near, *far])
     for blend in (COSINE_ALONE, Blend(cosine_weight=0.0, bm25_weight=1.0)):
-        found = core.search("needle", [1.0, 0.0], blend=blend, per_channel=2)
+        found = search(core, "needle", [1.0, 0.0], blend=blend, per_channel=2)
         assert {one.id for one in found} == {"near0", "near1", "word1", "word2"}
 
 
@@ -131,7 +140,7 @@ def test_rounding_lifts_no_cosine_over_1() -> None:
     core = _core.Index("none", "test", 384)
     core.upsert([(f"{place:03}", "", "", "{}", row) for place, row in enumerate(matrix)])
     for place, row in enumerate(matrix):
-        best, *_ = core.search("", array("f", row), blend=COSINE_ALONE, per_channel=2)
+        best, *_ = search(core, "", array("f", row), blend=COSINE_ALONE, per_channel=2)
         assert best.id == f"{place:03}"
         assert best.cosine is not None
         assert 0.999999 < best.cosine <= 1.0
@@ -165,7 +174,7 @@ def test_a_vector_may_come_as(kind: str) -> None:
     assert core.vector("given") == core.vector("plain")
     length = math.sqrt(sum(number * number for number in NUMBERS))
     assert core.vector("plain") == pytest.approx([number / length for number in NUMBERS], abs=1e-7)
-    found = core.search("", VECTORS[kind](), blend=COSINE_ALONE, per_channel=2)
+    found = search(core, "", VECTORS[kind](), blend=COSINE_ALONE, per_channel=2)
     assert [one.cosine for one in found] == pytest.approx([1.0, 1.0], abs=1e-6)
 
 
@@ -195,7 +204,7 @@ def test_a_vector_is_refused(kind: str) -> None:
     assert "bad one" in str(caught.value)
     assert core.ids() == ["kept"]
     with pytest.raises(InputError) as caught:
-        core.search("", vector, blend=Blend(), per_channel=2)
+        search(core, "", vector, blend=Blend(), per_channel=2)
     assert caught.value.code == code
     assert "the query" in str(caught.value)
 
@@ -214,7 +223,7 @@ def test_a_vector_is_missing_or_not_wanted() -> None:
 def test_extreme_vectors_have_a_direction() -> None:
     core = _core.Index("none", "test", 2)
     core.upsert([("large", "", "", "{}", [3e38, 3e38]), ("small", "", "", "{}", [1e-45, 1e-45])])
-    for one in core.search("", [1.0, 1.0], blend=COSINE_ALONE, per_channel=2):
+    for one in search(core, "", [1.0, 1.0], blend=COSINE_ALONE, per_channel=2):
         assert one.cosine == pytest.approx(1.0, abs=1e-6)
 
 
@@ -233,7 +242,7 @@ def test_what_crosses_is_plain() -> None:
     assert core.vector("b") is None
     assert ("a" in core, "b" in core, len(core)) == (True, False, 1)
     assert (core.language, core.embedder, core.dimension) == ("english", "test", 2)
-    (one,) = core.search("fox", [1.0, 0.0], blend=Blend(), per_channel=2)
+    (one,) = search(core, "fox", [1.0, 0.0], blend=Blend(), per_channel=2)
     assert [type(value) for value in (one.cosine, one.bm25, one.overlap, one.blend)] == [
         float,
         float,
@@ -244,38 +253,62 @@ def test_what_crosses_is_plain() -> None:
 
 
 def test_values_of_the_core_cannot_be_changed() -> None:
-    one: Any = _core.Scored("a", cosine=0.5, bm25=1.0, overlap=1, blend=0.5)
-    decision: Any = _core.decide([one], Gate(), Answer())
-    for target, name in ((one, "blend"), (decision, "verdict"), (decision.signals, "bm25")):
+    one: Any = _core.Scored(id="a", cosine=0.5, bm25=1.0, overlap=1, blend=0.5)
+    gated: Any = _core.gate([one], Profile(), Policy(), _core.Request())
+    decision: Any = _core.conclude(gated, [], None, Profile(), Policy())
+    for target, name in (
+        (one, "blend"),
+        (gated, "verdict"),
+        (gated.signals, "bm25"),
+        (decision, "selected"),
+        (decision.places[0], "dropped"),
+    ):
         with pytest.raises(AttributeError):
             setattr(target, name, 1)
+    # What is read of a value is a copy: to change it changes nothing.
+    gated.pool.clear()
+    decision.selected.clear()
+    assert (gated.pool, decision.selected) == ([0], ["a"])
 
 
 @pytest.mark.parametrize("place", ["cosine", "bm25", "blend"])
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_the_gate_refuses_what_has_no_order(place: str, value: float) -> None:
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 10**400])
+def test_no_score_without_an_order_reaches_the_gate(place: str, value: float) -> None:
     scores: dict[str, Any] = {"cosine": 0.5, "bm25": 1.0, "blend": 0.5, place: value}
-    fine = _core.Scored("fine", cosine=0.9, bm25=2.0, overlap=1, blend=0.9)
-    with pytest.raises(InputError) as caught:
-        _core.decide([fine, _core.Scored("bad one", overlap=1, **scores)], Gate(), Answer())
-    assert caught.value.code == "not_finite"
-    assert "bad one" in str(caught.value)
+    fine = _core.Scored(id="fine", cosine=0.9, bm25=2.0, overlap=1, blend=0.9)
+    for make in (_core.Scored, fine.replace):
+        with pytest.raises(InputError) as caught:
+            make(id="bad one", overlap=1, **scores)
+        assert caught.value.code == "malformed_trace"
+        assert "scored" in str(caught.value)
 
 
-@pytest.mark.parametrize("mode", ["replace", "rrf", "weighted"])
+@pytest.mark.parametrize("mode", [Combine.Replace(), Combine.Rrf(60.0), Combine.Weighted(1, 1, 1)])
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_combine_refuses_what_has_no_order(mode: Any, value: float) -> None:
-    one = _core.Scored("bad one", cosine=0.5, bm25=1.0, overlap=1, blend=0.5)
+def test_combine_refuses_what_has_no_order(mode: Combine, value: float) -> None:
+    one = _core.Scored(id="bad one", cosine=0.5, bm25=1.0, overlap=1, blend=0.5)
     with pytest.raises(InputError) as caught:
-        _core.combine([one], [value], Blend(), Combine(mode=mode))
+        _core.combine([one], [value], Profile(combine=mode))
     assert caught.value.code == "not_finite"
     assert "bad one" in str(caught.value)
 
 
-def test_tighten_refuses_what_is_no_number() -> None:
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 10**400])
+def test_no_rerank_score_without_an_order_reaches_the_conclusion(value: float) -> None:
     with pytest.raises(InputError) as caught:
-        _core.tighten([0.5, math.nan], [], core=1, pool=2)
-    assert caught.value.code == "not_finite"
+        _core.Pair(id="bad one", score=value, truncated=False)
+    assert caught.value.code == "malformed_trace"
+
+
+@pytest.mark.parametrize("value", [1.1e100, -1.1e100])
+def test_a_rerank_score_that_no_sum_can_hold_is_refused(value: float) -> None:
+    one = _core.Scored(id="bad one", cosine=0.5, bm25=1.0, overlap=1, blend=0.5)
+    gated = _core.gate([one], Profile(), Policy(), _core.Request())
+    pair = _core.Pair(id="bad one", score=value, truncated=False)
+    with pytest.raises(InputError) as caught:
+        _core.conclude(gated, [pair], None, Profile(), Policy())
+    assert caught.value.code == "out_of_range"
+    assert "bad one" in str(caught.value)
 
 
 # Few distinct values, so that ties are frequent; no negative zero, which counts below zero.
@@ -289,7 +322,7 @@ def without_surrogates(text: str) -> bool:
 
 def make(ids: Sequence[str], blends: Sequence[float]) -> list[_core.Scored]:
     return [
-        _core.Scored(id, cosine=blend, bm25=1.0, overlap=1, blend=blend)
+        _core.Scored(id=id, cosine=blend, bm25=1.0, overlap=1, blend=blend)
         for id, blend in zip(ids, blends, strict=False)
     ]
 
@@ -309,7 +342,18 @@ def naive_ranks(ids: Sequence[str], scores: Sequence[float]) -> list[int]:
 def test_ranks_equal_their_definition(ids: list[str], scores: list[float]) -> None:
     count = min(len(ids), len(scores))
     ids, scores = ids[:count], scores[:count]
-    assert _core.ranks(make(ids, scores), scores) == naive_ranks(ids, scores)
+    profile = Profile(combine=Combine.Replace())
+    for blends in (scores, scores[::-1]):
+        found, ranks, reading = _core.combine(make(ids, blends), scores, profile)
+        assert found == scores
+        assert ranks == naive_ranks(ids, scores)
+        if reading is None:
+            assert not ids
+            continue
+        first, next_ = ranks.index(1), ranks.index(2) if len(ranks) > 1 else ranks.index(1)
+        assert reading.rerank_score == scores[first]
+        assert reading.score_lead == scores[first] - scores[next_]
+        assert reading.same_first == (naive_ranks(ids, blends)[first] == 1)
 
 
 @given(SCORES, SCORES, st.sampled_from([0.5, 1.0, 60.0]))
@@ -319,7 +363,7 @@ def test_reciprocal_rank_equals_its_definition(
     count = min(len(blends), len(logits))
     blends, logits = blends[:count], logits[:count]
     ids = [f"d{place}" for place in range(count)]
-    found = _core.combine(make(ids, blends), logits, Blend(), Combine(mode="rrf", k=k))
+    found, _, _ = _core.combine(make(ids, blends), logits, Profile(combine=Combine.Rrf(k)))
     pairs = zip(naive_ranks(ids, blends), naive_ranks(ids, logits), strict=True)
     assert found == pytest.approx([1 / (k + one) + 1 / (k + two) for one, two in pairs], abs=1e-12)
 
@@ -330,8 +374,8 @@ def test_a_weighted_sum_equals_its_definition(
 ) -> None:
     count = min(len(cosines), len(logits))
     candidates = make([f"d{place}" for place in range(count)], cosines)
-    options = Combine(mode="weighted", cosine=weights[0], bm25=weights[1], logit=weights[2])
-    found = _core.combine(candidates, logits[:count], Blend(bm25_half=3.0), options)
+    profile = Profile(blend=Blend(pivot=3.0), combine=Combine.Weighted(*weights))
+    found, _, _ = _core.combine(candidates, logits[:count], profile)
     expected = [
         weights[0] * cosine + weights[1] * 0.25 + weights[2] * logit
         for cosine, logit in zip(cosines, logits, strict=False)
@@ -346,17 +390,46 @@ BARS = st.one_of(st.none(), st.integers(-8, 8).map(lambda number: number / 4))
     st.lists(st.tuples(st.integers(-8, 8), st.integers(-4, 4)), max_size=12),
     BARS,
     BARS.map(lambda bar: bar if bar is None else abs(bar)),
-    BARS,
+    BARS.map(lambda bar: bar if bar is None else bar / 2),
     st.one_of(st.none(), st.integers(0, 5)),
+    st.booleans(),
 )
-def test_passes_equals_its_definition(
+def test_the_guardrails_equal_their_definition(
     rows: list[tuple[int, int]],
     minimum: float | None,
-    margin: float | None,
+    lead: float | None,
     agreement: float | None,
     limit: int | None,
+    fits: bool,
 ) -> None:
-    ranked = sorted(((score / 4, blend / 4) for score, blend in rows), reverse=True)
+    ids = [f"d{place:02}" for place in range(len(rows))]
+    candidates = make(ids, [blend / 4 for _, blend in rows])
+    pairs = [
+        _core.Pair(id=id, score=score / 4, truncated=False)
+        for id, (score, _) in zip(ids, rows, strict=True)
+    ]
+    profile = Profile(
+        combine=Combine.Replace(),
+        second={"stage2": lead},
+        reranker=None if fits else "another@1",
+    )
+    policy = Policy(rerank_min=minimum, agreement=agreement)
+    gated = _core.gate(candidates, profile, policy, _core.Request(limit=limit))
+    decision = _core.conclude(gated, pairs, "table@1", profile, policy)
+    if not rows:
+        assert (decision.reason, decision.places) == ("no_candidates", [])
+        return
+    if not fits:
+        # The order alone counts, and what was chosen for blends.
+        minimum = lead = None
+        fused, ranks, _ = _core.combine(candidates, [one.score for one in pairs], Profile())
+        order = [(fused[ranks.index(rank)], ranks.index(rank)) for rank in sorted(ranks)]
+    else:
+        order = sorted(((pair.score, at) for at, pair in enumerate(pairs)), key=lambda one: -one[0])
+    ranked = [(score, candidates[at].blend) for score, at in order]
+    assert [(one.id, one.score) for one in decision.places] == [
+        (ids[at], score) for score, at in order
+    ]
     eligible = [score for score, blend in ranked if agreement is None or blend >= agreement]
     expected: list[str | None] = []
     for score, blend in ranked:
@@ -364,25 +437,33 @@ def test_passes_equals_its_definition(
             expected.append("disagreement")
         elif minimum is not None and score < minimum:
             expected.append("below_minimum")
-        elif margin is not None and score < max(eligible) - margin:
-            expected.append("beyond_margin")
+        elif lead is not None and score < max(eligible) - lead:
+            expected.append("beyond_lead")
         elif limit is not None and expected.count(None) >= limit:
             expected.append("over_limit")
         else:
             expected.append(None)
-    guardrails = Guardrails(minimum=minimum, margin=margin, agreement=agreement)
-    assert _core.passes(ranked, guardrails, limit=limit) == expected
+    assert [one.dropped for one in decision.places] == expected
 
 
-@given(SCORES.map(lambda scores: sorted(scores, reverse=True)), st.integers(0, 12))
-def test_find_cliff_equals_its_definition(scores: list[float], core: int) -> None:
+@given(SCORES.map(lambda scores: [score / 2 for score in scores]), st.integers(1, 12))
+def test_the_cliff_equals_its_definition(scores: list[float], core: int) -> None:
+    scores = sorted(scores, reverse=True)
     cliffs = [
         place
         for place in range(1, len(scores))
         if scores[place] < 0.85 * scores[place - 1] and scores[place - 1] - scores[place] >= 0.05
     ]
     expected = next((place for place in cliffs if place >= core), None)
-    assert _core.find_cliff(scores, core) == expected
+    candidates = make([f"d{place:02}" for place in range(len(scores))], scores)
+    gated = _core.gate(candidates, Profile(), Policy(cliff_core=core), _core.Request())
+    if gated.cliff is None:
+        assert scores == []
+        return
+    assert gated.cliff.cliff_position == expected
+    kept = len(scores) if expected is None else expected
+    assert gated.pool == list(range(kept))
+    assert gated.cliff.cut == list(range(kept, len(scores)))
 
 
 WORDS = st.lists(st.sampled_from(["red", "fox", "hen", "dog", "ox"]), max_size=8)
@@ -393,7 +474,7 @@ def test_bm25_equals_its_definition(corpus: list[list[str]], query: list[str]) -
     core = _core.Index("none", "", 0)
     core.upsert(rows([" ".join(words) for words in corpus]))
     average = sum(map(len, corpus)) / len(corpus)
-    found = core.search(" ".join(query), None, blend=Blend(), per_channel=len(corpus))
+    found = search(core, " ".join(query), None, blend=Blend(), per_channel=len(corpus))
     by_id = {one.id: one.bm25 for one in found}
     for place, words in enumerate(corpus):
         score = 0.0
@@ -416,7 +497,7 @@ def test_any_text_can_be_analysed(text: str) -> None:
         # The query is the document: every document is found by its own words.
         core = _core.Index(language, "", 0)
         core.upsert([("a", "", text, "{}", None)])
-        (one,) = core.search(text, None, blend=Blend(), per_channel=2)
+        (one,) = search(core, text, None, blend=Blend(), per_channel=2)
         assert one.overlap == len(set(terms))
 
 

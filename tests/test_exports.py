@@ -81,10 +81,32 @@ def test_every_code_is_documented() -> None:
     for path in (*package.rglob("*.py"), *(root / "rust").rglob("src/*.rs")):
         text = path.read_text(encoding="utf-8")
         used |= set(re.findall(r'ResultWarning\(\s*code="([a-z_]+)",', text))
-        used |= set(re.findall(r'Error(?:::input|::file)?\(\s*"([a-z_]+)",', text))
-    assert {"flat_scores", "weak_retrieval"} <= used
+        used |= set(re.findall(r'Degradation\(\s*code="([a-z_]+)",', text))
+        used |= set(re.findall(r'Error(?:::input|::file|::profile)?\(\s*"([a-z_]+)",', text))
+        # What the core notes and warns of.
+        used |= set(re.findall(r'code: "([a-z_]+)"\.to_owned\(\)', text))
+        used |= set(re.findall(r'\bnote\(\s*"([a-z_]+)",', text))
+    from crossgate import _profile
+
+    used |= set(_profile._CODES.values())
+    assert {"flat_scores", "weak_retrieval", "unknown_section", "no_profile"} <= used
+    assert {"policy_version", "profile_malformed", "reranker_not_fitted", "other_corpus"} <= used
     assert len(used) > 40
     assert used - documented == set()
+
+
+def test_the_command_line_explains_what_the_core_says() -> None:
+    from crossgate._cli import render
+
+    def codes(file: str, name: str) -> set[str]:
+        root = Path(__file__).parents[1] / "rust" / "core" / "src"
+        text = (root / file).read_text(encoding="utf-8")
+        (body,) = re.findall(rf"pub enum {name} \{{(.*?)\n    \}}", text, re.DOTALL)
+        return set(re.findall(r'= "([a-z_]+)"', body))
+
+    assert set(render.REASONS) == codes("gate.rs", "Reason")
+    assert set(render.DROPPED) == codes("conclude.rs", "Dropped")
+    assert {one.value for one in crossgate.Verdict} == codes("gate.rs", "Verdict")
 
 
 def test_the_command_line_explains_every_reason() -> None:

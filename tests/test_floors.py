@@ -11,20 +11,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import LIBRARY, FunctionReranker, LengthReranker, build, refused
-from crossgate import Document, PairScore, Profile, Router, RouteResult, _core, arerank, rerank
+from crossgate import (
+    Document,
+    PairScore,
+    Policy,
+    Profile,
+    Router,
+    RouteResult,
+    _core,
+    arerank,
+    rerank,
+)
 from crossgate import _cascade as cascade
-from crossgate import _floors as floors
-from crossgate._profile import Blend, Combine, Floors, Gate, Pool
+from crossgate._core import Blend, Combine, Floors, Lexical
 
 COSINE_ALONE = Blend(cosine_weight=1.0, bm25_weight=0.0)
-REPLACE = Combine(mode="replace")
+BY_COSINE = Profile(blend=COSINE_ALONE, combine=Combine.Replace())
+"""The order of stage 1 is that of the cosines."""
 FALLS = (0.9, 0.85, 0.8, 0.4, 0.35)
 """Five candidates with a cliff below the third."""
-
-
-def profile_of(**options: Any) -> Profile:
-    """Return a profile in which the order of stage 1 is that of the cosines."""
-    return Profile(blend=COSINE_ALONE, combine=REPLACE, **options)
 
 
 class Reader(FunctionReranker):
@@ -41,8 +46,9 @@ class Reader(FunctionReranker):
 
 def decide(
     cosines: Sequence[float | None],
-    profile: Profile,
+    policy: Policy,
     *,
+    profile: Profile = BY_COSINE,
     reranker: Any = None,
     sources: Sequence[object] = (),
     **request: Any,
@@ -50,7 +56,7 @@ def decide(
     """Decide among candidates a, b, c, ... with these cosines, for blends as well."""
     names = "abcdefghijklmnopqrstuvwxyz"[: len(cosines)]
     scored = [
-        _core.Scored(name, cosine=cosine, bm25=1.0, overlap=1, blend=cosine or 0.0)
+        _core.Scored(id=name, cosine=cosine, bm25=1.0, overlap=1, blend=cosine or 0.0)
         for name, cosine in zip(names, cosines, strict=True)
     ]
     kinds = dict(zip(names, sources, strict=False))
@@ -59,17 +65,29 @@ def decide(
         cascade.Request(
             query="query",
             stage1=lambda: cascade.Stage1(
-                scored=sorted(scored, key=lambda one: (-one.blend, one.id))
-            ),
-            document=lambda id: Document(
-                id=id, text=id, metadata={"source_type": kinds[id]} if id in kinds else {}
+                scored=scored,
+                documents={
+                    name: Document(
+                        id=name,
+                        text=name,
+                        metadata={"source_type": kinds[name]} if name in kinds else {},
+                    )
+                    for name in names
+                },
             ),
             profile=profile,
-            tiers=[lambda: stage2],
+            policy=policy,
+            rerankers=[lambda: stage2],
             limit=None,
             **request,
         )
     )
+
+
+def replays(result: RouteResult) -> bool:
+    """Whether the trace of a result leads to what it holds."""
+    trace = json.loads(json.dumps(result.trace, allow_nan=False))
+    return cascade.replay(trace) == {"gate": trace["gate"], "decision": trace["decision"]}
 
 
 def dropped(result: RouteResult) -> dict[str, str | None]:
@@ -94,66 +112,69 @@ def dropped(result: RouteResult) -> dict[str, str | None]:
 def test_the_floor_of_the_section_holds(
     section: str | None, grade: str | None, floor: float, passing: str
 ) -> None:
-    profile = profile_of(
+    policy = Policy(
         floors=Floors(default=0.5, sections={"exit_strategy": 0.38, "strict": 0.86}, relax=0.125)
     )
     reader = Reader()
-    result = decide(FALLS, profile, reranker=reader, section=section, grade=grade)
-    assert result.trace["floor"] == pytest.approx(floor)
+    result = decide(FALLS, policy, reranker=reader, section=section, grade=grade)
+    assert result.trace["gate"]["floor"] == pytest.approx(floor)
     assert "".join(sorted(reader.read)) == "".join(result.ids) == passing
-    assert {id for id, why in dropped(result).items() if why == "below_section_floor"} == (
+    assert {id for id, why in dropped(result).items() if why == "below_floor"} == (
         set("abcde") - set(passing)
     )
     assert result.degraded == ()
 
 
 def test_a_score_on_the_floor_clears_it() -> None:
-    result = decide((0.5, 0.25), profile_of(floors=Floors(default=0.25)))
+    result = decide((0.5, 0.25), Policy(floors=Floors(default=0.25)))
     assert result.ids == ["a", "b"]
 
 
 def test_below_every_floor_nothing_is_relevant() -> None:
     reader = Reader()
-    result = decide(FALLS, profile_of(floors=Floors(default=0.95)), reranker=reader)
+    result = decide(FALLS, Policy(floors=Floors(default=0.95)), reranker=reader)
     assert (result.verdict, result.reason, result.stage) == (
         "nothing_relevant",
-        "below_section_floor",
+        "below_floor",
         1,
     )
-    assert set(dropped(result).values()) == {"below_section_floor"}
+    assert set(dropped(result).values()) == {"below_floor"}
     assert reader.calls == []
-    assert cascade.replay(result.trace) == result.trace["decision"]
+    assert replays(result)
 
 
 def test_the_floor_holds_where_stage_1_decides() -> None:
-    gate = Gate(confident_cosine=0.8, confident_gap=0.01)
-    profile = profile_of(gate=gate, floors=Floors(default=0.5))
-    result = decide(FALLS, profile)
+    fitted = BY_COSINE.replace(winner={"agreed": 0.01})
+    result = decide(FALLS, Policy(floors=Floors(default=0.5)), profile=fitted)
     assert (result.verdict, result.ids) == ("confident", ["a", "b", "c"])
-    # What the floor drops still shows that the first one has no rival.
-    alone = decide((0.9, 0.5, 0.4), profile_of(gate=gate, floors=Floors(default=0.6)))
+    # What the floor drops still shows how far ahead the first one is: here not far enough.
+    fitted = BY_COSINE.replace(winner={"agreed": 0.45})
+    alone = decide((0.9, 0.5, 0.4), Policy(floors=Floors(default=0.6)), profile=fitted)
+    assert (alone.verdict, alone.ids) == ("ambiguous", ["a"])
+    fitted = BY_COSINE.replace(winner={"agreed": 0.35})
+    alone = decide((0.9, 0.5, 0.4), Policy(floors=Floors(default=0.6)), profile=fitted)
     assert (alone.verdict, alone.ids) == ("confident", ["a"])
-    murky = decide(FALLS, profile_of(floors=Floors(default=0.5)), reranker=Broken())
-    assert (murky.reason, murky.ids) == ("murky", ["a", "b", "c"])
+    failed = decide(FALLS, Policy(floors=Floors(default=0.5)), reranker=Broken())
+    assert (failed.reason, failed.ids) == ("undecided", ["a", "b", "c"])
 
 
 def test_a_winner_below_the_floor_is_none() -> None:
     # Words put the first one far ahead; its cosine is below the floor.
     scored = [
-        _core.Scored("words", cosine=0.1, bm25=20.0, overlap=3, blend=0.9),
-        _core.Scored("near", cosine=0.6, bm25=1.0, overlap=1, blend=0.5),
-        _core.Scored("close", cosine=0.58, bm25=1.0, overlap=1, blend=0.48),
+        _core.Scored(id="words", cosine=0.1, bm25=20.0, overlap=3, blend=0.9),
+        _core.Scored(id="near", cosine=0.6, bm25=1.0, overlap=1, blend=0.5),
+        _core.Scored(id="close", cosine=0.58, bm25=1.0, overlap=1, blend=0.48),
     ]
-    gate = Gate(lexical_score=5.0, lexical_gap=1.0)
+    documents = {one.id: Document(id=one.id, text=one.id) for one in scored}
 
     def route(floor: float | None) -> RouteResult:
         return cascade.run(
             cascade.Request(
                 query="query",
-                stage1=lambda: cascade.Stage1(scored=scored),
-                document=lambda id: Document(id=id, text=id),
-                profile=Profile(gate=gate, combine=REPLACE, floors=Floors(default=floor)),
-                tiers=[Reader],
+                stage1=lambda: cascade.Stage1(scored=scored, documents=documents),
+                profile=BY_COSINE,
+                policy=Policy(floors=Floors(default=floor), lexical=Lexical(score=5.0, lead=1.0)),
+                rerankers=[Reader],
                 limit=1,
             )
         )
@@ -161,21 +182,23 @@ def test_a_winner_below_the_floor_is_none() -> None:
     assert (route(None).reason, route(None).ids) == ("lexical_winner", ["words"])
     held = route(0.3)
     assert (held.reason, held.ids) == ("reranked", ["close"])
-    assert dropped(held)["words"] == "below_section_floor"
-    assert cascade.replayed(held.trace)["signals"] == held.trace["signals"]
+    assert dropped(held)["words"] == "below_floor"
+    # The rest decide among themselves.
+    assert held.trace["gate"]["signals"]["blend"] == 0.5
+    assert replays(held)
 
 
 def test_without_floors_a_section_means_nothing() -> None:
-    plain, named = decide(FALLS, profile_of()), decide(FALLS, profile_of(), section="x", grade="D")
+    plain, named = decide(FALLS, Policy()), decide(FALLS, Policy(), section="x", grade="D")
     assert plain.ids == named.ids == list("abcde")
     assert named.degraded == ()
-    assert named.trace["floor"] is None
+    assert named.trace["gate"]["floor"] is None
 
 
 def test_a_low_grade_widens_the_pool() -> None:
-    profile = profile_of(pool=Pool(rerank_top_k=2), floors=Floors(widen=2))
+    profile, policy = BY_COSINE.replace(pool=2), Policy(floors=Floors(widen=2))
     sizes = {
-        grade: len(decide(FALLS, profile, grade=grade).trace["stage2"])
+        grade: len(decide(FALLS, policy, profile=profile, grade=grade).trace["stage2"])
         for grade in (None, "A", "B", "C", "D", "F", "c")
     }
     assert sizes == {None: 2, "A": 2, "B": 2, "C": 4, "D": 4, "F": 4, "c": 4}
@@ -184,26 +207,26 @@ def test_a_low_grade_widens_the_pool() -> None:
 @pytest.mark.parametrize(
     ("request_", "cosines", "code", "said"),
     [
-        ({"section": "nowhere"}, FALLS, "unknown_section", "'nowhere'"),
-        ({"section": ""}, FALLS, "unknown_section", "''"),
-        ({"section": "two\nlines" + 99 * "x"}, FALLS, "unknown_section", "'two\\nlines"),
-        ({"grade": "E"}, FALLS, "unknown_grade", "'E'"),
-        ({"grade": ""}, FALLS, "unknown_grade", "''"),
-        ({"grade": "AB"}, FALLS, "unknown_grade", "'AB'"),
+        ({"section": "nowhere"}, FALLS, "unknown_section", '"nowhere"'),
+        ({"section": ""}, FALLS, "unknown_section", '""'),
+        ({"section": "two\nlines" + 99 * "x"}, FALLS, "unknown_section", '"two\\nlines'),
+        ({"grade": "E"}, FALLS, "unknown_grade", '"E"'),
+        ({"grade": ""}, FALLS, "unknown_grade", '""'),
+        ({"grade": "AB"}, FALLS, "unknown_grade", '"AB"'),
         ({}, (0.9, None), "floor_unmeasured", "0.3"),
     ],
 )
 def test_what_has_no_effect_is_said(
-    request_: dict[str, str], cosines: Sequence[float | None], code: str, said: str
+    request_: dict[str, Any], cosines: Sequence[float | None], code: str, said: str
 ) -> None:
-    profile = profile_of(floors=Floors(default=0.3, sections={"known": 0.1}, relax=0.2))
-    result = decide(cosines, profile, **request_)
+    policy = Policy(floors=Floors(default=0.3, sections={"known": 0.1}, relax=0.2))
+    result = decide(cosines, policy, **request_)
     assert [one.code for one in result.degraded] == [code]
     (line,) = result.degraded[0].detail.splitlines()
     assert said in line
     assert len(line) < 200
     # The default floor holds, and nothing is relaxed.
-    assert result.trace["floor"] == 0.3
+    assert result.trace["gate"]["floor"] == 0.3
 
 
 def test_a_section_or_grade_that_is_no_text_is_refused() -> None:
@@ -215,19 +238,19 @@ def test_a_section_or_grade_that_is_no_text_is_refused() -> None:
 
 
 def test_both_ways_in_take_section_and_grade() -> None:
-    floor = Floors(default=1.0, sections={"open": -1.0}, relax=2.0)
-    router = Router(build(), reranker=LengthReranker(), profile=Profile(floors=floor))
-    assert router.route("clean csv").reason == "below_section_floor"
+    policy = Policy(floors=Floors(default=1.0, sections={"open": -1.0}, relax=2.0))
+    router = Router(build(), reranker=LengthReranker(), profile=Profile(), policy=policy)
+    assert router.route("clean csv").reason == "below_floor"
     assert router.route("clean csv", section="open").ids
     assert router.route("clean csv", grade="C").ids
     candidates = [{"text": text, "cosine": 0.5} for text in LIBRARY.values()]
-    options: dict[str, Any] = {"reranker": LengthReranker(), "profile": Profile(floors=floor)}
-    assert rerank("clean csv", candidates, **options).reason == "below_section_floor"
+    options: dict[str, Any] = {"reranker": LengthReranker(), "policy": policy}
+    assert rerank("clean csv", candidates, **options).reason == "below_floor"
     assert len(rerank("clean csv", candidates, section="open", **options).ids) == len(LIBRARY)
     import asyncio
 
     again = asyncio.run(arerank("clean csv", candidates, section="open", **options))
-    assert again.trace["section"] == "open"
+    assert again.trace["request"]["section"] == "open"
 
 
 # The cliff.
@@ -263,22 +286,21 @@ class Closed(Reader):
     available = False
 
 
-CORE = profile_of(pool=Pool(core=2))
+CORE = Policy(cliff_core=2)
 
 
 def test_a_tail_below_a_cliff_is_not_read() -> None:
     reader = Reader()
     result = decide(FALLS, CORE, reranker=reader, grade="A")
     assert reader.read == ["a", "b", "c"]
-    assert result.trace["tighten"] == {
-        "applied": True,
+    assert result.trace["gate"]["cliff"] == {
+        "cut": [3, 4],
         "effective_floor": 0.8,
         "cliff_position": 3,
-        "dropped_count": 2,
         "skip_reason": None,
-        "reranker_available": True,
-        "sources": {},
     }
+    assert result.trace["gate"]["pool"] == [0, 1, 2]
+    assert not result.trace["request"]["reranker_down"]
     assert dropped(result) == dict.fromkeys("abc") | dict.fromkeys("de", "below_cliff")
 
 
@@ -288,70 +310,77 @@ def test_a_tail_below_a_cliff_is_not_read() -> None:
         ({"grade": "C"}, "low_grade"),
         ({"grade": "Z"}, "low_grade"),
         ({"reranker": Closed()}, "reranker_unavailable"),
-        ({"profile": profile_of(pool=Pool(core=5))}, "no_room"),
-        ({"profile": profile_of(pool=Pool(core=3)), "cosines": (0.9, 0.3, 0.29, 0.28)}, "no_cliff"),
-        (
-            {"profile": profile_of(pool=Pool(core=2), floors=Floors(default=0.5))},
-            "no_improvement",
-        ),
-        ({"profile": profile_of(pool=Pool(core=2, rerank_top_k=3))}, "no_improvement"),
+        ({"policy": Policy(cliff_core=5)}, "no_room"),
+        ({"policy": Policy(cliff_core=3), "cosines": (0.9, 0.3, 0.29, 0.28)}, "no_cliff"),
+        ({"policy": Policy(cliff_core=2, floors=Floors(default=0.5))}, "no_improvement"),
+        ({"profile": BY_COSINE.replace(pool=3)}, "no_improvement"),
         ({"sources": ["web", "web", "web", "pdf", "web"]}, "source_diversity_loss"),
         ({"cosines": (0.9, 0.8, 0.2, None)}, "no_cosine"),
     ],
 )
 def test_every_condition_must_hold(options: dict[str, Any], reason: str) -> None:
-    values = {"cosines": FALLS, "profile": CORE, **options}
+    values = {"cosines": FALLS, "policy": CORE, **options}
     result = decide(**values)
-    tighten = result.trace["tighten"]
-    assert (tighten["applied"], tighten["skip_reason"]) == (False, reason)
-    assert tighten["dropped_count"] == 0
-    assert tighten["effective_floor"] == values["profile"].floors.default
+    cliff = result.trace["gate"]["cliff"]
+    assert (cliff["cut"], cliff["skip_reason"]) == ([], reason)
+    assert cliff["effective_floor"] == values["policy"].floors.default
     assert "below_cliff" not in dropped(result).values()
-    assert cascade.replayed(result.trace)["tighten"] == tighten
+    assert replays(result)
 
 
 def test_a_reranker_that_is_switched_off_tightens_nothing() -> None:
-    router = Router(build(), reranker=None, profile=Profile(pool=Pool(core=1)))
+    router = Router(build(), reranker=None, profile=Profile(), policy=Policy(cliff_core=1))
     result = router.route("clean csv")
-    assert result.trace["tighten"]["skip_reason"] == "reranker_unavailable"
+    assert result.trace["request"]["reranker_down"]
+    assert result.trace["gate"]["cliff"]["skip_reason"] == "reranker_unavailable"
+    # With one that is there, there is something to cut.
+    router = Router(build(), reranker=Reader(), profile=Profile(), policy=Policy(cliff_core=1))
+    assert router.route("clean csv").trace["gate"]["cliff"]["cut"]
 
 
 @pytest.mark.parametrize(
-    ("answers", "asked", "reason"),
+    ("answer", "reason"),
     [
-        ((True, True), 2, None),
-        ((True, False), 2, "reranker_unavailable"),
-        ((False,), 1, "reranker_unavailable"),
-        ((True, OSError("gone")), 2, "reranker_unavailable"),
-        ((1, "yes"), 2, None),
+        (True, None),
+        (False, "reranker_unavailable"),
+        (OSError("gone"), "reranker_unavailable"),
+        ("yes", None),
     ],
 )
-def test_the_breaker_is_asked_again_when_the_cut_is_applied(
-    answers: tuple[object, ...], asked: int, reason: str | None
+def test_the_reranker_is_asked_when_there_is_something_to_cut(
+    answer: object, reason: str | None
 ) -> None:
-    reranker = Sometimes(*answers)
+    reranker = Sometimes(answer)
     result = decide(FALLS, CORE, reranker=reranker)
-    assert result.trace["tighten"]["skip_reason"] == reason
-    assert reranker.asked == asked
+    assert result.trace["gate"]["cliff"]["skip_reason"] == reason
+    assert result.trace["request"]["reranker_down"] == (reason is not None)
+    assert reranker.asked == 1
     assert reranker.read == list("abc" if reason is None else "abcde")
-    assert cascade.replayed(result.trace)["tighten"] == result.trace["tighten"]
+    assert replays(result)
+
+
+def test_without_something_to_cut_nobody_is_asked() -> None:
+    reranker = Sometimes()  # has no answer
+    for cosines, policy in (((0.9, 0.85, 0.8), CORE), (FALLS, Policy())):
+        assert not decide(cosines, policy, reranker=reranker).trace["request"]["reranker_down"]
+    assert reranker.asked == 0
 
 
 def test_nothing_is_remembered_from_one_query_to_the_next() -> None:
-    reranker = Sometimes(True, True, False, True, True)
+    reranker = Sometimes(True, False, True)
     found = [
-        decide(cosines, CORE, reranker=reranker).trace["tighten"]["cliff_position"]
+        decide(cosines, CORE, reranker=reranker).trace["gate"]["cliff"]["cliff_position"]
         for cosines in (FALLS, FALLS, (0.9, 0.8, 0.4, 0.35, 0.3))
     ]
     assert found == [3, None, 2]
-    assert reranker.asked == 5
+    assert reranker.asked == 3
 
 
 def test_where_stage_2_fails_the_whole_pool_comes_back() -> None:
     result = decide(FALLS, CORE, reranker=Broken())
-    assert result.trace["tighten"]["applied"]
-    assert (result.reason, result.ids) == ("murky", list("abcde"))
-    assert cascade.replay(result.trace) == result.trace["decision"]
+    assert result.trace["gate"]["cliff"]["cut"] == [3, 4]
+    assert (result.reason, result.ids) == ("undecided", list("abcde"))
+    assert replays(result)
 
 
 def test_source_types_come_from_the_metadata() -> None:
@@ -359,15 +388,27 @@ def test_source_types_come_from_the_metadata() -> None:
         {"id": id, "text": id, "cosine": cosine, "kind": kind}
         for id, cosine, kind in zip("abcde", FALLS, ["web", 5, None, "pdf", ["x"]], strict=True)
     ]
-    named = rerank("q", rows, reranker=Reader(), profile=CORE)
-    assert named.trace["tighten"]["sources"] == {}
-    assert named.trace["tighten"]["applied"]
-    other = profile_of(pool=Pool(core=2), floors=Floors(source_type="kind"))
-    kept = rerank("q", rows, reranker=Reader(), profile=other)
-    assert kept.trace["tighten"]["sources"] == {"a": "web", "d": "pdf"}
-    assert kept.trace["tighten"]["skip_reason"] == "source_diversity_loss"
-    broken = [{**row, "kind": "\ud800"} for row in rows]
-    assert rerank("q", broken, reranker=Reader(), profile=other).trace["tighten"]["sources"] == {}
+    options: dict[str, Any] = {"reranker": Reader(), "profile": BY_COSINE}
+    named = rerank("q", rows, policy=CORE, **options).trace
+    assert named["request"]["sources"] == {}
+    assert named["gate"]["cliff"]["cut"] == [3, 4]
+    other = Policy(cliff_core=2, source_type="kind")
+    kept = rerank("q", rows, policy=other, **options).trace
+    assert kept["request"]["sources"] == {"a": "web", "d": "pdf"}
+    assert kept["gate"]["cliff"]["skip_reason"] == "source_diversity_loss"
+    # Nobody looks for a cliff, and nobody reads what it would need.
+    off = rerank("q", rows, policy=Policy(source_type="kind"), **options).trace
+    assert off["request"]["sources"] == {}
+
+
+def test_a_source_type_that_no_trace_can_hold_is_none() -> None:
+    rows = [
+        {"id": id, "text": id, "cosine": cosine, "kind": "\ud800"}
+        for id, cosine in zip("abcde", FALLS, strict=True)
+    ]
+    policy = Policy(cliff_core=2, source_type="kind")
+    trace = rerank("q", rows, reranker=Reader(), profile=BY_COSINE, policy=policy).trace
+    assert trace["request"]["sources"] == {}
 
 
 COSINES = st.one_of(st.none(), st.integers(-20, 20).map(lambda number: number / 20))
@@ -403,69 +444,89 @@ def test_invariants(
     grade: str | None,
     reranker: Callable[[], FunctionReranker],
 ) -> None:
-    profile = profile_of(floors=floor, pool=Pool(core=core, rerank_top_k=room))
+    policy = Policy(floors=floor, cliff_core=core)
     stage2 = reranker()
-    result = decide(cosines, profile, reranker=stage2, sources=kinds, section=section, grade=grade)
-    trace = json.loads(json.dumps(result.trace, allow_nan=False))
-    assert {key: trace[key] for key in cascade.replayed(trace)} == cascade.replayed(trace)
+    result = decide(
+        cosines,
+        policy,
+        profile=BY_COSINE.replace(pool=room),
+        reranker=stage2,
+        sources=kinds,
+        section=section,
+        grade=grade,
+    )
+    assert replays(result)
+    trace = result.trace
 
-    static = result.trace["floor"]
+    static = trace["gate"]["floor"]
     reference = floor.sections.get(section or "", floor.default)
     low = (grade or "A").upper() in "CDF" and grade != ""
     # A low grade only ever relaxes; everything else leaves the section's floor alone.
     assert static == (reference if reference is None or not low else reference - floor.relax)
-    by_id = {row[0]: row[1] for row in trace["stage1"]}
+    by_id = {row["id"]: row["cosine"] for row in trace["stage1"]}
     clear = [id for id in by_id if static is None or by_id[id] is None or by_id[id] >= static]
     below = set(by_id) - set(clear)
-    assert {id for id, why in dropped(result).items() if why == "below_section_floor"} == below
+    assert {id for id, why in dropped(result).items() if why == "below_floor"} == below
     asked = {text for _, texts in stage2.calls for text in texts}
     assert not asked & below
     assert not set(result.ids) & below
 
-    tighten = trace["tighten"]
-    if tighten is None:
+    cliff = trace["gate"]["cliff"]
+    if cliff is None:
         assert core is None or result.verdict != "ambiguous"
         return
     assert core is not None
+    names = [row["id"] for row in trace["stage1"]]
     pool = clear[: room + (floor.widen if low else 0)]
-    assert tighten["dropped_count"] == len(pool) - len(asked)
-    assert set(pool[:core]) <= asked
+    cut = {names[at] for at in cliff["cut"]}
+    assert cut <= set(pool)
+    assert asked == set(pool) - cut
+    assert set(names[:core]) & set(pool) <= asked
     types = {name: kind for name, kind in zip("abcdefghijklmn", kinds, strict=True)}
     for id in pool:
         assert not isinstance(types[id], str) or any(types[one] == types[id] for one in asked)
-    if tighten["applied"]:
-        assert static is None or tighten["effective_floor"] > static
+    if cut:
+        assert static is None or cliff["effective_floor"] > static
         assert (grade or "A") in "AbB"
         assert not isinstance(stage2, Closed)
+        assert cliff["skip_reason"] is None
     else:
-        assert tighten["effective_floor"] == static
+        assert cliff["effective_floor"] == static
+        assert cliff["skip_reason"] is not None
 
 
 @given(st.lists(COSINES, max_size=8), FLOORS, SECTIONS)
 def test_a_low_grade_never_takes_a_candidate_away(
     cosines: list[float | None], floor: Floors, section: str | None
 ) -> None:
-    profile = profile_of(floors=floor, pool=Pool(core=1, rerank_top_k=8))
-    good = decide(cosines, profile, section=section, grade="B")
-    low = decide(cosines, profile, section=section, grade="C")
-    assert {row[0] for row in good.trace["stage2"]} <= {row[0] for row in low.trace["stage2"]}
+    policy = Policy(floors=floor, cliff_core=1)
+    fitted = BY_COSINE.replace(pool=8)
+    good = decide(cosines, policy, profile=fitted, section=section, grade="B")
+    low = decide(cosines, policy, profile=fitted, section=section, grade="C")
+    assert {row["id"] for row in good.trace["stage2"]} <= {row["id"] for row in low.trace["stage2"]}
 
 
-@pytest.mark.parametrize("key", ["applied", "effective_floor", "dropped_count", "cliff_position"])
-def test_a_changed_trace_is_noticed(key: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("cut", [3]), ("effective_floor", 0.7), ("cliff_position", 4), ("skip_reason", "no_room")],
+)
+def test_a_changed_trace_is_noticed(key: str, value: object) -> None:
     trace = json.loads(json.dumps(decide(FALLS, CORE).trace))
-    trace["tighten"][key] = 17
-    assert cascade.replayed(trace)["tighten"] != trace["tighten"]
+    assert cascade.replay(trace)["gate"] == trace["gate"]
+    trace["gate"]["cliff"][key] = value
+    assert cascade.replay(trace)["gate"] != trace["gate"]
 
 
 def test_a_trace_without_its_cut_is_noticed() -> None:
     trace = json.loads(json.dumps(decide(FALLS, CORE).trace))
-    trace["tighten"] = None
-    assert cascade.replayed(trace)["tighten"] is not None
+    trace["gate"]["cliff"] = None
+    assert cascade.replay(trace)["gate"]["cliff"] is not None
 
 
-def test_the_letters_are_the_ones_that_are_documented() -> None:
-    assert {letter for letter in map(chr, range(128)) if floors.letter(letter) != "?"} == set(
-        "ABCDFabcdf"
-    )
-    assert floors.letter(None) is None
+def test_the_grades_are_the_ones_that_are_documented() -> None:
+    def codes(grade: str | None) -> list[str]:
+        return [one.code for one in decide(FALLS, Policy(), grade=grade).degraded]
+
+    letters = [letter for letter in map(chr, range(128)) if codes(letter) == []]
+    assert letters == sorted("ABCDFabcdf")
+    assert codes(None) == []

@@ -7,17 +7,18 @@ import math
 import pytest
 
 from conftest import LIBRARY, FunctionReranker, build, refused
-from crossgate import PairScore, Profile, ResultWarning, Router, RouteResult, rerank
-from crossgate._profile import Gate, Health
+from crossgate import PairScore, Policy, Profile, ResultWarning, Router, RouteResult, rerank
+from crossgate._core import Warnings
 
 TEXTS = list(LIBRARY.values())[:4]
 
 
-def ranked(logits: list[float], health: Health) -> RouteResult:
+def ranked(logits: list[float], warnings: Warnings) -> RouteResult:
     """Return a decision on as many texts as there are logits."""
     reranker = FunctionReranker(lambda _, texts: [PairScore(one) for one in logits[: len(texts)]])
-    profile = Profile(health=health)
-    return rerank("repair a csv", TEXTS[: len(logits)], reranker=reranker, profile=profile)
+    policy = Policy(warnings=warnings)
+    texts = TEXTS[: len(logits)]
+    return rerank("repair a csv", texts, reranker=reranker, profile=Profile(), policy=policy)
 
 
 def codes(result: RouteResult) -> list[str]:
@@ -27,7 +28,7 @@ def codes(result: RouteResult) -> list[str]:
 
 
 def test_nothing_is_said_unless_somebody_asked() -> None:
-    assert ranked([-9.0, -9.0, -9.0], Health()).warnings == ()
+    assert ranked([-9.0, -9.0, -9.0], Warnings()).warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -40,33 +41,38 @@ def test_nothing_is_said_unless_somebody_asked() -> None:
     ],
 )
 def test_logits_that_lie_close_together(logits: list[float], expected: list[str]) -> None:
-    assert codes(ranked(logits, Health(flat_logits=0.5))) == expected
+    assert codes(ranked(logits, Warnings(flat_scores=0.5))) == expected
 
 
 def test_the_threshold_is_the_standard_deviation() -> None:
     logits = [3.0, 0.0, -3.0]
-    assert codes(ranked(logits, Health(flat_logits=math.sqrt(6)))) == []
-    (warning,) = ranked(logits, Health(flat_logits=2.45)).warnings
+    assert codes(ranked(logits, Warnings(flat_scores=math.sqrt(6)))) == []
+    (warning,) = ranked(logits, Warnings(flat_scores=2.45)).warnings
     assert isinstance(warning, ResultWarning)
     assert "2.45" in warning.detail
 
 
 def test_a_best_logit_that_is_low() -> None:
-    assert codes(ranked([-3.0, -6.0], Health(weak_logit=-2.0))) == ["weak_retrieval"]
-    assert codes(ranked([-2.0, -6.0], Health(weak_logit=-2.0))) == []
+    assert codes(ranked([-3.0, -6.0], Warnings(weak_rerank_score=-2.0))) == ["weak_retrieval"]
+    assert codes(ranked([-2.0, -6.0], Warnings(weak_rerank_score=-2.0))) == []
 
 
 def test_a_best_cosine_that_is_low_is_said_also_where_the_gate_decides() -> None:
     index = build()
-    profile = Profile(gate=Gate(agreed_margin=0.0), health=Health(weak_cosine=0.99))
-    result = Router(index, reranker=None, profile=profile).route("repair messy csv files")
-    assert (result.stage, codes(result)) == (1, ["weak_retrieval"])
-    fine = Profile(health=Health(weak_cosine=0.1, flat_logits=9.0, weak_logit=9.0))
-    assert codes(Router(index, reranker=None, profile=fine).route("repair messy csv files")) == []
+    sure = Profile(winner={"agreed": 0.0})
+    policy = Policy(warnings=Warnings(weak_cosine=0.99))
+    router = Router(index, reranker=None, profile=sure, policy=policy)
+    result = router.route("repair messy csv files")
+    assert (result.verdict, result.stage, codes(result)) == ("confident", 1, ["weak_retrieval"])
+    assert "cosine" in result.warnings[0].detail
+    # Without rerank scores nothing is said of them.
+    fine = Warnings(weak_cosine=0.1, flat_scores=9.0, weak_rerank_score=9.0)
+    router = Router(index, reranker=None, profile=sure, policy=Policy(warnings=fine))
+    assert codes(router.route("repair messy csv files")) == []
 
 
 def test_warnings_are_values_of_the_result() -> None:
-    result = ranked([0.0, 0.0, 0.0], Health(flat_logits=1.0, weak_logit=1.0))
+    result = ranked([0.0, 0.0, 0.0], Warnings(flat_scores=1.0, weak_rerank_score=1.0))
     assert codes(result) == ["flat_scores", "weak_retrieval"]
     shown = result.to_dict()["warnings"]
     assert [one["code"] for one in shown] == ["flat_scores", "weak_retrieval"]
@@ -74,12 +80,13 @@ def test_warnings_are_values_of_the_result() -> None:
     assert result.degraded == ()
 
 
-def test_the_section_is_part_of_the_profile() -> None:
-    profile = Profile(health=Health(flat_logits=0.5, weak_cosine=0.2))
-    assert Profile.from_dict(profile.to_dict()) == profile
-    values = {**profile.to_dict(), "health": {"flat_logits": -1}}
-    assert "health.flat_logits" in refused("profile_malformed", Profile.from_dict, values)
-    values["health"] = {"nonsense": 1}
-    assert "health.nonsense" in refused("profile_malformed", Profile.from_dict, values)
-    del values["health"]
-    assert Profile.from_dict(values).health == Health()
+def test_warnings_are_part_of_the_policy() -> None:
+    policy = Policy(warnings=Warnings(flat_scores=0.5, weak_cosine=0.2))
+    assert Policy.from_dict(policy.to_dict()) == policy
+    assert ranked([0.0, 0.0, 0.0], policy.warnings).trace["policy"] == policy.to_dict()
+    values = {**policy.to_dict(), "warnings": {"flat_scores": -1}}
+    assert "warnings.flat_scores" in refused("policy_malformed", Policy.from_dict, values)
+    values["warnings"] = {"nonsense": 1}
+    assert "nonsense" in refused("policy_malformed", Policy.from_dict, values)
+    del values["warnings"]
+    assert Policy.from_dict(values).warnings == Warnings()

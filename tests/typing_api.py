@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -17,6 +18,7 @@ from crossgate import (
     Degradation,
     Document,
     Embedder,
+    Found,
     Hit,
     Index,
     IndexFileError,
@@ -25,6 +27,7 @@ from crossgate import (
     OnnxEmbedder,
     PairScore,
     Passage,
+    Policy,
     PrecomputedVectors,
     Profile,
     ProfileError,
@@ -33,20 +36,24 @@ from crossgate import (
     ResultWarning,
     Router,
     RouteResult,
+    Scored,
     SourceError,
     Verdict,
     __version__,
     arerank,
+    read_policy,
+    read_profile,
     rerank,
     set_threads,
+    write_profile,
 )
+from crossgate._core import Answer, Blend, Combine, Confidence, Floors, Stage1Confidence, Winner
 from crossgate._pipelines.postprocessing import (
     postprocess,
     prefer_sources,
     readmit_recovered,
     spread_documents,
 )
-from crossgate._profile import Floors, Guardrails, TierSettings
 from crossgate._telemetry.events import (
     Event,
     RerankerSkipped,
@@ -161,6 +168,11 @@ def build() -> Index:
     assert_type(index.get("a"), Document | None)
     assert_type(index.ids, list[str])
     assert_type(index.fingerprint, str)
+    found = index.search("red", [1.0, 0.0], blend=Blend(pivot=5.0), per_channel=3, deny=["a"])
+    assert_type(found, Found)
+    assert_type(found.scored[0], Scored)
+    assert_type(found.scored[0].cosine, float | None)
+    assert_type(found.documents["a"], Document)
     assert_type(len(index), int)
     assert_type("a" in index, bool)
     return index
@@ -170,7 +182,11 @@ def route(index: Index) -> RouteResult:
     """How a router is made and asked."""
     Router(index, embedder=OwnEmbedder(), reranker=OwnReranker(), profile=Profile())
     Router(index, reranker=None, profile="profile.json")
+    Router(index, policy=Policy(cliff_core=3))
+    Router(index, policy="policy.json")
     router = Router(index, reranker=Path("folder"), profile=Path("profile.json"))
+    assert_type(router.profile, Profile)
+    assert_type(router.policy, Policy)
     router.warm_up()
     router.route("red", limit=None, allow={"a"}, deny=["b"])
     router.route("red", vector=[1.0, 0.0])
@@ -191,6 +207,7 @@ def result(found: RouteResult) -> None:
         assert_type(hit.cosine, float | None)
         assert_type(hit.bm25, float)
         assert_type(hit.score, float | None)
+        assert_type(hit.rerank_score, float | None)
         assert_type(hit.document, Document)
     match found.verdict:
         case Verdict.CONFIDENT | Verdict.AMBIGUOUS:
@@ -214,6 +231,7 @@ async def twins(router: Router) -> None:
     """The asynchronous twins."""
     assert_type(await router.aroute("red", limit=1), RouteResult)
     assert_type(await arerank("red", ["red"]), RouteResult)
+    assert_type(asyncio.run(router.aroute("red")), RouteResult)
 
 
 class OwnHook:
@@ -256,9 +274,33 @@ def steps(found: RouteResult) -> None:
     assert_type(spread_documents(found.hits, most=1), list[Hit])
 
 
-def floors() -> Profile:
-    """How floors are set."""
-    return Profile(floors=Floors(default=0.18, sections={"exit_strategy": 0.1}, relax=0.05))
+def settings() -> tuple[Profile, Policy]:
+    """How what was fitted and what is chosen are set."""
+    profile = Profile(
+        combine=Combine.Rrf(60.0),
+        confidence=Confidence(stage1=Stage1Confidence(intercept=-1.0)),
+        answer=Answer(threshold=0.5),
+        winner=Winner(agreed=0.1, disagreed=0.2),
+    )
+    assert_type(profile.winner.agreed, float | None)
+    assert_type(profile.replace(pool=10), Profile)
+    assert_type(profile.to_dict(), dict[str, Any])
+    assert_type(Profile.from_dict({}), Profile)
+    match profile.combine:
+        case Combine.Rrf(k):
+            assert_type(k, float)
+        case Combine.Weighted(cosine=weight):
+            assert_type(weight, float)
+        case _:
+            pass
+    assert_type(read_profile("profile.json"), Profile)
+    write_profile(Path("profile.json"), profile)
+    policy = Policy(floors=Floors(default=0.18, sections={"exit_strategy": 0.1}, relax=0.05))
+    assert_type(policy.floors.sections, dict[str, float])
+    assert_type(policy.cliff_core, int | None)
+    assert_type(read_policy(Path("policy.json")), Policy)
+    rerank("red", ["red"], policy=policy)
+    return profile, policy
 
 
 def errors() -> str:
@@ -304,7 +346,8 @@ async def tiers(index: Index) -> None:
             "default",
             SemanticBM25(embedder=OwnEmbedder()),
         ],
-        profile=Profile(tiers={"own@1": TierSettings(guardrails=Guardrails(minimum=0.5))}),
+        profile=Profile(reranker="own@1"),
+        policy=Policy(rerank_min=0.5),
     )
     router.route("red", budget_ms=100)
     await router.aroute("red", budget_ms=100.5, deny=["a"])

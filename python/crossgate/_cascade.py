@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,6 +19,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from crossgate import _core
+from crossgate._checks import is_text
 from crossgate._clock import ENDLESS, Deadline, milliseconds
 from crossgate._types import (
     Degradation,
@@ -222,7 +224,7 @@ def _asked(request: Request, documents: Mapping[str, Document]) -> _core.Request
     if request.policy.cliff_core is not None:
         sources = sources_of(documents, request.policy.source_type)
     return _core.Request(
-        limit=request.limit,
+        limit=None if request.limit is None else min(request.limit, sys.maxsize),
         section=request.section,
         grade=request.grade,
         require_overlap=request.require_overlap,
@@ -233,7 +235,7 @@ def _asked(request: Request, documents: Mapping[str, Document]) -> _core.Request
 def sources_of(documents: Mapping[str, Document], key: str) -> dict[str, str]:
     """Return the source types of documents by id; one that is no text counts as none."""
     found = {id: one.metadata.get(key) for id, one in documents.items()}
-    return {id: kind for id, kind in found.items() if isinstance(kind, str)}
+    return {id: kind for id, kind in found.items() if isinstance(kind, str) and is_text(kind)}
 
 
 def _passages(gated: _core.Gated, documents: Mapping[str, Document]) -> list[Passage]:

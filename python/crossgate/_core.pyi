@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any, Protocol, final
 
+from typing_extensions import disjoint_base
+
 __all__ = [
     "Answer",
     "Blend",
@@ -457,10 +459,12 @@ class Decision:
     @property
     def warnings(self) -> list[Note]: ...
 
+@disjoint_base
 class Combine:
     def to_dict(self) -> dict[str, Any]: ...
     @final
     class Replace(Combine):
+        __match_args__ = ()
         def __new__(cls) -> Combine.Replace: ...
 
     @final
