@@ -291,9 +291,9 @@ def _malformed(result: RouteResult) -> list[str]:
         wrong.append(f"hits {[hit.id for hit in result.hits]}")
     if len(result.selected) != 2:
         wrong.append(f"selected {result.ids}")
-    if cascade.replay(result.trace) != result.trace["decision"]:
+    if cascade.replay(result.trace)["decision"] != result.trace["decision"]:
         wrong.append("does not replay")
-    providers = {hit.provider for hit in result.hits if hit.logit is not None}
+    providers = {hit.provider for hit in result.hits if hit.rerank_score is not None}
     if len(providers) > 1 or (result.stage == 2) != bool(providers):
         wrong.append(f"stage {result.stage} by {providers}")
     codes = [one.code for one in result.degraded]

@@ -12,7 +12,7 @@ import pytest
 
 from conftest import FunctionReranker, TableReranker, build, refused
 from crossgate import PairScore, Passage, Profile, RerankerError, Router, RouteResult
-from crossgate._profile import Combine
+from crossgate._core import Combine
 from crossgate.rerankers import (
     Admitted,
     AsyncReranker,
@@ -26,7 +26,7 @@ from crossgate.rerankers import (
 )
 
 QUERY = "clean up this messy csv"
-REPLACE = Profile(combine=Combine(mode="replace"))
+REPLACE = Profile(combine=Combine.Replace())
 INDEX = build()
 PASSAGES = passages_of(["a", "bb", "ccc"])
 

@@ -22,8 +22,9 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from referencing import Registry, Resource
 
 from conftest import LIBRARY
-from crossgate import Index, Profile
-from crossgate._profile import Gate, Health
+from crossgate import Index, Policy, Profile
+from crossgate._core import Answer, Floors, Lexical, Warnings, Winner
+from crossgate._profile import POLICY_SCHEMA, profile_values
 
 CROSSGATE = Path(sysconfig.get_path("scripts")) / "crossgate"
 SCHEMAS = {
@@ -131,11 +132,15 @@ def words(tmp_path: Path) -> Path:
     return path
 
 
+def policy_text(policy: Policy) -> str:
+    return json.dumps({"schema": POLICY_SCHEMA, **policy.to_dict()})
+
+
 @pytest.fixture
 def strict(tmp_path: Path) -> Path:
-    """A profile for which nothing is ever relevant."""
+    """A policy for which nothing is ever relevant."""
     path = tmp_path / "strict.json"
-    path.write_text(json.dumps(Profile(gate=Gate(relevance_cosine=1.0)).to_dict()))
+    path.write_text(policy_text(Policy(floors=Floors(default=1.0))))
     return path
 
 
@@ -271,7 +276,7 @@ def test_the_embedder_may_be_named_to_route(run: Any, skills_index: Path, words:
 
 def test_route_through_stage_2(run: Any, skills_index: Path, tmp_path: Path) -> None:
     profile = tmp_path / "ungated.json"
-    profile.write_text(json.dumps(Profile().to_dict()))
+    profile.write_text(json.dumps(profile_values(Profile())))
     arguments = ["route", "-i", skills_index, "join two PDFs", "--profile", profile]
     values = checked(run(*arguments, "--json", "--explain", "--limit", "1"), "result")
     assert (values["stage"], values["reason"]) == (2, "reranked")
@@ -279,7 +284,7 @@ def test_route_through_stage_2(run: Any, skills_index: Path, tmp_path: Path) -> 
     assert values["trace"]["reranker"].startswith("crossgate-router-minilm-l6@sha256:")
     assert values["timings_ms"]["stage2"] > 0
     plain = checked(run(*arguments, "--json", "--reranker", "none"), "result")
-    assert (plain["stage"], plain["reason"], plain["degraded"]) == (1, "murky", [])
+    assert (plain["stage"], plain["reason"], plain["degraded"]) == (1, "undecided", [])
 
 
 def test_route_allow_deny_limit(run: Any, words: Path) -> None:
@@ -309,7 +314,7 @@ def test_route_from_stdin(run: Any, words: Path) -> None:
 
 
 def test_nothing_is_relevant(run: Any, skills_index: Path, strict: Path) -> None:
-    arguments = ["route", "-i", skills_index, "merge pdf", "--profile", strict]
+    arguments = ["route", "-i", skills_index, "merge pdf", "--policy", strict]
     shown = run(*arguments)
     assert (shown.code, shown.err) == (1, "")
     assert shown.out.splitlines()[0] == "nothing fits"
@@ -321,12 +326,11 @@ def test_nothing_is_relevant(run: Any, skills_index: Path, strict: Path) -> None
 
 
 def test_everything_is_rejected(run: Any, skills_index: Path, tmp_path: Path) -> None:
-    from crossgate._profile import Guardrails
-
-    profile = tmp_path / "high.json"
-    bars = Profile(stage2_guardrails=Guardrails(minimum=1e6))
-    profile.write_text(json.dumps(bars.to_dict()))
-    done = run("route", "-i", skills_index, "merge pdf", "--profile", profile, "--json")
+    profile, policy = tmp_path / "mine.json", tmp_path / "high.json"
+    profile.write_text(json.dumps(profile_values(Profile())))
+    policy.write_text(policy_text(Policy(rerank_min=1e6)))
+    options = ("--profile", profile, "--policy", policy, "--json")
+    done = run("route", "-i", skills_index, "merge pdf", *options)
     assert done.code == 1
     assert checked(done, "result")["reason"] == "rejected"
 
@@ -527,10 +531,12 @@ def test_doctor_on_a_tier_that_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_warnings_go_to_stderr_and_into_the_json(
     run: Any, tmp_path: Path, candidates: Path
 ) -> None:
-    path = tmp_path / "profile.json"
-    profile = Profile(health=Health(flat_logits=1e6, weak_logit=1e6))
-    path.write_text(json.dumps(profile.to_dict()), encoding="utf-8")
-    done = run("rerank", "how many nodes", candidates, "--profile", path, "--json")
+    profile, policy = tmp_path / "profile.json", tmp_path / "policy.json"
+    profile.write_text(json.dumps(profile_values(Profile())))
+    thresholds = Warnings(flat_scores=1e6, weak_rerank_score=1e6)
+    policy.write_text(policy_text(Policy(warnings=thresholds)))
+    options = ("--profile", profile, "--policy", policy, "--json")
+    done = run("rerank", "how many nodes", candidates, *options)
     assert done.code == 0
     codes = [one["code"] for one in checked(done, "result")["warnings"]]
     assert codes == ["flat_scores", "weak_retrieval"]
@@ -619,29 +625,32 @@ def test_lines_are_plain_and_short(run: Any, odd: Path, arguments: list[str]) ->
 
 
 @pytest.mark.parametrize(
-    ("gate", "shown"),
+    ("profile", "policy", "shown"),
     [
-        (Gate(require_overlap=False), "none, the gate is off"),
-        (Gate(require_overlap=False, confident_gap=0.5), "none, the gate is off"),
-        (Gate(relevance_bm25=0.0), "require_overlap True, relevance_bm25 0"),
+        (Profile(), Policy(), "none, the gate is off"),
+        (Profile(), Policy(rerank_min=0.0), "none, the gate is off"),
+        (Profile(winner=Winner(agreed=0.0)), Policy(), "agreed 0"),
         (
-            Gate(require_overlap=False, relevance_cosine=0.0, lexical_score=0.0),
-            "relevance_cosine 0, lexical_score 0, lexical_gap 0",
+            Profile(answer=Answer(rerank_threshold=0.0)),
+            Policy(lexical=Lexical(score=0.0, lead=0.0)),
+            "rerank_threshold 0, lexical_score 0, lexical_lead 0",
         ),
         (
-            Gate(require_overlap=False, confident_cosine=0.5, agreed_margin=0.0),
-            "confident_cosine 0.5, confident_gap 0, agreed_margin 0",
+            Profile(answer=Answer(threshold=0.5), winner=Winner(agreed=0.0, disagreed=0.25)),
+            Policy(),
+            "threshold 0.5, agreed 0, disagreed 0.25",
         ),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
+    ids=["nothing", "no rule of the gate", "a winner", "words alone", "an answer"],
 )
 def test_the_thresholds_that_are_on_are_shown(
-    run: Any, words: Path, tmp_path: Path, gate: Gate, shown: str
+    run: Any, words: Path, tmp_path: Path, profile: Profile, policy: Policy, shown: str
 ) -> None:
-    profile = tmp_path / "profile.json"
-    profile.write_text(json.dumps(Profile(gate=gate).to_dict()))
-    arguments = ["route", "merge pdf", "-i", words, "--profile", profile, "--reranker", "none"]
-    lines = run(*arguments, "--explain").out.splitlines()
+    fitted, chosen = tmp_path / "profile.json", tmp_path / "policy.json"
+    fitted.write_text(json.dumps(profile_values(profile)))
+    chosen.write_text(policy_text(policy))
+    arguments = ["route", "merge pdf", "-i", words, "--profile", fitted, "--policy", chosen]
+    lines = run(*arguments, "--explain", "--reranker", "none").out.splitlines()
     assert [one for one in lines if one.startswith("thresholds")] == [f"thresholds  {shown}"]
 
 

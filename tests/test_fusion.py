@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from conftest import FunctionReranker, LengthReranker, refused
 from crossgate import Candidate, Profile
+from crossgate._core import Combine
 from crossgate._pipelines.fusion import (
     CrossEncoderFusion,
     Fusion,
@@ -25,7 +26,6 @@ from crossgate._pipelines.fusion import (
     fuse_scores,
     reciprocal_rank,
 )
-from crossgate._profile import Combine
 
 
 @dataclass
@@ -253,7 +253,7 @@ PASSAGES = [
 
 def test_a_cross_encoder_fuses_for_real() -> None:
     reranker = LengthReranker()
-    profile = Profile(combine=Combine(mode="replace"))
+    profile = Profile(combine=Combine.Replace())
     fuser = CrossEncoderFusion(reranker, profile=profile)
     fused = asyncio.run(fuser.fuse(PASSAGES, k=2, query="fox"))
     assert [(hit.id, hit.score) for hit in fused] == [("short", -3.0), ("mid", -5.0)]

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 
 from conftest import refused
 from crossgate import Profile, Reranker, _core, rerank
-from crossgate._profile import Combine
+from crossgate._core import Combine
 from crossgate._reranking.late_interaction import (
     LateInteraction,
     OnnxTokenEncoder,
@@ -152,11 +152,11 @@ def test_given_matrices_are_ranked_in_the_cascade(int8: bool) -> None:
         "which fox",
         ["none", "one", "both"],
         reranker=reranker,
-        profile=Profile(combine=Combine(mode="replace")),
+        profile=Profile(combine=Combine.Replace()),
     )
     assert result.degraded == ()
     assert [hit.document.text for hit in result.selected] == ["both", "one", "none"]
-    logits = [hit.logit for hit in result.selected]
+    logits = [hit.rerank_score for hit in result.selected]
     assert logits == pytest.approx([2.0, 1.0, -math.sqrt(2)], abs=1e-2 if int8 else 1e-6)
     assert result.selected[0].provider == "colbert"
     assert result.trace["reranker"] == ("colbert@1+int8" if int8 else "colbert@1")

@@ -22,9 +22,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import LIBRARY, LengthReranker, TableReranker, build, refused
-from crossgate import Profile, Router, RouteResult, SourceError
+from crossgate import Policy, Profile, Router, RouteResult, SourceError
+from crossgate._core import Answer, Combine, Confidence, Floors, Second, Stage1Confidence, Winner
 from crossgate._pipelines.postprocessing import diversify_sources, postprocess
-from crossgate._profile import Combine, Floors, Gate, Guardrails, Pool
+from crossgate._profile import POLICY_SCHEMA
 from crossgate._telemetry.log import (
     MAX_LINE_BYTES,
     SCHEMA,
@@ -46,7 +47,8 @@ ID = "0123456789abcdef" * 2
 def route(log: JsonLinesLog | None, query: str = QUERY, **options: Any) -> RouteResult:
     values: dict[str, Any] = {
         "reranker": LengthReranker(),
-        "profile": Profile(combine=Combine(mode="replace"), pool=Pool(core=1)),
+        "profile": Profile(combine=Combine.Replace()),
+        "policy": Policy(cliff_core=1),
         **options,
     }
     return Router(build(), telemetry=log, **values).route(query, limit=2)
@@ -78,7 +80,7 @@ def test_a_line_holds_the_decision(path: Path) -> None:
     result = route(JsonLinesLog(path))
     (raw,) = path.read_text(encoding="ascii").splitlines()
     values = json.loads(raw)
-    assert (values["schema"], values["kind"]) == ("crossgate-log/1", "decision")
+    assert (values["schema"], values["kind"]) == ("crossgate-log/2", "decision")
     assert values["decision"] == result.decision_id
     assert values["selected"] == result.ids
     assert values["trace"] == json.loads(json.dumps(result.trace))
@@ -314,7 +316,7 @@ def line(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"schema": "crossgate-log/2"}, "schema"),
+        ({"schema": "crossgate-log/1"}, "schema"),
         ({"schema": ...}, "schema"),
         ({"kind": "other"}, "kind"),
         ({"kind": ["use"]}, "kind"),
@@ -429,37 +431,49 @@ def test_no_trace_breaks_the_replay(changes: list[tuple[tuple[Any, ...], Any, bo
 
 # Replaying.
 
-PROFILES = [
-    Profile(),
-    Profile(gate=Gate(agreed_margin=0.0, disagreed_margin=0.0)),
-    Profile(gate=Gate(relevance_cosine=0.99)),
-    Profile(floors=Floors(default=0.4, relax=0.2), pool=Pool(core=1, rerank_top_k=3)),
-    Profile(floors=Floors(default=1.0)),
-    Profile(combine=Combine(mode="weighted", cosine=2.0), stage2_guardrails=Guardrails(margin=3.0)),
+SETTINGS = [
+    (Profile(), Policy()),
+    (Profile(winner=Winner(agreed=0.0, disagreed=0.0)), Policy()),
+    (
+        Profile(
+            confidence=Confidence(stage1=Stage1Confidence(cosine=1.0)),
+            answer=Answer(rerank_threshold=0.99),
+        ),
+        Policy(),
+    ),
+    (Profile(pool=3), Policy(floors=Floors(default=0.4, relax=0.2), cliff_core=1)),
+    (Profile(), Policy(floors=Floors(default=1.0))),
+    (
+        Profile(
+            combine=Combine.Weighted(cosine=2.0, bm25=0.0, rerank_score=1.0),
+            second=Second(stage2=3.0),
+        ),
+        Policy(rerank_min=-50.0, agreement=0.1),
+    ),
 ]
 
 
 def test_all_that_was_decided_comes_out_again(path: Path) -> None:
     log = JsonLinesLog(path)
-    for profile in PROFILES:
+    for profile, policy in SETTINGS:
         for query in (QUERY, "merge pdf files", "zebra"):
             for reranker in (LengthReranker(), TableReranker({}), None):
-                route(log, query, profile=profile, reranker=reranker)
+                route(log, query, profile=profile, policy=policy, reranker=reranker)
     found = decisions(path)
-    assert len(found) == len(PROFILES) * 9
+    assert len(found) == len(SETTINGS) * 9
     assert [check_decision(one) for one in found] == [None] * len(found)
 
 
 @pytest.mark.parametrize(
     ("place", "value"),
     [
-        (("trace", "decision", "reason"), "murky"),
+        (("trace", "decision", "reason"), "undecided"),
         (("trace", "decision", "stage"), True),
         (("trace", "decision", "selected", 0), "other"),
-        (("trace", "decision", "places", 1, 1), 0.5),
-        (("trace", "signals", "overlap"), 9),
-        (("trace", "tighten", "dropped_count"), 9),
-        (("trace", "floor"), 0.25),
+        (("trace", "decision", "places", 1, "score"), 0.5),
+        (("trace", "gate", "signals", "overlap"), 9),
+        (("trace", "gate", "cliff", "cliff_position"), 9),
+        (("trace", "gate", "floor"), 0.25),
         (("selected", 0), "other"),
     ],
 )
@@ -482,7 +496,9 @@ def test_a_change_is_found_where_it_was_made(
 def test_a_list_that_is_shorter_or_longer(path: Path) -> None:
     route(JsonLinesLog(path))
     values = json.loads(path.read_bytes())
-    values["trace"]["decision"]["places"].append(["x", None, 9, None, None])
+    values["trace"]["decision"]["places"].append(
+        {"id": "x", "score": None, "stage1_rank": 9, "stage2_rank": None, "dropped": None}
+    )
     logged = parse_line(json.dumps(values).encode(), 1)
     assert isinstance(logged, LoggedDecision)
     found = check_decision(logged)
@@ -525,10 +541,10 @@ def test_route_logs_and_replay_agrees(run: Any, words: Path, path: Path) -> None
 
 
 def test_explain_shows_floor_cliff_and_id(run: Any, words: Path, path: Path) -> None:  # noqa: F811
-    profile = path.with_name("profile.json")
-    values = Profile(floors=Floors(sections={"x": 0.1}), pool=Pool(core=1)).to_dict()
-    profile.write_text(json.dumps(values))
-    arguments = ["route", "clean csv", "-i", words, "--reranker", "none", "--profile", profile]
+    policy = path.with_name("policy.json")
+    values = Policy(floors=Floors(sections={"x": 0.1}), cliff_core=1).to_dict()
+    policy.write_text(json.dumps({"schema": POLICY_SCHEMA, **values}))
+    arguments = ["route", "clean csv", "-i", words, "--reranker", "none", "--policy", policy]
     shown = run(*arguments, "--explain", "--log", path, "--section", "x", "--grade", "B")
     assert shown.code == 0
     assert "floor       cosine 0.1" in shown.out
@@ -536,7 +552,8 @@ def test_explain_shows_floor_cliff_and_id(run: Any, words: Path, path: Path) -> 
     assert f"logged as   {decisions(path)[0].decision}" in shown.out
     assert "degraded[floor_unmeasured]" in shown.err
     assert max(map(len, shown.out.splitlines())) <= 100
-    assert (decisions(path)[0].trace["section"], decisions(path)[0].trace["grade"]) == ("x", "B")
+    request = decisions(path)[0].trace["request"]
+    assert (request["section"], request["grade"]) == ("x", "B")
 
 
 def test_rerank_logs_texts_if_asked(run: Any, path: Path) -> None:  # noqa: F811

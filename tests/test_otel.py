@@ -14,8 +14,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from conftest import FunctionReranker, LengthReranker, build
-from crossgate import Profile, Router, RouteResult
-from crossgate._profile import Gate, Pool
+from crossgate import Policy, Profile, Router, RouteResult
+from crossgate._core import Floors
 from crossgate._telemetry.otel import OpenTelemetryHook
 
 QUERY = "clean up this messy csv"
@@ -61,7 +61,7 @@ class Collected:
 
 def test_a_decision_is_a_retrieval_span() -> None:
     collected = Collected(data_source_id="skills")
-    result = collected.route(profile=Profile(pool=Pool(core=1)))
+    result = collected.route(policy=Policy(cliff_core=1))
     (span,) = collected.spans
     assert (span.name, span.kind) == ("retrieval skills", SpanKind.CLIENT)
     assert span.status.status_code is StatusCode.UNSET
@@ -79,9 +79,11 @@ def test_a_decision_is_a_retrieval_span() -> None:
     assert attributes["crossgate.section"] == "here"
     assert attributes["crossgate.selected"] == len(result.selected)
     assert attributes["crossgate.pairs"] == len(result.trace["stage2"])
-    tighten = result.trace["tighten"]
-    for key in ("applied", "effective_floor", "cliff_position", "dropped_count", "skip_reason"):
+    tighten = result.trace["gate"]["cliff"]
+    for key in ("effective_floor", "cliff_position", "skip_reason"):
         assert attributes.get(f"crossgate.tighten_{key}") == tighten[key]
+    assert attributes["crossgate.tighten_dropped_count"] == len(tighten["cut"])
+    assert attributes["crossgate.tighten_applied"] == (tighten["skip_reason"] is None)
     assert span.start_time is not None
     assert span.end_time is not None
     assert span.end_time - span.start_time == round(result.timings["total"] * 1_000_000)
@@ -116,7 +118,7 @@ def test_the_span_is_a_child_of_the_current_one() -> None:
 def test_metrics_count_by_few_attributes() -> None:
     collected = Collected()
     result = collected.route()
-    collected.route(profile=Profile(gate=Gate(relevance_cosine=1.0)))
+    collected.route(policy=Policy(floors=Floors(default=1.0)))
 
     def fail(query: str, documents: object) -> Any:
         raise OSError("broken")
@@ -126,7 +128,7 @@ def test_metrics_count_by_few_attributes() -> None:
     decisions = {
         one["crossgate.reason"]: (one, value) for one, value in found["crossgate.decisions"]
     }
-    assert set(decisions) == {"reranked", "below_floor", "murky"}
+    assert set(decisions) == {"reranked", "below_floor", "undecided"}
     assert decisions["below_floor"][0]["crossgate.abstained"] is True
     assert decisions["reranked"][0]["crossgate.abstained"] is False
     assert [value for _, value in decisions.values()] == [1, 1, 1]

@@ -33,10 +33,10 @@ ORDER = ["user", "excel", "web", "pdf"]
 TAKEN_BACK = {"over_limit", "not_reranked", "below_cliff"}
 REJECTED = {
     "nothing_relevant",
-    "below_section_floor",
+    "below_floor",
     "disagreement",
     "below_minimum",
-    "beyond_margin",
+    "beyond_lead",
 }
 
 
@@ -47,7 +47,7 @@ def hit(id: str, score: float | None = 0.0, dropped: str | None = None, **option
         cosine=None,
         bm25=0.0,
         blend=0.0,
-        logit=score,
+        rerank_score=score,
         score=score,
         stage1_rank=1,
         stage2_rank=1,
@@ -384,7 +384,7 @@ def test_a_result_after_steps_holds_together_and_still_replays() -> None:
         {"step": "readmit_recovered", "selected": after.ids},
     ]
     assert after.trace["decision"] == result.trace["decision"]
-    assert cascade.replay(after.trace) == result.trace["decision"]
+    assert cascade.replay(after.trace)["decision"] == result.trace["decision"]
     json.dumps(after.to_dict(trace=True), allow_nan=False)
 
 

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from conftest import FunctionReranker, LengthReranker, TableReranker, build, refused
-from crossgate import Candidate, Index, Profile, RouteResult, rerank
+from crossgate import Candidate, Index, Policy, Profile, RouteResult, rerank
 from crossgate import _cascade as cascade
+from crossgate._core import Combine, Winner
 from crossgate._evaluation.data.datasets import Dataset, read_dataset
 from crossgate._evaluation.measures.metrics import recall
 from crossgate._pipelines.recipes import (
@@ -27,10 +28,10 @@ from crossgate._pipelines.recipes import (
     from_index,
     fused,
 )
-from crossgate._profile import Combine, Gate, Guardrails
+from crossgate._profile import profile_values
 
 NOW = datetime(2031, 3, 15, 12, tzinfo=UTC)
-REPLACE = replace(AGREEMENT, gate=Gate(require_overlap=False), combine=Combine(mode="replace"))
+REPLACE = AGREEMENT.replace(winner=Winner(), combine=Combine.Replace())
 
 
 def store(*rows: tuple[str, str, str]) -> list[Candidate]:
@@ -84,7 +85,7 @@ def test_the_same_question_has_the_same_answer_and_replays(recipe: Any, index: I
     first, again = (recipe(query, from_index(index), now=NOW) for _ in range(2))
     assert first.hits == again.hits
     assert first.trace == again.trace
-    decision = cascade.replay(first.trace)
+    decision = cascade.replay(first.trace)["decision"]
     assert decision == first.trace["decision"]
     # What follows the decision stands in the trace beside it.
     order = first.trace.get("diversified", {}).get("order", decision["selected"])
@@ -191,7 +192,7 @@ def test_the_gate_skips_where_words_meaning_and_age_agree() -> None:
     reranker = LengthReranker()
     agreed = candidates(["2031-03-15", "2031-03-15"])
     result = agent_memory("red fox", agreed, now=NOW, reranker=reranker)
-    assert (result.reason, result.ids, reranker.calls) == ("clear_margin", ["a", "b"], [])
+    assert (result.reason, result.ids, reranker.calls) == ("confident_winner", ["a", "b"], [])
     # Much older, the winner of words and meaning is no longer that of the fused and aged scores.
     aged = candidates(["2020-01-01", "2031-03-15"])
     result = agent_memory("red fox", aged, now=NOW, reranker=reranker)
@@ -199,13 +200,14 @@ def test_the_gate_skips_where_words_meaning_and_age_agree() -> None:
 
 
 def test_guardrails_and_nothing_relevant_apply() -> None:
-    profile = replace(REPLACE, stage2_guardrails=Guardrails(minimum=0.0))
+    policy = Policy(rerank_min=0.0)
     retrieve = given(store(("a", "fox", "2031-03-01"), ("b", "hen", "2031-03-01")))
     reranker = TableReranker({"fox": 2.0})
-    result = agent_memory("fox", retrieve, now=NOW, reranker=reranker, profile=profile)
+    options: dict[str, Any] = {"now": NOW, "profile": REPLACE, "policy": policy}
+    result = agent_memory("fox", retrieve, reranker=reranker, **options)
     assert (result.ids, result.reason) == (["a"], "reranked")
     switches = Switches(model=TableReranker({}))
-    none = context_engine("fox", retrieve, now=NOW, switches=switches, profile=profile)
+    none = context_engine("fox", retrieve, switches=switches, **options)
     assert (none.ids, none.reason) == ([], "rejected")
     for empty in (given(), given([], [])):
         result = agent_memory("fox", empty, now=NOW, reranker=reranker)
@@ -284,13 +286,13 @@ def test_fused_scores_are_shares() -> None:
 
 @pytest.mark.parametrize(
     ("mode", "scores"),
-    [("replace", [800.0, 0.0, -800.0]), ("rrf", [2 / 61, 2 / 62, 2 / 63])],
+    [(Combine.Replace(), [800.0, 0.0, -800.0]), (Combine.Rrf(k=60.0), [2 / 61, 2 / 62, 2 / 63])],
 )
 def test_relevance_for_diversity_lies_between_0_and_1(mode: Any, scores: list[float]) -> None:
     from crossgate._pipelines.recipes import _relevance
 
     logits = dict(zip(["a", "bb", "ccc"], [800.0, 0.0, -800.0], strict=True))
-    profile = replace(REPLACE, combine=Combine(mode=mode))
+    profile = REPLACE.replace(combine=mode)
     rows = [(text, text, "2031-03-15") for text in logits]
     result = agent_memory(
         "a", given(store(*rows)), now=NOW, reranker=TableReranker(logits), profile=profile
@@ -387,7 +389,7 @@ def test_a_profile_may_be_a_file(tmp_path: Path) -> None:
     import json
 
     path = tmp_path / "profile.json"
-    path.write_text(json.dumps(Profile(name="mine").to_dict()), encoding="utf-8")
+    path.write_text(json.dumps(profile_values(Profile(name="mine"))), encoding="utf-8")
     retrieve = given(store(("a", "fox", "2031-03-01")))
     switches = Switches(enabled=False)
     for result in (

@@ -161,7 +161,7 @@ def test_it_is_a_reranker(tmp_path: Path) -> None:
         result = rerank("red fox", ["red", "red hens"], reranker=given)
         assert (result.stage, result.degraded) == (2, ())
         assert result.hits[0].provider == "counted"
-        assert {hit.id: hit.logit for hit in result.hits} == {"1": 2_006.0, "2": 4_008.0}
+        assert {hit.id: hit.rerank_score for hit in result.hits} == {"1": 2_006.0, "2": 4_008.0}
 
 
 @pytest.mark.parametrize(

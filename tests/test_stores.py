@@ -16,7 +16,7 @@ import pytest
 
 from conftest import LIBRARY, FunctionReranker, LengthReranker, WordEmbedder, refused
 from crossgate import Profile, RouteResult
-from crossgate._profile import Gate
+from crossgate._core import Winner
 from crossgate.stores import _common as common
 
 Search = Callable[..., RouteResult]
@@ -295,7 +295,7 @@ def test_words_alone(search: Search) -> None:
 def test_the_gate_spares_the_reranker(search: Search) -> None:
     reranker = LengthReranker()
     query = LIBRARY["pdf-toolkit"]
-    sure = Profile(gate=Gate(confident_cosine=0.8, confident_gap=0.1))
+    sure = Profile(winner=Winner(agreed=0.1, disagreed=0.1))
     result = search(query, vector=vector_of(query), reranker=reranker, profile=sure)
     assert (result.verdict, result.stage) == ("confident", 1)
     assert reranker.calls == []

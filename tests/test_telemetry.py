@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from conftest import LIBRARY, FunctionReranker, LengthReranker, build, refused
-from crossgate import ModelError, Profile, Router, RouteResult, rerank
-from crossgate._profile import Floors, Gate, Pool
+from crossgate import ModelError, Policy, Profile, Router, RouteResult, rerank
+from crossgate._core import Floors, Winner
 from crossgate._telemetry.events import (
     Event,
     GateDecided,
@@ -73,16 +73,18 @@ def without_id(result: RouteResult) -> dict[str, Any]:
 
 def test_the_events_of_a_reranked_decision() -> None:
     hook = Notebook()
-    result = route(hook, profile=Profile(pool=Pool(core=1)))
+    result = route(hook, policy=Policy(cliff_core=1))
     stage1, gate, tightened, asked, finished = hook.events
     assert isinstance(stage1, Stage1Finished)
     assert stage1.candidate_count == len(result.hits)
     assert isinstance(gate, GateDecided)
-    assert (gate.verdict, gate.reason) == ("ambiguous", "murky")
+    assert (gate.verdict, gate.reason) == ("ambiguous", "undecided")
     assert isinstance(tightened, Tightened)
-    recorded = result.trace["tighten"]
-    for name in ("applied", "effective_floor", "cliff_position", "dropped_count", "skip_reason"):
+    recorded = result.trace["gate"]["cliff"]
+    for name in ("effective_floor", "cliff_position", "skip_reason"):
         assert getattr(tightened, f"tighten_{name}") == recorded[name]
+    assert tightened.tighten_dropped_count == len(recorded["cut"])
+    assert tightened.tighten_applied == (recorded["skip_reason"] is None)
     assert isinstance(asked, RerankerFinished)
     assert (asked.reranker, asked.pair_count) == ("length", len(result.trace["stage2"]))
     assert isinstance(finished, RouteFinished)
@@ -98,9 +100,9 @@ def test_the_events_of_a_reranked_decision() -> None:
     [
         ({}, [RerankerFinished]),
         ({"reranker": None}, []),
-        ({"profile": Profile(gate=Gate(agreed_margin=0.0, disagreed_margin=0.0))}, []),
-        ({"profile": Profile(floors=Floors(default=1.0))}, []),
-        ({"reranker": None, "profile": Profile(pool=Pool(core=1))}, [Tightened]),
+        ({"profile": Profile(winner=Winner(agreed=0.0, disagreed=0.0))}, []),
+        ({"policy": Policy(floors=Floors(default=1.0))}, []),
+        ({"reranker": None, "policy": Policy(cliff_core=1)}, [Tightened]),
     ],
 )
 def test_stage_2_is_told_of_where_it_was_asked(options: Any, kinds: list[type]) -> None:
@@ -111,11 +113,11 @@ def test_stage_2_is_told_of_where_it_was_asked(options: Any, kinds: list[type]) 
 
 def test_the_gate_is_told_of_a_floor_that_nothing_clears() -> None:
     hook = Notebook()
-    result = route(hook, profile=Profile(floors=Floors(default=1.0)))
+    result = route(hook, policy=Policy(floors=Floors(default=1.0)))
     gate = hook.events[1]
     assert isinstance(gate, GateDecided)
     assert (gate.verdict, gate.reason) == (result.verdict, result.reason)
-    assert gate.reason == "below_section_floor"
+    assert gate.reason == "below_floor"
 
 
 @pytest.mark.parametrize(
@@ -165,7 +167,7 @@ def test_bad_input_is_no_decision() -> None:
 
 def test_events_are_frozen_and_carry_their_units() -> None:
     hook = Notebook()
-    route(hook, profile=Profile(pool=Pool(core=1)))
+    route(hook, policy=Policy(cliff_core=1))
     for event in hook.events:
         with pytest.raises(dataclasses.FrozenInstanceError):
             event.decision_id = "x"  # type: ignore[misc]

@@ -22,6 +22,7 @@ from crossgate import (
     Index,
     PairScore,
     Passage,
+    Policy,
     Profile,
     ProfileError,
     RerankerError,
@@ -31,8 +32,8 @@ from crossgate import (
     rerank,
 )
 from crossgate import _cascade as cascade
+from crossgate._core import Blend, Combine, Second
 from crossgate._onnx import run_until
-from crossgate._profile import Blend, Combine, Guardrails, Pool, TierSettings
 from crossgate._types import Degradation
 from crossgate.rerankers import (
     Admitted,
@@ -51,7 +52,7 @@ from providers_server import KEY, ProvidersServer, relevance
 from test_tiers_breaker import check_log
 
 QUERY = "clean up this messy csv"
-REPLACE = Profile(combine=Combine(mode="replace"))
+REPLACE = Profile(combine=Combine.Replace())
 
 pytestmark = pytest.mark.filterwarnings("ignore:The 'warn' method is deprecated")
 
@@ -119,10 +120,12 @@ def test_the_first_tier_that_answers_decides(
     result = both.route(Router(index, reranker=[tier, second], profile=REPLACE), limit=None)
     assert codes(result) == []
     assert {hit.provider for hit in result.hits} == {tier.name}
-    assert [hit.logit for hit in result.hits] == sorted(map(relevance, LIBRARY.values()))[::-1]
+    assert [hit.rerank_score for hit in result.hits] == sorted(map(relevance, LIBRARY.values()))[
+        ::-1
+    ]
     assert second.calls == []
     assert result.trace["reranker"] == tier.identity
-    assert result.trace["tiers"] == [[tier.identity, "answered"]]
+    assert result.trace["asked"] == [[tier.identity, "answered"]]
 
 
 def test_the_next_tier_takes_over(both: Both, index: Index, server: ProvidersServer) -> None:
@@ -135,8 +138,10 @@ def test_the_next_tier_takes_over(both: Both, index: Index, server: ProvidersSer
     assert result.ids[0] == "translator"
     assert codes(result) == ["api_error"]
     assert {hit.provider for hit in result.hits} == {"table"}  # one tier alone
-    assert result.trace["tiers"] == [[tier.identity, "api_error"], ["table@1", "answered"]]
-    assert cascade.replay(json.loads(json.dumps(result.trace))) == result.trace["decision"]
+    assert result.trace["asked"] == [[tier.identity, "api_error"], ["table@1", "answered"]]
+    assert (
+        cascade.replay(json.loads(json.dumps(result.trace)))["decision"] == result.trace["decision"]
+    )
 
 
 def test_where_no_tier_answers_stage_1_stands(
@@ -149,17 +154,17 @@ def test_where_no_tier_answers_stage_1_stands(
     permit.failure()
     tiers: list[Any] = [remote(server, breaker=opened), raising(RuntimeError("broken")), None]
     result = both.route(Router(index, reranker=tiers, profile=REPLACE))
-    assert (result.ids, result.stage, result.reason) == (expected.ids, 1, "murky")
+    assert (result.ids, result.stage, result.reason) == (expected.ids, 1, "undecided")
     assert codes(result) == ["circuit_breaker", "reranker_failed"]
     assert server.requests == []
     assert result.trace["reranker"] is None
 
 
 def test_a_clear_stage_1_asks_no_tier(both: Both, index: Index) -> None:
-    from crossgate._profile import Gate
+    from crossgate._core import Winner
 
     tier = raising(RuntimeError("never"))
-    profile = Profile(gate=Gate(agreed_margin=0.0, disagreed_margin=0.0))
+    profile = Profile(winner=Winner(agreed=0.0, disagreed=0.0))
     result = both.route(Router(index, reranker=[tier], profile=profile), budget_ms=0)
     assert (result.verdict, codes(result), tier.calls) == ("confident", [], [])
 
@@ -190,11 +195,11 @@ def test_more_candidates_than_a_request_takes(both: Both, server: ProvidersServe
     server.plan += [None, "500", None, None, None]
     result = both.rerank("document", texts, reranker=remote(server))
     assert codes(result) == ["partial_scores"]
-    unread = [hit for hit in result.hits if hit.logit is None]
+    unread = [hit for hit in result.hits if hit.rerank_score is None]
     assert len(unread) in (60, 10)
     assert {hit.dropped for hit in unread} == {"not_reranked"}
     assert {hit.provider for hit in unread} == {"stage1"}
-    assert cascade.replay(result.trace) == result.trace["decision"]
+    assert cascade.replay(result.trace)["decision"] == result.trace["decision"]
 
 
 def test_a_document_that_was_cut_is_marked(both: Both, server: ProvidersServer) -> None:
@@ -304,9 +309,9 @@ def test_fewer_pairs_are_the_best_of_stage_1(
     tier = remote(server, pace=Pace(ms_per_pair=100_000.0), fewer_pairs=True)
     result = both.route(Router(index, reranker=tier, profile=REPLACE), budget_ms=350_000)
     assert codes(result) == ["budget"]
-    read = [hit.stage1_rank for hit in result.hits if hit.logit is not None]
+    read = [hit.stage1_rank for hit in result.hits if hit.rerank_score is not None]
     assert sorted(read) == [1, 2, 3]
-    assert cascade.replay(result.trace) == result.trace["decision"]
+    assert cascade.replay(result.trace)["decision"] == result.trace["decision"]
 
 
 # The local cross-encoder and the clock.
@@ -378,7 +383,7 @@ def test_partial_scores_count_from_two_on(both: Both, index: Index, kept: int) -
     assert codes(result) == ["budget"]
     assert result.stage == (2 if kept >= 2 else 1)
     assert len(result.trace["stage2"]) == (kept if kept >= 2 else 0)
-    assert cascade.replay(result.trace) == result.trace["decision"]
+    assert cascade.replay(result.trace)["decision"] == result.trace["decision"]
     if kept >= 2:
         assert [hit.dropped for hit in result.hits[kept:]] == ["not_reranked"] * (6 - kept)
 
@@ -457,40 +462,44 @@ def fitted(**options: Any) -> Profile:
     return Profile(
         name="mine",
         reranker="table@1",
-        combine=Combine(mode="replace"),
-        stage2_guardrails=Guardrails(minimum=0.5),
+        combine=Combine.Replace(),
+        second=Second(stage2=0.0),
         **options,
     )
 
 
 def test_the_tier_of_the_profile_meets_its_bars(index: Index) -> None:
-    result = Router(index, reranker=[TableReranker({})], profile=fitted()).route(QUERY)
+    bars = Policy(rerank_min=0.5)
+    router = Router(index, reranker=[TableReranker({})], profile=fitted(), policy=bars)
+    result = router.route(QUERY)
     assert (codes(result), result.reason) == ([], "rejected")
 
 
 def test_another_tier_does_not(both: Both, index: Index) -> None:
     tiers: list[Any] = [raising(RuntimeError("down")), SemanticBM25(), TableReranker({})]
-    result = both.route(Router(index, reranker=tiers, profile=fitted()), limit=None)
-    assert codes(result) == ["reranker_failed", "tier_not_fitted"]
+    # Neither bar stands on its scores: not the smallest score of a pick, nor the largest lead.
+    router = Router(index, reranker=tiers, profile=fitted(), policy=Policy(rerank_min=0.5))
+    result = both.route(router, limit=None)
+    assert codes(result) == ["reranker_failed", "reranker_not_fitted"]
     assert len(result.selected) == len(LIBRARY)
-    assert cascade.replay(result.trace) == result.trace["decision"]
+    assert cascade.replay(result.trace)["decision"] == result.trace["decision"]
     # By reciprocal rank: the order of both stages, on no scale of the tier's own.
     assert all(hit.score is not None and 0 < hit.score < 0.04 for hit in result.hits)
 
 
-def test_unless_it_was_fitted_as_well(both: Both, index: Index) -> None:
+def test_a_trace_says_whose_scores_they_were(both: Both, index: Index) -> None:
     lexical = SemanticBM25()
-    settings = TierSettings(
-        combine=Combine(mode="replace"), guardrails=Guardrails(minimum=0.3, margin=0.1)
-    )
-    profile = fitted(tiers={lexical.identity: settings})
-    result = both.route(Router(index, reranker=[lexical], profile=profile), limit=None)
+    profile = fitted().replace(reranker=lexical.identity, second=Second(stage2=0.1))
+    policy = Policy(rerank_min=0.3)
+    router = Router(index, reranker=[lexical], profile=profile, policy=policy)
+    result = both.route(router, limit=None)
     assert codes(result) == []
     assert 0 < len(result.selected) < len(LIBRARY)
-    assert all(hit.score == hit.logit for hit in result.hits)
-    assert cascade.replay(json.loads(json.dumps(result.trace))) == result.trace["decision"]
+    assert all(hit.score == hit.rerank_score for hit in result.hits)
+    trace = json.loads(json.dumps(result.trace))
+    assert cascade.replay(trace)["decision"] == result.trace["decision"]
     changed = {**result.trace, "reranker": "table@1"}
-    assert cascade.replay(changed) != result.trace["decision"]
+    assert cascade.replay(changed)["decision"] != result.trace["decision"]
 
 
 def test_one_tier_must_be_the_profiles(index: Index) -> None:
@@ -508,33 +517,6 @@ def test_the_bundled_profile_holds_for_its_tier_behind_another() -> None:
     assert router.profile.name == "default"
     result = Router(index, reranker=[SemanticBM25()]).route("join these two PDF files")
     assert "no_profile" in codes(result)
-
-
-@pytest.mark.parametrize(
-    ("values", "named"),
-    [
-        ([], "tiers"),
-        ({"a": []}, "tiers.a"),
-        ({"a": {"combin": {}}}, "tiers.a.combin"),
-        ({"a": {"combine": {"mode": "sum"}}}, "combine.mode"),
-        ({"a": {"guardrails": {"minimum": "x"}}}, "guardrails.minimum"),
-        ({"a": {"guardrails": []}}, "guardrails"),
-    ],
-)
-def test_settings_that_are_none(values: Any, named: str) -> None:
-    with pytest.raises(ProfileError) as caught:
-        Profile.from_dict({"schema": "crossgate-profile/1", "tiers": values})
-    assert caught.value.code == "profile_malformed"
-    assert named in str(caught.value)
-    assert "stage2" not in str(caught.value)
-
-
-@pytest.mark.parametrize("tiers", [[], {1: TierSettings()}, {"a": {}}])
-def test_settings_of_a_wrong_type(tiers: Any) -> None:
-    with pytest.raises(ProfileError):
-        Profile(tiers=tiers)
-    with pytest.raises(ProfileError):
-        TierSettings(combine=None)  # type: ignore[arg-type]
 
 
 # SemanticBM25.
@@ -605,16 +587,16 @@ def test_it_goes_by_words_where_the_embedder_has_no_vector() -> None:
 
 
 def test_it_uses_the_cosines_of_stage_1(index: Index) -> None:
-    profile = Profile(
-        combine=Combine(mode="replace"), blend=Blend(), pool=Pool(rerank_top_k=len(LIBRARY))
-    )
+    profile = Profile(combine=Combine.Replace(), blend=Blend(), pool=len(LIBRARY))
     result = Router(index, reranker=SemanticBM25(), profile=profile).route(QUERY, limit=None)
     # Pool and index are the same six documents here, so both stages say the same.
-    assert [hit.logit for hit in result.hits] == pytest.approx([hit.blend for hit in result.hits])
+    assert [hit.rerank_score for hit in result.hits] == pytest.approx(
+        [hit.blend for hit in result.hits]
+    )
 
 
 def test_bad_lexical_options() -> None:
-    refused("profile_malformed", lambda: SemanticBM25(semantic_weight=0, bm25_weight=0))
+    refused("out_of_range", lambda: SemanticBM25(semantic_weight=0, bm25_weight=0))
     refused("out_of_range", lambda: SemanticBM25(language="klingon"))
 
 
@@ -657,8 +639,8 @@ def test_any_chain_ends_in_a_sound_result_that_replays(
     assert codes(result) == expected
     assert result.stage == (1 if answered is None else 2)
     assert sorted(hit.id for hit in result.hits) == sorted(LIBRARY)
-    assert cascade.replay(result.trace) == result.trace["decision"]
-    assert [code for _, code in result.trace["tiers"]].count("answered") == bool(answered)
+    assert cascade.replay(result.trace)["decision"] == result.trace["decision"]
+    assert [code for _, code in result.trace["asked"]].count("answered") == bool(answered)
 
 
 _INDEX = build(embedder=WordEmbedder())
