@@ -468,7 +468,7 @@ def test_all_that_was_decided_comes_out_again(path: Path) -> None:
     ("place", "value"),
     [
         (("trace", "decision", "reason"), "undecided"),
-        (("trace", "decision", "stage"), True),
+        (("trace", "decision", "stage"), 1),
         (("trace", "decision", "selected", 0), "other"),
         (("trace", "decision", "places", 1, "score"), 0.5),
         (("trace", "gate", "signals", "overlap"), 9),
@@ -582,19 +582,22 @@ def test_replay_ends_at_the_first_difference(run: Any, path: Path) -> None:  # n
         route(log)
     lines = path.read_text().splitlines()
     for place in (1, 2):
-        lines[place] = lines[place].replace('"reason": "reranked"', '"reason": "re\\nranked"')
+        values = json.loads(lines[place])
+        (first, *_) = values["trace"]["decision"]["selected"]
+        values["trace"]["decision"]["selected"][0] = "so\nmething"
+        lines[place] = json.dumps(values)
     path.write_text("\n".join([*lines, "{", ""]))
     shown = run("replay", path)
     assert shown.code == 1
-    assert shown.out.splitlines()[0] == f"{path}:2: trace.decision.reason differs"
+    assert shown.out.splitlines()[0] == f"{path}:2: trace.decision.selected[0] differs"
     assert len(shown.out.splitlines()) == 3
     outcome = checked(run("replay", path, "--json"), "replay")
     assert outcome["decisions"] == 2
     assert outcome["difference"] == {
         "line": 2,
-        "field": "trace.decision.reason",
-        "recorded": "re\nranked",
-        "recomputed": "reranked",
+        "field": "trace.decision.selected[0]",
+        "recorded": "so\nmething",
+        "recomputed": first,
     }
 
 

@@ -77,6 +77,8 @@ def test_a_decision_is_a_retrieval_span() -> None:
     assert attributes["crossgate.verdict"] == "ambiguous"
     assert attributes["crossgate.reason"] == result.reason
     assert attributes["crossgate.section"] == "here"
+    assert attributes["crossgate.provider"] == "length"
+    assert attributes["crossgate.profile"] == "ungated"
     assert attributes["crossgate.selected"] == len(result.selected)
     assert attributes["crossgate.pairs"] == len(result.trace["stage2"])
     tighten = result.trace["gate"]["cliff"]

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from conftest import FunctionReranker, LengthReranker, TableReranker, build, refused
-from crossgate import Candidate, Index, Policy, Profile, RouteResult, rerank
+from crossgate import Candidate, Index, Profile, RouteResult, rerank
 from crossgate import _cascade as cascade
-from crossgate._core import Combine, Winner
+from crossgate._core import Answer, Combine, Confidence, Second, Stage2Confidence, Winner
 from crossgate._evaluation.data.datasets import Dataset, read_dataset
 from crossgate._evaluation.measures.metrics import recall
 from crossgate._pipelines.recipes import (
@@ -200,10 +200,14 @@ def test_the_gate_skips_where_words_meaning_and_age_agree() -> None:
 
 
 def test_guardrails_and_nothing_relevant_apply() -> None:
-    policy = Policy(rerank_min=0.0)
+    profile = REPLACE.replace(
+        confidence=Confidence(stage2=Stage2Confidence(rerank_score=1.0)),
+        answer=Answer(threshold=0.5),
+        second=Second(stage2=1.0),
+    )
     retrieve = given(store(("a", "fox", "2031-03-01"), ("b", "hen", "2031-03-01")))
     reranker = TableReranker({"fox": 2.0})
-    options: dict[str, Any] = {"now": NOW, "profile": REPLACE, "policy": policy}
+    options: dict[str, Any] = {"now": NOW, "profile": profile}
     result = agent_memory("fox", retrieve, reranker=reranker, **options)
     assert (result.ids, result.reason) == (["a"], "reranked")
     switches = Switches(model=TableReranker({}))
@@ -314,9 +318,9 @@ def test_latency_and_spread_are_logged_and_the_query_is_not(
     agent_memory("secret fox", retrieve, now=NOW, reranker=LengthReranker())
     agent_memory("secret fox", retrieve, now=NOW, reranker=None)
     read, unread = (record.message for record in caplog.records)
-    assert "logits -5.00 to -3.00" in read
+    assert "scores -5.00 to -3.00" in read
     assert "ms" in read
-    assert "no logits" in unread
+    assert "no rerank scores" in unread
     assert "secret" not in caplog.text
 
 

@@ -319,7 +319,7 @@ def test_a_reranker_that_fails_leaves_the_order_of_the_engine(search: Search) ->
 
     query = "merge pdf files"
     result = search(query, vector=vector_of(query), reranker=FunctionReranker(fail))
-    assert [one.code for one in result.degraded] == ["reranker_failed"]
+    assert [one.code for one in result.degraded] == ["no_profile", "reranker_failed"]
     assert result.ids[0] == "pdf-toolkit"
 
 

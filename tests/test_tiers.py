@@ -185,16 +185,16 @@ def test_rerank_takes_tiers_too(both: Both, server: ProvidersServer) -> None:
     server.plan.append("503")
     result = both.rerank(QUERY, texts, reranker=[remote(server), SemanticBM25()])
     assert {hit.provider for hit in result.hits} == {"semantic-bm25"}
-    assert codes(result) == ["api_error"]
+    assert codes(result) == ["no_profile", "api_error"]
     result = both.rerank(QUERY, [], reranker=[remote(server)], budget_ms=-1)
-    assert (result.verdict, codes(result)) == ("nothing_relevant", [])
+    assert (result.verdict, codes(result)) == ("nothing_relevant", ["no_profile"])
 
 
 def test_more_candidates_than_a_request_takes(both: Both, server: ProvidersServer) -> None:
     texts = [f"document {number}" for number in range(250)]
     server.plan += [None, "500", None, None, None]
     result = both.rerank("document", texts, reranker=remote(server))
-    assert codes(result) == ["partial_scores"]
+    assert codes(result) == ["no_profile", "partial_scores"]
     unread = [hit for hit in result.hits if hit.rerank_score is None]
     assert len(unread) in (60, 10)
     assert {hit.dropped for hit in unread} == {"not_reranked"}
@@ -538,7 +538,7 @@ def with_cosines(texts: Sequence[str], cosines: Sequence[float | None]) -> list[
 def test_it_is_the_weighted_mean_of_cosine_and_bm25(
     texts: list[str], semantic: float, words: float, cosines: list[float | None]
 ) -> None:
-    tier = SemanticBM25(semantic_weight=semantic, bm25_weight=words, bm25_half=3.0)
+    tier = SemanticBM25(semantic_weight=semantic, bm25_weight=words, pivot=3.0)
     known = cosines[: len(texts)]
     alone = [pair.score for pair in tier.score(QUERY, passages_of(texts))]
     both = [pair.score for pair in tier.score(QUERY, with_cosines(texts, known))]
