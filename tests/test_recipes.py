@@ -205,7 +205,9 @@ def test_guardrails_and_nothing_relevant_apply() -> None:
         answer=Answer(threshold=0.5),
         second=Second(stage2=1.0),
     )
-    retrieve = given(store(("a", "fox", "2031-03-01"), ("b", "hen", "2031-03-01")))
+    # Without a cosine no model says how probable an answer is.
+    rows = store(("a", "fox", "2031-03-01"), ("b", "hen", "2031-03-01"))
+    retrieve = given([replace(one, cosine=0.5) for one in rows])
     reranker = TableReranker({"fox": 2.0})
     options: dict[str, Any] = {"now": NOW, "profile": profile}
     result = agent_memory("fox", retrieve, reranker=reranker, **options)
