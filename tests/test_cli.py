@@ -24,7 +24,7 @@ from referencing import Registry, Resource
 from conftest import LIBRARY
 from crossgate import Index, Policy, Profile
 from crossgate._core import Answer, Floors, Lexical, Warnings, Winner
-from crossgate._profile import profile_values
+from crossgate._profile import POLICY_SCHEMA, profile_values
 
 CROSSGATE = Path(sysconfig.get_path("scripts")) / "crossgate"
 SCHEMAS = {
@@ -34,6 +34,8 @@ SCHEMAS = {
 REGISTRY: Registry[Any] = Registry().with_resources(
     (schema["$id"], Resource.from_contents(schema)) for schema in SCHEMAS.values()
 )
+UNFITTED = r"crossgate: degraded\[no_profile\]: [^\n]+\n"
+"""What `rerank` says on stderr where it is given no profile."""
 ERROR = re.compile(r"crossgate: error\[([a-z_]+)\]: [^\n]+\n")
 
 
@@ -132,12 +134,15 @@ def words(tmp_path: Path) -> Path:
     return path
 
 
+def policy_text(policy: Policy) -> str:
+    return json.dumps({"schema": POLICY_SCHEMA, **policy.to_dict()})
+
+
 @pytest.fixture
 def strict(tmp_path: Path) -> Path:
-    """A policy by which nothing is ever relevant."""
+    """A policy for which nothing is ever relevant."""
     path = tmp_path / "strict.json"
-    values = Policy(floors=Floors(default=1.0)).to_dict()
-    path.write_text(json.dumps({"schema": "crossgate-policy/1", **values}))
+    path.write_text(policy_text(Policy(floors=Floors(default=1.0))))
     return path
 
 
@@ -237,7 +242,7 @@ def test_route(run: Any, skills_index: Path) -> None:
 
 
 def test_an_index_of_a_model_from_a_folder(run: Any, tmp_path: Path) -> None:
-    from crossgate._model_files import cache as models
+    from crossgate._model_files import models
 
     known = models.folder("crossgate-embedder-minilm-l6")
     (tmp_path / "models" / "mine").mkdir(parents=True)
@@ -311,7 +316,7 @@ def test_route_from_stdin(run: Any, words: Path) -> None:
 
 
 def test_nothing_is_relevant(run: Any, skills_index: Path, strict: Path) -> None:
-    arguments = ["route", "-i", skills_index, "merge pdf", "--profile", strict]
+    arguments = ["route", "-i", skills_index, "merge pdf", "--policy", strict]
     shown = run(*arguments)
     assert (shown.code, shown.err) == (1, "")
     assert shown.out.splitlines()[0] == "nothing fits"
@@ -323,13 +328,11 @@ def test_nothing_is_relevant(run: Any, skills_index: Path, strict: Path) -> None
 
 
 def test_everything_is_rejected(run: Any, skills_index: Path, tmp_path: Path) -> None:
-    ungated, high = tmp_path / "ungated.json", tmp_path / "high.json"
-    ungated.write_text(json.dumps(profile_values(Profile())))
-    high.write_text(
-        json.dumps({"schema": "crossgate-policy/1", **Policy(rerank_min=1e6).to_dict()})
-    )
-    arguments = ["--profile", ungated, "--policy", high, "--json"]
-    done = run("route", "-i", skills_index, "merge pdf", *arguments)
+    profile, policy = tmp_path / "mine.json", tmp_path / "high.json"
+    profile.write_text(json.dumps(profile_values(Profile())))
+    policy.write_text(policy_text(Policy(rerank_min=1e6)))
+    options = ("--profile", profile, "--policy", policy, "--json")
+    done = run("route", "-i", skills_index, "merge pdf", *options)
     assert done.code == 1
     assert checked(done, "result")["reason"] == "rejected"
 
@@ -337,7 +340,8 @@ def test_everything_is_rejected(run: Any, skills_index: Path, tmp_path: Path) ->
 def test_rerank(run: Any, candidates: Path) -> None:
     query = "how many nodes does staging have"
     shown = run("rerank", query, candidates)
-    assert (shown.code, shown.err) == (0, "")
+    assert shown.code == 0
+    assert re.fullmatch(UNFITTED, shown.err)
     assert shown.out.splitlines()[0] == "nodes"
     values = checked(run("rerank", query, candidates, "--json", "--explain"), "result")
     assert values["selected"][0] == "nodes"
@@ -369,7 +373,8 @@ def test_rerank_reads_what_retrievers_write(run: Any) -> None:
 
 def test_rerank_without_candidates(run: Any) -> None:
     done = run("rerank", "red fox", "--json")
-    assert (done.code, done.err) == (1, "")
+    assert done.code == 1
+    assert re.fullmatch(UNFITTED, done.err)
     assert checked(done, "result")["reason"] == "no_candidates"
 
 
@@ -530,13 +535,12 @@ def test_doctor_on_a_tier_that_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_warnings_go_to_stderr_and_into_the_json(
     run: Any, tmp_path: Path, candidates: Path
 ) -> None:
-    policy, profile = tmp_path / "policy.json", tmp_path / "profile.json"
-    warnings = Warnings(flat_scores=1e6, weak_rerank_score=1e6)
-    values = {"schema": "crossgate-policy/1", **Policy(warnings=warnings).to_dict()}
-    policy.write_text(json.dumps(values), encoding="utf-8")
-    profile.write_text(json.dumps(profile_values(Profile())), encoding="utf-8")
-    arguments = ["--policy", policy, "--profile", profile, "--json"]
-    done = run("rerank", "how many nodes", candidates, *arguments)
+    profile, policy = tmp_path / "profile.json", tmp_path / "policy.json"
+    profile.write_text(json.dumps(profile_values(Profile())))
+    thresholds = Warnings(flat_scores=1e6, weak_rerank_score=1e6)
+    policy.write_text(policy_text(Policy(warnings=thresholds)))
+    options = ("--profile", profile, "--policy", policy, "--json")
+    done = run("rerank", "how many nodes", candidates, *options)
     assert done.code == 0
     codes = [one["code"] for one in checked(done, "result")["warnings"]]
     assert codes == ["flat_scores", "weak_retrieval"]
@@ -564,8 +568,10 @@ def test_an_altered_model(run: Any, tmp_path: Path, candidates: Path) -> None:
     assert fallen.code == 0
     values = checked(fallen, "result")
     assert values["stage"] == 1
-    assert [one["code"] for one in values["degraded"]] == ["reranker_unavailable"]
-    assert re.fullmatch(r"crossgate: degraded\[reranker_unavailable\]: [^\n]+\n", fallen.err)
+    assert [one["code"] for one in values["degraded"]] == ["no_profile", "reranker_unavailable"]
+    assert re.fullmatch(
+        UNFITTED + r"crossgate: degraded\[reranker_unavailable\]: [^\n]+\n", fallen.err
+    )
 
 
 @pytest.mark.parametrize(
@@ -628,25 +634,30 @@ def test_lines_are_plain_and_short(run: Any, odd: Path, arguments: list[str]) ->
     ("profile", "policy", "shown"),
     [
         (Profile(), Policy(), "none, the gate is off"),
+        (Profile(), Policy(rerank_min=0.0), "none, the gate is off"),
         (Profile(winner=Winner(agreed=0.0)), Policy(), "agreed 0"),
         (
-            Profile(answer=Answer(threshold=0.0)),
-            Policy(lexical=Lexical(score=0.0, lead=0.5)),
-            "threshold 0, lexical_score 0, lexical_lead 0.5",
+            Profile(answer=Answer(rerank_threshold=0.0)),
+            Policy(lexical=Lexical(score=0.0, lead=0.0)),
+            "rerank_threshold 0, lexical_score 0, lexical_lead 0",
+        ),
+        (
+            Profile(answer=Answer(threshold=0.5), winner=Winner(agreed=0.0, disagreed=0.25)),
+            Policy(),
+            "threshold 0.5, agreed 0, disagreed 0.25",
         ),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
+    ids=["nothing", "no rule of the gate", "a winner", "words alone", "an answer"],
 )
 def test_the_thresholds_that_are_on_are_shown(
     run: Any, words: Path, tmp_path: Path, profile: Profile, policy: Policy, shown: str
 ) -> None:
     fitted, chosen = tmp_path / "profile.json", tmp_path / "policy.json"
     fitted.write_text(json.dumps(profile_values(profile)))
-    chosen.write_text(json.dumps({"schema": "crossgate-policy/1", **policy.to_dict()}))
-    arguments = ["route", "merge pdf", "-i", words, "--reranker", "none", "--explain"]
-    lines = run(*arguments, "--profile", fitted, "--policy", chosen).out.splitlines()
-    found = [one for one in lines if one.startswith("thresholds")]
-    assert found == [f"thresholds  {shown.replace('0.0', '0')}"]
+    chosen.write_text(policy_text(policy))
+    arguments = ["route", "merge pdf", "-i", words, "--profile", fitted, "--policy", chosen]
+    lines = run(*arguments, "--explain", "--reranker", "none").out.splitlines()
+    assert [one for one in lines if one.startswith("thresholds")] == [f"thresholds  {shown}"]
 
 
 def test_wide_letters_take_two_columns(run: Any, tmp_path: Path) -> None:
@@ -714,7 +725,9 @@ def test_a_reader_that_leaves_at_once(home: Path, candidates: Path) -> None:
         process.stdout.close()
         errors = process.stderr.read()
         process.stderr.close()
-        assert (process.wait(60), errors) == (0, b""), arguments
+        assert process.wait(60) == 0, arguments
+        said = UNFITTED if arguments[0] == "rerank" else ""
+        assert re.fullmatch(said, errors.decode()), arguments
 
 
 def test_a_reader_that_leaves_in_the_middle(home: Path, tmp_path: Path) -> None:
@@ -1050,7 +1063,9 @@ def test_a_home_that_cannot_be_used(
         ["doctor"],
     ):
         done = run(*arguments, variables=variables)
-        assert (done.code, done.err) == (0, ""), arguments
+        assert done.code == 0, arguments
+        said = UNFITTED if arguments[0] == "rerank" else ""
+        assert re.fullmatch(said, done.err), arguments
 
 
 def test_without_a_network(run: Any, skills_index: Path, candidates: Path, tmp_path: Path) -> None:
@@ -1072,7 +1087,9 @@ def test_without_a_network(run: Any, skills_index: Path, candidates: Path, tmp_p
         ["doctor"],
     ):
         done = run(*arguments, prefix=prefix)
-        assert (done.code, done.err) == (0, ""), arguments
+        assert done.code == 0, arguments
+        said = UNFITTED if arguments[0] == "rerank" else ""
+        assert re.fullmatch(said, done.err), arguments
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "many", "1.5"])

@@ -77,7 +77,7 @@ def test_time_that_passes_before_a_tier_is_asked_counts() -> None:
 def test_a_stop_iteration_ends_a_tier_and_nothing_else() -> None:
     tier = Tier(lambda: next(iter(())))
     result = asyncio.run(asyncio.wait_for(arerank("fox", ["red fox", "hen"], reranker=tier), 30))
-    assert [one.code for one in result.degraded] == ["reranker_failed"]
+    assert [one.code for one in result.degraded] == ["no_profile", "reranker_failed"]
     assert result.ids
 
 
@@ -93,7 +93,8 @@ def test_an_error_without_words_degrades_like_any_other() -> None:
         raise Mute
 
     result = rerank("fox", ["red fox", "hen"], reranker=Tier(fail))
-    assert [(one.code, one.detail) for one in result.degraded] == [("reranker_failed", "Mute")]
+    (_, degraded) = result.degraded  # the first says that there is no profile
+    assert (degraded.code, degraded.detail) == ("reranker_failed", "Mute")
 
 
 @pytest.mark.parametrize("kind", [CohereReranker, JinaReranker, VoyageReranker])

@@ -164,7 +164,7 @@ def test_given_matrices_are_ranked_in_the_cascade(int8: bool) -> None:
 
 def test_a_text_without_a_matrix_degrades_and_names_it() -> None:
     result = rerank("which fox", ["both", "strange"], reranker=LateInteraction(PRECOMPUTED))
-    (degraded,) = result.degraded
+    (_, degraded) = result.degraded  # the first says that there is no profile
     assert degraded.code == "reranker_failed"
     assert "'strange'" in degraded.detail
 

@@ -23,8 +23,9 @@ from hypothesis import strategies as st
 
 from conftest import LIBRARY, LengthReranker, TableReranker, build, refused
 from crossgate import Policy, Profile, Router, RouteResult, SourceError
-from crossgate._core import Combine, Floors, Second, Winner
+from crossgate._core import Answer, Combine, Confidence, Floors, Second, Stage1Confidence, Winner
 from crossgate._pipelines.postprocessing import diversify_sources, postprocess
+from crossgate._profile import POLICY_SCHEMA
 from crossgate._telemetry.log import (
     MAX_LINE_BYTES,
     SCHEMA,
@@ -315,7 +316,7 @@ def line(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"schema": "crossgate-log/2"}, "schema"),
+        ({"schema": "crossgate-log/1"}, "schema"),
         ({"schema": ...}, "schema"),
         ({"kind": "other"}, "kind"),
         ({"kind": ["use"]}, "kind"),
@@ -433,6 +434,13 @@ def test_no_trace_breaks_the_replay(changes: list[tuple[tuple[Any, ...], Any, bo
 SETTINGS = [
     (Profile(), Policy()),
     (Profile(winner=Winner(agreed=0.0, disagreed=0.0)), Policy()),
+    (
+        Profile(
+            confidence=Confidence(stage1=Stage1Confidence(cosine=1.0)),
+            answer=Answer(rerank_threshold=0.99),
+        ),
+        Policy(),
+    ),
     (Profile(pool=3), Policy(floors=Floors(default=0.4, relax=0.2), cliff_core=1)),
     (Profile(), Policy(floors=Floors(default=1.0))),
     (
@@ -440,7 +448,7 @@ SETTINGS = [
             combine=Combine.Weighted(cosine=2.0, bm25=0.0, rerank_score=1.0),
             second=Second(stage2=3.0),
         ),
-        Policy(rerank_min=-4.0, agreement=0.1),
+        Policy(rerank_min=-50.0, agreement=0.1),
     ),
 ]
 
@@ -460,11 +468,11 @@ def test_all_that_was_decided_comes_out_again(path: Path) -> None:
     ("place", "value"),
     [
         (("trace", "decision", "reason"), "undecided"),
-        (("trace", "decision", "stage"), True),
+        (("trace", "decision", "stage"), 1),
         (("trace", "decision", "selected", 0), "other"),
         (("trace", "decision", "places", 1, "score"), 0.5),
         (("trace", "gate", "signals", "overlap"), 9),
-        (("trace", "gate", "cliff", "effective_floor"), 9.0),
+        (("trace", "gate", "cliff", "cliff_position"), 9),
         (("trace", "gate", "floor"), 0.25),
         (("selected", 0), "other"),
     ],
@@ -489,7 +497,7 @@ def test_a_list_that_is_shorter_or_longer(path: Path) -> None:
     route(JsonLinesLog(path))
     values = json.loads(path.read_bytes())
     values["trace"]["decision"]["places"].append(
-        {**values["trace"]["decision"]["places"][0], "id": "x"}
+        {"id": "x", "score": None, "stage1_rank": 9, "stage2_rank": None, "dropped": None}
     )
     logged = parse_line(json.dumps(values).encode(), 1)
     assert isinstance(logged, LoggedDecision)
@@ -535,7 +543,7 @@ def test_route_logs_and_replay_agrees(run: Any, words: Path, path: Path) -> None
 def test_explain_shows_floor_cliff_and_id(run: Any, words: Path, path: Path) -> None:  # noqa: F811
     policy = path.with_name("policy.json")
     values = Policy(floors=Floors(sections={"x": 0.1}), cliff_core=1).to_dict()
-    policy.write_text(json.dumps({"schema": "crossgate-policy/1", **values}))
+    policy.write_text(json.dumps({"schema": POLICY_SCHEMA, **values}))
     arguments = ["route", "clean csv", "-i", words, "--reranker", "none", "--policy", policy]
     shown = run(*arguments, "--explain", "--log", path, "--section", "x", "--grade", "B")
     assert shown.code == 0
@@ -544,8 +552,8 @@ def test_explain_shows_floor_cliff_and_id(run: Any, words: Path, path: Path) -> 
     assert f"logged as   {decisions(path)[0].decision}" in shown.out
     assert "degraded[floor_unmeasured]" in shown.err
     assert max(map(len, shown.out.splitlines())) <= 100
-    asked = decisions(path)[0].trace["request"]
-    assert (asked["section"], asked["grade"]) == ("x", "B")
+    request = decisions(path)[0].trace["request"]
+    assert (request["section"], request["grade"]) == ("x", "B")
 
 
 def test_rerank_logs_texts_if_asked(run: Any, path: Path) -> None:  # noqa: F811
@@ -574,19 +582,22 @@ def test_replay_ends_at_the_first_difference(run: Any, path: Path) -> None:  # n
         route(log)
     lines = path.read_text().splitlines()
     for place in (1, 2):
-        lines[place] = lines[place].replace('"reason": "reranked"', '"reason": "re\\nranked"')
+        values = json.loads(lines[place])
+        (first, *_) = values["trace"]["decision"]["selected"]
+        values["trace"]["decision"]["selected"][0] = "so\nmething"
+        lines[place] = json.dumps(values)
     path.write_text("\n".join([*lines, "{", ""]))
     shown = run("replay", path)
     assert shown.code == 1
-    assert shown.out.splitlines()[0] == f"{path}:2: trace.decision.reason differs"
+    assert shown.out.splitlines()[0] == f"{path}:2: trace.decision.selected[0] differs"
     assert len(shown.out.splitlines()) == 3
     outcome = checked(run("replay", path, "--json"), "replay")
     assert outcome["decisions"] == 2
     assert outcome["difference"] == {
         "line": 2,
-        "field": "trace.decision.reason",
-        "recorded": "re\nranked",
-        "recomputed": "reranked",
+        "field": "trace.decision.selected[0]",
+        "recorded": "so\nmething",
+        "recomputed": first,
     }
 
 

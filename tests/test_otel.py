@@ -77,12 +77,15 @@ def test_a_decision_is_a_retrieval_span() -> None:
     assert attributes["crossgate.verdict"] == "ambiguous"
     assert attributes["crossgate.reason"] == result.reason
     assert attributes["crossgate.section"] == "here"
+    assert attributes["crossgate.provider"] == "length"
+    assert attributes["crossgate.profile"] == "ungated"
     assert attributes["crossgate.selected"] == len(result.selected)
     assert attributes["crossgate.pairs"] == len(result.trace["stage2"])
-    cliff = result.trace["gate"]["cliff"]
+    tighten = result.trace["gate"]["cliff"]
     for key in ("effective_floor", "cliff_position", "skip_reason"):
-        assert attributes.get(f"crossgate.tighten_{key}") == cliff[key]
-    assert attributes["crossgate.tighten_dropped_count"] == len(cliff["cut"])
+        assert attributes.get(f"crossgate.tighten_{key}") == tighten[key]
+    assert attributes["crossgate.tighten_dropped_count"] == len(tighten["cut"])
+    assert attributes["crossgate.tighten_applied"] == (tighten["skip_reason"] is None)
     assert span.start_time is not None
     assert span.end_time is not None
     assert span.end_time - span.start_time == round(result.timings["total"] * 1_000_000)

@@ -15,7 +15,7 @@ import pytest
 from conftest import FunctionReranker, LengthReranker, TableReranker, build, refused
 from crossgate import Candidate, Index, Profile, RouteResult, rerank
 from crossgate import _cascade as cascade
-from crossgate._core import Combine, Policy, Winner
+from crossgate._core import Answer, Combine, Confidence, Second, Stage2Confidence, Winner
 from crossgate._evaluation.data.datasets import Dataset, read_dataset
 from crossgate._evaluation.measures.metrics import recall
 from crossgate._pipelines.recipes import (
@@ -200,16 +200,20 @@ def test_the_gate_skips_where_words_meaning_and_age_agree() -> None:
 
 
 def test_guardrails_and_nothing_relevant_apply() -> None:
-    policy = Policy(rerank_min=0.0)
-    retrieve = given(store(("a", "fox", "2031-03-01"), ("b", "hen", "2031-03-01")))
-    reranker = TableReranker({"fox": 2.0})
-    result = agent_memory(
-        "fox", retrieve, now=NOW, reranker=reranker, profile=REPLACE, policy=policy
+    profile = REPLACE.replace(
+        confidence=Confidence(stage2=Stage2Confidence(rerank_score=1.0)),
+        answer=Answer(threshold=0.5),
+        second=Second(stage2=1.0),
     )
+    # Without a cosine no model says how probable an answer is.
+    rows = store(("a", "fox", "2031-03-01"), ("b", "hen", "2031-03-01"))
+    retrieve = given([replace(one, cosine=0.5) for one in rows])
+    reranker = TableReranker({"fox": 2.0})
+    options: dict[str, Any] = {"now": NOW, "profile": profile}
+    result = agent_memory("fox", retrieve, reranker=reranker, **options)
     assert (result.ids, result.reason) == (["a"], "reranked")
     switches = Switches(model=TableReranker({}))
-    options: dict[str, Any] = {"switches": switches, "profile": REPLACE, "policy": policy}
-    none = context_engine("fox", retrieve, now=NOW, **options)
+    none = context_engine("fox", retrieve, switches=switches, **options)
     assert (none.ids, none.reason) == ([], "rejected")
     for empty in (given(), given([], [])):
         result = agent_memory("fox", empty, now=NOW, reranker=reranker)
@@ -288,13 +292,13 @@ def test_fused_scores_are_shares() -> None:
 
 @pytest.mark.parametrize(
     ("mode", "scores"),
-    [("replace", [800.0, 0.0, -800.0]), ("rrf", [2 / 61, 2 / 62, 2 / 63])],
+    [(Combine.Replace(), [800.0, 0.0, -800.0]), (Combine.Rrf(k=60.0), [2 / 61, 2 / 62, 2 / 63])],
 )
 def test_relevance_for_diversity_lies_between_0_and_1(mode: Any, scores: list[float]) -> None:
     from crossgate._pipelines.recipes import _relevance
 
     logits = dict(zip(["a", "bb", "ccc"], [800.0, 0.0, -800.0], strict=True))
-    profile = REPLACE.replace(combine={"mode": mode} | ({"k": 60.0} if mode == "rrf" else {}))
+    profile = REPLACE.replace(combine=mode)
     rows = [(text, text, "2031-03-15") for text in logits]
     result = agent_memory(
         "a", given(store(*rows)), now=NOW, reranker=TableReranker(logits), profile=profile

@@ -295,7 +295,7 @@ def test_words_alone(search: Search) -> None:
 def test_the_gate_spares_the_reranker(search: Search) -> None:
     reranker = LengthReranker()
     query = LIBRARY["pdf-toolkit"]
-    sure = Profile(winner=Winner(agreed=0.0, disagreed=0.0))
+    sure = Profile(winner=Winner(agreed=0.1, disagreed=0.1))
     result = search(query, vector=vector_of(query), reranker=reranker, profile=sure)
     assert (result.verdict, result.stage) == ("confident", 1)
     assert reranker.calls == []
@@ -319,7 +319,7 @@ def test_a_reranker_that_fails_leaves_the_order_of_the_engine(search: Search) ->
 
     query = "merge pdf files"
     result = search(query, vector=vector_of(query), reranker=FunctionReranker(fail))
-    assert [one.code for one in result.degraded] == ["reranker_failed"]
+    assert [one.code for one in result.degraded] == ["no_profile", "reranker_failed"]
     assert result.ids[0] == "pdf-toolkit"
 
 

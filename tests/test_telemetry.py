@@ -12,7 +12,6 @@ import pytest
 from conftest import LIBRARY, FunctionReranker, LengthReranker, build, refused
 from crossgate import ModelError, Policy, Profile, Router, RouteResult, rerank
 from crossgate._core import Floors, Winner
-from crossgate._reranking.choice import loaders
 from crossgate._telemetry.events import (
     Event,
     GateDecided,
@@ -144,7 +143,11 @@ def test_a_tier_that_fails_is_told_of(error: Exception, reason: str) -> None:
 def test_a_tier_that_cannot_be_loaded_has_no_name(index: Any) -> None:
     hook = Notebook()
     router = Router(index, reranker=LengthReranker(), profile=Profile(), telemetry=hook)
-    router._loaders = loaders(["nowhere"], "none")
+
+    def nowhere() -> Any:
+        raise ModelError("model_missing", "not pulled")
+
+    router._loaders = [nowhere]
     router.route(QUERY)
     skipped = hook.events[-2]
     assert isinstance(skipped, RerankerSkipped)

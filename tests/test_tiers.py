@@ -32,7 +32,7 @@ from crossgate import (
     rerank,
 )
 from crossgate import _cascade as cascade
-from crossgate._core import Combine, Winner
+from crossgate._core import Blend, Combine, Second
 from crossgate._onnx import run_until
 from crossgate._types import Degradation
 from crossgate.rerankers import (
@@ -161,6 +161,8 @@ def test_where_no_tier_answers_stage_1_stands(
 
 
 def test_a_clear_stage_1_asks_no_tier(both: Both, index: Index) -> None:
+    from crossgate._core import Winner
+
     tier = raising(RuntimeError("never"))
     profile = Profile(winner=Winner(agreed=0.0, disagreed=0.0))
     result = both.route(Router(index, reranker=[tier], profile=profile), budget_ms=0)
@@ -183,16 +185,16 @@ def test_rerank_takes_tiers_too(both: Both, server: ProvidersServer) -> None:
     server.plan.append("503")
     result = both.rerank(QUERY, texts, reranker=[remote(server), SemanticBM25()])
     assert {hit.provider for hit in result.hits} == {"semantic-bm25"}
-    assert codes(result) == ["api_error"]
+    assert codes(result) == ["no_profile", "api_error"]
     result = both.rerank(QUERY, [], reranker=[remote(server)], budget_ms=-1)
-    assert (result.verdict, codes(result)) == ("nothing_relevant", [])
+    assert (result.verdict, codes(result)) == ("nothing_relevant", ["no_profile"])
 
 
 def test_more_candidates_than_a_request_takes(both: Both, server: ProvidersServer) -> None:
     texts = [f"document {number}" for number in range(250)]
     server.plan += [None, "500", None, None, None]
     result = both.rerank("document", texts, reranker=remote(server))
-    assert codes(result) == ["partial_scores"]
+    assert codes(result) == ["no_profile", "partial_scores"]
     unread = [hit for hit in result.hits if hit.rerank_score is None]
     assert len(unread) in (60, 10)
     assert {hit.dropped for hit in unread} == {"not_reranked"}
@@ -456,19 +458,27 @@ def test_the_twins_of_tiers_decide_the_same(index: Index, server: ProvidersServe
 # Profiles.
 
 
-MINE = Profile(name="mine", reranker="table@1", combine=Combine.Replace())
-STRICT = Policy(rerank_min=0.5)
+def fitted(**options: Any) -> Profile:
+    return Profile(
+        name="mine",
+        reranker="table@1",
+        combine=Combine.Replace(),
+        second=Second(stage2=0.0),
+        **options,
+    )
 
 
-def test_the_reranker_of_the_profile_meets_its_thresholds(index: Index) -> None:
-    tiers = [TableReranker({})]
-    result = Router(index, reranker=tiers, profile=MINE, policy=STRICT).route(QUERY)
+def test_the_tier_of_the_profile_meets_its_bars(index: Index) -> None:
+    bars = Policy(rerank_min=0.5)
+    router = Router(index, reranker=[TableReranker({})], profile=fitted(), policy=bars)
+    result = router.route(QUERY)
     assert (codes(result), result.reason) == ([], "rejected")
 
 
 def test_another_tier_does_not(both: Both, index: Index) -> None:
     tiers: list[Any] = [raising(RuntimeError("down")), SemanticBM25(), TableReranker({})]
-    router = Router(index, reranker=tiers, profile=MINE, policy=STRICT)
+    # Neither bar stands on its scores: not the smallest score of a pick, nor the largest lead.
+    router = Router(index, reranker=tiers, profile=fitted(), policy=Policy(rerank_min=0.5))
     result = both.route(router, limit=None)
     assert codes(result) == ["reranker_failed", "reranker_not_fitted"]
     assert len(result.selected) == len(LIBRARY)
@@ -477,10 +487,25 @@ def test_another_tier_does_not(both: Both, index: Index) -> None:
     assert all(hit.score is not None and 0 < hit.score < 0.04 for hit in result.hits)
 
 
+def test_a_trace_says_whose_scores_they_were(both: Both, index: Index) -> None:
+    lexical = SemanticBM25()
+    profile = fitted().replace(reranker=lexical.identity, second=Second(stage2=0.1))
+    policy = Policy(rerank_min=0.3)
+    router = Router(index, reranker=[lexical], profile=profile, policy=policy)
+    result = both.route(router, limit=None)
+    assert codes(result) == []
+    assert 0 < len(result.selected) < len(LIBRARY)
+    assert all(hit.score == hit.rerank_score for hit in result.hits)
+    trace = json.loads(json.dumps(result.trace))
+    assert cascade.replay(trace)["decision"] == result.trace["decision"]
+    changed = {**result.trace, "reranker": "table@1"}
+    assert cascade.replay(changed)["decision"] != result.trace["decision"]
+
+
 def test_one_tier_must_be_the_profiles(index: Index) -> None:
     others: list[Any] = [SemanticBM25(), FunctionReranker(lambda query, documents: [])]
     with pytest.raises(ProfileError) as caught:
-        Router(index, reranker=others, profile=MINE)
+        Router(index, reranker=others, profile=fitted())
     assert caught.value.code == "profile_mismatch"
 
 
@@ -562,7 +587,7 @@ def test_it_goes_by_words_where_the_embedder_has_no_vector() -> None:
 
 
 def test_it_uses_the_cosines_of_stage_1(index: Index) -> None:
-    profile = Profile(combine=Combine.Replace(), pool=len(LIBRARY))
+    profile = Profile(combine=Combine.Replace(), blend=Blend(), pool=len(LIBRARY))
     result = Router(index, reranker=SemanticBM25(), profile=profile).route(QUERY, limit=None)
     # Pool and index are the same six documents here, so both stages say the same.
     assert [hit.rerank_score for hit in result.hits] == pytest.approx(
@@ -571,7 +596,7 @@ def test_it_uses_the_cosines_of_stage_1(index: Index) -> None:
 
 
 def test_bad_lexical_options() -> None:
-    refused("profile_malformed", lambda: SemanticBM25(semantic_weight=0, bm25_weight=0))
+    refused("out_of_range", lambda: SemanticBM25(semantic_weight=0, bm25_weight=0))
     refused("out_of_range", lambda: SemanticBM25(language="klingon"))
 
 

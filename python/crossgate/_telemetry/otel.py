@@ -127,28 +127,33 @@ class OpenTelemetryHook:
 
     def _attributes(self, event: RouteFinished) -> dict[str, Any]:
         result = event.result
-        trace_ = result.trace
+        trace_, request = result.trace, result.trace["request"]
+        providers = (hit.provider for hit in result.hits if hit.stage2_rank is not None)
         attributes = {
             "gen_ai.operation.name": "retrieval",
             "gen_ai.provider.name": "crossgate",
             "gen_ai.data_source.id": self._data_source_id,
             "gen_ai.request.model": trace_["reranker"] if trace_["stage2"] else None,
-            "gen_ai.retrieval.top_k": trace_["limit"],
+            "gen_ai.retrieval.top_k": request["limit"],
             "crossgate.decision.id": event.decision_id,
             "crossgate.verdict": result.verdict.value,
             "crossgate.reason": result.reason,
             "crossgate.stage": result.stage,
-            "crossgate.provider": trace_["provider"],
-            "crossgate._profile": trace_["profile"]["name"],
+            "crossgate.provider": next(providers, "stage1"),
+            "crossgate.profile": trace_["profile"]["name"],
             "crossgate.candidates": len(result.hits),
             "crossgate.pairs": len(trace_["stage2"]),
             "crossgate.selected": len(result.selected),
-            "crossgate.section": trace_["section"],
-            "crossgate.grade": trace_["grade"],
+            "crossgate.section": request["section"],
+            "crossgate.grade": request["grade"],
             "crossgate.degraded": [one.code for one in result.degraded] or None,
         }
-        for key in ("applied", "effective_floor", "cliff_position", "dropped_count", "skip_reason"):
-            attributes[f"crossgate.tighten_{key}"] = (trace_["tighten"] or {}).get(key)
+        cliff = trace_["gate"]["cliff"]
+        if cliff is not None:
+            attributes["crossgate.tighten_applied"] = cliff["skip_reason"] is None
+            attributes["crossgate.tighten_dropped_count"] = len(cliff["cut"])
+            for key in ("effective_floor", "cliff_position", "skip_reason"):
+                attributes[f"crossgate.tighten_{key}"] = cliff[key]
         if self._text:
             attributes["gen_ai.retrieval.query.text"] = event.query
         if self._documents:
