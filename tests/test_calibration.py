@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,12 @@ from crossgate._calibration import answering, calibrating
 from crossgate._calibration.halves import groups, is_chained, split
 from crossgate._calibration.outcomes import Outcomes, outcomes
 from crossgate._calibration.skipping import CAUTION, STEPS, fit_skipping
-from crossgate._calibration.weights import HALVES, Scores, fit_blend, fit_combine, rounded
+from crossgate._calibration.weights import PIVOTS, Scores, fit_blend, fit_combine, rounded
+from crossgate._core import Blend, Confidence, Winner
 from crossgate._evaluation.runs.modes import decide, reblended
 from crossgate._evaluation.runs.runs import MODES, Run, RunHeader, StoredQuery, write_run
 from crossgate._files import try_writing, whole_file
-from crossgate._profile import Answer, Blend, Gate, Pool, write_profile
+from crossgate._profile import read_profile, write_profile
 from crossgate.calibration import Calibration, Objective, calibrate
 from test_cli import CROSSGATE, checked, environment
 from test_cli import Run as Done
@@ -40,21 +41,26 @@ BLEND = Blend()
 NAMES = tuple(f"tool-{n:02}" for n in range(60))
 
 
+def blended(rows: Iterable[tuple[str, float, float]]) -> tuple[_core.Scored, ...]:
+    """Return candidates with these ids, cosines and BM25 scores, best blend first."""
+    scored = [
+        _core.Scored(id=id, cosine=cosine, bm25=bm25, overlap=1, blend=0.0)
+        for id, cosine, bm25 in rows
+    ]
+    return tuple(_core.reblend(scored, BLEND))
+
+
 def stored(
     id: str,
     scores: Mapping[str, tuple[float, float, float]],
     relevant: Sequence[str] = (),
     **options: Any,
 ) -> StoredQuery:
-    """Return a query whose candidates have these cosines, BM25 scores and logits."""
-    scored = [
-        _core.Scored(name, cosine=0.0, bm25=bm25, overlap=1, blend=0.0).with_cosine(cosine, BLEND)
-        for name, (cosine, bm25, _) in scores.items()
-    ]
+    """Return a query whose candidates have these cosines, BM25 scores and rerank scores."""
     return StoredQuery(
         id=id,
-        scored=tuple(sorted(scored, key=lambda one: (-one.blend, one.id))),
-        pairs={name: PairScore(logit) for name, (_, _, logit) in scores.items()},
+        scored=blended((name, cosine, bm25) for name, (cosine, bm25, _) in scores.items()),
+        pairs={name: PairScore(score) for name, (_, _, score) in scores.items()},
         relevant=dict.fromkeys(relevant, 1),
         **{"text": f"text of {id}", **options},
     )
@@ -70,7 +76,7 @@ def synthetic(
 ) -> list[StoredQuery]:
     """Return queries whose scores tell, with noise, whether and what fits.
 
-    What fits has a higher cosine, BM25 score and logit than the other candidates, and the
+    What fits has a higher cosine, BM25 score and rerank score than the other candidates, and the
     candidates of a query that nothing fits are like those others.
     """
     random = np.random.default_rng(seed)
@@ -129,7 +135,7 @@ def swapped_matches(queries: Sequence[StoredQuery], seed: int) -> list[StoredQue
     """Toss for each query whether something fits: if so, it is what stage 2 likes best."""
     random = np.random.default_rng(seed)
     return [
-        replace(query, wrong=frozenset(), relevant={best_logit(query): 1} if fits else {})
+        replace(query, wrong=frozenset(), relevant={best_reranked(query): 1} if fits else {})
         for query, fits in zip(queries, random.random(len(queries)) < 0.6, strict=True)
     ]
 
@@ -145,7 +151,7 @@ def swapped_documents(queries: Sequence[StoredQuery], seed: int) -> list[StoredQ
     ]
 
 
-def best_logit(query: StoredQuery) -> str:
+def best_reranked(query: StoredQuery) -> str:
     return max(query.pairs, key=lambda id: query.pairs[id].score)
 
 
@@ -452,62 +458,63 @@ def scores_of(run: Run) -> list[Scores]:
 def test_the_combination_is_where_the_likelihood_is_highest(run: Run) -> None:
     rows = scores_of(run)
     found = fit_combine(rows, BLEND)
-    assert found.mode == "weighted"
-    best = [found.cosine, found.bm25, found.logit]
+    best = [found.cosine, found.bm25, found.rerank_score]
     for place, step in itertools.product(range(3), (-0.05, 0.05)):
         other = [one * (1 + step * (place == n)) for n, one in enumerate(best)]
         assert likeliest_loss(rows, BLEND, best) < likeliest_loss(rows, BLEND, other)
 
 
 def test_the_combination_does_not_depend_on_units(run: Run) -> None:
-    """A logit in thousandths is the same logit, for the ridge as well."""
+    """A score in thousandths is the same score, for the ridge as well."""
     rows = scores_of(run)
-    right = [replace(row, right=row.logit == row.logit.max()) for row in rows]
+    right = [replace(row, right=row.rerank_score == row.rerank_score.max()) for row in rows]
     plain = fit_combine(right, BLEND)
-    large = fit_combine([replace(row, logit=1000 * row.logit) for row in right], BLEND)
-    assert (large.cosine, large.bm25, 1000 * large.logit) == pytest.approx(
-        (plain.cosine, plain.bm25, plain.logit), rel=0.01, abs=0.01
+    large = fit_combine(
+        [replace(row, rerank_score=1000 * row.rerank_score) for row in right], BLEND
+    )
+    assert (large.cosine, large.bm25, 1000 * large.rerank_score) == pytest.approx(
+        (plain.cosine, plain.bm25, plain.rerank_score), rel=0.01, abs=0.01
     )
 
 
-def test_a_logit_too_large_to_square_has_no_say(run: Run) -> None:
+def test_a_score_too_large_to_square_has_no_say(run: Run) -> None:
     rows = scores_of(run)
-    rows[0].logit[0] = 1e308
+    rows[0].rerank_score[0] = 1e308
     found = fit_combine(rows, BLEND)
-    assert found.logit == 0
+    assert found.rerank_score == 0
     assert found.cosine + found.bm25 > 0
 
 
-def least_blend_loss(rows: Sequence[Scores], share: float, half: float) -> float:
+def least_blend_loss(rows: Sequence[Scores], share: float, pivot: float) -> float:
     """Return the least loss of a blend over all scales, since its order depends on none."""
     weights = [
-        np.array([share, 1 - share]) * scale * (1 + half / 16) for scale in np.geomspace(1, 30, 30)
+        np.array([share, 1 - share]) * scale * (1 + pivot / 16) for scale in np.geomspace(1, 30, 30)
     ]
-    return min(likeliest_loss(rows, Blend(bm25_half=half), one) for one in weights)
+    return min(likeliest_loss(rows, Blend(pivot=pivot), one) for one in weights)
 
 
-@pytest.mark.parametrize("half", [5.0, 200.0])
-def test_the_blend_is_the_likeliest_of_its_kind(run: Run, half: float) -> None:
+@pytest.mark.parametrize("pivot", [5.0, 200.0])
+def test_the_blend_is_the_likeliest_of_its_kind(run: Run, pivot: float) -> None:
     random = np.random.default_rng(1)
     rows = []
     for row in scores_of(run)[:40]:
-        bm25 = random.exponential(2 * half, len(row.right))
-        score = 9 * row.cosine + 9 * bm25 / (bm25 + half) + random.gumbel(size=len(bm25))
+        bm25 = random.exponential(2 * pivot, len(row.right))
+        score = 9 * row.cosine + 9 * bm25 / (bm25 + pivot) + random.gumbel(size=len(bm25))
         rows.append(replace(row, bm25=bm25, right=score == score.max()))
     found = fit_blend(rows)
     assert found.cosine_weight + found.bm25_weight == pytest.approx(1)
     losses = [
-        least_blend_loss(rows, share, other) for share in np.linspace(0, 1, 11) for other in HALVES
+        least_blend_loss(rows, share, other) for share in np.linspace(0, 1, 11) for other in PIVOTS
     ]
-    best = least_blend_loss(rows, found.cosine_weight, found.bm25_half)
+    best = least_blend_loss(rows, found.cosine_weight, found.pivot)
     assert best <= min(losses) + 0.001
 
 
 @pytest.mark.parametrize(
     ("cosine", "bm25", "expected"),
     [
-        ([0.9, 0.1], [1.0, 9.0], Blend(cosine_weight=0.9, bm25_weight=0.1, bm25_half=4.0)),
-        ([0.1, 0.9], [9.0, 1.0], Blend(cosine_weight=0.1, bm25_weight=0.9, bm25_half=4.0)),
+        ([0.9, 0.1], [1.0, 9.0], Blend(cosine_weight=0.9, bm25_weight=0.1, pivot=4.0)),
+        ([0.1, 0.9], [9.0, 1.0], Blend(cosine_weight=0.1, bm25_weight=0.9, pivot=4.0)),
         ([0.1, 0.9], [1.0, 9.0], Blend()),
     ],
 )
@@ -515,7 +522,7 @@ def test_no_channel_is_silenced(cosine: list[float], bm25: list[float], expected
     """Either may look useless, and even both, on queries that are all of one kind."""
     right = np.array([True, False])
     row = Scores(np.array(cosine), np.array(bm25), np.zeros(2), right)
-    assert replace(fit_blend([row] * 20), bm25_half=expected.bm25_half) == expected
+    assert fit_blend([row] * 20).replace(pivot=expected.pivot) == expected
 
 
 # What is predicted is what the cascade does.
@@ -529,13 +536,10 @@ def test_the_cascade_decides_what_the_formulas_predict(
     for half in (0, 1):
         queries = fitted_half(run, profile, half=half)
         seen = outcomes(queries, profile)
-        answer, gate = profile.answer, profile.gate
-        assert answer.stage1 is not None
-        assert answer.stage2 is not None
-        assert answer.least is not None
-        first = answering.probabilities(seen, answer.stage1, stage=1)
-        second = answering.probabilities(seen, answer.stage2, stage=2)
-        skipped = skips(seen, first, answer, gate)
+        threshold = profile.answer.threshold
+        assert threshold is not None
+        first, second = by_models(seen, profile.confidence)
+        skipped = skips(seen, first, profile)
         reasons = Counter[str]()
         for place, query in enumerate(queries):
             never, gated, always = (decide(query, profile, mode) for mode in MODES)
@@ -545,25 +549,41 @@ def test_the_cascade_decides_what_the_formulas_predict(
             assert gated.confidence == (never if skipped[place] else always).confidence
             for result in (never, gated, always):
                 assert result.confidence is not None
-                silent = result.confidence < answer.least or result.reason == "improbable"
+                silent = result.confidence < threshold or result.reason == "improbable"
                 assert bool(result.ids) == (not silent)
             assert (never.hits[0].id in query.relevant) == seen.stage1_right[place]
             assert (always.hits[0].id in query.relevant) == seen.stage2_right[place]
             reasons[gated.reason] += 1
         # Every path is taken, or the test shows little.
-        assert {"reranked", "clear_margin", "rejected", "improbable"} <= set(reasons)
+        assert {"reranked", "confident_winner", "rejected", "improbable"} <= set(reasons)
 
 
-def skips(seen: Outcomes, first: Any, answer: Answer, gate: Gate) -> list[bool]:
+def by_models(seen: Outcomes, confidence: Confidence) -> tuple[Any, Any]:
+    """Return what the models of both stages say about each query."""
+    assert confidence.stage1 is not None
+    assert confidence.stage2 is not None
+    return (
+        answering.probabilities(seen, confidence.stage1),
+        answering.probabilities(seen, confidence.stage2),
+    )
+
+
+def skips(seen: Outcomes, first: Any, profile: Profile) -> list[bool]:
     """The gate, written down once more."""
+    answer, winner = profile.answer, profile.winner
     found = []
     for place in range(len(seen)):
-        bar = gate.agreed_margin if seen.column("agreement")[place] else gate.disagreed_margin
+        least = winner.agreed if seen.column("agreement")[place] else winner.disagreed
         lead = seen.stage1_lead[place]
-        below = answer.floor is not None and first[place] < answer.floor
-        clear = bar is not None and lead > 0 and lead >= bar
-        found.append(bool(below or (clear and first[place] >= (answer.least or 0.0))))
+        below = answer.rerank_threshold is not None and first[place] < answer.rerank_threshold
+        clear = least is not None and lead > 0 and lead >= least
+        found.append(bool(below or (clear and first[place] >= (answer.threshold or 0.0))))
     return found
+
+
+def never_less(agreed: float | None, disagreed: float | None) -> bool:
+    """Return whether disagreement needs no less of a lead than agreement."""
+    return disagreed is None or (agreed is not None and disagreed >= agreed)
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.02, 0.1])
@@ -574,27 +594,24 @@ def test_skipping_costs_no_more_than_allowed_in_any_corpus_and_skips_most(
     queries = fitted_half(run, profile)
     seen = outcomes(queries, profile)
     corpora = ["small" if place % 5 == 0 else "large" for place in range(len(queries))]
-    answer = profile.answer
-    found = fit_skipping(seen, answer, corpora, loss)
-    assert answer.stage1 is not None
-    assert answer.stage2 is not None
-    assert answer.least is not None
-    assert (found.floor or 0.0) <= answer.least
-    first = answering.probabilities(seen, answer.stage1, stage=1)
-    second = answering.probabilities(seen, answer.stage2, stage=2)
-    least, below = answer.least, replace(answer, floor=found.floor)
+    threshold = profile.answer.threshold
+    assert threshold is not None
+    found = fit_skipping(seen, profile.confidence, threshold, corpora, loss)
+    assert (found.rerank_threshold or 0.0) <= threshold
+    first, second = by_models(seen, profile.confidence)
+    answer = profile.answer.replace(rerank_threshold=found.rerank_threshold)
 
     def judge(agreed: float | None, disagreed: float | None) -> tuple[int, bool]:
-        """Return how many are skipped by their lead, and whether the loss is allowed."""
-        gate = Gate(agreed_margin=agreed, disagreed_margin=disagreed)
-        skipped = skips(seen, first, below, gate)
+        """Return how many stage 1 decides alone, and whether the loss is allowed."""
+        winner = Winner(agreed=agreed, disagreed=disagreed)
+        skipped = skips(seen, first, profile.replace(answer=answer, winner=winner))
         lost, matched = Counter[str](), Counter[str]()
         for place, corpus in enumerate(corpora):
             matched[corpus] += bool(seen.matched[place])
             if skipped[place]:
-                answered = first[place] >= least
+                answered = first[place] >= threshold
                 lost[corpus] -= bool(seen.stage1_right[place] and answered)
-                lost[corpus] += bool(seen.stage2_right[place] and second[place] >= least)
+                lost[corpus] += bool(seen.stage2_right[place] and second[place] >= threshold)
         return sum(skipped), all(lost[one] <= CAUTION * loss * matched[one] for one in matched)
 
     count, allowed = judge(found.agreed, found.disagreed)
@@ -604,8 +621,8 @@ def test_skipping_costs_no_more_than_allowed_in_any_corpus_and_skips_most(
         [None, *(rounded(float(one)) for one in np.quantile(of, np.linspace(0, 1, STEPS)))]
         for of in (seen.stage1_lead[agrees], seen.stage1_lead[~agrees])
     ]
-    others = [judge(*pair) for pair in itertools.product(*leads)]
-    # The floor is the same for all of them, so the leads make the difference.
+    others = [judge(*pair) for pair in itertools.product(*leads) if never_less(*pair)]
+    # The threshold of reranking is the same for all of them, so the leads make the difference.
     assert count == max(skipped for skipped, good in others if good)
     if loss >= 0.02:
         assert count > 0
@@ -658,37 +675,28 @@ def like_a_match(query: StoredQuery) -> StoredQuery:
     if query.relevant or int(query.id[1:]) % 3:
         return query
     best = query.scored[0]
-    raised = _core.Scored(best.id, cosine=0.0, bm25=12.0, overlap=1, blend=0.0)
-    scored = (raised.with_cosine(0.6, BLEND), *query.scored[1:])
+    scored = (*blended([(best.id, 0.6, 12.0)]), *query.scored[1:])
     return replace(query, scored=scored, pairs={**query.pairs, best.id: PairScore(3.0)})
 
 
 def fainter(query: StoredQuery) -> StoredQuery:
     """Lower the scores of all candidates, so that the order stays and the confidence falls."""
-    scored = [
-        _core.Scored(one.id, cosine=0.0, bm25=one.bm25 / 3, overlap=1, blend=0.0).with_cosine(
-            (one.cosine or 0.0) / 2, BLEND
-        )
-        for one in query.scored
-    ]
+    scored = blended((one.id, (one.cosine or 0.0) / 2, one.bm25 / 3) for one in query.scored)
     pairs = {id: PairScore(pair.score / 2 - 1) for id, pair in query.pairs.items()}
-    return replace(query, scored=tuple(scored), pairs=pairs) if query.relevant else query
+    return replace(query, scored=scored, pairs=pairs) if query.relevant else query
 
 
 def misleading(query: StoredQuery) -> StoredQuery:
-    """Let words speak for another candidate, and the logits for the right one."""
+    """Let words speak for another candidate, and the reranker for the right one."""
     if not query.relevant or int(query.id[1:]) % 3:
         return query
     (right,) = query.relevant
     other = next(one.id for one in query.scored if one.id != right)
-    scored = [
-        _core.Scored(
-            one.id, cosine=0.0, bm25=30.0 if one.id == other else 1.0, overlap=1, blend=0.0
-        ).with_cosine(0.7 if one.id == other else 0.4, BLEND)
-        for one in query.scored
-    ]
+    scored = blended(
+        (one.id, 0.7, 30.0) if one.id == other else (one.id, 0.4, 1.0) for one in query.scored
+    )
     pairs = {id: PairScore(14.0 if id == right else -6.0) for id in query.pairs}
-    return replace(query, scored=tuple(scored), pairs=pairs)
+    return replace(query, scored=scored, pairs=pairs)
 
 
 @pytest.mark.parametrize(
@@ -741,7 +749,7 @@ def test_runs_that_do_not_go_together_are_refused(run: Run) -> None:
     for header, named in (
         ({"embedder": "e@2"}, "one pair of models"),
         ({"reranker": "r@2"}, "one pair of models"),
-        ({"profile": Profile(pool=Pool(per_channel=20))}, "per_channel of"),
+        ({"profile": Profile(per_channel=20)}, "per_channel of"),
     ):
         other = run_of(run.queries, dataset="other", **header)
         assert named in refused("unsuitable_run", calibrate, [run, other], Objective())
@@ -752,8 +760,8 @@ def test_runs_that_do_not_go_together_are_refused(run: Run) -> None:
 
 
 def test_the_profile_searches_as_the_runs_did(run: Run) -> None:
-    wide = run_of(run.queries, profile=Profile(pool=Pool(per_channel=20)))
-    assert calibrate([wide], Objective()).profile.pool.per_channel == 20
+    wide = run_of(run.queries, profile=Profile(per_channel=20))
+    assert calibrate([wide], Objective()).profile.per_channel == 20
 
 
 # The same data, the same profile.
@@ -761,7 +769,7 @@ def test_the_profile_searches_as_the_runs_did(run: Run) -> None:
 
 def without_date(profile: Profile) -> str:
     fitted = {key: value for key, value in profile.fitted.items() if key != "date"}
-    return json.dumps(replace(profile, fitted=fitted).to_dict())
+    return json.dumps(profile.replace(fitted=fitted).to_dict())
 
 
 def test_neither_the_order_of_runs_nor_that_of_queries_counts() -> None:
@@ -779,7 +787,7 @@ def test_neither_the_order_of_runs_nor_that_of_queries_counts() -> None:
     found = calibrate(turned, OBJECTIVES["recall"])
     assert without_date(found.profile) == without_date(wanted.profile)
     assert replace(found, profile=wanted.profile) == wanted
-    assert found.profile.corpora == ("c1", "c2")
+    assert found.profile.corpora == ["c1", "c2"]
     assert "weights count all queries alike, so that the largest dataset weighs most" in found.notes
     other = calibrate(runs, OBJECTIVES["recall"], seed=1)
     assert other.profile.answer != wanted.profile.answer
@@ -812,7 +820,7 @@ def test_without_negatives_abstention_is_said_not_to_be_measured() -> None:
     assert any("abstention was not measured" in note for note in found.notes)
     assert found.report.no_match == 0
     assert found.report.modes["gated"]["false_inject"] is None
-    assert found.profile.answer.least is not None
+    assert found.profile.answer.threshold is not None
 
 
 # The file and the command.
@@ -850,7 +858,7 @@ def test_the_file_says_how_it_came_about(
     found = calibrate([run], OBJECTIVES["inject"], name="mine", command="crossgate calibrate x")
     path = tmp_path / "profile.json"
     write_profile(path, found.profile)
-    assert Profile.from_file(path) == found.profile
+    assert read_profile(path) == found.profile
     values = json.loads(path.read_text())
     assert (values["name"], values["embedder"], values["reranker"]) == ("mine", "e@1", "r@1")
     assert values["corpora"] == ["c0"]
@@ -869,7 +877,7 @@ def test_the_file_says_how_it_came_about(
     # One number to a line, for people and for a diff.
     assert '  "stage1": {\n' in path.read_text()
     told = {**found.profile.fitted, "command": ""}
-    again = replace(found.profile, name="calibrated", fitted=told)
+    again = found.profile.replace(name="calibrated", fitted=told)
     assert without_date(again) == without_date(fits["inject"].profile)
 
 
@@ -884,19 +892,19 @@ def test_the_command_on_a_stored_run(
     assert lines[0].startswith(f"{output}: at least 90.0% of recall@1 is kept")
     assert all(len(line) <= 100 and line == line.rstrip() for line in lines[1:])
     assert any(line.startswith("recall@1   ") for line in lines)
-    profile = Profile.from_file(output)
+    profile = read_profile(output)
     assert profile.name == "mine"
     wanted = fits["recall"]
-    assert replace(profile, fitted={}) == replace(wanted.profile, name="mine", fitted={})
+    assert profile.replace(fitted={}) == wanted.profile.replace(name="mine", fitted={})
     assert profile.fitted["command"].startswith("crossgate calibrate ")
     output.unlink()
     printed = checked(command(*arguments, "--json", home=tmp_path), "calibration")
-    assert printed["profile"]["gate"] == profile.to_dict()["gate"]
+    assert printed["profile"]["winner"] == profile.to_dict()["winner"]
     assert printed["report"] == wanted.report.to_dict()
     assert printed["profile"] == json.loads(output.read_text())
     # Compared with another profile than that of the run.
     before = tmp_path / "before.json"
-    write_profile(before, Profile(name="skips all", gate=Gate(agreed_margin=0.0)))
+    write_profile(before, Profile(name="skips all", winner=Winner(agreed=0.0)))
     other = checked(
         command(*arguments, "--json", "--profile", before, home=tmp_path), "calibration"
     )
@@ -1074,8 +1082,10 @@ def test_the_command_measures_a_folder_and_route_uses_the_profile(tmp_path: Path
     (stored,) = runs.iterdir()
     again = tmp_path / "again.json"
     assert command(stored, "-o", again, "--max-false-inject", "0.2", home=tmp_path).code == 0
-    read = [Profile.from_file(path) for path in (output, again)]
-    assert replace(read[0], name="", fitted={}) == replace(read[1], name="", fitted={})
+    read = [read_profile(path) for path in (output, again)]
+    assert read[0].replace(name="", fitted={}) == read[1].replace(name="", fitted={})
+    threshold = read[0].answer.threshold
+    assert threshold is not None
     # And the router decides by it.
     source = tmp_path / "tools.jsonl"
     source.write_text(
@@ -1091,11 +1101,11 @@ def test_the_command_measures_a_folder_and_route_uses_the_profile(tmp_path: Path
         values = checked(shown, "result")
         assert values["selected"] == wanted
         assert 0 <= values["confidence"] <= 1
-        assert (values["confidence"] >= read[0].answer.least) == bool(wanted)
+        assert (values["confidence"] >= threshold) == bool(wanted)
         told = command(
             "-i", index, query, "--profile", output, "--explain", home=tmp_path, name="route"
         )
         assert f"confidence  {values['confidence']:.3f}" in told.out
-    write_profile(output, replace(read[0], embedder="other@1"))
+    write_profile(output, read[0].replace(embedder="other@1"))
     refusal = command("-i", index, "merge", "--profile", output, home=tmp_path, name="route")
     assert (refusal.code, refusal.error) == (2, "profile_mismatch")
