@@ -242,9 +242,9 @@ def test_route(run: Any, skills_index: Path) -> None:
 
 
 def test_an_index_of_a_model_from_a_folder(run: Any, tmp_path: Path) -> None:
-    from crossgate._model_files import models
+    from crossgate._model_files.cache import folder
 
-    known = models.folder("crossgate-embedder-minilm-l6")
+    known = folder("crossgate-embedder-minilm-l6")
     (tmp_path / "models" / "mine").mkdir(parents=True)
     for file in known.iterdir():
         (tmp_path / "models" / "mine" / file.name).symlink_to(file)

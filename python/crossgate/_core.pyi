@@ -461,6 +461,8 @@ class Decision:
 
 @disjoint_base
 class Combine:
+    @classmethod
+    def from_dict(cls, values: object) -> Combine: ...
     def to_dict(self) -> dict[str, Any]: ...
     @final
     class Replace(Combine):

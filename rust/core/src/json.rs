@@ -2,6 +2,7 @@
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Declares a value that is read, written and compared, and that Python sees where it is built in.
 macro_rules! value {
@@ -70,7 +71,9 @@ pub(crate) use {codes, value};
 pub struct Json(pub serde_json::Map<String, serde_json::Value>);
 
 /// Reads a value, or says in one line what is wrong and where.
-pub fn read<T: DeserializeOwned>(text: &str) -> std::result::Result<T, String> {
+///
+/// An object must be written as one: by itself serde would take a list of its members as well.
+pub fn read<T: DeserializeOwned + Serialize>(text: &str) -> std::result::Result<T, String> {
     let mut source = serde_json::Deserializer::from_str(text);
     let found = serde_path_to_error::deserialize(&mut source).map_err(|error| {
         let path = error.path().to_string();
@@ -79,5 +82,34 @@ pub fn read<T: DeserializeOwned>(text: &str) -> std::result::Result<T, String> {
         if path == "." { what.to_owned() } else { format!("{path}: {what}") }
     })?;
     source.end().map_err(|error| error.to_string())?;
+    let given = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let read = serde_json::to_value(&found).map_err(|error| error.to_string())?;
+    objects_stay_objects("", &given, &read)?;
     Ok(found)
+}
+
+fn objects_stay_objects(
+    path: &str,
+    given: &Value,
+    read: &Value,
+) -> std::result::Result<(), String> {
+    match (given, read) {
+        (Value::Object(given), Value::Object(read)) => {
+            read.iter().try_for_each(|(key, inner)| match given.get(key) {
+                Some(value) => objects_stay_objects(&format!("{path}.{key}"), value, inner),
+                None => Ok(()),
+            })
+        }
+        (Value::Array(given), Value::Array(read)) => {
+            given.iter().zip(read).enumerate().try_for_each(|(at, (value, inner))| {
+                objects_stay_objects(&format!("{path}[{at}]"), value, inner)
+            })
+        }
+        (_, Value::Object(_)) => {
+            let place = path.trim_start_matches('.');
+            let place = if place.is_empty() { String::new() } else { format!("{place}: ") };
+            Err(format!("{place}it must be a JSON object"))
+        }
+        _ => Ok(()),
+    }
 }

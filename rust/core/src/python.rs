@@ -63,7 +63,7 @@ fn to_json(value: &Bound<'_, PyAny>) -> PyResult<String> {
     py.import("json")?.call_method("dumps", (value,), Some(&options))?.extract()
 }
 
-fn from_python<T: DeserializeOwned>(
+fn from_python<T: DeserializeOwned + Serialize>(
     value: &Bound<'_, PyAny>,
     malformed: impl Fn(String) -> Error,
 ) -> PyResult<T> {
@@ -167,4 +167,31 @@ macro_rules! made_here {
     )*};
 }
 
-made_here! { Combine Note Cliff Gated Place Decision }
+made_here! { Note Cliff Gated Place Decision }
+
+// Its members are made by their own names, so that it has no constructor.
+#[pymethods]
+impl Combine {
+    #[classmethod]
+    #[pyo3(name = "from_dict")]
+    fn py_from_dict(_class: &Bound<'_, PyType>, values: &Bound<'_, PyAny>) -> PyResult<Self> {
+        from_python(values, |why| Error::profile("profile_malformed", format!("combine: {why}")))
+    }
+
+    #[pyo3(name = "to_dict")]
+    fn py_to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        to_python(py, self)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("{self:?}")
+    }
+
+    fn __reduce__<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyAny>,))> {
+        let maker = PyType::new::<Self>(py).getattr("from_dict")?;
+        Ok((maker, (to_python(py, self)?,)))
+    }
+}
