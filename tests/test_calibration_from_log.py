@@ -254,7 +254,7 @@ def test_what_cannot_be_learned_from_is_left_out_and_counted(skills: Index, path
             "stage1 does not",
         ),
         (lambda trace: trace["stage2"][0].__setitem__("score", "high"), "trace cannot be used"),
-        (lambda trace: trace["stage2"][0].__setitem__("score", 1e999), "out of range"),
+        (lambda trace: trace["stage2"][0].__setitem__("score", 1e999), "stage2[0].score"),
         (lambda trace: trace["stage1"][0].__setitem__("bm25", -32.0), "at least 0"),
         (lambda trace: trace["stage2"][0].__setitem__("id", ["a"]), "trace cannot be used"),
         (lambda trace: trace.update(profile=[]), "trace cannot be used"),

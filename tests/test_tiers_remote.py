@@ -794,7 +794,7 @@ from crossgate.rerankers import Admitted, {kind.__name__}
 tier = {kind.__name__}(api_key={KEY!r}, base_url={server.url!r})
 for _ in range(4):
     result = rerank("query", ["a", "b"], reranker=tier)
-    print(result.degraded[0].code, result.degraded[0].detail)
+    print(result.degraded[-1].code, result.degraded[-1].detail)
 assert Admitted(tier).breaker.state == "closed"
 """
     run = subprocess.run(

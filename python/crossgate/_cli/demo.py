@@ -35,6 +35,6 @@ SKILLS = tuple(Document(id=name, title=name, text=text) for name, text in _DESCR
 PROMPTS = (
     "merge these three PDF files into one",
     "the export from accounting is full of duplicate rows and half of the dates are wrong",
-    "clean up the figures",
+    "tidy up before the merge",
     "what time is the meeting tomorrow",
 )
