@@ -11,19 +11,20 @@ from typing import Any
 import pytest
 
 from conftest import WordEmbedder, refused
-from crossgate import Index, Profile, Router
+from crossgate import Index, Policy, Profile, Router, RouteResult
 from crossgate import _cli as cli
 from crossgate._cli.evaluate import dump
+from crossgate._core import Combine, Confidence, Second, Stage1Confidence
 from crossgate._evaluation.report.compare import REPORTS_SCHEMA, compare
-from crossgate._evaluation.runs.modes import decide, holding_nothing_back
+from crossgate._evaluation.runs.modes import decide, profile_of
 from crossgate._evaluation.runs.runs import write_run
-from crossgate._profile import Answer, Combine, Gate, Guardrails, Pool, TierSettings
 from crossgate._reranking.contract import LEAST_PAIRS
 from crossgate._reranking.remote import SWITCH
 from crossgate.evaluation import (
     ALL_MODES,
     MODES,
     Run,
+    StoredQuery,
     html_report,
     measure,
     read_dataset,
@@ -48,7 +49,12 @@ from test_cli import Run as Done
 from test_evaluation_datasets import write_beir
 from test_evaluation_runs import SharedWords
 
-FITTED = Profile(name="fitted", embedder=WordEmbedder.identity, reranker=SharedWords.identity)
+FITTED = Profile(
+    name="fitted",
+    embedder=WordEmbedder.identity,
+    reranker=SharedWords.identity,
+    winner={"agreed": 0.0},
+)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +101,7 @@ def test_the_tier_reads_every_pool_and_its_scores_are_stored_apart(
     documents = {one.id: one.content for one in dataset.documents}
     candidates = {one.id: one.candidates for one in dataset.queries}
     index = Index.build(dataset.documents, embedder=WordEmbedder())
-    reranks_all = replace(FITTED, gate=Gate(require_overlap=False))
+    reranks_all = profile_of("remote", FITTED)
     router = Router(index, reranker=[remote, SharedWords()], profile=reranks_all)
     assert run.header.modes == ALL_MODES
     assert (run.header.remote, run.header.reranker) == (remote.identity, "shared@1")
@@ -113,12 +119,13 @@ def test_the_tier_reads_every_pool_and_its_scores_are_stored_apart(
         assert query.milliseconds["remote"]["total"] > 0
         assert query.degraded == ()
         # Decided again without a provider, it is what a router with the tier in front decides.
-        result = decide(query, FITTED, "remote", remote.identity)
+        result = decide(query, FITTED, "remote", remote=remote.identity)
         routed = router.route(query.text, limit=None, allow=candidates[query.id])
         assert [(hit.id, hit.score, hit.dropped) for hit in result.hits] == [
             (hit.id, hit.score, hit.dropped) for hit in routed.hits
         ]
-        assert (result.stage, result.degraded) == (2, ())
+        assert (result.stage, routed.stage) == (2, 2)
+        assert [one.code for one in result.degraded] == ["reranker_not_fitted"]
 
 
 def test_its_column_stands_beside_the_others(tmp_path: Path, server: ProvidersServer) -> None:
@@ -143,7 +150,7 @@ def test_its_column_stands_beside_the_others(tmp_path: Path, server: ProvidersSe
     assert summarize(run).modes == MODES
     assert "remote" not in text_report(summarize(run)).split("\n\n")[2]
     # What is counted is what follows from the stored scores.
-    decisions = [decide(one, FITTED, "remote", run.header.remote) for one in run.queries]
+    decisions = [decide(one, FITTED, "remote", remote=run.header.remote) for one in run.queries]
     right = [
         bool(result.ids) and result.ids[0] in query.relevant
         for query, result in zip(run.queries, decisions, strict=True)
@@ -164,7 +171,7 @@ def test_calls_that_fail_are_counted_and_stage_1_stands(
     assert failed.remote_pairs == {}
     assert failed.pairs
     assert all(query.remote_pairs and not query.degraded for query in others)
-    never, remote = (decide(failed, FITTED, mode, "jina/x") for mode in ("never", "remote"))
+    never, remote = (decide(failed, FITTED, mode, remote="jina/x") for mode in ("never", "remote"))
     assert (remote.ids, remote.stage) == (never.ids, 1)
     report = summarize(run, modes=ALL_MODES)
     assert report.degraded["api_error"] == 1
@@ -177,8 +184,11 @@ def test_a_part_of_the_scores_is_used(tmp_path: Path, server: ProvidersServer) -
     assert len(query.remote_pairs) > LEAST_PAIRS
     for count, stage in ((LEAST_PAIRS, 2), (LEAST_PAIRS - 1, 1), (0, 1)):
         kept = dict(list(query.remote_pairs.items())[:count])
-        result = decide(replace(query, remote_pairs=kept), FITTED, "remote", run.header.remote)
-        assert [one.code for one in result.degraded] == ["partial_scores"]
+        result = decide(
+            replace(query, remote_pairs=kept), FITTED, "remote", remote=run.header.remote
+        )
+        codes = [one.code for one in result.degraded]
+        assert codes == ["partial_scores", *["reranker_not_fitted"] * (stage == 2)]
         assert result.stage == stage
         assert [hit.id for hit in result.hits if hit.dropped != "not_reranked"] == (
             [hit.id for hit in result.hits if hit.id in kept]
@@ -187,32 +197,44 @@ def test_a_part_of_the_scores_is_used(tmp_path: Path, server: ProvidersServer) -
         )
 
 
-def test_settings_of_the_tier_are_used_where_the_profile_has_them(
+def test_the_profile_of_the_tier_counts_and_that_of_another_does_not(
     tmp_path: Path, server: ProvidersServer
 ) -> None:
     identity = "cohere/rerank-v4.0-pro"
-    settings = TierSettings(combine=Combine(mode="replace"), guardrails=Guardrails(minimum=2.0))
-    profile = replace(FITTED, tiers={identity: settings}, answer=Answer())
-    run = measured(tmp_path, tier("cohere", server), profile=profile)
-    report = summarize(run, modes=ALL_MODES)
-    assert "not fitted" not in text_report(report)
-    unheld = holding_nothing_back(profile)
+    profile = FITTED.replace(
+        reranker=identity, combine=Combine.Replace(), second=Second(stage2=0.0)
+    )
+    policy = Policy(rerank_min=2.0)
+    run = measured(tmp_path, tier("cohere", server), profile=FITTED, policy=policy)
+    sure = profile.replace(
+        confidence=Confidence(stage1=Stage1Confidence(intercept=-9.0)),
+        answer={"threshold": 0.5},
+    )
+
+    def decided(query: StoredQuery, profile: Profile, **options: Any) -> RouteResult:
+        return decide(query, profile, "remote", remote=identity, **options)
+
     for query in run.queries:
-        result = decide(query, profile, "remote", identity)
-        assert result.ids == []  # no score reaches the minimum
-        best_first = decide(query, unheld, "remote", identity).ids
-        logits = [query.remote_pairs[id].score for id in best_first]
-        assert logits == sorted(logits, reverse=True)
+        held = decided(query, profile, policy=policy)
+        assert (held.ids, held.degraded) == ([], ())  # no score reaches the minimum
+        assert len(decided(query, profile).ids) == 1
+        best_first = decided(query, sure, policy=policy, hold_back=False).ids
+        scores = [query.remote_pairs[id].score for id in best_first]
+        assert scores == sorted(scores, reverse=True)
         assert len(best_first) == len(query.scored)
+        # A minimum for another reranker's scores holds nothing back.
+        other = decided(query, profile.replace(reranker="shared@1"), policy=policy)
+        assert len(other.ids) == len(query.scored)
+        assert [one.code for one in other.degraded] == ["reranker_not_fitted"]
 
 
 def test_another_profile_keeps_the_mode_only_with_the_same_pools(
     tmp_path: Path, server: ProvidersServer
 ) -> None:
     run = measured(tmp_path, tier("cohere", server))
-    same = replace(FITTED, name="same pools", answer=Answer())
+    same = FITTED.replace(name="same pools", winner={})
     assert summarize(run, profile=same, modes=ALL_MODES).modes == ALL_MODES
-    other = summarize(run, profile=replace(FITTED, pool=Pool(rerank_top_k=2)), modes=ALL_MODES)
+    other = summarize(run, profile=FITTED.replace(pool=2), modes=ALL_MODES)
     assert other.modes == MODES
     assert any("remote is left out" in note for note in other.notes)
     refused("out_of_range", summarize, run, profile=other.profile, modes=["remote"])
