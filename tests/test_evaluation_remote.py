@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from conftest import WordEmbedder, refused
-from crossgate import Index, Profile, Router
+from crossgate import Index, Policy, Profile, Router, RouteResult
 from crossgate import _cli as cli
 from crossgate._cli.evaluate import dump
-from crossgate._core import Combine, Policy
+from crossgate._core import Combine, Confidence, Second, Stage1Confidence
 from crossgate._evaluation.report.compare import REPORTS_SCHEMA, compare
-from crossgate._evaluation.runs.modes import decide
+from crossgate._evaluation.runs.modes import decide, profile_of
 from crossgate._evaluation.runs.runs import write_run
 from crossgate._reranking.contract import LEAST_PAIRS
 from crossgate._reranking.remote import SWITCH
@@ -24,6 +24,7 @@ from crossgate.evaluation import (
     ALL_MODES,
     MODES,
     Run,
+    StoredQuery,
     html_report,
     measure,
     read_dataset,
@@ -48,7 +49,12 @@ from test_cli import Run as Done
 from test_evaluation_datasets import write_beir
 from test_evaluation_runs import SharedWords
 
-FITTED = Profile(name="fitted", embedder=WordEmbedder.identity, reranker=SharedWords.identity)
+FITTED = Profile(
+    name="fitted",
+    embedder=WordEmbedder.identity,
+    reranker=SharedWords.identity,
+    winner={"agreed": 0.0},
+)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +101,8 @@ def test_the_tier_reads_every_pool_and_its_scores_are_stored_apart(
     documents = {one.id: one.content for one in dataset.documents}
     candidates = {one.id: one.candidates for one in dataset.queries}
     index = Index.build(dataset.documents, embedder=WordEmbedder())
-    router = Router(index, reranker=[remote, SharedWords()], profile=FITTED)
+    reranks_all = profile_of("remote", FITTED)
+    router = Router(index, reranker=[remote, SharedWords()], profile=reranks_all)
     assert run.header.modes == ALL_MODES
     assert (run.header.remote, run.header.reranker) == (remote.identity, "shared@1")
     asked = [query for query in run.queries if query.scored]
@@ -117,7 +124,7 @@ def test_the_tier_reads_every_pool_and_its_scores_are_stored_apart(
         assert [(hit.id, hit.score, hit.dropped) for hit in result.hits] == [
             (hit.id, hit.score, hit.dropped) for hit in routed.hits
         ]
-        assert result.stage == 2
+        assert (result.stage, routed.stage) == (2, 2)
         assert [one.code for one in result.degraded] == ["reranker_not_fitted"]
 
 
@@ -181,7 +188,7 @@ def test_a_part_of_the_scores_is_used(tmp_path: Path, server: ProvidersServer) -
             replace(query, remote_pairs=kept), FITTED, "remote", remote=run.header.remote
         )
         codes = [one.code for one in result.degraded]
-        assert codes == ["partial_scores", "reranker_not_fitted"][:stage]
+        assert codes == ["partial_scores", *["reranker_not_fitted"] * (stage == 2)]
         assert result.stage == stage
         assert [hit.id for hit in result.hits if hit.dropped != "not_reranked"] == (
             [hit.id for hit in result.hits if hit.id in kept]
@@ -190,25 +197,42 @@ def test_a_part_of_the_scores_is_used(tmp_path: Path, server: ProvidersServer) -
         )
 
 
-def test_a_profile_that_was_fitted_for_it_is_used(tmp_path: Path, server: ProvidersServer) -> None:
+def test_the_profile_of_the_tier_counts_and_that_of_another_does_not(
+    tmp_path: Path, server: ProvidersServer
+) -> None:
     identity = "cohere/rerank-v4.0-pro"
-    run = measured(tmp_path, tier("cohere", server))
-    profile = Profile(reranker=identity, combine=Combine.Replace())
+    profile = FITTED.replace(
+        reranker=identity, combine=Combine.Replace(), second=Second(stage2=0.0)
+    )
     policy = Policy(rerank_min=2.0)
+    run = measured(tmp_path, tier("cohere", server), profile=FITTED, policy=policy)
+    sure = profile.replace(
+        confidence=Confidence(stage1=Stage1Confidence(intercept=-9.0)),
+        answer={"threshold": 0.5},
+    )
+
+    def decided(query: StoredQuery, profile: Profile, **options: Any) -> RouteResult:
+        return decide(query, profile, "remote", remote=identity, **options)
+
     for query in run.queries:
-        result = decide(query, profile, "remote", remote=identity, policy=policy)
-        assert result.ids == []  # no score reaches the minimum
-        best_first = decide(query, profile, "remote", remote=identity, hold_back=False).ids
+        held = decided(query, profile, policy=policy)
+        assert (held.ids, held.degraded) == ([], ())  # no score reaches the minimum
+        assert len(decided(query, profile).ids) == 1
+        best_first = decided(query, sure, policy=policy, hold_back=False).ids
         scores = [query.remote_pairs[id].score for id in best_first]
         assert scores == sorted(scores, reverse=True)
         assert len(best_first) == len(query.scored)
+        # A minimum for another reranker's scores holds nothing back.
+        other = decided(query, profile.replace(reranker="shared@1"), policy=policy)
+        assert len(other.ids) == len(query.scored)
+        assert [one.code for one in other.degraded] == ["reranker_not_fitted"]
 
 
 def test_another_profile_keeps_the_mode_only_with_the_same_pools(
     tmp_path: Path, server: ProvidersServer
 ) -> None:
     run = measured(tmp_path, tier("cohere", server))
-    same = FITTED.replace(name="same pools")
+    same = FITTED.replace(name="same pools", winner={})
     assert summarize(run, profile=same, modes=ALL_MODES).modes == ALL_MODES
     other = summarize(run, profile=FITTED.replace(pool=2), modes=ALL_MODES)
     assert other.modes == MODES

@@ -14,8 +14,17 @@ from typing import Any
 
 import pytest
 
-from crossgate import CrossgateError, PairScore, Profile, _core
+from crossgate import CrossgateError, PairScore, Policy, Profile, RouteResult, _core
 from crossgate._cli.evaluate import dump, evaluate
+from crossgate._core import (
+    Answer,
+    Combine,
+    Confidence,
+    Lexical,
+    Stage1Confidence,
+    Stage2Confidence,
+    Winner,
+)
 from crossgate._evaluation.measures.economics import trade_off
 from crossgate._evaluation.measures.losses import count_moves, where_lost
 from crossgate._evaluation.measures.quality import METRICS, measure_answer
@@ -25,18 +34,22 @@ from crossgate._evaluation.report.compare import REPORTS_SCHEMA, compare
 from crossgate._evaluation.report.summary import Report, summarize
 from crossgate._evaluation.runs.modes import decide
 from crossgate._evaluation.runs.runs import MODES, Mode, Run, RunHeader, StoredQuery
-from crossgate._profile import Answer, Combine, Confidence, Floors, Gate, Guardrails, Pool
 from crossgate.evaluation import headline, html_report, read_reports, text_report
 from test_evaluation_datasets import write_beir
 from test_evaluation_runs import measured
 
 PROFILE = Profile(
     name="by hand",
-    gate=Gate(relevance_cosine=0.2, agreed_margin=0.2, disagreed_margin=0.2),
-    pool=Pool(rerank_top_k=3),
-    combine=Combine(mode="replace"),
-    stage2_guardrails=Guardrails(minimum=-5.0),
+    # An even chance at a cosine of 0.2, below which the gate finds nothing relevant.
+    confidence=Confidence(stage1=Stage1Confidence(intercept=-2.0, cosine=10.0)),
+    answer=Answer(rerank_threshold=0.5),
+    winner=Winner(agreed=0.2, disagreed=0.2),
+    pool=3,
+    combine=Combine.Replace(),
 )
+CLOSED = PROFILE.replace(name="closed", winner={}, answer={})
+"""The same without a gate."""
+POLICY = Policy(rerank_min=-5.0)
 TIMES = {"never": 2.0, "gated": 3.0, "always": 9.0}
 
 
@@ -50,14 +63,14 @@ def stored(
     """Return a query with candidates a, b, c, ... in falling order of blend."""
     names = "abcdefgh"[: len(blends)]
     scored = tuple(
-        _core.Scored(name, cosine=blend, bm25=10 * max(blend, 0.0), overlap=1, blend=blend)
+        _core.Scored(id=name, cosine=blend, bm25=10 * max(blend, 0.0), overlap=1, blend=blend)
         for name, blend in zip(names, blends, strict=True)
     )
-    signals = _core.decide(scored, PROFILE.gate, PROFILE.answer).signals
+    signals = _core.signals(scored)
     values = {
         "text": f"query {id}",
         "milliseconds": {mode: {"total": time} for mode, time in TIMES.items()},
-        "signals": signals and {"blend_margin": signals.blend_margin, "cosine": signals.cosine},
+        "signals": signals and {"lead": signals.lead, "cosine": signals.cosine},
         **options,
     }
     return StoredQuery(
@@ -84,6 +97,15 @@ QUERIES = (
     stored("nothing, silent", (0.1, 0.05), (-9.0, -9.0), kind="hard", wrong=frozenset("a")),
     stored("nothing, picked", CLOSE, (-1.0, 2.0, 0.0, 0.0), wrong=frozenset("bc")),
 )
+
+
+def decided(
+    query: StoredQuery, mode: Mode, profile: Profile = PROFILE, policy: Policy = POLICY
+) -> RouteResult:
+    """Decide a query, by the profile and the policy of this file unless told otherwise."""
+    return decide(query, profile, mode, policy=policy)
+
+
 LOST = {
     "skipped right": (None, None, None),
     "gate": ("stage1", "gate", None),
@@ -101,6 +123,7 @@ def run_of(
     queries: Sequence[StoredQuery] = QUERIES,
     *,
     profile: Profile = PROFILE,
+    policy: Policy = POLICY,
     modes: Sequence[Mode] = MODES,
     **header: Any,
 ) -> Run:
@@ -121,31 +144,31 @@ def run_of(
         "date": "2026-01-01T00:00:00+00:00",
         **header,
     }
-    made = RunHeader(profile=profile, modes=tuple(modes), **values)
+    made = RunHeader(profile=profile, policy=policy, modes=tuple(modes), **values)
     return Run(header=made, queries=tuple(queries))
 
 
 @pytest.mark.parametrize("query", [one for one in QUERIES if one.relevant], ids=lambda one: one.id)
 def test_each_miss_is_put_where_it_was_lost(query: StoredQuery) -> None:
-    results = {mode: decide(query, PROFILE, mode) for mode in MODES}
+    results = {mode: decided(query, mode) for mode in MODES}
     found = tuple(where_lost(query, results[mode], results["always"]) for mode in MODES)
     assert found == LOST[query.id]
 
 
 def test_a_guardrail_is_not_blamed_where_another_document_was_picked() -> None:
-    profile = replace(PROFILE, stage2_guardrails=Guardrails(minimum=0.5))
+    policy = Policy(rerank_min=0.5)
     picked = stored("q", CLOSE, (1.0, 0.2, 0.0, 0.0), "b")
-    result = decide(picked, profile, "always")
+    result = decided(picked, "always", policy=policy)
     assert where_lost(picked, result, result) == "model"
     # The one above it fell to the guardrail as well, so it did not stand in the way.
     both = stored("q", CLOSE, (0.3, 0.2, 0.0, 0.0), "b")
-    result = decide(both, profile, "always")
+    result = decided(both, "always", policy=policy)
     assert where_lost(both, result, result) == "guardrail"
 
 
 def test_metrics_count_the_queries_that_they_are_for() -> None:
     values = {
-        query.id: {mode: measure_answer(query, decide(query, PROFILE, mode)) for mode in MODES}
+        query.id: {mode: measure_answer(query, decided(query, mode)) for mode in MODES}
         for query in QUERIES
     }
     assert values["pushed out"]["never"]["recall@1"] == 1.0
@@ -173,7 +196,7 @@ def test_a_report_counts_what_the_gate_did() -> None:
     assert account is not None
     assert (report.queries, report.matched, report.no_match) == (11, 9, 2)
     assert (account.queries, account.reranked) == (11, 6)
-    assert account.reasons == {"clear_margin": 3, "below_floor": 2}
+    assert account.reasons == {"confident_winner": 3, "improbable": 2}
     # Three pairs of six queries; without a gate also three of three and two of two.
     assert (account.pairs, account.pairs_always) == (18, 18 + 9 + 4)
     times = {one.path: (one.count, one.p50) for one in account.latencies}
@@ -206,18 +229,18 @@ def test_a_report_counts_what_the_gate_did() -> None:
 
 
 def test_what_a_floor_took_is_put_there() -> None:
-    floored = replace(PROFILE, floors=Floors(default=0.52))
+    floored = POLICY.replace(floors={"default": 0.52})
     query = stored("q", CLOSE, (0.0, 0.0, 9.0, 0.0), "c")
-    result = decide(query, floored, "gated")
+    result = decided(query, "gated", policy=floored)
     assert where_lost(query, result, result) == "floor"
     both = stored("q", CLOSE, (0.0, 0.0, 9.0, 0.0), "cd")
-    assert where_lost(both, decide(both, floored, "gated"), None) == "floor"
-    assert where_lost(both, decide(both, PROFILE, "gated"), None) is None
+    assert where_lost(both, decided(both, "gated", policy=floored), None) == "floor"
+    assert where_lost(both, decided(both, "gated"), None) is None
     # A floor that drops the first candidate changes what the gate does, and the curve knows.
-    report = summarize(run_of(profile=replace(PROFILE, floors=Floors(default=0.62))))
+    report = summarize(run_of(policy=POLICY.replace(floors={"default": 0.62})))
     shipped = next(point for point in report.curve if point.shipped)
     assert report.economics is not None
-    assert report.economics.reasons == {"below_section_floor": 8, "clear_margin": 3}
+    assert report.economics.reasons == {"below_floor": 8, "confident_winner": 3}
     assert shipped.skip_rate == report.economics.skip_rate == 1.0
     # Nothing held back means no floor either.
     assert report.unheld["always"] == summarize(run_of()).unheld["always"]
@@ -233,7 +256,7 @@ FALLING, LEVEL = (0.6, 0.59, 0.3, 0.29), (0.6, 0.59, 0.58, 0.57)
         (0, 9, 2, "0 of 9 (0.0%) of the pools, below the band of 2% to 40%"),
         (2, 3, 2, "2 of 5 (40.0%) of the pools, within the band of 2% to 40%"),
         (3, 3, 2, "3 of 6 (50.0%) of the pools, above the band of 2% to 40%"),
-        (3, 3, None, "off: the profile sets no pool.core"),
+        (3, 3, None, "off: the policy sets no cliff_core"),
         (0, 0, 2, "no pool was read"),
     ],
 )
@@ -243,8 +266,8 @@ def test_the_apply_rate_of_the_cut_is_held_against_its_band(
     queries = [stored(f"f{n}", FALLING, (0.0,) * 4, "a") for n in range(falling)]
     queries += [stored(f"l{n}", LEVEL, (0.0,) * 4, "a") for n in range(level)]
     queries += [stored("skipped", CLEAR, (0.0,) * 3, "a")]
-    profile = replace(PROFILE, pool=Pool(rerank_top_k=4, core=core))
-    report = summarize(run_of(queries, profile=profile))
+    policy = POLICY.replace(cliff_core=core)
+    report = summarize(run_of(queries, profile=PROFILE.replace(pool=4), policy=policy))
     (line,) = [one for one in text_report(report).splitlines() if one.startswith("tail cut")]
     assert line == f"tail cut         {shown}"
     assert len(line) <= 100
@@ -258,22 +281,21 @@ def test_the_apply_rate_of_the_cut_is_held_against_its_band(
 
 
 def test_stored_source_types_guard_the_cut() -> None:
-    profile = replace(PROFILE, pool=Pool(rerank_top_k=4, core=2))
+    profile, policy = PROFILE.replace(pool=4), POLICY.replace(cliff_core=2)
     guarded = stored("q", FALLING, (0.0,) * 4, "a", sources={"a": "web", "d": "pdf"})
-    assert decide(guarded, profile, "gated").trace["tighten"]["skip_reason"] == (
-        "source_diversity_loss"
-    )
+    cliff = decided(guarded, "gated", profile, policy).trace["gate"]["cliff"]
+    assert cliff["skip_reason"] == "source_diversity_loss"
 
 
 def test_moves_compare_the_orders_and_not_the_guardrails() -> None:
-    results = {mode: [decide(query, PROFILE, mode) for query in QUERIES] for mode in MODES}
+    results = {mode: [decided(query, mode) for query in QUERIES] for mode in MODES}
     moves = count_moves(QUERIES, results["never"], results["always"])
     assert (moves.first, moves.pushed_out) == (4, 1)
     assert (moves.deep, moves.pulled_in) == (1, 0)
     deep = [stored("in", CLOSE, (0.0, 0.0, 0.0, 9.0), "d"), stored("out", CLOSE, (1.0,) * 4, "d")]
-    wide = replace(PROFILE, pool=Pool(rerank_top_k=4))
-    before = [decide(query, wide, "never") for query in deep]
-    after = [decide(query, wide, "always") for query in deep]
+    wide = PROFILE.replace(pool=4)
+    before = [decided(query, "never", wide) for query in deep]
+    after = [decided(query, "always", wide) for query in deep]
     moves = count_moves(deep, before, after)
     assert (moves.deep, moves.pulled_in) == (2, 1)
 
@@ -288,33 +310,41 @@ def test_the_curve_runs_through_the_shipped_point_and_both_ends() -> None:
         (1.0, 5 / 11, gated["recall@1"].value, gated["false_inject"].value)
     ]
     least, most = report.curve[0], report.curve[-1]
-    assert least.skip_rate == 2 / 11  # what lies below the floor is skipped at any margin
+    assert least.skip_rate == 2 / 11  # what lies below the floor is skipped at any lead
     assert most.skip_rate == 1.0
     for point in report.curve[::3]:
-        margin = 0.2 * point.factor
-        gate = replace(PROFILE.gate, agreed_margin=margin, disagreed_margin=margin)
-        naive = summarize(run_of(profile=replace(PROFILE, gate=gate)))
+        lead = 0.2 * point.factor
+        moved = PROFILE.replace(winner=Winner(agreed=lead, disagreed=lead))
+        naive = summarize(run_of(profile=moved))
         assert naive.economics is not None
         assert naive.economics.skip_rate == pytest.approx(point.skip_rate)
         assert naive.quality["gated"]["recall@1"] is not None
         assert naive.quality["gated"]["recall@1"].value == pytest.approx(point.recall)
 
 
-def test_a_gate_without_margins_has_a_curve_too() -> None:
+def test_a_profile_without_leads_has_a_curve_too() -> None:
     values: list[tuple[float | None, float | None]] = [(1.0, None)] * len(QUERIES)
-    points = trade_off(QUERIES, Profile(), values, values)
+    points = trade_off(QUERIES, Profile(), Policy(), values, values)
     assert [(one.skip_rate, one.shipped) for one in points][:2] == [(0.0, False), (0.0, True)]
     assert points[-1].skip_rate == 1.0
 
 
 def confident(**answer: Any) -> Profile:
-    """Return the profile with a model whose confidence is a function of the best cosine alone."""
-    model = Confidence(intercept=-2.0, cosine=4.0)
-    return replace(PROFILE, answer=Answer(stage1=model, stage2=model, **answer))
+    """Return the profile with models whose confidence is a function of the best cosine alone."""
+    weights = {"intercept": -2.0, "cosine": 4.0}
+    models = Confidence(stage1=Stage1Confidence(**weights), stage2=Stage2Confidence(**weights))
+    return PROFILE.replace(confidence=models, answer=Answer(**answer))
+
+
+TERMS = tuple(
+    replace(query, scored=tuple(one.replace(overlap=2) for one in query.scored))
+    for query in QUERIES
+)
+"""The queries with two terms in common with each candidate, so that words may name a winner."""
 
 
 def test_the_abstention_curve_is_that_of_each_bar() -> None:
-    report = summarize(run_of(profile=confident(least=0.6)))
+    report = summarize(run_of(profile=confident(threshold=0.6)))
     assert [one.least for one in report.abstention if one.shipped] == [0.6]
     precisions = [one.precision for one in report.abstention]
     injects = [one.false_inject for one in report.abstention]
@@ -324,13 +354,25 @@ def test_the_abstention_curve_is_that_of_each_bar() -> None:
     assert len(set(injects)) > 1
 
 
-@pytest.mark.parametrize("gate", [Gate(), Gate(agreed_margin=0.05, disagreed_margin=0.2)])
-def test_each_point_of_the_abstention_curve_is_a_run_of_its_own(gate: Gate) -> None:
-    bare = replace(confident(), gate=gate, stage1_guardrails=Guardrails())
-    bare = replace(bare, stage2_guardrails=Guardrails())
-    for point in summarize(run_of(profile=bare)).abstention[::4]:
-        at_bar = replace(bare, answer=replace(bare.answer, least=point.least))
-        naive = summarize(run_of(profile=at_bar))
+@pytest.mark.parametrize(
+    ("winner", "policy"),
+    [
+        (Winner(), Policy()),
+        (Winner(agreed=0.05, disagreed=0.2), Policy()),
+        (Winner(), Policy(lexical=Lexical(score=8.0, lead=2.0))),
+        (Winner(agreed=0.05), Policy(floors={"default": 0.52})),
+    ],
+    ids=["none", "leads", "lexical", "floor"],
+)
+def test_each_point_of_the_abstention_curve_is_a_run_of_its_own(
+    winner: Winner, policy: Policy
+) -> None:
+    bare = confident().replace(winner=winner)
+    points = summarize(run_of(TERMS, profile=bare, policy=policy)).abstention
+    assert len(points) > 4
+    for point in points[::4]:
+        at_bar = bare.replace(answer=bare.answer.replace(threshold=point.least))
+        naive = summarize(run_of(TERMS, profile=at_bar, policy=policy))
         gated = naive.quality["gated"]
         assert gated["precision@1"] is not None
         assert gated["false_inject"] is not None
@@ -341,7 +383,7 @@ def test_each_point_of_the_abstention_curve_is_a_run_of_its_own(gate: Gate) -> N
 
 
 def test_no_abstention_curve_where_nothing_can_show_it() -> None:
-    assert summarize(run_of()).abstention == ()  # no model of confidence
+    assert summarize(run_of()).abstention == ()  # no model of stage 2
     matched = [query for query in QUERIES if query.relevant]
     assert summarize(run_of(matched, profile=confident())).abstention == ()
 
@@ -366,25 +408,24 @@ def test_a_chart_of_its_own_is_an_svg_file() -> None:
 
 
 def test_another_profile_is_tried_without_a_model() -> None:
-    closed = replace(PROFILE, name="closed", gate=Gate())
-    report = summarize(run_of(), profile=closed)
+    report = summarize(run_of(), profile=CLOSED)
     assert report.economics is not None
     assert report.economics.reranked == 11
     assert any("decided again" in note for note in report.notes)
     times = {one.path: one.p50 for one in report.economics.latencies}
     assert times["reranked"] == 9.0  # that of always, since gated was not measured with this gate
     with pytest.raises(CrossgateError) as raised:
-        summarize(run_of(), profile=replace(closed, reranker="another"))
+        summarize(run_of(), profile=CLOSED.replace(reranker="another"))
     assert raised.value.code == "profile_mismatch"
     with pytest.raises(CrossgateError) as raised:
-        summarize(run_of(modes=["never", "gated"]), profile=closed)
+        summarize(run_of(modes=["never", "gated"]), profile=CLOSED)
     assert raised.value.code == "unsuitable_run"
 
 
 def test_the_first_line_says_where_the_gate_is_inert() -> None:
-    never_skips = summarize(run_of(profile=replace(PROFILE, gate=Gate())))
+    never_skips = summarize(run_of(profile=CLOSED))
     assert text_report(never_skips).startswith("WARNING: the gate never skipped")
-    every = replace(PROFILE, gate=Gate(relevance_cosine=1.0))
+    every = PROFILE.replace(answer=Answer(rerank_threshold=1.0))
     assert text_report(summarize(run_of(profile=every))).startswith(
         "WARNING: the gate never asked stage 2"
     )
@@ -430,20 +471,20 @@ def test_signals_are_rated_for_both_questions() -> None:
     report = summarize(run_of())
     strengths = {one.name: one for one in report.strengths}
     # Stage 2 puts two of the nine right that something fits.
-    margins = {q.id: q.signals["blend_margin"] for q in QUERIES if q.relevant and q.signals}
-    needed = [margins.pop(id) for id in ("gate", "reranked right")]
-    wins = sum((low < high) + (low == high) / 2 for low in needed for high in margins.values())
-    assert strengths["blend_margin"].rerank is not None
-    assert strengths["blend_margin"].rerank.value == pytest.approx(wins / (2 * 7))
+    leads = {q.id: q.signals["lead"] for q in QUERIES if q.relevant and q.signals}
+    needed = [leads.pop(id) for id in ("gate", "reranked right")]
+    wins = sum((low < high) + (low == high) / 2 for low in needed for high in leads.values())
+    assert strengths["lead"].rerank is not None
+    assert strengths["lead"].rerank.value == pytest.approx(wins / (2 * 7))
     assert strengths["cosine"].answer is not None
     assert strengths["cosine"].answer.value > 0.5
-    assert strengths["logit"].rerank is None
+    assert strengths["rerank_score"].rerank is None
     assert "anything relevant?" in text_report(report, signals=True)
     assert "anything relevant?" not in text_report(report)
 
 
 def test_histograms_and_reliability_count_every_query_once() -> None:
-    always = [decide(query, PROFILE, "always") for query in QUERIES]
+    always = [decided(query, "always") for query in QUERIES]
     for histogram in histograms(QUERIES, always):
         assert (sum(histogram.match), sum(histogram.no_match)) == (9, 2)
     bins = reliability(QUERIES, always)
@@ -556,8 +597,7 @@ def many(profile: Profile, count: int = 12, **header: Any) -> Mapping[str, dict[
 
 
 def test_a_metric_that_fell_beyond_noise_is_named_in_either_direction() -> None:
-    closed = replace(PROFILE, gate=Gate())
-    gated, ungated = dict(many(PROFILE)), dict(many(closed))
+    gated, ungated = dict(many(PROFILE)), dict(many(CLOSED))
     better = {(one.mode, one.metric): one for one in compare(gated, ungated).changes}
     assert better["gated", "recall@1"].difference.low > 0
     assert not better["gated", "recall@1"].fell
@@ -567,8 +607,7 @@ def test_a_metric_that_fell_beyond_noise_is_named_in_either_direction() -> None:
     assert ("gated", "recall@1") in worse
     assert ("gated", "skipped") not in worse
     assert all(mode == "gated" for mode, _ in worse)
-    bars = replace(PROFILE, stage2_guardrails=Guardrails())
-    injects = compare(gated, dict(many(replace(bars, gate=Gate())))).changes
+    injects = compare(gated, dict(many(CLOSED, policy=Policy()))).changes
     lower = {one.metric: one for one in injects if one.mode == "gated"}
     assert lower["false_inject"].after > lower["false_inject"].before
     assert lower["false_inject"].fell
@@ -639,6 +678,7 @@ def options(*dataset: object, **given: Any) -> argparse.Namespace:
         "curve": None,
         "runs": None,
         "profile": None,
+        "policy": None,
         "embedder": "default",
         "reranker": "default",
     }
@@ -691,7 +731,7 @@ def test_the_command_compares_and_its_code_tells(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = []
-    for name, profile in (("a", PROFILE), ("b", replace(PROFILE, gate=Gate()))):
+    for name, profile in (("a", PROFILE), ("b", CLOSED)):
         reports = list(many(profile).values())
         files.append(tmp_path / f"{name}.json")
         files[-1].write_text(dump({"schema": REPORTS_SCHEMA, "reports": reports}))

@@ -11,21 +11,25 @@ from typing import Any
 import pytest
 
 from conftest import FunctionReranker, WordEmbedder
-from crossgate import CrossgateError, Index, PairScore, Profile, Router
-from crossgate._core import Blend, Combine, Floors, Policy, Winner
+from crossgate import CrossgateError, Index, PairScore, Policy, Profile, Router
+from crossgate._core import Answer, Blend, Combine, Confidence, Stage1Confidence, Winner
 from crossgate._evaluation.data.datasets import Dataset, read_dataset
 from crossgate._evaluation.runs.measuring import measure
-from crossgate._evaluation.runs.modes import decide, profile_of, reblended
+from crossgate._evaluation.runs.modes import decide, policy_of, profile_of, reblended
 from crossgate._evaluation.runs.runs import MODES, Mode, Run, is_run, read_run, write_run
 from test_evaluation_datasets import write_beir
 
 PROFILE = Profile(
     name="small",
+    # An even chance at a cosine of 0.35, below which the gate finds nothing relevant.
+    confidence=Confidence(stage1=Stage1Confidence(intercept=-3.5, cosine=10.0)),
+    answer=Answer(rerank_threshold=0.5),
     winner=Winner(agreed=0.15),
     per_channel=4,
     pool=3,
     combine=Combine.Replace(),
 )
+POLICY = Policy(rerank_min=-60.0, lexical={"score": 1.8, "lead": 1.8})
 
 
 class SharedWords(FunctionReranker):
@@ -46,8 +50,9 @@ def measured(folder: Path, dataset: Dataset | None = None, **options: Any) -> Ru
     """Measure a small dataset with stand-ins for the models and read the run."""
     made = dataset or read_dataset(write_beir(folder / "set"))
     path = folder / "set.run.jsonl"
-    choices = {
+    choices: dict[str, Any] = {
         "profile": PROFILE,
+        "policy": POLICY,
         "embedder": WordEmbedder(),
         "reranker": SharedWords(),
         **options,
@@ -62,7 +67,7 @@ def test_a_run_holds_what_the_router_decided(tmp_path: Path) -> None:
     assert (run.header.dataset, run.header.split, run.header.documents) == ("set", "test", 6)
     assert run.header.labels == dataset.fingerprint
     assert (run.header.embedder, run.header.reranker) == ("words@1", "shared@1")
-    assert run.header.profile == PROFILE
+    assert (run.header.profile, run.header.policy) == (PROFILE, POLICY)
     assert run.header.modes == MODES
     assert run.header.versions["crossgate"]
     index = Index.build(dataset.documents, embedder=WordEmbedder())
@@ -75,9 +80,10 @@ def test_a_run_holds_what_the_router_decided(tmp_path: Path) -> None:
                 index,
                 reranker=None if mode == "never" else SharedWords(),
                 profile=profile_of(mode, PROFILE),
+                policy=policy_of(mode, POLICY),
             )
             wanted = router.route(query.text, limit=None)
-            again = decide(stored, PROFILE, mode)
+            again = decide(stored, PROFILE, mode, policy=POLICY)
             assert (again.ids, again.verdict, again.reason) == (
                 wanted.ids,
                 wanted.verdict,
@@ -91,8 +97,8 @@ def test_a_run_holds_what_the_router_decided(tmp_path: Path) -> None:
                     "selected": wanted.ids,
                 }
                 reasons.add(wanted.reason)
-    # The dataset takes both paths, or the test shows little.
-    assert {"confident_winner", "reranked"} <= reasons
+    # The dataset takes every path, or the test shows little.
+    assert {"confident_winner", "lexical_winner", "improbable", "reranked"} <= reasons
 
 
 def test_a_run_keeps_the_source_types_that_guard_the_cut(tmp_path: Path) -> None:
@@ -102,18 +108,21 @@ def test_a_run_keeps_the_source_types_that_guard_the_cut(tmp_path: Path) -> None
         for place, one in enumerate(plain.documents)
     )
     dataset = replace(plain, documents=documents)
-    policy = Policy(cliff_core=1, floors=Floors(default=-1.0), source_type="kind")
-    settings: dict[str, Any] = {"profile": Profile(), "policy": policy}
-    run = measured(tmp_path, dataset, **settings)
+    profile = Profile()
+    policy = Policy(cliff_core=1, floors={"default": -1.0}, source_type="kind")
+    run = measured(tmp_path, dataset, profile=profile, policy=policy)
     router = Router(
-        Index.build(documents, embedder=WordEmbedder()), reranker=SharedWords(), **settings
+        Index.build(documents, embedder=WordEmbedder()),
+        reranker=SharedWords(),
+        profile=profile,
+        policy=policy,
     )
     reasons = set()
     for stored in run.queries:
         found = {one.id for one in stored.scored} - {documents[0].id}
         assert stored.sources == {id: f"of {id}" for id in found}
         wanted = router.route(stored.text, limit=None).trace["gate"]["cliff"]
-        again = decide(stored, Profile(), "gated", policy=policy)
+        again = decide(stored, profile, "gated", policy=policy)
         assert again.trace["gate"]["cliff"] == wanted
         reasons.add(wanted["skip_reason"])
     assert "source_diversity_loss" in reasons
@@ -170,7 +179,10 @@ def test_words_alone_can_be_measured(tmp_path: Path) -> None:
     assert run.header.embedder == ""
     assert all(one.cosine is None for query in run.queries for one in query.scored)
     always = [decide(query, Profile(), "always") for query in run.queries if query.scored]
-    assert all(result.trace["stage2"] for result in always)
+    # Without vectors, what shares no term with a query is never read.
+    assert {result.reason for result in always} == {"reranked", "no_overlap"}
+    for result in always:
+        assert bool(result.trace["stage2"]) == (result.reason == "reranked")
 
 
 def test_what_does_not_run_as_configured_is_stored(tmp_path: Path) -> None:
@@ -237,7 +249,7 @@ def test_a_damaged_run_is_an_error_that_names_the_line(tmp_path: Path) -> None:
     damaged = [
         (3, [*lines[:2], json.dumps(values)]),
         (3, [*lines[:2], lines[2][:50]]),
-        (3, [*lines[:2], lines[2].replace('"stage1": [', '"stage1": [[1],')]),
+        (3, [*lines[:2], lines[2].replace('"stage1": [{', '"stage1": [1, {')]),
         (3, [*lines[:2], json.dumps(below)]),
         (1, lines[1:]),
         (1, [lines[0].replace("crossgate-profile/2", "other"), *lines[1:]]),
@@ -257,6 +269,7 @@ def test_another_profile_decides_as_a_router_with_it_would(tmp_path: Path) -> No
     run = measured(tmp_path, dataset, profile=wide)
     other = wide.replace(
         blend=Blend(cosine_weight=0.2, bm25_weight=0.8, pivot=3.0),
+        answer={},
         winner=Winner(agreed=0.01, disagreed=0.01),
         combine=Combine.Rrf(k=60.0),
     )

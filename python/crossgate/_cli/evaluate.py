@@ -78,7 +78,8 @@ def _report(
 
     # A run that is made here was made with the profile already.
     other = read_profile(options.profile) if options.profile and is_run(path) else None
-    return summarize(run_of(path, options, modes, remote=remote), profile=other, modes=modes)
+    run = run_of(path, options, modes, remote=remote, policy=options.policy)
+    return summarize(run, profile=other, modes=modes)
 
 
 def dataset_of(path: Path, options: argparse.Namespace) -> Dataset:
@@ -106,7 +107,6 @@ def run_of(path: Path, options: argparse.Namespace, modes: Sequence[Mode], **mea
                 dataset,
                 output,
                 profile=options.profile,
-                policy=options.policy,
                 embedder=None if options.embedder == "none" else options.embedder,
                 reranker=options.reranker,
                 modes=modes,

@@ -122,7 +122,7 @@ def histogram_chart(histogram: Histogram) -> str:
 _SCORES = {
     "cosine": "best cosine",
     "bm25": "best BM25 score",
-    "logit": "logit of the first document",
+    "rerank_score": "rerank score of the first document",
     "confidence": "confidence of the answer",
 }
 

@@ -247,7 +247,10 @@ def summarize(run: Run, *, profile: Profile | None = None, modes: Sequence[Mode]
             queries,
             gated,
             {
-                mode: [decide(query, without_thresholds(used), mode) for query in queries]
+                mode: [
+                    decide(query, without_thresholds(used), mode, policy=header.policy)
+                    for query in queries
+                ]
                 for mode in MODES
             },
             used.answer.threshold,
