@@ -10,8 +10,9 @@ from pathlib import Path
 from corpora import document_text, read_rows
 
 from crossgate import CrossEncoder, Profile
-from crossgate._evaluation.runs.modes import decide, holding_nothing_back, reblended
+from crossgate._evaluation.runs.modes import decide, reblended
 from crossgate._evaluation.runs.runs import read_run
+from crossgate._profile import read_profile
 from crossgate.rerankers import passages_of
 
 PROFILE = Path(__file__).parents[1] / "python/crossgate/profiles/default.json"
@@ -27,7 +28,6 @@ def compare(reranker: CrossEncoder, run: Path, dataset: Path, profile: Profile) 
         dataset: Its BEIR folder.
         profile: What decides, always reranking and with nothing held back.
     """
-    profile = holding_nothing_back(profile)
     texts = {row["_id"]: document_text(row) for row in read_rows(dataset / "corpus.jsonl")}
     right: Counter[str] = Counter()
     moved: list[float] = []
@@ -36,12 +36,13 @@ def compare(reranker: CrossEncoder, run: Path, dataset: Path, profile: Profile) 
         if not stored.pairs or stored.mentions_name or not stored.relevant:
             continue
         query = reblended(stored, profile)
-        pool = [one.id for one in query.scored[: profile.pool.rerank_top_k]]
+        pool = [one.id for one in query.scored[: profile.pool]]
         scores = reranker.score(query.text, passages_of(texts[id] for id in pool)).complete()
         other = dict(zip(pool, scores, strict=True))
         picks = {}
         for name, pairs in (("stored", query.pairs), ("other", other)):
-            picks[name] = decide(replace(query, pairs=pairs), profile, "always").ids[0]
+            scored = replace(query, pairs=pairs)
+            picks[name] = decide(scored, profile, "always", hold_back=False).ids[0]
             right[name] += picks[name] in query.relevant
             right[f"{name} alone"] += max(pool, key=lambda id: pairs[id].score) in query.relevant
         changed += picks["stored"] != picks["other"]
@@ -65,7 +66,7 @@ def main() -> None:
     parser.add_argument("--profile", type=Path, default=PROFILE, help="default: the bundled one")
     arguments = parser.parse_args()
     reranker = CrossEncoder(arguments.other)
-    profile = Profile.from_file(arguments.profile)
+    profile = read_profile(arguments.profile)
     for run in arguments.runs:
         name = run.name.removesuffix(".run.jsonl").rpartition("-")[0]
         print(compare(reranker, run, arguments.data / name, profile), flush=True)

@@ -15,7 +15,8 @@ import pytest
 from conftest import FunctionReranker, WordEmbedder, build, refused
 from crossgate import Index, PairScore, Profile, Router, RouteResult
 from crossgate import _cli as cli
-from crossgate._profile import Gate, Pool
+from crossgate._core import Winner
+from crossgate._profile import check_models, read_profile
 from crossgate._telemetry.log import JsonLinesLog
 from crossgate.calibration import LoggedRun, Objective, calibrate, run_from_log
 from test_calibration import without_date
@@ -31,10 +32,9 @@ ASKS = Profile(
     name="asks",
     embedder=WordEmbedder.identity,
     reranker="overlap@1",
-    gate=Gate(require_overlap=False),
-    pool=Pool(rerank_top_k=8),
+    pool=8,
 )
-"""Its gate never skips."""
+"""It has no winner, so that its gate never skips."""
 
 
 class OverlapReranker(FunctionReranker):
@@ -122,11 +122,11 @@ def test_what_was_used_becomes_a_label(skills: Index, path: Path) -> None:
         prompt, wanted = asked(seed)
         assert query.relevant == ({} if wanted is None else {wanted: 1})
         assert query.text == query.id == sha256(prompt.encode()).hexdigest()
-        read = {id: logit for id, logit, _ in result.trace["stage2"]}
+        read = {pair["id"]: pair["score"] for pair in result.trace["stage2"]}
         assert len(read) == 8
         assert {id: pair.score for id, pair in query.pairs.items()} == read
-        assert [[one.id, one.cosine, one.bm25, one.overlap, one.blend] for one in query.scored] == [
-            row for row in result.trace["stage1"] if row[0] in read
+        assert [one.to_dict() for one in query.scored] == [
+            row for row in result.trace["stage1"] if row["id"] in read
         ]
     header = found.run.header
     assert (header.dataset, header.corpus, header.modes) == (path.name, "", ("always",))
@@ -138,8 +138,8 @@ def test_a_fit_on_use_holds_and_says_how_far_to_trust_it(logged: Path) -> None:
     found = calibrate([run_from_log(logged).run], Objective(keep_recall=0.8, max_recall_loss=0.05))
     profile = found.profile
     assert (profile.embedder, profile.reranker) == ("words@1", "overlap@1")
-    assert profile.corpora == ()
-    assert profile.answer.least is not None
+    assert profile.corpora == []
+    assert profile.answer.threshold is not None
     assert (found.report.matched + found.fit.matched, found.report.no_match > 20) == (360, True)
     assert found.report.separation is not None
     assert found.report.separation.low > 0.5
@@ -152,7 +152,8 @@ def test_a_fit_on_use_holds_and_says_how_far_to_trust_it(logged: Path) -> None:
     ):
         assert part in said
     # Whoever routes with the profile is refused other models, as with any fitted profile.
-    refused("profile_mismatch", profile.check_models, embedder="words@2", reranker="overlap@1")
+    models = {"embedder": "words@2", "reranker": "overlap@1"}
+    refused("profile_mismatch", check_models, profile, **models)
 
 
 def test_labels_of_other_decisions_establish_no_gate(logged: Path) -> None:
@@ -209,15 +210,15 @@ def test_what_cannot_be_learned_from_is_left_out_and_counted(skills: Index, path
     # Another reranker, another embedder, profiles that name no models or search otherwise.
     other = OverlapReranker()
     other.identity = "overlap@2"
-    log_use(skills, path, [10], profile=replace(ASKS, reranker="overlap@2"), reranker=other)
+    log_use(skills, path, [10], profile=ASKS.replace(reranker="overlap@2"), reranker=other)
     stranger = WordEmbedder()
     stranger.identity = "words@2"
-    named = replace(ASKS, embedder="words@2")
+    named = ASKS.replace(embedder="words@2")
     log_use(build(SKILLS, embedder=stranger), path, [11], profile=named)
-    log_use(skills, path, [12], profile=replace(ASKS, embedder=None))
-    log_use(skills, path, [13], profile=replace(ASKS, pool=Pool(per_channel=20)))
+    log_use(skills, path, [12], profile=ASKS.replace(embedder=None))
+    log_use(skills, path, [13], profile=ASKS.replace(per_channel=20))
     # Skipped, degraded, and without a word about its use.
-    skips = replace(ASKS, gate=Gate(agreed_margin=0.0, disagreed_margin=0.0))
+    skips = ASKS.replace(winner=Winner(agreed=0.0, disagreed=0.0))
     assert log_use(skills, path, [14], profile=skips)[0].stage == 1
 
     def broken(query: str, documents: Sequence[str]) -> Any:
@@ -230,7 +231,7 @@ def test_what_cannot_be_learned_from_is_left_out_and_counted(skills: Index, path
         asked(16)[0]
     )
     # Another profile of the same models is none the worse.
-    log_use(skills, path, [17], profile=replace(ASKS, name="later"))
+    log_use(skills, path, [17], profile=ASKS.replace(name="later"))
     found = run_from_log(path)
     assert len(found.run.queries) == 11
     assert found.run.header.profile.name == "later"
@@ -244,19 +245,24 @@ def test_what_cannot_be_learned_from_is_left_out_and_counted(skills: Index, path
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda trace: trace.pop("stage2"), "no 'stage2' in it"),
+        (lambda trace: trace.pop("stage2"), "missing field `stage2`"),
         (lambda trace: trace.update(stage1=5), "trace cannot be used"),
-        (lambda trace: trace["stage1"][0].pop(), "trace cannot be used"),
+        (lambda trace: trace["stage1"][0].pop("bm25"), "missing field `bm25`"),
         (lambda trace: trace["stage1"].append(trace["stage1"][0]), "twice"),
-        (lambda trace: trace["stage2"].append(["nowhere", 1.0, False]), "stage1 does not"),
-        (lambda trace: trace["stage2"][0].__setitem__(1, "high"), "trace cannot be used"),
-        (lambda trace: trace["stage2"][0].__setitem__(1, 1e999), "not finite"),
-        (lambda trace: trace["stage1"][0].__setitem__(2, -32.0), "below 0"),
-        (lambda trace: trace["stage2"][0].__setitem__(0, ["a"]), "trace cannot be used"),
-        (lambda trace: trace.update(profile={}), "trace cannot be used"),
+        (
+            lambda trace: trace["stage2"].append({"id": "x", "score": 1.0, "truncated": False}),
+            "stage1 does not",
+        ),
+        (lambda trace: trace["stage2"][0].update(score="high"), "score"),
+        (lambda trace: trace["stage2"][0].update(score=1e999), "stage2[0].score"),
+        (lambda trace: trace["stage1"][0].update(bm25=-32.0), "at least 0"),
+        (lambda trace: trace["stage2"][0].update(id=["a"]), "trace cannot be used"),
+        (lambda trace: trace["profile"].update(pool=0), "pool is 0"),
+        (lambda trace: trace["policy"].update(cliff_core=0), "cliff_core is 0"),
         (lambda trace: trace.update(profile=None), "trace cannot be used"),
         (lambda trace: trace.update(query_sha256=5), "must be text"),
-        (lambda trace: trace.update(reranker=[]), "must be text"),
+        (lambda trace: trace.pop("query_sha256"), "no 'query_sha256' in it"),
+        (lambda trace: trace.update(reranker=[]), "expected a string"),
     ],
 )
 def test_a_trace_that_nothing_can_be_taken_from(
@@ -285,7 +291,7 @@ def test_a_log_without_labels_is_refused(skills: Index, path: Path, tmp_path: Pa
     assert "1 decisions have no use" in refused("no_labels", run_from_log, path)
     only_words = tmp_path / "words.jsonl"
     words = build(SKILLS, embedder=None)
-    log_use(words, only_words, [0], profile=replace(ASKS, embedder=None))
+    log_use(words, only_words, [0], profile=ASKS.replace(embedder=None))
     assert "does not name its models" in refused("no_labels", run_from_log, only_words)
     other = tmp_path / "other"
     other.write_text("no log\n")
@@ -313,7 +319,7 @@ def test_the_command_fits_on_a_log(
     lines = done.out.splitlines()
     assert max(map(len, lines[1:])) <= 100
     assert "a use is no proof that a document fits" in " ".join(done.out.split())
-    profile = Profile.from_file(output)
+    profile = read_profile(output)
     by_library = calibrate(
         [run_from_log(torn).run],
         Objective(keep_recall=0.8, max_recall_loss=0.05),
