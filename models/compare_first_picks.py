@@ -9,9 +9,10 @@ from pathlib import Path
 
 from corpora import document_text, read_rows
 
-from crossgate import CrossEncoder, Profile, read_profile
+from crossgate import CrossEncoder, Profile
 from crossgate._evaluation.runs.modes import decide, reblended
 from crossgate._evaluation.runs.runs import read_run
+from crossgate._profile import read_profile
 from crossgate.rerankers import passages_of
 
 PROFILE = Path(__file__).parents[1] / "python/crossgate/profiles/default.json"
@@ -40,9 +41,8 @@ def compare(reranker: CrossEncoder, run: Path, dataset: Path, profile: Profile) 
         other = dict(zip(pool, scores, strict=True))
         picks = {}
         for name, pairs in (("stored", query.pairs), ("other", other)):
-            picks[name] = decide(
-                replace(query, pairs=pairs), profile, "always", hold_back=False
-            ).ids[0]
+            scored = replace(query, pairs=pairs)
+            picks[name] = decide(scored, profile, "always", hold_back=False).ids[0]
             right[name] += picks[name] in query.relevant
             right[f"{name} alone"] += max(pool, key=lambda id: pairs[id].score) in query.relevant
         changed += picks["stored"] != picks["other"]

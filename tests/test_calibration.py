@@ -24,7 +24,7 @@ from crossgate import PairScore, Profile, _core
 from crossgate import _cli as cli
 from crossgate._calibration import answering, calibrating
 from crossgate._calibration.halves import groups, is_chained, split
-from crossgate._calibration.outcomes import Outcomes, outcomes
+from crossgate._calibration.outcomes import STAGE2_SIGNALS, Outcomes, outcomes
 from crossgate._calibration.skipping import CAUTION, STEPS, fit_skipping
 from crossgate._calibration.weights import PIVOTS, Scores, fit_blend, fit_combine, rounded
 from crossgate._core import Blend, Confidence, Winner
@@ -626,6 +626,53 @@ def test_skipping_costs_no_more_than_allowed_in_any_corpus_and_skips_most(
     assert count == max(skipped for skipped, good in others if good)
     if loss >= 0.02:
         assert count > 0
+
+
+@st.composite
+def seen_by_chance(draw: st.DrawFn) -> Outcomes:
+    """Draw what the cascade might have seen, with disagreeing winners more often right."""
+    rows = draw(
+        st.lists(
+            st.tuples(st.booleans(), st.integers(0, 12), st.integers(0, 9), st.integers(0, 9)),
+            min_size=1,
+            max_size=40,
+        )
+    )
+    agrees, leads, first, second = (np.array(column) for column in zip(*rows, strict=True))
+    lead = leads / 20
+    signals = np.zeros((len(rows), len(STAGE2_SIGNALS)))
+    signals[:, STAGE2_SIGNALS.index("lead")] = lead
+    signals[:, STAGE2_SIGNALS.index("agreement")] = agrees
+    nothing = np.zeros(len(rows), dtype=np.bool_)
+    return Outcomes(
+        signals=signals,
+        stage1_right=first >= np.where(agrees, 5, 1),
+        stage2_right=second >= 3,
+        matched=~nothing,
+        chance=np.zeros(len(rows)),
+        stage1_lead=lead,
+        stage1_second=nothing,
+        stage2_lead=lead,
+        stage2_second=nothing,
+    )
+
+
+@given(seen_by_chance(), st.floats(0.0, 0.5))
+@settings(max_examples=200)
+def test_disagreement_never_needs_less_of_a_lead(seen: Outcomes, loss: float) -> None:
+    found = fit_skipping(seen, Confidence(), 0.0, ["c"] * len(seen), loss)
+    assert never_less(found.agreed, found.disagreed)
+
+
+def test_where_agreement_misleads_a_profile_trusts_disagreement_no_sooner(run: Run) -> None:
+    # Where the channels agree, they often err and stage 2 does not; so the leads that cost least
+    # would be a large one for agreement and a small one for disagreement.
+    queries = [misleading(query) for query in run.queries]
+    found = calibrate([run_of(queries)], Objective(cost_ratio=0.2, max_recall_loss=0.03))
+    winner = found.profile.winner
+    assert winner.agreed is not None
+    assert winner.disagreed is not None
+    assert winner.disagreed >= winner.agreed
 
 
 # Refusals.

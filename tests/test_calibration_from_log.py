@@ -34,7 +34,7 @@ ASKS = Profile(
     reranker="overlap@1",
     pool=8,
 )
-"""Its gate never skips."""
+"""It has no winner, so that its gate never skips."""
 
 
 class OverlapReranker(FunctionReranker):
@@ -122,7 +122,7 @@ def test_what_was_used_becomes_a_label(skills: Index, path: Path) -> None:
         prompt, wanted = asked(seed)
         assert query.relevant == ({} if wanted is None else {wanted: 1})
         assert query.text == query.id == sha256(prompt.encode()).hexdigest()
-        read = {one["id"]: one["score"] for one in result.trace["stage2"]}
+        read = {pair["id"]: pair["score"] for pair in result.trace["stage2"]}
         assert len(read) == 8
         assert {id: pair.score for id, pair in query.pairs.items()} == read
         assert [one.to_dict() for one in query.scored] == [
@@ -245,22 +245,24 @@ def test_what_cannot_be_learned_from_is_left_out_and_counted(skills: Index, path
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda trace: trace.pop("stage2"), "stage2"),
+        (lambda trace: trace.pop("stage2"), "missing field `stage2`"),
         (lambda trace: trace.update(stage1=5), "trace cannot be used"),
-        (lambda trace: trace["stage1"][0].pop("id"), "trace cannot be used"),
+        (lambda trace: trace["stage1"][0].pop("bm25"), "missing field `bm25`"),
         (lambda trace: trace["stage1"].append(trace["stage1"][0]), "twice"),
         (
-            lambda trace: trace["stage2"].append({**trace["stage2"][0], "id": "x"}),
+            lambda trace: trace["stage2"].append({"id": "x", "score": 1.0, "truncated": False}),
             "stage1 does not",
         ),
-        (lambda trace: trace["stage2"][0].__setitem__("score", "high"), "trace cannot be used"),
-        (lambda trace: trace["stage2"][0].__setitem__("score", 1e999), "stage2[0].score"),
-        (lambda trace: trace["stage1"][0].__setitem__("bm25", -32.0), "at least 0"),
-        (lambda trace: trace["stage2"][0].__setitem__("id", ["a"]), "trace cannot be used"),
-        (lambda trace: trace.update(profile=[]), "trace cannot be used"),
+        (lambda trace: trace["stage2"][0].update(score="high"), "score"),
+        (lambda trace: trace["stage2"][0].update(score=1e999), "stage2[0].score"),
+        (lambda trace: trace["stage1"][0].update(bm25=-32.0), "at least 0"),
+        (lambda trace: trace["stage2"][0].update(id=["a"]), "trace cannot be used"),
+        (lambda trace: trace["profile"].update(pool=0), "pool is 0"),
+        (lambda trace: trace["policy"].update(cliff_core=0), "cliff_core is 0"),
         (lambda trace: trace.update(profile=None), "trace cannot be used"),
         (lambda trace: trace.update(query_sha256=5), "must be text"),
-        (lambda trace: trace.update(reranker=[]), "reranker"),
+        (lambda trace: trace.pop("query_sha256"), "no 'query_sha256' in it"),
+        (lambda trace: trace.update(reranker=[]), "expected a string"),
     ],
 )
 def test_a_trace_that_nothing_can_be_taken_from(

@@ -80,7 +80,7 @@ def test_first_picks_are_compared_as_the_cascade_makes_them(tmp_path: Path) -> N
     header, first, second = run.read_text().splitlines()
     query = json.loads(first)
     for pair in query["stage2"]:
-        pair[1] += 90.0 * (pair[0] == "tune")
+        pair["score"] += 90.0 * (pair["id"] == "tune")
     run.write_text("\n".join([header, json.dumps(query), second]) + "\n")
     assert compared() == (
         "made: recall@1 stored 0.500, stored alone 0.500, other 1.000, other alone 1.000; "
