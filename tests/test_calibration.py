@@ -1038,7 +1038,7 @@ def test_without_scipy_the_command_says_what_to_install(tmp_path: Path, run: Run
     (hidden / "scipy.py").write_text("raise ModuleNotFoundError(name='scipy')")
     done = command("nowhere", "-o", tmp_path / "out.json", home=tmp_path, PYTHONPATH=str(hidden))
     assert (done.code, done.out, done.error) == (2, "", "dependency_missing")
-    assert "pip install 'crossgate[calibrate]'" in done.err
+    assert "pip install '.[calibrate]'" in done.err
     assert not (tmp_path / "out.json").exists()
 
 

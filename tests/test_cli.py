@@ -528,7 +528,7 @@ def test_doctor_on_a_tier_that_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CROSSGATE_REMOTE", raising=False)
     monkeypatch.setattr(metadata, "version", missing)
     (absent,) = (one for one in doctor.tiers() if one["what"] == "remote tier Cohere")
-    assert (absent["state"], absent["advice"]) == ("broken", "pip install 'crossgate[remote]'")
+    assert (absent["state"], absent["advice"]) == ("broken", "pip install '.[remote]' from a clone")
     assert "secret-5" not in json.dumps(doctor.tiers())
 
 

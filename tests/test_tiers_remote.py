@@ -802,7 +802,7 @@ assert Admitted(tier).breaker.state == "closed"
     )
     extra = "voyage" if kind is VoyageReranker else "remote"
     assert run.stdout.count("reranker_unavailable") == 4
-    assert f"pip install 'crossgate[{extra}]'" in run.stdout
+    assert f"pip install '.[{extra}]'" in run.stdout
 
 
 @pytest.mark.parametrize(

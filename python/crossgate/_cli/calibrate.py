@@ -27,7 +27,7 @@ def calibrate(options: argparse.Namespace) -> int:
         import scipy  # noqa: F401, asked for before an hour of measuring
     except ImportError as error:
         raise ModelError(
-            "dependency_missing", "calibrate needs scipy: pip install 'crossgate[calibrate]'"
+            "dependency_missing", "calibrate needs scipy: pip install '.[calibrate]' from a clone"
         ) from error
     from crossgate._files import try_writing
     from crossgate._profile import profile_values, read_profile, unwritable, write_profile

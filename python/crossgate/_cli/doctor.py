@@ -91,7 +91,7 @@ def _tier(provider: str, variables: tuple[str, ...], package: str, extra: str) -
             what,
             "broken",
             f"there is a key in {variable}, but {package} is not installed: the next tier answers",
-            f"pip install 'crossgate[{extra}]'",
+            f"pip install '.[{extra}]' from a clone",
         )
     return _check(
         what, "ok", f"key in {variable}, {package} {version}; the first query shows if it answers"

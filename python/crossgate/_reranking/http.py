@@ -55,7 +55,7 @@ class HttpTransport:
             raise ModelError(
                 "dependency_missing",
                 "remote rerankers need the package 'httpx2', which is not installed: "
-                "pip install 'crossgate[remote]'",
+                "pip install '.[remote]' from a clone",
             ) from error
 
     async def __call__(

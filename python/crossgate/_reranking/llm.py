@@ -219,7 +219,7 @@ def library() -> Any:
         raise ModelError(
             "dependency_missing",
             "a language model as reranker needs the package 'openai', which is not installed: "
-            "pip install 'crossgate[llm]'",
+            "pip install '.[llm]' from a clone",
         ) from error
     return _openai
 

@@ -146,7 +146,7 @@ def _library() -> Any:
         raise ModelError(
             "dependency_missing",
             "the Voyage reranker needs the package 'voyageai', which is not installed: "
-            "pip install 'crossgate[voyage]'",
+            "pip install '.[voyage]' from a clone",
         ) from error
 
 

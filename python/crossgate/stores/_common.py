@@ -131,5 +131,5 @@ def package(name: str, extra: str) -> Any:
         raise ModelError(
             "dependency_missing",
             f"this search needs the package {name!r}, which is not installed: "
-            f"pip install 'crossgate[{extra}]'",
+            f"pip install '.[{extra}]' from a clone",
         ) from error
