@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from conftest import FunctionReranker, WordEmbedder
+from conftest import FunctionReranker, WordEmbedder, refused
 from crossgate import CrossgateError, Index, PairScore, Policy, Profile, Router
 from crossgate._core import Answer, Blend, Combine, Confidence, Stage1Confidence, Winner
 from crossgate._evaluation.data.datasets import Dataset, read_dataset
@@ -281,3 +281,12 @@ def test_another_profile_decides_as_a_router_with_it_would(tmp_path: Path) -> No
         assert (again.reason, again.ids) == (wanted.reason, wanted.ids)
         blends = [hit.blend for hit in wanted.hits]
         assert [hit.blend for hit in again.hits] == pytest.approx(blends)
+
+
+def test_a_run_of_another_version_is_named(tmp_path: Path) -> None:
+    measured(tmp_path)
+    path = tmp_path / "set.run.jsonl"
+    path.write_text(path.read_text().replace("crossgate-run/2", "crossgate-run/1"))
+    assert is_run(path)
+    said = refused("malformed_run", read_run, path)
+    assert "'crossgate-run/1', not 'crossgate-run/2': measure anew" in said

@@ -316,7 +316,7 @@ def line(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"schema": "crossgate-log/1"}, "schema"),
+        ({"schema": "crossgate-log/1"}, "of version 'crossgate-log/1'"),
         ({"schema": ...}, "schema"),
         ({"kind": "other"}, "kind"),
         ({"kind": ["use"]}, "kind"),

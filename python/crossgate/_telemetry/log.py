@@ -312,8 +312,11 @@ def parse_line(raw: bytes, line: int) -> LoggedDecision | LoggedUse | MalformedL
 
 
 def _parsed(values: object, line: int) -> LoggedDecision | LoggedUse:
-    if not isinstance(values, dict) or values.get("schema") != SCHEMA:
+    schema = values.get("schema") if isinstance(values, dict) else None
+    if not isinstance(values, dict) or not isinstance(schema, str):
         raise Unusable(f'no "schema": "{SCHEMA}" in it')
+    if schema != SCHEMA:
+        raise Unusable(f"it is of version {schema[:60]!r}, not {SCHEMA!r}: log anew")
     decision = values.get("decision")
     if not isinstance(decision, str) or not _is_decision_id(decision):
         raise Unusable("decision must be an id of 32 hexadecimal digits")

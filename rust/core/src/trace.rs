@@ -70,6 +70,12 @@ impl Trace {
     pub fn read(text: &str) -> Result<Self> {
         let malformed = |why: String| Error::input("malformed_trace", format!("the trace: {why}"));
         let trace: Self = json::read(text).map_err(malformed)?;
+        if trace.schema != TRACE_SCHEMA {
+            return Err(malformed(format!(
+                "it is of version {:?}, not {TRACE_SCHEMA:?}: decide anew",
+                trace.schema
+            )));
+        }
         trace.profile.check()?;
         trace.policy.check()?;
         if let Some(one) = trace.stage1.iter().find(|one| one.bm25 < 0.0) {
@@ -137,6 +143,7 @@ mod tests {
             (r#""bm25":1.0"#, r#""bm25":-1.0"#),
             (r#""pool":20"#, r#""pool":0"#),
             (r#""score":1.5"#, r#""score":null"#),
+            ("crossgate-trace/2", "crossgate-trace/1"),
         ] {
             assert!(text.contains(from), "{from}");
             assert!(Trace::read(&text.replacen(from, to, 1)).is_err(), "{to}");

@@ -174,7 +174,7 @@ def is_run(path: Path) -> bool:
     if not path.is_file():
         return False
     with open_source(path) as stream:
-        return f'"schema": "{SCHEMA}"'.encode() in stream.readline(200)
+        return b'"schema": "crossgate-run/' in stream.readline(200)
 
 
 def _header_values(header: RunHeader) -> dict[str, Any]:
@@ -184,8 +184,9 @@ def _header_values(header: RunHeader) -> dict[str, Any]:
 
 
 def _header(values: dict[str, Any]) -> RunHeader:
-    if values.pop("schema", None) != SCHEMA:
-        raise Unusable(f'no "schema": "{SCHEMA}" in it')
+    schema = values.pop("schema", None)
+    if schema != SCHEMA:
+        raise Unusable(f"it is of version {str(schema)[:60]!r}, not {SCHEMA!r}: measure anew")
     return RunHeader(
         **{
             **values,
