@@ -12,8 +12,9 @@ import pytest
 
 from conftest import FunctionReranker, WordEmbedder, refused
 from crossgate import CrossgateError, Index, PairScore, Policy, Profile, Router
-from crossgate._core import Answer, Blend, Combine, Confidence, Stage1Confidence, Winner
+from crossgate._core import Answer, Blend, Combine, Confidence, Floors, Stage1Confidence, Winner
 from crossgate._evaluation.data.datasets import Dataset, read_dataset
+from crossgate._evaluation.report.summary import summarize
 from crossgate._evaluation.runs.measuring import measure
 from crossgate._evaluation.runs.modes import decide, policy_of, profile_of, reblended
 from crossgate._evaluation.runs.runs import MODES, Mode, Run, is_run, read_run, write_run
@@ -290,3 +291,12 @@ def test_a_run_of_another_version_is_named(tmp_path: Path) -> None:
     assert is_run(path)
     said = refused("malformed_run", read_run, path)
     assert "'crossgate-run/1', not 'crossgate-run/2': measure anew" in said
+
+
+def test_a_stored_run_is_decided_by_another_policy(tmp_path: Path) -> None:
+    run = measured(tmp_path)
+    high = Policy(floors=Floors(default=1.0))
+    account = summarize(run, policy=high).economics
+    assert account is not None
+    assert set(account.reasons) <= {"below_floor", "no_candidates", "no_overlap"}
+    assert summarize(run).economics != account

@@ -73,13 +73,15 @@ def dump(values: dict[str, Any]) -> str:
 def _report(
     path: Path, options: argparse.Namespace, modes: Sequence[Mode], remote: Reranker | None
 ) -> Report:
-    from crossgate._profile import read_profile
+    from crossgate._profile import read_policy, read_profile
     from crossgate.evaluation import is_run, summarize
 
-    # A run that is made here was made with the profile already.
-    other = read_profile(options.profile) if options.profile and is_run(path) else None
+    # A run that is made here was made with profile and policy already.
+    stored = is_run(path)
+    other = read_profile(options.profile) if options.profile and stored else None
+    chosen = read_policy(options.policy) if options.policy and stored else None
     run = run_of(path, options, modes, remote=remote, policy=options.policy)
-    return summarize(run, profile=other, modes=modes)
+    return summarize(run, profile=other, policy=chosen, modes=modes)
 
 
 def dataset_of(path: Path, options: argparse.Namespace) -> Dataset:

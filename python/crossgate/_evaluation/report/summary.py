@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crossgate._core import Profile
+from crossgate._core import Policy, Profile
 from crossgate._errors import InputError
 from crossgate._evaluation.measures import economics, losses, metrics, signals, statistics
 from crossgate._evaluation.measures.economics import AbstentionPoint, CurvePoint, Economics
@@ -159,12 +159,19 @@ class Report:
         return {"schema": SCHEMA, **values}
 
 
-def summarize(run: Run, *, profile: Profile | None = None, modes: Sequence[Mode] = MODES) -> Report:
+def summarize(
+    run: Run,
+    *,
+    profile: Profile | None = None,
+    policy: Policy | None = None,
+    modes: Sequence[Mode] = MODES,
+) -> Report:
     """Compute the report of a stored run; no model is needed.
 
     Args:
         run: The run.
         profile: Decide by this profile; None for the run's own.
+        policy: Decide by this policy; None for the run's own.
         modes: Compare these modes; those that the run lacks are left out.
 
     Raises:
@@ -174,7 +181,8 @@ def summarize(run: Run, *, profile: Profile | None = None, modes: Sequence[Mode]
     """
     header = run.header
     used = header.profile if profile is None else profile
-    as_measured = used == header.profile
+    chosen = header.policy if policy is None else policy
+    as_measured = (used, chosen) == (header.profile, header.policy)
     queries = run.queries
     notes = (*header.notes, *_bounds(queries), *check_suitable(header, used))
     if used.blend != header.profile.blend:
@@ -182,10 +190,7 @@ def summarize(run: Run, *, profile: Profile | None = None, modes: Sequence[Mode]
     # A mode that was measured serves the others, shown or not.
     present = [mode for mode in header.modes if mode != "remote" or keeps_pools(header, used)]
     results: dict[Mode, list[RouteResult]] = {
-        mode: [
-            decide(query, used, mode, remote=header.remote, policy=header.policy)
-            for query in queries
-        ]
+        mode: [decide(query, used, mode, remote=header.remote, policy=chosen) for query in queries]
         for mode in present
     }
     shown = tuple(mode for mode in present if mode in modes)
@@ -237,7 +242,7 @@ def summarize(run: Run, *, profile: Profile | None = None, modes: Sequence[Mode]
         else economics.trade_off(
             queries,
             used,
-            header.policy,
+            chosen,
             _outcomes(values["never"]),
             _outcomes(values["always"]),
         ),
@@ -248,7 +253,7 @@ def summarize(run: Run, *, profile: Profile | None = None, modes: Sequence[Mode]
             gated,
             {
                 mode: [
-                    decide(query, without_thresholds(used), mode, policy=header.policy)
+                    decide(query, without_thresholds(used), mode, policy=chosen)
                     for query in queries
                 ]
                 for mode in MODES
