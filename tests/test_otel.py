@@ -166,6 +166,6 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(ModelError) as caught:
         importlib.reload(otel)
     assert caught.value.code == "dependency_missing"
-    assert "crossgate[otel]" in str(caught.value)
+    assert "'.[otel]'" in str(caught.value)
     monkeypatch.undo()
     importlib.reload(otel)

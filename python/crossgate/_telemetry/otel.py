@@ -1,4 +1,4 @@
-"""Decisions as OpenTelemetry spans and metrics; needs the extra `crossgate[otel]`.
+"""Decisions as OpenTelemetry spans and metrics; needs the extra `otel`.
 
 One span per decision follows the retrieval span of the GenAI semantic conventions, status
 Development, as they stood in the repository open-telemetry/semantic-conventions-genai in August
