@@ -623,3 +623,16 @@ def test_threads_change_search_and_save_one_index(index: Index, tmp_path: Path) 
     assert failures == []
     kept = {f"{name}{round}" for name in "ab" for round in range(0, 30, 2)}
     assert set(index.ids) == set(LIBRARY) | kept
+
+
+def test_a_search_of_its_own_checks_what_it_is_given() -> None:
+    index = build(embedder=None)
+    found = index.search("merge pdf files")
+    assert found.scored[0].id == "pdf-toolkit"
+    assert {one.id for one in found.scored} == set(found.documents)
+    assert [one.id for one in index.search("pdf", allow=["translator"]).scored] == ["translator"]
+    refused("invalid_text", index.search, "\ud800")
+    refused("out_of_range", index.search, "pdf", allow="translator")
+    refused("out_of_range", index.search, "pdf", deny="translator")
+    for count in (1, 0, -1, 10**30, 2.5, True):
+        refused("out_of_range", index.search, "pdf", per_channel=count)

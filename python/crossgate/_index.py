@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crossgate import _core
-from crossgate._checks import check_text, is_text
+from crossgate._checks import check_ids, check_text, is_text
 from crossgate._errors import IndexFileError, InputError, ModelError
 from crossgate._files import check_source, check_target
 from crossgate._model_files import cache
@@ -218,15 +219,23 @@ class Index:
 
         Raises:
             InputError: `wrong_dimension`, `not_finite` or `zero_vector` for a vector that is no
-                direction.
+                direction; `invalid_text` for a query or id that is no text; `out_of_range` for a
+                `per_channel` below 2, or a single text as ids.
         """
+        check_text("the query", query)
+        if type(per_channel) is not int or not 2 <= per_channel <= sys.maxsize:
+            raise InputError(
+                "out_of_range",
+                f"per_channel is {per_channel!r}: it must be a whole number from 2 to "
+                f"{sys.maxsize:,}",
+            )
         scored, texts = self._core.search(
             query,
             vector if self.dimension else None,
             blend=blend or _core.Blend(),
             per_channel=per_channel,
-            allow=None if allow is None else set(allow),
-            deny=set(deny),
+            allow=None if allow is None else check_ids("allow", allow),
+            deny=check_ids("deny", deny),
         )
         pairs = zip(scored, texts, strict=True)
         return Found(scored, {one.id: _document(one.id, *text) for one, text in pairs})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
@@ -139,31 +140,27 @@ class Router:
                 "no_documents", "the index is empty: add documents with Index.upsert first"
             )
 
+        search = partial(
+            self.index.search,
+            query,
+            blend=self.profile.blend,
+            per_channel=self.profile.per_channel,
+            allow=allowed,
+            deny=denied,
+        )
+
         def stage1() -> Stage1:
             start = perf_counter()
             embedding, notes = self._embedded(query) if vector is None else (vector, ())
             embedded = milliseconds(start)
             try:
-                scored, documents = self.index.search(
-                    query,
-                    embedding,
-                    blend=self.profile.blend,
-                    per_channel=self.profile.per_channel,
-                    allow=allowed,
-                    deny=denied,
-                )
+                scored, documents = search(embedding)
             except InputError as error:
                 if vector is not None or embedding is None:
                     raise
                 # An embedder that returns nonsense is one that fails: words can decide alone.
                 notes = (degradation("embedder", error),)
-                scored, documents = self.index.search(
-                    query,
-                    blend=self.profile.blend,
-                    per_channel=self.profile.per_channel,
-                    allow=allowed,
-                    deny=denied,
-                )
+                scored, documents = search(None)
             return Stage1(
                 scored=scored,
                 documents=documents,

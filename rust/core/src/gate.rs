@@ -160,7 +160,7 @@ pub fn gate(
         limit: request.limit,
         scored,
     };
-    if verdict == Verdict::Ambiguous {
+    if is_ambiguous(&gated) {
         let size =
             profile.pool.saturating_add(if is_low(request) { policy.floors.widen } else { 0 });
         gated.cliff = find_cliff(&gated.scored, policy, request, floor, size)?;

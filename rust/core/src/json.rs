@@ -79,6 +79,8 @@ pub fn read<T: DeserializeOwned + Serialize>(text: &str) -> std::result::Result<
         let path = error.path().to_string();
         let inner = error.into_inner().to_string();
         let what = inner.rsplit_once(" at line ").map_or(inner.as_str(), |(what, _)| what);
+        // What serde says of NaN and Infinity, which are no JSON, would help nobody.
+        let what = if what == "expected value" { "it must be a finite number" } else { what };
         if path == "." { what.to_owned() } else { format!("{path}: {what}") }
     })?;
     source.end().map_err(|error| error.to_string())?;

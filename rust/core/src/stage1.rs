@@ -167,6 +167,35 @@ mod tests {
     }
 
     #[test]
+    fn another_retriever_may_know_cosines_or_an_order() {
+        let scored = |id: &str, bm25: f64| Scored::new(id.to_owned(), None, bm25, 1, &BLEND);
+        let candidates = || vec![scored("a", 5.0), scored("b", 0.0), scored("c", 1.0)];
+        let known = |rows: &[(&str, f64)]| -> BTreeMap<String, f64> {
+            rows.iter().map(|(id, value)| ((*id).to_owned(), *value)).collect()
+        };
+        let blends = |found: &[Scored]| -> Vec<(String, f64)> {
+            found.iter().map(|one| (one.id.clone(), one.blend)).collect()
+        };
+        let (none, three) = (known(&[]), known(&[("a", 0.1), ("b", 0.9), ("c", 0.5)]));
+        let run =
+            |cosines, scores, keep| known_elsewhere(candidates(), cosines, scores, keep, &BLEND);
+        // Cosines of all are blended; of some they are worth nothing.
+        let found = run(&three, &none, false);
+        assert_eq!(found[0].id, "b");
+        assert!((found[0].blend - 0.7 * 0.9).abs() < 1e-15);
+        let some = known(&[("a", 0.4)]);
+        assert_eq!(run(&some, &none, false)[0].id, "a");
+        // Of scores the order counts, in equal steps.
+        let ranks = blends(&run(&none, &three, false));
+        let third = 1.0 / 3.0;
+        let expected = [("b", 1.0), ("c", 1.0 - third), ("a", 1.0 - 2.0 * third)];
+        assert_eq!(ranks, expected.map(|(id, blend)| (id.to_owned(), blend)));
+        // Kept scores are the blend, and cosines are there for the gate.
+        let kept = run(&some, &three, true);
+        assert_eq!((kept[0].id.as_str(), kept[0].blend, kept[2].cosine), ("b", 0.9, Some(0.4)));
+    }
+
+    #[test]
     fn both_zeros_tie() {
         assert_eq!(best_first((-0.0, "a"), (0.0, "b")), Ordering::Less);
         assert_eq!(best_first((0.0, "b"), (-0.0, "a")), Ordering::Greater);

@@ -5,7 +5,8 @@ the gate alone:
 
     never     no gate and no reranker: the order of stage 1
     gated     the profile's gate
-    always    no gate: the reranker reads the pool of every query
+    always    no gate: the reranker reads the pool of every query, but without vectors of those
+              alone that share a term with a document
     remote    no gate: a provider's reranker reads the pool of every query; only where asked for
 """
 
