@@ -43,7 +43,7 @@ from crossgate._profile import (
     POLICY_SCHEMA,
     PROFILE_SCHEMA,
     check_models,
-    profile_of,
+    profile_from,
     profile_values,
 )
 
@@ -112,7 +112,7 @@ POLICIES = st.builds(
 def malformed(values: object) -> str:
     """Check that these values are refused in one line, and return the line."""
     with pytest.raises(ProfileError) as caught:
-        profile_of(values)
+        profile_from(values)
     assert caught.value.code == "profile_malformed", str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
     return str(caught.value)
@@ -122,7 +122,7 @@ def malformed(values: object) -> str:
 def test_what_was_written_is_read(profile: Profile) -> None:
     assert Profile.from_dict(profile.to_dict()) == profile
     assert Profile.from_dict(json.loads(json.dumps(profile.to_dict()))) == profile
-    assert profile_of(json.loads(json.dumps(profile_values(profile)))) == profile
+    assert profile_from(json.loads(json.dumps(profile_values(profile)))) == profile
     assert pickle.loads(pickle.dumps(profile)) == copy.deepcopy(profile) == profile
     assert profile.replace() == profile
     assert profile.replace(pool=100) != profile
@@ -139,8 +139,8 @@ def test_a_policy_that_was_written_is_read(policy: Policy) -> None:
 
 
 def test_what_is_left_out_is_off() -> None:
-    assert profile_of({"schema": PROFILE_SCHEMA}) == Profile.from_dict({}) == Profile()
-    profile = profile_of({"schema": PROFILE_SCHEMA, "winner": {"agreed": 0.5}})
+    assert profile_from({"schema": PROFILE_SCHEMA}) == Profile.from_dict({}) == Profile()
+    profile = profile_from({"schema": PROFILE_SCHEMA, "winner": {"agreed": 0.5}})
     assert profile == Profile(winner=Winner(agreed=0.5))
     for part in ("answer", "winner", "second", "confidence"):
         assert set(Profile().to_dict()[part].values()) == {None}
@@ -313,7 +313,7 @@ def test_what_is_wrong_with_a_policy_is_named(values: dict[str, Any], named: str
 def test_any_json_is_a_profile_or_refused(values: Any) -> None:
     given = {"schema": PROFILE_SCHEMA, **values} if type(values) is dict else values
     with contextlib.suppress(ProfileError):
-        profile = profile_of(given)
+        profile = profile_from(given)
         assert Profile.from_dict(profile.to_dict()) == profile
         # Numbers that were taken can be calculated with.
         one = _core.Scored(id="a", cosine=0.5, bm25=1, overlap=1, blend=0.5)

@@ -38,12 +38,32 @@ def read_policy(path: str | PathLike[str]) -> Policy:
     return _read(Path(path), Policy, "policy", POLICY_SCHEMA, "write it anew, see docs/profile.md")
 
 
+def as_profile(profile: Profile | str | PathLike[str]) -> Profile:
+    """Return a profile, reading it where it is given by its file.
+
+    Raises:
+        ProfileError: As `read_profile` does.
+    """
+    return profile if isinstance(profile, Profile) else read_profile(profile)
+
+
+def as_policy(policy: Policy | str | PathLike[str] | None) -> Policy:
+    """Return a policy, reading it where it is given by its file; None is the default one.
+
+    Raises:
+        ProfileError: As `read_policy` does.
+    """
+    if policy is None:
+        return Policy()
+    return policy if isinstance(policy, Policy) else read_policy(policy)
+
+
 def profile_values(profile: Profile) -> dict[str, Any]:
     """Return a profile as the JSON values of its file."""
     return {"schema": PROFILE_SCHEMA, **profile.to_dict()}
 
 
-def profile_of(values: object) -> Profile:
+def profile_from(values: object) -> Profile:
     """Make a profile of the JSON values of its file.
 
     Raises:

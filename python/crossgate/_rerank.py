@@ -18,9 +18,8 @@ from crossgate._errors import InputError
 from crossgate._index import Index
 from crossgate._model_files.cache import is_pulled
 from crossgate._model_files.manifest import PASSAGE_RERANKER, ROUTING_RERANKER
-from crossgate._profile import read_profile
+from crossgate._profile import as_policy, as_profile
 from crossgate._reranking.choice import check_fitted, identities, listed, loaders, no_profile
-from crossgate._router import policy_of
 from crossgate._twins import adecides, decides
 from crossgate._types import Degradation, Document, Vector
 
@@ -101,10 +100,8 @@ def _prepare(
     if profile is None:
         profile = Profile(pool=min(max(1, len(found)), MOST_CANDIDATES))
         notes = (no_profile("", known),)
-    elif not isinstance(profile, Profile):
-        profile = read_profile(profile)
-    check_fitted(profile, None, known)
-    fitted = profile
+    fitted = as_profile(profile)
+    check_fitted(fitted, None, known)
     comparable = vector is not None and all(one.vector is not None for one in found)
     index = Index(_core.Index(language, "", len(vector or ()) if comparable else 0), None)
     index.upsert(one if comparable else replace(one, vector=None) for one in found)
@@ -136,7 +133,7 @@ def _prepare(
         query=query,
         stage1=stage1,
         profile=fitted,
-        policy=policy_of(policy),
+        policy=as_policy(policy),
         rerankers=loaders(rerankers, default),
         limit=limit,
         section=section,

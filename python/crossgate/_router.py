@@ -18,7 +18,7 @@ from crossgate._core import Policy, Profile
 from crossgate._errors import InputError, RerankerError
 from crossgate._index import Index, embedder_mismatch
 from crossgate._model_files.manifest import ROUTING_RERANKER
-from crossgate._profile import read_policy, read_profile
+from crossgate._profile import as_policy, as_profile, read_profile
 from crossgate._reranking.choice import check_fitted, identities, listed, loaders, no_profile
 from crossgate._twins import adecides, decides
 from crossgate._types import Degradation, ResultWarning, Vector, degradation
@@ -86,11 +86,9 @@ class Router:
             if profile.embedder != index.embedder or not fitted:
                 self._notes = (no_profile(index.embedder, known),)
                 profile = Profile()
-        elif not isinstance(profile, Profile):
-            profile = read_profile(profile)
-        check_fitted(profile, index.embedder or None, known)
-        self.profile: Profile = profile
-        self.policy: Policy = policy_of(policy)
+        self.profile = as_profile(profile)
+        self.policy = as_policy(policy)
+        check_fitted(self.profile, index.embedder or None, known)
         self._warnings = _other_corpus(self.profile, index)
 
     def _prepare(
@@ -226,17 +224,6 @@ class Router:
             if self._embedder is None:
                 self._embedder = self.index.load_embedder()
             return self._embedder
-
-
-def policy_of(policy: Policy | str | PathLike[str] | None) -> Policy:
-    """Return a policy, reading it where it is given by its file.
-
-    Raises:
-        ProfileError: If it cannot be read.
-    """
-    if policy is None:
-        return Policy()
-    return policy if isinstance(policy, Policy) else read_policy(policy)
 
 
 def _other_corpus(profile: Profile, index: Index) -> tuple[ResultWarning, ...]:

@@ -26,7 +26,6 @@ from crossgate._pipelines.decay import decay
 from crossgate._pipelines.diversity import deduplicate, diversify
 from crossgate._pipelines.fusion import as_shares, reciprocal_rank
 from crossgate._pipelines.hits import as_utc
-from crossgate._profile import read_profile
 from crossgate._rerank import rerank
 from crossgate._types import Candidate, Hit, RouteResult
 
@@ -153,8 +152,6 @@ def context_engine(
     switches = switches or Switches.from_environment()
     found = retrieve(query, limit * (switches.retrieval_multiplier if switches.enabled else 1))
     aged = decay(fused(found, k_param=k_param), now=now)
-    if not isinstance(profile, Profile):
-        profile = read_profile(profile)
     result = rerank(
         query,
         aged,

@@ -19,7 +19,7 @@ from crossgate._core import Policy, Profile
 from crossgate._errors import ProfileError, SourceError
 from crossgate._evaluation.data.labels import read_lines
 from crossgate._files import open_source, whole_file
-from crossgate._profile import profile_of, profile_values
+from crossgate._profile import profile_from, profile_values
 from crossgate._reranking.contract import PairScore
 from crossgate._sources.common import Unusable
 from crossgate._sources.rows import parse_json
@@ -192,7 +192,7 @@ def _header(values: dict[str, Any]) -> RunHeader:
             **values,
             "notes": tuple(values["notes"]),
             "modes": tuple(mode for mode in ALL_MODES if mode in values["modes"]),
-            "profile": profile_of(values["profile"]),
+            "profile": profile_from(values["profile"]),
             "policy": Policy.from_dict(values["policy"]),
         }
     )
