@@ -23,8 +23,8 @@ from crossgate._core import Blend, Combine
 COSINE_ALONE = Blend(cosine_weight=1.0, bm25_weight=0.0)
 
 
-def rows(texts: Sequence[str]) -> list[tuple[str, str, str, str, None]]:
-    return [(f"{place:03}", "", text, "{}", None) for place, text in enumerate(texts)]
+def rows(texts: Sequence[str]) -> list[tuple[str, str, str, str, list[tuple[int, int]], str, None]]:
+    return [(f"{place:03}", "", text, "", [], "{}", None) for place, text in enumerate(texts)]
 
 
 def search(
@@ -68,7 +68,7 @@ def test_bm25_of_what_changed_equals_bm25_from_scratch() -> None:
     texts = ["red fox", "red hen and a red comb", "lazy dog", "quick brown fox", "hen house"]
     changed = _core.Index("english", "", 0)
     changed.upsert(rows(["something else entirely", *texts[1:], "a red herring", "no more"]))
-    changed.upsert([("000", "", texts[0], "{}", None)])
+    changed.upsert([("000", "", texts[0], "", [], "{}", None)])
     assert changed.remove("005")
     assert changed.remove("006")
     assert not changed.remove("006")
@@ -91,7 +91,7 @@ def test_cosines_equal_numpy(dimension: int) -> None:
     matrix = generator.normal(size=(300, dimension)).astype(np.float32) * 37
     query = generator.normal(size=dimension).astype(np.float32)
     core = _core.Index("none", "test", dimension)
-    core.upsert([(f"{place:03}", "", "", "{}", row) for place, row in enumerate(matrix)])
+    core.upsert([(f"{place:03}", "", "", "", [], "{}", row) for place, row in enumerate(matrix)])
     found = search(core, "", array("f", query), blend=COSINE_ALONE, per_channel=300)
     wide, narrow = matrix.astype(np.float64), query.astype(np.float64)
     expected = wide @ narrow / (np.linalg.norm(wide, axis=1) * np.linalg.norm(narrow))
@@ -109,7 +109,7 @@ def test_top_k_is_the_top() -> None:
     matrix = generator.normal(size=(9_000, 8)).astype(np.float32)
     query = generator.normal(size=8).astype(np.float32)
     core = _core.Index("none", "test", 8)
-    core.upsert([(f"{place:04}", "", "", "{}", row) for place, row in enumerate(matrix)])
+    core.upsert([(f"{place:04}", "", "", "", [], "{}", row) for place, row in enumerate(matrix)])
     cosines = matrix @ query / np.linalg.norm(matrix, axis=1)
     expected = [f"{place:04}" for place in np.argsort(-cosines)[:12]]
     found = search(core, "", array("f", query), blend=COSINE_ALONE, per_channel=12)
@@ -119,16 +119,16 @@ def test_top_k_is_the_top() -> None:
 def test_ties_in_the_last_place_go_to_the_smaller_id() -> None:
     for order in ("abcdef", "fedcba", "cafebd"):
         core = _core.Index("none", "", 0)
-        core.upsert([(id, "", "red fox", "{}", None) for id in order])
+        core.upsert([(id, "", "red fox", "", [], "{}", None) for id in order])
         found = search(core, "fox", None, blend=Blend(), per_channel=3)
         assert [one.id for one in found] == ["a", "b", "c"]
 
 
 def test_each_channel_brings_its_own_candidates() -> None:
     core = _core.Index("none", "test", 2)
-    near = [(f"near{place}", "", "hay", "{}", [1.0, place / 100]) for place in range(3)]
-    far = [(f"word{place}", "", "needle " * (place + 1), "{}", [-1.0, 0.0]) for place in range(3)]
-    core.upsert([*near, *far])
+    for place in range(3):
+        core.upsert([(f"near{place}", "", "hay", "", [], "{}", [1.0, place / 100])])
+        core.upsert([(f"word{place}", "", "needle " * (place + 1), "", [], "{}", [-1.0, 0.0])])
     for blend in (COSINE_ALONE, Blend(cosine_weight=0.0, bm25_weight=1.0)):
         found = search(core, "needle", [1.0, 0.0], blend=blend, per_channel=2)
         assert {one.id for one in found} == {"near0", "near1", "word1", "word2"}
@@ -138,7 +138,7 @@ def test_rounding_lifts_no_cosine_over_1() -> None:
     generator = np.random.default_rng(0)
     matrix = generator.normal(size=(200, 384)).astype(np.float32)
     core = _core.Index("none", "test", 384)
-    core.upsert([(f"{place:03}", "", "", "{}", row) for place, row in enumerate(matrix)])
+    core.upsert([(f"{place:03}", "", "", "", [], "{}", row) for place, row in enumerate(matrix)])
     for place, row in enumerate(matrix):
         best, *_ = search(core, "", array("f", row), blend=COSINE_ALONE, per_channel=2)
         assert best.id == f"{place:03}"
@@ -170,7 +170,9 @@ VECTORS: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("kind", VECTORS)
 def test_a_vector_may_come_as(kind: str) -> None:
     core = _core.Index("none", "test", 3)
-    core.upsert([("given", "", "", "{}", VECTORS[kind]()), ("plain", "", "", "{}", NUMBERS)])
+    core.upsert(
+        [("given", "", "", "", [], "{}", VECTORS[kind]()), ("plain", "", "", "", [], "{}", NUMBERS)]
+    )
     assert core.vector("given") == core.vector("plain")
     length = math.sqrt(sum(number * number for number in NUMBERS))
     assert core.vector("plain") == pytest.approx([number / length for number in NUMBERS], abs=1e-7)
@@ -197,9 +199,11 @@ REFUSED: dict[str, tuple[Any, str]] = {
 def test_a_vector_is_refused(kind: str) -> None:
     vector, code = REFUSED[kind]
     core = _core.Index("none", "test", 3)
-    core.upsert([("kept", "", "", "{}", NUMBERS)])
+    core.upsert([("kept", "", "", "", [], "{}", NUMBERS)])
     with pytest.raises(InputError) as caught:
-        core.upsert([("good", "", "", "{}", NUMBERS), ("bad one", "", "", "{}", vector)])
+        core.upsert(
+            [("good", "", "", "", [], "{}", NUMBERS), ("bad one", "", "", "", [], "{}", vector)]
+        )
     assert caught.value.code == code
     assert "bad one" in str(caught.value)
     assert core.ids() == ["kept"]
@@ -212,17 +216,22 @@ def test_a_vector_is_refused(kind: str) -> None:
 def test_a_vector_is_missing_or_not_wanted() -> None:
     with_vectors = _core.Index("none", "test", 3)
     with pytest.raises(InputError) as caught:
-        with_vectors.upsert([("a", "", "", "{}", None)])
+        with_vectors.upsert([("a", "", "", "", [], "{}", None)])
     assert caught.value.code == "wrong_dimension"
     without = _core.Index("none", "", 0)
     with pytest.raises(InputError) as caught:
-        without.upsert([("a", "", "", "{}", NUMBERS)])
+        without.upsert([("a", "", "", "", [], "{}", NUMBERS)])
     assert caught.value.code == "wrong_dimension"
 
 
 def test_extreme_vectors_have_a_direction() -> None:
     core = _core.Index("none", "test", 2)
-    core.upsert([("large", "", "", "{}", [3e38, 3e38]), ("small", "", "", "{}", [1e-45, 1e-45])])
+    core.upsert(
+        [
+            ("large", "", "", "", [], "{}", [3e38, 3e38]),
+            ("small", "", "", "", [], "{}", [1e-45, 1e-45]),
+        ]
+    )
     for one in search(core, "", [1.0, 1.0], blend=COSINE_ALONE, per_channel=2):
         assert one.cosine == pytest.approx(1.0, abs=1e-6)
 
@@ -236,8 +245,8 @@ def test_an_index_has_bounds() -> None:
 
 def test_what_crosses_is_plain() -> None:
     core = _core.Index("english", "test", 2)
-    core.upsert([("a", "title", "red fox", '{"key": 1}', [3.0, 4.0])])
-    assert core.get("a") == ("title", "red fox", '{"key": 1}')
+    core.upsert([("a", "title", "red fox", "", [], '{"key": 1}', [3.0, 4.0])])
+    assert core.get("a") == ("title", "red fox", "", '{"key": 1}')
     assert core.get("b") is None
     assert core.vector("b") is None
     assert ("a" in core, "b" in core, len(core)) == (True, False, 1)
@@ -496,7 +505,7 @@ def test_any_text_can_be_analysed(text: str) -> None:
         assert all(term and not term.isspace() for term in terms)
         # The query is the document: every document is found by its own words.
         core = _core.Index(language, "", 0)
-        core.upsert([("a", "", text, "{}", None)])
+        core.upsert([("a", "", text, "", [], "{}", None)])
         (one,) = search(core, text, None, blend=Blend(), per_channel=2)
         assert one.overlap == len(set(terms))
 

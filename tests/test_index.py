@@ -411,9 +411,9 @@ def test_a_file_with_any_bit_flipped(saved: Path) -> None:
 
 def test_a_file_of_another_version(saved: Path) -> None:
     whole = saved.read_bytes()
-    code, message = damaged(saved, whole[:8] + (2).to_bytes(4, "little") + whole[12:])
+    code, message = damaged(saved, whole[:8] + (1).to_bytes(4, "little") + whole[12:])
     assert code == "index_version"
-    assert "version 2" in message
+    assert "version 1" in message
     assert REBUILD in message
 
 

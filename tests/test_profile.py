@@ -341,7 +341,7 @@ def test_a_pool_of_the_largest_size_works() -> None:
     most = Profile(per_channel=1_000_000, pool=1_000_000)
     policy = Policy(cliff_core=1_000_000, floors={"widen": 1_000_000})
     core = _core.Index("none", "", 0)
-    core.upsert([("a", "", "red", "{}", None)])
+    core.upsert([("a", "", "red", "", [], "{}", None)])
     found, _ = core.search("red", None, blend=Blend(), per_channel=most.per_channel)
     assert _core.gate(found, most, policy, _core.Request(grade="C")).pool == [0]
     refused("profile_malformed", lambda: Profile(per_channel=10**30))

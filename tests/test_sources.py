@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 import crossgate._sources as sources
 from crossgate._errors import CrossgateError, InputError, SourceError
 from crossgate._limits import ROW_BYTES
+from crossgate._passages import pieces
 from crossgate._sources import Loaded, read_candidates, read_sources
-from crossgate._sources.markdown import chunk_markdown, chunk_plain, pieces, sections
+from crossgate._sources.markdown import chunk_markdown, chunk_plain, sections
 
 
 def write(path: Path, content: str | bytes) -> Path:

@@ -42,8 +42,9 @@ def candidate(place: int, given: object) -> Candidate:
     row = dict(given)
     ids = [one for one in (row.pop("id", None), row.pop("_id", None)) if one is not None]
     title, text = row.pop("title", None) or "", row.pop("text", None)
-    metadata = row.pop("metadata", None) or {}
-    kinds = (("title", title, str), ("text", text, str), ("metadata", metadata, Mapping))
+    body, metadata = row.pop("body", None) or "", row.pop("metadata", None) or {}
+    texts = (("title", title, str), ("text", text, str), ("body", body, str))
+    kinds = (*texts, ("metadata", metadata, Mapping))
     for field, value, kind in kinds:
         if not isinstance(value, kind):
             raise InputError(
@@ -56,6 +57,7 @@ def candidate(place: int, given: object) -> Candidate:
         id=str(ids[0] if ids else place),
         title=title,
         text=text,
+        body=body,
         metadata={**row, **metadata},
         vector=vector,
         cosine=None if cosine is None else float(cosine),

@@ -243,13 +243,20 @@ def _passages(gated: _core.Gated, documents: Mapping[str, Document]) -> list[Pas
     return [
         Passage(
             id=one.id,
-            text=documents[one.id].content,
+            text=readable(documents[one.id], one.passage),
             cosine=one.cosine,
             bm25=one.bm25,
             blend=one.blend,
         )
         for one in (scored[place] for place in gated.pool)
     ]
+
+
+def readable(document: Document, passage: _core.Span | None) -> str:
+    """Return what stage 2 reads: the head, and the passage of the body that fits best."""
+    if passage is None:
+        return document.content
+    return f"{document.content}\n{document.body[passage.start : passage.end]}"
 
 
 def _pairs(reply: Reply) -> list[_core.Pair]:
@@ -284,6 +291,7 @@ def _hits(
                 provider=STAGE1 if read is None else provider,
                 truncated=read is not None and read.truncated,
                 dropped=place.dropped,
+                passage=one.passage,
             )
         )
     return tuple(hits)

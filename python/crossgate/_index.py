@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +15,7 @@ from crossgate._checks import check_ids, check_text, is_text
 from crossgate._errors import IndexFileError, InputError, ModelError
 from crossgate._files import check_source, check_target
 from crossgate._model_files import cache
+from crossgate._passages import BODY_CHARS, passages
 from crossgate._types import Document, Vector
 
 if TYPE_CHECKING:
@@ -57,11 +59,13 @@ class Index:
         """Index documents.
 
         Args:
-            documents: At least one, ids unique, each with a title or a text.
+            documents: At least one, ids unique, each with a title or a text. The first 6,000
+                characters of a body are kept.
             embedder: What makes the vectors: an embedder, the name or folder of a model, or None
                 for an index that is searched by words alone.
             language: Snowball language of the stemmer, such as `english`, or `none`.
-            reuse: An earlier index; documents that did not change keep their vectors.
+            reuse: An earlier index; documents whose title and text did not change keep their
+                vectors.
             progress: Called with the number of embedded documents and of those to embed.
 
         Raises:
@@ -81,8 +85,8 @@ class Index:
         if reuse is not None and reuse.embedder == identity and maker is not None:
             known = {id: reuse.get(id) for id in reuse.ids}
             documents = [
-                _with_vector(one, reuse._core.vector(one.id))
-                if one.vector is None and _same_content(one, known.get(one.id))
+                replace(one, vector=reuse._core.vector(one.id))
+                if one.vector is None and _same_head(one, known.get(one.id))
                 else one
                 for one in documents
             ]
@@ -178,7 +182,15 @@ class Index:
                 vectors = {one.id: vector for one, vector in zip(missing, made, strict=True)}
         self._core.upsert(
             [
-                (one.id, one.title, one.text, _metadata(one), vectors.get(one.id, one.vector))
+                (
+                    one.id,
+                    one.title,
+                    one.text,
+                    one.body[:BODY_CHARS],
+                    passages(one.body),
+                    _metadata(one),
+                    vectors.get(one.id, one.vector),
+                )
                 for one in documents
             ]
         )
@@ -315,8 +327,8 @@ def _check(document: Document) -> None:
     owner = f"document {document.id!r}"
     if not document.id:
         raise InputError("malformed_candidate", "a document has an empty id: give each one its own")
-    for what, text in (("id", document.id), ("title", document.title), ("text", document.text)):
-        check_text(f"the {what} of {owner}", text)
+    for what in ("id", "title", "text", "body"):
+        check_text(f"the {what} of {owner}", getattr(document, what))
     if not document.title.strip() and not document.text.strip():
         raise InputError("empty_document", f"{owner} has neither title nor text: leave it out")
 
@@ -331,8 +343,9 @@ def _metadata(document: Document) -> str:
         ) from error
 
 
-def _document(id: str, title: str, text: str, metadata: str) -> Document:
-    return Document(id=id, title=title, text=text, metadata=_read_metadata(id, metadata))
+def _document(id: str, title: str, text: str, body: str, metadata: str) -> Document:
+    values = _read_metadata(id, metadata)
+    return Document(id=id, title=title, text=text, body=body, metadata=values)
 
 
 def _read_metadata(id: str, text: str) -> dict[str, Any]:
@@ -345,18 +358,8 @@ def _read_metadata(id: str, text: str) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}
 
 
-def _same_content(new: Document, old: Document | None) -> bool:
-    return old is not None and (new.title, new.text) == (old.title, old.text)
-
-
-def _with_vector(document: Document, vector: Vector | None) -> Document:
-    return Document(
-        id=document.id,
-        title=document.title,
-        text=document.text,
-        metadata=document.metadata,
-        vector=vector,
-    )
+def _same_head(new: Document, old: Document | None) -> bool:
+    return old is not None and new.content == old.content
 
 
 def _counted(progress: Callable[[int, int], None], total: int) -> Callable[[int], None]:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Protocol
 
+from crossgate._core import Span
 from crossgate._errors import ModelError, first_line
 
 
 def content(title: str, text: str) -> str:
-    """Return the one text of a document that every scorer reads, `title: text`."""
+    """Return the head of a document, `title: text`."""
     return f"{title}: {text}" if title and text else title or text
 
 
@@ -34,8 +35,10 @@ class Document:
 
     Attributes:
         id: Unique within an index. Ties between equal scores go to the smaller id.
-        text: What the document says; for a skill its description.
+        text: What the document says in short; for a skill its description.
         title: A name or heading, read together with the text; empty if there is none.
+        body: What it says at length, such as what follows the front matter of a skill; empty if
+            there is nothing more. Its first 6,000 characters are searched, by their words.
         metadata: JSON values that belong to the caller; kept and never read.
         vector: Embedding of the document by the index's embedder, or None to have it embedded.
     """
@@ -43,12 +46,13 @@ class Document:
     id: str
     text: str
     title: str = ""
+    body: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     vector: Vector | None = None
 
     @property
     def content(self) -> str:
-        """The text that every scorer reads, `title: text`."""
+        """The head, which every scorer reads: `title: text`."""
         return content(self.title, self.text)
 
 
@@ -151,6 +155,8 @@ class Hit:
             of the reranker. Later steps must not compare scores of two providers.
         truncated: Whether the end of the document did not fit into the tier's input.
         dropped: Why the hit was not selected, as a stable code, or None for a selected hit.
+        passage: The part of the document's body that fits the query best, in characters; None
+            where it has no body, or none of its words.
     """
 
     document: Document
@@ -164,11 +170,19 @@ class Hit:
     provider: str
     truncated: bool
     dropped: str | None
+    passage: Span | None = None
 
     @property
     def id(self) -> str:
         """The document's id."""
         return self.document.id
+
+    @property
+    def excerpt(self) -> str:
+        """What of the document fits the query best: the passage, or without one the text."""
+        if self.passage is None:
+            return self.document.text
+        return self.document.body[self.passage.start : self.passage.end]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the hit as JSON values, the document's text and vector left out.
@@ -189,6 +203,7 @@ class Hit:
             "provider": self.provider,
             "truncated": self.truncated,
             "dropped": self.dropped,
+            "passage": None if self.passage is None else self.passage.to_dict(),
             "metadata": dict(self.document.metadata),
         }
 

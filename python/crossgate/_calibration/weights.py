@@ -5,8 +5,9 @@ Only queries that something fits take part: what the weights decide is an order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,12 +42,15 @@ class Scores:
         bm25: Raw BM25 scores.
         rerank_score: Raw scores of the reranker.
         right: Whether the candidate fits.
+        reweighed: The BM25 scores under other weights of the body, by weight; empty where nothing
+            has a body.
     """
 
     cosine: Array
     bm25: Array
     rerank_score: Array
     right: NDArray[np.bool_]
+    reweighed: Mapping[float, Array] = field(default_factory=dict)
 
     @classmethod
     def of(cls, query: StoredQuery) -> Scores:
@@ -59,40 +63,55 @@ class Scores:
             bm25=np.array([one.bm25 for one in read]),
             rerank_score=np.array([query.pairs[one.id].score for one in read]),
             right=np.array([one.id in query.relevant for one in read], dtype=np.bool_),
+            reweighed={
+                weight: np.array([scores[one.id] for one in read])
+                for weight, scores in query.reweighed.items()
+            },
         )
 
     def blended(self, blend: Blend) -> Array:
         """Return the stage-1 score of each candidate."""
         total = blend.cosine_weight + blend.bm25_weight
-        bounded = self.bm25 / (self.bm25 + blend.pivot)
+        bounded = self._bounded_bm25(blend)
         return (blend.cosine_weight * self.cosine + blend.bm25_weight * bounded) / total
 
     def features(self, blend: Blend) -> Array:
         """Return what `Combine` weighs: cosine, bounded BM25, rerank score; (candidates, 3)."""
-        bounded = self.bm25 / (self.bm25 + blend.pivot)
-        return np.stack([self.cosine, bounded, self.rerank_score], axis=1)
+        return np.stack([self.cosine, self._bounded_bm25(blend), self.rerank_score], axis=1)
+
+    def _bounded_bm25(self, blend: Blend) -> Array:
+        bm25 = self.reweighed.get(blend.body_weight, self.bm25)
+        return bm25 / (bm25 + blend.pivot)
 
 
 def fit_blend(rows: Sequence[Scores]) -> Blend:
     """Return the blend under which the right candidates are the most likely ones of their lists.
 
     Of the scores that BM25 may be mapped to a half at it takes the likeliest: the larger it is, the
-    further a query of many rare words, which finds what it names, outweighs one of a few.
+    further a query of many rare words, which finds what it names, outweighs one of a few. The same
+    of the weights of the body that all rows with bodies know.
 
     Args:
         rows: The scores of queries, with a candidate that fits each.
     """
+    weights = [set(row.reweighed) for row in rows if row.reweighed]
+    body_weights = set.intersection(*weights) if weights else {Blend().body_weight}
     found = []
-    for pivot in PIVOTS:
-        blend = Blend(pivot=pivot)
+    for body_weight, pivot in product(sorted(body_weights), PIVOTS):
+        blend = Blend(pivot=pivot, body_weight=body_weight)
         loss, (cosine, bm25) = _fit_likeliest(rows, [row.features(blend)[:, :2] for row in rows])
-        found.append((loss, pivot, cosine, bm25))
-    _, pivot, cosine, bm25 = min(found)
+        found.append((loss, pivot, body_weight, cosine, bm25))
+    _, pivot, body_weight, cosine, bm25 = min(found)
     if not cosine + bm25:  # neither tells right from wrong
         return Blend()
     # Queries that are all of one kind would silence the other channel for good.
     share = round(min(max(cosine / (cosine + bm25), LEAST_SHARE), 1 - LEAST_SHARE), 2)
-    return Blend(cosine_weight=share, bm25_weight=round(1 - share, 2), pivot=pivot)
+    return Blend(
+        cosine_weight=share,
+        bm25_weight=round(1 - share, 2),
+        pivot=pivot,
+        body_weight=body_weight,
+    )
 
 
 def fit_combine(rows: Sequence[Scores], blend: Blend) -> Combine.Weighted:

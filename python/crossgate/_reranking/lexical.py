@@ -81,7 +81,9 @@ class SemanticBM25:
                 asked, vectors = None, [None] * len(passages)
         index = _core.Index(self._language, "", 0 if asked is None else len(asked))
         rows = enumerate(zip(passages, vectors, strict=True))
-        index.upsert([(str(place), "", one.text, "{}", vector) for place, (one, vector) in rows])
+        index.upsert(
+            [(str(place), "", one.text, "", [], "{}", vector) for place, (one, vector) in rows]
+        )
         most = max(2, len(passages))
         found, _ = index.search(query, asked, blend=self._blend, per_channel=most)
         scored = {int(one.id): one for one in found}

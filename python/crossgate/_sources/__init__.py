@@ -221,7 +221,7 @@ class _Reader:
 
     def _read_skill(self, path: str, root: str, below: str) -> None:
         """Add the skill of one SKILL.md."""
-        values = front_matter(decoded(read_source(path, SKILL_BYTES)))
+        values, body = front_matter(decoded(read_source(path, SKILL_BYTES)))
         text = description_of(values)
         folder = _portable(os.path.dirname(below)) or _folder_name(root)
         name = text_of(values, "name") or os.path.basename(folder) or _SKILL
@@ -238,7 +238,8 @@ class _Reader:
             unique = self._unique(f"{name} ({folder})")
             reason = f"the name {name!r} is taken by {self._places[name]}, so its id is {unique!r}"
             self._report(path, None, reason)
-        self._add(Document(id=unique, text=text, title=name, metadata=metadata), place)
+        document = Document(id=unique, text=text, title=name, body=body, metadata=metadata)
+        self._add(document, place)
 
     def _read_text(self, path: str, root: str, below: str) -> None:
         """Add the chunks of one Markdown or plain-text file."""

@@ -1,11 +1,11 @@
-"""Cutting Markdown and plain text into chunks of a bounded size, without losing a character."""
+"""Markdown and plain text as chunks of a bounded size, each with the headings above it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+
+from crossgate._passages import fenced, pieces
 
 MAX_CHARS = 1_500
 """Longest chunk in characters: about 350 word pieces of English, which a reranker reads whole."""
@@ -13,27 +13,15 @@ MAX_CHARS = 1_500
 # Longer lines are text: a heading goes into the title of every chunk below it.
 _HEADING_CHARS = 200
 
-_LINE = re.compile(r".*\n|.+")
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 # What can stand over an underline: no list item, quote, table row, indented code or rule.
 _PARAGRAPH = re.compile(r" {0,3}(?!(?:[-*+]|\d{1,9}[.)])[ \t]|[>|])(?=\S)(?=.*\w)")
-_FENCE = re.compile(r"[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}(?=[^`]*$)|~{3,})")
 _BLANK_LINES = re.compile(r"(?:[ \t]*\n)*")
 # A rule at the top of a file is not front matter: that has a key in its first line of content.
 _FRONT_MATTER = re.compile(
     r"---[ \t]*\n(?:[ \t]*(?:#[^\n]*)?\n)*[\w-]+[ \t]*:.*?\n---[ \t]*(?:\n|\Z)", re.DOTALL
 )
-
-_SENTENCE = re.compile(
-    r"(?<=[.!?\u2026])\s+"
-    r"|(?<=[.!?\u2026][\"')\]\u2019\u201d])\s+"  # a closing quote or bracket in between
-    r"|(?<=[\u3002\uff01\uff1f])"  # Chinese and Japanese: no space follows
-)
-_WORD = re.compile(r"\s+")
-_ROW = re.compile(r"\n")
-_PROSE = (_SENTENCE, _ROW, _WORD)
-_CODE = (_ROW, _WORD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +105,7 @@ def sections(text: str, *, first_line: int = 1) -> list[Section]:
     A `#` inside a fenced code block is not a heading; a fence that is never closed runs to the
     end of the file, as in CommonMark. A setext heading must be a single line after a blank one.
     """
-    lines = list(_fenced(text))
+    lines = list(fenced(text))
     marks = [(0, 0, 0, "")]  # index of the line, lines of the heading, level, heading
     index = body = 0
     while index < len(lines):
@@ -153,66 +141,6 @@ def _heading(lines: list[tuple[int, str]], *, alone: bool) -> tuple[int, int, st
         if underline:
             return 1 if underline[1][0] == "=" else 2, 2, line.strip()
     return 0, 1, ""
-
-
-def pieces(text: str, max_chars: int = MAX_CHARS, *, fences: bool = True) -> list[str]:
-    """Cut text into pieces of at most `max_chars` characters that concatenate to the text.
-
-    Cuts fall between paragraphs; a longer paragraph is cut between sentences, then lines, then
-    words, and only a longer word inside. A fenced code block that fits is one paragraph, and one
-    that does not is cut between its lines.
-    """
-    if len(text) <= max_chars:
-        return [text] if text else []
-    lines = _fenced(text) if fences else ((0, line) for line in _LINE.findall(text))
-    blocks = groupby(lines, key=lambda pair: (pair[0], not pair[0] and not pair[1].strip()))
-    units = [
-        ("".join(line for _, line in block), _CODE if fence else _PROSE)
-        for (fence, _), block in blocks
-    ]
-    return _pack(units, max_chars)
-
-
-def _pack(units: Sequence[tuple[str, tuple[re.Pattern[str], ...]]], max_chars: int) -> list[str]:
-    """Join units up to `max_chars`; cut a longer one at the first pattern that comes with it."""
-    packed: list[str] = []
-    current = ""
-    for unit, patterns in units:
-        if len(current) + len(unit) <= max_chars:
-            current += unit
-            continue
-        if current:
-            packed.append(current)
-        if len(unit) <= max_chars:
-            current = unit
-            continue
-        if patterns:
-            ends = [found.end() for found in patterns[0].finditer(unit)]
-            edges = zip([0, *ends], [*ends, len(unit)], strict=True)
-            parts = _pack([(unit[a:b], patterns[1:]) for a, b in edges], max_chars)
-        else:
-            parts = [unit[at : at + max_chars] for at in range(0, len(unit), max_chars)]
-        packed += parts[:-1]
-        current = parts[-1]
-    return [*packed, current] if current else packed
-
-
-def _fenced(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each line with the number of the fenced code block that it belongs to, or 0."""
-    count = 0
-    mark = ""
-    for line in _LINE.findall(text):
-        if mark:
-            yield count, line
-            end = line.strip()
-            if end.startswith(mark) and not end.strip(mark[0]):
-                mark = ""
-        elif opening := _FENCE.match(line):
-            count += 1
-            mark = opening[1]
-            yield count, line
-        else:
-            yield 0, line
 
 
 def _chunks(section: Section, title: str, max_chars: int, *, fences: bool = True) -> list[Chunk]:

@@ -18,9 +18,9 @@ _COSINE_SLACK = 1e-5
 def read_candidates(lines: Iterable[str], *, name: str) -> tuple[Candidate, ...]:
     """Read the candidates of another retriever, one JSON value a line or one JSON array.
 
-    A candidate is an object with `id` (or `_id`), `text`, and optionally `title`, `cosine`,
-    `score`, `vector` and `metadata`, or just a string. One without an id is named by its line,
-    in an array by its position. Blank lines are skipped.
+    A candidate is an object with `id` (or `_id`), `text`, and optionally `title`, `body`,
+    `cosine`, `score`, `vector` and `metadata`, or just a string. One without an id is named by its
+    line, in an array by its position. Blank lines are skipped.
 
     Args:
         lines: The lines of the file.
@@ -61,6 +61,7 @@ def candidate_from(value: object, unnamed: str) -> Candidate:
         id=document.id,
         text=document.text,
         title=document.title,
+        body=document.body,
         metadata=document.metadata,
         vector=document.vector,
         cosine=scores["cosine"],
@@ -75,6 +76,7 @@ def document_from(row: object, unnamed: str) -> Document:
     identity = _take(row, "_id", "id") or unnamed
     text = _take(row, "text", "description", "content")
     title = _take(row, "title", "name")
+    body = _take(row, "body")
     vector = _vector(row.pop("vector", None))
     metadata = row.pop("metadata", None)
     if metadata is not None and not isinstance(metadata, dict):
@@ -87,9 +89,9 @@ def document_from(row: object, unnamed: str) -> Document:
     except (ValueError, RecursionError):
         reason = "the metadata has a number that is too large, or is nested too deeply"
         raise Unusable(reason) from None
-    if not is_unicode(identity + text + title + written):
+    if not is_unicode(identity + text + title + body + written):
         raise Unusable("has a lone surrogate, half of an escaped character")
-    return Document(id=identity, text=text, title=title, metadata=row, vector=vector)
+    return Document(id=identity, text=text, title=title, body=body, metadata=row, vector=vector)
 
 
 def _take(row: dict[str, Any], *keys: str) -> str:

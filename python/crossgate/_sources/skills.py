@@ -27,12 +27,15 @@ class Value(NamedTuple):
     line: int
 
 
-def front_matter(text: str) -> dict[str, Value]:
+def front_matter(text: str) -> tuple[dict[str, Value], str]:
     """Read the front matter of a SKILL.md, the block between the first two `---` lines.
 
     A description such as `Use when: always` is invalid YAML without quotes, yet common, and
     agents accept it. So a block that does not parse is read again with its one-line values
     quoted, and only if that fails too, the first error counts.
+
+    Returns:
+        The values of the front matter, and the body that follows it.
     """
     found = _FRONT_MATTER.match(text)
     if not found:
@@ -42,11 +45,12 @@ def front_matter(text: str) -> dict[str, Value]:
     block = found[1] or ""
     if len(block) > _FRONT_MATTER_CHARS:
         raise Unusable(f"the front matter is longer than {_FRONT_MATTER_CHARS:,} characters", 1)
+    body = text[found.end() :].strip()
     try:
-        return _yaml_values(block)
+        return _yaml_values(block), body
     except Unusable as error:
         try:
-            return _yaml_values(_PLAIN_LINE.sub(_quoted, block))
+            return _yaml_values(_PLAIN_LINE.sub(_quoted, block)), body
         except Unusable:
             raise error from None
 

@@ -1,17 +1,30 @@
-//! BM25 in Lucene's variant over an inverted index that grows and shrinks document by document.
+//! BM25F in Lucene's variant over an inverted index that grows and shrinks document by document.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 /// Saturation of a term's count, as in Lucene's `BM25Similarity`.
 const K1: f64 = 1.2;
-/// Share of the document's length that a count is normalised by, as in Lucene's `BM25Similarity`.
+/// Share of a field's length that a count is normalised by, as in Lucene's `BM25Similarity`.
 const B: f64 = 0.75;
 
-/// How often one term stands in one document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Posting {
-    pub(crate) slot: u32,
-    pub(crate) count: u32,
+/// Where one term stands: how often in which head, and how often in which passage of a body. Heads
+/// are known by the document's slot, passages by a number that grows with the slot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Postings {
+    /// Sorted by slot.
+    pub(crate) heads: Vec<(u32, u32)>,
+    /// Sorted by passage.
+    pub(crate) passages: Vec<(u32, u32)>,
+    /// How many documents have the term, in head or body.
+    documents: u32,
+}
+
+impl Postings {
+    /// Postings for [`Bm25::restore_term`], which counts the documents.
+    pub(crate) fn new(heads: Vec<(u32, u32)>, passages: Vec<(u32, u32)>) -> Self {
+        Self { heads, passages, documents: 0 }
+    }
 }
 
 /// What BM25 found out about one document.
@@ -21,124 +34,253 @@ pub(crate) struct Match {
     pub(crate) overlap: u32,
 }
 
+/// The terms of one document.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fields {
+    pub(crate) head: Vec<String>,
+    /// Of each passage of the body.
+    pub(crate) passages: Vec<Vec<String>>,
+}
+
+/// The lengths of one field in terms, over all documents.
+#[derive(Clone, Debug, Default)]
+struct Lengths {
+    /// Per slot; 0 also for a slot that holds no document.
+    of: Vec<u32>,
+    total: u64,
+}
+
+impl Lengths {
+    fn set(&mut self, slot: u32, length: u32) {
+        self.of.resize(slot as usize + 1, 0);
+        if let Some(entry) = self.of.get_mut(slot as usize) {
+            *entry = length;
+        }
+        self.total += u64::from(length);
+    }
+
+    fn clear(&mut self, slot: u32) {
+        if let Some(length) = self.of.get_mut(slot as usize) {
+            self.total -= u64::from(*length);
+            *length = 0;
+        }
+    }
+
+    /// What a count in a field of this length is divided by; 1 for one of average length.
+    fn norm(&self, slot: u32, average: f64) -> f64 {
+        let length = self.of.get(slot as usize).copied().unwrap_or_default();
+        1.0 - B + B * f64::from(length) / average
+    }
+}
+
 /// An inverted index; documents are known by the slot that the caller gave them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bm25 {
     term_numbers: HashMap<String, u32>,
-    /// Per term, sorted by slot.
-    postings: Vec<Vec<Posting>>,
-    /// Per slot the number of terms; 0 also for a slot that holds no document.
-    lengths: Vec<u32>,
+    /// Per term.
+    postings: Vec<Postings>,
+    heads: Lengths,
+    bodies: Lengths,
+    /// Per slot, the passage after its last one.
+    ends: Vec<u32>,
+    /// Per passage, its slot.
+    owners: Vec<u32>,
     documents: usize,
-    total_length: u64,
+    /// Those whose body has a term.
+    with_body: usize,
 }
 
 impl Bm25 {
     /// Adds a document. Its slot must be larger than every slot used before.
-    pub(crate) fn add(&mut self, slot: u32, terms: &[String]) {
-        for (term, count) in counts(terms) {
-            let number = self.number(term);
-            if let Some(list) = self.postings.get_mut(number as usize) {
-                list.push(Posting { slot, count });
+    pub(crate) fn add(&mut self, slot: u32, fields: &Fields) {
+        for (term, (head, passages)) in counts(fields) {
+            let first = number_of(self.owners.len());
+            let postings = self.postings_of(term);
+            postings.documents += 1;
+            if head > 0 {
+                postings.heads.push((slot, head));
             }
+            postings.passages.extend(passages.iter().map(|(at, count)| (first + at, *count)));
         }
-        self.add_length(slot, u32::try_from(terms.len()).unwrap_or(u32::MAX));
+        let body: usize = fields.passages.iter().map(Vec::len).sum();
+        let passages = number_of(fields.passages.len());
+        self.add_lengths(slot, number_of(fields.head.len()), number_of(body), passages);
     }
 
-    /// Removes a document; `terms` must be those that it was added with.
-    pub(crate) fn remove(&mut self, slot: u32, terms: &[String]) {
-        for term in counts(terms).into_keys() {
-            let list = self
-                .term_numbers
-                .get(term)
-                .and_then(|number| self.postings.get_mut(*number as usize));
-            if let Some(list) = list
-                && let Ok(place) = list.binary_search_by_key(&slot, |posting| posting.slot)
-            {
-                list.remove(place);
+    /// Removes a document; `fields` must be those that it was added with.
+    pub(crate) fn remove(&mut self, slot: u32, fields: &Fields) {
+        let own = self.passages_of(slot);
+        for term in counts(fields).into_keys() {
+            let number = self.term_numbers.get(term);
+            let postings = number.and_then(|number| self.postings.get_mut(*number as usize));
+            if let Some(postings) = postings {
+                postings.documents -= 1;
+                if let Ok(at) = postings.heads.binary_search_by_key(&slot, |(slot, _)| *slot) {
+                    postings.heads.remove(at);
+                }
+                let at = run(&postings.passages, &own);
+                postings.passages.drain(at);
             }
         }
-        if let Some(length) = self.lengths.get_mut(slot as usize) {
-            self.total_length -= u64::from(*length);
-            self.documents -= 1;
-            *length = 0;
-        }
+        self.heads.clear(slot);
+        self.bodies.clear(slot);
+        self.documents -= 1;
+        self.with_body -= usize::from(fields.passages.iter().any(|terms| !terms.is_empty()));
     }
 
     /// Scores every document against the distinct terms of a query; one entry per slot.
     ///
     /// Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009),
-    /// with Lucene's choices: idf = ln(1 + (N - n + 0.5) / (n + 0.5)), which is never negative, and
-    /// no factor (k1 + 1), which would not change an order.
-    pub(crate) fn matches(&self, query_terms: &[String]) -> Vec<Match> {
-        let mut matches = vec![Match::default(); self.lengths.len()];
-        let documents = self.documents as f64;
+    /// section 3.6: a term's counts, each divided by the norm of its field, are added up with the
+    /// field's weight (1 for the head, `body_weight` for the body) and saturate once. With Lucene's
+    /// choices: idf = ln(1 + (N - n + 0.5) / (n + 0.5)), which is never negative, and no factor
+    /// (k1 + 1), which would not change an order. A body's average length is that of the bodies
+    /// there are, so that documents without one change nothing.
+    pub(crate) fn matches(&self, query_terms: &[String], body_weight: f64) -> Vec<Match> {
+        let mut matches = vec![Match::default(); self.heads.of.len()];
         // An index of empty documents has no average to divide by, and no postings to score.
-        let average_length = (self.total_length as f64 / documents).max(f64::MIN_POSITIVE);
+        let average =
+            |total: u64, count: usize| (total as f64 / count as f64).max(f64::MIN_POSITIVE);
+        let head_average = average(self.heads.total, self.documents);
+        let body_average = average(self.bodies.total, self.with_body);
         for list in distinct(query_terms).filter_map(|term| self.list(term)) {
-            let containing = list.len() as f64;
-            let idf = (1.0 + (documents - containing + 0.5) / (containing + 0.5)).ln();
-            for posting in list {
-                let length = self.lengths.get(posting.slot as usize).copied().unwrap_or_default();
-                let count = f64::from(posting.count);
-                let norm = K1 * (1.0 - B + B * f64::from(length) / average_length);
-                if let Some(entry) = matches.get_mut(posting.slot as usize) {
-                    entry.score += idf * (count / (count + norm));
+            let idf = self.idf(list);
+            self.for_each_document(list, |slot, head, body| {
+                let mut count = f64::from(head) / self.heads.norm(slot, head_average);
+                if body > 0 {
+                    count += body_weight * f64::from(body) / self.bodies.norm(slot, body_average);
+                }
+                if let Some(entry) = matches.get_mut(slot as usize)
+                    && count > 0.0
+                {
+                    entry.score += idf * (count / (count + K1));
                     entry.overlap += 1;
                 }
-            }
+            });
         }
         matches
     }
 
+    /// Which passage of a document, from 0, holds the distinct terms of a query that are rarest in
+    /// sum, the first of equal ones; none where no passage holds any.
+    pub(crate) fn best_passage(&self, slot: u32, query_terms: &[String]) -> Option<usize> {
+        let own = self.passages_of(slot);
+        let mut scores = vec![0.0; own.len()];
+        for list in distinct(query_terms).filter_map(|term| self.list(term)) {
+            for (passage, _) in list.passages.get(run(&list.passages, &own)).unwrap_or_default() {
+                if let Some(score) = scores.get_mut((passage - own.start) as usize) {
+                    *score += self.idf(list);
+                }
+            }
+        }
+        let best = scores.into_iter().enumerate().reduce(
+            |best, one| {
+                if one.1 > best.1 { one } else { best }
+            },
+        );
+        best.filter(|(_, score)| *score > 0.0).map(|(passage, _)| passage)
+    }
+
+    /// The passages of a document by their numbers.
+    pub(crate) fn passages_of(&self, slot: u32) -> Range<u32> {
+        let end = |slot: usize| self.ends.get(slot).copied().unwrap_or_default();
+        (slot as usize).checked_sub(1).map_or(0, end)..end(slot as usize)
+    }
+
+    fn idf(&self, list: &Postings) -> f64 {
+        let containing = f64::from(list.documents);
+        (1.0 + (self.documents as f64 - containing + 0.5) / (containing + 0.5)).ln()
+    }
+
+    /// Calls with slot, count in the head and count in the body, in the order of the slots.
+    fn for_each_document(&self, list: &Postings, mut call: impl FnMut(u32, u32, u32)) {
+        let owner = |passage: u32| self.owners.get(passage as usize).copied().unwrap_or(u32::MAX);
+        let mut heads = list.heads.iter().copied().peekable();
+        let bodies = list.passages.chunk_by(|one, next| owner(one.0) == owner(next.0));
+        for body in bodies {
+            let slot = body.first().map_or(u32::MAX, |(passage, _)| owner(*passage));
+            while let Some((before, head)) = heads.next_if(|(before, _)| *before < slot) {
+                call(before, head, 0);
+            }
+            let head = heads.next_if(|(same, _)| *same == slot).map_or(0, |(_, head)| head);
+            call(slot, head, body.iter().map(|(_, count)| count).sum());
+        }
+        for (slot, head) in heads {
+            call(slot, head, 0);
+        }
+    }
+
     /// All terms with their postings, in the order in which the terms were first seen.
-    pub(crate) fn vocabulary(&self) -> Vec<(&str, &[Posting])> {
+    pub(crate) fn vocabulary(&self) -> Vec<(&str, &Postings)> {
         let mut terms: Vec<_> = self.term_numbers.iter().collect();
         terms.sort_unstable_by_key(|(_, number)| **number);
         terms
             .into_iter()
-            .map(|(term, _)| (term.as_str(), self.list(term).unwrap_or_default()))
+            .filter_map(|(term, _)| self.list(term).map(|list| (term.as_str(), list)))
             .collect()
     }
 
-    /// Takes a term with its postings over as they are; the reader of index files checks them.
-    pub(crate) fn restore_term(&mut self, term: &str, postings: Vec<Posting>) {
-        let number = self.number(term);
-        if let Some(list) = self.postings.get_mut(number as usize) {
-            *list = postings;
-        }
+    /// Takes a term with its postings over, after all documents; the reader of index files checks
+    /// them.
+    pub(crate) fn restore_term(&mut self, term: &str, list: Postings) {
+        let mut documents = 0;
+        self.for_each_document(&list, |_, _, _| documents += 1);
+        *self.postings_of(term) = Postings { documents, ..list };
     }
 
-    /// Records a document's length without touching its postings.
-    pub(crate) fn add_length(&mut self, slot: u32, length: u32) {
-        self.lengths.resize(slot as usize + 1, 0);
-        if let Some(entry) = self.lengths.get_mut(slot as usize) {
-            *entry = length;
-        }
+    /// Records a document without its postings: the lengths of its fields in terms, and the number
+    /// of its passages.
+    pub(crate) fn add_lengths(&mut self, slot: u32, head: u32, body: u32, passages: u32) {
+        self.heads.set(slot, head);
+        self.bodies.set(slot, body);
+        self.ends.resize(slot as usize, self.ends.last().copied().unwrap_or_default());
+        self.owners.resize(self.owners.len() + passages as usize, slot);
+        self.ends.push(number_of(self.owners.len()));
         self.documents += 1;
-        self.total_length += u64::from(length);
+        self.with_body += usize::from(body > 0);
     }
 
-    fn list(&self, term: &str) -> Option<&[Posting]> {
+    /// The postings of a term; none where no document has it.
+    fn list(&self, term: &str) -> Option<&Postings> {
         let number = self.term_numbers.get(term)?;
-        self.postings.get(*number as usize).map(Vec::as_slice)
+        self.postings.get(*number as usize).filter(|list| list.documents > 0)
     }
 
-    fn number(&mut self, term: &str) -> u32 {
-        if let Some(number) = self.term_numbers.get(term) {
-            return *number;
+    fn postings_of(&mut self, term: &str) -> &mut Postings {
+        let next = number_of(self.postings.len());
+        let number = *self.term_numbers.entry(term.to_owned()).or_insert(next);
+        if number == next {
+            self.postings.push(Postings::default());
         }
-        let number = u32::try_from(self.postings.len()).unwrap_or(u32::MAX);
-        self.term_numbers.insert(term.to_owned(), number);
-        self.postings.push(Vec::new());
-        number
+        // A number in the map is always one of a list.
+        #[expect(clippy::indexing_slicing, reason = "each number was given out with its list")]
+        &mut self.postings[number as usize]
     }
 }
 
-fn counts(terms: &[String]) -> HashMap<&str, u32> {
-    let mut counts = HashMap::new();
-    for term in terms {
-        *counts.entry(term.as_str()).or_insert(0) += 1;
+/// Indexes hold fewer than 2^32 documents, passages and terms.
+fn number_of(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+/// Where the postings of some passages stand in a list that is sorted by passage.
+fn run(list: &[(u32, u32)], passages: &Range<u32>) -> Range<usize> {
+    let start = list.partition_point(|(passage, _)| *passage < passages.start);
+    let end = list.partition_point(|(passage, _)| *passage < passages.end);
+    start..end
+}
+
+/// How often each term stands in the head, and in which passages how often. In the order of the
+/// terms, so that the numbers that new ones get do not depend on a hash.
+fn counts(fields: &Fields) -> BTreeMap<&str, (u32, BTreeMap<u32, u32>)> {
+    let mut counts: BTreeMap<&str, (u32, BTreeMap<u32, u32>)> = BTreeMap::new();
+    for term in &fields.head {
+        counts.entry(term).or_default().0 += 1;
+    }
+    for (passage, terms) in (0..).zip(&fields.passages) {
+        for term in terms {
+            *counts.entry(term).or_default().1.entry(passage).or_default() += 1;
+        }
     }
     counts
 }
@@ -159,47 +301,64 @@ mod tests {
         text.split_whitespace().map(str::to_owned).collect()
     }
 
+    fn fields(head: &str, body: &str) -> Fields {
+        Fields { head: words(head), passages: body.split('|').map(words).collect() }
+    }
+
+    fn count(terms: &[String], term: &String) -> f64 {
+        terms.iter().filter(|other| *other == term).count() as f64
+    }
+
     /// The formula, written down per document and without an inverted index.
-    fn naive(documents: &[Vec<String>], query: &[String]) -> Vec<f64> {
+    fn naive(documents: &[Fields], query: &[String], weight: f64) -> Vec<f64> {
         let number = documents.len() as f64;
-        let average = documents.iter().map(Vec::len).sum::<usize>() as f64 / number;
+        let mean = |lengths: Vec<usize>| {
+            lengths.iter().sum::<usize>() as f64 / lengths.len().max(1) as f64
+        };
+        let head_mean = mean(documents.iter().map(|one| one.head.len()).collect());
+        let body = |one: &Fields| one.passages.concat();
+        let bodies = documents.iter().map(|one| body(one).len()).filter(|length| *length > 0);
+        let body_mean = mean(bodies.collect());
         let mut query = query.to_vec();
         query.sort();
         query.dedup();
-        documents
-            .iter()
-            .map(|document| {
-                let score = |term: &String| {
-                    let holding =
-                        documents.iter().filter(|other| other.contains(term)).count() as f64;
-                    let count = document.iter().filter(|other| *other == term).count() as f64;
-                    let idf = (1.0 + (number - holding + 0.5) / (holding + 0.5)).ln();
-                    if count == 0.0 {
-                        return 0.0;
-                    }
-                    idf * count / (count + 1.2 * (0.25 + 0.75 * document.len() as f64 / average))
-                };
-                query.iter().map(score).sum()
-            })
-            .collect()
+        let part = |terms: &[String], term: &String, mean: f64| match count(terms, term) {
+            0.0 => 0.0,
+            count => count / (0.25 + 0.75 * terms.len() as f64 / mean),
+        };
+        let score = |one: &Fields, term: &String| {
+            let holds = |other: &&Fields| other.head.contains(term) || body(other).contains(term);
+            let holding = documents.iter().filter(holds).count() as f64;
+            let idf = (1.0 + (number - holding + 0.5) / (holding + 0.5)).ln();
+            let count =
+                part(&one.head, term, head_mean) + weight * part(&body(one), term, body_mean);
+            idf * count / (count + 1.2)
+        };
+        documents.iter().map(|one| query.iter().map(|term| score(one, term)).sum()).collect()
     }
 
-    fn document() -> impl Strategy<Value = Vec<String>> {
+    fn terms() -> impl Strategy<Value = Vec<String>> {
         prop::collection::vec("[a-e]", 0..12)
+    }
+
+    fn document() -> impl Strategy<Value = Fields> {
+        (terms(), prop::collection::vec(terms(), 0..4))
+            .prop_map(|(head, passages)| Fields { head, passages })
     }
 
     proptest! {
         #[test]
         fn equals_the_naive_formula(
             documents in prop::collection::vec(document(), 1..12),
-            query in document(),
+            query in terms(),
+            weight in 0.0..3.0_f64,
         ) {
             let mut index = Bm25::default();
-            for (slot, terms) in documents.iter().enumerate() {
-                index.add(u32::try_from(slot).unwrap(), terms);
+            for (slot, fields) in documents.iter().enumerate() {
+                index.add(u32::try_from(slot).unwrap(), fields);
             }
-            let expected = naive(&documents, &query);
-            for (found, expected) in index.matches(&query).iter().zip(expected) {
+            let expected = naive(&documents, &query, weight);
+            for (found, expected) in index.matches(&query, weight).iter().zip(expected) {
                 prop_assert!((found.score - expected).abs() < 1e-12, "{found:?} {expected}");
             }
         }
@@ -207,25 +366,59 @@ mod tests {
         #[test]
         fn removing_leaves_the_index_as_if_never_added(
             documents in prop::collection::vec((document(), any::<bool>()), 1..12),
-            query in document(),
+            query in terms(),
         ) {
             let (mut changed, mut fresh) = (Bm25::default(), Bm25::default());
-            for (slot, (terms, keep)) in documents.iter().enumerate() {
+            for (slot, (fields, keep)) in documents.iter().enumerate() {
                 let slot = u32::try_from(slot).unwrap();
-                changed.add(slot, terms);
+                changed.add(slot, fields);
                 if *keep {
-                    fresh.add(slot, terms);
+                    fresh.add(slot, fields);
                 }
             }
-            for (slot, (terms, keep)) in documents.iter().enumerate() {
+            for (slot, (fields, keep)) in documents.iter().enumerate() {
                 if !keep {
-                    changed.remove(u32::try_from(slot).unwrap(), terms);
+                    changed.remove(u32::try_from(slot).unwrap(), fields);
                 }
             }
-            let (changed, fresh) = (changed.matches(&query), fresh.matches(&query));
+            let (was, is) = (&changed, &fresh);
+            let (changed, fresh) = (changed.matches(&query, 0.5), fresh.matches(&query, 0.5));
             for (slot, left) in changed.iter().enumerate() {
                 let right = fresh.get(slot).copied().unwrap_or_default();
                 prop_assert_eq!(*left, right);
+            }
+            for (slot, _) in documents.iter().enumerate().filter(|(_, (_, keep))| *keep) {
+                let slot = u32::try_from(slot).unwrap();
+                prop_assert_eq!(was.best_passage(slot, &query), is.best_passage(slot, &query));
+            }
+        }
+
+        #[test]
+        fn the_best_passage_is_that_of_the_naive_search(
+            documents in prop::collection::vec(document(), 1..6), query in terms(),
+        ) {
+            let mut index = Bm25::default();
+            for (slot, fields) in documents.iter().enumerate() {
+                index.add(u32::try_from(slot).unwrap(), fields);
+            }
+            let holds = |one: &Fields, term: &String| {
+                one.head.contains(term) || one.passages.concat().contains(term)
+            };
+            let score = |passage: &Vec<String>| -> f64 {
+                distinct(&query)
+                    .map(str::to_owned)
+                    .filter(|term| passage.contains(term))
+                    .map(|term| {
+                        let n = documents.iter().filter(|one| holds(one, &term)).count() as f64;
+                        (1.0 + (documents.len() as f64 - n + 0.5) / (n + 0.5)).ln()
+                    })
+                    .sum()
+            };
+            for (slot, fields) in documents.iter().enumerate() {
+                let scores: Vec<f64> = fields.passages.iter().map(score).collect();
+                let most = scores.iter().copied().fold(0.0, f64::max);
+                let expected = scores.iter().position(|one| *one == most && most > 0.0);
+                prop_assert_eq!(index.best_passage(u32::try_from(slot).unwrap(), &query), expected);
             }
         }
     }
@@ -233,9 +426,20 @@ mod tests {
     #[test]
     fn repeating_a_query_term_changes_nothing() {
         let mut index = Bm25::default();
-        index.add(0, &words("red fox"));
-        index.add(1, &words("red hen"));
-        assert_eq!(index.matches(&words("fox fox red")), index.matches(&words("fox red")));
-        assert_eq!(index.matches(&words("fox red"))[0].overlap, 2);
+        index.add(0, &fields("red fox", ""));
+        index.add(1, &fields("red hen", ""));
+        let found = |query: &str| index.matches(&words(query), 0.5);
+        assert_eq!(found("fox fox red"), found("fox red"));
+        assert_eq!(found("fox red")[0].overlap, 2);
+    }
+
+    #[test]
+    fn a_body_without_weight_is_not_there() {
+        let mut index = Bm25::default();
+        index.add(0, &fields("red", "fox fox"));
+        index.add(1, &fields("fox", ""));
+        let found = index.matches(&words("fox"), 0.0);
+        assert_eq!((found[0].score, found[0].overlap), (0.0, 0));
+        assert!(index.matches(&words("fox"), 0.5)[0].score > 0.0);
     }
 }

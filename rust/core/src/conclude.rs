@@ -475,14 +475,16 @@ mod tests {
     use crate::policy::Floors;
     use crate::profile::{Answer, Confidence, Second, Stage1Confidence, Stage2Confidence};
 
-    const BLEND: Blend = Blend { cosine_weight: 0.7, bm25_weight: 0.3, pivot: 5.0 };
+    const BLEND: Blend =
+        Blend { cosine_weight: 0.7, bm25_weight: 0.3, pivot: 5.0, body_weight: 0.5 };
 
     fn refs(candidates: &[Scored]) -> Vec<&Scored> {
         candidates.iter().collect()
     }
 
     fn scored(id: &str, blend: f64) -> Scored {
-        Scored { id: id.to_owned(), cosine: Some(blend), bm25: 5.0, overlap: 1, blend }
+        let scored = Scored { id: id.to_owned(), cosine: Some(blend), blend, ..Scored::default() };
+        Scored { bm25: 5.0, overlap: 1, ..scored }
     }
 
     fn pair(id: &str, score: f64) -> Pair {

@@ -2,16 +2,16 @@
 //!
 //! Layout, all numbers little-endian: magic (8 bytes), version (u32), length of the body (u64),
 //! BLAKE3 of the body (32 bytes), body. The body is the length of the contents (u64), the contents
-//! in postcard's format, and the vectors (f32, row by row).
+//! in postcard's format, the vectors (f32, row by row).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::bm25::{Bm25, Posting};
+use crate::bm25::{Bm25, Postings};
 use crate::dense::Dense;
 use crate::error::{Error, Result};
 use crate::index::{Index, MAX_DIMENSION, Record};
@@ -19,17 +19,25 @@ use crate::text::Analyzer;
 
 const MAGIC: &[u8; 8] = b"\x89CGX\r\n\x1a\n";
 /// Grows with every change that an older reader would misread.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
-/// Everything but the vectors. Documents stand in their order; a posting names its document by the
-/// distance to the one before.
+/// Everything but the vectors. Documents stand in their order.
 #[derive(Serialize, Deserialize)]
 struct Contents {
     embedder: String,
     language: String,
     dimension: u32,
     documents: Vec<Record>,
-    terms: Vec<(String, Vec<(u32, u32)>)>,
+    terms: Vec<Term>,
+}
+
+/// A term with the documents that have it in the head, the passages that have it, and how often
+/// each does. Both are named by the distance to the one before; passages are numbered through.
+#[derive(Clone, Serialize, Deserialize)]
+struct Term {
+    text: String,
+    heads: Vec<(u32, u32)>,
+    passages: Vec<(u32, u32)>,
 }
 
 impl Index {
@@ -93,20 +101,23 @@ impl Index {
             .zip(&self.slots)
             .filter_map(|(slot, record)| record.as_ref().map(|record| (slot, record)))
             .collect();
-        // Empty slots are left behind, so documents get new numbers.
-        let mut numbers = vec![0_u32; self.slots.len()];
+        // Empty slots are left behind, so documents and passages get new numbers.
+        let mut numbers = HashMap::new();
+        let mut passage_numbers = HashMap::new();
         for (number, (slot, _)) in (0_u32..).zip(&live) {
-            if let Some(entry) = numbers.get_mut(*slot as usize) {
-                *entry = number;
+            numbers.insert(*slot, number);
+            for passage in self.bm25.passages_of(*slot) {
+                let next = u32::try_from(passage_numbers.len()).unwrap_or(u32::MAX);
+                passage_numbers.insert(passage, next);
             }
         }
-        let distances = |postings: &[Posting]| {
+        let distances = |postings: &[(u32, u32)], numbers: &HashMap<u32, u32>| {
             let mut before = 0;
-            let distance = |posting: &Posting| {
-                let number = numbers.get(posting.slot as usize).copied().unwrap_or_default();
+            let distance = |(place, count): &(u32, u32)| {
+                let number = numbers.get(place).copied().unwrap_or_default();
                 let distance = number - before;
                 before = number;
-                (distance, posting.count)
+                (distance, *count)
             };
             postings.iter().map(distance).collect::<Vec<_>>()
         };
@@ -119,8 +130,11 @@ impl Index {
                 .bm25
                 .vocabulary()
                 .into_iter()
-                .filter(|(_, postings)| !postings.is_empty())
-                .map(|(term, postings)| (term.to_owned(), distances(postings)))
+                .map(|(text, list)| Term {
+                    text: text.to_owned(),
+                    heads: distances(&list.heads, &numbers),
+                    passages: distances(&list.passages, &passage_numbers),
+                })
                 .collect(),
         };
         // Strings and numbers in memory have no way to fail to be written to memory.
@@ -215,7 +229,10 @@ fn read_body(body: &[u8]) -> Result<Index> {
     let slots = u32::try_from(contents.documents.len())
         .map_err(|_| corrupt("it holds too many documents"))?;
     let mut index = Index::new(analyzer, &contents.embedder, dimension.min(MAX_DIMENSION))?;
-    index.bm25 = read_terms(contents.terms, slots)?;
+    if let Some(record) = contents.documents.iter().find(|record| !record.passages_fit()) {
+        return Err(corrupt(&format!("the passages of {:?} are not in its body", record.id)));
+    }
+    index.bm25 = read_terms(contents.terms, &contents.documents)?;
     index.dense = read_vectors(reader.rest, dimension, slots)?;
     for (slot, record) in (0..).zip(&contents.documents) {
         if index.by_id.insert(record.id.clone(), slot).is_some() {
@@ -226,31 +243,58 @@ fn read_body(body: &[u8]) -> Result<Index> {
     Ok(index)
 }
 
-fn read_terms(terms: Vec<(String, Vec<(u32, u32)>)>, slots: u32) -> Result<Bm25> {
+fn read_terms(terms: Vec<Term>, documents: &[Record]) -> Result<Bm25> {
     let wrong = || corrupt("its postings contradict each other");
-    let mut lengths = vec![0_u32; slots as usize];
-    let mut bm25 = Bm25::default();
+    let owners: Vec<usize> = documents
+        .iter()
+        .enumerate()
+        .flat_map(|(slot, record)| record.passages.iter().map(move |_| slot))
+        .collect();
+    let mut lengths = vec![(0_u32, 0_u32); documents.len()];
     let mut seen = HashSet::new();
-    for (term, distances) in terms {
-        let mut postings: Vec<Posting> = Vec::with_capacity(distances.len());
-        for (distance, count) in distances {
-            let before = postings.last().map_or(0, |posting: &Posting| posting.slot);
-            let slot = before.checked_add(distance).ok_or_else(wrong)?;
-            let repeated = distance == 0 && !postings.is_empty();
-            let length = lengths.get_mut(slot as usize).filter(|_| !repeated && count > 0);
-            let length = length.ok_or_else(wrong)?;
-            *length = length.checked_add(count).ok_or_else(wrong)?;
-            postings.push(Posting { slot, count });
-        }
-        if postings.is_empty() || !seen.insert(term.clone()) {
+    let mut read = Vec::with_capacity(terms.len());
+    for Term { text, heads, passages } in terms {
+        let heads = places(&heads, documents.len()).ok_or_else(wrong)?;
+        let passages = places(&passages, owners.len()).ok_or_else(wrong)?;
+        if (heads.is_empty() && passages.is_empty()) || !seen.insert(text.clone()) {
             return Err(wrong());
         }
-        bm25.restore_term(&term, postings);
+        for (slot, count) in &heads {
+            let (head, _) = lengths.get_mut(*slot as usize).ok_or_else(wrong)?;
+            *head = head.checked_add(*count).ok_or_else(wrong)?;
+        }
+        for (passage, count) in &passages {
+            let slot = owners.get(*passage as usize).ok_or_else(wrong)?;
+            let (_, body) = lengths.get_mut(*slot).ok_or_else(wrong)?;
+            *body = body.checked_add(*count).ok_or_else(wrong)?;
+        }
+        read.push((text, Postings::new(heads, passages)));
     }
-    for (slot, length) in (0..).zip(lengths) {
-        bm25.add_length(slot, length);
+    let mut bm25 = Bm25::default();
+    for ((slot, record), (head, body)) in (0..).zip(documents).zip(lengths) {
+        let passages = u32::try_from(record.passages.len()).map_err(|_| wrong())?;
+        bm25.add_lengths(slot, head, body, passages);
+    }
+    for (text, list) in read {
+        bm25.restore_term(&text, list);
     }
     Ok(bm25)
+}
+
+/// What distances and counts name, of so many places; none where a place is unknown or stands
+/// twice, or where a count is 0.
+fn places(distances: &[(u32, u32)], count_of_places: usize) -> Option<Vec<(u32, u32)>> {
+    let mut found: Vec<(u32, u32)> = Vec::with_capacity(distances.len());
+    for (distance, count) in distances.iter().copied() {
+        let before = found.last().map_or(0, |(place, _)| *place);
+        let place = before.checked_add(distance)?;
+        let repeated = distance == 0 && !found.is_empty();
+        if place as usize >= count_of_places || repeated || count == 0 {
+            return None;
+        }
+        found.push((place, count));
+    }
+    Some(found)
 }
 
 fn read_vectors(bytes: &[u8], dimension: usize, rows: u32) -> Result<Option<Dense>> {
@@ -282,7 +326,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::index::tests::{index, record};
+    use crate::index::tests::{index, long, record};
+    use crate::stage1::Span;
 
     fn sample() -> Index {
         let mut index = index(&[
@@ -291,7 +336,9 @@ mod tests {
             ("dog", "the lazy dog", [0.6, 0.8]),
         ]);
         index.remove("fox");
-        index.upsert(vec![(record("cod", "red fish"), Some(vec![1.0, 1.0]))]).unwrap();
+        let owl = long("owl", "hunts red mice", "nests in \u{e9}glise towers");
+        let vector = || Some(vec![1.0, 1.0]);
+        index.upsert(vec![(record("cod", "red fish"), vector()), (owl, vector())]).unwrap();
         index
     }
 
@@ -310,11 +357,12 @@ mod tests {
         let index = sample();
         let read = Index::from_bytes(&index.to_bytes()).unwrap();
         assert_eq!(read.fingerprint(), index.fingerprint());
-        assert_eq!((read.embedder(), read.dimension(), read.len()), ("test", 2, 3));
+        assert_eq!((read.embedder(), read.dimension(), read.len()), ("test", 2, 4));
+        assert_eq!(read.get("owl"), index.get("owl"));
         assert_eq!(read.vector("dog"), index.vector("dog"));
         assert_eq!(read.to_bytes(), index.to_bytes());
         let terms = ["red".to_owned(), "dog".to_owned()];
-        let (before, after) = (index.bm25.matches(&terms), read.bm25.matches(&terms));
+        let (before, after) = (index.bm25.matches(&terms, 0.5), read.bm25.matches(&terms, 0.5));
         // The slot of the removed document is gone, the rest is the same to the bit.
         assert_eq!(before.get(1..), after.get(..));
     }
@@ -338,10 +386,10 @@ mod tests {
     #[test]
     fn a_later_version_is_named() {
         let mut bytes = sample().to_bytes();
-        bytes[8] = 2;
+        bytes[8] = 3;
         let error = Index::from_bytes(&bytes).unwrap_err();
         assert_eq!(error.code(), "index_version");
-        assert!(error.to_string().contains("version 2"));
+        assert!(error.to_string().contains("version 3"));
     }
 
     type Change<'a> = &'a dyn Fn(&mut Contents, &mut Vec<u8>);
@@ -355,8 +403,12 @@ mod tests {
                 embedder: "test".to_owned(),
                 language: "english".to_owned(),
                 dimension: 2,
-                documents: vec![record("a"), record("b")],
-                terms: vec![("text".to_owned(), vec![(0, 1), (1, 1)])],
+                documents: vec![record("a"), long("b", "one", "two")],
+                terms: vec![Term {
+                    text: "text".to_owned(),
+                    heads: vec![(0, 1), (1, 1)],
+                    passages: vec![(1, 1)],
+                }],
             };
             let mut vectors = [vector.clone(), vector.clone()].concat();
             change(&mut contents, &mut vectors);
@@ -373,21 +425,33 @@ mod tests {
             ("dimension", &|contents, _| contents.dimension = 3),
             ("huge dimension", &|contents, _| contents.dimension = u32::MAX),
             ("missing vector", &|_, vectors| vectors.truncate(8)),
+            ("unknown passage", &|contents, _| contents.terms[0].passages[0].0 = 2),
+            ("a passage outside of its body", &|contents, _| {
+                contents.documents[1].passages[1].end = 8;
+            }),
+            ("passages that overlap", &|contents, _| {
+                contents.documents[1].passages[1] = Span { start: 2, end: 7 };
+            }),
             ("infinite vector", &|_, vectors| {
                 vectors[..4].copy_from_slice(&f32::INFINITY.to_le_bytes());
             }),
             ("zero vector", &|_, vectors| vectors.fill(0)),
-            ("unknown document", &|contents, _| contents.terms[0].1[1].0 = 2),
-            ("document twice", &|contents, _| contents.terms[0].1[1].0 = 0),
+            ("unknown document", &|contents, _| contents.terms[0].heads[1].0 = 2),
+            ("document twice", &|contents, _| contents.terms[0].heads[1].0 = 0),
             ("overflowing document", &|contents, _| {
-                contents.terms[0].1.push((u32::MAX, 1));
+                contents.terms[0].passages.push((u32::MAX, 1));
             }),
-            ("count of zero", &|contents, _| contents.terms[0].1[0].1 = 0),
+            ("count of zero", &|contents, _| contents.terms[0].passages[0].1 = 0),
             ("overflowing count", &|contents, _| {
-                contents.terms[0].1[0].1 = u32::MAX;
-                contents.terms.push(("more".to_owned(), vec![(0, 1)]));
+                contents.terms[0].heads[0].1 = u32::MAX;
+                let more =
+                    Term { text: "more".to_owned(), heads: vec![(0, 1)], passages: Vec::new() };
+                contents.terms.push(more);
             }),
-            ("term without documents", &|contents, _| contents.terms[0].1.clear()),
+            ("term without documents", &|contents, _| {
+                contents.terms[0].heads.clear();
+                contents.terms[0].passages.clear();
+            }),
             ("term twice", &|contents, _| {
                 let term = contents.terms[0].clone();
                 contents.terms.push(term);
@@ -421,7 +485,7 @@ mod tests {
         for _ in 0..2 {
             sample().save(&path).unwrap();
         }
-        assert_eq!(Index::open(&path).unwrap().len(), 3);
+        assert_eq!(Index::open(&path).unwrap().len(), 4);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
@@ -441,7 +505,7 @@ mod tests {
             let place = place.index(body.len());
             body[place] = value;
             if let Ok(index) = Index::from_bytes(&with_header(&body)) {
-                let _ = index.bm25.matches(&["red".to_owned()]);
+                let _ = index.bm25.matches(&["red".to_owned()], 0.5);
             }
         }
     }

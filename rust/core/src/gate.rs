@@ -315,7 +315,8 @@ mod tests {
 
     fn scored(id: &str, cosine: f64, bm25: f64, overlap: u32) -> Scored {
         let blend = 0.7 * cosine + 0.3 * bm25 / (bm25 + 5.0);
-        Scored { id: id.to_owned(), cosine: Some(cosine), bm25, overlap, blend }
+        let scored = Scored { id: id.to_owned(), cosine: Some(cosine), bm25, ..Scored::default() };
+        Scored { overlap, blend, ..scored }
     }
 
     fn profile() -> Profile {
@@ -407,10 +408,9 @@ mod tests {
     fn without_cosines_a_shared_term_is_the_only_evidence() {
         let without = |bm25| Scored {
             id: "a".to_owned(),
-            cosine: None,
             bm25,
             overlap: u32::from(bm25 > 0.0),
-            blend: 0.0,
+            ..Scored::default()
         };
         let decided = |one: Scored, require_overlap| {
             let request = Request { require_overlap, ..Request::default() };

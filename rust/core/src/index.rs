@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::bm25::{Bm25, Match};
+use crate::bm25::{Bm25, Fields, Match};
 use crate::dense::{Dense, unit};
 use crate::error::{Error, Result};
-use crate::stage1::{Blend, Scored, best_first, sort};
+use crate::stage1::{Blend, Scored, Span, best_first, sort};
 use crate::text::Analyzer;
 
 /// One document as the index keeps it.
@@ -17,10 +17,35 @@ pub struct Record {
     pub id: String,
     /// A name or heading, read together with the text; may be empty.
     pub title: String,
-    /// What the document says.
+    /// What the document says, in short: with the title, its head.
     pub text: String,
+    /// What it says at length; may be empty.
+    pub body: String,
+    /// Parts of the body that can be read alone, in their order and without overlap; what lies
+    /// outside of them is kept and not searched.
+    pub passages: Vec<Span>,
     /// A JSON object that belongs to the caller; kept and never read.
     pub metadata: String,
+}
+
+impl Record {
+    /// Whether each passage is a part of the body, and starts where the one before ends or later.
+    pub(crate) fn passages_fit(&self) -> bool {
+        let length = self.body.chars().count();
+        let mut before = 0;
+        self.passages.iter().all(|Span { start, end }| {
+            let fits = before <= *start && start < end && *end as usize <= length;
+            before = *end;
+            fits
+        })
+    }
+
+    fn passage(&self, span: Span) -> &str {
+        let byte = |character: u32| {
+            self.body.char_indices().nth(character as usize).map_or(self.body.len(), |(at, _)| at)
+        };
+        self.body.get(byte(span.start)..byte(span.end)).unwrap_or_default()
+    }
 }
 
 /// What a search looks for beside the query.
@@ -42,7 +67,7 @@ pub struct Index {
     pub(crate) analyzer: Analyzer,
     pub(crate) embedder: String,
     pub(crate) bm25: Bm25,
-    /// None for an index without vectors.
+    /// The vectors of the heads; none for an index without vectors.
     pub(crate) dense: Option<Dense>,
     /// Slots are handed out once; a removed document leaves an empty one until the index is saved.
     pub(crate) slots: Vec<Option<Record>>,
@@ -118,8 +143,9 @@ impl Index {
     /// Adds documents, and replaces those whose id is there already; all of them or none.
     ///
     /// An index with vectors needs one vector per document, an index without takes none. Fails with
-    /// `duplicate_id` where an id stands twice in the call, and with `wrong_dimension`,
-    /// `not_finite` or `zero_vector` where a vector has no direction.
+    /// `duplicate_id` where an id stands twice in the call, with `out_of_range` where passages are
+    /// no parts of their body, and with `wrong_dimension`, `not_finite` or `zero_vector` where a
+    /// vector has no direction.
     pub fn upsert(&mut self, documents: Vec<(Record, Option<Vec<f32>>)>) -> Result<()> {
         let mut seen = HashSet::new();
         if let Some((twice, _)) = documents.iter().find(|(record, _)| !seen.insert(&record.id)) {
@@ -131,6 +157,16 @@ impl Index {
         let units: Vec<Vec<f32>> = documents
             .iter()
             .map(|(record, vector)| {
+                if !record.passages_fit() {
+                    return Err(Error::input(
+                        "out_of_range",
+                        format!(
+                            "the passages of document {:?} must be parts of its body, one after \
+                             the other",
+                            record.id
+                        ),
+                    ));
+                }
                 let vector = vector.as_deref().unwrap_or_default();
                 match self.dimension() {
                     0 if vector.is_empty() => Ok(Vec::new()),
@@ -174,7 +210,8 @@ impl Index {
         options: &SearchOptions<'_>,
     ) -> Result<Vec<Scored>> {
         options.blend.check()?;
-        let matches = self.bm25.matches(&self.analyzer.terms(query));
+        let terms = self.analyzer.terms(query);
+        let matches = self.bm25.matches(&terms, options.blend.body_weight);
         let cosines = match (&self.dense, vector) {
             (Some(dense), Some(vector)) => {
                 Some(dense.cosines(&unit("the query", vector, dense.dimension())?))
@@ -185,14 +222,16 @@ impl Index {
             options.allow.is_none_or(|allowed| allowed.contains(id)) && !options.deny.contains(id)
         };
         let mut best = [(); 3].map(|()| Best::new(options.per_channel.max(2)));
-        for (slot, record) in self.slots.iter().enumerate() {
+        for (number, record) in (0_u32..).zip(&self.slots) {
+            let slot = number as usize;
             let Some(record) = record.as_ref().filter(|record| wanted(&record.id)) else {
                 continue;
             };
             let Match { score: bm25, overlap } = matches.get(slot).copied().unwrap_or_default();
             let cosine =
                 cosines.as_ref().and_then(|all| all.get(slot)).map(|cosine| f64::from(*cosine));
-            let candidate = Candidate { slot, id: &record.id, cosine, bm25, overlap };
+            let blend = options.blend.score(cosine, bm25);
+            let candidate = Candidate { slot: number, record, cosine, bm25, overlap, blend };
             let [by_cosine, by_bm25, by_blend] = &mut best;
             if let Some(cosine) = cosine {
                 by_cosine.offer(cosine, candidate);
@@ -200,14 +239,22 @@ impl Index {
             if bm25 > 0.0 {
                 by_bm25.offer(bm25, candidate);
             }
-            by_blend.offer(options.blend.score(cosine, bm25), candidate);
+            by_blend.offer(blend, candidate);
         }
         let mut taken = HashSet::new();
         let candidates = best.iter().flat_map(|best| &best.candidates).map(|(_, one)| one);
         let mut found: Vec<Scored> = candidates
             .filter(|one| taken.insert(one.slot))
-            .map(|one| {
-                Scored::new(one.id.to_owned(), one.cosine, one.bm25, one.overlap, &options.blend)
+            .map(|one| Scored {
+                id: one.record.id.clone(),
+                cosine: one.cosine,
+                bm25: one.bm25,
+                overlap: one.overlap,
+                blend: one.blend,
+                passage: self
+                    .bm25
+                    .best_passage(one.slot, &terms)
+                    .and_then(|passage| one.record.passages.get(passage).copied()),
             })
             .collect();
         sort(&mut found);
@@ -219,27 +266,31 @@ impl Index {
         let mut records: Vec<&Record> = self.records().collect();
         records.sort_unstable_by(|left, right| left.id.cmp(&right.id));
         let mut hasher = blake3::Hasher::new();
-        for field in records.iter().flat_map(|record| [&record.id, &record.title, &record.text]) {
-            hasher.update(&(field.len() as u64).to_le_bytes());
-            hasher.update(field.as_bytes());
+        for Record { id, title, text, body, .. } in records {
+            for field in [id, title, text, body] {
+                hasher.update(&(field.len() as u64).to_le_bytes());
+                hasher.update(field.as_bytes());
+            }
         }
         hasher.finalize().to_hex().chars().take(32).collect()
     }
 
-    fn terms(&self, record: &Record) -> Vec<String> {
-        let mut terms = self.analyzer.terms(&record.title);
-        terms.extend(self.analyzer.terms(&record.text));
-        terms
+    fn terms(&self, record: &Record) -> Fields {
+        let mut head = self.analyzer.terms(&record.title);
+        head.extend(self.analyzer.terms(&record.text));
+        let of_passage = |span: &Span| self.analyzer.terms(record.passage(*span));
+        Fields { head, passages: record.passages.iter().map(of_passage).collect() }
     }
 }
 
 #[derive(Clone, Copy)]
 struct Candidate<'a> {
-    slot: usize,
-    id: &'a str,
+    slot: u32,
+    record: &'a Record,
     cosine: Option<f64>,
     bm25: f64,
     overlap: u32,
+    blend: f64,
 }
 
 /// The best few candidates by one score, best first; few enough that insertion beats a heap.
@@ -255,7 +306,7 @@ impl<'a> Best<'a> {
 
     fn offer(&mut self, score: f64, candidate: Candidate<'a>) {
         let worse = |(other, one): &(f64, Candidate<'_>)| {
-            best_first((*other, one.id), (score, candidate.id))
+            best_first((*other, &one.record.id), (score, &candidate.record.id))
         };
         if self.candidates.len() == self.limit
             && self.candidates.last().is_some_and(|last| worse(last).is_lt())
@@ -274,7 +325,8 @@ pub(crate) mod tests {
 
     use super::*;
 
-    const BLEND: Blend = Blend { cosine_weight: 0.7, bm25_weight: 0.3, pivot: 5.0 };
+    const BLEND: Blend =
+        Blend { cosine_weight: 0.7, bm25_weight: 0.3, pivot: 5.0, body_weight: 0.5 };
 
     pub(crate) fn record(id: &str, text: &str) -> Record {
         Record {
@@ -283,6 +335,16 @@ pub(crate) mod tests {
             metadata: "{}".to_owned(),
             ..Record::default()
         }
+    }
+
+    /// A document with a body of two passages, `first` and `second`, on lines of their own.
+    pub(crate) fn long(id: &str, first: &str, second: &str) -> Record {
+        let length = |text: &str| u32::try_from(text.chars().count()).unwrap();
+        let passages = vec![
+            Span { start: 0, end: length(first) },
+            Span { start: length(first) + 1, end: length(first) + 1 + length(second) },
+        ];
+        Record { body: format!("{first}\n{second}"), passages, ..record(id, id) }
     }
 
     pub(crate) fn index(documents: &[(&str, &str, [f32; 2])]) -> Index {
@@ -328,6 +390,23 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_body_is_read_by_its_words_and_its_best_passage_named() {
+        let mut index = animals();
+        let owl = long("owl", "hunts at night, nests early", "lives in \u{e9}glise towers");
+        index.upsert(vec![(owl, Some(vec![-1.0, -1.0]))]).unwrap();
+        let found = search(&index, "nests in towers", None);
+        assert_eq!((found[0].id.as_str(), found[0].overlap), ("owl", 2));
+        // Both passages hold one of the words; of equally rare ones the first counts.
+        assert_eq!(found[0].passage, Some(Span { start: 0, end: 27 }));
+        let passage = |query| search(&index, query, None)[0].passage;
+        assert_eq!(passage("lives in towers"), Some(Span { start: 28, end: 50 }));
+        // Two rare words against one, also where it is repeated.
+        assert_eq!(passage("early night night towers"), Some(Span { start: 0, end: 27 }));
+        // The head matches, and no passage does.
+        assert_eq!((search(&index, "owl", None)[0].id.as_str(), passage("owl")), ("owl", None));
+    }
+
+    #[test]
     fn allow_and_deny_act_before_the_search() {
         let index = animals();
         let (allow, deny) = (["dog", "hen"].map(str::to_owned).into(), ["dog".to_owned()].into());
@@ -340,11 +419,19 @@ pub(crate) mod tests {
     fn a_call_that_fails_changes_nothing() {
         let mut index = animals();
         let good = (record("new", "new"), Some(vec![1.0, 1.0]));
+        let passages = |spans: &[(u32, u32)]| {
+            let passages = spans.iter().map(|(start, end)| Span { start: *start, end: *end });
+            (Record { passages: passages.collect(), ..long("bad", "one", "two") }, None)
+        };
         for (bad, code) in [
             ((record("bad", "bad"), Some(vec![f32::NAN, 1.0])), "not_finite"),
             ((record("bad", "bad"), Some(vec![1.0])), "wrong_dimension"),
             ((record("bad", "bad"), None), "wrong_dimension"),
             ((record("new", "again"), Some(vec![1.0, 1.0])), "duplicate_id"),
+            (passages(&[(0, 3), (2, 7)]), "out_of_range"),
+            (passages(&[(0, 3), (4, 8)]), "out_of_range"),
+            (passages(&[(3, 3), (4, 7)]), "out_of_range"),
+            (passages(&[(4, 7), (0, 3)]), "out_of_range"),
         ] {
             let error = index.upsert(vec![good.clone(), bad]).unwrap_err();
             assert_eq!(error.code(), code);
@@ -377,12 +464,19 @@ pub(crate) mod tests {
         assert_eq!(forwards.fingerprint(), backwards.fingerprint());
         let shifted = index(&[("ax", "", [1.0, 0.0]), ("b", "y", [0.0, 1.0])]);
         assert_ne!(forwards.fingerprint(), shifted.fingerprint());
+        let of = |record: Record| {
+            let mut index = animals();
+            index.upsert(vec![(record, Some(vec![1.0, 0.0]))]).unwrap();
+            index.fingerprint()
+        };
+        assert_ne!(of(long("a", "one", "two")), of(long("a", "one", "three")));
     }
 
-    type Step = (u8, Option<(String, i8)>);
+    type Step = (u8, Option<(String, i8, bool)>);
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
-        prop::collection::vec((0_u8..6, prop::option::of(("[a-d ]{0,8}", 1_i8..4))), 0..20)
+        let change = ("[a-d ]{1,8}", 1_i8..4, any::<bool>());
+        prop::collection::vec((0_u8..6, prop::option::of(change)), 0..20)
     }
 
     proptest! {
@@ -393,8 +487,9 @@ pub(crate) mod tests {
             let mut state = std::collections::BTreeMap::new();
             for (id, change) in steps {
                 let id = id.to_string();
-                if let Some((text, direction)) = change {
-                    let document = (record(&id, &text), Some(vec![1.0, f32::from(direction)]));
+                if let Some((text, direction, with_body)) = change {
+                    let record = if with_body { long(&id, "a", &text) } else { record(&id, &text) };
+                    let document = (record, Some(vec![1.0, f32::from(direction)]));
                     changed.upsert(vec![document.clone()]).unwrap();
                     state.insert(id, document);
                 } else {

@@ -15,7 +15,7 @@ use crate::profile::{
     Answer, Combine, Confidence, Profile, Second, Stage1Confidence, Stage2Confidence, Winner,
 };
 use crate::signals::{Reading, Signals};
-use crate::stage1::{Blend, Scored};
+use crate::stage1::{Blend, Scored, Span};
 
 impl From<Error> for PyErr {
     /// The exception of the package for an error of the core, with the same code and message.
@@ -167,7 +167,7 @@ macro_rules! made_here {
     )*};
 }
 
-made_here! { Note Cliff Gated Place Decision }
+made_here! { Span Note Cliff Gated Place Decision }
 
 // Its members are made by their own names, so that it has no constructor.
 #[pymethods]

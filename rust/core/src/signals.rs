@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     fn scored(id: &str, blend: f64) -> Scored {
-        Scored { id: id.to_owned(), cosine: Some(0.0), bm25: 0.0, overlap: 0, blend }
+        Scored { id: id.to_owned(), cosine: Some(0.0), blend, ..Scored::default() }
     }
 
     #[test]
@@ -132,6 +132,7 @@ mod tests {
             bm25,
             overlap: 1,
             blend,
+            ..Scored::default()
         };
         let mut candidates = [one("a", 0.6, 7.0, 0.6), one("b", 0.4, 1.0, 0.3)];
         assert!(signals(&candidates).unwrap().unwrap().agreement);

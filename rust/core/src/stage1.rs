@@ -9,13 +9,26 @@ use crate::error::{Error, Result};
 use crate::json::value;
 
 value! {
+    /// A part of a document's body, in characters.
+    #[derive(Copy, PartialEq, Eq)]
+    #[serde(deny_unknown_fields)]
+    pub struct Span {
+        /// Its first character, from 0.
+        pub start: u32,
+        /// The character after its last one.
+        pub end: u32,
+    }
+}
+
+value! {
     /// One candidate with its stage-1 scores.
-    #[derive(PartialEq)]
+    #[derive(Default, PartialEq)]
     #[serde(deny_unknown_fields)]
     pub struct Scored {
         /// Id of the document.
         pub id: String,
-        /// Cosine similarity in [-1, 1]; none where query or document has no vector.
+        /// Cosine similarity of query and head in [-1, 1]; none where query or document has no
+        /// vector.
         pub cosine: Option<f64>,
         /// Raw BM25 score, at least 0, without an upper bound.
         pub bm25: f64,
@@ -23,13 +36,9 @@ value! {
         pub overlap: u32,
         /// The score that stage 1 orders by: see [`Blend::score`].
         pub blend: f64,
-    }
-}
-
-impl Scored {
-    /// A candidate with its blend worked out.
-    pub fn new(id: String, cosine: Option<f64>, bm25: f64, overlap: u32, blend: &Blend) -> Self {
-        Self { id, cosine, bm25, overlap, blend: blend.score(cosine, bm25) }
+        /// The passage of the body that fits the query best; none where no passage shares a term.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub passage: Option<Span>,
     }
 }
 
@@ -44,18 +53,20 @@ value! {
         pub bm25_weight: f64,
         /// The BM25 score that maps to 0.5, above 0: see [`Blend::bounded_bm25`].
         pub pivot: f64,
+        /// Weight in BM25 of a term in the body, at least 0; one in the head weighs 1.
+        pub body_weight: f64,
     }
 }
 
 impl Default for Blend {
     fn default() -> Self {
-        Self { cosine_weight: 0.7, bm25_weight: 0.3, pivot: 8.0 }
+        Self { cosine_weight: 0.7, bm25_weight: 0.3, pivot: 8.0, body_weight: 0.2 }
     }
 }
 
 impl Blend {
-    /// Fails with `out_of_range` where a weight is negative, where their sum is 0 or not finite, or
-    /// where `pivot` is not above 0.
+    /// Fails with `out_of_range` where a weight is negative, where their sum is 0 or not finite,
+    /// where `pivot` is not above 0, or where `body_weight` is negative or not finite.
     pub fn check(&self) -> Result<()> {
         let weights_fit = [self.cosine_weight, self.bm25_weight]
             .iter()
@@ -75,6 +86,12 @@ impl Blend {
             return Err(Error::input(
                 "out_of_range",
                 format!("pivot is {}: it must be above 0", self.pivot),
+            ));
+        }
+        if !(self.body_weight.is_finite() && self.body_weight >= 0.0) {
+            return Err(Error::input(
+                "out_of_range",
+                format!("body_weight is {}: it must be finite and at least 0", self.body_weight),
             ));
         }
         Ok(())
@@ -157,7 +174,18 @@ mod tests {
 
     use super::*;
 
-    const BLEND: Blend = Blend { cosine_weight: 0.7, bm25_weight: 0.3, pivot: 5.0 };
+    const BLEND: Blend =
+        Blend { cosine_weight: 0.7, bm25_weight: 0.3, pivot: 5.0, body_weight: 0.5 };
+
+    fn scored(id: &str, bm25: f64) -> Scored {
+        Scored {
+            id: id.to_owned(),
+            bm25,
+            overlap: 1,
+            blend: BLEND.score(None, bm25),
+            ..Scored::default()
+        }
+    }
 
     #[test]
     fn seventy_thirty() {
@@ -168,7 +196,6 @@ mod tests {
 
     #[test]
     fn another_retriever_may_know_cosines_or_an_order() {
-        let scored = |id: &str, bm25: f64| Scored::new(id.to_owned(), None, bm25, 1, &BLEND);
         let candidates = || vec![scored("a", 5.0), scored("b", 0.0), scored("c", 1.0)];
         let known = |rows: &[(&str, f64)]| -> BTreeMap<String, f64> {
             rows.iter().map(|(id, value)| ((*id).to_owned(), *value)).collect()
@@ -208,7 +235,11 @@ mod tests {
         for (cosine_weight, bm25_weight, pivot) in
             [(0.0, 0.0, 1.0), (-0.1, 1.0, 1.0), (f64::NAN, 1.0, 1.0), (1.0, 0.0, 0.0)]
         {
-            let blend = Blend { cosine_weight, bm25_weight, pivot };
+            let blend = Blend { cosine_weight, bm25_weight, pivot, ..BLEND };
+            assert_eq!(blend.check().unwrap_err().code(), "out_of_range");
+        }
+        for body_weight in [-0.1, f64::NAN, f64::INFINITY] {
+            let blend = Blend { body_weight, ..BLEND };
             assert_eq!(blend.check().unwrap_err().code(), "out_of_range");
         }
         assert!(BLEND.check().is_ok());
@@ -228,7 +259,8 @@ mod tests {
         #[test]
         fn weights_count_by_their_ratio(cosine in -1.0..1.0_f64, bm25 in 0.0..1e3_f64) {
             let scaled = Blend { cosine_weight: 7.0, bm25_weight: 3.0, ..BLEND };
-            prop_assert!((scaled.score(Some(cosine), bm25) - BLEND.score(Some(cosine), bm25)).abs() < 1e-12);
+            let score = |blend: &Blend| blend.score(Some(cosine), bm25);
+            prop_assert!((score(&scaled) - score(&BLEND)).abs() < 1e-12);
         }
 
         #[test]
@@ -239,8 +271,8 @@ mod tests {
                 .iter()
                 .enumerate()
                 .map(|(place, score)| Scored {
-                    id: place.to_string(), cosine: None, bm25: 0.0, overlap: 0,
                     blend: f64::from(*score),
+                    ..scored(&place.to_string(), 0.0)
                 })
                 .collect();
             let mut shuffled = candidates.clone();

@@ -112,7 +112,8 @@ mod tests {
     use crate::profile::Winner;
 
     fn scored(id: &str, blend: f64) -> Scored {
-        Scored { id: id.to_owned(), cosine: Some(blend), bm25: 1.0, overlap: 1, blend }
+        let scored = Scored { id: id.to_owned(), cosine: Some(blend), blend, ..Scored::default() };
+        Scored { bm25: 1.0, overlap: 1, ..scored }
     }
 
     fn trace() -> Trace {

@@ -120,7 +120,14 @@ fn table() -> Table {
 fn scored(values: &[CandidateValues], blend: &Blend) -> Vec<Scored> {
     values
         .iter()
-        .map(|one| Scored::new(one.id.clone(), one.cosine, one.bm25, one.overlap, blend))
+        .map(|one| Scored {
+            id: one.id.clone(),
+            cosine: one.cosine,
+            bm25: one.bm25,
+            overlap: one.overlap,
+            blend: blend.score(one.cosine, one.bm25),
+            ..Scored::default()
+        })
         .collect()
 }
 

@@ -13,7 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
     use_index(bytes);
     // A fuzzer cannot guess a hash; with one that fits, it reaches what lies behind.
     let mut file = b"\x89CGX\r\n\x1a\n".to_vec();
-    file.extend(1_u32.to_le_bytes());
+    file.extend(2_u32.to_le_bytes());
     file.extend((bytes.len() as u64).to_le_bytes());
     file.extend(blake3::hash(bytes).as_bytes());
     file.extend(bytes);
@@ -24,9 +24,8 @@ fn use_index(bytes: &[u8]) {
     let Ok(mut index) = Index::from_bytes(bytes) else { return };
     let again = Index::from_bytes(&index.to_bytes()).expect("what was read can be written");
     assert_eq!(again.fingerprint(), index.fingerprint());
-    let blend = Blend { cosine_weight: 0.7, bm25_weight: 0.3, bm25_half: 8.0 };
     let deny = HashSet::new();
-    let options = SearchOptions { blend, per_channel: 5, allow: None, deny: &deny };
+    let options = SearchOptions { blend: Blend::default(), per_channel: 5, allow: None, deny: &deny };
     let vector = vec![1.0; index.dimension()];
     let vector = (index.dimension() > 0).then_some(vector.as_slice());
     index.search("read a file", vector, &options).expect("a valid query is answered");

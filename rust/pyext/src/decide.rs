@@ -90,10 +90,19 @@ pub(crate) fn known_elsewhere(
     stage1::known_elsewhere(candidates, &cosines, &scores, keep, blend)
 }
 
-/// The candidates blended anew, best first; one without a cosine keeps its BM25 alone.
+/// The candidates blended anew, best first; one without a cosine keeps its BM25 alone. Where another
+/// BM25 score is given for a candidate, it takes the place of its own.
 #[pyfunction]
-pub(crate) fn reblend(mut scored: Vec<Scored>, blend: &Blend) -> Vec<Scored> {
+#[pyo3(signature = (scored, blend, bm25=None))]
+#[expect(clippy::needless_pass_by_value, reason = "Python hands over an owned map")]
+pub(crate) fn reblend(
+    mut scored: Vec<Scored>,
+    blend: &Blend,
+    bm25: Option<BTreeMap<String, f64>>,
+) -> Vec<Scored> {
     for one in &mut scored {
+        let given = bm25.as_ref().and_then(|scores| scores.get(&one.id));
+        one.bm25 = given.copied().unwrap_or(one.bm25);
         one.blend = blend.score(one.cosine, one.bm25);
     }
     stage1::sort(&mut scored);

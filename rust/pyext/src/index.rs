@@ -6,20 +6,23 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crossgate_core::Error;
 use crossgate_core::index::{Record, SearchOptions};
-use crossgate_core::stage1::{Blend, Scored};
+use crossgate_core::stage1::{Blend, Scored, Span};
 use crossgate_core::text::Analyzer;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 
-/// A document as it crosses: id, title, text, metadata as JSON, vector.
-type Row<'py> = (String, String, String, String, Option<Bound<'py, PyAny>>);
+/// A document as it crosses: id, title, text, body, start and end of the body's passages, metadata
+/// as JSON, vector.
+type Row<'py> =
+    (String, String, String, String, Vec<(u32, u32)>, String, Option<Bound<'py, PyAny>>);
 
-/// What a document says: title, text, metadata as JSON.
-type Text = (String, String, String);
+/// What a document says: title, text, body, metadata as JSON.
+type Text = (String, String, String, String);
 
 fn text_of(record: &Record) -> Text {
-    (record.title.clone(), record.text.clone(), record.metadata.clone())
+    let Record { title, text, body, metadata, .. } = record.clone();
+    (title, text, body, metadata)
 }
 
 /// Documents, their terms and their vectors; `crossgate.Index` is the class for users.
@@ -66,9 +69,10 @@ impl Index {
 
     fn upsert(&self, py: Python<'_>, rows: Vec<Row<'_>>) -> PyResult<()> {
         let mut documents = Vec::with_capacity(rows.len());
-        for (id, title, text, metadata, vector) in rows {
+        for (id, title, text, body, passages, metadata, vector) in rows {
             let vector = vector.as_ref().map(numbers).transpose()?;
-            documents.push((Record { id, title, text, metadata }, vector));
+            let passages = passages.into_iter().map(|(start, end)| Span { start, end }).collect();
+            documents.push((Record { id, title, text, body, passages, metadata }, vector));
         }
         py.detach(|| self.write().upsert(documents)).map_err(Into::into)
     }

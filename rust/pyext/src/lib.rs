@@ -30,7 +30,7 @@ mod _core {
             Winner,
         },
         signals::{Reading, Signals},
-        stage1::{Blend, Scored},
+        stage1::{Blend, Scored, Span},
     };
 
     #[pymodule_export]

@@ -10,7 +10,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from crossgate import _core
-from crossgate._cascade import sources_of
+from crossgate._cascade import readable, sources_of
 from crossgate._clock import ENDLESS
 from crossgate._core import Policy, Profile
 from crossgate._embedding import Embedder
@@ -35,6 +35,9 @@ from crossgate._types import Passage, RouteResult
 
 REPEATED = 20
 """How many queries are routed a second time, to show what two equal runs differ by."""
+
+BODY_WEIGHTS = (0.0, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
+"""The weights of the body under which a run keeps BM25 scores, for `calibrate` to choose from."""
 
 _EXCERPT = 240
 _RICHEST: tuple[Mode, ...] = ("always", "gated", "never", "remote")
@@ -182,9 +185,7 @@ def _route(
     pairs = _pairs(results.get("always") or results.get("gated"))
     if "always" in results and reranker is not None and pairs:
         unread = [
-            Passage(id=one.id, text=_content(index, one.id))
-            for one in scored
-            if one.id not in pairs
+            Passage(id=one.id, text=_readable(index, one)) for one in scored if one.id not in pairs
         ]
         read = reranker.score(query.text, unread, deadline=ENDLESS) if unread else ()
         pairs |= {one.id: pair for one, pair in zip(unread, read, strict=True) if pair is not None}
@@ -195,6 +196,7 @@ def _route(
     if again and gated is not None:
         second = _result(routers["gated"], query)
         repeated = (second.timings["total"], second.ids == gated.ids)
+    passages = {one.id: one.passage for one in scored}
     shown = [*query.relevant, *(hit.id for one in results.values() for hit in one.hits[:1])]
     return StoredQuery(
         id=query.id,
@@ -204,6 +206,7 @@ def _route(
         relevant=query.relevant,
         wrong=query.wrong,
         scored=scored,
+        reweighed=_reweighed(query.text, index, scored, richest.trace["profile"]["blend"]),
         pairs=pairs,
         remote_pairs=_pairs(results.get("remote")),
         signals=richest.trace["gate"]["signals"],
@@ -211,7 +214,7 @@ def _route(
         milliseconds={mode: dict(one.timings) for mode, one in results.items()},
         repeated=repeated,
         sources=_sources(richest),
-        excerpts={id: _content(index, id)[:_EXCERPT] for id in shown},
+        excerpts={id: _excerpt(index, id, passages.get(id)) for id in shown},
         degraded=tuple(
             dict.fromkeys(
                 one.code
@@ -241,6 +244,32 @@ def _sources(result: RouteResult) -> dict[str, str]:
     return sources_of(documents, result.trace["policy"]["source_type"])
 
 
-def _content(index: Index, id: str) -> str:
+def _reweighed(
+    query: str, index: Index, scored: Sequence[_core.Scored], blend: Mapping[str, float]
+) -> dict[float, dict[str, float]]:
+    """Return the BM25 scores of the candidates by the weight of the body, where one has a body."""
+    ids = [one.id for one in scored]
+    if not any(document.body for document in filter(None, map(index.get, ids))):
+        return {}
+    found = {}
+    for weight in sorted({*BODY_WEIGHTS, blend["body_weight"]}):
+        weighed = _core.Blend(**{**blend, "body_weight": weight})
+        again = index.search(query, blend=weighed, per_channel=max(2, len(ids)), allow=ids)
+        found[weight] = {one.id: one.bm25 for one in again.scored}
+    return found
+
+
+def _readable(index: Index, one: _core.Scored) -> str:
+    document = index.get(one.id)
+    return "" if document is None else readable(document, one.passage)
+
+
+def _excerpt(index: Index, id: str, passage: _core.Span | None) -> str:
+    """Return the beginning of a document, or of the passage that fits best."""
     document = index.get(id)
-    return "" if document is None else document.content
+    if document is None:
+        return ""
+    if passage is None:
+        return document.content[:_EXCERPT]
+    part = document.body[passage.start : passage.end]
+    return f"{document.title}: ... {part}"[:_EXCERPT]

@@ -103,12 +103,19 @@ def reblended(query: StoredQuery, profile: Profile) -> StoredQuery:
     """Return a query whose candidates are blended and ordered as a profile wants.
 
     Raises:
-        SourceError: `unsuitable_run` if the candidates have no cosine to blend.
+        SourceError: `unsuitable_run` if the candidates have no cosine to blend, or bodies that the
+            run knows no score of under the profile's weight.
     """
+    weight = profile.blend.body_weight
+    if query.reweighed and weight not in query.reweighed:
+        known = ", ".join(f"{one:g}" for one in query.reweighed)
+        message = f"query {query.id!r} was run with bodies that weigh {known}, not {weight:g}"
+        raise SourceError("unsuitable_run", f"{message}: measure it with this profile")
     if any(one.cosine is None for one in query.scored):
         message = f"query {query.id!r} was run without vectors: its blend cannot be changed"
         raise SourceError("unsuitable_run", message)
-    return replace(query, scored=tuple(_core.reblend(query.scored, profile.blend)))
+    bm25 = dict(query.reweighed.get(weight, {}))
+    return replace(query, scored=tuple(_core.reblend(query.scored, profile.blend, bm25)))
 
 
 def keeps_pools(header: RunHeader, profile: Profile) -> bool:

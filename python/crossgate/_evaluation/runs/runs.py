@@ -87,6 +87,8 @@ class StoredQuery:
         relevant: Grade of each document that fits; empty if nothing does.
         wrong: Documents that are known not to fit.
         scored: The candidates that stage 1 found, best blend first.
+        reweighed: BM25 scores of the candidates by id, under other weights of the body: one
+            mapping for each weight. Empty where no candidate has a body.
         pairs: What the reranker said about the candidates that it read.
         remote_pairs: The same of the remote tier; empty where it was not asked, or did not answer.
         signals: What the gate looked at; None without candidates.
@@ -107,6 +109,7 @@ class StoredQuery:
     relevant: Mapping[str, int]
     wrong: frozenset[str] = frozenset()
     scored: tuple[_core.Scored, ...]
+    reweighed: Mapping[float, Mapping[str, float]] = field(default_factory=dict)
     pairs: Mapping[str, PairScore] = field(default_factory=dict)
     remote_pairs: Mapping[str, PairScore] = field(default_factory=dict)
     signals: Mapping[str, Any] | None = None
@@ -207,6 +210,7 @@ def _query_values(query: StoredQuery) -> dict[str, Any]:
         "relevant": dict(query.relevant),
         "wrong": sorted(query.wrong),
         "stage1": [one.to_dict() for one in query.scored],
+        "reweighed": [[weight, dict(scores)] for weight, scores in query.reweighed.items()],
         "stage2": _pair_values(query.pairs),
         "remote": _pair_values(query.remote_pairs),
         "signals": None if query.signals is None else dict(query.signals),
@@ -229,6 +233,7 @@ def _query(values: dict[str, Any]) -> StoredQuery:
         relevant=values["relevant"],
         wrong=frozenset(values["wrong"]),
         scored=tuple(_scored(row) for row in values["stage1"]),
+        reweighed=_reweighed(values["reweighed"]),
         pairs=_pairs(values["stage2"]),
         remote_pairs=_pairs(values.get("remote", ())),
         signals=values["signals"],
@@ -246,6 +251,15 @@ def _scored(values: object) -> _core.Scored:
     if one.bm25 < 0:  # would be bounded to any number, or to none
         raise Unusable(f"the BM25 score of {one.id!r} is {one.bm25}: it must be at least 0")
     return one
+
+
+def _reweighed(values: Iterable[Any]) -> dict[float, dict[str, float]]:
+    found = {float(weight): dict(scores) for weight, scores in values}
+    for scores in found.values():
+        for id, score in scores.items():
+            if not (isinstance(score, int | float) and score >= 0):
+                raise Unusable(f"the BM25 score of {id!r} is {score!r}: it must be at least 0")
+    return found
 
 
 def _pair_values(pairs: Mapping[str, PairScore]) -> list[dict[str, Any]]:

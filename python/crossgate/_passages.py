@@ -1,0 +1,100 @@
+"""Cutting text into parts that can be read alone, without losing a character."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+BODY_CHARS = 6_000
+"""How much of a document's body is read, in characters; the default profile was fitted on bodies
+that are cut there."""
+
+PASSAGE_CHARS = 800
+"""Longest passage of a body in characters: what a reranker reads whole, beside head and query."""
+
+_LINE = re.compile(r".*\n|.+")
+_FENCE = re.compile(r"[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}(?=[^`]*$)|~{3,})")
+
+_SENTENCE = re.compile(
+    r"(?<=[.!?\u2026])\s+"
+    r"|(?<=[.!?\u2026][\"')\]\u2019\u201d])\s+"  # a closing quote or bracket in between
+    r"|(?<=[\u3002\uff01\uff1f])"  # Chinese and Japanese: no space follows
+)
+_WORD = re.compile(r"\s+")
+_ROW = re.compile(r"\n")
+_PROSE = (_SENTENCE, _ROW, _WORD)
+_CODE = (_ROW, _WORD)
+
+
+def passages(body: str) -> list[tuple[int, int]]:
+    """Return start and end of each passage of a body, without white space at its ends."""
+    found = []
+    start = 0
+    for piece in pieces(body[:BODY_CHARS], PASSAGE_CHARS):
+        text = piece.strip()
+        if text:
+            first = start + piece.index(text)
+            found.append((first, first + len(text)))
+        start += len(piece)
+    return found
+
+
+def pieces(text: str, max_chars: int, *, fences: bool = True) -> list[str]:
+    """Cut text into pieces of at most `max_chars` characters that concatenate to the text.
+
+    Cuts fall between paragraphs; a longer paragraph is cut between sentences, then lines, then
+    words, and only a longer word inside. A fenced code block that fits is one paragraph, and one
+    that does not is cut between its lines.
+    """
+    if len(text) <= max_chars:
+        return [text] if text else []
+    lines = fenced(text) if fences else ((0, line) for line in _LINE.findall(text))
+    blocks = groupby(lines, key=lambda pair: (pair[0], not pair[0] and not pair[1].strip()))
+    units = [
+        ("".join(line for _, line in block), _CODE if fence else _PROSE)
+        for (fence, _), block in blocks
+    ]
+    return _pack(units, max_chars)
+
+
+def _pack(units: Sequence[tuple[str, tuple[re.Pattern[str], ...]]], max_chars: int) -> list[str]:
+    """Join units up to `max_chars`; cut a longer one at the first pattern that comes with it."""
+    packed: list[str] = []
+    current = ""
+    for unit, patterns in units:
+        if len(current) + len(unit) <= max_chars:
+            current += unit
+            continue
+        if current:
+            packed.append(current)
+        if len(unit) <= max_chars:
+            current = unit
+            continue
+        if patterns:
+            ends = [found.end() for found in patterns[0].finditer(unit)]
+            edges = zip([0, *ends], [*ends, len(unit)], strict=True)
+            parts = _pack([(unit[a:b], patterns[1:]) for a, b in edges], max_chars)
+        else:
+            parts = [unit[at : at + max_chars] for at in range(0, len(unit), max_chars)]
+        packed += parts[:-1]
+        current = parts[-1]
+    return [*packed, current] if current else packed
+
+
+def fenced(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each line with the number of the fenced code block that it belongs to, or 0."""
+    count = 0
+    mark = ""
+    for line in _LINE.findall(text):
+        if mark:
+            yield count, line
+            end = line.strip()
+            if end.startswith(mark) and not end.strip(mark[0]):
+                mark = ""
+        elif opening := _FENCE.match(line):
+            count += 1
+            mark = opening[1]
+            yield count, line
+        else:
+            yield 0, line
