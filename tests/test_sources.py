@@ -20,6 +20,7 @@ from crossgate._limits import ROW_BYTES
 from crossgate._passages import pieces
 from crossgate._sources import Loaded, read_candidates, read_sources
 from crossgate._sources.markdown import chunk_markdown, chunk_plain, sections
+from crossgate._sources.tools import tool_from
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -65,6 +66,7 @@ ROW = '{"_id": "a", "text": "one"}\n'
          ["a.md", "b/c.markdown", "d.txt", "e.rst"]),
         ({"a.md": "# A\nx"}, "a.md", ["a.md#a"]),
         ({"skill.md": "# A\nx"}, "", ["skill.md#a"]),
+        ({"tools.json": '[{"name": "t"}]'}, "tools.json", ["t"]),
     ],
 )  # fmt: skip
 def test_auto_looks_at_the_path(
@@ -1007,3 +1009,134 @@ def test_importing_sources_loads_nothing_heavy() -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
     assert (found.stdout, found.stderr) == ("[]\n", "")
+
+
+# --- bodies and tools ------------------------------------------------------------------------
+
+
+def test_what_follows_the_front_matter_is_the_body(tmp_path: Path) -> None:
+    head = "---\nname: pdf\ndescription: Forms.\n---\n"
+    path = write(tmp_path / "SKILL.md", f"{head}\n# Use\n\nRun it.\n\n")
+    (one,) = read_sources([path]).documents
+    assert (one.text, one.body) == ("Forms.", "# Use\n\nRun it.")
+    write(path, head)
+    assert read_sources([path]).documents[0].body == ""
+
+
+def test_a_row_may_have_a_body(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.jsonl", '{"_id": "a", "text": "one", "body": "long"}\n')
+    assert read_sources([path]).documents[0].body == "long"
+    loaded = read_candidates(['{"text": "one", "body": "long"}'], name="stdin")
+    assert loaded[0].body == "long"
+    with pytest.raises(InputError, match="the body must be a string"):
+        read_candidates(['{"text": "one", "body": ["long"]}'], name="stdin")
+
+
+MCP = {
+    "name": "issue_update",
+    "title": "Update an issue",
+    "description": "Changes an issue.",
+    "inputSchema": {
+        "type": "object",
+        "$defs": {"Person": {"properties": {"login": {"description": "Who"}}}},
+        "properties": {
+            "state": {"type": "string", "description": "New state", "enum": ["open", "closed"]},
+            "labels": {"type": "array", "items": {"type": "string", "description": "A label"}},
+            "due": {"anyOf": [{"type": "string", "description": "A day"}, {"type": "null"}]},
+            "assignee": {"$ref": "#/$defs/Person"},
+            "kind": {"const": "bug"},
+            "fields": {"type": "object", "properties": {"estimate": {"type": "number"}}},
+        },
+    },
+}
+BODY = """Update an issue
+state: New state (open, closed)
+labels: A label
+due: A day
+assignee
+assignee.login: Who
+kind (bug)
+fields
+fields.estimate"""
+SCHEMA = MCP["inputSchema"]
+BARE = {"name": "issue_update", "title": "Update an issue", "description": "Changes an issue."}
+FUNCTION = {**BARE, "parameters": SCHEMA}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"tools": [MCP]},
+        {"jsonrpc": "2.0", "id": 1, "result": {"tools": [MCP]}},
+        [MCP],
+        [{**BARE, "input_schema": SCHEMA}],
+        [{"type": "function", "function": FUNCTION}],
+        [{"type": "function", **FUNCTION}],
+    ],
+    ids=["mcp", "answer of a server", "list", "anthropic", "openai chat", "openai responses"],
+)
+def test_a_tool_is_a_document(tmp_path: Path, content: object) -> None:
+    path = write(tmp_path / "tools.json", json.dumps(content))
+    (one,) = read_sources([path]).documents
+    assert (one.id, one.title, one.text) == ("issue_update", "issue_update", "Changes an issue.")
+    assert one.body == BODY
+
+
+@pytest.mark.parametrize(
+    ("tool", "reason"),
+    [
+        (3, "must be a JSON object"),
+        ({"description": "x"}, "without a name"),
+        ({"name": " "}, "without a name"),
+        ({"name": ["a"]}, "the name of a tool must be a string"),
+        ({"name": "b", "description": 5}, "the description of a tool must be a string"),
+        ({"name": "b", "description": "\ud800"}, "surrogate"),
+        ({"name": "good"}, "the name 'good' is at"),
+    ],
+)
+def test_a_broken_tool_is_reported_and_the_others_read(
+    tmp_path: Path, tool: object, reason: str
+) -> None:
+    path = write(tmp_path / "tools.json", json.dumps([{"name": "good"}, tool]))
+    loaded = read_sources([path])
+    assert ids(loaded) == ["good"]
+    (problem,) = shown(loaded, tmp_path)
+    assert problem.startswith("tools.json: tool 2: ")
+    assert reason in problem
+
+
+def test_a_file_without_tools(tmp_path: Path) -> None:
+    for content in ("{}", '{"tools": {}}', "5", "[", '{"result": {}}'):
+        with pytest.raises(SourceError) as caught:
+            read_sources([write(tmp_path / "tools.json", content)])
+        assert caught.value.code == "no_documents"
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: (
+            st.lists(inner)
+            | st.dictionaries(
+                st.sampled_from(
+                    ["properties", "items", "anyOf", "enum", "$ref", "description", "a"]
+                ),
+                inner,
+            )
+        ),
+        max_leaves=30,
+    )
+)
+def test_any_schema_is_read(schema: object) -> None:
+    one = tool_from({"name": "a", "inputSchema": {"properties": {"b": schema}}})
+    assert one.body.startswith("b")
+
+
+def test_a_schema_that_names_itself_ends() -> None:
+    itself = {"$ref": "#/$defs/A"}
+    loop = {"$defs": {"A": {"properties": {"x": itself, "y": itself}}}}
+    one = tool_from({"name": "a", "inputSchema": {**loop, **itself}})
+    assert 0 < one.body.count("\n") < 500
+    refs = [itself] * 9_000
+    hostile = {"$defs": {"A": {"anyOf": refs}}, "anyOf": refs}
+    assert tool_from({"name": "a", "inputSchema": hostile}).body == ""

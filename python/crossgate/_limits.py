@@ -13,7 +13,7 @@ SKILL_BYTES = 1_000_000
 """A `SKILL.md`."""
 
 TEXT_BYTES = 64 * MIB
-"""A Markdown or plain-text file."""
+"""A Markdown or plain-text file, or one of tools."""
 
 ROW_BYTES = 16 * MIB
 """A row of a `.jsonl` file; a longer one is skipped and reported."""

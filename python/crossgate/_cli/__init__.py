@@ -115,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     index.add_argument("-o", "--output", metavar="FILE", required=True, help="index file to write")
     index.add_argument(
         "--kind",
-        choices=("auto", "skills", "beir", "jsonl", "text"),
+        choices=("auto", "skills", "beir", "jsonl", "tools", "text"),
         default="auto",
         help="what the sources are (default: look and see)",
     )

@@ -1,4 +1,4 @@
-"""Reading documents from skill folders, BEIR folders, JSON lines, Markdown and plain text.
+"""Reading documents from skill folders, BEIR folders, JSON lines, tools, Markdown and plain text.
 
 What cannot be used is skipped and comes back as a `Problem`. Only a path that is missing,
 unreadable or of an unknown kind raises, and so does finding no document at all.
@@ -20,20 +20,22 @@ from crossgate._sources.common import Unusable, decoded, place_of, shown
 from crossgate._sources.markdown import chunk_markdown, chunk_plain
 from crossgate._sources.rows import document_from, parse_json, read_candidates
 from crossgate._sources.skills import description_of, front_matter, text_of, texts_of
+from crossgate._sources.tools import tool_from, tools_of
 from crossgate._types import Document
 
 __all__ = ["Kind", "Loaded", "Problem", "read_candidates", "read_sources"]
 
-Kind = Literal["auto", "skills", "beir", "jsonl", "text"]
+Kind = Literal["auto", "skills", "beir", "jsonl", "tools", "text"]
 
 _SKILL = "SKILL.md"
 _CORPUS = "corpus.jsonl"
 _JSON_LINES = (".jsonl", ".ndjson")
+_TOOLS = (".json",)
 _MARKDOWN = (".md", ".markdown")
 _TEXT = (*_MARKDOWN, ".txt", ".rst")
 _ACCEPTED = (
     f"a folder with {_SKILL} files, a BEIR folder ({_CORPUS}), a {' or '.join(_JSON_LINES)} file, "
-    f"a {', '.join(_TEXT)} file or a folder of these"
+    f"a {_TOOLS[0]} file with tools, a {', '.join(_TEXT)} file or a folder of these"
 )
 
 _FOLDER_DEPTH = 12
@@ -83,8 +85,11 @@ def read_sources(paths: Sequence[str | os.PathLike[str]], *, kind: Kind = "auto"
     Ids: a row has its own, and of two rows with one id the first wins; a row without one gets
     `file stem:line`. A skill has its name. A second skill of the same name gets
     `name (folder)`, so that the first in the order of the paths is still found by its name, and
-    an exact copy is left out; both are reported. A chunk of text has `path#heading`, numbered
-    where that is taken.
+    an exact copy is left out; both are reported. A tool has its name, too. A chunk of text has
+    `path#heading`, numbered where that is taken.
+
+    What follows the front matter of a skill is its body, and so are the parameters of a tool and
+    the field `body` of a row. A chunk of text has none: it is short enough to be read whole.
 
     Args:
         paths: Files and folders; a single string is one path.
@@ -148,7 +153,7 @@ class _Reader:
             kind = "skills" if skills else "text"
             if not skills and not any(_suffix(file) in _TEXT for file in files):
                 kind = "jsonl"
-        suffixes = _JSON_LINES if kind == "jsonl" else _TEXT
+        suffixes = {"jsonl": _JSON_LINES, "tools": _TOOLS}.get(kind, _TEXT)
         for file in skills if kind == "skills" else files:
             if kind == "skills" or _suffix(file) in suffixes:
                 self._read_file(kind, root, file)
@@ -209,6 +214,8 @@ class _Reader:
                 self._read_skill(path, root, below)
             elif kind == "text":
                 self._read_text(path, root, below)
+            elif kind == "tools":
+                self._read_tools(path)
             else:
                 self._read_rows(path)
         except Unusable as error:
@@ -260,6 +267,19 @@ class _Reader:
             document = Document(id=unique, text=piece.text, title=piece.title, metadata=metadata)
             self._add(document, place_of(shown(path), piece.line))
 
+    def _read_tools(self, path: str) -> None:
+        """Add the tools of one file."""
+        tools = tools_of(parse_json(decoded(read_source(path, TEXT_BYTES))))
+        for number, tool in enumerate(tools, 1):
+            place = f"{shown(path)}: tool {number}"
+            try:
+                document = tool_from(tool)
+                if document.id in self._places:
+                    raise Unusable(f"the name {document.id!r} is at {self._places[document.id]}")
+                self._add(document, place)
+            except Unusable as error:
+                self._report(path, None, f"tool {number}: {error}")
+
     def _read_rows(self, path: str) -> None:
         """Add the documents of one file of JSON lines."""
         stem = shown(os.path.splitext(os.path.basename(path))[0])
@@ -310,6 +330,8 @@ def _kind_of_file(path: str) -> Kind:
         return "skills"
     if suffix in _JSON_LINES:
         return "jsonl"
+    if suffix in _TOOLS:
+        return "tools"
     if suffix in _TEXT:
         return "text"
     seen = f"a {suffix} file" if suffix else "a file without a suffix"

@@ -1,0 +1,117 @@
+"""Tools: what MCP servers list and what models are given as functions, as documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from crossgate._sources.common import Unusable, is_unicode
+from crossgate._types import Document
+
+_SCHEMAS = ("inputSchema", "input_schema", "parameters")
+_DEPTH = 8
+"""How many parameters inside of one another are read; what lies below is left out."""
+_PARTS = 500
+"""How many parts of a tool's schema are read, nested ones included."""
+
+
+def tools_of(value: object) -> list[object]:
+    """Return the tools of a file: a list of them, or an object that has it under `tools`.
+
+    An answer of an MCP server has it under `result`.
+
+    Raises:
+        Unusable: If there is no such list.
+    """
+    if isinstance(value, dict) and isinstance(value.get("result"), dict):
+        value = value["result"]
+    if isinstance(value, dict):
+        value = value.get("tools")
+    if not isinstance(value, list):
+        raise Unusable('no list of tools: expected a JSON array, or an object with "tools"')
+    return value
+
+
+def tool_from(value: object) -> Document:
+    """Turn one tool into a document: its name and description, and its parameters as the body.
+
+    It may be written as MCP (`inputSchema`), as Anthropic's tools (`input_schema`) or as OpenAI's
+    functions (`parameters`, also below `function`).
+
+    Raises:
+        Unusable: If it has no name, or something in it is no text.
+    """
+    if not isinstance(value, dict):
+        raise Unusable("a tool must be a JSON object")
+    inner = value.get("function")
+    tool: dict[str, Any] = inner if isinstance(inner, dict) else value
+    name, text = _text(tool, "name"), _text(tool, "description")
+    if not name.strip():
+        raise Unusable("a tool without a name")
+    found = (tool[key] for key in _SCHEMAS if isinstance(tool.get(key), dict))
+    schema: dict[str, Any] = next(found, {})
+    title = _text(tool, "title")
+    body = "\n".join(filter(None, [title if title != name else "", *_parameters(schema)]))
+    if not is_unicode(name + text + body):
+        raise Unusable("has a lone surrogate, half of an escaped character")
+    return Document(id=name, title=name, text=text, body=body)
+
+
+def _parameters(root: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each parameter: its name, what it is, and the values that it may have.
+
+    A schema may name itself, so that it has no end: only so many parts of it are read.
+    """
+    pending: list[tuple[str, bool, Mapping[str, Any]]] = [("", False, root)]
+    read = 0
+    while pending and read < _PARTS:
+        path, is_parameter, schema = pending.pop()
+        read += 1
+        parts = _parts(root, schema)
+        if is_parameter:
+            yield _line(path, [schema, *parts])
+        if path.count(".") >= _DEPTH:
+            continue
+        properties = schema.get("properties")
+        named = properties.items() if isinstance(properties, dict) else ()
+        inner: list[tuple[str, bool, Mapping[str, Any]]] = [
+            (f"{path}.{name}" if path else name, True, value if isinstance(value, dict) else {})
+            for name, value in islice(named, _PARTS)
+        ]
+        pending += reversed([*inner, *((path, False, part) for part in parts)])
+
+
+def _parts(root: Mapping[str, Any], schema: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the schemas that stand for a schema, or for the items of a list."""
+    parts = [schema.get("items")]
+    for choice in ("anyOf", "oneOf", "allOf"):
+        options = schema.get(choice)
+        parts += options[:_PARTS] if isinstance(options, list) else []
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        table, _, name = reference.removeprefix("#/").partition("/")
+        known = root.get(table)
+        parts.append(known.get(name) if isinstance(known, dict) else None)
+    return [one for one in parts if isinstance(one, dict)]
+
+
+def _line(name: str, schemas: Sequence[Mapping[str, Any]]) -> str:
+    said = [one["description"] for one in schemas if isinstance(one.get("description"), str)]
+    values = [
+        str(value)
+        for one in schemas
+        for value in (one["enum"] if isinstance(one.get("enum"), list) else [one.get("const")])
+        if isinstance(value, str | int | float)
+    ]
+    line = f"{name}: {' '.join(said)}" if said else name
+    return f"{line} ({', '.join(values)})" if values else line
+
+
+def _text(tool: Mapping[str, Any], key: str) -> str:
+    value = tool.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise Unusable(f"the {key} of a tool must be a string")
+    return value
