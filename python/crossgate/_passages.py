@@ -16,6 +16,8 @@ PASSAGE_CHARS = 800
 _LINE = re.compile(r".*\n|.+")
 _FENCE = re.compile(r"[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}(?=[^`]*$)|~{3,})")
 
+_HEADING = re.compile(r" {0,3}#{1,6}[ \t]")
+
 _SENTENCE = re.compile(
     r"(?<=[.!?\u2026])\s+"
     r"|(?<=[.!?\u2026][\"')\]\u2019\u201d])\s+"  # a closing quote or bracket in between
@@ -28,16 +30,32 @@ _CODE = (_ROW, _WORD)
 
 
 def passages(body: str) -> list[tuple[int, int]]:
-    """Return start and end of each passage of a body, without white space at its ends."""
+    """Return start and end of each passage of a body, without white space at its ends.
+
+    A passage holds as many sections of Markdown as fit, so that a heading stays with what it
+    announces; a longer section is cut as `pieces` does.
+    """
     found = []
     start = 0
-    for piece in pieces(body[:BODY_CHARS], PASSAGE_CHARS):
+    parts = (one for part in _sections(body[:BODY_CHARS]) for one in pieces(part, PASSAGE_CHARS))
+    for piece in _pack([(one, ()) for one in parts], PASSAGE_CHARS):
         text = piece.strip()
         if text:
             first = start + piece.index(text)
             found.append((first, first + len(text)))
         start += len(piece)
     return found
+
+
+def _sections(text: str) -> Iterator[str]:
+    """Yield the text in parts, each but the first of which starts with a heading."""
+    section = ""
+    for fence, line in fenced(text):
+        if not fence and _HEADING.match(line) and section:
+            yield section
+            section = ""
+        section += line
+    yield section
 
 
 def pieces(text: str, max_chars: int, *, fences: bool = True) -> list[str]:

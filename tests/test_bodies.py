@@ -1,0 +1,203 @@
+"""Bodies: what follows a document's head is searched by its words, cut, kept and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import FunctionReranker, WordEmbedder, refused
+from crossgate import Document, Index, Profile, Router, rerank
+from crossgate._calibration.weights import Scores, fit_blend
+from crossgate._core import Blend
+from crossgate._evaluation.data.labels import Dataset, LabelledQuery
+from crossgate._evaluation.runs.measuring import BODY_WEIGHTS, measure
+from crossgate._evaluation.runs.modes import decide, reblended
+from crossgate._evaluation.runs.runs import read_run
+from crossgate._passages import BODY_CHARS, PASSAGE_CHARS, passages
+from crossgate._reranking.contract import PairScore
+
+FIRST = "# Forms\n\nFills in AcroForm fields with pypdf." + " padding" * 90
+SECOND = "## Scans\n\nReads scans with tesseract, page by page 🦀." + " filler" * 95
+BODY = f"{FIRST}\n\n{SECOND}\n"
+PDF = Document(id="pdf", title="pdf", text="Works on documents", body=BODY)
+LIBRARY = [
+    PDF,
+    Document(id="mail", title="mail", text="Writes letters", body="Salutations and greetings."),
+    Document(id="chart", title="chart", text="Draws charts"),
+]
+UNGATED = Profile()
+
+
+def library() -> Index:
+    return Index.build(LIBRARY, embedder=WordEmbedder())
+
+
+# Passages.
+
+
+@given(st.text() | st.text(alphabet="a \n#.`", min_size=700, max_size=8_000))
+def test_passages_hold_all_that_is_read(body: str) -> None:
+    found = passages(body)
+    read = body[:BODY_CHARS]
+    end = 0
+    for start, stop in found:
+        assert not read[end:start].strip()
+        assert read[start:stop] == read[start:stop].strip()
+        assert 0 < stop - start <= PASSAGE_CHARS
+        end = stop
+    assert not read[end:].strip()
+
+
+@pytest.mark.parametrize("body", ["", " \n\t ", "\0", "數據" * 9_000, "x" * 20_000, "\u202e\u200b"])
+def test_nothing_fails_because_of_a_body(body: str) -> None:
+    index = Index.build([Document(id="a", text="b", body=body)], embedder=None)
+    assert index.get("a") == Document(id="a", text="b", body=body[:BODY_CHARS])
+    Router(index, reranker=None, profile=UNGATED).route("數據 x")
+
+
+def test_half_a_surrogate_is_refused() -> None:
+    bad = Document(id="a", text="b", body="\ud800")
+    assert "the body of document 'a'" in refused(
+        "invalid_text", lambda: Index.build([bad], embedder=None)
+    )
+
+
+# The index.
+
+
+def test_what_was_saved_is_opened(tmp_path: Path) -> None:
+    index = library()
+    index.delete(["mail"])
+    index.save(tmp_path / "a.cgx")
+    opened = Index.open(tmp_path / "a.cgx", embedder=WordEmbedder())
+    assert opened.get("pdf") == PDF
+
+    def decided(one: Index) -> object:
+        return Router(one, reranker=None, profile=UNGATED).route("tesseract scans").hits
+
+    assert decided(opened) == decided(index)
+    opened.save(tmp_path / "b.cgx")
+    assert (tmp_path / "b.cgx").read_bytes() == (tmp_path / "a.cgx").read_bytes()
+
+
+def test_a_changed_body_is_another_corpus_and_keeps_the_vector() -> None:
+    earlier = library()
+    embedder = WordEmbedder()
+    changed = [replace(PDF, body="Now about signatures."), *LIBRARY[1:]]
+    index = Index.build(changed, embedder=embedder, reuse=earlier)
+    assert embedder.texts == []
+    assert index.fingerprint != earlier.fingerprint
+    found = Router(index, reranker=None, profile=UNGATED).route("signatures")
+    assert found.hits[0].id == "pdf"
+    assert found.hits[0].bm25 > 0
+
+
+def test_an_index_without_bodies_hardly_grows(tmp_path: Path) -> None:
+    """What a body costs is paid by documents that have one."""
+    bare = [replace(one, body="") for one in LIBRARY]
+    Index.build(bare, embedder=None).save(tmp_path / "bare.cgx")
+    Index.build(LIBRARY, embedder=None).save(tmp_path / "bodies.cgx")
+    bodies = sum(len(one.body) for one in LIBRARY)
+    assert (tmp_path / "bare.cgx").stat().st_size < 400
+    assert (tmp_path / "bodies.cgx").stat().st_size < 400 + 2 * bodies
+
+
+# Routing.
+
+
+def test_the_words_of_a_body_decide_and_its_passage_is_named() -> None:
+    result = Router(library(), reranker=None, profile=UNGATED).route("tesseract on my scans")
+    hit = result.hits[0]
+    assert hit.id == "pdf"
+    assert hit.passage is not None
+    start, end = BODY.index("## Scans"), len(BODY) - 1
+    assert (hit.passage.start, hit.passage.end) == (start, end)
+    assert hit.excerpt == BODY[start:end]
+    assert hit.to_dict()["passage"] == {"start": start, "end": end}
+    assert result.trace["stage1"][0]["passage"] == {"start": start, "end": end}
+    without = result.hits[-1]
+    assert (without.passage, without.excerpt) == (None, without.document.text)
+
+
+def test_a_body_that_weighs_nothing_is_not_read() -> None:
+    profile = UNGATED.replace(blend=Blend(body_weight=0.0))
+    result = Router(library(), reranker=None, profile=profile).route("tesseract")
+    assert all(hit.bm25 == 0 for hit in result.hits)
+    light, heavy = (
+        library().search("tesseract", blend=Blend(body_weight=weight)).scored[0].bm25
+        for weight in (0.1, 1.0)
+    )
+    assert 0 < light < heavy
+
+
+def test_stage_2_reads_the_head_and_the_passage() -> None:
+    reranker = FunctionReranker(lambda _, texts: [PairScore(float(len(one))) for one in texts])
+    router = Router(library(), reranker=reranker, profile=UNGATED)
+    router.route("fields of forms by pypdf")
+    ((_, texts),) = reranker.calls
+    assert texts[0] == f"pdf: Works on documents\n{FIRST}"
+    assert "chart: Draws charts" in texts
+
+
+@pytest.mark.parametrize("kind", [Document, dict])
+def test_candidates_of_another_retriever_have_bodies_too(kind: Callable[..., Any]) -> None:
+    given = [kind(id=one.id, title=one.title, text=one.text, body=one.body) for one in LIBRARY]
+    result = rerank("pypdf fields", given, reranker=None)
+    assert result.hits[0].id == "pdf"
+    assert result.hits[0].excerpt == FIRST
+    message = refused(
+        "malformed_candidate", lambda: rerank("a", [{"text": "b", "body": 5}], reranker=None)
+    )
+    assert "the body of candidate 1 is a int" in message
+
+
+# Calibration.
+
+
+def test_a_run_keeps_the_scores_under_each_weight_of_the_body(tmp_path: Path) -> None:
+    dataset = Dataset(
+        name="bodies",
+        split="test",
+        documents=tuple(LIBRARY),
+        queries=(LabelledQuery(id="q", text="tesseract scans", relevant={"pdf": 1}),),
+    )
+    reranker = FunctionReranker(lambda _, texts: [PairScore(1.0) for _ in texts])
+    path = tmp_path / "a.run.jsonl"
+    measure(dataset, path, embedder=WordEmbedder(), reranker=reranker, profile=UNGATED)
+    (query,) = read_run(path).queries
+    assert set(query.reweighed) == {*BODY_WEIGHTS, Blend().body_weight}
+    index = library()
+    for weight in BODY_WEIGHTS:
+        other = UNGATED.replace(blend=Blend(body_weight=weight))
+        wanted = Router(index, reranker=reranker, profile=other).route(query.text, limit=None)
+        again = decide(reblended(query, other), other, "gated")
+        assert [hit.bm25 for hit in again.hits] == [hit.bm25 for hit in wanted.hits]
+        assert again.ids == wanted.ids
+    unknown = UNGATED.replace(blend=Blend(body_weight=0.77))
+    message = refused("unsuitable_run", lambda: reblended(query, unknown))
+    assert "0.77" in message
+    whole = path.read_text()
+    path.write_text(whole.replace('"reweighed": [[0.0, {', '"reweighed": [[0.0, {"b": -1, '))
+    refused("malformed_run", lambda: read_run(path))
+
+
+def test_the_likeliest_weight_of_the_body_is_chosen() -> None:
+    random = np.random.default_rng(3)
+    rows = []
+    for _ in range(60):
+        head, body = random.exponential(6, 12), random.exponential(6, 12)
+        known = {weight: head + weight * body for weight in (0.0, 0.5, 2.0)}
+        score = 12 * known[0.5] / (known[0.5] + 8) + random.gumbel(size=12)
+        cosine = random.uniform(size=12)
+        rows.append(Scores(cosine, known[0.0], np.zeros(12), score == score.max(), known))
+    assert fit_blend(rows).body_weight == 0.5
+    # Where runs differ in what they know, what all know is left to choose from.
+    rows[0].reweighed.pop(0.5)  # type: ignore[attr-defined]
+    assert fit_blend(rows).body_weight in (0.0, 2.0)
