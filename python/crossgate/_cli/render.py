@@ -43,12 +43,15 @@ _VERDICT_COLOURS = {
 }
 
 
+_PASSAGE_LINES = 4
+
+
 def result(decision: RouteResult, *, explain: bool, colour: bool) -> str:
     """Return a decision: what was selected and why, and with `explain` every candidate."""
     lines = [_selected(hit, colour) for hit in decision.selected] or ["nothing fits"]
     lines += ["", _why(decision, colour)]
     if explain:
-        lines += ["", *_candidates(decision.hits), "", *_steps(decision)]
+        lines += ["", *_candidates(decision.hits), *_passages(decision.hits), "", *_steps(decision)]
     return "\n".join(lines)
 
 
@@ -196,6 +199,21 @@ def _candidates(hits: Sequence[Hit]) -> list[str]:
         scores = (hit.cosine, hit.bm25, hit.blend, hit.rerank_score, hit.score)
         numbers = "  ".join(map(_number, scores))
         lines.append(f"{place:>2}  {name}  {numbers}  {outcome}{cut}")
+    return lines
+
+
+def _passages(hits: Sequence[Hit]) -> list[str]:
+    """Return what of the bodies fits best, for the selected hits, or without one for the first."""
+    shown = [hit for hit in hits if hit.dropped is None] or list(hits[:1])
+    lines = []
+    for hit in shown:
+        if hit.passage is not None:
+            place = f"characters {hit.passage.start} to {hit.passage.end} of its body"
+            lines += ["", fit(f"{plain(hit.id)}, {place}:", WIDTH)]
+            text = textwrap.wrap(plain(" ".join(hit.excerpt.split())), WIDTH - 4)
+            lines += [f"    {line}" for line in text[:_PASSAGE_LINES]]
+            if len(text) > _PASSAGE_LINES:
+                lines.append("    ...")
     return lines
 
 
