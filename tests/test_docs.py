@@ -66,6 +66,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         skill = tmp_path / "skills" / name / "SKILL.md"
         skill.parent.mkdir(parents=True)
         skill.write_text(f"---\nname: {name}\ndescription: {description!r}\n---\nDo it.\n")
+    tool = {"name": "issue_search", "description": "Find issues", "inputSchema": {}}
+    (tmp_path / "tools.json").write_text(json.dumps({"tools": [tool]}))
     rows = ["Production runs on twelve nodes.", "The staging cluster has five nodes."]
     (tmp_path / "candidates.jsonl").write_text(
         "".join(json.dumps({"text": t}) + "\n" for t in rows)

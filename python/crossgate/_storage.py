@@ -24,8 +24,9 @@ def storage(documents: Iterable[Document], dimension: int) -> dict[str, int]:
         dimension: Length of the vectors, one per document; 0 if there are none.
 
     Returns:
-        `texts` in UTF-8, bodies included, `vectors` in float32, `words` as a count, and `token_vectors_float32` and
-        `token_vectors_int8` (with a scale of 4 bytes per token) for 128 numbers per word.
+        `texts` in UTF-8, bodies included, `vectors` in float32, `words` as a count, and
+        `token_vectors_float32` and `token_vectors_int8` (with a scale of 4 bytes per token) for
+        128 numbers per word.
     """
     contents = [f"{one.content}\n{one.body}" if one.body else one.content for one in documents]
     words = sum(len(_core.analyze(text, "none")) for text in contents)
