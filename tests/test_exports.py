@@ -12,6 +12,7 @@ import pytest
 
 import crossgate
 from crossgate import _core
+from crossgate._types import degradation
 
 
 def test_the_list_of_names_is_sorted() -> None:
@@ -93,6 +94,24 @@ def test_every_code_is_documented() -> None:
     assert {"policy_version", "profile_malformed", "reranker_not_fitted", "other_corpus"} <= used
     assert len(used) > 40
     assert used - documented == set()
+
+
+def test_the_codes_of_degradations_are_a_closed_set() -> None:
+    """What the page lists is what can be said, no code more and none less."""
+    root = Path(__file__).parents[1]
+    page = (root / "docs" / "reasons.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"\n## Degradations\n(.*?)\n## ", page, re.DOTALL)
+    listed = set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
+    gate = (root / "rust" / "core" / "src" / "gate.rs").read_text(encoding="utf-8")
+    said = set(re.findall(r'\bnote\(\s*"([a-z_]+)",', gate))
+    for error in (crossgate.ModelError("model_missing", ""), ValueError()):
+        said |= {degradation("embedder", error).code, degradation("reranker", error).code}
+    for path in Path(crossgate.__file__).parent.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        said |= set(re.findall(r'Degradation\(\s*code="([a-z_]+)"', text))
+        # A reranker that raises one of these is degraded by its code.
+        said |= set(re.findall(r'RerankerError\(\s*"([a-z_]+)"', text))
+    assert said == listed
 
 
 def test_the_command_line_explains_what_the_core_says() -> None:

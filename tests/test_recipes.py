@@ -64,7 +64,7 @@ def test_a_recipe_finds_memories_with_the_bundled_models(
     recipe: Any, dataset: Dataset, index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("ENABLED", "MODEL", "TOP_K_FACTOR", "RETRIEVAL_MULTIPLIER"):
-        monkeypatch.delenv(f"CROSSGATE_RERANKER_{name}", raising=False)
+        monkeypatch.delenv(f"CROSSGATE_CONTEXT_ENGINE_RERANKER_{name}", raising=False)
     retrieve = from_index(index)
     found, stages = [], set()
     for query in dataset.queries:
@@ -333,18 +333,24 @@ DEFAULTS = Switches()
     ("environment", "expected"),
     [
         ({}, DEFAULTS),
-        ({"CROSSGATE_RERANKER_ENABLED": "", "CROSSGATE_RERANKER_MODEL": " "}, DEFAULTS),
-        ({"CROSSGATE_RERANKER_ENABLED": "0"}, Switches(enabled=False)),
-        ({"CROSSGATE_RERANKER_ENABLED": " Off "}, Switches(enabled=False)),
-        ({"CROSSGATE_RERANKER_ENABLED": "TRUE"}, DEFAULTS),
         (
-            {"CROSSGATE_RERANKER_MODEL": "crossgate-router-minilm-l6"},
+            {
+                "CROSSGATE_CONTEXT_ENGINE_RERANKER_ENABLED": "",
+                "CROSSGATE_CONTEXT_ENGINE_RERANKER_MODEL": " ",
+            },
+            DEFAULTS,
+        ),
+        ({"CROSSGATE_CONTEXT_ENGINE_RERANKER_ENABLED": "0"}, Switches(enabled=False)),
+        ({"CROSSGATE_CONTEXT_ENGINE_RERANKER_ENABLED": " Off "}, Switches(enabled=False)),
+        ({"CROSSGATE_CONTEXT_ENGINE_RERANKER_ENABLED": "TRUE"}, DEFAULTS),
+        (
+            {"CROSSGATE_CONTEXT_ENGINE_RERANKER_MODEL": "crossgate-router-minilm-l6"},
             Switches(model="crossgate-router-minilm-l6"),
         ),
         (
             {
-                "CROSSGATE_RERANKER_TOP_K_FACTOR": "5",
-                "CROSSGATE_RERANKER_RETRIEVAL_MULTIPLIER": "1",
+                "CROSSGATE_CONTEXT_ENGINE_RERANKER_TOP_K_FACTOR": "5",
+                "CROSSGATE_CONTEXT_ENGINE_RERANKER_RETRIEVAL_MULTIPLIER": "1",
             },
             Switches(top_k_factor=5, retrieval_multiplier=1),
         ),
@@ -368,7 +374,7 @@ def test_switches_are_read(environment: dict[str, str], expected: Switches) -> N
     ],
 )
 def test_switches_that_cannot_be_read(name: str, value: str) -> None:
-    variable = f"CROSSGATE_RERANKER_{name}"
+    variable = f"CROSSGATE_CONTEXT_ENGINE_RERANKER_{name}"
     message = refused("malformed_setting", Switches.from_environment, {variable: value})
     assert variable in message
     assert repr(value) in message
@@ -376,13 +382,13 @@ def test_switches_that_cannot_be_read(name: str, value: str) -> None:
 
 
 def test_the_environment_counts_unless_switches_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CROSSGATE_RERANKER_ENABLED", "no")
+    monkeypatch.setenv("CROSSGATE_CONTEXT_ENGINE_RERANKER_ENABLED", "no")
     retrieve = given(store(("a", "fox", "2031-03-01"), ("b", "a hen", "2031-03-01")))
     assert context_engine("fox", retrieve, now=NOW).stage == 1
     switches = Switches(model=LengthReranker())
     assert context_engine("fox", retrieve, now=NOW, switches=switches).stage == 2
-    monkeypatch.setenv("CROSSGATE_RERANKER_ENABLED", "yes")
-    monkeypatch.setenv("CROSSGATE_RERANKER_MODEL", "nonsense")
+    monkeypatch.setenv("CROSSGATE_CONTEXT_ENGINE_RERANKER_ENABLED", "yes")
+    monkeypatch.setenv("CROSSGATE_CONTEXT_ENGINE_RERANKER_MODEL", "nonsense")
     refused("unknown_model", context_engine, "fox", retrieve, now=NOW)
 
 

@@ -191,16 +191,17 @@ class Switches:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Switches:
-        """Read `CROSSGATE_RERANKER_ENABLED`, `_MODEL`, `_TOP_K_FACTOR`, `_RETRIEVAL_MULTIPLIER`.
+        """Read the variables `CROSSGATE_CONTEXT_ENGINE_RERANKER_...`.
 
-        A variable that is not set, or empty, leaves the default.
+        They end in `ENABLED`, `MODEL`, `TOP_K_FACTOR` and `RETRIEVAL_MULTIPLIER`. A variable that
+        is not set, or empty, leaves the default.
 
         Raises:
             InputError: `malformed_setting`, naming the variable, its value and what is allowed.
         """
         found: dict[str, Any] = {}
         for name, kind in _SETTINGS.items():
-            variable = f"CROSSGATE_RERANKER_{name.upper()}"
+            variable = f"CROSSGATE_CONTEXT_ENGINE_RERANKER_{name.upper()}"
             text = environment.get(variable, "").strip()
             if text:
                 found[name] = kind(variable, text)
