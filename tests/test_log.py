@@ -26,15 +26,14 @@ from crossgate import Policy, Profile, Router, RouteResult, SourceError
 from crossgate._core import Answer, Combine, Confidence, Floors, Second, Stage1Confidence, Winner
 from crossgate._pipelines.postprocessing import diversify_sources, postprocess
 from crossgate._profile import POLICY_SCHEMA
+from crossgate._replay import Difference, check_decision
 from crossgate._telemetry.log import (
     MAX_LINE_BYTES,
     SCHEMA,
-    Difference,
     JsonLinesLog,
     LoggedDecision,
     LoggedUse,
     MalformedLine,
-    check_decision,
     parse_line,
     read_log,
 )

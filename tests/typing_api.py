@@ -54,6 +54,7 @@ from crossgate._pipelines.postprocessing import (
     readmit_recovered,
     spread_documents,
 )
+from crossgate._replay import Difference, check_decision
 from crossgate._telemetry.events import (
     Event,
     RerankerSkipped,
@@ -61,14 +62,7 @@ from crossgate._telemetry.events import (
     TelemetryHook,
     Tightened,
 )
-from crossgate._telemetry.log import (
-    Difference,
-    JsonLinesLog,
-    LoggedDecision,
-    MalformedLine,
-    check_decision,
-    read_log,
-)
+from crossgate._telemetry.log import JsonLinesLog, LoggedDecision, MalformedLine, read_log
 from crossgate._telemetry.otel import OpenTelemetryHook
 from crossgate.rerankers import (
     Admitted,

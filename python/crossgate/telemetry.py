@@ -5,6 +5,7 @@ from crossgate.telemetry import JsonLinesLog
 router = Router(index, telemetry=JsonLinesLog("decisions.jsonl"))
 """
 
+from crossgate._replay import Difference, check_decision
 from crossgate._telemetry.events import (
     Event,
     GateDecided,
@@ -16,12 +17,10 @@ from crossgate._telemetry.events import (
     Tightened,
 )
 from crossgate._telemetry.log import (
-    Difference,
     JsonLinesLog,
     LoggedDecision,
     LoggedUse,
     MalformedLine,
-    check_decision,
     read_log,
 )
 from crossgate._telemetry.otel import OpenTelemetryHook

@@ -9,14 +9,8 @@ from typing import Any
 
 from crossgate._cli import BAD_INPUT, DONE
 from crossgate._cli.render import plain
-from crossgate._telemetry.log import (
-    Difference,
-    LoggedDecision,
-    LoggedUse,
-    MalformedLine,
-    check_decision,
-    read_log,
-)
+from crossgate._replay import Difference, check_decision
+from crossgate._telemetry.log import LoggedDecision, LoggedUse, MalformedLine, read_log
 
 DIFFERS = 1
 """Exit code of a log that holds a decision which comes out otherwise now."""

@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crossgate._checks import check_ids, is_text
-from crossgate._errors import CrossgateError, InputError, SourceError
+from crossgate._errors import InputError, SourceError
 from crossgate._files import open_source
 from crossgate._sources.common import Unusable
 from crossgate._sources.rows import parse_json
@@ -181,81 +180,6 @@ def _decision_values(
         **texts,
         "trace": dict(result.trace),
     }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """Where a decision made again is not the one that was logged.
-
-    Attributes:
-        field: The place in the line, such as `trace.decision.places[0][1]`.
-        recorded: What the log holds there.
-        recomputed: What follows from the rest of the trace.
-    """
-
-    field: str
-    recorded: Any
-    recomputed: Any
-
-
-def check_decision(logged: LoggedDecision) -> Difference | MalformedLine | None:
-    """Decide again from a logged trace, and return the first difference, or None.
-
-    What was selected is compared as well; steps after the reranker, which a trace names under
-    `steps`, may have selected otherwise than the cascade.
-
-    Returns:
-        A `MalformedLine` for a trace that nothing can be decided from.
-    """
-    from crossgate._cascade import replay
-
-    trace = logged.trace
-    try:
-        recomputed = replay(trace)
-        steps = trace.get("steps", [])
-        selected = steps[-1]["selected"] if steps else recomputed["decision"]["selected"]
-    except _UNREPLAYABLE as error:
-        what = f"no {error} in it" if isinstance(error, KeyError) else str(error)
-        reason = " ".join(f"the trace cannot be replayed: {what}".split())
-        return MalformedLine(line=logged.line, reason=reason[:300])
-    for key, value in recomputed.items():
-        found = _difference(f"trace.{key}", trace.get(key), value)
-        if found is not None:
-            return found
-    return _difference("selected", list(logged.selected), selected)
-
-
-# What a trace that comes from anywhere makes the cascade raise.
-_UNREPLAYABLE = (
-    CrossgateError,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
-
-
-def _difference(field: str, recorded: Any, recomputed: Any) -> Difference | None:
-    if isinstance(recorded, dict) and isinstance(recomputed, dict):
-        parts = [
-            (f"{field}.{key}", recorded.get(key, _ABSENT), recomputed.get(key, _ABSENT))
-            for key in {**recomputed, **recorded}
-        ]
-    elif isinstance(recorded, list) and isinstance(recomputed, list):
-        parts = [
-            (f"{field}[{place}]", *pair)
-            for place, pair in enumerate(zip_longest(recorded, recomputed, fillvalue=_ABSENT))
-        ]
-    elif recorded == recomputed and isinstance(recorded, bool) == isinstance(recomputed, bool):
-        return None
-    else:
-        return Difference(field=field, recorded=recorded, recomputed=recomputed)
-    return next((found for part in parts if (found := _difference(*part)) is not None), None)
-
-
-_ABSENT = "(absent)"
 
 
 def read_log(
