@@ -118,7 +118,8 @@ def test_a_decision_with_floors_that_is_logged_loads_nothing_heavy(tmp_path: Pat
         """
         import sys
         from crossgate import Policy, Profile, rerank
-        from crossgate.telemetry import JsonLinesLog, check_decision, read_log
+        from crossgate._replay import check_decision
+        from crossgate._telemetry.log import JsonLinesLog, read_log
         policy = Policy(floors={"default": 0.2}, cliff_core=1)
         rows = [{"text": "red fox", "cosine": 0.9}, {"text": "hen", "cosine": 0.1}]
         options = {"profile": Profile(), "policy": policy, "telemetry": JsonLinesLog(sys.argv[1])}
