@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import re
@@ -18,11 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from referencing import Registry, Resource
 
 from conftest import LIBRARY
 from crossgate import Index, Policy, Profile
+from crossgate._cli import output as printing
 from crossgate._core import Answer, Floors, Lexical, Warnings, Winner
 from crossgate._profile import POLICY_SCHEMA, profile_values
 
@@ -774,6 +779,108 @@ def test_without_stdout_or_stderr(run: Any, tmp_path: Path, closed: str) -> None
     )
     assert (done.code, done.err) == (0, "")
     assert len(Index.open(tmp_path / "out.cgx")) == len(LIBRARY)
+
+
+def test_without_stdin(run: Any) -> None:
+    done = run("rerank", "q", prefix=["sh", "-c", 'exec "$0" "$@" <&-'])
+    assert (done.code, done.error) == (2, "source_missing")
+
+
+def test_without_stderr_the_json_is_json(run: Any, tmp_path: Path) -> None:
+    """What belongs on a stream that is closed must not turn up on the other one."""
+    (tmp_path / "one.jsonl").write_text('{"text": "red fox"}\n')
+    done = run(
+        *["rerank", "fox", "one.jsonl", "--json", "--reranker", "none"],
+        prefix=["sh", "-c", 'exec "$0" "$@" 2>&-'],
+    )
+    assert json.loads(done.out)["degraded"][0]["code"] == "no_profile"
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["argparse", "crossgate._cli.output", "crossgate._index", "crossgate._cli.route", "yaml"],
+)
+def test_ctrl_c_while_it_is_imported(home: Path, tmp_path: Path, module: str) -> None:
+    """An interrupt has a name wherever it comes; here it comes while a module is looked for."""
+    skills(tmp_path / "skills")
+    script = f"""
+        import sys
+        class Interrupt:
+            def find_spec(self, name, path=None, target=None):
+                if name == {module!r}:
+                    raise KeyboardInterrupt
+        sys.modules.pop({module!r}, None)
+        from crossgate._cli import main
+        sys.meta_path.insert(0, Interrupt())
+        main(sys.argv[1:])
+    """
+    command = ["route", "-i", "absent.cgx", "q"]
+    if module == "yaml":
+        command = ["index", "skills", "-o", "out.cgx", "--embedder", "none"]
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), *command],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment(home),
+        check=False,
+    )
+    assert done.returncode == 130
+    assert done.stderr == "crossgate: interrupted, nothing was left half done\n"
+    assert [one.name for one in tmp_path.iterdir()] == ["skills"]
+
+
+# What others wrote.
+
+
+@given(st.text() | st.text(alphabet="\x1b[0m31;a\u202e\ud800\n\x9b\u2028"))
+def test_nothing_printed_moves_the_cursor(text: str) -> None:
+    stream = io.StringIO()
+    with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
+        printing.show(text)
+        printing.say(text)
+        printing.show(printing.paint(printing.plain(text), "31"))
+    shown = re.sub(r"\x1b\[(0|1|31|32|33)m", "", stream.getvalue())
+    assert [one for one in shown if one != "\n" and not one.isprintable()] == []
+    assert stream.getvalue().count("\n") == text.count("\n") + 3
+
+
+NASTY = "a\x1b[2J\x1b]0;t\x07\u202eb\r"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["doctor"],
+        ["models", "path"],
+        ["index", f"skills/{NASTY}", "-o", f"{NASTY}.cgx", "--embedder", "none"],
+        ["index", "absent" + NASTY, "-o", "out.cgx"],
+        ["eval", NASTY, "--modes", "never", "--embedder", "none"],
+        ["replay", f"{NASTY}.jsonl"],
+        ["used", "0" * 32, NASTY, "--log", f"{NASTY}.jsonl"],
+        ["route", "-i", "out.cgx", NASTY, "--profile", NASTY],
+        ["models", "pull", NASTY],
+    ],
+    ids=lambda command: " ".join(command[:2]).replace(NASTY, "..."),
+)
+def test_what_others_wrote_is_harmless(run: Any, tmp_path: Path, command: list[str]) -> None:
+    skills(tmp_path / "skills", {NASTY: "Cleans files"})
+    (tmp_path / "skills" / "broken").mkdir()
+    (tmp_path / "skills" / NASTY / "x\x1b[31m").mkdir()
+    (tmp_path / "skills" / NASTY / "x\x1b[31m" / "SKILL.md").write_text("no front matter")
+    (tmp_path / f"{NASTY}.jsonl").write_text("malformed \x1b[31m\n")
+    dataset = tmp_path / NASTY
+    (dataset / "qrels").mkdir(parents=True)
+    rows = [{"_id": f"d{NASTY}", "text": "red fox"}, {"_id": "e", "text": "hen"}]
+    (dataset / "corpus.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    query = {"_id": "q", "text": f"fox {NASTY}", "metadata": {"kind": NASTY}}
+    (dataset / "queries.jsonl").write_text(json.dumps(query) + "\nbroken \x1b[31m\n")
+    (dataset / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\te\t1\n")
+    done = run(*command, variables={"CROSSGATE_CACHE": str(tmp_path / NASTY)})
+    assert done.out + done.err
+    printed = (done.out + done.err).replace("\n", "")
+    assert [one for one in printed if not one.isprintable()] == []
+    assert "Traceback" not in done.err
 
 
 # Bad input.

@@ -13,7 +13,7 @@ import pytest
 from conftest import WordEmbedder, refused
 from crossgate import Index, Policy, Profile, Router, RouteResult
 from crossgate import _cli as cli
-from crossgate._cli.evaluate import dump
+from crossgate._cli.labelled import dump
 from crossgate._core import Combine, Confidence, Second, Stage1Confidence
 from crossgate._evaluation.report.compare import REPORTS_SCHEMA, compare
 from crossgate._evaluation.runs.modes import decide, profile_of

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from crossgate import CrossgateError, PairScore, Policy, Profile, RouteResult, _core
-from crossgate._cli.evaluate import dump, evaluate
+from crossgate._cli import evaluate
+from crossgate._cli.labelled import dump
 from crossgate._core import (
     Answer,
     Combine,
@@ -690,7 +691,7 @@ def test_the_command_measures_stores_and_reports_with_the_bundled_models(
 ) -> None:
     folder = write_beir(tmp_path / "set")
     page, runs = tmp_path / "page.html", tmp_path / "runs"
-    code = evaluate(options(folder, json=True, html=str(page), runs=str(runs), limit=3))
+    code = evaluate.run(options(folder, json=True, html=str(page), runs=str(runs), limit=3))
     assert code == 0
     shown = capsys.readouterr()
     assert shown.err == ""  # no progress in a pipe
@@ -701,10 +702,10 @@ def test_the_command_measures_stores_and_reports_with_the_bundled_models(
     (run,) = runs.iterdir()
     assert run.name == "set-test.run.jsonl"
     # The stored run gives the same figures, and needs no model.
-    assert evaluate(options(run, json=True, reranker="nowhere", embedder="nowhere")) == 0
+    assert evaluate.run(options(run, json=True, reranker="nowhere", embedder="nowhere")) == 0
     (again,) = json.loads(capsys.readouterr().out)["reports"]
     assert again == report
-    assert evaluate(options(run)) == 0
+    assert evaluate.run(options(run)) == 0
     assert capsys.readouterr().out.split("\n")[0].startswith(("The gate", "WARNING"))
 
 
@@ -717,13 +718,13 @@ def test_skipped_rows_are_named_on_stderr_and_counted(
         qrels={"test": ["q1\tcsv-cleaner\t1"]},
         negatives={},
     )
-    assert evaluate(options(folder, modes="never", embedder="none")) == 0
+    assert evaluate.run(options(folder, modes="never", embedder="none")) == 0
     shown = capsys.readouterr()
     assert shown.err.count("queries.jsonl:") == 5
     assert "and 2 more rows" in shown.err
     assert "7 malformed rows skipped" in shown.out
     with pytest.raises(CrossgateError) as raised:
-        evaluate(options(folder, strict=True))
+        evaluate.run(options(folder, strict=True))
     assert raised.value.code == "malformed_row"
 
 
@@ -736,26 +737,26 @@ def test_the_command_compares_and_its_code_tells(
         files.append(tmp_path / f"{name}.json")
         files[-1].write_text(dump({"schema": REPORTS_SCHEMA, "reports": reports}))
     before, after = files
-    assert evaluate(options("compare", before, before)) == 0
+    assert evaluate.run(options("compare", before, before)) == 0
     assert capsys.readouterr().out.startswith("no metric fell beyond noise, 0 of")
-    assert evaluate(options("compare", after, before)) == 1
+    assert evaluate.run(options("compare", after, before)) == 1
     text = capsys.readouterr().out
     assert re.search(r"gated, recall@1 .* FELL\n", text)
     assert max(map(len, text.split("\n"))) <= 100
-    assert evaluate(options("compare", after, before, json=True)) == 1
+    assert evaluate.run(options("compare", after, before, json=True)) == 1
     assert json.loads(capsys.readouterr().out)["fell"] is True
     with pytest.raises(CrossgateError) as raised:
-        evaluate(options("compare", before))
+        evaluate.run(options("compare", before))
     assert raised.value.code == "out_of_range"
 
 
 def test_an_unknown_mode_and_an_unwritable_page_are_errors(tmp_path: Path) -> None:
     measured(tmp_path)
     with pytest.raises(CrossgateError) as raised:
-        evaluate(options(tmp_path / "set", modes="never,sometimes"))
+        evaluate.run(options(tmp_path / "set", modes="never,sometimes"))
     assert raised.value.code == "out_of_range"
     with pytest.raises(CrossgateError) as raised:
-        evaluate(options(tmp_path / "set.run.jsonl", html=str(tmp_path / "no" / "page.html")))
+        evaluate.run(options(tmp_path / "set.run.jsonl", html=str(tmp_path / "no" / "page.html")))
     assert raised.value.code == "unwritable"
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crossgate._cli import DONE
-from crossgate._cli.evaluate import dump, run_of, say_problems
+from crossgate._cli.labelled import dump, labelled_options, run_of, say_problems
+from crossgate._cli.output import json_option, show
 from crossgate._errors import ModelError
 
 if TYPE_CHECKING:
@@ -21,7 +22,63 @@ if TYPE_CHECKING:
 SCHEMA = "crossgate-calibration/1"
 
 
-def calibrate(options: argparse.Namespace) -> int:
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.set_defaults(run=run)
+    parser.usage = "crossgate calibrate [OPTION...] DATASET... | --from-log LOG -o PROFILE"
+    json_option(parser)
+    labels = parser.add_mutually_exclusive_group(required=True)
+    labels.add_argument(
+        "dataset",
+        metavar="DATASET",
+        nargs="*",
+        default=[],  # argparse lets a group have none but optional arguments
+        help="BEIR folder, .jsonl file, or a run that eval --runs stored, which needs no model",
+    )
+    labels.add_argument(
+        "--from-log",
+        metavar="LOG",
+        help="in place of datasets: a log of decisions with what was used of them; needs no model",
+    )
+    parser.add_argument("-o", "--output", metavar="PROFILE", required=True, help="profile to write")
+    bar = parser.add_mutually_exclusive_group()
+    bar.add_argument(
+        "--cost-ratio",
+        type=float,
+        metavar="R",
+        default=1.0,
+        help="a wrong pick costs R missed ones (default: 1)",
+    )
+    bar.add_argument(
+        "--max-false-inject",
+        type=float,
+        metavar="A",
+        help="at most this share of the queries that nothing fits may get a pick (split conformal)",
+    )
+    bar.add_argument(
+        "--keep-recall",
+        type=float,
+        metavar="K",
+        help="the highest bar that keeps this share of recall@1 in every dataset",
+    )
+    parser.add_argument(
+        "--max-recall-loss",
+        type=float,
+        metavar="L",
+        default=0.01,
+        help="the recall@1 that skipping may cost against reranking everything (default: 0.01)",
+    )
+    parser.add_argument("--name", help="of the profile (default: that of the file)")
+    parser.add_argument(
+        "--any-corpus", action="store_true", help="meant for other documents, too: no warning there"
+    )
+    parser.add_argument(
+        "--profile", metavar="FILE", help="profile to measure with and to compare with"
+    )
+    labelled_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
     """Measure datasets, or read stored runs or a log; fit, report, and write the profile."""
     try:
         import scipy  # noqa: F401, asked for before an hour of measuring
@@ -62,7 +119,7 @@ def calibrate(options: argparse.Namespace) -> int:
     )
     write_profile(output, found.profile)
     if options.json:
-        print(
+        show(
             dump(
                 {
                     "schema": SCHEMA,
@@ -77,7 +134,7 @@ def calibrate(options: argparse.Namespace) -> int:
             )
         )
     else:
-        print("\n".join(render_calibration(found, objective.describe(), output)))
+        show("\n".join(render_calibration(found, objective.describe(), output)))
     return DONE
 
 
@@ -93,7 +150,7 @@ def render_calibration(found: Calibration, objective: str, output: Path) -> Iter
     blend, combine = profile.blend, profile.combine.to_dict()
     yield (
         f"blend     cosine {blend.cosine_weight:.2f}, bm25 {blend.bm25_weight:.2f} "
-        f"(pivot {blend.pivot:g})"
+        f"(pivot {blend.pivot:g}, body {blend.body_weight:g})"
     )
     yield (
         f"combine   cosine {combine['cosine']:g}, bm25 {combine['bm25']:g}, rerank score "

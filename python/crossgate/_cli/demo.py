@@ -1,7 +1,12 @@
-"""The skill library and the prompts of `crossgate demo`."""
+"""`crossgate demo`: four prompts, a small skill library and no network."""
 
 from __future__ import annotations
 
+import argparse
+
+from crossgate._cli import DONE
+from crossgate._cli.decision import why
+from crossgate._cli.output import json_option, paint, progress, show, show_json
 from crossgate._types import Document
 
 _DESCRIPTIONS = {
@@ -38,3 +43,37 @@ PROMPTS = (
     "tidy up before the merge",
     "what time is the meeting tomorrow",
 )
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.set_defaults(run=run)
+    json_option(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Route the prompts."""
+    from crossgate._index import Index
+    from crossgate._router import Router
+
+    with progress("embedding skills") as report:
+        router = Router(Index.build(SKILLS, progress=report))
+    router.warm_up()
+    results = [(prompt, router.route(prompt)) for prompt in PROMPTS]
+    if options.json:
+        show_json({"results": [{"query": one, **result.to_dict()} for one, result in results]})
+        return DONE
+    lines = [f"{len(SKILLS)} skills, {len(results)} prompts, no network. What fits?", ""]
+    for prompt, decision in results:
+        names = ", ".join(paint(one.id, "1") for one in decision.selected) or "nothing"
+        lines += [f'  "{prompt}"', f"    -> {names}", f"    {why(decision)}", ""]
+    skipped = sum(decision.stage == 1 for _, decision in results)
+    lines += [
+        f"The gate answered {skipped} of {len(results)} prompts without the cross-encoder.",
+        "",
+        "Now with your own:",
+        "  crossgate index ~/skills -o skills.cgx",
+        '  crossgate route -i skills.cgx --explain "clean up this messy CSV"',
+    ]
+    show("\n".join(lines))
+    return DONE

@@ -1,19 +1,46 @@
-"""What `crossgate doctor` looks at: packages, models, folders, tiers."""
+"""`crossgate doctor`: packages, models, folders and remote rerankers, and what is off and why."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 from importlib import metadata
 from urllib.parse import urlsplit
 
 from crossgate import __version__
+from crossgate._cli import DONE, FAILURE
+from crossgate._cli.output import json_option, show, show_json
 from crossgate._errors import CrossgateError
 from crossgate._model_files import cache, manifest
 from crossgate._model_files.folder import locate
 from crossgate._reranking import plugins
 
 Check = dict[str, str]
+
+
+_MARKS = {"ok": "ok    ", "off": "off   ", "broken": "BROKEN"}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.set_defaults(run=run)
+    json_option(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Examine and print."""
+    report = examine()
+    if options.json:
+        show_json({"checks": report})
+    else:
+        lines = []
+        for check in report:
+            lines.append(f"{_MARKS[check['state']]}  {check['what']}: {check['detail']}")
+            if check["advice"]:
+                lines.append(f"        {check['advice']}")
+        show("\n".join(lines))
+    return DONE if all(check["state"] != "broken" for check in report) else FAILURE
 
 
 def examine() -> list[Check]:

@@ -3,32 +3,65 @@
 from __future__ import annotations
 
 import argparse
-import json
-import re
-import sys
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE
+from crossgate._cli.labelled import dataset_of, dump, labelled_options, run_of
+from crossgate._cli.output import json_option, progress, show
 from crossgate._errors import InputError, SourceError
 from crossgate._files import whole_file
 
 if TYPE_CHECKING:
     from crossgate._reranking.contract import Reranker
-    from crossgate._sources import Problem
-    from crossgate.evaluation import Comparison, Dataset, Mode, Report, Run
+    from crossgate.evaluation import Comparison, Mode, Report
 
 FELL = 1
 """Exit code of a comparison in which a metric fell beyond noise."""
 
-_PROBLEMS_SHOWN = 5
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.set_defaults(run=run)
+    parser.usage = "crossgate eval [OPTION...] DATASET... | compare BEFORE.json AFTER.json"
+    json_option(parser)
+    parser.add_argument(
+        "dataset",
+        metavar="DATASET",
+        nargs="+",
+        help="BEIR folder, .jsonl file, or a run that --runs stored, which needs no model; or "
+        "`compare` and two files of --json: exit code 1 if a metric fell beyond noise",
+    )
+    parser.add_argument(
+        "--modes",
+        default="never,gated,always",
+        help="which modes stand side by side, of never, gated, always and remote (default: the "
+        "first three)",
+    )
+    parser.add_argument(
+        "--remote",
+        choices=("voyage", "cohere", "jina"),
+        help="who reads every query's pool in the mode remote; needs a key, and what it reads is "
+        "sent there",
+    )
+    parser.add_argument(
+        "--steps",
+        action="store_true",
+        help="show instead what fusion, decay, cross-encoder, gate and diversity each add",
+    )
+    parser.add_argument("--signals", action="store_true", help="rate the signals by their AUC")
+    parser.add_argument("--html", metavar="FILE", help="also write the report as a page")
+    parser.add_argument(
+        "--curve", metavar="FILE", help="also draw recall@1 against skip rate, as SVG"
+    )
+    parser.add_argument("--profile", metavar="FILE", help="calibration profile")
+    parser.add_argument("--policy", metavar="FILE", help="floors, cliff, fast paths")
+    labelled_options(parser)
 
 
-def evaluate(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Measure datasets, or with `compare` as the first argument compare two reports."""
     if options.dataset[0] == "compare":
         return _compare(options)
@@ -45,9 +78,9 @@ def evaluate(options: argparse.Namespace) -> int:
     if options.curve:
         _write(Path(options.curve), _curve(reports))
     if options.json:
-        print(dump({"schema": REPORTS_SCHEMA, "reports": [one.to_dict() for one in reports]}))
+        show(dump({"schema": REPORTS_SCHEMA, "reports": [one.to_dict() for one in reports]}))
     else:
-        print("\n\n\n".join(text_report(one, signals=options.signals) for one in reports))
+        show("\n\n\n".join(text_report(one, signals=options.signals) for one in reports))
     return DONE
 
 
@@ -59,15 +92,6 @@ def _curve(reports: Sequence[Report]) -> str:
         message = "--curve draws one dataset with a match for some query, in all three modes"
         raise InputError("out_of_range", message)
     return standalone(curve_chart(first.curve))
-
-
-def dump(values: dict[str, Any]) -> str:
-    """Return JSON that is indented, but for lists of numbers, which stand on one line."""
-    text = json.dumps(values, allow_nan=False, indent=1)
-    # No line break stands inside of a JSON string.
-    return re.sub(
-        r"\[\n[^\[\]{}\"]*?\n\s*\]", lambda found: re.sub(r"\s*\n\s*", " ", found[0]), text
-    )
 
 
 def _report(
@@ -84,50 +108,7 @@ def _report(
     return summarize(run, profile=other, policy=chosen, modes=modes)
 
 
-def dataset_of(path: Path, options: argparse.Namespace) -> Dataset:
-    """Read a labelled dataset and name the rows that cannot be used."""
-    from crossgate.evaluation import read_dataset
-
-    dataset = read_dataset(
-        path, split=options.split, limit=options.limit, seed=options.seed, strict=options.strict
-    )
-    say_problems(dataset.problems, dataset.name)
-    return dataset
-
-
-def run_of(path: Path, options: argparse.Namespace, modes: Sequence[Mode], **measuring: Any) -> Run:
-    """Read a stored run, or measure a dataset; with --unnamed the easiest queries are left out."""
-    from crossgate.evaluation import is_run, measure, read_run
-
-    if is_run(path):
-        run = read_run(path)
-    else:
-        dataset = dataset_of(path, options)
-        with runs_folder(options.runs) as folder:
-            output = folder / f"{dataset.name}-{dataset.split}.run.jsonl"
-            measure(
-                dataset,
-                output,
-                profile=options.profile,
-                embedder=None if options.embedder == "none" else options.embedder,
-                reranker=options.reranker,
-                modes=modes,
-                seed=options.seed,
-                **measuring,
-            )
-            run = read_run(output)
-    if not options.unnamed:
-        return run
-    kept = tuple(query for query in run.queries if not query.mentions_name)
-    if not kept:
-        message = f"every query of {run.header.dataset} names its document: drop --unnamed"
-        raise InputError("out_of_range", message)
-    return replace(run, queries=kept)
-
-
 def _steps(options: argparse.Namespace) -> int:
-    from tqdm import tqdm
-
     from crossgate._evaluation.report.steps import SCHEMA, measure_steps, text_steps
     from crossgate._pipelines.recipes import AGREEMENT
     from crossgate._profile import read_profile
@@ -143,12 +124,7 @@ def _steps(options: argparse.Namespace) -> int:
             message = f"{path} is a stored run: --steps needs the dataset itself"
             raise SourceError("unsuitable_run", message)
         dataset = dataset_of(path, options)
-        with tqdm(desc="queries", unit="", delay=0.5, leave=False, disable=None) as bar:
-
-            def progress(done: int, total: int, bar: Any = bar) -> None:
-                bar.total = total
-                bar.update(done - bar.n)
-
+        with progress("queries") as report:
             reports.append(
                 measure_steps(
                     dataset,
@@ -158,13 +134,13 @@ def _steps(options: argparse.Namespace) -> int:
                     embedder=None if options.embedder == "none" else options.embedder,
                     profile=read_profile(options.profile) if options.profile else AGREEMENT,
                     seed=options.seed,
-                    progress=progress,
+                    progress=report,
                 )
             )
     if options.json:
-        print(dump({"schema": SCHEMA, "reports": [one.to_dict() for one in reports]}))
+        show(dump({"schema": SCHEMA, "reports": [one.to_dict() for one in reports]}))
     else:
-        print("\n\n\n".join(map(text_steps, reports)))
+        show("\n\n\n".join(map(text_steps, reports)))
     return DONE
 
 
@@ -177,7 +153,7 @@ def _compare(options: argparse.Namespace) -> int:
         message = f"{len(files)} files to compare: crossgate eval compare BEFORE.json AFTER.json"
         raise InputError("out_of_range", message)
     found = compare(*(read_reports(path) for path in files), seed=options.seed)
-    print(dump(_comparison_values(found)) if options.json else render_comparison(found))
+    show(dump(_comparison_values(found)) if options.json else render_comparison(found))
     return FELL if found.fell else DONE
 
 
@@ -205,8 +181,6 @@ def render_comparison(found: Comparison) -> str:
 
 
 def _comparison_values(found: Comparison) -> dict[str, Any]:
-    from dataclasses import asdict
-
     return {"schema": "crossgate-comparison/1", "fell": found.fell, **asdict(found)}
 
 
@@ -252,25 +226,6 @@ def _remote(options: argparse.Namespace, modes: Sequence[Mode]) -> Reranker | No
             return CohereReranker()
         case _:
             return JinaReranker()
-
-
-def say_problems(problems: Sequence[Problem], name: str) -> None:
-    """Name the first rows of a dataset or a log that were skipped, and count the others."""
-    for problem in problems[:_PROBLEMS_SHOWN]:
-        print(f"crossgate: skipped {problem}", file=sys.stderr)
-    more = len(problems) - _PROBLEMS_SHOWN
-    if more > 0:
-        print(f"crossgate: and {more} more rows of {name}", file=sys.stderr)
-
-
-@contextmanager
-def runs_folder(path: str | None) -> Iterator[Path]:
-    """Yield the folder for stored runs: the one that was asked for, or one that is removed."""
-    if path is not None:
-        yield Path(path)
-        return
-    with tempfile.TemporaryDirectory(prefix="crossgate-") as folder:
-        yield Path(folder)
 
 
 def _write(path: Path, text: str) -> None:

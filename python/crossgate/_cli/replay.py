@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+import argparse
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from crossgate._cli import BAD_INPUT, DONE
-from crossgate._cli.render import plain
+from crossgate._cli.output import WIDTH, fit, json_option, plain, progress, say, show, show_json
 from crossgate._replay import Difference, check_decision
 from crossgate._telemetry.log import LoggedDecision, LoggedUse, MalformedLine, read_log
 
@@ -18,41 +19,67 @@ DIFFERS = 1
 _PROBLEMS_SHOWN = 5
 
 
-def replay(path: str, progress: Callable[[int, int], None] | None) -> tuple[int, dict[str, Any]]:
-    """Make the decisions of a log again, up to the first that differs.
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.set_defaults(run=run)
+    json_option(parser)
+    parser.add_argument("log", metavar="LOG", help="file that --log has written")
 
-    Malformed lines are named on stderr and passed over.
 
-    Returns:
-        The exit code and the outcome.
+def run(options: argparse.Namespace) -> int:
+    """Make the decisions again, up to the first that differs."""
+    with progress("replaying") as report:
+        outcome = _replayed(options.log, report)
+    if options.json:
+        show_json(outcome)
+    else:
+        show(_text(outcome))
+    if outcome["difference"]:
+        return DIFFERS
+    return BAD_INPUT if outcome["malformed"] else DONE
 
-    Raises:
-        SourceError: `source_missing` or `source_unreadable`.
-    """
+
+def _replayed(path: str, report: Callable[[int, int], None] | None) -> dict[str, Any]:
+    """Return what came of it; malformed lines are named on stderr and passed over."""
     decisions = uses = malformed = 0
     difference: dict[str, Any] | None = None
-    for entry in read_log(path, progress=progress):
+    for entry in read_log(path, progress=report):
         checked = check_decision(entry) if isinstance(entry, LoggedDecision) else entry
         if isinstance(checked, LoggedUse):
             uses += 1
         elif isinstance(checked, MalformedLine):
             malformed += 1
             if malformed <= _PROBLEMS_SHOWN:
-                message = plain(f"{path}:{checked.line}: {checked.reason}")
-                print(f"crossgate: malformed {message}", file=sys.stderr)
+                say(f"malformed {path}:{checked.line}: {checked.reason}")
         else:
             decisions += 1
             if isinstance(checked, Difference):
                 difference = {"line": entry.line, **asdict(checked)}
                 break
     if malformed > _PROBLEMS_SHOWN:
-        more = malformed - _PROBLEMS_SHOWN
-        print(f"crossgate: and {more} more malformed lines of {plain(path)}", file=sys.stderr)
-    outcome = {
+        say(f"and {malformed - _PROBLEMS_SHOWN} more malformed lines of {path}")
+    return {
         "log": path,
         "decisions": decisions,
         "uses": uses,
         "malformed": malformed,
         "difference": difference,
     }
-    return DIFFERS if difference else BAD_INPUT if malformed else DONE, outcome
+
+
+def _text(outcome: Mapping[str, Any]) -> str:
+    """Return whether the decisions came out the same, or where the first did not."""
+    count, found = outcome["decisions"], outcome["difference"]
+    if found is None:
+        skipped = f", {outcome['malformed']} malformed lines" if outcome["malformed"] else ""
+        return f"{count} decisions made again, all the same{skipped}"
+    recorded, recomputed = (
+        fit(plain(json.dumps(found[key])), WIDTH - 10) for key in ("recorded", "recomputed")
+    )
+    return "\n".join(
+        [
+            plain(f"{outcome['log']}:{found['line']}: {found['field']} differs"),
+            f"  logged  {recorded}",
+            f"  now     {recomputed}",
+        ]
+    )

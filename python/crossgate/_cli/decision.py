@@ -1,0 +1,201 @@
+"""What `route` and `rerank` share: the options of a decision, and how it is shown."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from crossgate._cli import DONE, NOTHING_RELEVANT
+from crossgate._cli.output import WIDTH, columns, fit, paint, plain, say, show, show_json
+from crossgate._types import Hit, RouteResult, Verdict
+
+if TYPE_CHECKING:
+    from crossgate._telemetry.events import TelemetryHook
+
+LOG_VARIABLE = "CROSSGATE_LOG"
+"""Environment variable that names the log where `--log` does not; empty for none."""
+
+REASONS = {
+    "no_candidates": "there was nothing to choose from",
+    "improbable": "nothing is likely to fit",
+    "below_floor": "no candidate clears the floor of this section",
+    "no_overlap": "no document shares a word with the query",
+    "confident_winner": "meaning and words put one document well ahead",
+    "lexical_winner": "the words match one document and no other comes near",
+    "undecided": "no clear winner, and no cross-encoder to ask",
+    "reranked": "no clear winner, so the cross-encoder decided",
+    "rejected": "no clear winner, and none that is likely to fit",
+}
+
+DROPPED = {
+    "nothing_relevant": "nothing is relevant",
+    "below_floor": "below the floor",
+    "below_cliff": "below the cliff",
+    "not_reranked": "not in the pool",
+    "disagreement": "stage 1 disagrees",
+    "below_minimum": "score too low",
+    "improbable": "unlikely to fit",
+    "beyond_lead": "too far behind",
+    "over_limit": "over the limit",
+}
+
+_VERDICT_COLOURS = {
+    Verdict.CONFIDENT: "32",
+    Verdict.AMBIGUOUS: "33",
+    Verdict.NOTHING_RELEVANT: "31",
+}
+
+_PASSAGE_LINES = 4
+
+
+def decision_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that every decision takes."""
+    parser.add_argument("--explain", action="store_true", help="show how the decision came about")
+    parser.add_argument(
+        "--reranker",
+        metavar="MODEL",
+        default="default",
+        help="name of a model or plug-in, folder of a model, or none for stage 1 alone",
+    )
+    parser.add_argument("--profile", metavar="FILE", help="what was fitted: a calibration profile")
+    parser.add_argument("--policy", metavar="FILE", help="what you choose: floors, warnings, ...")
+    parser.add_argument("--section", metavar="NAME", help="picks a floor of the policy")
+    parser.add_argument("--grade", metavar="LETTER", help="of the retrieval, A to F")
+    parser.add_argument(
+        "--log", metavar="FILE", help="append the decision to a log (default: CROSSGATE_LOG)"
+    )
+    parser.add_argument(
+        "--log-text", action="store_true", help="log the texts too, not their hashes alone"
+    )
+
+
+def log_path(options: argparse.Namespace) -> str | None:
+    """Return the log that is named, or None."""
+    return options.log or os.environ.get(LOG_VARIABLE) or None
+
+
+def log_of(options: argparse.Namespace) -> TelemetryHook | None:
+    """Return the log of a decision, or None."""
+    path = log_path(options)
+    if path is None:
+        return None
+    from crossgate._telemetry.log import JsonLinesLog
+
+    return JsonLinesLog(path, text=options.log_text)
+
+
+def show_decision(result: RouteResult, options: argparse.Namespace) -> int:
+    """Print a decision and return its exit code."""
+    if options.json:
+        show_json(result.to_dict(trace=options.explain))
+    else:
+        show("\n".join(_lines(result, explain=options.explain)))
+    for one in result.degraded:
+        say(f"degraded[{one.code}]: {one.detail}")
+    for warning in result.warnings:
+        say(f"warning[{warning.code}]: {warning.detail}")
+    return DONE if result.selected else NOTHING_RELEVANT
+
+
+def why(decision: RouteResult) -> str:
+    """Return verdict, reason and time on one line."""
+    verdict = decision.verdict.value.replace("_", " ")
+    painted = paint(verdict, _VERDICT_COLOURS[decision.verdict])
+    reason = REASONS.get(decision.reason, decision.reason)
+    return f"{painted}: {reason} ({decision.timings['total']:.0f} ms)"
+
+
+def _lines(decision: RouteResult, *, explain: bool) -> list[str]:
+    """Return a decision: what was selected and why, and with `explain` every candidate."""
+    lines = [_selected(hit) for hit in decision.selected] or ["nothing fits"]
+    lines += ["", why(decision)]
+    if explain:
+        lines += ["", *_candidates(decision.hits), *_passages(decision.hits), "", *_steps(decision)]
+    return lines
+
+
+def _selected(hit: Hit) -> str:
+    indent = " " * 4
+    title = hit.document.title
+    name = plain(hit.id if title in ("", hit.id) else f"{hit.id}  {title}")
+    text = fit(plain(hit.document.text), WIDTH - len(indent))
+    return f"{paint(fit(name, WIDTH), '1')}\n{indent}{text}"
+
+
+def _candidates(hits: Sequence[Hit]) -> list[str]:
+    width = min(max((columns(plain(hit.id)) for hit in hits), default=0), 34)
+    lines = [
+        f"{'':>2}  {'candidate':<{width}}  {'cosine':>6}  {'bm25':>6}  {'blend':>6}  "
+        f"{'rerank':>6}  {'score':>6}  outcome"
+    ]
+    for place, hit in enumerate(hits, start=1):
+        name = fit(plain(hit.id), width)
+        name += " " * (width - columns(name))
+        outcome = "selected" if hit.dropped is None else DROPPED.get(hit.dropped, hit.dropped)
+        cut = ", document cut" if hit.truncated else ""
+        scores = (hit.cosine, hit.bm25, hit.blend, hit.rerank_score, hit.score)
+        numbers = "  ".join(map(_number, scores))
+        lines.append(f"{place:>2}  {name}  {numbers}  {outcome}{cut}")
+    return lines
+
+
+def _passages(hits: Sequence[Hit]) -> list[str]:
+    """Return what of the bodies fits best, for the selected hits, or without one for the first."""
+    shown = [hit for hit in hits if hit.dropped is None] or list(hits[:1])
+    lines = []
+    for hit in shown:
+        if hit.passage is not None:
+            place = f"characters {hit.passage.start} to {hit.passage.end} of its body"
+            lines += ["", fit(f"{plain(hit.id)}, {place}:", WIDTH)]
+            text = textwrap.wrap(plain(" ".join(hit.excerpt.split())), WIDTH - 4)
+            lines += [f"    {line}" for line in text[:_PASSAGE_LINES]]
+            if len(text) > _PASSAGE_LINES:
+                lines.append("    ...")
+    return lines
+
+
+def _steps(decision: RouteResult) -> list[str]:
+    trace = decision.trace
+    lines = []
+    gate, profile = trace["gate"], trace["profile"]
+    if gate["signals"] is not None:
+        lines.append("signals     " + _pairs(gate["signals"]))
+    thresholds = _thresholds(profile, trace["policy"])
+    lines.append("thresholds  " + (_pairs(thresholds) or "none, the gate is off"))
+    if decision.confidence is not None:
+        lines.append(f"confidence  {decision.confidence:.3f}")
+    lines.append(f"profile     {plain(profile['name'])}")
+    if gate["floor"] is not None:
+        lines.append(f"floor       cosine {gate['floor']:.3g}")
+    if gate["cliff"] is not None:
+        cliff = {**gate["cliff"], "cut": len(gate["cliff"]["cut"])}
+        lines.append("cliff       " + _pairs(cliff))
+    if trace["reranker"]:
+        lines.append(f"stage 2     {trace['reranker']}, {len(trace['stage2'])} pairs")
+    lines.append("time        " + _pairs(decision.timings, " ms"))
+    if decision.decision_id is not None:
+        lines.append(f"logged as   {decision.decision_id}")
+    wrapped = (textwrap.wrap(line, WIDTH, subsequent_indent=" " * 12) for line in lines)
+    return [line for lines in wrapped for line in lines]
+
+
+def _thresholds(profile: Mapping[str, Any], policy: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the rules of the gate that are on; 0 is a threshold like any other."""
+    rules = {**profile["answer"], **profile["winner"]}
+    rules |= {f"lexical_{key}": value for key, value in (policy["lexical"] or {}).items()}
+    return {key: value for key, value in rules.items() if value is not None}
+
+
+def _pairs(values: Mapping[str, Any], unit: str = "") -> str:
+    shown = []
+    for key, value in values.items():
+        number = f"{value:.3g}" if isinstance(value, float) else str(value)
+        shown.append(f"{key} {number}{unit}")
+    return ", ".join(shown)
+
+
+def _number(value: float | None) -> str:
+    return f"{'-':>6}" if value is None else f"{value:>6.2f}"

@@ -1,0 +1,120 @@
+"""`crossgate index`: documents into an index file."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from crossgate._cli import DONE
+from crossgate._cli.output import json_option, progress, say, show, show_json, size
+from crossgate._errors import IndexFileError
+
+if TYPE_CHECKING:
+    from crossgate._index import Index
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    from typing import get_args
+
+    from crossgate._sources import Kind
+
+    parser.set_defaults(run=run)
+    json_option(parser)
+    parser.add_argument("source", metavar="SOURCE", nargs="+", help="folder or file to read")
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="index file to write")
+    parser.add_argument(
+        "--kind",
+        choices=get_args(Kind),
+        default="auto",
+        help="what the sources are (default: look and see)",
+    )
+    parser.add_argument(
+        "--embedder",
+        metavar="MODEL",
+        default="default",
+        help="name or folder of a model, or none to search by words alone",
+    )
+    parser.add_argument(
+        "--language", default="english", help="language of the stemmer, or none (default: english)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read, embed and save."""
+    from crossgate._index import Index
+    from crossgate._sources import read_sources
+    from crossgate._storage import storage
+
+    start = perf_counter()
+    output = Path(options.output)
+    _check_writable(output)
+    earlier = _earlier_index(output)
+    loaded = read_sources(options.source, kind=options.kind)
+    for problem in loaded.problems:
+        say(f"skipped {problem}")
+    with progress("embedding") as report:
+        built = Index.build(
+            loaded.documents,
+            embedder=None if options.embedder == "none" else options.embedder,
+            language=options.language,
+            reuse=earlier,
+            progress=report,
+        )
+    built.save(output)
+    seconds, kept = perf_counter() - start, storage(loaded.documents, built.dimension)
+    if options.json:
+        show_json(
+            {
+                "index": str(output),
+                "documents": len(built),
+                "skipped": len(loaded.problems),
+                "bytes": output.stat().st_size,
+                "storage": kept,
+                "embedder": built.embedder,
+                "fingerprint": built.fingerprint,
+                "seconds": seconds,
+            }
+        )
+        return DONE
+    skipped = f", {len(loaded.problems)} skipped" if loaded.problems else ""
+    show(
+        f"{output}: {len(built)} documents{skipped}, {size(output.stat().st_size)}, "
+        f"{seconds:.1f} s\n"
+        f"texts {size(kept['texts'])}, vectors {size(kept['vectors'])}; vectors per token "
+        f"would take about {size(kept['token_vectors_float32'])}, or "
+        f"{size(kept['token_vectors_int8'])} in 8 bits"
+    )
+    return DONE
+
+
+def _check_writable(path: Path) -> None:
+    """Refuse a file that cannot be written before the work on what goes into it begins."""
+    from crossgate._files import try_writing
+
+    try:
+        try_writing(path)
+    except OSError as error:
+        raise IndexFileError(
+            "index_unwritable",
+            f"cannot write the index {path}: {error.strerror}: choose a file in a folder that is "
+            "there and can be written with -o",
+        ) from error
+
+
+def _earlier_index(path: Path) -> Index | None:
+    """Return the index that is about to be replaced, whose vectors can be used again."""
+    from crossgate._index import Index
+
+    try:
+        return Index.open(path)
+    except IndexFileError as error:
+        if error.code == "not_an_index" and path.stat().st_size > 0:
+            raise IndexFileError(
+                "not_an_index",
+                f"{path} is no crossgate index and would be overwritten: choose another file "
+                "with -o, or remove it first",
+            ) from error
+        return None

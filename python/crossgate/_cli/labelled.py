@@ -1,0 +1,116 @@
+"""What `eval` and `calibrate` share: labelled datasets, stored runs, and how they are read."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crossgate._cli.output import say
+from crossgate._errors import InputError
+
+if TYPE_CHECKING:
+    from crossgate._sources import Problem
+    from crossgate.evaluation import Dataset, Mode, Run
+
+_PROBLEMS_SHOWN = 5
+
+
+def labelled_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which queries are measured, and by which models."""
+    parser.add_argument("--split", help="default: test, else dev, else the only one")
+    parser.add_argument("--limit", type=int, metavar="N", help="a sample of N queries of each")
+    parser.add_argument(
+        "--seed", type=_seed, default=0, help="of samples, halves and intervals (default: 0)"
+    )
+    parser.add_argument("--strict", action="store_true", help="stop at a malformed row")
+    parser.add_argument(
+        "--unnamed", action="store_true", help="leave out queries that name what fits"
+    )
+    parser.add_argument("--runs", metavar="FOLDER", help="keep the stored runs here")
+    parser.add_argument(
+        "--embedder", metavar="MODEL", default="default", help="name, folder, or none"
+    )
+    parser.add_argument("--reranker", metavar="MODEL", default="default", help="name or folder")
+
+
+def _seed(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{value} must be at least 0")
+    return value
+
+
+def dump(values: dict[str, Any]) -> str:
+    """Return JSON that is indented, but for lists of numbers, which stand on one line."""
+    text = json.dumps(values, allow_nan=False, indent=1)
+    # No line break stands inside of a JSON string.
+    return re.sub(
+        r"\[\n[^\[\]{}\"]*?\n\s*\]", lambda found: re.sub(r"\s*\n\s*", " ", found[0]), text
+    )
+
+
+def dataset_of(path: Path, options: argparse.Namespace) -> Dataset:
+    """Read a labelled dataset and name the rows that cannot be used."""
+    from crossgate.evaluation import read_dataset
+
+    dataset = read_dataset(
+        path, split=options.split, limit=options.limit, seed=options.seed, strict=options.strict
+    )
+    say_problems(dataset.problems, dataset.name)
+    return dataset
+
+
+def run_of(path: Path, options: argparse.Namespace, modes: Sequence[Mode], **measuring: Any) -> Run:
+    """Read a stored run, or measure a dataset; with --unnamed the easiest queries are left out."""
+    from crossgate.evaluation import is_run, measure, read_run
+
+    if is_run(path):
+        run = read_run(path)
+    else:
+        dataset = dataset_of(path, options)
+        with runs_folder(options.runs) as folder:
+            output = folder / f"{dataset.name}-{dataset.split}.run.jsonl"
+            measure(
+                dataset,
+                output,
+                profile=options.profile,
+                embedder=None if options.embedder == "none" else options.embedder,
+                reranker=options.reranker,
+                modes=modes,
+                seed=options.seed,
+                **measuring,
+            )
+            run = read_run(output)
+    if not options.unnamed:
+        return run
+    kept = tuple(query for query in run.queries if not query.mentions_name)
+    if not kept:
+        message = f"every query of {run.header.dataset} names its document: drop --unnamed"
+        raise InputError("out_of_range", message)
+    return replace(run, queries=kept)
+
+
+def say_problems(problems: Sequence[Problem], name: str) -> None:
+    """Name the first rows of a dataset or a log that were skipped, and count the others."""
+    for problem in problems[:_PROBLEMS_SHOWN]:
+        say(f"skipped {problem}")
+    more = len(problems) - _PROBLEMS_SHOWN
+    if more > 0:
+        say(f"and {more} more rows of {name}")
+
+
+@contextmanager
+def runs_folder(path: str | None) -> Iterator[Path]:
+    """Yield the folder for stored runs: the one that was asked for, or one that is removed."""
+    if path is not None:
+        yield Path(path)
+        return
+    with tempfile.TemporaryDirectory(prefix="crossgate-") as folder:
+        yield Path(folder)

@@ -1,0 +1,115 @@
+"""`crossgate models`: list, pull, verify and find models."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from crossgate._cli import DONE, FAILURE
+from crossgate._cli.output import is_terminal, json_option, plain, say, show, show_json, size
+from crossgate._model_files import cache
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the commands of the family."""
+    kinds = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def command(
+        name: str, text: str, call: Callable[[argparse.Namespace], int]
+    ) -> argparse.ArgumentParser:
+        description = f"{text[0].upper()}{text[1:]}."
+        made = kinds.add_parser(name, help=text, description=description)
+        made.set_defaults(run=call)
+        json_option(made)
+        return made
+
+    command("list", "list the models and plug-ins that are known by name", _list)
+    pull = command("pull", "download a model; nothing else ever downloads", _pull)
+    pull.add_argument("name", metavar="NAME", help="a name from `crossgate models list`")
+    pull.add_argument(
+        "--accept-licence", action="store_true", help="accept what the licence forbids"
+    )
+    verify = command("verify", "check the files of models against their hashes", _verify)
+    verify.add_argument("name", metavar="NAME", nargs="*", help="default: all that are here")
+    path = command("path", "print the folder of a model, or of all pulled ones", _path)
+    path.add_argument("name", metavar="NAME", nargs="?")
+
+
+def _list(options: argparse.Namespace) -> int:
+    from crossgate._reranking import plugins
+
+    rows: list[dict[str, Any]] = [
+        {
+            "name": one.name,
+            "kind": one.kind,
+            "here": cache.is_here(one.name),
+            "bytes": one.size if one.pinned else None,
+            "licence": one.licence,
+            "terms": one.terms,
+            "description": one.description,
+        }
+        for one in cache.available()
+    ]
+    offered = [asdict(one) for one in plugins.available()]
+    if options.json:
+        show_json({"models": rows, "plugins": offered})
+        return DONE
+    lines = []
+    for row in rows:
+        facts = [row["kind"], size(row["bytes"]) if row["bytes"] else "", row["licence"]]
+        lines.append(f"{row['name']}  ({', '.join(fact for fact in facts if fact)})")
+        lines.append(f"    {row['description']}")
+        lines.append(f"    {'here' if row['here'] else 'crossgate models pull ' + row['name']}")
+    lines += [f"{plain(one['name'])}  (plug-in of {plain(one['package'])})" for one in offered]
+    show("\n".join(lines))
+    return DONE
+
+
+def _pull(options: argparse.Namespace) -> int:
+    from crossgate._model_files.pull import pull
+
+    model = cache.spec(options.name)
+    if not cache.is_here(model.name):
+        terms = f": {model.terms}" if model.terms else ""
+        say(f"{model.name} is under {model.licence}{terms}")
+    local = pull(
+        options.name, progress=is_terminal(sys.stderr), accept_licence=options.accept_licence
+    )
+    folder = str(cache.folder(local.name))
+    if options.json:
+        show_json({"name": local.name, "folder": folder, "identity": local.identity})
+    else:
+        show(f"{local.name} is verified and ready in {folder}")
+    return DONE
+
+
+def _verify(options: argparse.Namespace) -> int:
+    here = [one.name for one in cache.available() if cache.is_here(one.name)]
+    checks = [(name, check) for name in options.name or here for check in cache.verify(name)]
+    if options.json:
+        rows = [
+            {"model": name, "file": check.file.path, "ok": check.ok, "detail": check.detail}
+            for name, check in checks
+        ]
+        show_json({"files": rows})
+    else:
+        lines = [
+            f"ok       {name}/{check.file.path}"
+            if check.ok
+            else f"ALTERED  {name}/{check.file.path}  {check.detail}"
+            for name, check in checks
+        ]
+        show("\n".join(lines))
+    return DONE if all(check.ok for _, check in checks) else FAILURE
+
+
+def _path(options: argparse.Namespace) -> int:
+    path = cache.folder(options.name) if options.name else cache.cache_folder() / "models"
+    if options.json:
+        show_json({"path": str(path)})
+    else:
+        show(str(path))
+    return DONE

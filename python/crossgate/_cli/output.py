@@ -1,0 +1,137 @@
+"""What commands print: one way for JSON, one for people, one for everything that is not a result.
+
+Ids, titles, texts and file names come from anywhere. An escape sequence in one of them must not
+reach a terminal, so everything printed goes through `show` or `say`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import re
+import sys
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+WIDTH = 100
+
+_PAINTED = re.compile(r"(\x1b\[(?:0|1|31|32|33)m)")
+
+
+def json_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--json`, which every command takes."""
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def show(text: str) -> None:
+    """Print a result for people, without a control character but line breaks and `paint`'s."""
+    lines = (
+        "".join(part if at % 2 else _printable(part) for at, part in enumerate(_PAINTED.split(one)))
+        for one in text.split("\n")
+    )
+    print("\n".join(lines))
+
+
+def show_json(values: dict[str, Any]) -> None:
+    """Print a result as JSON, in ASCII, so that no terminal or pipe can fail on it."""
+    print(json.dumps({"schema": "crossgate/1", **values}, allow_nan=False, indent=2))
+
+
+def say(message: str) -> None:
+    """Print one line on stderr that is no result."""
+    print(f"crossgate: {plain(message)}", file=sys.stderr)
+
+
+def plain(text: str) -> str:
+    """Return a text on one line and without control characters."""
+    return " ".join(_printable(text).split())
+
+
+def _printable(text: str) -> str:
+    return "".join(one if one.isprintable() else " " for one in text)
+
+
+def paint(text: str, code: str) -> str:
+    """Return a text in a colour, or as it is where stdout is no terminal or wants none."""
+    coloured = is_terminal(sys.stdout) and "NO_COLOR" not in os.environ
+    return f"\x1b[{code}m{text}\x1b[0m" if coloured else text
+
+
+def columns(text: str) -> int:
+    """Return how many columns of a terminal a text takes; some letters take two."""
+    return len(text) + sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+
+
+def fit(text: str, width: int) -> str:
+    """Return a text that takes at most `width` columns, cut at its end where it is longer."""
+    if columns(text) <= width:
+        return text
+    while columns(text) > width - 1:
+        text = text[: min(len(text) - 1, width)]
+    return f"{text.rstrip()}…"
+
+
+def size(count: int) -> str:
+    """Return a number of bytes for people, in powers of 1,000."""
+    if count < 1_000_000:
+        return f"{count / 1_000:.0f} kB"
+    return f"{count / 1_000_000:.1f} MB"
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Show progress on a terminal, and nothing in a pipe."""
+    if not is_terminal(sys.stderr):
+        yield None
+        return
+    from tqdm import tqdm
+
+    with tqdm(desc=what, unit="", delay=0.5, leave=False) as bar:
+
+        def report(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield report
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Return whether a person looks at a stream."""
+    return stream is not None and stream.isatty()
+
+
+def open_streams() -> None:
+    """Make the standard streams fit to be printed to.
+
+    A stream that is closed becomes the null device: else the next file that is opened would take
+    its place, and print would write what belongs on stderr to stdout.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A pipe that takes ASCII alone, or a file name in other bytes, is no reason to fail.
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def close_streams(code: int, failure: int) -> int:
+    """Print what is left, and return the exit code, or `failure` if it cannot be printed."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # What is left in the buffer would fail once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if not isinstance(error, BrokenPipeError):  # a reader may leave early, as `head` does
+            say(f"error[cannot_print]: {error.strerror}")
+            return failure
+    return code

@@ -1,0 +1,47 @@
+"""`crossgate rerank`: the candidates of another retriever in a better order, or none of them."""
+
+from __future__ import annotations
+
+import argparse
+
+from crossgate._cli.decision import decision_options, log_of, show_decision
+from crossgate._cli.input import text_of
+from crossgate._cli.output import json_option
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.set_defaults(run=run)
+    json_option(parser)
+    parser.add_argument("query", metavar="QUERY", help="what is wanted")
+    parser.add_argument(
+        "candidates",
+        metavar="FILE",
+        nargs="?",
+        default="-",
+        help="JSON lines with text and, if there are, id, title, body, score, cosine (default: "
+        "stdin)",
+    )
+    parser.add_argument("--limit", type=int, metavar="N", help="at most N (default: all)")
+    decision_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Decide and print."""
+    from crossgate._rerank import rerank
+    from crossgate._sources import read_candidates
+
+    name = "stdin" if options.candidates == "-" else options.candidates
+    candidates = read_candidates(text_of(options.candidates).split("\n"), name=name)
+    result = rerank(
+        options.query,
+        candidates,
+        limit=options.limit,
+        reranker=None if options.reranker == "none" else options.reranker,
+        profile=options.profile,
+        policy=options.policy,
+        section=options.section,
+        grade=options.grade,
+        telemetry=log_of(options),
+    )
+    return show_decision(result, options)

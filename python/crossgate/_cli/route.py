@@ -1,0 +1,58 @@
+"""`crossgate route`: the documents of an index that fit a query, or none."""
+
+from __future__ import annotations
+
+import argparse
+
+from crossgate._cli.decision import decision_options, log_of, show_decision
+from crossgate._cli.input import text_of
+from crossgate._cli.output import json_option
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.set_defaults(run=run)
+    json_option(parser)
+    parser.add_argument("query", metavar="QUERY", help="what is wanted, or - to read it from stdin")
+    parser.add_argument("-i", "--index", metavar="FILE", required=True, help="index file")
+    parser.add_argument(
+        "--embedder",
+        metavar="MODEL",
+        help="name or folder of the model that made the index, or none for an index without "
+        "vectors (default: the model of the name that the index keeps)",
+    )
+    parser.add_argument("--limit", type=int, metavar="N", default=2, help="at most N (default: 2)")
+    # One id each: an option that takes several would take the query as well.
+    for option, text in (("--allow", "consider only this one"), ("--deny", "leave this one out")):
+        parser.add_argument(
+            option, metavar="ID", action="append", help=f"{text}; repeat it for more"
+        )
+    decision_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Decide and print."""
+    from crossgate._index import Index, embedder_mismatch
+    from crossgate._router import Router
+
+    query = text_of("-").rstrip("\n") if options.query == "-" else options.query
+    embedder = None if options.embedder == "none" else options.embedder
+    opened = Index.open(options.index, embedder=embedder)
+    if options.embedder == "none" and opened.embedder:
+        raise embedder_mismatch(options.index, opened.embedder, "none")
+    router = Router(
+        opened,
+        reranker=None if options.reranker == "none" else options.reranker,
+        profile=options.profile,
+        policy=options.policy,
+        telemetry=log_of(options),
+    )
+    result = router.route(
+        query,
+        limit=options.limit,
+        allow=options.allow,
+        deny=options.deny or (),
+        section=options.section,
+        grade=options.grade,
+    )
+    return show_decision(result, options)
