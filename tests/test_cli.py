@@ -798,7 +798,7 @@ def test_without_stderr_the_json_is_json(run: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["argparse", "crossgate._cli.output", "crossgate._index", "crossgate._cli.route", "yaml"],
+    ["argparse", "crossgate._cli.output", "crossgate._cli.decision", "yaml"],
 )
 def test_ctrl_c_while_it_is_imported(home: Path, tmp_path: Path, module: str) -> None:
     """An interrupt has a name wherever it comes; here it comes while a module is looked for."""
