@@ -1,8 +1,8 @@
 """The command line: arguments in, results on stdout, everything else on stderr.
 
 Exit codes: 0 something was selected or done, 1 nothing is relevant (for `eval compare`: a metric
-fell; for `calibrate`: no gate came of the data; for `replay`: a decision differs), 2 usage or bad
-input, 3 failure, 130 interrupted.
+fell; for `calibrate`: no gate came of the data; for `replay`: a decision differs; for `lint`:
+something was found), 2 usage or bad input, 3 failure, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -279,6 +279,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     calibrate.add_argument("--embedder", metavar="MODEL", default="default", help="name or folder")
     calibrate.add_argument("--reranker", metavar="MODEL", default="default", help="name or folder")
+
+    from crossgate._cli import lint
+
+    lint.arguments(command("lint", "find what hurts routing in a library of skills"))
 
     models = commands.add_parser(
         "models", help="list, pull, verify and find models", description="The models."

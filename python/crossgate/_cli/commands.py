@@ -175,6 +175,13 @@ def calibrate(options: Options) -> int:
     return calibrate(options)
 
 
+def lint(options: Options) -> int:
+    """Find what hurts routing in a library."""
+    from crossgate._cli.lint import run
+
+    return run(options)
+
+
 def models_list(options: Options) -> int:
     """List the models and plug-ins that are known by name."""
     from crossgate._model_files import cache as models

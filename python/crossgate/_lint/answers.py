@@ -26,12 +26,14 @@ class Answer:
     Attributes:
         sentence: The query.
         own: Score of the document that the sentence is from, the sentence left out of it.
+        repeated: Its score as it is, with the sentence in it.
         others: Ids and scores of the other documents that came up, best first.
         whole: Whether the sentence could not be left out, since next to nothing would remain.
     """
 
     sentence: Sentence
     own: float
+    repeated: float
     others: tuple[tuple[str, float], ...]
     whole: bool
 
@@ -72,14 +74,19 @@ def ask(
     vectors = _embedded([*(one.query for one in sentences), *heads], index, progress)
     found = []
     for sentence, rest in zip(sentences, rests, strict=True):
+        vector = vectors.get(sentence.query)
+        scores = _scores(sentence, vector, index, blend)
+        repeated = scores[sentence.id]
         if rest is not None:
             index.upsert([replace(rest, vector=vectors.get(rest.content, rest.vector))])
-        scores = _scores(sentence, vectors.get(sentence.query), index, blend)
-        if rest is not None:
+            scores = _scores(sentence, vector, index, blend)
             index.upsert([by_id[sentence.id]])
         own = scores.pop(sentence.id)
         others = tuple(sorted(scores.items(), key=lambda pair: (-pair[1], pair[0])))
-        found.append(Answer(sentence=sentence, own=own, others=others, whole=rest is None))
+        whole = rest is None
+        found.append(
+            Answer(sentence=sentence, own=own, repeated=repeated, others=others, whole=whole)
+        )
     return found
 
 

@@ -12,7 +12,7 @@ from crossgate._lint.library import Library
 from crossgate._passages import BODY_CHARS, fenced
 from crossgate._types import Document
 
-LINES = 4
+LINES = 3
 """Lines of the body that a term stands on, at least."""
 
 RARE = 0.02

@@ -93,7 +93,10 @@ def lint(
 
 
 def _all(library: Library) -> Iterator[Finding]:
-    for check in (shadows, unfindable, contradictions, hubs, bodies):
+    pairs = list(shadows(library))
+    yield from pairs
+    yield from unfindable(library, {one.id for one in pairs})
+    for check in (contradictions, hubs, bodies):
         yield from check(library)
 
 

@@ -9,7 +9,7 @@ Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 """From the worst down."""
 
-_CUT = 160
+_CUT = 110
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

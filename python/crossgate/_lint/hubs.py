@@ -9,10 +9,10 @@ from crossgate._lint.answers import Answer
 from crossgate._lint.findings import Finding
 from crossgate._lint.library import Library
 
-USUAL = 5.0
+USUAL = 4.0
 """Times the usual share from which on a document is a hub."""
 
-LEAST, MOST = 0.05, 0.5
+LEAST, MOST = 0.03, 0.5
 """The threshold is at least and at most this share of everybody else's sentences."""
 
 OWNERS = 3

@@ -23,15 +23,21 @@ BOILERPLATE = 3
 
 _LONGEST = 300
 _END = re.compile(r"(?<=[.!?…])[\"')\]”’]*\s+|(?<=[。！？])|\n+")  # noqa: RUF001
+_PAUSE = re.compile(r"\s[—–-]\s|—|[;:]\s")  # noqa: RUF001
 _QUOTED = re.compile(r"[\"“]([^\"“”\n]{4,80})[\"”]")
 _EXCLUDES = re.compile(
     r"\b(?:do(?:es)? not|don['’]t|doesn['’]t|not for|never|not intended|will not|won['’]t|"  # noqa: RUF001
-    r"cannot|instead|rather than|avoid|excludes?|skip|defer to|hand off|route)\b",
+    r"cannot|instead|rather than|avoid|excludes?|skip|refuse|defer to|hand off|route)\b|"
+    # Or the name of another one.
+    r"\b(?:use|see|load|prefer|run) [`/\[]*\w+(?:[-_]\w+)+",
     re.IGNORECASE,
 )
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*\n?$")
+# The end of a paragraph, or of the first sentence in it.
+_STOP = re.compile(r"(?<=[.!?…])[\"')\]”’]*\s|(?<=[。！？])|\n\s*(?:\n|[-*+|#>]|\d+[.)]|```|~~~)")  # noqa: RUF001
 _PROSE = re.compile(r"(?=[^\W\d_]|[*`_\"“(])")
-_MARKS = re.compile(r"[*`_]+|\[([^\]\n]*)\]\([^)\n]*\)")
+# An underscore inside a word is part of a name.
+_MARKS = re.compile(r"[*`]+|(?<!\w)_+|_+(?!\w)|\[([^\]\n]*)\]\([^)\n]*\)")
 
 Kind = Literal["description", "trigger", "heading", "line"]
 
@@ -116,11 +122,26 @@ def _head(document: Document) -> Iterator[Sentence]:
         base = Sentence(
             id=document.id, kind="description", field="text", start=start, end=end, text=sentence
         )
-        if len(quoted) < 2 and len(sentence) <= _LONGEST:
+        if len(sentence) > _LONGEST:
+            for first, last in _clauses(sentence):
+                clause = sentence[first:last]
+                yield replace(base, start=start + first, end=start + last, text=clause)
+        elif len(quoted) < 2:
             yield base
         for one in quoted:
             first, last = start + one.start(1), start + one.end(1)
             yield replace(base, kind="trigger", start=first, end=last, text=text[first:last])
+
+
+def _clauses(sentence: str) -> Iterator[tuple[int, int]]:
+    """Yield start and end of the parts of a long sentence that can stand alone."""
+    start = 0
+    for end in [*(one.end() for one in _PAUSE.finditer(sentence)), len(sentence)]:
+        piece = sentence[start:end].strip()
+        if piece and len(piece) <= _LONGEST:
+            first = sentence.index(piece, start)
+            yield first, first + len(piece)
+        start = end
 
 
 def _body(document: Document) -> Iterator[Sentence]:
@@ -135,10 +156,10 @@ def _body(document: Document) -> Iterator[Sentence]:
             wanted = True
         elif wanted and not fence and line.strip():
             wanted = False
-            if _PROSE.match(line):
-                begin, end = next(split(line))
-                if not excludes(line[begin:end]):
-                    yield _cut(document, "line", first + begin, first + end)
+            stop = _STOP.search(document.body, first)
+            piece = document.body[first : stop.start() if stop else len(document.body)].rstrip()
+            if _PROSE.match(piece) and len(piece) <= _LONGEST and not excludes(piece):
+                yield _cut(document, "line", first, first + len(piece))
 
 
 def _cut(document: Document, kind: Kind, start: int, end: int) -> Sentence:

@@ -12,7 +12,16 @@ from crossgate._lint.library import Library
 WEIGHTS = {"description": 3.0, "trigger": 2.0, "heading": 1.0, "line": 1.0}
 """What a sentence counts: prompts resemble descriptions and triggers more than headings."""
 
-SHADOWED = 0.3
+NEAR = 0.7
+"""Share of a document's score with its sentence in it that the winner must have without it.
+
+Leaving a sentence out takes more from a document than a prompt in other words would; a winner that
+comes nowhere near the whole document has won for that reason alone."""
+
+LEVEL = 0.95
+"""The share from which on a sentence counts as lost entirely."""
+
+SHADOWED = 0.25
 """Share of a document's sentences, by weight, that another one may win."""
 
 LOST = 0.6
@@ -30,13 +39,13 @@ _EXAMPLES = 2
 def shadows(library: Library) -> Iterator[Finding]:
     """Yield the pairs that shadow each other, each pair once, with the one that loses more."""
     lost = _lost(library)
-    shares = {pair: _share(library, pair[0], answers) for pair, answers in lost.items()}
+    shares = {pair: _share(library, *pair, answers) for pair, answers in lost.items()}
     for (loser, winner), share in shares.items():
         back = shares.get((winner, loser), 0.0)
         if (share, winner) < (back, loser):
             continue
         hurt = (share + back) / 2
-        if share >= SHADOWED and _heads(lost[loser, winner]):
+        if share >= SHADOWED and _proven(lost[loser, winner], lost.get((winner, loser), [])):
             yield _finding(library, loser, winner, lost, hurt, share)
 
 
@@ -45,18 +54,31 @@ def _lost(library: Library) -> dict[tuple[str, str], list[Answer]]:
     lost: dict[tuple[str, str], list[Answer]] = defaultdict(list)
     for answer in library.answers:
         for other in answer.ahead[:AHEAD]:
-            if dict(answer.others)[other] >= library.floor:
+            score = dict(answer.others)[other]
+            if score >= max(library.floor, NEAR * answer.repeated):
                 lost[answer.sentence.id, other].append(answer)
     return lost
 
 
-def _share(library: Library, loser: str, lost: list[Answer]) -> float:
+def _share(library: Library, loser: str, winner: str, lost: list[Answer]) -> float:
+    """Return how much of what a document says of itself it loses, by the sentences' weight."""
     total = sum(WEIGHTS[one.sentence.kind] for one in library.by_owner[loser])
-    return sum(WEIGHTS[one.sentence.kind] for one in lost) / (total + PRIOR)
+    taken = sum(WEIGHTS[one.sentence.kind] * _degree(one, winner) for one in lost)
+    return taken / (total + PRIOR)
 
 
-def _heads(answers: list[Answer]) -> bool:
-    return any(one.sentence.field == "text" for one in answers)
+def _degree(answer: Answer, winner: str) -> float:
+    """Return how far a sentence is lost: 1 where repeating it would not have helped."""
+    if answer.repeated <= 0:
+        return 1.0
+    near = dict(answer.others)[winner] / answer.repeated
+    return min(1.0, max(0.0, near - NEAR / 2) / (LEVEL - NEAR / 2))
+
+
+def _proven(taken: list[Answer], given: list[Answer]) -> bool:
+    """Return whether more than one sentence speaks for it, and the head among them."""
+    heads = any(one.sentence.field == "text" for one in taken)
+    return heads and len(taken) + len(given) > 1
 
 
 def _finding(

@@ -37,7 +37,10 @@ _NARROWED = re.compile(
 _ITEM = re.compile(r"[,;:.()\[\]\"“”\n]|\s[—–-]\s|—|\b(?:or|nor|and)\b", re.IGNORECASE)  # noqa: RUF001
 _CLAUSE = re.compile(r"[;\n]|(?<=[.!?])\s|\)\s*,?")
 _SENDS = r"\b(?:use|see|prefer|load|try|choose|instead|route|defer|switch|hand|go)\b"
-_CUES = "use used see prefer load try choose instead route defer switch hand go skill tool for to not do when"
+_CUES = (
+    "use used see prefer load try choose instead route defer switch hand go skill skills tool "
+    "request requests task those these them this that md for to not do when off out"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from crossgate._lint.findings import Evidence, Finding, Severity, cut
 from crossgate._lint.library import Library
@@ -14,20 +14,29 @@ SHORT = 4
 ASKED = 4
 """Sentences that a document must have before they are said never to find it."""
 
-FOUND = 0.25
-"""Share of its own sentences that brings a document among the first three, at least."""
+HEADS = 2
+"""Sentences of its head among these."""
+
+FOUND = 1 / 3
+"""Share of its own sentences that brings a document among the first three, more or less; one that
+has no more, and that no sentence of its head finds first, cannot be found."""
 
 _PLACES = 3
 _EXAMPLES = 2
 
 
-def unfindable(library: Library) -> Iterator[Finding]:
-    """Yield the documents whose descriptions say too little, or never what sets them apart."""
+def unfindable(library: Library, known: Container[str] = ()) -> Iterator[Finding]:
+    """Yield the documents whose descriptions say too little, or never what sets them apart.
+
+    Args:
+        library: The library.
+        known: Documents of which it is known already who wins their sentences.
+    """
     for document in library.documents.values():
-        yield from _of_one(library, document)
+        yield from _of_one(library, document, document.id in known)
 
 
-def _of_one(library: Library, document: Document) -> Iterator[Finding]:
+def _of_one(library: Library, document: Document, known: bool) -> Iterator[Finding]:
     terms = library.words.terms(document.text)
     if not document.text.strip() and not document.body:
         return  # a heading alone, which its source keeps for its subheadings
@@ -38,21 +47,22 @@ def _of_one(library: Library, document: Document) -> Iterator[Finding]:
     elif all(map(library.words.is_common, terms)):
         message = f"every word of the description of {document.id} is common in this library"
         yield _finding(library, document, message, 1.0, severity="warning")
-    else:
+    elif not known:
         yield from _never_first(library, document)
 
 
 def _never_first(library: Library, document: Document) -> Iterator[Finding]:
     answers = library.by_owner[document.id]
     places = [one.place for one in answers]
-    if len(answers) < ASKED or min(places) == 1:
+    heads = [one.place for one in answers if one.sentence.field == "text"]
+    if len(answers) < ASKED or len(heads) < HEADS or min(heads) == 1:
         return
     near = sum(place <= _PLACES for place in places)
     if near / len(places) > FOUND:
         return
     message = (
-        f"none of the {len(places)} sentences of {document.id} finds it first, "
-        f"and {near} among the first {_PLACES}"
+        f"no sentence of the description of {document.id} finds it first, and only {near} of "
+        f"its {len(places)} sentences find it among the first {_PLACES}"
     )
     evidence = [
         library.places.evidence(document, one.sentence, f"finds {one.others[0][0]} first")
