@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from crossgate._lint.names import Names
 from crossgate._lint.words import Words
 from crossgate._passages import fenced
 from crossgate._types import Document
@@ -19,7 +20,7 @@ SHORTEST = {"description": 4, "trigger": 2, "heading": 2, "line": 4}
 """Different terms that a sentence needs, stop words left out, to be a query at all."""
 
 BOILERPLATE = 3
-"""A heading or line of the body in so many documents belongs to none of them."""
+"""A sentence that so many documents have belongs to none of them."""
 
 _LONGEST = 300
 _END = re.compile(r"(?<=[.!?…])[\"')\]”’]*\s+|(?<=[。！？])|\n+")  # noqa: RUF001
@@ -71,16 +72,21 @@ class Sentence:
 def own_sentences(documents: Iterable[Document], words: Words) -> list[Sentence]:
     """Return what each document says of itself, in the order of the documents.
 
-    Sentences that say what a document is not for, or that send the reader elsewhere, are left out:
-    another document should win those.
+    Sentences that say what a document is not for, that send the reader elsewhere or that name
+    another document are left out: another document should win those.
     """
-    found = [one for document in documents for one in _of_one(document, words)]
+    listed = list(documents)
+    names = Names(listed)
+    found = [one for document in listed for one in _of_one(document, words, names)]
     seen = Counter(key for key in {(one.id, one.query.lower()) for one in found})
     owners = Counter(query for _, query in seen)
+    their_own = [one for one in found if owners[one.query.lower()] < BOILERPLATE]
+    # Of several copies nothing would remain, so they keep what they share.
+    heads = {one.id for one in their_own if one.field == "text"}
     return [
         one
         for one in found
-        if one.field == "text" or owners[one.query.lower()] < BOILERPLATE
+        if owners[one.query.lower()] < BOILERPLATE or (one.field == "text" and one.id not in heads)
     ]
 
 
@@ -100,12 +106,13 @@ def excludes(sentence: str) -> bool:
     return bool(_EXCLUDES.search(sentence))
 
 
-def _of_one(document: Document, words: Words) -> list[Sentence]:
+def _of_one(document: Document, words: Words, names: Names) -> list[Sentence]:
     found: list[Sentence] = []
     for made in (_head(document), _body(document)):
         kept: dict[str, Sentence] = {}
         for one in made:
-            if len(words.terms(one.query)) >= SHORTEST[one.kind]:
+            enough = len(words.terms(one.query)) >= SHORTEST[one.kind]
+            if enough and not any(names.named(one.query, document.id)):
                 kept.setdefault(one.query.lower(), one)
         found += list(kept.values())[:MOST]
     return found

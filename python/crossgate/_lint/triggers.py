@@ -10,6 +10,7 @@ from typing import Literal
 
 from crossgate._lint.findings import Evidence, Finding, cut
 from crossgate._lint.library import Library
+from crossgate._lint.names import Names
 from crossgate._lint.sentences import split
 from crossgate._types import Document
 
@@ -34,9 +35,11 @@ _NARROWED = re.compile(
     r"outside|simple|beyond|already|non|not|no|from)\b",
     re.IGNORECASE,
 )
-_ITEM = re.compile(r"[,;:.()\[\]\"“”\n]|\s[—–-]\s|—|\b(?:or|nor|and)\b", re.IGNORECASE)  # noqa: RUF001
+_ITEM = re.compile(r"(?:\.|:)(?=\s|$)|[,;()\[\]\"“”\n]|\s[—–-]\s|—|\b(?:or|nor|and)\b", re.IGNORECASE)  # noqa: RUF001
 _CLAUSE = re.compile(r"[;\n]|(?<=[.!?])\s|\)\s*,?")
-_SENDS = r"\b(?:use|see|prefer|load|try|choose|instead|route|defer|switch|hand|go)\b"
+_SENDS = re.compile(
+    r"\b(?:use|see|prefer|load|try|choose|instead|route|defer|switch|hand|go)\b", re.IGNORECASE
+)
 _CUES = (
     "use used see prefer load try choose instead route defer switch hand go skill skills tool "
     "request requests task those these them this that md for to not do when off out"
@@ -65,7 +68,7 @@ def _within(library: Library, document: Document) -> Iterator[Finding]:
     used, excluded = _uses_and_exclusions(library, document)
     for outside in excluded:
         for inside in used:
-            if len(outside.terms) >= _FEWEST and _same(inside.terms, outside.terms):
+            if len(outside.terms) >= _FEWEST and _covers(outside.terms, inside.terms):
                 evidence = (
                     _evidence(library, document, inside, "is a trigger"),
                     _evidence(library, document, outside, "is excluded"),
@@ -135,24 +138,18 @@ def _circle(library: Library, one: str, other: str, mine: _Part, theirs: _Part) 
 
 def _sends(library: Library) -> dict[tuple[str, str], list[_Part]]:
     """Return the clauses in which a document (first) names another one (second) to be used."""
-    names = {one.title or one.id: one.id for one in library.documents.values()}
-    names |= {id: id for id in library.documents}
-    # Longest first, so that `pdf-forms` is not read as `pdf`.
-    choice = "|".join(map(re.escape, sorted(names, key=lambda name: (-len(name), name))))
-    named = re.compile(rf"{_SENDS}[^.;\n]*?(?<![\w-])(?P<name>{choice})(?![\w-])", re.IGNORECASE)
-    folded = {name.lower(): id for name, id in names.items()}
+    names = Names(library.documents.values())
     cues = library.words.terms(_CUES)
     found: dict[tuple[str, str], list[_Part]] = {}
     for document in library.documents.values():
         for field in ("text", "body"):
             value: str = getattr(document, field)
             for start, clause in _clauses(value):
-                match = named.search(clause)
-                target = folded.get(match["name"].lower()) if match else None
-                if match and target and target != document.id:
-                    rest = clause.replace(match["name"], " ")
-                    terms = frozenset(library.words.terms(rest) - cues)
-                    part = _Part(field, start, clause, terms)
+                if not _SENDS.search(clause):
+                    continue
+                for name, target in names.named(clause, document.id):
+                    terms = library.words.terms(clause.replace(name, " ")) - cues
+                    part = _Part(field, start, clause, frozenset(terms))
                     found.setdefault((document.id, target), []).append(part)
     return found
 
@@ -163,6 +160,11 @@ def _clauses(text: str) -> Iterator[tuple[int, str]]:
         if text[start:end].strip():
             yield start, text[start:end]
         start = end
+
+
+def _covers(excluded: frozenset[str], trigger: frozenset[str]) -> bool:
+    """Return whether an exclusion is no narrower than a trigger that says nearly as much."""
+    return excluded <= trigger and _same(excluded, trigger)
 
 
 def _same(one: frozenset[str], other: frozenset[str]) -> bool:
