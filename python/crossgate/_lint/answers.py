@@ -104,9 +104,7 @@ def _without(document: Document, sentence: Sentence, words: Words) -> Document |
     return replace(document, text=after, vector=None)
 
 
-def _embedded(
-    texts: Sequence[str], index: Index, progress: Progress
-) -> Mapping[str, Vector]:
+def _embedded(texts: Sequence[str], index: Index, progress: Progress) -> Mapping[str, Vector]:
     """Return the vectors of texts, each embedded once; none where the index has none."""
     if not index.dimension:
         return {}

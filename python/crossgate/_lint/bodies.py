@@ -21,6 +21,9 @@ RARE = 0.02
 TERMS = 3
 """Such terms from which on a body is not announced."""
 
+HEADINGS = 2
+"""How many of these stand in a heading: a section is about them, they do not just come up."""
+
 _NAMED = 5
 _LINES_NAMED = 3
 # Code, addresses and paths are looked up, not asked for.
@@ -32,7 +35,8 @@ def bodies(library: Library) -> Iterator[Finding]:
     """Yield the documents whose body is about what their head never mentions."""
     for document in library.documents.values():
         found = _unannounced(library, document)
-        if len(found) >= TERMS:
+        titled = sum(any(_is_heading(document.body, one) for one in at) for at in found.values())
+        if len(found) >= TERMS and titled >= HEADINGS:
             yield _finding(library, document, found)
 
 
@@ -61,6 +65,11 @@ def _unannounced(library: Library, document: Document) -> dict[str, list[int]]:
     }
     order = sorted(weights, key=lambda term: (-weights[term], term))
     return {surfaces[term]: starts[term] for term in order}
+
+
+def _is_heading(body: str, at: int) -> bool:
+    """Return whether a character stands in a heading."""
+    return body[body.rfind("\n", 0, at) + 1 : at].lstrip(" ").startswith("#")
 
 
 def _prose(body: str) -> Iterator[tuple[int, str]]:

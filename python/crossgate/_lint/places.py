@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Literal
 
 from crossgate._files import read_source
+from crossgate._limits import TEXT_BYTES
 from crossgate._lint.findings import Evidence, cut
 from crossgate._lint.sentences import Sentence
-from crossgate._limits import TEXT_BYTES
 from crossgate._sources import Place
 from crossgate._sources.common import Unusable, decoded, shown
 from crossgate._types import Document

@@ -23,11 +23,11 @@ BOILERPLATE = 3
 """A sentence that so many documents have belongs to none of them."""
 
 _LONGEST = 300
-_END = re.compile(r"(?<=[.!?…])[\"')\]”’]*\s+|(?<=[。！？])|\n+")  # noqa: RUF001
-_PAUSE = re.compile(r"\s[—–-]\s|—|[;:]\s")  # noqa: RUF001
+_END = re.compile(r"(?<=[.!?…])[\"')\]”’]*\s+|(?<=[。！？])|\n+")
+_PAUSE = re.compile(r"\s[—–-]\s|—|[;:]\s")
 _QUOTED = re.compile(r"[\"“]([^\"“”\n]{4,80})[\"”]")
 _EXCLUDES = re.compile(
-    r"\b(?:do(?:es)? not|don['’]t|doesn['’]t|not for|never|not intended|will not|won['’]t|"  # noqa: RUF001
+    r"\b(?:do(?:es)? not|don['’]t|doesn['’]t|not for|never|not intended|will not|won['’]t|"
     r"cannot|instead|rather than|avoid|excludes?|skip|refuse|defer to|hand off|route)\b|"
     # Or the name of another one.
     r"\b(?:use|see|load|prefer|run) [`/\[]*\w+(?:[-_]\w+)+",
@@ -35,7 +35,7 @@ _EXCLUDES = re.compile(
 )
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*\n?$")
 # The end of a paragraph, or of the first sentence in it.
-_STOP = re.compile(r"(?<=[.!?…])[\"')\]”’]*\s|(?<=[。！？])|\n\s*(?:\n|[-*+|#>]|\d+[.)]|```|~~~)")  # noqa: RUF001
+_STOP = re.compile(r"(?<=[.!?…])[\"')\]”’]*\s|(?<=[。！？])|\n\s*(?:\n|[-*+|#>]|\d+[.)]|```|~~~)")
 _PROSE = re.compile(r"(?=[^\W\d_]|[*`_\"“(])")
 # An underscore inside a word is part of a name.
 _MARKS = re.compile(r"[*`]+|(?<!\w)_+|_+(?!\w)|\[([^\]\n]*)\]\([^)\n]*\)")

@@ -25,8 +25,9 @@ _USES = re.compile(
     re.IGNORECASE,
 )
 _EXCLUDES = re.compile(
-    r"\b(?:(?:do not|don['’]t|never) (?:use|trigger|invoke|activate|load)"  # noqa: RUF001
-    r"(?: this(?: skill| tool)?| it)?(?: for| when(?:ever)?| if| on| to)|not (?:meant |intended )?for)\b\s*:?",
+    r"\b(?:(?:do not|don['’]t|never) (?:use|trigger|invoke|activate|load)"
+    r"(?: this(?: skill| tool)?| it)?(?: for| when(?:ever)?| if| on| to)|"
+    r"not (?:meant |intended )?for)\b\s*:?",
     re.IGNORECASE,
 )
 # What follows narrows the exclusion, so that it is another thing than the trigger.
@@ -35,7 +36,9 @@ _NARROWED = re.compile(
     r"outside|simple|beyond|already|non|not|no|from)\b",
     re.IGNORECASE,
 )
-_ITEM = re.compile(r"(?:\.|:)(?=\s|$)|[,;()\[\]\"“”\n]|\s[—–-]\s|—|\b(?:or|nor|and)\b", re.IGNORECASE)  # noqa: RUF001
+_ITEM = re.compile(
+    r"(?:\.|:)(?=\s|$)|[,;()\[\]\"“”\n]|\s[—–-]\s|—|\b(?:or|nor|and)\b", re.IGNORECASE
+)
 _CLAUSE = re.compile(r"[;\n]|(?<=[.!?])\s|\)\s*,?")
 _SENDS = re.compile(
     r"\b(?:use|see|prefer|load|try|choose|instead|route|defer|switch|hand|go)\b", re.IGNORECASE
@@ -73,15 +76,15 @@ def _within(library: Library, document: Document) -> Iterator[Finding]:
                     _evidence(library, document, inside, "is a trigger"),
                     _evidence(library, document, outside, "is excluded"),
                 )
-                message = f'{document.id} asks to be used for "{cut(inside.text, 60)}" and excludes it'
+                message = (
+                    f'{document.id} asks to be used for "{cut(inside.text, 60)}" and excludes it'
+                )
                 advice = "Take it out of one of the two, or say what sets them apart."
                 yield _finding(library, document, (), message, evidence, advice)
                 return
 
 
-def _uses_and_exclusions(
-    library: Library, document: Document
-) -> tuple[list[_Part], list[_Part]]:
+def _uses_and_exclusions(library: Library, document: Document) -> tuple[list[_Part], list[_Part]]:
     used: list[_Part] = []
     excluded: list[_Part] = []
     for start, end in split(document.text):
@@ -102,7 +105,9 @@ def _items(
     """Return the items of an enumeration; without `narrowed` only those that are meant whole."""
     found = []
     edges = [(one.start(), one.end()) for one in _ITEM.finditer(text, start, end)]
-    for first, last in zip([start, *(b for _, b in edges)], [*(a for a, _ in edges), end], strict=True):
+    for first, last in zip(
+        [start, *(b for _, b in edges)], [*(a for a, _ in edges), end], strict=True
+    ):
         piece = text[first:last].strip()
         terms = frozenset(library.words.terms(piece))
         if terms and (narrowed or not _NARROWED.search(piece)):
