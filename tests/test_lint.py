@@ -22,6 +22,7 @@ from crossgate._lint.library import Library
 from crossgate._lint.names import Names
 from crossgate._lint.places import Places
 from crossgate._lint.sentences import Sentence, own_sentences
+from crossgate._lint.shadows import shadows
 from crossgate._lint.unfindable import unfindable
 from crossgate._lint.words import Words
 from crossgate._sources import read_sources
@@ -77,7 +78,7 @@ def test_a_clean_library_has_none_with_the_bundled_model_or_with_words_alone() -
 # Shadows.
 
 TWINS = {
-    **CLEAN,
+    **{id: text for id, text in CLEAN.items() if id != "pdf-toolkit"},
     "pdf-a": "Merge and split PDF files on disk. Use when PDF files must be merged or split.",
     "pdf-b": "Split and merge PDF files on disk. Use when PDF files must be split or merged.",
 }
@@ -102,8 +103,11 @@ def test_a_document_does_not_win_by_having_written_the_sentence() -> None:
 
 
 def test_one_sentence_alone_proves_nothing() -> None:
-    texts = {**CLEAN, "pdf-b": "Merge and split PDF files on disk. Use when a poem needs a rhyme."}
-    assert found(documents(texts), "shadowed") == []
+    assert list(shadows(answered({"lost": [2, 1, 1]}, head=3))) == []
+    (finding,) = shadows(answered({"lost": [2, 2, 1]}, head=3))
+    assert (finding.id, finding.others, finding.severity) == ("lost", ("z0",), "warning")
+    # The head must be among them.
+    assert list(shadows(answered({"lost": [1, 2, 2, 2, 2]}, head=1))) == []
 
 
 # Descriptions that nothing finds.
@@ -116,7 +120,8 @@ def test_a_short_description() -> None:
 
 
 def test_a_description_of_words_that_all_have() -> None:
-    texts = {f"tool-{one}": f"Manages project files and data, {one} {one}s" for one in "abcd"}
+    own = ("invoices", "recipes", "timetables", "contracts")
+    texts = {f"tool-{one}": f"Manages project files and data of {one}" for one in own}
     texts["tool-e"] = "Manages project files and data"
     (finding,) = found(documents(texts), "unfindable")
     assert finding.id == "tool-e"
@@ -132,7 +137,7 @@ def sentence(id: str, field: str, number: int) -> Sentence:
 def answered(places: Mapping[str, Sequence[int]], head: int) -> Library:
     """Return a library in which each sentence of a document comes at one of the places."""
     library = {id: Document(id=id, text=f"{id} alpha beta gamma delta") for id in places}
-    others = [Document(id=f"z{number}", text="epsilon zeta eta theta") for number in range(9)]
+    others = [Document(id=f"z{one}", text=f"a{one} b{one} c{one} d{one}") for one in range(9)]
     library |= {one.id: one for one in others}
     answers = [
         Answer(
@@ -276,15 +281,15 @@ def test_a_name_of_one_word_is_a_name_only_where_somebody_is_sent_to_it() -> Non
 def test_what_sends_elsewhere_is_no_sentence_of_its_own() -> None:
     library = documents(
         {
-            "pdf-forms": "Fills in the fields of a form. Do not use for merging scanned pages. "
-            "For merging scanned pages see signup. Handles fonts, layers and pdf-pages exports.",
+            "pdf-forms": "Fills in the fields of a paper form. "
+            "Do not use for merging scanned pages. For merging scanned pages see signup. Handles fonts, layers and pdf-pages exports.",
             "pdf-pages": "Turns, crops and numbers pages.",
             "signup": "Registers people for a course.",
         }
     )
     asked = own_sentences(library, Words(library, "english"))
     assert [one.query for one in asked if one.id == "pdf-forms"] == [
-        "Fills in the fields of a form."
+        "Fills in the fields of a paper form."
     ]
 
 
@@ -389,7 +394,7 @@ def test_the_names_of_files_change_nothing_but_the_files(tmp_path: Path) -> None
     ("front", "line"),
     [
         ("name: forms\ndescription: Use when merging PDF files. {}", 3),
-        ("description: >\n  Use when\n  merging PDF files.\n  {}\nname: forms", 3),
+        ("description: >\n  Use when\n  merging PDF files.\n  {}\nname: forms", 4),
         ('description: "Use when merging \\u0050DF files. {}"', 2),
     ],
 )
@@ -420,8 +425,8 @@ def test_rows_and_chunks_have_lines_too(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (tmp_path / "notes.md").write_text("# Notes\n\nOne.\n\n## Odd\n\nTwo.\n")
     for name, code, line in (
-        ("rows.jsonl", "shadowed", {5, 6}),
-        ("notes.md", "unfindable", {1, 7}),
+        ("rows.jsonl", "shadowed", {4, 5}),
+        ("notes.md", "unfindable", {3, 7}),
     ):
         loaded = read_sources([tmp_path / name])
         report = lint(

@@ -61,7 +61,8 @@ def _unannounced(library: Library, document: Document) -> dict[str, list[int]]:
     weights = {
         term: len(at) * log(1 + words.count / words.in_documents[term])
         for term, at in starts.items()
-        if len(at) >= LINES and words.in_documents[term] <= limit
+        # None has it where the analysis cuts the whole text otherwise than the word alone.
+        if len(at) >= LINES and 0 < words.in_documents[term] <= limit
     }
     order = sorted(weights, key=lambda term: (-weights[term], term))
     return {surfaces[term]: starts[term] for term in order}

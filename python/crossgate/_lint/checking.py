@@ -100,13 +100,16 @@ def _all(library: Library) -> Iterator[Finding]:
         yield from check(library)
 
 
-def _rank(finding: Finding) -> tuple[int, int, float, str, tuple[str, ...], str]:
+def _rank(finding: Finding) -> tuple[int, int, float, str, tuple[str, ...], str, int, str]:
     return (
         SEVERITIES.index(finding.severity),
         _ORDER.index(finding.code),
         -finding.hurt,
         finding.id,
         finding.others,
+        # Files have no say in the order of documents, which have an id.
+        "" if finding.id else finding.file or "",
+        0 if finding.id else finding.line or 0,
         finding.message,
     )
 

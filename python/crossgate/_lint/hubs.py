@@ -21,6 +21,9 @@ OWNERS = 3
 SMALL = 12
 """Documents of a library below which only the first place counts: three of a few are usual."""
 
+FITS = 0.5
+"""Share of the score of a sentence's own document, the sentence in it, that coming up takes."""
+
 _EXAMPLES = 3
 
 
@@ -31,7 +34,8 @@ def hubs(library: Library) -> Iterator[Finding]:
     threshold = min(MOST, max(LEAST, USUAL * places / count))
     came: dict[str, list[Answer]] = defaultdict(list)
     for answer in library.answers:
-        ahead = [id for id, score in answer.others[:places] if score >= library.floor]
+        least = max(library.floor, FITS * answer.repeated)
+        ahead = [id for id, score in answer.others[:places] if score >= least]
         for id in ahead[: places - (answer.place <= places)]:
             came[id].append(answer)
     for id, answers in came.items():
