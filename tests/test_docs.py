@@ -25,6 +25,7 @@ MODULES = [
     "crossgate",
     "crossgate.calibration",
     "crossgate.evaluation",
+    "crossgate.lint",
     "crossgate.models",
     "crossgate.pipelines",
     "crossgate.rerankers",

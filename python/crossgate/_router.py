@@ -83,7 +83,7 @@ class Router:
         if profile is None:
             profile = _beside(index)
         if profile is None:
-            profile = read_profile(_bundled(index))
+            profile = read_profile(bundled_profile(index))
             fitted = not known or profile.reranker in known
             if profile.embedder != index.embedder or not fitted:
                 self._notes = (no_profile(index.embedder, known),)
@@ -239,7 +239,7 @@ def _other_corpus(profile: Profile, index: Index) -> tuple[ResultWarning, ...]:
     return (ResultWarning(code="other_corpus", detail=detail),)
 
 
-def _bundled(index: Index) -> Path:
+def bundled_profile(index: Index) -> Path:
     """Return the bundled profile that was fitted on documents like those of an index."""
     return BUNDLED_PROFILES / ("bodies.json" if 2 * index.bodies > len(index) else "default.json")
 

@@ -3,7 +3,8 @@
 Each command is a module of this package that says what it takes (`arguments`) and what it does
 (`run`); only the one that was asked for is imported. Exit codes: 0 something was selected or done,
 1 nothing is relevant (for `eval compare`: a metric fell; for `calibrate`: no gate came of the data;
-for `replay`: a decision differs), 2 usage or bad input, 3 failure, 130 interrupted.
+for `replay`: a decision differs; for `lint`: something was found), 2 usage or bad input, 3 failure,
+130 interrupted.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ DONE, NOTHING_RELEVANT, BAD_INPUT, FAILURE, INTERRUPTED = 0, 1, 2, 3, 130
 COMMANDS = {
     "demo": "route four prompts through a small skill library",
     "index": "index a folder of skills, tools, a BEIR folder, JSON lines or texts",
+    "lint": "find what hurts routing in a library of skills",
     "route": "pick the documents of an index that fit a query, or none",
     "rerank": "reorder candidates that another retriever found",
     "replay": "make the decisions of a log again, and stop where one differs",

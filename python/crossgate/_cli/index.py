@@ -8,7 +8,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from crossgate._cli import DONE
-from crossgate._cli.output import json_option, progress, say, show, show_json, size
+from crossgate._cli.input import document_arguments, documents_of, index_of
+from crossgate._cli.output import json_option, say, show, show_json, size
 from crossgate._errors import IndexFileError
 
 if TYPE_CHECKING:
@@ -17,52 +18,24 @@ if TYPE_CHECKING:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    from typing import get_args
-
-    from crossgate._sources import Kind
-
     parser.set_defaults(run=run)
     json_option(parser)
-    parser.add_argument("source", metavar="SOURCE", nargs="+", help="folder or file to read")
+    document_arguments(parser)
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="index file to write")
-    parser.add_argument(
-        "--kind",
-        choices=get_args(Kind),
-        default="auto",
-        help="what the sources are (default: look and see)",
-    )
-    parser.add_argument(
-        "--embedder",
-        metavar="MODEL",
-        default="default",
-        help="name or folder of a model, or none to search by words alone",
-    )
-    parser.add_argument(
-        "--language", default="english", help="language of the stemmer, or none (default: english)"
-    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Read, embed and save."""
-    from crossgate._index import Index
-    from crossgate._sources import read_sources
     from crossgate._storage import storage
 
     start = perf_counter()
     output = Path(options.output)
     _check_writable(output)
     earlier = _earlier_index(output)
-    loaded = read_sources(options.source, kind=options.kind)
+    loaded = documents_of(options)
     for problem in loaded.problems:
         say(f"skipped {problem}")
-    with progress("embedding") as report:
-        built = Index.build(
-            loaded.documents,
-            embedder=None if options.embedder == "none" else options.embedder,
-            language=options.language,
-            reuse=earlier,
-            progress=report,
-        )
+    built = index_of(loaded, options, earlier)
     built.save(output)
     seconds, kept = perf_counter() - start, storage(loaded.documents, built.dimension)
     if options.json:

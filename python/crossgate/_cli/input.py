@@ -1,12 +1,64 @@
-"""Text that commands read: a file, or what comes in on stdin."""
+"""What commands read: documents to index, or the text of a file or of stdin."""
 
 from __future__ import annotations
 
+import argparse
 import sys
+from typing import TYPE_CHECKING
 
 from crossgate._errors import InputError
 from crossgate._files import read_source
 from crossgate._limits import CANDIDATES_BYTES
+
+if TYPE_CHECKING:
+    from crossgate._index import Index
+    from crossgate._sources import Loaded
+
+
+def document_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the documents that a command reads, and how it is to index them."""
+    from typing import get_args
+
+    from crossgate._sources import Kind
+
+    parser.add_argument("source", metavar="SOURCE", nargs="+", help="folder or file to read")
+    parser.add_argument(
+        "--kind",
+        choices=get_args(Kind),
+        default="auto",
+        help="what the sources are (default: look and see)",
+    )
+    parser.add_argument(
+        "--embedder",
+        metavar="MODEL",
+        default="default",
+        help="name or folder of a model, or none to search by words alone",
+    )
+    parser.add_argument(
+        "--language", default="english", help="language of the stemmer, or none (default: english)"
+    )
+
+
+def documents_of(options: argparse.Namespace) -> Loaded:
+    """Return the documents that the arguments name."""
+    from crossgate._sources import read_sources
+
+    return read_sources(options.source, kind=options.kind)
+
+
+def index_of(loaded: Loaded, options: argparse.Namespace, earlier: Index | None = None) -> Index:
+    """Return an index of documents, made as the arguments say."""
+    from crossgate._cli.output import progress
+    from crossgate._index import Index
+
+    with progress("embedding") as report:
+        return Index.build(
+            loaded.documents,
+            embedder=None if options.embedder == "none" else options.embedder,
+            language=options.language,
+            reuse=earlier,
+            progress=report,
+        )
 
 
 def text_of(path: str) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, get_args
 
 from crossgate._errors import SourceError
 from crossgate._files import open_source, read_source
@@ -23,7 +23,7 @@ from crossgate._sources.skills import description_of, front_matter, text_of, tex
 from crossgate._sources.tools import tool_from, tools_of
 from crossgate._types import Document
 
-__all__ = ["Kind", "Loaded", "Problem", "read_candidates", "read_sources"]
+__all__ = ["Kind", "Loaded", "Place", "Problem", "read_candidates", "read_sources"]
 
 Kind = Literal["auto", "skills", "beir", "jsonl", "tools", "text"]
 
@@ -61,6 +61,17 @@ class Problem:
         return f"{place_of(self.path, self.line)}: {self.reason}"
 
 
+class Place(NamedTuple):
+    """File and 1-based line of a document; no line where the document is the whole file."""
+
+    path: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        """Return `path:line`."""
+        return place_of(shown(self.path), self.line)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """What was read.
@@ -68,10 +79,12 @@ class Loaded:
     Attributes:
         documents: In the order of the paths, and below a path in the order of the names.
         problems: What was left out or renamed, in the same order.
+        places: Where each document stands, by its id.
     """
 
     documents: tuple[Document, ...]
     problems: tuple[Problem, ...]
+    places: Mapping[str, Place] = field(default_factory=dict)
 
 
 def read_sources(paths: Sequence[str | os.PathLike[str]], *, kind: Kind = "auto") -> Loaded:
@@ -113,7 +126,9 @@ def read_sources(paths: Sequence[str | os.PathLike[str]], *, kind: Kind = "auto"
         if reader.problems:
             message += f", {len(reader.problems)} skipped, the first: {reader.problems[0]}"
         raise SourceError("no_documents", f"{message}; looked for {_ACCEPTED}")
-    return Loaded(documents=tuple(reader.documents), problems=tuple(reader.problems))
+    return Loaded(
+        documents=tuple(reader.documents), problems=tuple(reader.problems), places=reader.places
+    )
 
 
 class _Reader:
@@ -122,7 +137,7 @@ class _Reader:
     def __init__(self) -> None:
         self.documents: list[Document] = []
         self.problems: list[Problem] = []
-        self._places: dict[str, str] = {}
+        self.places: dict[str, Place] = {}
         self._numbers: dict[str, int] = {}
         self._skills: dict[tuple[str, str], str] = {}
         self._files: set[str] = set()
@@ -241,12 +256,12 @@ class _Reader:
         if copied != place:
             raise Unusable(f"left out, it has the name and description of {copied}")
         unique = name
-        if name in self._places:
+        if name in self.places:
             unique = self._unique(f"{name} ({folder})")
-            reason = f"the name {name!r} is taken by {self._places[name]}, so its id is {unique!r}"
+            reason = f"the name {name!r} is taken by {self.places[name]}, so its id is {unique!r}"
             self._report(path, None, reason)
         document = Document(id=unique, text=text, title=name, body=body, metadata=metadata)
-        self._add(document, place)
+        self._add(document, Place(path))
 
     def _read_text(self, path: str, root: str, below: str) -> None:
         """Add the chunks of one Markdown or plain-text file."""
@@ -265,18 +280,17 @@ class _Reader:
             unique = self._unique(f"{name}#{slug}", "-") if slug else self._unique(name, "#")
             metadata = {"path": _portable(below), "line": piece.line}
             document = Document(id=unique, text=piece.text, title=piece.title, metadata=metadata)
-            self._add(document, place_of(shown(path), piece.line))
+            self._add(document, Place(path, piece.line))
 
     def _read_tools(self, path: str) -> None:
         """Add the tools of one file."""
         tools = tools_of(parse_json(decoded(read_source(path, TEXT_BYTES))))
         for number, tool in enumerate(tools, 1):
-            place = f"{shown(path)}: tool {number}"
             try:
                 document = tool_from(tool)
-                if document.id in self._places:
-                    raise Unusable(f"the name {document.id!r} is at {self._places[document.id]}")
-                self._add(document, place)
+                if document.id in self.places:
+                    raise Unusable(f"the name {document.id!r} is at {self.places[document.id]}")
+                self._add(document, Place(path))
             except Unusable as error:
                 self._report(path, None, f"tool {number}: {error}")
 
@@ -296,15 +310,15 @@ class _Reader:
                     line = decoded(raw)
                     if line.strip():
                         document = document_from(parse_json(line), f"{stem}:{number}")
-                        if document.id in self._places:
-                            first = self._places[document.id]
+                        if document.id in self.places:
+                            first = self.places[document.id]
                             raise Unusable(f"the id {document.id!r} is already at {first}")
-                        self._add(document, place_of(shown(path), number))
+                        self._add(document, Place(path, number))
                 except Unusable as error:
                     self._report(path, number, str(error))
 
-    def _add(self, document: Document, place: str) -> None:
-        self._places[document.id] = place
+    def _add(self, document: Document, place: Place) -> None:
+        self.places[document.id] = place
         self.documents.append(document)
 
     def _report(self, path: str, line: int | None, reason: str) -> None:
@@ -313,7 +327,7 @@ class _Reader:
     def _unique(self, plain: str, separator: str = "-") -> str:
         """Return an id that is not taken: `plain`, or `plain` with the next free number."""
         unique = plain
-        while unique in self._places:
+        while unique in self.places:
             self._numbers[plain] = self._numbers.get(plain, 1) + 1
             unique = f"{plain}{separator}{self._numbers[plain]}"
         return unique

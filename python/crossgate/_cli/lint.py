@@ -1,0 +1,130 @@
+"""`crossgate lint`: what hurts routing in a library."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from crossgate._cli import DONE
+from crossgate._cli.input import document_arguments, documents_of, index_of
+from crossgate._cli.output import (
+    WIDTH,
+    fit,
+    json_option,
+    paint,
+    plain,
+    progress,
+    show,
+    show_json,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from crossgate._lint.checking import Report
+    from crossgate._lint.findings import Finding
+
+FOUND = 1
+"""Exit code of a library with a finding that is as bad as `--fail-on` or worse."""
+
+SCHEMA = "crossgate-lint/1"
+
+_NEVER = "never"
+_COLOURS = {"error": "31", "warning": "33", "info": "1"}
+_INDENT = " " * 4
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    from crossgate._lint.findings import SEVERITIES
+
+    parser.set_defaults(run=run)
+    json_option(parser)
+    document_arguments(parser)
+    parser.add_argument(
+        "--fail-on",
+        choices=(*SEVERITIES, _NEVER),
+        default="warning",
+        help="exit with 1 for a finding as bad as this (default: warning)",
+    )
+    parser.add_argument("--limit", type=_limit, metavar="N", help="show the worst N (default: all)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check a library and print what was found, the worst first."""
+    from crossgate._lint.checking import lint
+    from crossgate._lint.findings import reaches
+
+    loaded = documents_of(options)
+    index = index_of(loaded, options)
+    with progress("asking") as asked:
+        report = lint(
+            index,
+            loaded.documents,
+            places=loaded.places,
+            problems=loaded.problems,
+            progress=asked,
+        )
+    shown = report.findings[: options.limit]
+    if options.json:
+        show_json(_values(report, shown))
+    else:
+        show(_text(report, shown))
+    level = options.fail_on
+    fails = level != _NEVER and any(reaches(one.severity, level) for one in report.findings)
+    return FOUND if fails else DONE
+
+
+def _limit(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} must be at least 1")
+    return value
+
+
+def _counts(report: Report) -> dict[str, int]:
+    from crossgate._lint.findings import SEVERITIES
+
+    return {level: sum(one.severity == level for one in report.findings) for level in SEVERITIES}
+
+
+def _values(report: Report, shown: Sequence[Finding]) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        "documents": report.documents,
+        "sentences": report.sentences,
+        "counts": _counts(report),
+        "findings": [one.to_dict() for one in shown],
+    }
+
+
+def _text(report: Report, shown: Sequence[Finding]) -> str:
+    lines = [line for one in shown for line in (*_lines(one), "")]
+    hidden = len(report.findings) - len(shown)
+    if hidden:
+        lines += [f"and {hidden} more: leave out --limit to see them", ""]
+    counts = ", ".join(f"{count} {level}" for level, count in _counts(report).items() if count)
+    asked = f"{report.documents} documents, {report.sentences} of their sentences asked"
+    return "\n".join([*lines, f"{asked}: {counts or 'nothing found'}"])
+
+
+def _lines(finding: Finding) -> list[str]:
+    painted = paint(finding.severity, _COLOURS[finding.severity])
+    place = _place(finding.file, finding.line) or plain(finding.id)
+    lines = [f"{painted}[{finding.code}] {place}", _indented(finding.message)]
+    for one in finding.evidence:
+        where = _place(one.file if one.file != finding.file else None, one.line)
+        lines.append(_indented(f"  {where}: {one.text}" if where else f"  {one.text}"))
+    return [*lines, f"{_INDENT}-> {plain(finding.advice)}"]
+
+
+def _place(file: str | None, line: int | None) -> str:
+    """Return `file:line`, or what of it is known."""
+    if file is None:
+        return "" if line is None else f"line {line}"
+    return plain(file if line is None else f"{file}:{line}")
+
+
+def _indented(text: str) -> str:
+    lead = " " * (len(text) - len(text.lstrip()))
+    return f"{_INDENT}{lead}{fit(plain(text), 2 * WIDTH)}"

@@ -1,0 +1,1 @@
+"""What hurts routing in a library, found with the index itself."""

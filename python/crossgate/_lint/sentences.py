@@ -1,0 +1,174 @@
+"""A document's own sentences: what its author would expect it to be found by."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from crossgate._lint.names import Names
+from crossgate._lint.words import Words
+from crossgate._passages import fenced
+from crossgate._types import Document
+
+MOST = 8
+"""Sentences of the head, and as many of the body, that are taken of one document."""
+
+SHORTEST = {"description": 4, "trigger": 2, "heading": 2, "line": 4}
+"""Different terms that a sentence needs, stop words left out, to be a query at all."""
+
+BOILERPLATE = 3
+"""A sentence that so many documents have belongs to none of them."""
+
+_LONGEST = 300
+_END = re.compile(r"(?<=[.!?…])[\"')\]”’]*\s+|(?<=[。！？])|\n+")
+_PAUSE = re.compile(r"\s[—–-]\s|—|[;:]\s")
+_QUOTED = re.compile(r"[\"“]([^\"“”\n]{4,80})[\"”]")
+_EXCLUDES = re.compile(
+    r"\b(?:do(?:es)? not|don['’]t|doesn['’]t|not for|never|not intended|will not|won['’]t|"
+    r"cannot|instead|rather than|avoid|excludes?|skip|refuse|defer to|hand off|route)\b|"
+    # Or the name of another one.
+    r"\b(?:use|see|load|prefer|run) [`/\[]*\w+(?:[-_]\w+)+",
+    re.IGNORECASE,
+)
+_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*\n?$")
+# The end of a paragraph, or of the first sentence in it.
+_STOP = re.compile(r"(?<=[.!?…])[\"')\]”’]*\s|(?<=[。！？])|\n\s*(?:\n|[-*+|#>]|\d+[.)]|```|~~~)")
+_PROSE = re.compile(r"(?=[^\W\d_]|[*`_\"“(])")
+# An underscore inside a word is part of a name.
+_MARKS = re.compile(r"[*`]+|(?<!\w)_+|_+(?!\w)|\[([^\]\n]*)\]\([^)\n]*\)")
+
+Kind = Literal["description", "trigger", "heading", "line"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sentence:
+    """A part of a document.
+
+    Attributes:
+        id: The document's id.
+        kind: What it is in the document.
+        field: Which field of the document it is cut from.
+        start: Its first character in that field.
+        end: The character behind its last one.
+        text: It, as it stands there.
+    """
+
+    id: str
+    kind: Kind
+    field: Literal["text", "body"]
+    start: int
+    end: int
+    text: str
+
+    @property
+    def query(self) -> str:
+        """The sentence as somebody would ask it, without the marks of Markdown."""
+        return " ".join(_MARKS.sub(r"\1", self.text).split())
+
+
+def own_sentences(documents: Iterable[Document], words: Words) -> list[Sentence]:
+    """Return what each document says of itself, in the order of the documents.
+
+    Sentences that say what a document is not for, that send the reader elsewhere or that name
+    another document are left out: another document should win those.
+    """
+    listed = list(documents)
+    names = Names(listed)
+    found = [one for document in listed for one in _of_one(document, words, names)]
+    seen = Counter(key for key in {(one.id, one.query.lower()) for one in found})
+    owners = Counter(query for _, query in seen)
+    their_own = [one for one in found if owners[one.query.lower()] < BOILERPLATE]
+    # Of several copies nothing would remain, so they keep what they share.
+    heads = {one.id for one in their_own if one.field == "text"}
+    return [
+        one
+        for one in found
+        if owners[one.query.lower()] < BOILERPLATE or (one.field == "text" and one.id not in heads)
+    ]
+
+
+def split(text: str) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each sentence of a text, without white space at its ends."""
+    start = 0
+    for end in [*(one.end() for one in _END.finditer(text)), len(text)]:
+        piece = text[start:end].strip()
+        if piece:
+            first = text.index(piece, start)
+            yield first, first + len(piece)
+        start = end
+
+
+def excludes(sentence: str) -> bool:
+    """Return whether a sentence says what something is not for, or sends the reader elsewhere."""
+    return bool(_EXCLUDES.search(sentence))
+
+
+def _of_one(document: Document, words: Words, names: Names) -> list[Sentence]:
+    found: list[Sentence] = []
+    for made in (_head(document), _body(document)):
+        kept: dict[str, Sentence] = {}
+        for one in made:
+            enough = len(words.terms(one.query)) >= SHORTEST[one.kind]
+            if enough and not any(names.named(one.query, document.id)):
+                kept.setdefault(one.query.lower(), one)
+        found += list(kept.values())[:MOST]
+    return found
+
+
+def _head(document: Document) -> Iterator[Sentence]:
+    """Yield the sentences of the description, and the phrases that it quotes."""
+    text = document.text
+    for start, end in split(text):
+        sentence = text[start:end]
+        if excludes(sentence):
+            continue
+        quoted = list(_QUOTED.finditer(sentence))
+        base = Sentence(
+            id=document.id, kind="description", field="text", start=start, end=end, text=sentence
+        )
+        if len(sentence) > _LONGEST:
+            for first, last in _clauses(sentence):
+                clause = sentence[first:last]
+                yield replace(base, start=start + first, end=start + last, text=clause)
+        elif len(quoted) < 2:
+            yield base
+        for one in quoted:
+            first, last = start + one.start(1), start + one.end(1)
+            yield replace(base, kind="trigger", start=first, end=last, text=text[first:last])
+
+
+def _clauses(sentence: str) -> Iterator[tuple[int, int]]:
+    """Yield start and end of the parts of a long sentence that can stand alone."""
+    start = 0
+    for end in [*(one.end() for one in _PAUSE.finditer(sentence)), len(sentence)]:
+        piece = sentence[start:end].strip()
+        if piece and len(piece) <= _LONGEST:
+            first = sentence.index(piece, start)
+            yield first, first + len(piece)
+        start = end
+
+
+def _body(document: Document) -> Iterator[Sentence]:
+    """Yield the headings of a body, and the first sentence below each of them."""
+    wanted = True
+    start = 0
+    for fence, line in fenced(document.body):
+        first, start = start, start + len(line)
+        heading = None if fence else _HEADING.match(line)
+        if heading:
+            yield _cut(document, "heading", first + heading.start(1), first + heading.end(1))
+            wanted = True
+        elif wanted and not fence and line.strip():
+            wanted = False
+            stop = _STOP.search(document.body, first)
+            piece = document.body[first : stop.start() if stop else len(document.body)].rstrip()
+            if _PROSE.match(piece) and len(piece) <= _LONGEST and not excludes(piece):
+                yield _cut(document, "line", first, first + len(piece))
+
+
+def _cut(document: Document, kind: Kind, start: int, end: int) -> Sentence:
+    text = document.body[start:end]
+    return Sentence(id=document.id, kind=kind, field="body", start=start, end=end, text=text)

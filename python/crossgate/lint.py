@@ -1,0 +1,14 @@
+"""What hurts routing in a library of skills, tools or chunks, found with the index itself.
+
+    report = lint(Index.open("skills.cgx"))
+    for finding in report.findings:
+        print(finding.code, finding.id, finding.message)
+
+`crossgate lint FOLDER` does the same for the files, and names their lines.
+"""
+
+from crossgate._lint.checking import Report, lint
+from crossgate._lint.findings import Evidence, Finding
+from crossgate._sources import Place, Problem
+
+__all__ = ["Evidence", "Finding", "Place", "Problem", "Report", "lint"]

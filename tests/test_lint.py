@@ -1,0 +1,504 @@
+"""What hurts routing in a library: each finding on a small library, and none on a clean one."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+from conftest import WordEmbedder
+from crossgate import Document, Index, InputError
+from crossgate._cli import run as run_command
+from crossgate._lint.answers import Answer
+from crossgate._lint.hubs import hubs
+from crossgate._lint.library import Library
+from crossgate._lint.names import Names
+from crossgate._lint.places import Places
+from crossgate._lint.sentences import Sentence, own_sentences
+from crossgate._lint.shadows import shadows
+from crossgate._lint.unfindable import unfindable
+from crossgate._lint.words import Words
+from crossgate._sources import read_sources
+from crossgate.lint import Finding, Report, lint
+
+CLEAN = {
+    "csv-cleaner": "Repair broken quoting and remove duplicate rows in CSV exports. "
+    "Use when a spreadsheet import fails on a malformed delimiter.",
+    "pdf-toolkit": "Merge, split, rotate and compress PDF files. "
+    "Use when scanned pages must be joined or a form filled in.",
+    "git-history": "Squash, reorder and reword the commits of a branch. "
+    "Use when a messy series has to become reviewable.",
+    "translator": "Translate interface strings between German, French and Polish. "
+    "Use when locale catalogues lack entries.",
+}
+
+
+def documents(texts: Mapping[str, str], bodies: Mapping[str, str] = {}) -> list[Document]:
+    return [
+        Document(id=id, title=id, text=text, body=textwrap.dedent(bodies.get(id, "")))
+        for id, text in texts.items()
+    ]
+
+
+def checked(library: Sequence[Document]) -> Report:
+    return lint(Index.build(library, embedder=WordEmbedder()), library)
+
+
+def found(library: Sequence[Document], code: str) -> list[Finding]:
+    return [one for one in checked(library).findings if one.code == code]
+
+
+def write(folder: Path, texts: Mapping[str, str], *, prefix: str = "") -> Path:
+    for name, text in texts.items():
+        skill = folder / f"{prefix}{name}" / "SKILL.md"
+        skill.parent.mkdir(parents=True)
+        skill.write_text(f"---\nname: {json.dumps(name)}\ndescription: {json.dumps(text)}\n---\n")
+    return folder
+
+
+def test_a_clean_library_has_no_findings() -> None:
+    report = checked(documents(CLEAN))
+    assert report.findings == ()
+    assert (report.documents, report.sentences) == (4, 8)
+
+
+def test_a_clean_library_has_none_with_the_bundled_model_or_with_words_alone() -> None:
+    library = documents(CLEAN)
+    for embedder in ("default", None):
+        assert lint(Index.build(library, embedder=embedder), library).findings == ()
+
+
+# Shadows.
+
+TWINS = {
+    **{id: text for id, text in CLEAN.items() if id != "pdf-toolkit"},
+    "pdf-a": "Merge and split PDF files on disk. Use when PDF files must be merged or split.",
+    "pdf-b": "Split and merge PDF files on disk. Use when PDF files must be split or merged.",
+}
+
+
+def test_two_that_say_the_same_shadow_each_other() -> None:
+    (finding,) = found(documents(TWINS), "shadowed")
+    assert {finding.id, *finding.others} == {"pdf-a", "pdf-b"}
+    assert finding.severity == "error"
+    assert 2 <= len(finding.evidence) <= 3
+    assert "wins 2 of 2 sentences" in finding.message
+
+
+def test_a_document_does_not_win_by_having_written_the_sentence() -> None:
+    library = documents(TWINS)
+    by_repeating = Index.build(library, embedder=WordEmbedder())
+    (twin,) = [one for one in library if one.id == "pdf-a"]
+    query = twin.text.split(". ")[0] + "."
+    vector = WordEmbedder().embed([query])[0]
+    assert by_repeating.search(query, vector).scored[0].id in ("pdf-a", "pdf-b")
+    assert found(library, "shadowed")
+
+
+def test_one_sentence_alone_proves_nothing() -> None:
+    assert list(shadows(answered({"lost": [2, 1, 1]}, head=3))) == []
+    (finding,) = shadows(answered({"lost": [2, 2, 1]}, head=3))
+    assert (finding.id, finding.others, finding.severity) == ("lost", ("z0",), "warning")
+    # The head must be among them.
+    assert list(shadows(answered({"lost": [1, 2, 2, 2, 2]}, head=1))) == []
+
+
+# Descriptions that nothing finds.
+
+
+def test_a_short_description() -> None:
+    (finding,) = checked(documents({**CLEAN, "helper": "A useful helper."})).findings
+    assert (finding.code, finding.id) == ("unfindable", "helper")
+    assert '"A useful helper."' in finding.evidence[0].text
+
+
+def test_a_description_of_words_that_all_have() -> None:
+    own = ("invoices", "recipes", "timetables", "contracts")
+    texts = {f"tool-{one}": f"Manages project files and data of {one}" for one in own}
+    texts["tool-e"] = "Manages project files and data"
+    (finding,) = found(documents(texts), "unfindable")
+    assert finding.id == "tool-e"
+    assert "common in this library" in finding.message
+
+
+def sentence(id: str, field: str, number: int) -> Sentence:
+    kind = "description" if field == "text" else "line"
+    values = {"id": id, "kind": kind, "field": field, "start": number, "end": number + 1}
+    return Sentence(**values, text=f"sentence {number}")  # type: ignore[arg-type]
+
+
+def answered(places: Mapping[str, Sequence[int]], head: int) -> Library:
+    """Return a library in which each sentence of a document comes at one of the places."""
+    library = {id: Document(id=id, text=f"{id} alpha beta gamma delta") for id in places}
+    others = [Document(id=f"z{one}", text=f"a{one} b{one} c{one} d{one}") for one in range(9)]
+    library |= {one.id: one for one in others}
+    answers = [
+        Answer(
+            sentence=sentence(id, "text" if number < head else "body", number),
+            own=0.5,
+            repeated=1.0,
+            others=tuple((f"z{rank}", 0.9 - rank / 100) for rank in range(place - 1)),
+            whole=False,
+        )
+        for id, list_of_places in places.items()
+        for number, place in enumerate(list_of_places)
+    ]
+    words = Words(library.values(), "english")
+    return Library(documents=library, words=words, answers=answers, places=Places({}))
+
+
+@pytest.mark.parametrize(
+    ("places", "expected"),
+    [
+        ([4, 5, 6, 7], True),
+        ([1, 5, 6, 7], False),  # a sentence of the head finds it
+        ([4, 5, 3, 2], False),  # half of all come near
+        ([4, 5, 6], False),  # too few to say so
+    ],
+)
+def test_a_document_that_its_own_sentences_never_find(places: list[int], expected: bool) -> None:
+    library = answered({"lost": places}, head=2)
+    assert [one.id for one in unfindable(library)] == ["lost"] * expected
+    assert list(unfindable(library, known={"lost"})) == []
+
+
+# Bodies.
+
+BROKER = """
+    # Capture
+
+    ## The broker
+
+    Start the broker first, since the radios publish to the broker.
+
+    ## Radios
+
+    Pair the radios one by one.
+    A broker without radios waits for telemetry.
+    Old telemetry is dropped.
+
+    ## Tests
+
+    Send telemetry by hand and `look` at it.
+    """
+
+
+def test_a_body_that_the_head_does_not_announce() -> None:
+    texts = {**CLEAN, "capture": "Capture packets of mesh companions. Use when a node is silent."}
+    (finding,) = checked(documents(texts, {"capture": BROKER})).findings
+    assert (finding.code, finding.severity, finding.id) == ("unannounced_body", "info", "capture")
+    assert {one.text.split(":")[0] for one in finding.evidence} == {"broker", "radios", "telemetry"}
+    announced = {**texts, "capture": texts["capture"] + " Sets up a broker for radios."}
+    assert checked(documents(announced, {"capture": BROKER})).findings == ()
+
+
+def test_what_stands_only_where_nothing_reads_is_a_warning() -> None:
+    filler = "\n".join(f"    Packets {number} of mesh companions." for number in range(300))
+    texts = {**CLEAN, "capture": "Capture packets of mesh companions. Use when a node is silent."}
+    (finding,) = checked(documents(texts, {"capture": filler + BROKER})).findings
+    assert (finding.code, finding.severity) == ("unannounced_body", "warning")
+    assert "behind character 6,000" in finding.message
+
+
+def test_code_announces_nothing() -> None:
+    fenced = "```\nbroker radios telemetry\n## broker radios\n```\n" * 5
+    texts = {**CLEAN, "capture": "Capture packets of mesh companions. Use when a node is silent."}
+    assert found(documents(texts, {"capture": fenced}), "unannounced_body") == []
+
+
+# Hubs.
+
+
+def test_a_document_that_comes_up_for_everything() -> None:
+    places = {id: [2, 2, 2] for id in "abcd"}
+    (finding,) = hubs(answered(places, head=3))
+    assert (finding.id, finding.others) == ("z0", ("a", "b", "c", "d"))
+    assert "for 100% of all other sentences, of 4 documents" in finding.message
+    assert len(finding.evidence) == 3
+    # The same, for the sentences of two documents alone.
+    assert list(hubs(answered({"a": [2] * 6, "b": [2] * 6}, head=6))) == []
+    assert list(hubs(answered({id: [1, 1, 1] for id in "abcd"}, head=3))) == []
+
+
+def test_a_description_of_everything_is_a_hub() -> None:
+    texts = {**CLEAN, "assistant": " ".join(CLEAN.values())}
+    (finding,) = found(documents(texts), "hub")
+    assert finding.id == "assistant"
+    assert len(finding.others) >= 3
+
+
+# Triggers.
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Fills forms. Use when merging PDF files. Do not use for merging PDF files.", True),
+        ('Fills forms. Triggers: "merge PDF files". Not for merging PDF files.', True),
+        ("Fills forms. Use when merging PDF files. Don't use when PDF files are merged.", True),
+        ("Fills forms. Use when merging PDF files. Do not use for merging Word files.", False),
+        ("Fills forms. Use when merging files. Do not use for merging PDF files.", False),
+        ("Fills forms. Use for merging PDF files. Not for merging PDF files alone.", False),
+    ],
+)
+def test_a_trigger_that_the_same_document_excludes(text: str, expected: bool) -> None:
+    findings = found(documents({"forms": text, **CLEAN}), "contradicting_triggers")
+    assert [one.id for one in findings] == ["forms"] * expected
+    for one in findings:
+        assert len(one.evidence) == 2
+
+
+def test_two_that_send_one_task_to_each_other() -> None:
+    texts = {
+        "pdf-forms": "Fills in the fields of a form. For merging scanned pages use pdf-pages.",
+        "pdf-pages": "Turns and crops pages. For merging scanned pages use pdf-forms.",
+        "git-history": CLEAN["git-history"],
+    }
+    (finding,) = found(documents(texts), "contradicting_triggers")
+    assert (finding.id, finding.others) == ("pdf-forms", ("pdf-pages",))
+    texts["pdf-pages"] = "Turns and crops pages. For filling fields of forms use pdf-forms."
+    assert found(documents(texts), "contradicting_triggers") == []
+
+
+def test_a_name_of_one_word_is_a_name_only_where_somebody_is_sent_to_it() -> None:
+    names = Names(documents({"signup": "a", "pdf-forms": "b", "pdf": "c"}))
+    assert list(names.named("see signup", "pdf")) == [("signup", "signup")]
+    assert list(names.named("users who signup early", "pdf")) == []
+    assert list(names.named("the PDF-forms fields", "pdf")) == [("PDF-forms", "pdf-forms")]
+    assert list(names.named("see pdf-forms", "pdf-forms")) == []
+
+
+# Sentences.
+
+
+def test_what_sends_elsewhere_is_no_sentence_of_its_own() -> None:
+    library = documents(
+        {
+            "pdf-forms": "Fills in the fields of a paper form. "
+            "Do not use for merging scanned pages. For merging scanned pages see signup. "
+            "Handles fonts, layers and pdf-pages exports.",
+            "pdf-pages": "Turns, crops and numbers pages.",
+            "signup": "Registers people for a course.",
+        }
+    )
+    asked = own_sentences(library, Words(library, "english"))
+    assert [one.query for one in asked if one.id == "pdf-forms"] == [
+        "Fills in the fields of a paper form."
+    ]
+
+
+def test_triggers_headings_and_first_lines() -> None:
+    body = (
+        "# Filling *forms* fast\n\nOpens the form and\nlists its fields. Then more.\n\n- a list\n"
+    )
+    text = 'Fills forms. Use for "fill this form out" or "complete these fields".'
+    library = documents({"forms": text, **CLEAN}, {"forms": body})
+    asked = own_sentences(library, Words(library, "english"))
+    mine = [one for one in asked if one.id == "forms"]
+    assert [(one.kind, one.query) for one in mine] == [
+        ("trigger", "fill this form out"),
+        ("trigger", "complete these fields"),
+        ("heading", "Filling forms fast"),
+        ("line", "Opens the form and lists its fields."),
+    ]
+    for one in mine:
+        whole = library[0].text if one.field == "text" else library[0].body
+        assert whole[one.start : one.end] == one.text
+
+
+def test_a_sentence_of_all_is_asked_of_none_but_copies_keep_theirs() -> None:
+    shared = "Answers in short plain sentences only."
+    texts = {id: f"{text} {shared}" for id, text in CLEAN.items()}
+    library = documents(texts)
+    asked = own_sentences(library, Words(library, "english"))
+    assert shared not in {one.query for one in asked}
+    copies = documents({f"copy-{one}": TWINS["pdf-a"] for one in "abc"})
+    assert len(own_sentences(copies, Words(copies, "english"))) == 6
+
+
+# The same library, the same findings.
+
+ILL = [
+    *documents(TWINS),
+    Document(id="helper", title="helper", text="A useful helper."),
+    *documents(
+        {"capture": "Capture packets of mesh companions. Use when a node is silent."},
+        {"capture": BROKER},
+    ),
+    Document(id="forms", text="Use when merging PDF files. Do not use for merging PDF files."),
+]
+
+
+@given(st.permutations(ILL))
+def test_the_order_of_the_documents_changes_nothing(library: list[Document]) -> None:
+    assert checked(library) == checked(ILL)
+    assert {one.code for one in checked(ILL).findings} == {
+        "shadowed",
+        "unfindable",
+        "unannounced_body",
+        "contradicting_triggers",
+    }
+
+
+def test_the_index_is_not_changed_and_may_speak_for_the_documents() -> None:
+    index = Index.build(ILL, embedder=WordEmbedder())
+    before = index.fingerprint
+    assert lint(index) == lint(index, ILL)
+    assert index.fingerprint == before
+
+
+def test_an_empty_index() -> None:
+    index = Index.build(ILL[:1], embedder=None)
+    index.delete([ILL[0].id])
+    with pytest.raises(InputError) as raised:
+        lint(index)
+    assert raised.value.code == "no_documents"
+
+
+def test_findings_are_sorted_by_how_much_they_hurt() -> None:
+    findings = checked(ILL).findings
+    severities = [("error", "warning", "info").index(one.severity) for one in findings]
+    assert severities == sorted(severities)
+    assert findings[0].code == "shadowed"
+    assert findings[-1].code == "unannounced_body"
+
+
+def test_the_names_of_files_change_nothing_but_the_files(tmp_path: Path) -> None:
+    def findings(folder: Path) -> list[object]:
+        loaded = read_sources([folder])
+        report = lint(
+            Index.build(loaded.documents, embedder=None), loaded.documents, places=loaded.places
+        )
+        assert report.findings
+        assert all(one.file and one.line == 3 for one in report.findings)
+        return [(one.code, one.id, one.others, one.message, one.hurt) for one in report.findings]
+
+    one = findings(write(tmp_path / "one", TWINS))
+    renamed = dict(reversed(TWINS.items()))
+    other = tmp_path / "other"
+    for number, (name, text) in enumerate(renamed.items()):
+        write(other, {name: text}, prefix=f"{number}-")
+    assert findings(other) == one
+
+
+# Lines.
+
+
+@pytest.mark.parametrize(
+    ("front", "line"),
+    [
+        ("name: forms\ndescription: Use when merging PDF files. {}", 3),
+        ("description: >\n  Use when\n  merging PDF files.\n  {}\nname: forms", 4),
+        ('description: "Use when merging \\u0050DF files. {}"', 2),
+    ],
+)
+def test_a_finding_names_its_line(tmp_path: Path, front: str, line: int) -> None:
+    text = front.format("Do not use for merging PDF files.")
+    folder = write(tmp_path / "skills", CLEAN)
+    (folder / "forms").mkdir()
+    path = folder / "forms" / "SKILL.md"
+    path.write_text(f"---\n{text}\n---\n\n{textwrap.dedent(BROKER)}")
+    loaded = read_sources([folder])
+    report = lint(
+        Index.build(loaded.documents, embedder=None), loaded.documents, places=loaded.places
+    )
+    (contradiction,) = [one for one in report.findings if one.code == "contradicting_triggers"]
+    assert (contradiction.file, contradiction.line) == (str(path), line)
+    (body,) = [one for one in report.findings if one.code == "unannounced_body"]
+    lines = path.read_text().splitlines()
+    for one in body.evidence:
+        word, _, numbers = one.text.partition(":")
+        assert one.line is not None
+        assert word in lines[one.line - 1].lower()
+        for number in re.findall(r"\d+", numbers.split("(")[1]):
+            assert word in lines[int(number) - 1].lower()
+
+
+def test_rows_and_chunks_have_lines_too(tmp_path: Path) -> None:
+    rows = [{"id": id, "text": text} for id, text in TWINS.items()]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "notes.md").write_text("# Notes\n\nOne.\n\n## Odd\n\nTwo.\n")
+    for name, code, line in (
+        ("rows.jsonl", "shadowed", {4, 5}),
+        ("notes.md", "unfindable", {3, 7}),
+    ):
+        loaded = read_sources([tmp_path / name])
+        report = lint(
+            Index.build(loaded.documents, embedder=None), loaded.documents, places=loaded.places
+        )
+        lines = {one.line for one in report.findings if one.code == code}
+        assert lines
+        assert lines <= line, (name, lines)
+
+
+# The command.
+
+
+def command(*arguments: object) -> int:
+    return run_command(["lint", "--embedder", "none", *map(str, arguments)])
+
+
+def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    clean = write(tmp_path / "clean", CLEAN)
+    ill = write(tmp_path / "ill", {**CLEAN, "helper": "A useful helper."})
+    assert command(clean) == 0
+    assert "nothing found" in capsys.readouterr().out
+    assert command(ill) == 1
+    shown = capsys.readouterr().out
+    assert f"warning[unfindable] {ill}/helper/SKILL.md:3\n" in shown
+    assert "    -> Name in the description" in shown
+    assert "\x1b" not in shown
+    assert command(ill, "--fail-on", "error") == 0
+    assert command(ill, "--fail-on", "info") == 1
+    assert command(ill, "--fail-on", "never") == 0
+    assert command(tmp_path / "missing") == 2
+    assert command(ill, "--limit", "0") == 2
+
+
+def test_json_and_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write(tmp_path, {**TWINS, "helper": "A useful helper."})
+    assert command(folder, "--json") == 1
+    schema = json.loads((Path(__file__).parent / "schemas" / "lint.json").read_text())
+    values = json.loads(capsys.readouterr().out)
+    Draft202012Validator(schema).validate(values)
+    assert [one["code"] for one in values["findings"]] == ["shadowed", "unfindable"]
+    assert command(folder, "--json", "--limit", "1") == 1
+    first = json.loads(capsys.readouterr().out)
+    assert first == {**values, "findings": values["findings"][:1]}
+    assert command(folder, "--limit", "1") == 1
+    assert "and 1 more" in capsys.readouterr().out
+
+
+def test_what_the_reader_skipped_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write(tmp_path, CLEAN)
+    (folder / "broken").mkdir()
+    (folder / "broken" / "SKILL.md").write_text("no front matter")
+    write(folder / "zz", {"pdf-toolkit": CLEAN["pdf-toolkit"]})
+    assert command(folder, "--json", "--fail-on", "error") == 1
+    one, other = json.loads(capsys.readouterr().out)["findings"]
+    assert {one["code"], other["code"]} == {"source_problem"}
+    assert (one["file"], one["line"]) == (f"{folder}/broken/SKILL.md", 1)
+    assert "name and description of" in other["message"]
+
+
+def test_hostile_names_are_printed_safely(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evil = "evil\x1b]0;title\x07\x1b[31m"
+    texts = {f"{evil}a": TWINS["pdf-a"], f"{evil}b": TWINS["pdf-b"] + f" {evil} words here now."}
+    write(tmp_path / evil, texts)
+    assert command(tmp_path, "--fail-on", "info") == 1
+    shown = capsys.readouterr().out
+    assert "shadowed" in shown
+    assert all(one.isprintable() or one == "\n" for one in shown)
+    assert command(tmp_path, "--json") == 1
+    assert capsys.readouterr().out.isascii()
