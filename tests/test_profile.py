@@ -39,7 +39,6 @@ from crossgate._core import (
     Warnings,
     Winner,
 )
-from crossgate._index import Index
 from crossgate._profile import (
     POLICY_SCHEMA,
     PROFILE_SCHEMA,
@@ -47,7 +46,6 @@ from crossgate._profile import (
     profile_from,
     profile_values,
 )
-from crossgate._router import BUNDLED_PROFILES, Router
 
 NUMBERS = st.floats(-100, 100, allow_nan=False)
 OPTIONAL = st.one_of(st.none(), NUMBERS)
@@ -414,31 +412,6 @@ def test_a_profile_that_cannot_be_written(tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())
 
 
-def test_the_documents_choose_the_bundled_profile() -> None:
-    """Where most have a body, it is the one that was fitted on bodies."""
-
-    def chosen(bodies: int) -> str:
-        core = _core.Index(
-            "none", read_profile(BUNDLED_PROFILES / "default.json").embedder or "", 2
-        )
-        core.upsert(
-            [
-                (
-                    str(at),
-                    "",
-                    "a",
-                    *(("b", [(0, 1)]) if at < bodies else ("", [])),
-                    "{}",
-                    [1.0, 0.0],
-                )
-                for at in range(4)
-            ]
-        )
-        return Router(Index(core, None), reranker=None).profile.name
-
-    assert [chosen(bodies) for bodies in range(5)] == [*["default"] * 3, *["bodies"] * 2]
-
-
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     for path in (tmp_path / "absent.json", tmp_path):
         with pytest.raises(ProfileError) as caught:
@@ -447,10 +420,10 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         assert str(path) in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["bodies", "default"])
-def test_a_bundled_profile_names_its_models(name: str) -> None:
-    profile = read_profile(BUNDLED_PROFILES / f"{name}.json")
-    assert profile.name == name
+def test_the_bundled_profile_names_its_models() -> None:
+    from crossgate._router import DEFAULT_PROFILE
+
+    profile = read_profile(DEFAULT_PROFILE)
     assert profile.embedder is not None
     assert profile.embedder.startswith("crossgate-embedder-minilm-l6@sha256:")
     assert profile.reranker is not None
@@ -460,11 +433,11 @@ def test_a_bundled_profile_names_its_models(name: str) -> None:
     assert profile.winner.agreed is not None
 
 
-@pytest.mark.parametrize("name", ["bodies", "default"])
-def test_a_bundled_profile_fits_the_bundled_models(name: str) -> None:
+def test_the_bundled_profile_fits_the_bundled_models() -> None:
     from crossgate import CrossEncoder, OnnxEmbedder
+    from crossgate._router import DEFAULT_PROFILE
 
-    profile = read_profile(BUNDLED_PROFILES / f"{name}.json")
+    profile = read_profile(DEFAULT_PROFILE)
     check_models(profile, embedder=OnnxEmbedder().identity, reranker=CrossEncoder().identity)
     with pytest.raises(ProfileError) as caught:
         check_models(profile, embedder="other", reranker=None)

@@ -268,11 +268,6 @@ class Index:
         return self._core.dimension
 
     @property
-    def bodies(self) -> int:
-        """How many documents have a body that holds a word."""
-        return self._core.bodies
-
-    @property
     def fingerprint(self) -> str:
         """Hash of all documents, whatever their order."""
         return self._core.fingerprint()

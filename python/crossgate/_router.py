@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from crossgate._reranking.choice import Choice
     from crossgate._telemetry.events import TelemetryHook
 
-BUNDLED_PROFILES = Path(__file__).parent / "profiles"
-"""`bodies.json` for indexes in which most documents have a body, `default.json` for the others."""
+DEFAULT_PROFILE = Path(__file__).parent / "profiles" / "default.json"
 
 
 class Router:
@@ -45,10 +44,9 @@ class Router:
             of stage 1 as it is. Of a sequence of these the first one that answers decides, so
             that each next one is what remains when those before it fail; None in it is left out.
         profile: What was fitted: a profile or its file; None for the file beside the index
-            (`skills.profile.json` beside `skills.cgx`), or without one for a bundled profile: one
-            was fitted on documents with bodies, and is used where most documents of the index have
-            one, the other on documents without. Both apply to the bundled models; with any other
-            model every query is reranked and the result says so.
+            (`skills.profile.json` beside `skills.cgx`), or without one for the bundled profile,
+            which applies to the bundled models; with any other model every query is reranked and
+            the result says so.
         policy: What you choose: a policy or its file; None for floors, fast paths and warnings
             that are all off.
         telemetry: Is told what happens in each decision; None for nobody.
@@ -83,7 +81,7 @@ class Router:
         if profile is None:
             profile = _beside(index)
         if profile is None:
-            profile = read_profile(bundled_profile(index))
+            profile = read_profile(DEFAULT_PROFILE)
             fitted = not known or profile.reranker in known
             if profile.embedder != index.embedder or not fitted:
                 self._notes = (no_profile(index.embedder, known),)
@@ -237,11 +235,6 @@ def _other_corpus(profile: Profile, index: Index) -> tuple[ResultWarning, ...]:
         "or too low for these; measure it on yours, or fit it again"
     )
     return (ResultWarning(code="other_corpus", detail=detail),)
-
-
-def bundled_profile(index: Index) -> Path:
-    """Return the bundled profile that was fitted on documents like those of an index."""
-    return BUNDLED_PROFILES / ("bodies.json" if 2 * index.bodies > len(index) else "default.json")
 
 
 def _beside(index: Index) -> Path | None:

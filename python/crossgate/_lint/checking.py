@@ -19,7 +19,7 @@ from crossgate._lint.triggers import contradictions
 from crossgate._lint.unfindable import unfindable
 from crossgate._lint.words import Words
 from crossgate._profile import read_profile
-from crossgate._router import bundled_profile
+from crossgate._router import DEFAULT_PROFILE
 from crossgate._sources import Place, Problem
 from crossgate._types import Document
 
@@ -116,7 +116,7 @@ def _rank(finding: Finding) -> tuple[int, int, float, str, tuple[str, ...], str,
 
 def _blend(index: Index) -> Blend:
     """Return the blend that a router with no profile of its own would score by."""
-    profile = read_profile(bundled_profile(index))
+    profile = read_profile(DEFAULT_PROFILE)
     return profile.blend if profile.embedder == index.embedder else Blend()
 
 

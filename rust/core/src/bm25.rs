@@ -181,11 +181,6 @@ impl Bm25 {
         best.filter(|(_, score)| *score > 0.0).map(|(passage, _)| passage)
     }
 
-    /// How many documents have a body with a term in it.
-    pub(crate) fn with_body(&self) -> usize {
-        self.with_body
-    }
-
     /// The passages of a document by their numbers.
     pub(crate) fn passages_of(&self, slot: u32) -> Range<u32> {
         let end = |slot: usize| self.ends.get(slot).copied().unwrap_or_default();

@@ -120,11 +120,6 @@ impl Index {
         self.by_id.len()
     }
 
-    /// The number of documents with a body that holds a word.
-    pub fn bodies(&self) -> usize {
-        self.bm25.with_body()
-    }
-
     /// Whether there is no document.
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()

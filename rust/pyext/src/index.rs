@@ -135,11 +135,6 @@ impl Index {
         py.detach(|| self.read().dimension())
     }
 
-    #[getter]
-    fn bodies(&self, py: Python<'_>) -> usize {
-        py.detach(|| self.read().bodies())
-    }
-
     fn fingerprint(&self, py: Python<'_>) -> String {
         py.detach(|| self.read().fingerprint())
     }
