@@ -74,6 +74,7 @@ figures: install ## every figure of the README and of the baselines, from our ow
 	mv $(DIST)/figures.json eval/baselines.json
 	$(BIN)/crossgate eval $(DIST)/runs/skills-test.run.jsonl --curve docs/gate.svg
 	$(BIN)/crossgate eval $(DIST)/runs/chunks-test.run.jsonl
+	$(BIN)/crossgate eval eval/skills --split conversation
 	$(BIN)/crossgate eval eval/chunks --steps
 
 HOLDOUTS = skill-triggers metatool clinc150 hwu64 scifact cosqa pubmedqa

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 WEIGHTS = "weights.sha256"
@@ -21,15 +22,18 @@ def check_hash(path: Path, expected: str) -> None:
         raise SystemExit(f"{path}: expected sha256 {expected}, found {actual}")
 
 
-def check_hashes(folder: Path, listing: Path) -> None:
+def check_hashes(folder: Path, listing: Path, sets: Collection[str] = ()) -> None:
     """Stops with the name of the first file that is missing or differs from its sha256.
 
     Args:
         folder: Where the files lie.
         listing: Lines of `sha256  path`, as `sha256sum` writes them.
+        sets: The folders below it that are read; all of the listing if none is named.
     """
     for line in listing.read_text(encoding="utf-8").splitlines():
         expected, name = line.split(maxsplit=1)
+        if sets and name.split("/")[0] not in sets:
+            continue
         path = folder / name
         if not path.is_file():
             raise SystemExit(f"{path}: missing, listed in {listing}")

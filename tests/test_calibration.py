@@ -649,6 +649,7 @@ def seen_by_chance(draw: st.DrawFn) -> Outcomes:
         stage1_right=first >= np.where(agrees, 5, 1),
         stage2_right=second >= 3,
         matched=~nothing,
+        need=np.ones(len(rows)),
         chance=np.zeros(len(rows)),
         stage1_lead=lead,
         stage1_second=nothing,

@@ -49,6 +49,8 @@ class Stage1:
         degraded: What of stage 1 did not run as configured.
         warnings: Signs that what it found is worth less than it looks.
         timings: Milliseconds per step of stage 1.
+        need: How probable it is that the query asks for anything that a document could serve, in
+            [0, 1]; None where that is not known, and where the caller has decided that it does.
     """
 
     scored: Sequence[_core.Scored]
@@ -56,6 +58,7 @@ class Stage1:
     degraded: tuple[Degradation, ...] = ()
     warnings: tuple[ResultWarning, ...] = ()
     timings: Mapping[str, float] = field(default_factory=dict)
+    need: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +156,7 @@ def _steps(request: Request) -> Generator[Call, Scores, RouteResult]:
     if watch:
         watch.stage1_finished(len(found.scored), milliseconds(start))
 
-    asked = _asked(request, found.documents)
+    asked = _asked(request, found)
     gated = _core.gate(found.scored, profile, policy, asked)
     if gated.cliff is not None and gated.cliff.cut and not _is_available(request.rerankers):
         # Asked only now that there is something to cut: a fallback wants more candidates, not less.
@@ -219,16 +222,17 @@ def replay(trace: Mapping[str, Any]) -> dict[str, Any]:
     return {"gate": gated.to_dict(), "decision": decision.to_dict()}
 
 
-def _asked(request: Request, documents: Mapping[str, Document]) -> _core.Request:
+def _asked(request: Request, found: Stage1) -> _core.Request:
     sources: dict[str, str] = {}
     if request.policy.cliff_core is not None:
-        sources = sources_of(documents, request.policy.source_type)
+        sources = sources_of(found.documents, request.policy.source_type)
     return _core.Request(
         limit=None if request.limit is None else min(request.limit, sys.maxsize),
         section=request.section,
         grade=request.grade,
         require_overlap=request.require_overlap,
         sources=sources,
+        need=found.need,
     )
 
 

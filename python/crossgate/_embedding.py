@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from os import PathLike
 from typing import Protocol, runtime_checkable
 
+from crossgate import _core
 from crossgate._errors import ModelError
 from crossgate._model_files.folder import locate
 from crossgate._onnx import OnnxModel, run_all
@@ -100,6 +103,32 @@ class OnnxEmbedder:
             return vector
 
         return run_all(one, texts, progress)
+
+    def need(self, vector: Vector) -> float | None:
+        """Return how probable it is that a query asks for anything that a document could serve.
+
+        Most prompts of a conversation do not: "go on", "what did you change?". A linear head over
+        the query's vector says so; models/train_need.py made it.
+
+        Args:
+            vector: The query's vector by this model.
+
+        Returns:
+            A probability in [0, 1]; None for a model that has no such head.
+
+        Raises:
+            InputError: `wrong_dimension`, `zero_vector` or `not_finite` for another vector.
+        """
+        if self._local.need is None:
+            return None
+        intercept, weights = self._head
+        return _core.need(vector, intercept, weights)
+
+    @cached_property
+    def _head(self) -> tuple[float, list[float]]:
+        assert self._local.need is not None
+        head = json.loads(self._local.need.read_text(encoding="utf-8"))
+        return float(head["intercept"]), [float(one) for one in head["weights"]]
 
     def _loaded(self) -> OnnxModel:
         with self._lock:

@@ -15,7 +15,7 @@ from crossgate._cascade import Request, Stage1
 from crossgate._checks import check_ids, check_limit, check_query, check_request
 from crossgate._clock import ENDLESS, Deadline, milliseconds
 from crossgate._core import Policy, Profile
-from crossgate._errors import InputError, RerankerError
+from crossgate._errors import CrossgateError, InputError, RerankerError
 from crossgate._index import Index, embedder_mismatch
 from crossgate._model_files.manifest import ROUTING_RERANKER
 from crossgate._profile import as_policy, as_profile, read_profile
@@ -157,7 +157,7 @@ class Router:
                 if vector is not None or embedding is None:
                     raise
                 # An embedder that returns nonsense is one that fails: words can decide alone.
-                notes = (degradation("embedder", error),)
+                embedding, notes = None, (degradation("embedder", error),)
                 scored, documents = search(None)
             return Stage1(
                 scored=scored,
@@ -165,6 +165,7 @@ class Router:
                 degraded=(*self._notes, *notes),
                 warnings=self._warnings,
                 timings={"embed": embedded, "search": milliseconds(start) - embedded},
+                need=self._need(embedding),
             )
 
         return Request(
@@ -218,6 +219,18 @@ class Router:
         except Exception as error:  # words can decide alone
             return None, (degradation("embedder", error),)
         return vector, ()
+
+    def _need(self, vector: Vector | None) -> float | None:
+        """Return how probable it is that the query asks for anything, where that can be told."""
+        if vector is None:
+            return None
+        from crossgate._embedding import OnnxEmbedder
+
+        try:
+            embedder = self._load_embedder()
+        except CrossgateError:  # vectors that are made elsewhere
+            return None
+        return embedder.need(vector) if isinstance(embedder, OnnxEmbedder) else None
 
     def _load_embedder(self) -> Embedder:
         with self._lock:

@@ -66,7 +66,7 @@ def probabilities(found: Outcomes, model: Stage1Confidence | Stage2Confidence) -
     odds = model.intercept + sum(
         (getattr(model, name) * found.column(name) for name in names), np.zeros(len(found))
     )
-    return np.asarray(expit(odds))
+    return np.asarray(expit(odds)) * found.need
 
 
 def least_for_false_injects(empty: Array, level: float) -> float:

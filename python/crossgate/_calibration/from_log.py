@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from crossgate import _core
 from crossgate._core import Profile
@@ -63,6 +64,7 @@ class _Decision:
     pairs: Mapping[str, PairScore]
     profile: Profile
     reranker: str | None
+    signals: Mapping[str, Any] | None
 
     @property
     def models(self) -> _Models | None:
@@ -182,6 +184,7 @@ def _decision(logged: LoggedDecision) -> _Decision | MalformedLine:
         query = logged.trace["query_sha256"]
         if not isinstance(query, str):
             raise TypeError("query_sha256 must be text")
+        signals = logged.trace["gate"]["signals"]
     except (CrossgateError, LookupError, TypeError, ValueError, RecursionError) as error:
         what = f"no {error} in it" if isinstance(error, KeyError) else str(error)
         reason = " ".join(f"the trace cannot be used: {what}".split())[:300]
@@ -195,6 +198,7 @@ def _decision(logged: LoggedDecision) -> _Decision | MalformedLine:
         pairs={one.id: PairScore(one.score, one.truncated) for one in pairs},
         profile=profile,
         reranker=reranker,
+        signals=signals,
     )
 
 
@@ -212,6 +216,7 @@ def _queries(kept: Sequence[_Labelled]) -> tuple[StoredQuery, ...]:
             # Stage 2 read the head of the list: nothing can be fitted on the rest.
             scored=tuple(one for one in decision.scored if one.id in decision.pairs),
             pairs=decision.pairs,
+            signals=decision.signals,
         )
         for query, decision in last.items()
     )

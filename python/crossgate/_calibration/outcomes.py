@@ -31,6 +31,7 @@ class Outcomes:
         stage1_right: Whether the first of stage 1 fits.
         stage2_right: Whether the first of stage 2 fits.
         matched: Whether anything fits.
+        need: How probable it is that the query asks for anything; 1 where nobody asked.
         chance: The share of the pool that fits: how often a pick at random would be right.
         stage1_lead: How far the second of stage 1 lies behind the first, in blend.
         stage1_second: Whether that second fits.
@@ -42,6 +43,7 @@ class Outcomes:
     stage1_right: Flags
     stage2_right: Flags
     matched: Flags
+    need: Array
     chance: Array
     stage1_lead: Array
     stage1_second: Flags
@@ -69,6 +71,7 @@ def outcomes(queries: Sequence[StoredQuery], ranking: Profile) -> Outcomes:
         stage1_right=np.array([row.stage1_right for row in rows]),
         stage2_right=np.array([row.stage2_right for row in rows]),
         matched=np.array([bool(query.relevant) for query in queries]),
+        need=np.array([1.0 if query.need is None else query.need for query in queries]),
         chance=np.array([row.chance for row in rows]),
         stage1_lead=np.array([row.stage1_lead for row in rows]),
         stage1_second=np.array([row.stage1_second for row in rows]),

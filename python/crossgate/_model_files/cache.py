@@ -38,6 +38,7 @@ class LocalModel:
             file unless the weights lie beside it. Index files and calibration profiles keep it,
             to refuse another model.
         template: The text around a pair, or None for a model that reads two segments.
+        need: The head that says whether a query asks for anything, or None without one.
     """
 
     name: str
@@ -48,6 +49,7 @@ class LocalModel:
     dimension: int | None
     identity: str
     template: Template | None = None
+    need: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +236,7 @@ def verified(model: ModelSpec) -> LocalModel:
         dimension=model.dimension,
         identity=identity_of(model.name, model.weights.sha256),
         template=model.template,
+        need=root / files["need"].path if "need" in files else None,
     )
 
 

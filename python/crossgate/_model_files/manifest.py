@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 Kind = Literal["embedder", "cross-encoder"]
-Role = Literal["model", "weights", "tokenizer"]
+Role = Literal["model", "weights", "tokenizer", "need"]
 
 # The cross-encoders that are used where none is named.
 ROUTING_RERANKER = "crossgate-router-minilm-l6"

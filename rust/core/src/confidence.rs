@@ -1,4 +1,7 @@
 //! How probable it is that the first pick fits: logistic models over what the stages saw.
+//!
+//! The models say how probable it is if the query asks for anything at all; that it does is a
+//! probability of its own ([`crate::need`]), and both have to hold.
 
 use crate::profile::{Stage1Confidence, Stage2Confidence};
 use crate::signals::{Reading, Signals};
@@ -6,7 +9,7 @@ use crate::signals::{Reading, Signals};
 impl Stage1Confidence {
     /// The probability in [0, 1], or none where there is no cosine: no model was fitted without.
     pub fn probability(&self, signals: &Signals) -> Option<f64> {
-        logistic(self.odds(signals)?)
+        both(logistic(self.odds(signals)?), signals.need)
     }
 
     fn odds(&self, signals: &Signals) -> Option<f64> {
@@ -25,12 +28,11 @@ impl Stage2Confidence {
     pub fn probability(&self, signals: &Signals, reading: &Reading) -> Option<f64> {
         let Self { intercept, cosine, bm25, lead, agreement, .. } = *self;
         let stage1 = Stage1Confidence { intercept, cosine, bm25, lead, agreement };
-        logistic(
-            stage1.odds(signals)?
-                + self.rerank_score * reading.rerank_score
-                + self.score_lead * reading.score_lead
-                + flag(reading.same_first, self.same_first),
-        )
+        let odds = stage1.odds(signals)?
+            + self.rerank_score * reading.rerank_score
+            + self.score_lead * reading.score_lead
+            + flag(reading.same_first, self.same_first);
+        both(logistic(odds), signals.need)
     }
 }
 
@@ -38,8 +40,12 @@ fn flag(set: bool, weight: f64) -> f64 {
     if set { weight } else { 0.0 }
 }
 
+fn both(fits: Option<f64>, need: Option<f64>) -> Option<f64> {
+    fits.map(|fits| fits * need.unwrap_or(1.0))
+}
+
 /// No number comes of infinities of both signs; then nothing is known.
-fn logistic(odds: f64) -> Option<f64> {
+pub(crate) fn logistic(odds: f64) -> Option<f64> {
     (!odds.is_nan()).then(|| 1.0 / (1.0 + (-odds).exp()))
 }
 
@@ -58,6 +64,7 @@ mod tests {
         blend: 0.5,
         lead: 0.2,
         agreement: true,
+        need: None,
     };
     const READING: Reading = Reading { rerank_score: 1.5, score_lead: 0.4, same_first: true };
     const STAGE1: Stage1Confidence =
@@ -81,6 +88,19 @@ mod tests {
         let both = stage1 + 1.05 + 0.08 + 0.1;
         let expected = 1.0 / (1.0 + f64::exp(-both));
         assert!((STAGE2.probability(&SIGNALS, &READING).unwrap() - expected).abs() < 1e-15);
+    }
+
+    #[test]
+    fn a_query_that_asks_for_nothing_makes_every_answer_improbable() {
+        let (stage1, both) = (
+            STAGE1.probability(&SIGNALS).unwrap(),
+            STAGE2.probability(&SIGNALS, &READING).unwrap(),
+        );
+        for need in [0.0, 0.25, 1.0] {
+            let signals = Signals { need: Some(need), ..SIGNALS };
+            assert_eq!(STAGE1.probability(&signals), Some(stage1 * need));
+            assert_eq!(STAGE2.probability(&signals, &READING), Some(both * need));
+        }
     }
 
     #[test]

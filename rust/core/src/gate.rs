@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::cliff::{self, Cliff, CliffOptions};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::json::{codes, value};
 use crate::policy::{Lexical, Policy};
 use crate::profile::{Profile, Winner};
@@ -66,6 +66,9 @@ value! {
         pub reranker_down: bool,
         /// Types of the candidates' sources by id, where they have one.
         pub sources: BTreeMap<String, String>,
+        /// How probable it is that the query asks for anything that a document could serve, in
+        /// [0, 1]; absent: it is taken to.
+        pub need: Option<f64>,
     }
 }
 
@@ -119,13 +122,18 @@ const NAME_LENGTH: usize = 40;
 
 /// Decides from the candidates' stage-1 scores; their order does not matter.
 ///
-/// Fails with `not_finite` where a score is not finite.
+/// Fails with `not_finite` where a score is not finite, and with `out_of_range` for a need that is
+/// no probability.
 pub fn gate(
     mut scored: Vec<Scored>,
     profile: &Profile,
     policy: &Policy,
     request: &Request,
 ) -> Result<Gated> {
+    if let Some(need) = request.need.filter(|need| !(0.0..=1.0).contains(need)) {
+        let message = format!("the need of the query is {need}: it must be from 0 to 1");
+        return Err(Error::input("out_of_range", message));
+    }
     sort(&mut scored);
     let floor = floor_of(policy, request);
     let clears = |one: &Scored| clears(one, floor);
@@ -140,6 +148,7 @@ pub fn gate(
             &eligible.iter().filter_map(|place| scored.get(*place)).cloned().collect::<Vec<_>>(),
         )?
     };
+    let seen = seen.map(|seen| Signals { need: request.need, ..seen });
     let confidence = seen
         .zip(profile.confidence.stage1)
         .and_then(|(signals, model)| model.probability(&signals));

@@ -30,6 +30,7 @@ pub mod gate;
 pub mod index;
 pub mod json;
 pub mod late;
+pub mod need;
 pub mod policy;
 pub mod profile;
 pub mod signals;

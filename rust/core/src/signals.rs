@@ -29,6 +29,9 @@ value! {
         /// the query. A blend that was made of something else, such as ranks and age, may name
         /// another.
         pub agreement: bool,
+        /// How probable it is that the query asks for anything that a document could serve, in
+        /// [0, 1]; none where nobody asked.
+        pub need: Option<f64>,
     }
 }
 
@@ -74,6 +77,7 @@ pub fn signals(candidates: &[Scored]) -> Result<Option<Signals>> {
         agreement: bm25.score > 0.0
             && blend.of.id == bm25.of.id
             && cosine.is_some_and(|best| best.of.id == bm25.of.id),
+        need: None,
     }))
 }
 

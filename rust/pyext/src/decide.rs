@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crossgate_core::conclude::{self as core, Decision, Pair};
 use crossgate_core::gate::{self, Gated, Request};
+use crossgate_core::need;
 use crossgate_core::policy::Policy;
 use crossgate_core::profile::Profile;
 use crossgate_core::signals::{self, Reading, Signals};
@@ -12,11 +13,24 @@ use crossgate_core::text::Analyzer;
 use crossgate_core::trace::Trace;
 use pyo3::prelude::*;
 
+use crate::index::numbers;
+
 /// The terms of a text, as index and query have them.
 #[pyfunction]
 pub(crate) fn analyze(py: Python<'_>, text: &str, language: &str) -> PyResult<Vec<String>> {
     let analyzer = Analyzer::new(language)?;
     Ok(py.detach(|| analyzer.terms(text)))
+}
+
+/// How probable it is that a query asks for anything that a document could serve.
+#[pyfunction(name = "need")]
+#[expect(clippy::needless_pass_by_value, reason = "Python hands over owned lists")]
+pub(crate) fn need_of(
+    vector: &Bound<'_, PyAny>,
+    intercept: f64,
+    weights: Vec<f64>,
+) -> PyResult<f64> {
+    Ok(need::need(&numbers(vector)?, intercept, &weights)?)
 }
 
 /// Whether stage 1 has a winner, nothing relevant, or a question for stage 2.

@@ -191,10 +191,13 @@ def trade_off(
     winner = profile.winner
     fitted = winner.agreed is not None
     agreed, disagreed = (winner.agreed, winner.disagreed) if fitted else (1.0, 1.0)
-    asked = _core.Request(require_overlap=True)
+    asked = [_core.Request(require_overlap=True, need=query.need) for query in queries]
 
     def gated(setting: Profile) -> list[_core.Gated]:
-        return [_core.gate(query.scored, setting, policy, asked) for query in queries]
+        return [
+            _core.gate(query.scored, setting, policy, one)
+            for query, one in zip(queries, asked, strict=True)
+        ]
 
     def moved(factor: float) -> Profile:
         leads = {"agreed": agreed, "disagreed": disagreed}

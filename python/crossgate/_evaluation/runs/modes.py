@@ -86,10 +86,11 @@ def decide(
         )
         for one in query.scored
     }
+    need = query.need if hold_back else None
     return cascade.run(
         Request(
             query=query.text,
-            stage1=lambda: Stage1(scored=query.scored, documents=documents),
+            stage1=lambda: Stage1(scored=query.scored, documents=documents, need=need),
             profile=profile_of(mode, profile),
             policy=policy_of(mode, policy),
             rerankers=[] if mode == "never" else [lambda: remembered],

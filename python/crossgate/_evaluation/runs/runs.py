@@ -120,6 +120,12 @@ class StoredQuery:
     excerpts: Mapping[str, str] = field(default_factory=dict)
     degraded: tuple[str, ...] = ()
 
+    @property
+    def need(self) -> float | None:
+        """How probable it is that the query asks for anything; None where nobody asked."""
+        known = None if self.signals is None else self.signals.get("need")
+        return None if known is None else float(known)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:

@@ -1,0 +1,113 @@
+"""Trains the head that says whether a query asks for anything that a document could serve.
+
+    python train_need.py EMBEDDER_FOLDER DATA OUTPUT
+
+A logistic regression over the embedder's unit vectors: requests against what else people type in a
+conversation with an agent. It takes seconds, needs crossgate installed and no torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from hashes import check_hashes, sha256_of
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from crossgate import OnnxEmbedder
+
+Array = NDArray[np.float64]
+
+HERE = Path(__file__).parent
+CONVERSATION = HERE / "prompts" / "conversation.jsonl"
+OWN = ("jargon", "more", "skills", "tasks")
+PUBLIC = {"skill-triggers": 1200, "metatool": 600, "clinc150": 600, "hwu64": 600}
+"""Public sets whose training prompts count as requests, and how many of each are drawn."""
+
+OWN_PROMPTS = 1200
+RIDGE = 3e-4
+
+
+def rows(path: Path) -> list[dict[str, object]]:
+    """Returns the lines of a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def requests_of(folder: Path, count: int, chance: random.Random) -> list[str]:
+    """Returns prompts of the training split that something fits, drawn at random."""
+    labels = (folder / "qrels" / "train.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    matched = {line.split("\t")[0] for line in labels}
+    found = [str(row["text"]) for row in rows(folder / "queries.jsonl") if row["_id"] in matched]
+    return chance.sample(found, count)
+
+
+def unit(vectors: Sequence[Sequence[float]]) -> Array:
+    """Returns vectors scaled to length 1, of shape (texts, dimension)."""
+    array = np.asarray(vectors, dtype=np.float64)
+    return np.asarray(array / np.linalg.norm(array, axis=1, keepdims=True))
+
+
+def fit(asking: Sequence[Array], other: Array) -> Array:
+    """Returns intercept and weights of the logistic regression, of shape (1 + dimension,).
+
+    Each group of requests weighs the same, whatever its size, and what asks for nothing weighs as
+    much as one group: requests are what a router is asked most, and what it must not lose.
+
+    Args:
+        asking: Unit vectors of requests, group by group.
+        other: Unit vectors of what asks for nothing.
+    """
+    groups = [*asking, other]
+    vectors = np.concatenate(groups)
+    labels = np.concatenate([np.ones(sum(map(len, asking))), np.zeros(len(other))])
+    weights = np.concatenate([np.full(len(one), 1 / len(one)) for one in groups]) / len(groups)
+
+    def loss(head: Array) -> tuple[float, Array]:
+        odds = head[0] + vectors @ head[1:]
+        error = weights * (expit(odds) - labels)
+        value = weights @ (np.logaddexp(0, odds) - labels * odds) + RIDGE * head[1:] @ head[1:]
+        slope = np.concatenate([[error.sum()], vectors.T @ error + 2 * RIDGE * head[1:]])
+        return float(value), slope
+
+    start = np.zeros(vectors.shape[1] + 1)
+    return np.asarray(minimize(loss, start, jac=True, method="L-BFGS-B").x)
+
+
+def main() -> None:
+    """Trains and writes the head."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("embedder", type=Path, help="folder of the embedder that it is for")
+    parser.add_argument("data", type=Path, help="folder with the public sets")
+    parser.add_argument("output", type=Path, help="file to write, need.json")
+    options = parser.parse_args()
+    check_hashes(options.data, HERE / "data.sha256", PUBLIC)
+
+    chance = random.Random(0)
+    asking = [requests_of(options.data / name, count, chance) for name, count in PUBLIC.items()]
+    own = [str(row["text"]) for name in OWN for row in rows(HERE / "prompts" / f"{name}.jsonl")]
+    asking.append(chance.sample(own, OWN_PROMPTS))
+    conversation = rows(CONVERSATION)
+    asking.append([str(row["text"]) for row in conversation if row["asks"]])
+    other = [str(row["text"]) for row in conversation if not row["asks"]]
+
+    embedder = OnnxEmbedder(options.embedder)
+    head = fit([unit(embedder.embed(one)) for one in asking], unit(embedder.embed(other)))
+    values = {
+        "schema": "crossgate-need/1",
+        "intercept": round(float(head[0]), 5),
+        "weights": [round(float(one), 5) for one in head[1:]],
+    }
+    options.output.write_text(json.dumps(values) + "\n", encoding="utf-8")
+    print(f"{options.output}: {sum(map(len, asking))} requests, {len(other)} others")
+    print(f"size = {options.output.stat().st_size:_}")
+    print(f'sha256 = "{sha256_of(options.output)}"')
+
+
+if __name__ == "__main__":
+    main()
