@@ -26,11 +26,15 @@ Array = NDArray[np.float64]
 
 HERE = Path(__file__).parent
 CONVERSATION = HERE / "prompts" / "conversation.jsonl"
-OWN = ("jargon", "more", "skills", "tasks")
+OWN = {"requests": ("jargon", "more", "skills", "tasks"), "questions": ("sections",)}
+"""Prompts of our own, by what they are."""
+
 PUBLIC = {"skill-triggers": 1200, "metatool": 600, "clinc150": 600, "hwu64": 600}
 """Public sets whose training prompts count as requests, and how many of each are drawn."""
 
-OWN_PROMPTS = 1200
+OWN_PROMPTS = 1000
+"""How many of each are drawn."""
+
 RIDGE = 3e-4
 
 
@@ -90,8 +94,9 @@ def main() -> None:
 
     chance = random.Random(0)
     asking = [requests_of(options.data / name, count, chance) for name, count in PUBLIC.items()]
-    own = [str(row["text"]) for name in OWN for row in rows(HERE / "prompts" / f"{name}.jsonl")]
-    asking.append(chance.sample(own, OWN_PROMPTS))
+    for files in OWN.values():
+        own = [row for name in files for row in rows(HERE / "prompts" / f"{name}.jsonl")]
+        asking.append([str(row["text"]) for row in chance.sample(own, OWN_PROMPTS)])
     conversation = rows(CONVERSATION)
     asking.append([str(row["text"]) for row in conversation if row["asks"]])
     other = [str(row["text"]) for row in conversation if not row["asks"]]

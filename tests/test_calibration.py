@@ -95,7 +95,10 @@ def synthetic(
             )
             for name in names_here
         }
-        queries.append(stored(f"{prefix}{place}", scores, fits, wrong=frozenset(wrong)))
+        signals = {"need": 1 - 0.05 * (place % 4)}
+        queries.append(
+            stored(f"{prefix}{place}", scores, fits, wrong=frozenset(wrong), signals=signals)
+        )
     return queries
 
 

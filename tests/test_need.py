@@ -1,0 +1,134 @@
+"""Whether a query asks for anything: the head, and what it does to a decision."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import LIBRARY
+from crossgate import Document, Index, InputError, OnnxEmbedder, Router, _core, rerank
+from crossgate._cascade import replay
+from crossgate._core import Policy
+from crossgate._profile import read_profile
+from crossgate._router import DEFAULT_PROFILE
+from crossgate.models import locate
+
+REQUESTS = ("merge these two PDF files", "now turn that into a slide deck", "translate to german")
+CONVERSATION = ("go on", "what did you change?", "no, I meant the other file", "looks good, thanks")
+
+
+@pytest.fixture(scope="module")
+def embedder() -> OnnxEmbedder:
+    return OnnxEmbedder()
+
+
+@pytest.fixture(scope="module")
+def index(embedder: OnnxEmbedder) -> Index:
+    documents = [Document(id=id, text=text) for id, text in LIBRARY.items()]
+    return Index.build(documents, embedder=embedder)
+
+
+def need_of(embedder: OnnxEmbedder, text: str) -> float:
+    found = embedder.need(embedder.embed([text])[0])
+    assert found is not None
+    return found
+
+
+def test_the_head_is_a_logistic_regression_over_the_unit_vector(embedder: OnnxEmbedder) -> None:
+    path = locate("crossgate-embedder-minilm-l6", "embedder").need
+    assert path is not None
+    head = json.loads(path.read_text())
+    for text, vector in zip(REQUESTS, embedder.embed(REQUESTS), strict=True):
+        unit = np.asarray(vector, dtype=np.float64) / np.linalg.norm(vector)
+        odds = head["intercept"] + unit @ np.asarray(head["weights"])
+        assert need_of(embedder, text) == pytest.approx(1 / (1 + math.exp(-odds)), abs=1e-6)
+
+
+def test_requests_ask_for_something_and_small_talk_does_not(embedder: OnnxEmbedder) -> None:
+    least = min(need_of(embedder, one) for one in REQUESTS)
+    assert least > 0.8
+    assert max(need_of(embedder, one) for one in CONVERSATION) < least - 0.2
+
+
+def test_a_prompt_that_asks_for_nothing_is_an_abstention(index: Index) -> None:
+    router = Router(index)
+    for prompt in CONVERSATION:
+        assert router.route(prompt).verdict == "nothing_relevant", prompt
+    assert router.route(REQUESTS[0]).selected[0].id == "pdf-toolkit"
+
+
+def test_the_confidence_is_the_product(index: Index, embedder: OnnxEmbedder) -> None:
+    result = Router(index, reranker=None).route("repair a messy csv file")
+    trace = result.trace
+    need = need_of(embedder, "repair a messy csv file")
+    assert trace["request"]["need"] == trace["gate"]["signals"]["need"] == need
+    trace["request"]["need"] = None
+    without = replay(trace)["gate"]["confidence"]
+    assert result.confidence == without * need
+
+
+def test_a_vector_that_is_given_decides_the_same(index: Index, embedder: OnnxEmbedder) -> None:
+    router = Router(index, reranker=None)
+    for query in (*REQUESTS, *CONVERSATION):
+        own, given_one = (
+            router.route(query),
+            router.route(query, vector=embedder.embed([query])[0]),
+        )
+        assert own.trace == given_one.trace
+
+
+def test_a_trace_decides_again_without_the_model(index: Index) -> None:
+    for query in (REQUESTS[0], CONVERSATION[0]):
+        trace = json.loads(json.dumps(Router(index, reranker=None).route(query).trace))
+        again = replay(trace)
+        assert (again["gate"], again["decision"]) == (trace["gate"], trace["decision"])
+
+
+def test_rerank_does_not_ask() -> None:
+    """Whoever retrieved candidates has decided that there is something to answer."""
+    result = rerank("go on", ["The show goes on.", "Keep going."], reranker=None)
+    assert result.trace["request"]["need"] is None
+
+
+def test_vectors_of_another_model_have_no_need() -> None:
+    from crossgate import PrecomputedVectors
+
+    index = Index.build(
+        [Document(id="a", text="merge files", vector=[1.0, 0.0])],
+        embedder=PrecomputedVectors("given", 2),
+    )
+    result = Router(index, reranker=None).route("go on", vector=[1.0, 0.2])
+    assert result.trace["request"]["need"] is None
+    assert not [one for one in result.degraded if one.code == "embedder_failed"]
+
+
+def test_a_model_of_a_folder_has_no_head(tmp_path: Path) -> None:
+    local = locate("crossgate-embedder-minilm-l6", "embedder")
+    for path in (local.model, local.tokenizer):
+        shutil.copy(path, tmp_path / path.name)
+    embedder = OnnxEmbedder(tmp_path)
+    assert embedder.need(embedder.embed(["go on"])[0]) is None
+
+
+def test_what_is_no_vector_of_the_model_is_refused(embedder: OnnxEmbedder) -> None:
+    for vector, code in (
+        ([1.0, 2.0], "wrong_dimension"),
+        ([0.0] * 384, "zero_vector"),
+        ([math.nan] * 384, "not_finite"),
+    ):
+        with pytest.raises(InputError) as caught:
+            embedder.need(vector)
+        assert caught.value.code == code
+
+
+@given(st.floats().filter(lambda one: not 0 <= one <= 1))
+def test_a_need_that_is_no_probability_is_refused(need: float) -> None:
+    with pytest.raises((InputError, ValueError)):
+        _core.gate([], read_profile(DEFAULT_PROFILE), Policy(), _core.Request(need=need))
