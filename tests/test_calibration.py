@@ -95,7 +95,7 @@ def synthetic(
             )
             for name in names_here
         }
-        signals = {"need": 1 - 0.05 * (place % 4)}
+        signals = {"need": 1 - 0.002 * (place % 4)}
         queries.append(
             stored(f"{prefix}{place}", scores, fits, wrong=frozenset(wrong), signals=signals)
         )
