@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Protocol
 
+from crossgate import _core
 from crossgate._core import Span
 from crossgate._errors import ModelError, first_line
 
@@ -52,8 +53,12 @@ class Document:
 
     @property
     def content(self) -> str:
-        """The head, which every scorer reads: `title: text`."""
-        return content(self.title, self.text)
+        """The head, which every scorer reads: `title: text`.
+
+        The text of a document with a body is its description. What that says the document is not
+        for ("do not use for ...") is left out here: its words would speak for the document.
+        """
+        return content(self.title, _core.announced(self.text) if self.body else self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

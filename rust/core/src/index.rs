@@ -1,5 +1,6 @@
 //! The index: documents, their terms and their vectors, searched by both channels at once.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
@@ -7,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::bm25::{Bm25, Fields, Match};
 use crate::dense::{Dense, unit};
 use crate::error::{Error, Result};
+use crate::exclusions::announced;
 use crate::stage1::{Blend, Scored, Span, best_first, sort};
 use crate::text::Analyzer;
 
@@ -38,6 +40,11 @@ impl Record {
             before = *end;
             fits
         })
+    }
+
+    /// The text as it is searched: that of a document with a body is its description.
+    fn announced(&self) -> Cow<'_, str> {
+        if self.body.is_empty() { Cow::Borrowed(&self.text) } else { announced(&self.text) }
     }
 
     fn passage(&self, span: Span) -> &str {
@@ -277,7 +284,7 @@ impl Index {
 
     fn terms(&self, record: &Record) -> Fields {
         let mut head = self.analyzer.terms(&record.title);
-        head.extend(self.analyzer.terms(&record.text));
+        head.extend(self.analyzer.terms(&record.announced()));
         let of_passage = |span: &Span| self.analyzer.terms(record.passage(*span));
         Fields { head, passages: record.passages.iter().map(of_passage).collect() }
     }

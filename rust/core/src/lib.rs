@@ -25,6 +25,7 @@ mod stop_words;
 pub mod cliff;
 pub mod conclude;
 pub mod diversity;
+pub mod exclusions;
 pub mod fusion;
 pub mod gate;
 pub mod index;

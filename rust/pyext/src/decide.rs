@@ -1,8 +1,10 @@
 //! The decision as Python functions: gate, conclude, and both again from a trace.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crossgate_core::conclude::{self as core, Decision, Pair};
+use crossgate_core::exclusions;
 use crossgate_core::gate::{self, Gated, Request};
 use crossgate_core::need;
 use crossgate_core::policy::Policy;
@@ -20,6 +22,12 @@ use crate::index::numbers;
 pub(crate) fn analyze(py: Python<'_>, text: &str, language: &str) -> PyResult<Vec<String>> {
     let analyzer = Analyzer::new(language)?;
     Ok(py.detach(|| analyzer.terms(text)))
+}
+
+/// A description without the sentences and clauses that say what it is not for.
+#[pyfunction]
+pub(crate) fn announced(text: &str) -> Cow<'_, str> {
+    exclusions::announced(text)
 }
 
 /// How probable it is that a query asks for anything that a document could serve.
