@@ -388,6 +388,7 @@ def test_models_list(run: Any) -> None:
     here = {one["name"]: one["here"] for one in values["models"]}
     assert here["crossgate-embedder-minilm-l6"]
     assert here["crossgate-router-minilm-l6"]
+    assert here["ms-marco-minilm-l12"]
     assert not here["ms-marco-minilm-l6-v2"]
     shown = run("models", "list")
     assert shown.code == 0
@@ -458,6 +459,7 @@ def test_models_verify(run: Any) -> None:
     assert {one["model"] for one in values["files"]} == {
         "crossgate-embedder-minilm-l6",
         "crossgate-router-minilm-l6",
+        "ms-marco-minilm-l12",
     }
     assert all(one["ok"] for one in values["files"])
     one = checked(run("models", "verify", "crossgate-router-minilm-l6", "--json"), "models_verify")
@@ -479,10 +481,12 @@ def test_doctor(run: Any) -> None:
     states = {one["what"]: one["state"] for one in checked(done, "doctor")["checks"]}
     assert states["crossgate"] == states["onnxruntime"] == states["cache"] == "ok"
     assert states["embedder crossgate-embedder-minilm-l6"] == "ok"
-    assert states["cross-encoder ms-marco-minilm-l6-v2"] == "off"
+    assert states["cross-encoder ms-marco-minilm-l12"] == "ok"
+    assert "cross-encoder ms-marco-minilm-l6-v2" not in states
+    assert states["other models"] == "off"
     shown = run("doctor")
     assert shown.code == 0
-    assert "crossgate models pull ms-marco-minilm-l6-v2" in shown.out
+    assert "are known by name and not pulled" in shown.out
 
 
 @pytest.mark.parametrize(
@@ -568,15 +572,13 @@ def test_an_altered_model(run: Any, tmp_path: Path, candidates: Path) -> None:
     sick = run("doctor", "--json", variables=variables)
     assert sick.code == 3
     assert "broken" in [one["state"] for one in checked(sick, "doctor")["checks"]]
-    # The order of stage 1 stands, and stderr says why.
-    fallen = run("rerank", "how many nodes", candidates, "--json", variables=variables)
-    assert fallen.code == 0
-    values = checked(fallen, "result")
-    assert values["stage"] == 1
-    assert [one["code"] for one in values["degraded"]] == ["no_profile", "reranker_unavailable"]
-    assert re.fullmatch(
-        UNFITTED + r"crossgate: degraded\[reranker_unavailable\]: [^\n]+\n", fallen.err
-    )
+    # Who names it is told; the bundled one, which is asked by default, needs nothing of the cache.
+    rerank = ("rerank", "how many nodes", candidates, "--json")
+    named = run(*rerank, "--reranker", "ms-marco-minilm-l6-v2", variables=variables)
+    assert (named.code, named.out) == (2, "")
+    assert "crossgate models pull ms-marco-minilm-l6-v2" in named.err
+    values = checked(run(*rerank, variables=variables), "result")
+    assert (values["stage"], values["degraded"][0]["code"]) == (2, "no_profile")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""The bundled models against their original weights in another engine: models/golden.py."""
+"""The bundled models against their original weights in another engine.
+
+The values are of models/golden.py, and of models/golden_passages.py for the passage reranker.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import load, numpy_helper
 
 from crossgate import CrossEncoder, OnnxEmbedder, set_threads
 from crossgate import _onnx as onnx
 from crossgate._model_files.folder import locate
-from crossgate._model_files.manifest import Kind
+from crossgate._model_files.manifest import PASSAGE_RERANKER, Kind
 from crossgate.rerankers import passages_of
 
 GOLDEN = {
@@ -21,6 +25,7 @@ GOLDEN = {
     for path in (Path(__file__).parent / "golden").glob("*.json")
 }
 EMBEDDER, CROSS_ENCODER = GOLDEN["embedder"], GOLDEN["cross_encoder"]
+PASSAGES = GOLDEN["passages"]
 TEXTS = [case["text"] for case in EMBEDDER["cases"]]
 PAIRS = [(case["query"], case["document"]) for case in CROSS_ENCODER["cases"]]
 
@@ -55,6 +60,14 @@ def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> CrossEncoder:
     length = CROSS_ENCODER["made_with"]["maximum_tokens"]
     folder = tmp_path_factory.mktemp("cross-encoder")
     return CrossEncoder(shortened("crossgate-router-minilm-l6", "cross-encoder", length, folder))
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> CrossEncoder:
+    """Return the passage reranker."""
+    length = PASSAGES["made_with"]["maximum_tokens"]
+    folder = tmp_path_factory.mktemp("reader")
+    return CrossEncoder(shortened(PASSAGE_RERANKER, "cross-encoder", length, folder))
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +147,51 @@ def test_the_logits_are_the_same_on_average(logits: list[float]) -> None:
     expected = [case["logit"] for case in CROSS_ENCODER["cases"]]
     differences = [abs(one - other) for one, other in zip(logits, expected, strict=True)]
     assert sum(differences) / len(differences) <= CROSS_ENCODER["tolerance"]["mean_logit"]
+
+
+@pytest.mark.parametrize("case", PASSAGES["cases"], ids=lambda case: repr(case["query"])[:30])
+def test_the_passage_reranker_reads_the_same(
+    reader: CrossEncoder, inputs: list[Any], case: Any
+) -> None:
+    (found,) = reader.score(case["query"], passages_of([case["document"]])).complete()
+    (encoding,) = inputs
+    assert encoding.ids == case["input_ids"]
+    assert encoding.type_ids == case["token_type_ids"]
+    tolerance = PASSAGES["tolerance"]
+    assert found.score == pytest.approx(case["logit"], abs=tolerance["logit"])
+    # The graph as published, run as it is: what others score with the same model.
+    assert found.score == pytest.approx(case["published"], abs=tolerance["published"])
+
+
+@pytest.mark.parametrize(
+    ("value", "tolerance"), [("logit", "mean_logit"), ("published", "mean_published")]
+)
+def test_the_passage_reranker_is_the_same_on_average(
+    reader: CrossEncoder, value: str, tolerance: str
+) -> None:
+    cases = PASSAGES["cases"]
+    differences = [
+        abs(
+            reader.score(case["query"], passages_of([case["document"]])).complete()[0].score
+            - case[value]
+        )
+        for case in cases
+    ]
+    assert sum(differences) / len(cases) <= PASSAGES["tolerance"][tolerance]
+
+
+def test_no_two_neighbouring_weights_of_the_passage_reranker_saturate() -> None:
+    """Hold the graph to what makes its products exact where there is no VNNI."""
+    graph = load(locate(PASSAGE_RERANKER, "cross-encoder").model).graph
+    constants = {one.name: one for one in graph.initializer}
+    products = [one for one in graph.node if one.op_type == "MatMulIntegerToFloat"]
+    assert len(products) == 48
+    for product in products:
+        weights = numpy_helper.to_array(constants[product.input[1]])
+        assert weights.dtype == np.int8
+        inputs, outputs = weights.shape
+        sums = np.abs(weights.astype(int)).reshape(inputs // 2, 2, outputs).sum(axis=1)
+        assert 255 * sums.max() <= np.iinfo(np.int16).max
 
 
 def test_truncation_is_flagged(cross_encoder: CrossEncoder) -> None:

@@ -16,8 +16,7 @@ from crossgate._clock import Deadline, milliseconds
 from crossgate._core import Policy, Profile
 from crossgate._errors import InputError
 from crossgate._index import Index
-from crossgate._model_files.cache import is_pulled
-from crossgate._model_files.manifest import PASSAGE_RERANKER, ROUTING_RERANKER
+from crossgate._model_files.manifest import PASSAGE_RERANKER
 from crossgate._profile import as_policy, as_profile
 from crossgate._reranking.choice import check_fitted, identities, listed, loaders, no_profile
 from crossgate._twins import adecides, decides
@@ -62,8 +61,8 @@ def _prepare(
         limit: How many are selected at most; None for all that pass.
         vector: The query's embedding, to be compared with the candidates' vectors.
         reranker: Stage 2: a reranker, the name or folder of a model, a sequence of these as in
-            `Router`, or None for stage 1 alone. By default ms-marco-MiniLM-L6 once it is pulled,
-            or the bundled cross-encoder.
+            `Router`, or None for stage 1 alone. By default the bundled ms-marco-minilm-l12, which
+            was trained for passages.
         profile: What was fitted for these models and this retriever: a profile or its file.
         policy: What you choose: a policy or its file.
         language: Snowball language of the stemmer, or `none`.
@@ -93,9 +92,8 @@ def _prepare(
     found = [candidate(place, one) for place, one in enumerate(candidates, start=1)]
     if keep_scores:
         check_kept_scores(found)
-    default = PASSAGE_RERANKER if is_pulled(PASSAGE_RERANKER) else ROUTING_RERANKER
     rerankers = listed(reranker)
-    known = identities(rerankers, default)
+    known = identities(rerankers, PASSAGE_RERANKER)
     notes: tuple[Degradation, ...] = ()
     if profile is None:
         profile = Profile(pool=min(max(1, len(found)), MOST_CANDIDATES))
@@ -134,7 +132,7 @@ def _prepare(
         stage1=stage1,
         profile=fitted,
         policy=as_policy(policy),
-        rerankers=loaders(rerankers, default),
+        rerankers=loaders(rerankers, PASSAGE_RERANKER),
         limit=limit,
         section=section,
         grade=grade,

@@ -141,13 +141,12 @@ def _package(name: str, purpose: str) -> Check:
 
 
 def _models() -> list[Check]:
-    """Return one entry per model that is here or of use to most, and one for all others."""
+    """Return one entry per model that is here, and one for all others."""
     here: list[Check] = []
     absent: list[Check] = []
     for model in manifest.known():
         check = _model(model)
-        off = check["state"] == "off" and model.name != manifest.PASSAGE_RERANKER
-        (absent if off else here).append(check)
+        (absent if check["state"] == "off" else here).append(check)
     if absent:
         detail = f"{len(absent)} are known by name and not pulled"
         here.append(_check("other models", "off", detail, "crossgate models list shows them"))

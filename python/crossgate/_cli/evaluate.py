@@ -110,6 +110,7 @@ def _report(
 
 def _steps(options: argparse.Namespace) -> int:
     from crossgate._evaluation.report.steps import SCHEMA, measure_steps, text_steps
+    from crossgate._model_files.manifest import PASSAGE_RERANKER
     from crossgate._pipelines.recipes import AGREEMENT
     from crossgate._profile import read_profile
     from crossgate._reranking.cross_encoder import CrossEncoder
@@ -128,9 +129,10 @@ def _steps(options: argparse.Namespace) -> int:
             reports.append(
                 measure_steps(
                     dataset,
-                    reranker=CrossEncoder()
-                    if options.reranker == "default"
-                    else CrossEncoder(options.reranker),
+                    # The recipes that these steps come from are for passages.
+                    reranker=CrossEncoder(
+                        PASSAGE_RERANKER if options.reranker == "default" else options.reranker
+                    ),
                     embedder=None if options.embedder == "none" else options.embedder,
                     profile=read_profile(options.profile) if options.profile else AGREEMENT,
                     seed=options.seed,

@@ -136,11 +136,6 @@ def is_here(name: str) -> bool:
     return model.pinned and all(os.path.isfile(root / file.path) for file in model.files)
 
 
-def is_pulled(name: str) -> bool:
-    """Return whether a model of the hub is on this machine, without looking into its files."""
-    return spec(name).source == "hub" and is_here(name)
-
-
 def identity(name: str) -> str | None:
     """Return the identity of a model, or None if its files are not pinned.
 

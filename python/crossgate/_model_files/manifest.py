@@ -12,7 +12,7 @@ Role = Literal["model", "weights", "tokenizer", "need"]
 
 # The cross-encoders that are used where none is named.
 ROUTING_RERANKER = "crossgate-router-minilm-l6"
-PASSAGE_RERANKER = "ms-marco-minilm-l6-v2"
+PASSAGE_RERANKER = "ms-marco-minilm-l12"
 
 BUNDLED = Path(__file__).parents[1] / "_models"
 """The folder of the manifest, and of the models that come with the installation."""
