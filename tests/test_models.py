@@ -113,7 +113,7 @@ def test_shipped_manifest_pins_a_model_wholly_or_not_at_all() -> None:
     assert len(set(names)) == len(names)
     for model in models.available():
         roles = [file.role for file in model.files]
-        assert sorted(set(roles) - {"weights"}) == ["model", "tokenizer"]
+        assert sorted(set(roles) - {"weights", "need"}) == ["model", "tokenizer"]
         assert len(set(roles)) == len(roles)
         if model.pinned:
             assert all(re.fullmatch(r"[0-9a-f]{64}", file.sha256) for file in model.files)

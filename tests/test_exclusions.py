@@ -1,0 +1,96 @@
+"""What a description rules out: it is kept, shown, and no reason for the document."""
+
+from __future__ import annotations
+
+import pytest
+
+from crossgate import CrossEncoder, Document, Index, OnnxEmbedder, Router
+
+DEPLOY = (
+    "Deploys web applications to Fly and to plain virtual machines, with health checks and "
+    "rollbacks. Do not use for Render, Heroku or Vercel."
+)
+CASES = [
+    ("put it on render.com", "deploy"),
+    ("host my blog on heroku", "deploy"),
+    ("make a powerpoint about bees", "documents"),
+    ("write unit tests for the parser", "load-tests"),
+    ("retouch her face in this portrait", "photos"),
+]
+SKILLS = {
+    "deploy": DEPLOY,
+    "documents": "Writes letters and reports as .docx files. Not for slides or PowerPoint decks.",
+    "load-tests": "Measures how many requests a service bears with k6. Never write unit tests.",
+    "photos": "Resizes and renames many photos at once. Does not retouch faces or portraits.",
+    "weekly-menus": "Plans meals for a week and writes the shopping list.",
+}
+
+
+def library(*, body: str) -> Index:
+    documents = [
+        Document(id=id, title=id, text=text, body=body and f"{body} {id}.")
+        for id, text in SKILLS.items()
+    ]
+    return Index.build(documents, embedder=OnnxEmbedder())
+
+
+@pytest.fixture(scope="module")
+def index() -> Index:
+    return library(body="Steps of")
+
+
+@pytest.mark.parametrize(("query", "excluded"), CASES)
+def test_a_skill_is_not_picked_for_what_it_rules_out(
+    index: Index, query: str, excluded: str
+) -> None:
+    assert excluded not in Router(index, reranker=None).route(query).ids
+
+
+@pytest.mark.parametrize(("query", "excluded"), CASES)
+def test_it_scores_less_than_it_would_with_the_exclusion(
+    index: Index, query: str, excluded: str
+) -> None:
+    """A text without a body is no description: it is searched whole."""
+
+    def score(one: Index) -> float:
+        hits = Router(one, reranker=None).route(query).hits
+        return next((hit.blend for hit in hits if hit.id == excluded), 0.0)
+
+    assert score(index) < score(library(body=""))
+
+
+def test_the_document_keeps_its_text(index: Index) -> None:
+    kept = index.get("deploy")
+    assert kept is not None
+    assert kept.text == DEPLOY
+    assert "Render" not in kept.content
+    assert "Render" in Document(id="a", text=DEPLOY).content
+
+
+def test_both_stages_read_the_same(index: Index) -> None:
+    """An exclusion changes no score, be it of the reranker."""
+    query, rest = "put it on render.com", DEPLOY.split(" Do not")[0]
+    bare = Index.build(
+        [Document(id="deploy", title="deploy", text=rest, body="Steps of deploy.")],
+        embedder=OnnxEmbedder(),
+    )
+    with_clause = Router(index, reranker=CrossEncoder()).route(query, allow=["deploy"]).hits[0]
+    without = Router(bare, reranker=CrossEncoder()).route(query).hits[0]
+    assert with_clause.cosine == without.cosine
+    assert with_clause.rerank_score == without.rerank_score
+
+
+def test_a_head_that_changes_is_embedded_again() -> None:
+    """With a body, another part of the same text is searched, so that the vector is another."""
+    embedder = OnnxEmbedder()
+    before = Index.build([Document(id="a", text=DEPLOY)], embedder=embedder)
+    after = Index.build(
+        [Document(id="a", text=DEPLOY, body="x y z")], embedder=embedder, reuse=before
+    )
+    fresh = Index.build([Document(id="a", text=DEPLOY, body="x y z")], embedder=embedder)
+    query = "put it on render.com"
+
+    def cosine(one: Index) -> float | None:
+        return Router(one, reranker=None).route(query).hits[0].cosine
+
+    assert cosine(after) == cosine(fresh) != cosine(before)
