@@ -40,7 +40,7 @@ SKILLS = tuple(Document(id=name, title=name, text=text) for name, text in _DESCR
 PROMPTS = (
     "merge these three PDF files into one",
     "the export from accounting is full of duplicate rows and half of the dates are wrong",
-    "tidy up before the merge",
+    "put the branch in order for review",
     "what time is the meeting tomorrow",
 )
 
