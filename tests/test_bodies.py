@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from crossgate._evaluation.runs.modes import decide, reblended
 from crossgate._evaluation.runs.runs import read_run
 from crossgate._passages import BODY_CHARS, PASSAGE_CHARS, passages
 from crossgate._reranking.contract import PairScore
+from crossgate._sources import read_sources
 
 FIRST = "# Forms\n\nFills in AcroForm fields with pypdf." + " padding" * 90
 SECOND = "## Scans\n\nReads scans with tesseract, page by page 🦀." + " filler" * 95
@@ -201,3 +203,13 @@ def test_the_likeliest_weight_of_the_body_is_chosen() -> None:
     # Where runs differ in what they know, what all know is left to choose from.
     rows[0].reweighed.pop(0.5)  # type: ignore[attr-defined]
     assert fit_blend(rows).body_weight in (0.0, 2.0)
+
+
+def test_the_set_of_tools_is_what_the_source_reads() -> None:
+    folder = Path(__file__).parents[1] / "eval" / "tools"
+    lines = (folder / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    read = read_sources([str(folder / "tools.json")]).documents
+    assert [(one.id, one.title, one.text, one.body) for one in read] == [
+        (row["_id"], row["title"], row["text"], row["body"]) for row in rows
+    ]
