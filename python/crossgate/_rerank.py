@@ -99,7 +99,10 @@ def _prepare(
     known = identities(rerankers, PASSAGE_RERANKER)
     notes: tuple[Degradation, ...] = ()
     if profile is None:
-        fitted = _default_profile(known, found)
+        ordered = vector is not None or any(
+            one.score is not None or one.cosine is not None for one in found
+        )
+        fitted = _default_profile(known, len(found), ordered=ordered)
         if fitted.reranker is None:
             notes = (no_profile("", known),)
     else:
@@ -146,17 +149,20 @@ def _prepare(
     )
 
 
-def _default_profile(rerankers: Sequence[str | None], candidates: Sequence[Document]) -> Profile:
+def _default_profile(rerankers: Sequence[str | None], count: int, *, ordered: bool) -> Profile:
     """Return the bundled profile for passages if it was fitted for the reranker, else an open gate.
 
-    Either reads every candidate.
+    Args:
+        rerankers: Identities of the rerankers, in order of preference.
+        count: How many candidates there are; all are read.
+        ordered: Whether the retriever's own scores order them. Nobody fitted weights for these, so
+            that both orders are joined by their ranks.
     """
     bundled = read_profile(PASSAGE_PROFILE)
     fitted = bundled if rerankers and rerankers[0] == bundled.reranker else Profile()
-    if any(one.score is not None or one.cosine is not None for one in candidates):
-        # Nobody fitted weights for the numbers of this retriever; its order counts.
+    if ordered:
         fitted = fitted.replace(combine=Profile().combine)
-    return fitted.replace(pool=min(max(1, len(candidates)), MOST_CANDIDATES))
+    return fitted.replace(pool=min(max(1, count), MOST_CANDIDATES))
 
 
 rerank = decides("rerank")(_prepare)
