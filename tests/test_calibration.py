@@ -25,7 +25,7 @@ from crossgate import _cli as cli
 from crossgate._calibration import answering, calibrating
 from crossgate._calibration.halves import groups, is_chained, split
 from crossgate._calibration.outcomes import STAGE2_SIGNALS, Outcomes, outcomes
-from crossgate._calibration.relevance import fit_relevance
+from crossgate._calibration.relevance import RIDGE, fit_relevance
 from crossgate._calibration.skipping import CAUTION, STEPS, fit_skipping
 from crossgate._calibration.weights import PIVOTS, Scores, fit_blend, fit_combine, rounded
 from crossgate._core import Blend, Confidence, Winner
@@ -504,7 +504,7 @@ def relevance_loss(queries: Sequence[StoredQuery], profile: Profile, stage: int)
     assert model is not None
     weights = [model.cosine, model.bm25, getattr(model, "rerank_score", 0.0)]
     spread = np.array(columns, dtype=float).std(axis=0)
-    return float(np.mean(losses) + answering._RIDGE * np.sum(np.square(weights * spread)))
+    return float(np.mean(losses) + RIDGE * np.sum(np.square(weights * spread)))
 
 
 @pytest.mark.parametrize("stage", [1, 2])

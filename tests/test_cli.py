@@ -39,8 +39,6 @@ SCHEMAS = {
 REGISTRY: Registry[Any] = Registry().with_resources(
     (schema["$id"], Resource.from_contents(schema)) for schema in SCHEMAS.values()
 )
-UNFITTED = r"crossgate: degraded\[no_profile\]: [^\n]+\n"
-"""What `rerank` says on stderr where it is given no profile."""
 ERROR = re.compile(r"crossgate: error\[([a-z_]+)\]: [^\n]+\n")
 
 
@@ -345,12 +343,11 @@ def test_everything_is_rejected(run: Any, skills_index: Path, tmp_path: Path) ->
 def test_rerank(run: Any, candidates: Path) -> None:
     query = "how many nodes does staging have"
     shown = run("rerank", query, candidates)
-    assert shown.code == 0
-    assert re.fullmatch(UNFITTED, shown.err)
+    assert (shown.code, shown.err) == (0, "")
     assert shown.out.splitlines()[0] == "nodes"
     values = checked(run("rerank", query, candidates, "--json", "--explain"), "result")
-    assert values["selected"][0] == "nodes"
-    assert len(values["selected"]) == 3
+    assert values["selected"] == ["nodes"]
+    assert {hit["dropped"] for hit in values["hits"][1:]} == {"irrelevant"}
     assert values["stage"] == 2
     (wiki,) = [hit["metadata"] for hit in values["hits"] if hit["id"] == "blue"]
     assert wiki == {"source": "wiki"}
@@ -378,8 +375,7 @@ def test_rerank_reads_what_retrievers_write(run: Any) -> None:
 
 def test_rerank_without_candidates(run: Any) -> None:
     done = run("rerank", "red fox", "--json")
-    assert done.code == 1
-    assert re.fullmatch(UNFITTED, done.err)
+    assert (done.code, done.err) == (1, "")
     assert checked(done, "result")["reason"] == "no_candidates"
 
 
@@ -578,7 +574,7 @@ def test_an_altered_model(run: Any, tmp_path: Path, candidates: Path) -> None:
     assert (named.code, named.out) == (2, "")
     assert "crossgate models pull ms-marco-minilm-l6-v2" in named.err
     values = checked(run(*rerank, variables=variables), "result")
-    assert (values["stage"], values["degraded"][0]["code"]) == (2, "no_profile")
+    assert (values["stage"], values["degraded"]) == (2, [])
 
 
 @pytest.mark.parametrize(
@@ -720,7 +716,8 @@ def test_colours_are_for_terminals(home: Path, words: Path, no_color: bool) -> N
 
 
 def test_a_reader_that_leaves_at_once(home: Path, candidates: Path) -> None:
-    for arguments in (["--help"], ["models", "list"], ["rerank", "a", candidates, "--json"]):
+    query = "how many nodes does staging have"
+    for arguments in (["--help"], ["models", "list"], ["rerank", query, candidates, "--json"]):
         process = subprocess.Popen(
             [CROSSGATE, *arguments],
             stdout=subprocess.PIPE,
@@ -732,9 +729,7 @@ def test_a_reader_that_leaves_at_once(home: Path, candidates: Path) -> None:
         process.stdout.close()
         errors = process.stderr.read()
         process.stderr.close()
-        assert process.wait(60) == 0, arguments
-        said = UNFITTED if arguments[0] == "rerank" else ""
-        assert re.fullmatch(said, errors.decode()), arguments
+        assert (process.wait(60), errors) == (0, b""), arguments
 
 
 def test_a_reader_that_leaves_in_the_middle(home: Path, tmp_path: Path) -> None:
@@ -1172,9 +1167,7 @@ def test_a_home_that_cannot_be_used(
         ["doctor"],
     ):
         done = run(*arguments, variables=variables)
-        assert done.code == 0, arguments
-        said = UNFITTED if arguments[0] == "rerank" else ""
-        assert re.fullmatch(said, done.err), arguments
+        assert (done.code, done.err) == (0, ""), arguments
 
 
 def test_without_a_network(run: Any, skills_index: Path, candidates: Path, tmp_path: Path) -> None:
@@ -1196,9 +1189,7 @@ def test_without_a_network(run: Any, skills_index: Path, candidates: Path, tmp_p
         ["doctor"],
     ):
         done = run(*arguments, prefix=prefix)
-        assert done.code == 0, arguments
-        said = UNFITTED if arguments[0] == "rerank" else ""
-        assert re.fullmatch(said, done.err), arguments
+        assert (done.code, done.err) == (0, ""), arguments
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "many", "1.5"])

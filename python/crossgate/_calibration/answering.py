@@ -40,16 +40,18 @@ def fit_confidence(found: Outcomes, right: Flags, against: Flags, kind: type[Mod
     kept = right | against
     signals = np.stack([found.column(name)[kept] for name in names], axis=1)
     labels = right[kept].astype(np.float64)
-    intercept, weights = fit_logistic(signals, labels)
+    intercept, weights = fit_logistic(signals, labels, _RIDGE)
     return kind(intercept=intercept, **dict(zip(names, weights, strict=True)))
 
 
-def fit_logistic(signals: Array, labels: Array) -> tuple[float, list[float]]:
+def fit_logistic(signals: Array, labels: Array, ridge: float) -> tuple[float, list[float]]:
     """Return intercept and weights, none of these below 0, of a logistic model.
 
     Args:
         signals: What is weighed, of shape (rows, signals).
         labels: 1 or 0 for each row.
+        ridge: What the sum of the squared weights costs, for signals of unit spread, beside the
+            mean loss of a row.
     """
     mean, spread = signals.mean(axis=0), signals.std(axis=0)
     spread[spread == 0] = 1.0
@@ -58,8 +60,8 @@ def fit_logistic(signals: Array, labels: Array) -> tuple[float, list[float]]:
     def loss(weights: Array) -> tuple[float, Array]:
         odds = weights[0] + standard @ weights[1:]
         error = expit(odds) - labels
-        value = np.mean(np.logaddexp(0, odds) - labels * odds) + _RIDGE * np.sum(weights[1:] ** 2)
-        slope = standard.T @ error / len(labels) + 2 * _RIDGE * weights[1:]
+        value = np.mean(np.logaddexp(0, odds) - labels * odds) + ridge * np.sum(weights[1:] ** 2)
+        slope = standard.T @ error / len(labels) + 2 * ridge * weights[1:]
         return float(value), np.concatenate([[error.mean()], slope])
 
     width = signals.shape[1]

@@ -14,6 +14,9 @@ from crossgate._evaluation.runs.runs import StoredQuery
 STAGE1_SCORES = ("cosine", "bm25")
 STAGE2_SCORES = (*STAGE1_SCORES, "rerank_score")
 
+RIDGE = 1e-4
+"""Each query gives many rows of which few fit: a stronger one would flatten what they tell."""
+
 
 def fit_relevance(queries: Sequence[StoredQuery], ranking: Profile) -> Relevance:
     """Fit the models of both stages on the candidates of queries, each one by itself.
@@ -31,8 +34,8 @@ def fit_relevance(queries: Sequence[StoredQuery], ranking: Profile) -> Relevance
     )
     fits = np.array([float(one.id in query.relevant) for query, _, one in rows])
     read = np.array([place < ranking.pool for _, place, _ in rows])
-    intercept, weights = fit_logistic(scores[:, : len(STAGE1_SCORES)], fits)
+    intercept, weights = fit_logistic(scores[:, : len(STAGE1_SCORES)], fits, RIDGE)
     stage1 = Stage1Relevance(intercept=intercept, **dict(zip(STAGE1_SCORES, weights, strict=True)))
-    intercept, weights = fit_logistic(scores[read], fits[read])
+    intercept, weights = fit_logistic(scores[read], fits[read], RIDGE)
     stage2 = Stage2Relevance(intercept=intercept, **dict(zip(STAGE2_SCORES, weights, strict=True)))
     return Relevance(stage1=stage1, stage2=stage2)
