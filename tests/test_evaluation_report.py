@@ -674,6 +674,7 @@ def options(*dataset: object, **given: Any) -> argparse.Namespace:
         "strict": False,
         "signals": False,
         "unnamed": False,
+        "background": False,
         "steps": False,
         "html": None,
         "curve": None,
