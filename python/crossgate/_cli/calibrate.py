@@ -36,7 +36,10 @@ BACKGROUND_RATE = 0.05
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.set_defaults(run=run)
-    parser.usage = "crossgate calibrate [OPTION...] DOCUMENTS LABELS... -o PROFILE"
+    parser.usage = (
+        "crossgate calibrate [OPTION...] DOCUMENTS LABELS... | DATASET... | --from-log LOG "
+        "-o PROFILE"
+    )
     json_option(parser)
     labels = parser.add_mutually_exclusive_group(required=True)
     labels.add_argument(
