@@ -33,7 +33,7 @@ from crossgate._evaluation.runs.modes import decide, reblended
 from crossgate._evaluation.runs.runs import MODES, Run, RunHeader, StoredQuery, write_run
 from crossgate._files import try_writing, whole_file
 from crossgate._profile import read_profile, write_profile
-from crossgate.calibration import Calibration, Objective, calibrate
+from crossgate.calibration import Calibration, Objective, calibrate, set_bar
 from test_cli import CROSSGATE, checked, environment
 from test_cli import Run as Done
 from test_evaluation_datasets import write_beir
@@ -730,6 +730,54 @@ def test_shuffled_labels_establish_no_gate(
 ) -> None:
     message = refused("no_gate", calibrate, [labels_of_noise(way, seed)], OBJECTIVES["inject"])
     assert message.startswith("no gate established: ")
+
+
+# The bar alone.
+
+
+def test_the_bar_alone_is_raised_and_all_else_stays(
+    run: Run, fits: Mapping[str, Calibration]
+) -> None:
+    full = fits["inject"].profile
+    before = full.replace(answer=full.answer.replace(threshold=0.01))
+    few = [query for query in run.queries if query.relevant][:5]
+    queries = [*few, *(query for query in run.queries if not query.relevant)]
+    found = set_bar([run_of(queries)], 0.1, before=before, reason="few labels")
+    threshold = found.profile.answer.threshold
+    assert threshold is not None
+    assert threshold > 0.01
+    assert found.profile.replace(name=before.name, answer=before.answer, corpora=[], fitted={}) == (
+        before.replace(corpora=[], fitted={})
+    )
+    injected, loose = (one.modes["gated"]["false_inject"] for one in (found.fit, found.before))
+    assert injected is not None
+    assert loose is not None
+    assert injected.value <= 0.1 < loose.value
+    assert found.report.matched == 5
+    assert "few labels" in found.notes
+    assert any(note.startswith("nearest to a pick were") for note in found.notes)
+    # A bar that is high enough stays where it is.
+    high = before.replace(answer=before.answer.replace(threshold=0.999))
+    again = set_bar([run_of(queries)], 0.1, before=high)
+    assert again.profile.answer.threshold == 0.999
+    assert any(note.startswith("the bar was high enough") for note in again.notes)
+
+
+def test_the_bar_alone_needs_a_confidence_and_queries_that_nothing_fits(
+    run: Run, fits: Mapping[str, Calibration]
+) -> None:
+    before = fits["inject"].profile
+    assert "states no confidence" in refused(
+        "no_gate", set_bar, [run], 0.1, before=before.replace(confidence={})
+    )
+    few = [query for query in run.queries if query.relevant]
+    few += [query for query in run.queries if not query.relevant][:10]
+    message = refused("too_few_negatives", set_bar, [run_of(few)], 0.1, before=before)
+    assert "5 of them to set the bar on" in message
+    assert "needs 9" in message
+    # What so many can promise is said where a whole fit is asked for, too.
+    message = refused("too_few_negatives", calibrate, [run_of(few)], OBJECTIVES["inject"])
+    assert "can promise 0.33, no less" in message
 
 
 def test_shuffled_documents_are_refused_though_many_picks_are_right() -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crossgate import CrossgateError, PairScore, Policy, Profile, RouteResult, _core
 from crossgate._cli import evaluate
@@ -30,8 +32,9 @@ from crossgate._evaluation.measures.economics import trade_off
 from crossgate._evaluation.measures.losses import count_moves, where_lost
 from crossgate._evaluation.measures.quality import METRICS, measure_answer
 from crossgate._evaluation.measures.signals import histograms, reliability
-from crossgate._evaluation.report.charts import curve_chart, standalone
+from crossgate._evaluation.report.charts import curve_chart, shares_shown, standalone
 from crossgate._evaluation.report.compare import REPORTS_SCHEMA, compare
+from crossgate._evaluation.report.queries import SCRIPT, queries_table
 from crossgate._evaluation.report.summary import Report, summarize
 from crossgate._evaluation.runs.modes import decide
 from crossgate._evaluation.runs.runs import MODES, Mode, Run, RunHeader, StoredQuery
@@ -401,8 +404,10 @@ def test_a_chart_of_its_own_is_an_svg_file() -> None:
     points = summarize(run_of()).curve
     root = ElementTree.fromstring(standalone(curve_chart(points)))
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
-    (circle,) = root.iter("{http://www.w3.org/2000/svg}circle")
-    assert circle.get("class") == "mark"
+    circles = [one.get("class") for one in root.iter("{http://www.w3.org/2000/svg}circle")]
+    assert circles.count("mark") == 1
+    # Every point says its numbers when it is pointed at.
+    assert len(circles) == len(points) == len(list(root.iter("{http://www.w3.org/2000/svg}title")))
     (style,) = root.iter("{http://www.w3.org/2000/svg}style")
     used = {one.get("class") for one in root.iter() if one.get("class")} - {"label"}
     assert all(f".{name} {{" in (style.text or "") for name in used)
@@ -522,7 +527,7 @@ def test_long_names_stay_within_the_width() -> None:
 class Page(HTMLParser):
     """Collects what a page would load, and checks that its elements are closed in order."""
 
-    VOID = frozenset({"meta"})
+    VOID = frozenset({"meta", "input"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -534,7 +539,7 @@ class Page(HTMLParser):
         """Note what is opened and what it would load."""
         if tag not in self.VOID:
             self.open.append(tag)
-        if tag in ("script", "img", "link", "iframe"):
+        if tag in ("img", "link", "iframe"):  # a script would show by its src
             self.loads.append(tag)
         self.loads += [name for name, _ in attrs if name in ("src", "href", "onclick", "onerror")]
 
@@ -570,6 +575,52 @@ def test_the_page_is_whole_loads_nothing_and_escapes_all_text() -> None:
     # The curve, the distributions of cosine and logit, and the reliability diagram.
     assert markup.count("<svg") == 4
     assert "lost in gate" in page.text
+    # The one script is the table's own, and no text of a query got into it.
+    assert markup.count("<script") == 1
+    assert f"<script>{SCRIPT}</script>" in markup
+    assert markup.count("<tr data-outcome=") == len(QUERIES) + 1
+
+
+def test_the_table_holds_every_query_and_how_it_came_out() -> None:
+    report = summarize(run_of())
+    rows = {one.id: one for one in report.answers}
+    assert list(rows) == list(report.ids)
+    right, silent = (
+        [one.id for one in report.answers if one.outcome == name] for name in ("right", "silent")
+    )
+    recall = report.quality["gated"]["recall@1"]
+    assert recall is not None
+    assert len(right) == round(recall.value * recall.count)
+    for one in report.answers:
+        assert (one.outcome in ("silent", "injected")) == (not one.fits)
+        assert (one.outcome in ("silent", "missed")) == (not one.picked)
+    assert all(id.startswith("nothing") for id in silent)
+    page = Page()
+    page.feed("".join(queries_table(report.answers, "gated")))
+    assert page.open == []
+
+
+@pytest.mark.parametrize(
+    ("shares", "shown"),
+    [
+        ([0.835, 0.850], (0.7425, 0.9425)),
+        ([1.0, 0.99], (0.8, 1.0)),
+        ([0.0], (0.0, 0.2)),
+        ([0.1, 0.9], (0.1, 0.9)),
+    ],
+)
+def test_an_axis_makes_no_cliff_of_one_query(
+    shares: list[float], shown: tuple[float, float]
+) -> None:
+    assert shares_shown(shares) == pytest.approx(shown)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=5))
+def test_an_axis_shows_every_share_and_no_more_than_there_are(shares: list[float]) -> None:
+    low, high = shares_shown(shares)
+    assert 0 <= low <= min(shares)
+    assert max(shares) <= high <= 1
+    assert high - low >= 0.2 - 1e-9
 
 
 _MACHINE = {"processor": "none", "cores": 2, "system": "none"}
@@ -674,6 +725,7 @@ def options(*dataset: object, **given: Any) -> argparse.Namespace:
         "strict": False,
         "signals": False,
         "unnamed": False,
+        "background": False,
         "steps": False,
         "html": None,
         "curve": None,

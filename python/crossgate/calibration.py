@@ -9,7 +9,16 @@ A decision log takes the place of a run: `run_from_log(Path("decisions.jsonl")).
 Needs scipy: `pip install '.[calibrate]'`.
 """
 
+from crossgate._calibration.bar import set_bar
 from crossgate._calibration.calibrating import Calibration, Figures, Objective, calibrate
 from crossgate._calibration.from_log import LoggedRun, run_from_log
 
-__all__ = ["Calibration", "Figures", "LoggedRun", "Objective", "calibrate", "run_from_log"]
+__all__ = [
+    "Calibration",
+    "Figures",
+    "LoggedRun",
+    "Objective",
+    "calibrate",
+    "run_from_log",
+    "set_bar",
+]

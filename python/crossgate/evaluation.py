@@ -9,6 +9,7 @@ computed from stored runs, by the same cascade that routes.
 """
 
 from crossgate._evaluation.data.datasets import Dataset, LabelledQuery, read_dataset
+from crossgate._evaluation.data.label_files import is_labels, read_labels, with_background
 from crossgate._evaluation.report.compare import Comparison, compare, read_reports
 from crossgate._evaluation.report.html import html_report
 from crossgate._evaluation.report.steps import StepsReport, measure_steps, text_steps
@@ -39,13 +40,16 @@ __all__ = [
     "compare",
     "headline",
     "html_report",
+    "is_labels",
     "is_run",
     "measure",
     "measure_steps",
     "read_dataset",
+    "read_labels",
     "read_reports",
     "read_run",
     "summarize",
     "text_report",
     "text_steps",
+    "with_background",
 ]

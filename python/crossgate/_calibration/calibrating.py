@@ -10,6 +10,7 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import binom
 
 from crossgate import __version__
@@ -157,6 +158,10 @@ class Calibration:
     notes: tuple[str, ...]
 
 
+class TooFewLabelsError(CalibrationError):
+    """Too few labels for a fit of the weights; a bar may still be set by `set_bar`."""
+
+
 def calibrate(
     runs: Sequence[Run],
     objective: Objective,
@@ -193,11 +198,11 @@ def calibrate(
         raise InputError("out_of_range", f"the seed is {seed}: it must be at least 0")
     # Whatever comes in another order is the same data and gives the same profile.
     runs = sorted(runs, key=lambda run: _place(run.header))
-    _check(runs)
+    check_runs(runs)
     if before is None:
         before = runs[0].header.profile
     check_models(before, embedder=runs[0].header.embedder, reranker=runs[0].header.reranker)
-    labelled, notes = _usable(runs)
+    labelled, notes = usable(runs)
     queries, corpora = [query for query, _ in labelled], [corpus for _, corpus in labelled]
     halves = split(queries, corpora, seed=seed)
     fit, report = ([queries[place] for place in half] for half in halves)
@@ -211,13 +216,13 @@ def calibrate(
     profile = gated.replace(name=name, relevance=fit_relevance(fit, ranking))
     found = Calibration(
         profile=profile,
-        fit=_figures(fit, profile, seed),
-        report=_figures(report, profile, seed),
-        before=_figures([reblended(query, before) for query in report], before, seed),
+        fit=figures_of(fit, profile, seed),
+        report=figures_of(report, profile, seed),
+        before=figures_of([reblended(query, before) for query in report], before, seed),
         notes=tuple(notes),
     )
     _check_promise(found.report, objective)
-    fitted = _account(runs, found, objective, seed, command)
+    fitted = account(runs, found, objective, seed, command)
     # A run that comes from a log does not know its documents.
     known = (run.header.corpus for run in runs if run.header.corpus)
     fingerprints = () if any_corpus else tuple(dict.fromkeys(known))
@@ -228,7 +233,12 @@ def _place(header: RunHeader) -> tuple[str, ...]:
     return header.dataset, header.split, header.corpus, header.labels
 
 
-def _check(runs: Sequence[Run]) -> None:
+def check_runs(runs: Sequence[Run]) -> None:
+    """Refuse runs that no profile can be fitted on.
+
+    Raises:
+        SourceError: `unsuitable_run`.
+    """
     if not runs:
         raise SourceError("unsuitable_run", "there is no run to fit on")
     first = runs[0].header
@@ -255,7 +265,7 @@ def _check(runs: Sequence[Run]) -> None:
             )
 
 
-def _usable(runs: Sequence[Run]) -> tuple[list[tuple[StoredQuery, str]], list[str]]:
+def usable(runs: Sequence[Run]) -> tuple[list[tuple[StoredQuery, str]], list[str]]:
     """Return the queries to fit and report on, each with its corpus, and what to note of them.
 
     Splits of one dataset may share queries, such as those that nothing fits, and a run may be given
@@ -295,10 +305,11 @@ def _fit_ranking(fit: Sequence[StoredQuery], header: RunHeader) -> Profile:
     scores = (weights.Scores.of(query) for query in fit)
     rows = [one for one in scores if one.right.any()]
     if len(rows) < LEAST_RIGHT:
-        raise CalibrationError(
+        raise TooFewLabelsError(
             "no_gate",
             f"no gate established: stage 1 finds a fitting document for {len(rows)} queries of the "
-            f"half to fit on, {LEAST_RIGHT} are needed",
+            f"half to fit on, {LEAST_RIGHT} are needed; with so few, --background "
+            "sets the bar alone",
         )
     blend = weights.fit_blend(rows)
     combine = weights.fit_combine(rows, blend)
@@ -316,11 +327,12 @@ def _require(*halves: Outcomes) -> None:
     for half, what in zip(halves, ("fit", "report"), strict=True):
         right = min(int(half.stage1_right.sum()), int(half.stage2_right.sum()))
         if right < LEAST_RIGHT:
-            raise CalibrationError(
+            raise TooFewLabelsError(
                 "no_gate",
                 f"no gate established: the first pick fits for {right} of the {len(half)} queries "
                 f"of the half to {what} on, {LEAST_RIGHT} are needed to tell when it does. Queries "
-                "that share documents stand in one half",
+                "that share documents stand in one half. With so few, --background sets the bar "
+                "alone",
             )
         expected = float(half.chance.sum())
         spread = math.sqrt(float((half.chance * (1 - half.chance)).sum()))
@@ -355,8 +367,9 @@ def _fit_answer(
                 "too_few_negatives",
                 f"nothing fits {len(empty)} queries of the half to fit on, {len(for_models)} for "
                 f"the models and {len(for_bar)} for the bar: a false-inject rate of {level:g} "
-                f"needs {needed} of each, so about {4 * needed} in all; give more, or allow a "
-                "higher rate",
+                f"needs {needed} of each, so about {4 * needed} in all. "
+                f"{_promised(for_models, for_bar)}"
+                "Give more, add --background, or allow a higher rate",
             )
         empty = for_models
     if len(empty) and (level is not None or keep is not None):
@@ -383,6 +396,12 @@ def _fit_answer(
             "probability, so no threshold excludes it; allow a higher rate",
         )
     return Confidence(stage1=stage1, stage2=stage2), least
+
+
+def _promised(*groups: NDArray[np.intp]) -> str:
+    """Say which rate so many queries can promise."""
+    fewest = min(map(len, groups))
+    return f"So many can promise {1 / (fewest + 1):.2g}, no less. " if fewest else ""
 
 
 def _fit_gate(
@@ -413,7 +432,7 @@ def _second_picks(lead: Array, right: Flags, matched: Flags) -> float:
     return weights.rounded(float(lead[matched][order][enough[-1]])) if len(enough) else 0.0
 
 
-def _figures(queries: Sequence[StoredQuery], profile: Profile, seed: int) -> Figures:
+def figures_of(queries: Sequence[StoredQuery], profile: Profile, seed: int) -> Figures:
     """Decide each query in every mode by the cascade itself, and count."""
     results = {mode: [decide(query, profile, mode) for query in queries] for mode in MODES}
     tables = {
@@ -461,16 +480,8 @@ def _check_promise(report: Figures, objective: Objective) -> None:
             "no gate established: on the half to report on, right picks are no more probable than "
             f"others (AUC {shown}, and 0.5 is chance). Are the labels those of these queries?",
         )
-    level, injected = objective.max_false_inject, report.modes["gated"]["false_inject"]
-    if level is not None and injected is not None:
-        count = round(injected.value * injected.count)
-        if binom.sf(count - 1, injected.count, level) < SIGNIFICANCE:
-            raise CalibrationError(
-                "promise_broken",
-                f"{count} of {injected.count} no-match queries of the report half get a pick: that "
-                f"is no chance if it is to be {level:.1%}. Nothing was written; are these queries "
-                "of one kind?",
-            )
+    check_false_injects(report, objective.max_false_inject)
+    level = objective.max_false_inject
     share, kept = objective.keep_recall, report.kept
     if level is None and share is not None and kept is not None:
         count = round(kept.value * kept.count)
@@ -491,13 +502,27 @@ def _check_promise(report: Figures, objective: Objective) -> None:
         )
 
 
+def check_false_injects(report: Figures, level: float | None) -> None:
+    """Refuse a bar that lets surely more false injects through than were promised."""
+    injected = report.modes["gated"]["false_inject"]
+    if level is not None and injected is not None:
+        count = round(injected.value * injected.count)
+        if binom.sf(count - 1, injected.count, level) < SIGNIFICANCE:
+            raise CalibrationError(
+                "promise_broken",
+                f"{count} of {injected.count} no-match queries of the report half get a pick: that "
+                f"is no chance if it is to be {level:.1%}. Nothing was written; are these queries "
+                "of one kind?",
+            )
+
+
 def _at_least(interval: Interval, level: float) -> float:
     """Return what an estimate surely exceeds, but for one sample in 1 / level; one-sided."""
     tail = NormalDist().inv_cdf(1 - level) / NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
     return interval.value - tail * (interval.value - interval.low)
 
 
-def _account(
+def account(
     runs: Sequence[Run], found: Calibration, objective: Objective, seed: int, command: str
 ) -> dict[str, Any]:
     """Return what the profile says about its own making."""

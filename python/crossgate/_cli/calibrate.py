@@ -5,27 +5,41 @@ from __future__ import annotations
 import argparse
 import shlex
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE
-from crossgate._cli.labelled import dump, labelled_options, run_of, say_problems
+from crossgate._cli.labelled import (
+    DATASETS,
+    dump,
+    labelled_options,
+    run_of,
+    say_problems,
+    subjects_of,
+)
 from crossgate._cli.output import json_option, show
 from crossgate._errors import ModelError
 
 if TYPE_CHECKING:
+    from crossgate._core import Profile
     from crossgate._evaluation.measures.statistics import Interval
-    from crossgate.calibration import Calibration, Figures
+    from crossgate.calibration import Calibration, Figures, Objective
     from crossgate.evaluation import Run
 
 SCHEMA = "crossgate-calibration/1"
+
+BACKGROUND_RATE = 0.05
+"""The share of false injects that --background allows unless another objective is given."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.set_defaults(run=run)
-    parser.usage = "crossgate calibrate [OPTION...] DATASET... | --from-log LOG -o PROFILE"
+    parser.usage = (
+        "crossgate calibrate [OPTION...] DOCUMENTS LABELS... | DATASET... | --from-log LOG "
+        "-o PROFILE"
+    )
     json_option(parser)
     labels = parser.add_mutually_exclusive_group(required=True)
     labels.add_argument(
@@ -33,7 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DATASET",
         nargs="*",
         default=[],  # argparse lets a group have none but optional arguments
-        help="BEIR folder, .jsonl file, or a run that eval --runs stored, which needs no model",
+        help=DATASETS,
     )
     labels.add_argument(
         "--from-log",
@@ -89,8 +103,9 @@ def run(options: argparse.Namespace) -> int:
     from crossgate._files import try_writing
     from crossgate._profile import profile_values, read_profile, unwritable, write_profile
     from crossgate.calibration import Objective
-    from crossgate.calibration import calibrate as fit
 
+    if options.background and options.keep_recall is None and options.max_false_inject is None:
+        options.max_false_inject = BACKGROUND_RATE
     objective = Objective(
         max_false_inject=options.max_false_inject,
         keep_recall=options.keep_recall,
@@ -106,17 +121,9 @@ def run(options: argparse.Namespace) -> int:
     if options.from_log is not None:
         runs = [_logged_run(options.from_log, options)]
     else:
-        paths = map(Path, options.dataset)
-        runs = [run_of(path, options, ("always",), repeated=0) for path in paths]
-    found = fit(
-        runs,
-        objective,
-        before=before,
-        name=options.name or output.name.removesuffix(".json").removesuffix(".profile"),
-        any_corpus=options.any_corpus,
-        seed=options.seed,
-        command=shlex.join(["crossgate", *options.arguments]),
-    )
+        subjects = subjects_of(options.dataset)
+        runs = [run_of(subject, options, ("always",), repeated=0) for subject in subjects]
+    found = _fitted(runs, objective, before, options)
     write_profile(output, found.profile)
     if options.json:
         show(
@@ -136,6 +143,35 @@ def run(options: argparse.Namespace) -> int:
     else:
         show("\n".join(render_calibration(found, objective.describe(), output)))
     return DONE
+
+
+def _fitted(
+    runs: Sequence[Run], objective: Objective, before: Profile | None, options: argparse.Namespace
+) -> Calibration:
+    """Fit everything, or with --background and too few labels for that the bar alone."""
+    from crossgate._calibration.calibrating import TooFewLabelsError
+    from crossgate.calibration import calibrate, set_bar
+
+    file = Path(options.output).name
+    given: dict[str, Any] = {
+        "before": before,
+        "name": options.name or file.removesuffix(".json").removesuffix(".profile"),
+        "any_corpus": options.any_corpus,
+        "seed": options.seed,
+        "command": shlex.join(["crossgate", *options.arguments]),
+    }
+    try:
+        return calibrate(runs, objective, **given)
+    except TooFewLabelsError:
+        level = objective.max_false_inject
+        if not options.background or level is None:
+            raise
+        count = sum(bool(query.relevant) for run in runs for query in run.queries)
+        reason = (
+            f"{count} labelled queries have something that fits: too few to fit weights and gate, "
+            "so they only show what the bar costs; from about 60 on all is fitted"
+        )
+        return set_bar(runs, level, **given, reason=reason if count else "")
 
 
 def render_calibration(found: Calibration, objective: str, output: Path) -> Iterator[str]:

@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE
-from crossgate._cli.labelled import dataset_of, dump, labelled_options, run_of
+from crossgate._cli.labelled import (
+    DATASETS,
+    Subject,
+    dataset_of,
+    dump,
+    labelled_options,
+    run_of,
+    subjects_of,
+)
 from crossgate._cli.output import json_option, progress, show
 from crossgate._errors import InputError, SourceError
 from crossgate._files import whole_file
@@ -25,14 +33,17 @@ FELL = 1
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.set_defaults(run=run)
-    parser.usage = "crossgate eval [OPTION...] DATASET... | compare BEFORE.json AFTER.json"
+    parser.usage = (
+        "crossgate eval [OPTION...] DOCUMENTS LABELS... | DATASET... | "
+        "compare BEFORE.json AFTER.json"
+    )
     json_option(parser)
     parser.add_argument(
         "dataset",
         metavar="DATASET",
         nargs="+",
-        help="BEIR folder, .jsonl file, or a run that --runs stored, which needs no model; or "
-        "`compare` and two files of --json: exit code 1 if a metric fell beyond noise",
+        help=f"{DATASETS}; or `compare` and two files of --json: exit code 1 if a metric fell "
+        "beyond noise",
     )
     parser.add_argument(
         "--modes",
@@ -72,7 +83,8 @@ def run(options: argparse.Namespace) -> int:
 
     modes = _modes(options.modes)
     remote = _remote(options, modes)
-    reports = [_report(path, options, modes, remote) for path in map(Path, options.dataset)]
+    subjects = subjects_of(options.dataset)
+    reports = [_report(subject, options, modes, remote) for subject in subjects]
     if options.html:
         _write(Path(options.html), html_report(reports))
     if options.curve:
@@ -95,16 +107,16 @@ def _curve(reports: Sequence[Report]) -> str:
 
 
 def _report(
-    path: Path, options: argparse.Namespace, modes: Sequence[Mode], remote: Reranker | None
+    subject: Subject, options: argparse.Namespace, modes: Sequence[Mode], remote: Reranker | None
 ) -> Report:
     from crossgate._profile import read_policy, read_profile
     from crossgate.evaluation import is_run, summarize
 
     # A run that is made here was made with profile and policy already.
-    stored = is_run(path)
+    stored = is_run(subject.path)
     other = read_profile(options.profile) if options.profile and stored else None
     chosen = read_policy(options.policy) if options.policy and stored else None
-    run = run_of(path, options, modes, remote=remote, policy=options.policy)
+    run = run_of(subject, options, modes, remote=remote, policy=options.policy)
     return summarize(run, profile=other, policy=chosen, modes=modes)
 
 
@@ -120,11 +132,11 @@ def _steps(options: argparse.Namespace) -> int:
         message = "--steps prints one table: leave out --html and --runs"
         raise InputError("out_of_range", message)
     reports = []
-    for path in map(Path, options.dataset):
-        if is_run(path):
-            message = f"{path} is a stored run: --steps needs the dataset itself"
+    for subject in subjects_of(options.dataset):
+        if is_run(subject.path):
+            message = f"{subject.path} is a stored run: --steps needs the dataset itself"
             raise SourceError("unsuitable_run", message)
-        dataset = dataset_of(path, options)
+        dataset = dataset_of(subject, options)
         with progress("queries") as report:
             reports.append(
                 measure_steps(

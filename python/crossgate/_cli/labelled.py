@@ -8,18 +8,55 @@ import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crossgate._cli.output import say
-from crossgate._errors import InputError
+from crossgate._errors import InputError, SourceError
 
 if TYPE_CHECKING:
     from crossgate._sources import Problem
     from crossgate.evaluation import Dataset, Mode, Run
 
 _PROBLEMS_SHOWN = 5
+
+
+DATASETS = (
+    "documents and after them files of labels, such as skills/ labels.jsonl; or a BEIR folder, a "
+    ".jsonl file of both, or a run that eval --runs stored, which needs no model"
+)
+"""What the two commands say of their arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is measured: a dataset or a stored run, or documents with files of labels."""
+
+    path: Path
+    labels: tuple[Path, ...] = ()
+
+
+def subjects_of(paths: Sequence[str]) -> list[Subject]:
+    """Return what the arguments name; each file of labels belongs to the path before it.
+
+    Raises:
+        SourceError: `no_documents` if labels come first.
+    """
+    from crossgate.evaluation import is_labels
+
+    found: list[Subject] = []
+    for path in map(Path, paths):
+        if not is_labels(path):
+            found.append(Subject(path))
+        elif found:
+            found[-1] = replace(found[-1], labels=(*found[-1].labels, path))
+        else:
+            message = (
+                f"{path} holds labels alone: name the documents before it, as in skills/ {path}"
+            )
+            raise SourceError("no_documents", message)
+    return found
 
 
 def labelled_options(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +69,11 @@ def labelled_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--strict", action="store_true", help="stop at a malformed row")
     parser.add_argument(
         "--unnamed", action="store_true", help="leave out queries that name what fits"
+    )
+    parser.add_argument(
+        "--background",
+        action="store_true",
+        help="add everyday prompts that are shipped and that nothing should fit",
     )
     parser.add_argument("--runs", metavar="FOLDER", help="keep the stored runs here")
     parser.add_argument(
@@ -56,25 +98,44 @@ def dump(values: dict[str, Any]) -> str:
     )
 
 
-def dataset_of(path: Path, options: argparse.Namespace) -> Dataset:
-    """Read a labelled dataset and name the rows that cannot be used."""
-    from crossgate.evaluation import read_dataset
+def dataset_of(subject: Subject, options: argparse.Namespace) -> Dataset:
+    """Read labelled queries with their documents, and name the rows that cannot be used."""
+    from crossgate._evaluation.data.datasets import sample
+    from crossgate.evaluation import read_dataset, read_labels, with_background
 
-    dataset = read_dataset(
-        path, split=options.split, limit=options.limit, seed=options.seed, strict=options.strict
-    )
+    path, strict = subject.path, options.strict
+    bare = path.is_dir() and not (path / "queries.jsonl").exists()
+    if subject.labels or (options.background and bare):
+        dataset = read_labels(
+            path,
+            subject.labels,
+            split=options.split,
+            background=options.background,
+            strict=strict,
+        )
+    elif bare and not (path / "corpus.jsonl").exists():
+        message = f"{path} holds no labels: name a file of them after it, or add --background"
+        raise SourceError("empty_split", message)
+    else:
+        dataset = read_dataset(path, split=options.split, strict=strict)
+        if options.background:
+            dataset = with_background(dataset)
+    if options.limit is not None:
+        dataset = sample(dataset, options.limit, seed=options.seed)
     say_problems(dataset.problems, dataset.name)
     return dataset
 
 
-def run_of(path: Path, options: argparse.Namespace, modes: Sequence[Mode], **measuring: Any) -> Run:
+def run_of(
+    subject: Subject, options: argparse.Namespace, modes: Sequence[Mode], **measuring: Any
+) -> Run:
     """Read a stored run, or measure a dataset; with --unnamed the easiest queries are left out."""
     from crossgate.evaluation import is_run, measure, read_run
 
-    if is_run(path):
-        run = read_run(path)
+    if is_run(subject.path):
+        run = read_run(subject.path)
     else:
-        dataset = dataset_of(path, options)
+        dataset = dataset_of(subject, options)
         with runs_folder(options.runs) as folder:
             output = folder / f"{dataset.name}-{dataset.split}.run.jsonl"
             measure(

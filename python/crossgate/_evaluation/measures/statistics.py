@@ -56,6 +56,8 @@ def means(
         One interval per column; None for a column without any number.
     """
     table = np.asarray(values, dtype=np.float64)
+    if not len(table):
+        return [None] * table.shape[1]
     replicates = _replicates(table, seed=seed, rounds=rounds)
     found: list[Interval | None] = []
     for column in range(table.shape[1]):

@@ -16,6 +16,8 @@ from crossgate._evaluation.measures.signals import Histogram, ReliabilityBin
 _WIDTH, _HEIGHT = 360, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 16, 26, 40
 
+_LEAST_SHOWN = 0.2
+
 Scale = Callable[[float], float]
 
 
@@ -45,7 +47,7 @@ def standalone(chart: str) -> str:
 _STYLE = """
 text { fill: #1d2530; font: 11px system-ui, sans-serif; } .tick { fill: #5c6875; font-size: 10px; }
 .grid { stroke: #d9dee4; } .line { fill: none; stroke: #1f6fb2; stroke-width: 2; }
-.mark { fill: #c2571a; }
+.mark { fill: #c2571a; } .spot { fill: transparent; }
 @media (prefers-color-scheme: dark) { text { fill: #e4e9ee; } .tick { fill: #9aa7b4; }
   .grid { stroke: #323a43; } .line { stroke: #6db3f2; } .mark { fill: #f0955a; } }
 """
@@ -55,8 +57,7 @@ def _curve(
     points: Sequence[tuple[float, float, bool]], x_label: str, y_label: str, title: str
 ) -> str:
     """Return a line of a metric over a share, the shipped point marked."""
-    recalls = [recall for _, recall, _ in points]
-    ticks = _ticks(min(recalls), max(recalls))
+    ticks = _ticks(*shares_shown([value for _, value, _ in points]))
     across, up = _scales((0.0, 1.0), (ticks[0], ticks[-1]))
     line = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y, shipped in points if not shipped)
     parts = [
@@ -64,13 +65,17 @@ def _curve(
         f'<polyline class="line" points="{line}"/>',
     ]
     for x, y, shipped in points:
+        parts.append(
+            f'<circle class="{"mark" if shipped else "spot"}" cx="{across(x):.1f}" '
+            f'cy="{up(y):.1f}" r="{5 if shipped else 4}"><title>{html.escape(x_label)}: {x:.1%}, '
+            f"{html.escape(y_label)}: {y:.3f}</title></circle>"
+        )
         if shipped:
             anchor, shift = ("end", -9) if x > 0.6 else ("start", 9)
-            parts += [
-                f'<circle class="mark" cx="{across(x):.1f}" cy="{up(y):.1f}" r="5"/>',
+            parts.append(
                 f'<text class="label" text-anchor="{anchor}" x="{across(x) + shift:.1f}" '
-                f'y="{up(y) + 16:.1f}">shipped: {x:.1%}, {y:.3f}</text>',
-            ]
+                f'y="{up(y) + 16:.1f}">shipped: {x:.1%}, {y:.3f}</text>'
+            )
     return _svg(parts, x_label, y_label, title)
 
 
@@ -136,6 +141,14 @@ def _scales(across: tuple[float, float], up: tuple[float, float]) -> tuple[Scale
         scale(across, _LEFT, _WIDTH - _LEFT - _RIGHT),
         scale(up, _HEIGHT - _BOTTOM, -(_HEIGHT - _TOP - _BOTTOM)),
     )
+
+
+def shares_shown(shares: Sequence[float]) -> tuple[float, float]:
+    """Return the part of [0, 1] that an axis shows: at least 0.2, so that one query is no cliff."""
+    low, high = min(shares), max(shares)
+    missing = max(0.0, _LEAST_SHOWN - (high - low))
+    low = max(0.0, min(low - missing / 2, 1.0 - _LEAST_SHOWN)) if missing else low
+    return low, max(high, min(1.0, low + _LEAST_SHOWN))
 
 
 def _ticks(low: float, high: float) -> tuple[float, ...]:

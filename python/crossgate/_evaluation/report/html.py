@@ -1,4 +1,4 @@
-"""A report as one page that needs nothing else: no script, no font, no picture from elsewhere."""
+"""A report as one page that needs nothing else: no script, font or picture from elsewhere."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from crossgate._evaluation.report.charts import (
     histogram_chart,
     reliability_chart,
 )
+from crossgate._evaluation.report.queries import SCRIPT, queries_table
+from crossgate._evaluation.report.queries import STYLE as QUERIES_STYLE
 from crossgate._evaluation.report.summary import Report
 from crossgate._evaluation.report.text import (
     headline,
@@ -62,7 +64,8 @@ svg .tick { fill: var(--soft); font-size: 10px; }
 .grid { stroke: var(--rule); }
 .ideal { stroke: var(--soft); stroke-dasharray: 4 3; }
 .line { fill: none; stroke: var(--match); stroke-width: 2; }
-.mark { fill: var(--no-match); }
+.mark { fill: var(--no-match); } .spot { fill: transparent; }
+.spot:hover { fill: var(--match); }
 .dot { fill: var(--match); fill-opacity: .7; }
 .match { fill: var(--match); fill-opacity: .55; }
 .no-match { fill: var(--no-match); fill-opacity: .55; }
@@ -86,8 +89,9 @@ def html_report(reports: Sequence[Report]) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>crossgate eval: {escape(names)}</title><style>{_STYLE}</style></head>"
-        f"<body>{body}</body></html>\n"
+        f"<title>crossgate eval: {escape(names)}</title>"
+        f"<style>{_STYLE}{QUERIES_STYLE}</style></head>"
+        f"<body>{body}<script>{SCRIPT}</script></body></html>\n"
     )
 
 
@@ -105,6 +109,8 @@ def _report(report: Report) -> Iterator[str]:
     yield from _signals(report)
     yield from _examples("Worst misses", report.missed)
     yield from _examples("Picks although nothing fits", report.picked_for_nothing)
+    mode = "gated" if "gated" in report.modes else report.modes[-1]
+    yield from queries_table(report.answers, mode)
 
 
 def _subject(report: Report) -> Iterator[str]:

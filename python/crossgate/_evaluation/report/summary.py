@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from crossgate._core import Policy, Profile
 from crossgate._errors import InputError
 from crossgate._evaluation.measures import economics, losses, metrics, signals, statistics
+from crossgate._evaluation.measures.answers import Answered, answered
 from crossgate._evaluation.measures.economics import AbstentionPoint, CurvePoint, Economics
 from crossgate._evaluation.measures.examples import Example, missed, picked_for_nothing
 from crossgate._evaluation.measures.losses import Moves
@@ -102,6 +103,7 @@ class Report:
         noise: What two equal runs differ by.
         missed: The worst wrong answers of the gate.
         picked_for_nothing: The worst picks for queries that nothing fits.
+        answers: Every query with its answer, in the gated mode where that was run.
         degraded: How many queries did not run as configured, by code.
         per_query: The value of every metric by mode, in the order of `ids`.
         ids: The ids of the queries.
@@ -131,6 +133,7 @@ class Report:
     noise: Noise
     missed: tuple[Example, ...]
     picked_for_nothing: tuple[Example, ...]
+    answers: tuple[Answered, ...]
     degraded: Mapping[str, int]
     per_query: Mapping[str, Mapping[str, tuple[float | None, ...]]]
     ids: tuple[str, ...]
@@ -267,6 +270,7 @@ def summarize(
         noise=_noise(queries, recalls[reference], seed),
         missed=missed(queries, results[reference], always),
         picked_for_nothing=picked_for_nothing(queries, results[reference]),
+        answers=answered(queries, results[reference]),
         degraded=dict(Counter(code for query in queries for code in query.degraded)),
         per_query={
             mode: {

@@ -1,0 +1,148 @@
+"""Setting the bar alone: for a library with few labels or none, by queries that nothing fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from crossgate._calibration import answering
+from crossgate._calibration.calibrating import (
+    Calibration,
+    Objective,
+    account,
+    check_false_injects,
+    check_runs,
+    figures_of,
+    usable,
+)
+from crossgate._calibration.halves import split
+from crossgate._calibration.outcomes import outcomes
+from crossgate._core import Profile
+from crossgate._errors import CalibrationError
+from crossgate._evaluation.runs.modes import decide, reblended
+from crossgate._evaluation.runs.runs import Run, StoredQuery
+from crossgate._profile import check_models
+
+_SHOWN = 3
+
+
+def set_bar(
+    runs: Sequence[Run],
+    max_false_inject: float,
+    *,
+    before: Profile | None = None,
+    name: str = "calibrated",
+    any_corpus: bool = False,
+    seed: int = 0,
+    command: str = "",
+    reason: str = "",
+) -> Calibration:
+    """Raise a profile's bar on the confidence of an answer, and leave all else as it was.
+
+    The bar is set on one half of the queries that nothing fits, by split conformal prediction;
+    the other half, and all queries that something fits, show what it is worth. It is never lowered:
+    everyday prompts are far from what a library is for, and say nothing about near misses.
+
+    Args:
+        runs: As for `calibrate`, but queries that something fits may be few or missing.
+        max_false_inject: The share of the queries that nothing fits which may get a pick, in
+            (0, 1).
+        before: The profile to start from; None for the one that the first run was made with.
+        name: What to call the profile.
+        any_corpus: Whether the profile is meant for other documents, too.
+        seed: Of the halves and of the intervals; at least 0.
+        command: How it was called, to be kept in the profile.
+        reason: Why nothing more was fitted, to be kept in the notes.
+
+    Raises:
+        CalibrationError: `too_few_negatives`; `no_gate` if the profile states no confidence, or if
+            no bar excludes these queries; `promise_broken` if the other half contradicts it.
+        InputError: `out_of_range`.
+        ProfileError: `profile_mismatch` if the profile is for other models.
+        SourceError: `unsuitable_run`, as for `calibrate`.
+    """
+    objective = Objective(max_false_inject=max_false_inject)
+    check_runs(runs)
+    header = runs[0].header
+    before = header.profile if before is None else before
+    check_models(before, embedder=header.embedder, reranker=header.reranker)
+    stage1, stage2 = before.confidence.stage1, before.confidence.stage2
+    if stage1 is None or stage2 is None:
+        raise CalibrationError(
+            "no_gate",
+            f"the profile {before.name} states no confidence of an answer, so there is no bar to "
+            "set: fit one on labels first",
+        )
+    labelled, notes = usable(runs)
+    queries = [reblended(query, before) for query, _ in labelled]
+    corpora = [corpus for _, corpus in labelled]
+    matched = [query for query in queries if query.relevant]
+    empty = [place for place, query in enumerate(queries) if not query.relevant]
+    halves = split([queries[one] for one in empty], [corpora[one] for one in empty], seed=seed)
+    fit, held_out = ([queries[empty[place]] for place in half] for half in halves)
+    needed = answering.negatives_needed(max_false_inject)
+    if len(fit) < needed:
+        raise CalibrationError(
+            "too_few_negatives",
+            f"nothing fits {len(empty)} queries, {len(fit)} of them to set the bar on: a "
+            f"false-inject rate of {max_false_inject:g} needs {needed}; give more, add "
+            "--background, or allow a higher rate",
+        )
+    seen = outcomes(fit, before)
+    stages = (answering.probabilities(seen, one) for one in (stage1, stage2))
+    least = answering.least_for_false_injects(np.maximum(*stages), max_false_inject)
+    if least > 1:
+        raise CalibrationError(
+            "no_gate",
+            "a query that nothing fits has a pick with the highest possible confidence, so no bar "
+            "excludes it; allow a higher rate",
+        )
+    bar = max(least, before.answer.threshold or 0.0)
+    profile = before.replace(name=name, answer=before.answer.replace(threshold=bar))
+    report = [*matched, *held_out]
+    found = Calibration(
+        profile=profile,
+        fit=figures_of(fit, profile, seed),
+        report=figures_of(report, profile, seed),
+        before=figures_of(report, before, seed),
+        notes=(*notes, *_notes(before, least, matched, fit, reason)),
+    )
+    check_false_injects(found.report, max_false_inject)
+    fitted = account(runs, found, objective, seed, command)
+    known = (run.header.corpus for run in runs if run.header.corpus)
+    fingerprints = [] if any_corpus else list(dict.fromkeys(known))
+    return replace(found, profile=profile.replace(corpora=fingerprints, fitted=fitted))
+
+
+def _notes(
+    before: Profile,
+    least: float,
+    matched: Sequence[StoredQuery],
+    fit: Sequence[StoredQuery],
+    reason: str,
+) -> list[str]:
+    notes = [f"only the bar was set; all else is that of the profile {before.name}"]
+    if reason:
+        notes.append(reason)
+    old = before.answer.threshold or 0.0
+    if least <= old:
+        notes.append(f"the bar was high enough: these queries ask for {least:.3g}, it is {old:.3g}")
+    if not matched:
+        notes.append(
+            "no query that something fits was given, so nobody knows what this bar costs: a few "
+            "dozen labelled prompts would say"
+        )
+    picks = [(decide(query, before, "always"), query) for query in fit]
+    sure = [(one.confidence or 0.0, one.hits[0].id, query.text) for one, query in picks if one.hits]
+    if least > old and sure:
+        shown = "; ".join(
+            f"{text!r} for {id} ({confidence:.2f})"
+            for confidence, id, text in sorted(sure, reverse=True)[:_SHOWN]
+        )
+        notes.append(
+            f"nearest to a pick were {shown}. Where the library is about such everyday matters, "
+            "this bar silences prompts that it should serve"
+        )
+    return notes

@@ -1,0 +1,118 @@
+"""The table of all queries in a page: searched, filtered and saved by a few lines of script."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from crossgate._evaluation.measures.answers import OUTCOMES, Answered
+
+_IDS_SHOWN = 3
+
+STYLE = """
+.queries { margin: 1rem 0; } .queries form { display: flex; flex-wrap: wrap; gap: .5rem; }
+.queries input, .queries select, .queries button { font: inherit; font-size: .9rem;
+  padding: .3rem .5rem; color: var(--text); background: var(--panel);
+  border: 1px solid var(--rule); border-radius: 4px; max-width: 100%; }
+.queries input { flex: 1 1 14rem; min-width: 0; }
+.queries .scroll { max-height: 32rem; overflow: auto; margin-top: .5rem; }
+.queries td, .queries th { text-align: left; white-space: nowrap; overflow-wrap: normal; }
+.queries td:first-child, .queries td.ids { white-space: normal; }
+.queries td.ids { min-width: 10rem; } .queries table { width: 100%; }
+.queries th { position: sticky; top: 0; background: var(--ground); z-index: 1; }
+.queries td:first-child { min-width: 14rem; position: static; }
+.outcome::before { content: "\\25cf\\a0"; color: var(--match); }
+.outcome.wrong::before, .outcome.missed::before, .outcome.injected::before { color: var(--bad); }
+noscript { color: var(--soft); }
+"""
+
+# Works on every table of the page; nothing is loaded, and nothing leaves the page but by a click.
+SCRIPT = """
+for (const box of document.querySelectorAll(".queries")) {
+  const form = box.querySelector("form"), rows = [...box.querySelectorAll("tbody tr")];
+  const count = box.querySelector("output");
+  const shown = () => rows.filter(row => !row.hidden);
+  const filter = () => {
+    const words = form.search.value.toLowerCase().split(/\\s+/).filter(Boolean);
+    for (const row of rows) {
+      const text = row.textContent.toLowerCase();
+      row.hidden = !(words.every(word => text.includes(word))
+        && (!form.outcome.value || row.dataset.outcome === form.outcome.value)
+        && (!form.kind || !form.kind.value || row.dataset.kind === form.kind.value));
+    }
+    count.textContent = shown().length + " of " + rows.length;
+  };
+  form.addEventListener("input", filter);
+  form.addEventListener("submit", event => event.preventDefault());
+  form.save.addEventListener("click", () => {
+    // A cell that a spreadsheet would take for a formula is kept as text by the apostrophe.
+    const text = node => node.dataset.whole ?? node.textContent;
+    const safe = text => text.replace(/^[=+@\\t\\r-]/, "'$&").replace(/"/g, '""');
+    const cell = node => '"' + safe(text(node)) + '"';
+    const lines = [box.querySelector("thead tr"), ...shown()]
+      .map(row => [...row.cells].map(cell).join(","));
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob(["\\ufeff" + lines.join("\\r\\n")],
+      { type: "text/csv" }));
+    link.download = "queries.csv";
+    link.click();
+    URL.revokeObjectURL(link.href);
+  });
+  form.hidden = false;
+  filter();
+}
+"""
+
+
+def queries_table(queries: Sequence[Answered], mode: str) -> Iterator[str]:
+    """Yield the table of all queries; without script it stands there whole."""
+    if not queries:
+        return
+    outcomes = Counter(one.outcome for one in queries)
+    kinds = sorted({one.kind for one in queries} - {""})
+    yield f'<h2>All queries, {escape(mode)}</h2><div class="queries"><form hidden>'
+    yield '<input name="search" type="search" placeholder="search" aria-label="search">'
+    yield '<select name="outcome" aria-label="outcome"><option value="">all outcomes</option>'
+    for name in OUTCOMES:
+        if outcomes[name]:
+            yield f'<option value="{name}">{name}: {outcomes[name]}</option>'
+    yield "</select>"
+    if kinds:
+        yield '<select name="kind" aria-label="kind"><option value="">all kinds</option>'
+        yield "".join(f'<option value="{escape(kind)}">{escape(kind)}</option>' for kind in kinds)
+        yield "</select>"
+    yield '<button name="save" type="button">Save as CSV</button>'
+    yield '<output class="soft"></output></form>'
+    yield "<noscript>Searching and saving need script; the table is whole without.</noscript>"
+    named = ["kind"] if kinds else []
+    titles = ["query", *named, "fits", "picked", "outcome", "confidence", "decided by", "stage"]
+    head = "".join(f"<th>{title}</th>" for title in titles)
+    yield f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>'
+    yield from (_row(one, with_kind=bool(kinds)) for one in queries)
+    yield "</tbody></table></div></div>"
+
+
+def _row(one: Answered, *, with_kind: bool) -> str:
+    meaning = escape(OUTCOMES[one.outcome])
+    confidence = "" if one.confidence is None else f"{one.confidence:.3f}"
+    head = [one.text, one.kind] if with_kind else [one.text]
+    rest = [confidence, one.reason, str(one.stage)]
+    return (
+        f'<tr data-outcome="{one.outcome}" data-kind="{escape(one.kind)}">'
+        f"{''.join(f'<td>{escape(cell)}</td>' for cell in head)}{_ids(one.fits)}{_ids(one.picked)}"
+        f'<td class="outcome {one.outcome}" title="{meaning}">{one.outcome}</td>'
+        f"{''.join(f'<td>{escape(cell)}</td>' for cell in rest)}</tr>"
+    )
+
+
+def _ids(ids: Sequence[str]) -> str:
+    """Return a cell of the first ids; all of them show on hover, and are saved."""
+    whole, more = escape(", ".join(ids)), len(ids) - _IDS_SHOWN
+    if more <= 0:
+        return f'<td class="ids">{whole}</td>'
+    shown = escape(", ".join(ids[:_IDS_SHOWN]))
+    return (
+        f'<td class="ids" title="{whole}" data-whole="{whole}">{shown} '
+        f'<span class="soft">and {more} more</span></td>'
+    )

@@ -1,0 +1,283 @@
+"""Labels beside a library: each form in which they are written, and every kind of bad row."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import LIBRARY
+from crossgate import CrossgateError
+from crossgate._cli.labelled import Subject, dataset_of, subjects_of
+from crossgate._evaluation.data.label_files import (
+    BACKGROUND,
+    background_queries,
+    is_labels,
+    read_labels,
+)
+
+
+@pytest.fixture
+def skills(tmp_path: Path) -> Path:
+    """Return a folder of skills."""
+    for name, text in LIBRARY.items():
+        (tmp_path / "skills" / name).mkdir(parents=True)
+        page = f"---\nname: {name}\ndescription: {text}\n---\nDo it.\n"
+        (tmp_path / "skills" / name / "SKILL.md").write_text(page)
+    return tmp_path / "skills"
+
+
+def written(path: Path, *rows: object) -> Path:
+    """Write JSON lines."""
+    lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def refusal(skills: Path, *labels: Path, **options: Any) -> tuple[str, str]:
+    """Return code and message of the error that reading raises."""
+    with pytest.raises(CrossgateError) as raised:
+        read_labels(skills, labels, **options)
+    return raised.value.code, str(raised.value)
+
+
+ROWS: list[dict[str, Any]] = [
+    {"query": "repair this csv", "relevant": ["csv-cleaner", "spreadsheet"], "kind": "direct"},
+    {"query": "merge pdf files", "relevant": {"pdf-toolkit": 2, "translator": 0}},
+    {"query": "what is the weather", "relevant": []},
+]
+
+
+def test_lines_of_json_and_rows_of_csv_say_the_same(skills: Path, tmp_path: Path) -> None:
+    lines = read_labels(skills, [written(tmp_path / "labels.jsonl", *ROWS)])
+    queries = {one.text: one for one in lines.queries}
+    assert queries["repair this csv"].relevant == {"csv-cleaner": 1, "spreadsheet": 1}
+    assert queries["repair this csv"].kind == "direct"
+    assert queries["merge pdf files"].relevant == {"pdf-toolkit": 2}
+    assert queries["what is the weather"].relevant == {}
+    assert (lines.name, lines.split, len(lines.documents)) == ("skills", "labels", len(LIBRARY))
+    table = tmp_path / "labels.csv"
+    table.write_text(
+        "\ufeffQuery,relevant,kind\r\n"
+        "repair this csv,csv-cleaner; spreadsheet,direct\r\n"
+        '"merge pdf files",pdf-toolkit,\r\n'
+        "what is the weather,,\r\n",
+        encoding="utf-8",
+    )
+    cells = {
+        one.text: (set(one.relevant), one.kind) for one in read_labels(skills, [table]).queries
+    }
+    assert cells == {one.text: (set(one.relevant), one.kind) for one in lines.queries}
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_spreadsheets_of_other_countries_are_read(
+    skills: Path, tmp_path: Path, separator: str
+) -> None:
+    table = tmp_path / "labels.csv"
+    rows = ["prompt", "expected_skill"], ["merge, then sort", "pdf-toolkit|translator"]
+    table.write_text("\n".join(separator.join(row) for row in rows))
+    (query,) = read_labels(skills, [table]).queries
+    wanted = {"pdf-toolkit"} if separator == ";" else {"pdf-toolkit", "translator"}
+    assert query.text == "merge, then sort"
+    assert set(query.relevant) >= wanted
+
+
+def test_a_table_without_named_columns_is_refused(skills: Path, tmp_path: Path) -> None:
+    table = tmp_path / "labels.csv"
+    table.write_text("merge pdf files,pdf-toolkit\n")
+    code, message = refusal(skills, table)
+    assert code == "malformed_row"
+    assert f"{table}:1: the first line must name the columns" in message
+
+
+@pytest.mark.parametrize(
+    "wrapped", [lambda rows: rows, lambda rows: {"skill_name": "pdf-toolkit", "evals": rows}]
+)
+@pytest.mark.parametrize("named", ["row", "folder", "file"])
+def test_trigger_evals_of_one_skill_are_read_as_they_are(
+    skills: Path, tmp_path: Path, wrapped: Any, named: str
+) -> None:
+    rows = [
+        {"query": "join two scans", "should_trigger": True},
+        {"query": "translate this", "should_trigger": False},
+    ]
+    if named == "row":
+        rows = [{**row, "skill": "pdf-toolkit"} for row in rows]
+    folder = skills / "pdf-toolkit" / "evals" if named == "folder" else tmp_path
+    folder.mkdir(exist_ok=True)
+    path = folder / "triggers.json"
+    path.write_text(json.dumps(wrapped(rows)))
+    if named == "file" and isinstance(wrapped(rows), list):
+        assert "of which skill?" in refusal(skills, path)[1]
+        return
+    dataset = read_labels(skills, [path])
+    join, translate = dataset.queries
+    assert (join.relevant, join.wrong) == ({"pdf-toolkit": 1}, frozenset())
+    assert not translate.relevant
+    assert translate.wrong == {"pdf-toolkit"}
+    assert any("1 queries say of one skill alone" in note for note in dataset.notes)
+
+
+@pytest.mark.parametrize(
+    ("expected", "found"),
+    [
+        ("pdf-toolkit", {"pdf-toolkit"}),
+        ("PDF-Toolkit", {"pdf-toolkit"}),
+        ("office:pdf-toolkit", {"pdf-toolkit"}),
+        ("skills/pdf-toolkit/SKILL.md", {"pdf-toolkit"}),
+        (["pdf-toolkit", "translator"], {"pdf-toolkit", "translator"}),
+        ("none", set()),
+        (None, set()),
+        ("", set()),
+    ],
+)
+def test_an_expected_skill_is_found_as_authors_write_it(
+    skills: Path, tmp_path: Path, expected: object, found: set[str]
+) -> None:
+    path = written(tmp_path / "a.jsonl", {"prompt": "join scans", "expected_skill": expected})
+    assert is_labels(path)
+    (query,) = read_labels(skills, [path]).queries
+    assert set(query.relevant) == found
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ("{not json", "not JSON"),
+        ([1], "must be a JSON object"),
+        ({"relevant": []}, "has no query"),
+        ({"query": " ", "relevant": []}, "empty"),
+        ({"query": "x"}, "has none of relevant"),
+        ({"query": "x", "relevant": 3}, "relevant must be"),
+        ({"query": "x", "relevant": ["pdf-tolkit"]}, "is it 'pdf-toolkit'?"),
+        ({"query": "x", "should_trigger": "perhaps", "skill": "pdf-toolkit"}, "true or false"),
+        ({"query": "x", "should_trigger": True}, "of which skill?"),
+        ({"query": "x", "relevant": [], "mentions_name": "no"}, "mentions_name"),
+    ],
+)
+def test_a_bad_row_names_its_line_and_is_counted(
+    skills: Path, tmp_path: Path, bad: object, reason: str
+) -> None:
+    path = written(tmp_path / "labels.jsonl", ROWS[0], bad)
+    dataset = read_labels(skills, [path])
+    assert len(dataset.queries) == 1
+    (problem,) = dataset.problems
+    assert (problem.path, problem.line) == (str(path), 2)
+    assert reason in problem.reason
+    assert refusal(skills, path, strict=True)[0] == "malformed_row"
+
+
+def test_a_query_in_several_files_counts_once_with_all_that_is_said(
+    skills: Path, tmp_path: Path
+) -> None:
+    text = "sum up this table"
+    first = written(
+        tmp_path / "a.jsonl", {"query": text, "should_trigger": False, "skill": "translator"}
+    )
+    second = written(
+        tmp_path / "b.jsonl", {"query": text, "should_trigger": True, "skill": "spreadsheet"}
+    )
+    for files in ([first, second], [second, first]):
+        dataset = read_labels(skills, files)
+        (query,) = dataset.queries
+        assert query.relevant == {"spreadsheet": 1}
+        assert query.wrong == {"translator"}
+        assert dataset.notes == ()
+
+
+def test_a_split_is_kept_with_the_rows_that_name_none(skills: Path, tmp_path: Path) -> None:
+    rows = [{**row, "split": split} for row, split in zip(ROWS, ("a", "b", ""), strict=True)]
+    path = written(tmp_path / "labels.jsonl", *rows)
+    assert len(read_labels(skills, [path]).queries) == 3
+    assert len(read_labels(skills, [path], split="a").queries) == 2
+    code, message = refusal(skills, path, split="c")
+    assert (code, "a, b" in message) == ("unknown_split", True)
+
+
+def test_the_shipped_prompts_are_many_clean_and_different() -> None:
+    texts = [one.text for one in background_queries()]
+    assert 290 <= len(texts) <= 320
+    assert len({text.casefold() for text in texts}) == len(texts)
+    assert all(text == text.strip() and text for text in texts)
+    assert all(not one.relevant and one.kind == BACKGROUND for one in background_queries())
+
+
+def test_labels_belong_to_the_path_before_them(skills: Path, tmp_path: Path) -> None:
+    labels = written(tmp_path / "labels.jsonl", *ROWS)
+    more = tmp_path / "more.csv"
+    more.write_text("query,relevant\n")
+    both = written(tmp_path / "both.jsonl", {"id": "pdf", "text": "PDF tools"}, ROWS[2])
+    paths = [str(one) for one in (skills, labels, more, both, tmp_path)]
+    assert subjects_of(paths) == [
+        Subject(skills, (labels, more)),
+        Subject(both),
+        Subject(tmp_path),
+    ]
+    with pytest.raises(CrossgateError) as raised:
+        subjects_of([str(labels), str(skills)])
+    assert raised.value.code == "no_documents"
+    assert f"skills/ {labels}" in str(raised.value)
+
+
+def options(**given: Any) -> argparse.Namespace:
+    """Return the options that reading asks for."""
+    defaults = {"split": None, "limit": None, "seed": 0, "strict": False, "background": False}
+    return argparse.Namespace(**{**defaults, **given})
+
+
+def test_a_folder_without_labels_says_what_is_missing(skills: Path, tmp_path: Path) -> None:
+    with pytest.raises(CrossgateError) as raised:
+        dataset_of(Subject(skills), options())
+    assert raised.value.code == "empty_split"
+    assert "--background" in str(raised.value)
+    alone = dataset_of(Subject(skills), options(background=True))
+    assert {one.kind for one in alone.queries} == {BACKGROUND}
+    labels = written(tmp_path / "labels.jsonl", *ROWS)
+    joined = dataset_of(Subject(skills, (labels,)), options(background=True))
+    assert len(joined.queries) == len(alone.queries) + len(ROWS)
+    assert len(dataset_of(Subject(skills, (labels,)), options(limit=2)).queries) == 2
+
+
+WORDS = ("", "pdf", "none", "true", "\0", "\ud800", " ")
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from(WORDS),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner),
+    max_leaves=8,
+)
+
+
+@given(
+    rows=st.lists(
+        st.dictionaries(
+            st.sampled_from(
+                ["query", "relevant", "expected_skill", "should_trigger", "skill", "id"]
+            ),
+            JSON,
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_whatever_stands_in_a_file_is_read_or_refused(
+    rows: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    source = written(folder / "docs.jsonl", {"id": "pdf", "text": "PDF tools"})
+    for path in (folder / "l.json", folder / "l.jsonl"):
+        whole = path.suffix == ".json"
+        path.write_text(json.dumps(rows) if whole else "\n".join(map(json.dumps, rows)))
+        is_labels(path)
+        code = None
+        try:
+            dataset = read_labels(source, [path])
+        except CrossgateError as error:
+            code = error.code
+        else:
+            assert all(set(one.relevant) <= {"pdf"} for one in dataset.queries)
+        assert code in {None, "empty_split", "malformed_row"}
