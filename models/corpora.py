@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,41 @@ class TrainingData:
                 self.removed[source] += 1
                 continue
             self.examples.append(Example(source, pool, query, fitting, ruled_out))
+
+
+class Deck:
+    """Deals the items of a list in random order, each once before any comes again."""
+
+    def __init__(self, items: Sequence[Example], rng: random.Random) -> None:
+        self._items = list(items)
+        self._rng = rng
+        self._left: list[Example] = []
+
+    def draw(self) -> Example:
+        """Returns the next one."""
+        if not self._left:
+            self._left = self._rng.sample(self._items, len(self._items))
+        return self._left.pop()
+
+
+class Decks:
+    """Deals examples by source, so that a mixture decides how often each source is seen."""
+
+    def __init__(self, data: TrainingData, rng: random.Random) -> None:
+        by_source: dict[str, list[Example]] = defaultdict(list)
+        for example in data.examples:
+            by_source[example.source].append(example)
+        self._decks = {source: Deck(found, rng) for source, found in by_source.items()}
+        self._rng = rng
+
+    def draw(self, mixture: dict[str, float]) -> Example:
+        """Returns an example of a source drawn by its weight in the mixture.
+
+        Raises:
+            KeyError: A source of the mixture has no examples.
+        """
+        source = self._rng.choices(list(mixture), list(mixture.values()))[0]
+        return self._decks[source].draw()
 
 
 # The prompts written for this project about public skills.

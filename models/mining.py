@@ -25,11 +25,6 @@ NEAREST = 16
 # second answer than a wrong one (positive-aware mining, NV-Retriever, arXiv 2407.15831).
 TRUSTED = 0.08
 
-# How the cascade weighs what stage 1 knows, in units of the logit; BM25 is bounded, a half at 32.
-COSINE_WEIGHT = 15.0
-BM25_WEIGHT = 18.6
-BM25_HALF = 32.0
-
 # A copy of the right document under another id shares this many of its shingles (Jaccard).
 COPY = 0.3
 
@@ -49,14 +44,6 @@ class Miner:
         self._rows = {
             name: {id: row for row, id in enumerate(ids)} for name, ids in self._ids.items()
         }
-
-    def stage1(self, query: str, pool: str) -> dict[str, float]:
-        """Returns what stage 1 makes of each document, as a part of the cascade's logit."""
-        bm25 = self._lexical.scores(pool, query)
-        scores = BM25_WEIGHT * bm25 / (bm25 + BM25_HALF)
-        if pool in self._vectors:
-            scores = scores + COSINE_WEIGHT * self._cosines(query, pool)
-        return dict(zip(self._ids[pool], scores.tolist(), strict=True))
 
     def wrong(self, example: Example, pool: str) -> list[str]:
         """Returns ids of documents near the query that do not fit it, as far as is known.

@@ -1,62 +1,44 @@
-"""Trains the cross-encoder of stage 2 on groups of one query and a few documents."""
+"""Trains the cross-encoder of stage 2 on the groups that `mine_groups.py` wrote.
+
+    python train_cross_encoder.py START GROUPS OUTPUT
+
+Each group is seen once, in the order of the file. A run that was cut off goes on from its last
+checkpoint, and ends with the same weights.
+"""
 
 from __future__ import annotations
 
 import argparse
-import random
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import torch
-from corpora import TrainingData, read_training_data
-from hashes import check_hashes, check_weights
-from mining import Miner, embed_pools, new_miner
-from pair_model import PairModel
+from hashes import check_weights, sha256_of
 from safetensors.torch import load_file
 from torch import Tensor
-from training import Decks, Encoder, Optimiser, fill, rank, run_workers, save
-from transformers import BertConfig
+from training import Encoder, Optimiser, fill, freeze, rank, run_workers, save, world_size
+from transformers import BertConfig, BertForSequenceClassification
 
-HERE = Path(__file__).parent
-
-# How often groups of a source are drawn, relative to the others.
-MIXTURE: dict[str, float] = {
-    "skill-triggers": 0.18,
-    "written skills": 0.09,
-    "written tasks": 0.08,
-    "written topic_swap": 0.05,
-    "written jargon": 0.03,
-    "written more": 0.08,
-    "skill-examples-weak": 0.04,
-    "metatool": 0.09,
-    "bfcl": 0.05,
-    "seal-tools": 0.03,
-    "acebench": 0.02,
-    "toolalpaca": 0.01,
-    "clinc150": 0.08,
-    "written near misses": 0.02,
-    "nlupp": 0.02,
-    "scifact": 0.04,
-    "cosqa": 0.02,
-    "medquad": 0.01,
-    "markdown-sections-weak": 0.05,
-    "written passage questions": 0.05,
-    "debian": 0.3,
-}
-
-# Documents to a group: one that fits and the rest that do not, or none that fits.
-GROUP = 4
+# Documents of a group that are read, the fitting one first: more cost more than they teach.
+GROUP = 5
 GROUPS_PER_BATCH = 10
+PAIRS_PER_PASS = 12
 
-# Wrong documents are drawn from so many that stage 1 finds best: what stage 2 is asked about.
-HARDEST = 12
+CHARACTERS_PER_TOKEN = 5
 
-QUERY_CHARACTERS = 400
-CHARACTERS_PER_TOKEN = 4
+# Share of the layers, the lowest, that stay as they are: a fifth of the time, and little to learn.
+FROZEN = 1 / 3
 
-# Weight of the squared distance from a teacher's logits in the loss.
-TAUGHT = 0.2
+# Weight of the squared distance from the teacher's logits, in the loss of passages.
+TAUGHT = 0.05
+PASSAGES = ("scifact", "cosqa", "medquad", "markdown-sections-weak", "written passage questions")
+
+CHECKPOINT = "checkpoint.pt"
+CHECKPOINT_EVERY = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,52 +46,37 @@ class Group:
     """A query with documents to tell apart; the first fits if `matched`, the others do not.
 
     Attributes:
+        source: The set that it comes from.
         query: The query.
-        documents: Their texts.
+        documents: Their texts, as stage 2 reads them.
         matched: Whether one fits.
         stage1: What stage 1 makes of each, in units of the logit.
     """
 
+    source: str
     query: str
     documents: tuple[str, ...]
     matched: bool
     stage1: tuple[float, ...]
 
 
-def draw_group(
-    data: TrainingData,
-    decks: Decks,
-    miner: Miner,
-    rng: random.Random,
-) -> Group:
-    """Returns the next group of the mixture."""
-    example = decks.draw(MIXTURE)
-    pool = example.pool
-    if pool == "clinc150":
-        pool = rng.choice([pool, pool, f"{pool} described 0", f"{pool} described 1"])
-    texts = data.pools[pool]
-    known = [id for id in example.negatives if id in texts]
-    chosen = [rng.choice(example.positives)] if example.positives else []
-    chosen += rng.sample(known, min(len(known), 2))
-    stage1 = miner.stage1(example.query, pool)
-    near = [id for id in miner.wrong(example, pool) if id not in chosen]
-    near = sorted(near, key=lambda id: -stage1[id])[:HARDEST]
-    chosen += rng.sample(near, min(len(near), GROUP - len(chosen)))
-    others = list(texts)
-    while len(chosen) < GROUP:
-        other = rng.choice(others)
-        if other not in chosen and other not in example.positives:
-            chosen.append(other)
-    return Group(
-        query=example.query[:QUERY_CHARACTERS],
-        documents=tuple(texts[id] for id in chosen),
-        matched=bool(example.positives),
-        stage1=tuple(stage1[id] for id in chosen),
-    )
+def read_groups(path: Path) -> list[Group]:
+    """Returns the groups of a file, cut to the documents that are read."""
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [
+        Group(
+            source=row["source"],
+            query=row["query"],
+            documents=tuple(row["documents"][:GROUP]),
+            matched=row["matched"],
+            stage1=tuple(row["stage1"][:GROUP]),
+        )
+        for row in rows
+    ]
 
 
-def group_loss(logits: Tensor, matched: Tensor, stage1: Tensor) -> Tensor:
-    """Returns the loss of groups whose first document fits if `matched`.
+def group_loss(logits: Tensor, stage1: Tensor, matched: bool) -> Tensor:
+    """Returns the loss of one group, whose first document fits if `matched`.
 
     The sum of three cross-entropies. The first is what the cascade is asked: to pick the right
     document by what stage 1 knows and the logit together, so that the model learns what stage 1
@@ -118,41 +85,43 @@ def group_loss(logits: Tensor, matched: Tensor, stage1: Tensor) -> Tensor:
     quarter of the one of each pair alone.
 
     Args:
-        logits: Float [groups, documents].
-        matched: Bool [groups].
-        stage1: Float [groups, documents], in units of the logit.
+        logits: Float [documents].
+        stage1: Float [documents], in units of the logit.
+        matched: Whether the first one fits; none does otherwise.
     """
-    together = torch.nn.functional.log_softmax(logits + stage1, 1)[:, 0]
-    fused = -(together * matched).mean()
-    nothing = torch.zeros(len(logits), 1)
-    wanted = torch.where(matched, 0, logits.shape[1])
-    listwise = torch.nn.functional.cross_entropy(torch.cat([logits, nothing], 1), wanted)
+    functional = torch.nn.functional
+    wanted = torch.tensor(0 if matched else len(logits))
+    listwise = functional.cross_entropy(torch.cat([logits, torch.zeros(1)]), wanted)
     fits = torch.zeros_like(logits)
-    fits[:, 0] = matched.float()
-    single = torch.nn.functional.binary_cross_entropy_with_logits(logits, fits)
-    return fused + 0.5 * listwise + 0.25 * single
+    fits[0] = float(matched)
+    loss = 0.5 * listwise + 0.25 * functional.binary_cross_entropy_with_logits(logits, fits)
+    if matched:
+        loss = loss + functional.cross_entropy(logits + stage1, wanted)
+    return loss
 
 
 def score(
-    model: PairModel,
-    encoder: Encoder,
-    pairs: list[tuple[str, str]],
-    batch: int = 10,
+    model: BertForSequenceClassification, encoder: Encoder, pairs: Sequence[tuple[str, str]]
 ) -> Tensor:
-    """Returns the logits [n] of pairs, computed in batches of similar length."""
+    """Returns the logits [n] of pairs, computed in batches of similar length.
+
+    The products are made in bfloat16, three times as fast on a processor that has them and as
+    right as this training needs.
+    """
     order = sorted(range(len(pairs)), key=lambda place: len(pairs[place][0]) + len(pairs[place][1]))
-    parts = [
-        model(**encoder([pairs[place] for place in order[start : start + batch]]))
-        for start in range(0, len(order), batch)
-    ]
+    parts = []
+    for start in range(0, len(order), PAIRS_PER_PASS):
+        inputs = encoder([pairs[place] for place in order[start : start + PAIRS_PER_PASS]])
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            parts.append(model(**inputs).logits[:, 0].float())
     return torch.cat(parts)[torch.tensor(order).argsort()]
 
 
-def new_model(start: Path, layers: int | None = None) -> PairModel:
-    """Returns the model with the weights found in `start`, or a new pooler and classifier.
+def new_model(start: Path, layers: int | None = None) -> BertForSequenceClassification:
+    """Returns the model with the weights found in `start`.
 
     Args:
-        start: Folder of the weights.
+        start: Folder of the weights; without a pooler or a classifier they start at random.
         layers: Keep so many, at least 2, evenly spread from the lowest to the highest; all by
             default.
     """
@@ -160,7 +129,10 @@ def new_model(start: Path, layers: int | None = None) -> PairModel:
     kept = np.linspace(0, config.num_hidden_layers - 1, layers or config.num_hidden_layers)
     config.num_hidden_layers = len(kept)
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
-    model = PairModel(config)
+    config.num_labels = 1
+    # The fused attention is slower than the plain one in bfloat16.
+    config._attn_implementation = "eager"
+    model = BertForSequenceClassification(config)
     weights = load_file(start / "model.safetensors")
     new: tuple[str, ...] = ()
     if not any(name.startswith("bert.") for name in weights):
@@ -171,74 +143,70 @@ def new_model(start: Path, layers: int | None = None) -> PairModel:
         for name in [name for name in weights if f".layer.{layer}." in name]:
             weights[name.replace(f".layer.{layer}.", f".layer.{place}.")] = weights[name]
     fill(model, weights, start, new)
-    model.bert.embeddings.requires_grad_(False)
-    model.train()
-    return model
+    freeze(model.bert, FROZEN)
+    return model.train()
 
 
-def train(arguments: argparse.Namespace, data: TrainingData) -> None:
+def train(arguments: argparse.Namespace) -> None:
     """Trains in this worker; the first one writes the weights."""
-    rng = random.Random(f"{arguments.seed} {rank()}")
     torch.manual_seed(arguments.seed)
+    groups = read_groups(arguments.groups)
     model = new_model(arguments.start, arguments.layers)
     teacher = new_model(arguments.teacher).eval() if arguments.teacher else None
     encoder = Encoder(arguments.start / "tokenizer.json", arguments.tokens)
-    document_characters = CHARACTERS_PER_TOKEN * arguments.tokens
-    miner = new_miner(data, arguments.embedder)
-    decks = Decks(data, rng)
-    optimiser = Optimiser(
-        model, arguments.rate, arguments.steps, arguments.warm_up, last=arguments.last
-    )
-    smooth = 0.0
-    for step in range(arguments.steps):
-        groups = [draw_group(data, decks, miner, rng) for _ in range(GROUPS_PER_BATCH)]
+    steps = len(groups) // (GROUPS_PER_BATCH * world_size())
+    optimiser = Optimiser(model, arguments.rate, steps, arguments.warm_up, last=arguments.last)
+    made_of = [sha256_of(arguments.groups), sha256_of(arguments.start / "model.safetensors")]
+    smooth = optimiser.resume(arguments.output / CHECKPOINT, made_of)
+    for step in range(optimiser.done, steps):
+        first = (step * world_size() + rank()) * GROUPS_PER_BATCH
+        batch = groups[first : first + GROUPS_PER_BATCH]
         pairs = [
-            (group.query, text[:document_characters])
-            for group in groups
-            for text in group.documents
+            (one.query, text[: CHARACTERS_PER_TOKEN * arguments.tokens])
+            for one in batch
+            for text in one.documents
         ]
-        logits = score(model, encoder, pairs).view(len(groups), GROUP)
-        matched = torch.tensor([group.matched for group in groups])
-        loss = group_loss(logits, matched, torch.tensor([group.stage1 for group in groups]))
-        if teacher is not None:
+        sizes = [len(one.documents) for one in batch]
+        logits = score(model, encoder, pairs)
+        loss = torch.stack(
+            [
+                group_loss(found, torch.tensor(one.stage1), one.matched)
+                for one, found in zip(batch, logits.split(sizes), strict=True)
+            ]
+        ).mean()
+        passages = [size * [one.source in PASSAGES] for one, size in zip(batch, sizes, strict=True)]
+        known = [place for place, one in enumerate(chain.from_iterable(passages)) if one]
+        if teacher is not None and known:
             with torch.no_grad():
-                taught = score(teacher, encoder, pairs)
-            loss = loss + TAUGHT * torch.nn.functional.mse_loss(logits.flatten(), taught)
+                taught = score(teacher, encoder, [pairs[place] for place in known])
+            distance = ((logits[known] - taught) ** 2).sum() / len(pairs)
+            loss = loss + TAUGHT * distance
         optimiser.step(loss)
-        smooth = loss.item() if not step else 0.98 * smooth + 0.02 * loss.item()
-        if step % 20 == 19:
+        smooth = 0.98 * smooth + 0.02 * loss.item() if step else loss.item()
+        if step % 10 == 9:
             optimiser.report(smooth)
-        if step % 100 == 99 or step == arguments.steps - 1:
+        if step % CHECKPOINT_EVERY == CHECKPOINT_EVERY - 1 or step == steps - 1:
             save(model, arguments.start, arguments.output)
+            optimiser.save(arguments.output / CHECKPOINT, made_of, smooth)
 
 
 def main() -> None:
-    """Reads the arguments, checks the data's hashes and trains."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Reads the arguments, checks the weights' hashes and trains."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("start", type=Path, help="folder of weights to start from")
-    parser.add_argument(
-        "embedder", type=Path, help="folder of the embedder that finds hard negatives"
-    )
-    parser.add_argument("data", type=Path, help="folder of the public sets")
+    parser.add_argument("groups", type=Path, help="file that `mine_groups.py` wrote")
     parser.add_argument("output", type=Path, help="folder to write the weights to")
-    parser.add_argument("--steps", type=int, default=700)
-    parser.add_argument("--rate", type=float, default=1e-4)
-    parser.add_argument("--warm-up", type=int, default=60)
-    parser.add_argument("--last", type=float, default=0.3, help="share of the rate at the end")
-    parser.add_argument("--tokens", type=int, default=112, help="most tokens of a pair")
+    parser.add_argument("--rate", type=float, default=6e-5)
+    parser.add_argument("--warm-up", type=int, default=30)
+    parser.add_argument("--last", type=float, default=0.02, help="share of the rate at the end")
+    parser.add_argument("--tokens", type=int, default=160, help="most tokens of a pair")
     parser.add_argument("--layers", type=int, help="keep so many layers of the start, 2 or more")
     parser.add_argument("--teacher", type=Path, help="folder of a model whose logits are learnt")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
-    check_hashes(arguments.data, HERE / "data.sha256")
-    check_weights(arguments.start, arguments.embedder)
-    if arguments.teacher:
-        check_weights(arguments.teacher)
-    data = read_training_data(arguments.data, HERE / "prompts")
-    print(f"{len(data.examples)} examples; left out: {dict(data.removed)}", flush=True)
-    embed_pools(arguments.embedder, data)
-    run_workers(arguments.workers, train, arguments, data)
+    check_weights(arguments.start, *([arguments.teacher] if arguments.teacher else []))
+    run_workers(arguments.workers, train, arguments)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,11 @@ import random
 from pathlib import Path
 
 import torch
-from corpora import SKILL_PROMPTS, Example, TrainingData, read_training_data
+from corpora import SKILL_PROMPTS, Decks, Example, TrainingData, read_training_data
 from hashes import check_hashes, check_weights
 from mining import Miner, embed_pools, new_miner
 from torch import Tensor
 from training import (
-    Decks,
     Encoder,
     Optimiser,
     embed,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import signal
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +13,6 @@ import bm25s
 import numpy as np
 import torch
 import torch.distributed as distributed
-from corpora import Example, TrainingData
 from hashes import list_weights
 from safetensors.torch import load_file, save_file
 from tokenizers import Encoding, Tokenizer
@@ -48,41 +45,6 @@ class Encoder:
             arrays["attention_mask"][row, :length] = 1
             arrays["token_type_ids"][row, :length] = one.type_ids
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
-
-
-class Deck:
-    """Deals the items of a list in random order, each once before any comes again."""
-
-    def __init__(self, items: Sequence[Example], rng: random.Random) -> None:
-        self._items = list(items)
-        self._rng = rng
-        self._left: list[Example] = []
-
-    def draw(self) -> Example:
-        """Returns the next one."""
-        if not self._left:
-            self._left = self._rng.sample(self._items, len(self._items))
-        return self._left.pop()
-
-
-class Decks:
-    """Deals examples by source, so that a mixture decides how often each source is seen."""
-
-    def __init__(self, data: TrainingData, rng: random.Random) -> None:
-        by_source: dict[str, list[Example]] = defaultdict(list)
-        for example in data.examples:
-            by_source[example.source].append(example)
-        self._decks = {source: Deck(found, rng) for source, found in by_source.items()}
-        self._rng = rng
-
-    def draw(self, mixture: dict[str, float]) -> Example:
-        """Returns an example of a source drawn by its weight in the mixture.
-
-        Raises:
-            KeyError: A source of the mixture has no examples.
-        """
-        source = self._rng.choices(list(mixture), list(mixture.values()))[0]
-        return self._decks[source].draw()
 
 
 class Lexical:
@@ -126,6 +88,7 @@ class Optimiser:
         steps: How many steps there will be.
         warm_up: Steps until the highest rate is reached.
         last: The share of the highest rate at the last step.
+        done: How many steps there were.
     """
 
     model: torch.nn.Module
@@ -133,7 +96,8 @@ class Optimiser:
     steps: int
     warm_up: int
     last: float = 0.02
-    _done: int = 0
+    done: int = 0
+    _resumed: int = 0
     _inner: torch.optim.AdamW = field(init=False)
     _began: float = field(default_factory=time.monotonic)
 
@@ -158,21 +122,52 @@ class Optimiser:
             ):
                 gradient.copy_(part.view_as(gradient))
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        share = min(1.0, (self._done + 1) / self.warm_up)
-        share *= self.last + (1 - self.last) * (1 - self._done / self.steps)
+        share = min(1.0, (self.done + 1) / self.warm_up)
+        share *= self.last + (1 - self.last) * (1 - self.done / self.steps)
         for group in self._inner.param_groups:
             group["lr"] = self.rate * share
         self._inner.step()
         self._inner.zero_grad()
-        self._done += 1
+        self.done += 1
+
+    def save(self, path: Path, made_of: Sequence[str], loss: float) -> None:
+        """Writes what `resume` needs, the weights among it; from the first worker only."""
+        if rank() == 0:
+            unfinished = path.with_suffix(".unfinished")
+            state = {
+                "made_of": list(made_of),
+                "done": self.done,
+                "loss": loss,
+                "model": self.model.state_dict(),
+                "optimiser": self._inner.state_dict(),
+            }
+            torch.save(state, unfinished)
+            unfinished.replace(path)
+
+    def resume(self, path: Path, made_of: Sequence[str]) -> float:
+        """Goes on where a checkpoint was written, and returns its loss; 0 where there is none.
+
+        Args:
+            path: The checkpoint.
+            made_of: Hashes of what the run reads; a checkpoint of other inputs stops the script.
+        """
+        if not path.exists():
+            return 0.0
+        state = torch.load(path, weights_only=True)
+        if state["made_of"] != list(made_of):
+            raise SystemExit(f"{path}: belongs to a run on other inputs; remove it to start anew")
+        self.model.load_state_dict(state["model"])
+        self._inner.load_state_dict(state["optimiser"])
+        self.done = self._resumed = state["done"]
+        return float(state["loss"])
 
     def report(self, loss: float) -> None:
         """Prints where the run stands, from the first worker only."""
         if rank() == 0:
             passed = time.monotonic() - self._began
-            left = passed / max(1, self._done) * (self.steps - self._done)
+            left = passed / max(1, self.done - self._resumed) * (self.steps - self.done)
             print(
-                f"step {self._done}/{self.steps} loss {loss:.4f} {passed:.0f} s, {left:.0f} s left",
+                f"step {self.done}/{self.steps} loss {loss:.4f} {passed:.0f} s, {left:.0f} s left",
                 flush=True,
             )
 
@@ -201,6 +196,11 @@ def freeze(model: BertModel, share: float) -> None:
 def rank() -> int:
     """Returns this worker's number, 0 where there is one only."""
     return distributed.get_rank() if distributed.is_initialized() else 0
+
+
+def world_size() -> int:
+    """Returns how many workers there are, 1 where they do not know of each other."""
+    return distributed.get_world_size() if distributed.is_initialized() else 1
 
 
 def run_workers(count: int, work: Callable[..., None], *arguments: object) -> None:

@@ -13,9 +13,12 @@ from train_embedder import batch_loss
 given = json.load(sys.stdin)
 vectors = {name: torch.tensor(given[name]) for name in ("queries", "documents")}
 facts = {
-    "group": group_loss(
-        *(torch.tensor(given[name]) for name in ("logits", "matched", "stage1"))
-    ).item(),
+    "groups": [
+        group_loss(torch.tensor(logits), torch.tensor(stage1), matched).item()
+        for logits, stage1, matched in zip(
+            given["logits"], given["stage1"], given["matched"], strict=True
+        )
+    ],
     "batch": batch_loss(torch.zeros(1), **vectors, fits=torch.tensor(given["fits"])).item(),
 }
 sys.stdout.write(json.dumps(facts))

@@ -13,13 +13,11 @@ from typing import Any
 import mining
 import numpy as np
 import torch
-import train_cross_encoder
 import train_embedder
-from corpora import Example, TrainingData
+from corpora import Decks, Example, TrainingData
 from mining import Miner
-from train_cross_encoder import draw_group
 from train_embedder import draw_batch
-from training import Decks, Encoder, embed, load_embedder
+from training import Encoder, embed, load_embedder
 
 TEXTS = {
     "right": "cook a soup of leek and potato in one pot",
@@ -52,33 +50,18 @@ for source, positives, negatives in (
     example = Example(source, "pool", QUERY, positives, negatives)
     data = TrainingData(pools={"pool": TEXTS}, examples=[example])
     miner = Miner(data, folder, {"pool": vectors})
-    facts["stop words"] = Miner(data, folder, {}).stage1("how is it of the", "pool")
     mining.NEAREST = 1
     nearest = sorted(miner.wrong(example, "pool"))
     mining.NEAREST = 16
-    train_cross_encoder.MIXTURE = {source: 1.0}
     rng = random.Random(1)
     decks = Decks(data, rng)
-    groups = [draw_group(data, decks, miner, rng) for _ in range(50)]
-    train_cross_encoder.HARDEST = 1
-    hardest = [draw_group(data, decks, miner, rng) for _ in range(50)]
-    train_cross_encoder.HARDEST = 12
     train_embedder.KINDS = {"pool": (1.0, {source: 1.0})}
     batch, fits = draw_batch(data, decks, miner, rng)[2:]
-    names = {text: name for name, text in TEXTS.items()}
     facts[source] = {
         "nearest": nearest,
         "wrong": sorted(miner.wrong(example, "pool")),
-        "matched": [group.matched for group in groups],
         "batch": batch,
         "fits": [[batch[place] for place in row.nonzero()[:, 0].tolist()] for row in fits],
-        "groups": [[names[text] for text in group.documents] for group in groups],
-        "hardest": [[names[text] for text in group.documents] for group in hardest],
-        "stage1": {
-            names[text]: score
-            for group in groups
-            for text, score in zip(group.documents, group.stage1, strict=True)
-        },
     }
 before = set(folder.glob("vectors-*.npz"))
 with contextlib.redirect_stdout(sys.stderr):

@@ -1,0 +1,197 @@
+"""Writes groups of one query and the documents that stage 1 finds best, to train stage 2 on.
+
+    python mine_groups.py DATA OUTPUT
+
+Stage 1 is crossgate itself, with its bundled embedder and profile, so that stage 2 learns from the
+candidates, the passages and the mistakes that it will meet. Needs crossgate installed, no torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from corpora import Decks, Example, TrainingData, read_rows, read_training_data, shingles
+from hashes import check_hashes
+
+from crossgate import Document, Index, OnnxEmbedder
+from crossgate._cascade import readable
+from crossgate._core import Blend
+from crossgate._router import DEFAULT_PROFILE
+
+HERE = Path(__file__).parent
+
+# How often groups of a source are drawn, relative to the others.
+MIXTURE: dict[str, float] = {
+    "skill-triggers": 0.20,
+    "written skills": 0.09,
+    "written tasks": 0.08,
+    "written topic_swap": 0.05,
+    "written jargon": 0.03,
+    "written more": 0.06,
+    "skill-examples-weak": 0.04,
+    "metatool": 0.08,
+    "bfcl": 0.05,
+    "seal-tools": 0.03,
+    "acebench": 0.02,
+    "toolalpaca": 0.01,
+    "clinc150": 0.06,
+    "written near misses": 0.02,
+    "nlupp": 0.02,
+    "scifact": 0.06,
+    "cosqa": 0.05,
+    "medquad": 0.02,
+    "markdown-sections-weak": 0.04,
+    "written passage questions": 0.08,
+    "debian": 0.08,
+}
+
+PASSAGE_POOLS = ("scifact", "cosqa", "medquad", "markdown-sections-weak", "debian")
+"""Searched by words alone: as many passages are reranked without a cosine as with one."""
+
+GROUP = 8
+"""Documents to a group: one that fits and the rest that do not, or none that fits."""
+
+POOL = 5_000
+"""Most documents of a pool that are indexed: those that examples name, and others at random."""
+
+QUERY_CHARACTERS = 400
+
+TRUSTED = 0.1
+"""A candidate whose cosine is so much above the right document's is likelier to be an unlabelled
+second answer than a wrong one (positive-aware mining, NV-Retriever, arXiv 2407.15831)."""
+
+COPY = 0.3
+"""A copy of the right document under another id shares this many of its shingles (Jaccard)."""
+
+
+def draw(data: TrainingData, count: int, chance: random.Random) -> list[tuple[str, Example]]:
+    """Returns pool and example of so many draws from the mixture."""
+    decks = Decks(data, chance)
+    drawn = []
+    for _ in range(count):
+        example = decks.draw(MIXTURE)
+        pool = example.pool
+        if pool == "clinc150":
+            pool = chance.choice([pool, f"{pool} described 0", f"{pool} described 1"])
+        drawn.append((pool, example))
+    return drawn
+
+
+def indexed(
+    data: TrainingData, drawn: list[tuple[str, Example]], bodies: dict[str, str], seed: int
+) -> Iterator[tuple[str, Index]]:
+    """Yields each pool's name and its index, one after the other."""
+    named: dict[str, set[str]] = defaultdict(set)
+    for pool, example in drawn:
+        named[pool].update(example.positives, example.negatives)
+    for pool, ids in named.items():
+        texts = data.pools[pool]
+        kept = [id for id in texts if id in ids]
+        others = [id for id in texts if id not in ids]
+        chance = random.Random(f"{seed} {pool}")
+        kept += chance.sample(others, min(len(others), max(0, POOL - len(kept))))
+        documents = [
+            Document(id=id, text=texts[id], body=bodies.get(id, "") if pool == "skills" else "")
+            for id in kept
+        ]
+        embedder = None if pool in PASSAGE_POOLS else "default"
+        print(f"indexing {pool}: {len(documents)} documents", flush=True)
+        yield pool, Index.build(documents, embedder=embedder)
+
+
+def group_of(
+    index: Index, example: Example, vector: Sequence[float] | None, profile: dict[str, Any]
+) -> dict[str, Any] | None:
+    """Returns the group of an example, or None where stage 2 would not see what fits."""
+    query = example.query[:QUERY_CHARACTERS]
+    found = index.search(query, vector, blend=profile["blend"], per_channel=10)
+    scored = {one.id: one for one in found.scored}
+    fitting = [id for id in example.positives if id in scored]
+    if example.positives and not fitting:
+        return None
+    right = [shingles(found.documents[id].content) for id in fitting]
+    limit = max((scored[id].cosine or 0.0 for id in fitting), default=1.0) + TRUSTED
+    ruled_out = [id for id in example.negatives if id in scored]
+    wrong = [
+        one.id
+        for one in found.scored
+        if one.id not in example.positives
+        and one.id not in ruled_out
+        and (one.cosine or 0.0) <= limit
+        and not any(_alike(found.documents[one.id].content, known) for known in right)
+    ]
+    if ruled_out and not fitting:
+        # Nothing is known to fit, and the rest of the pool was not judged.
+        wrong = []
+    chosen = [*fitting[:1], *ruled_out, *wrong][:GROUP]
+    if len(chosen) < 2 and not (ruled_out and not fitting):
+        return None
+    combine = profile["combine"]
+
+    def weighed(id: str) -> float:
+        one = scored[id]
+        bm25 = one.bm25 / (one.bm25 + profile["pivot"]) if one.bm25 > 0 else 0.0
+        return float(combine["cosine"] * (one.cosine or 0.0) + combine["bm25"] * bm25)
+
+    return {
+        "source": example.source,
+        "query": query,
+        "matched": bool(fitting),
+        "documents": [readable(found.documents[id], scored[id].passage) for id in chosen],
+        "stage1": [round(weighed(id), 4) for id in chosen],
+    }
+
+
+def _alike(text: str, known: set[str]) -> bool:
+    other = shingles(text)
+    shared = len(known & other)
+    return shared >= COPY * (len(known) + len(other) - shared)
+
+
+def main() -> None:
+    """Reads the arguments, checks the data's hashes and writes the groups."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path, help="folder of the public sets")
+    parser.add_argument("output", type=Path, help="file to write, one group to a line")
+    parser.add_argument("--groups", type=int, default=8000, help="how many are drawn")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    check_hashes(options.data, HERE / "data.sha256")
+    data = read_training_data(options.data, HERE / "prompts")
+    print(f"{len(data.examples)} examples; left out: {dict(data.removed)}", flush=True)
+    bodies = {
+        str(row["_id"]): str(row["body"])
+        for row in read_rows(options.data / "skill-bodies/bodies.jsonl")
+    }
+    profile = json.loads(DEFAULT_PROFILE.read_text(encoding="utf-8"))
+    settings = {
+        "blend": Blend(**profile["blend"]),
+        "combine": profile["combine"],
+        "pivot": profile["blend"]["pivot"],
+    }
+    chance = random.Random(options.seed)
+    drawn = draw(data, options.groups, chance)
+    embedder = OnnxEmbedder()
+    groups: dict[int, dict[str, Any]] = {}
+    for pool, index in indexed(data, drawn, bodies, options.seed):
+        places = [place for place, (name, _) in enumerate(drawn) if name == pool]
+        queries = [drawn[place][1].query[:QUERY_CHARACTERS] for place in places]
+        vectors = embedder.embed(queries) if index.dimension else [None] * len(queries)
+        for place, vector in zip(places, vectors, strict=True):
+            group = group_of(index, drawn[place][1], vector, settings)
+            if group is not None:
+                groups[place] = group
+    with options.output.open("w", encoding="utf-8") as lines:
+        for place in sorted(groups):
+            lines.write(json.dumps(groups[place], ensure_ascii=False) + "\n")
+    print(f"{options.output}: {len(groups)} of {len(drawn)} groups; the others lack what fits")
+
+
+if __name__ == "__main__":
+    main()
