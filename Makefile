@@ -17,7 +17,7 @@ all: lint test ## everything that CI runs
 $(VENV): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/pip install --quiet --group lint --group test --group stores "maturin>=1.9.4,<2"
+	$(BIN)/pip install --quiet --group lint --group test --group stores --group frameworks "maturin>=1.9.4,<2"
 	touch $(VENV)
 
 .PHONY: install

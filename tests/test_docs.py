@@ -25,6 +25,7 @@ MODULES = [
     "crossgate",
     "crossgate.calibration",
     "crossgate.evaluation",
+    "crossgate.integrations.sentence_transformers",
     "crossgate.lint",
     "crossgate.models",
     "crossgate.pipelines",
@@ -100,6 +101,9 @@ def run_line(line: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_runs_from_top_to_bottom(page: Path, folder: Path) -> None:
+    if page.name == "integrations.md":
+        for framework in ("haystack", "langchain_core", "llama_index.core"):
+            pytest.importorskip(framework, reason=f"{framework} is not installed")
     for block in blocks(page):
         if block.reason:
             continue
@@ -122,6 +126,7 @@ def test_what_is_not_run_says_why() -> None:
         "log.md: needs a log of some hundred decisions with what was used",
         "models.md: needs a model from the hub",
         "pipelines.md: takes minutes",
+        "serve.md: needs a running server",
         "rag.md: downloads a model",
         "rerankers.md: needs a provider key",
         "stores.md: needs a LanceDB table",

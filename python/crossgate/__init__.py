@@ -26,7 +26,7 @@ from crossgate._errors import (
 )
 from crossgate._index import Found, Index
 from crossgate._profile import read_policy, read_profile, write_profile
-from crossgate._rerank import arerank, rerank
+from crossgate._rerank import arerank, rerank, rerank_many
 from crossgate._router import Router
 from crossgate._types import (
     Candidate,
@@ -80,6 +80,7 @@ __all__ = [
     "read_policy",
     "read_profile",
     "rerank",
+    "rerank_many",
     "set_threads",
     "write_profile",
 ]

@@ -15,18 +15,25 @@ from crossgate._types import Candidate, Document
 _MOST_COSINE = 1 + 1e-5
 _MOST_FLOAT = sys.float_info.max
 
+# The names under which rows of others hold what we read: the first one with something in it counts.
+ID_FIELDS = ("_id", "id")
+TITLE_FIELDS = ("title", "name")
+TEXT_FIELDS = ("text", "description", "content", "page_content")
 
-def candidate(place: int, given: object) -> Candidate:
+
+def candidate(place: int, given: object, what: str = "candidate") -> Candidate:
     """Make a candidate of what the caller handed in.
 
     Args:
         place: Its position, from 1; the id of a candidate without one.
-        given: A text, a `Candidate`, a `Document`, or a mapping with the fields of a `Candidate`.
+        given: A text, a `Candidate`, a `Document`, or a mapping with the fields of a `Candidate`,
+            under the names above.
+        what: What to call it in errors.
 
     Raises:
         InputError: `malformed_candidate`, naming the position and the field.
     """
-    what = f"candidate {place}"
+    what = f"{what} {place}"
     if isinstance(given, str):
         return Candidate(id=str(place), text=given)
     if isinstance(given, Candidate):
@@ -37,20 +44,25 @@ def candidate(place: int, given: object) -> Candidate:
     if not isinstance(given, Mapping):
         raise InputError(
             "malformed_candidate",
-            f"{what} is a {type(given).__name__}: pass a str, a mapping or a Candidate",
+            f"{what} is a {type(given).__name__}: pass a str, a mapping or a Document",
         )
     row = dict(given)
-    ids = [one for one in (row.pop("id", None), row.pop("_id", None)) if one is not None]
-    title, text = row.pop("title", None) or "", row.pop("text", None)
-    body, metadata = row.pop("body", None) or "", row.pop("metadata", None) or {}
-    texts = (("title", title, str), ("text", text, str), ("body", body, str))
-    kinds = (*texts, ("metadata", metadata, Mapping))
-    for field, value, kind in kinds:
-        if not isinstance(value, kind):
-            raise InputError(
-                "malformed_candidate",
-                f"the {field} of {what} is a {type(value).__name__}: it must be a {kind.__name__}",
-            )
+    ids = [one for one in (row.pop(field, None) for field in ID_FIELDS) if one is not None]
+    if all(given.get(field) is None for field in (*TEXT_FIELDS, *TITLE_FIELDS)):
+        there = ", ".join(map(str, given)) or "none"
+        raise InputError(
+            "malformed_candidate",
+            f"{what} has no text: it is read from {', '.join(TEXT_FIELDS)}; its fields are {there}",
+        )
+    title, text, body = (
+        _text(what, row, fields) for fields in (TITLE_FIELDS, TEXT_FIELDS, ("body",))
+    )
+    metadata = row.pop("metadata", None) or {}
+    if not isinstance(metadata, Mapping):
+        raise InputError(
+            "malformed_candidate",
+            f"the metadata of {what} is a {type(metadata).__name__}: it must be a mapping",
+        )
     vector, cosine, score = (row.pop(field, None) for field in ("vector", "cosine", "score"))
     _check_numbers(what, cosine, score)
     return Candidate(
@@ -63,6 +75,21 @@ def candidate(place: int, given: object) -> Candidate:
         cosine=None if cosine is None else float(cosine),
         score=None if score is None else float(score),
     )
+
+
+def _text(what: str, row: dict[str, Any], names: Iterable[str]) -> str:
+    """Remove and return the first of the fields that has something in it, or an empty text."""
+    for name in names:
+        value = row.pop(name, None)
+        if value is None or value == "":
+            continue
+        if not isinstance(value, str):
+            raise InputError(
+                "malformed_candidate",
+                f"the {name} of {what} is a {type(value).__name__}: it must be a str",
+            )
+        return value
+    return ""
 
 
 def _check_numbers(what: str, cosine: Any, score: Any) -> None:

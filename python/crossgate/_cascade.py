@@ -51,6 +51,7 @@ class Stage1:
         timings: Milliseconds per step of stage 1.
         need: How probable it is that the query asks for anything that a document could serve, in
             [0, 1]; None where that is not known, and where the caller has decided that it does.
+        indexes: Places of the documents in the caller's list, from 0; none without such a list.
     """
 
     scored: Sequence[_core.Scored]
@@ -59,6 +60,7 @@ class Stage1:
     warnings: tuple[ResultWarning, ...] = ()
     timings: Mapping[str, float] = field(default_factory=dict)
     need: float | None = None
+    indexes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +193,7 @@ def _steps(request: Request) -> Generator[Call, Scores, RouteResult]:
         "budget_ms": request.deadline.budget_ms,
         "asked": [list(one) for one in reply.asked] if reply else [],
     }
-    hits = _hits(gated, decision, pairs, found.documents, (reply and reply.name) or STAGE1)
+    hits = _hits(gated, decision, pairs, found, (reply and reply.name) or STAGE1)
     warnings = (ResultWarning(code=one.code, detail=one.detail) for one in decision.warnings)
     result = RouteResult(
         verdict=Verdict(decision.verdict),
@@ -274,7 +276,7 @@ def _hits(
     gated: _core.Gated,
     decision: _core.Decision,
     pairs: Sequence[_core.Pair],
-    documents: Mapping[str, Document],
+    found: Stage1,
     provider: str,
 ) -> tuple[Hit, ...]:
     scored, by_id = gated.scored, {pair.id: pair for pair in pairs}
@@ -284,7 +286,7 @@ def _hits(
         read = None if place.stage2_rank is None else pair
         hits.append(
             Hit(
-                document=documents[place.id],
+                document=found.documents[place.id],
                 cosine=one.cosine,
                 bm25=one.bm25,
                 blend=one.blend,
@@ -297,6 +299,7 @@ def _hits(
                 dropped=place.dropped,
                 relevance=place.relevance,
                 passage=one.passage,
+                index=found.indexes.get(place.id),
             )
         )
     return tuple(hits)

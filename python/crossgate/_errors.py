@@ -44,7 +44,7 @@ class InputError(CrossgateError, ValueError):
 
     Codes: `empty_query`, `query_too_long`, `invalid_text`, `empty_document`, `duplicate_id`,
     `no_documents`, `wrong_dimension`, `not_finite`, `zero_vector`, `out_of_range`,
-    `malformed_candidate`, `malformed_step`, `malformed_setting`.
+    `malformed_candidate`, `malformed_step`, `malformed_setting`; `address_unusable` for a server.
     """
 
 

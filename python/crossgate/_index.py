@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import sys
-from collections.abc import Callable, Iterable, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crossgate import _core
+from crossgate._candidates import ID_FIELDS, candidate
 from crossgate._checks import check_ids, check_text, is_text
 from crossgate._errors import IndexFileError, InputError, ModelError
 from crossgate._files import check_source, check_target
@@ -37,7 +40,8 @@ class Found(NamedTuple):
 class Index:
     """Documents with their terms and vectors. Threads may search and change it at once.
 
-    Make one with `Index.build` or `Index.open`.
+    Make one with `Index.build` or `Index.open`. Like a mapping it holds documents by id:
+    `"pdf" in index`, `index["pdf"]`, `for id in index`.
     """
 
     def __init__(self, core: _core.Index, embedder: Embedder | None) -> None:
@@ -49,7 +53,7 @@ class Index:
     @classmethod
     def build(
         cls,
-        documents: Iterable[Document],
+        documents: Iterable[str | Mapping[str, Any] | Document],
         *,
         embedder: Embedder | str | os.PathLike[str] | None = "default",
         language: str = "english",
@@ -60,7 +64,8 @@ class Index:
 
         Args:
             documents: At least one, ids unique, each with a title or a text. The first 6,000
-                characters of a body are kept.
+                characters of a body are kept. Texts and mappings are read as `rerank` reads its
+                candidates: one without an id gets its position as id, from 1.
             embedder: What makes the vectors: an embedder, the name or folder of a model, or None
                 for an index that is searched by words alone.
             language: Snowball language of the stemmer, such as `english`, or `none`.
@@ -74,8 +79,8 @@ class Index:
                 `malformed_candidate`, naming the document.
             ModelError: If the embedder cannot be loaded or run.
         """
-        documents = list(documents)
-        if not documents:
+        given = _documents(documents)
+        if not given:
             raise InputError(
                 "no_documents", "there is nothing to index: pass at least one document"
             )
@@ -84,13 +89,13 @@ class Index:
         index = cls(_core.Index(language, identity, dimension), maker)
         if reuse is not None and reuse.embedder == identity and maker is not None:
             known = {id: reuse.get(id) for id in reuse.ids}
-            documents = [
+            given = [
                 replace(one, vector=reuse._core.vector(one.id))
                 if one.vector is None and _same_head(one, known.get(one.id))
                 else one
-                for one in documents
+                for one in given
             ]
-        index.upsert(documents, progress=progress)
+        index.upsert(given, progress=progress)
         return index
 
     @classmethod
@@ -142,21 +147,22 @@ class Index:
 
     def upsert(
         self,
-        documents: Iterable[Document],
+        documents: Iterable[Mapping[str, Any] | Document],
         *,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         """Add documents, and replace those whose id is there already; all of them or none.
 
         Args:
-            documents: Those without a vector are embedded, where the index holds vectors.
+            documents: Those without a vector are embedded, where the index holds vectors. Each
+                needs an id.
             progress: Called with the number of embedded documents and of those to embed.
 
         Raises:
             InputError: As `build` does.
             ModelError: If the embedder cannot be loaded or run.
         """
-        documents = list(documents)
+        documents = _documents(documents, named=True)
         # Before the texts are embedded, which takes long.
         seen: set[str] = set()
         for document in documents:
@@ -298,11 +304,70 @@ class Index:
     def __len__(self) -> int:
         return len(self._core)
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.ids)
+
+    def __getitem__(self, id: str) -> Document:
+        if not isinstance(id, str):
+            raise TypeError(f"an index is asked for an id, a str, not {id!r}: its ids are `.ids`")
+        found = self.get(id)
+        if found is None:
+            raise KeyError(f"no document has the id {id!r}: the ids are `.ids`")
+        return found
+
     def __contains__(self, id: object) -> bool:
         return isinstance(id, str) and is_text(id) and id in self._core
 
     def __repr__(self) -> str:
         return f"<Index of {len(self)} documents, embedder {self.embedder or 'none'}>"
+
+    def __reduce__(self) -> tuple[Callable[..., Index], tuple[bytes, Embedder | None, Path | None]]:
+        """Pickle as the bytes of its file, which are checksummed.
+
+        An embedder that crossgate knows by name is loaded anew; one of your own must pickle.
+        """
+        known = cache.identity(self.embedder.partition("@")[0]) is not None
+        embedder = None if known else self._embedder
+        try:
+            pickle.dumps(embedder)
+        except Exception as error:
+            raise TypeError(
+                f"the embedder {self.embedder} of the index cannot be pickled ({error}): save the "
+                "index, and open it there with Index.open(path, embedder=...)"
+            ) from error
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "index.cgx"
+            self._core.save(file)
+            return _unpickled, (file.read_bytes(), embedder, self.path)
+
+
+def _unpickled(data: bytes, embedder: Embedder | None, path: Path | None) -> Index:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "index.cgx"
+        file.write_bytes(data)
+        index = Index(_core.Index.open(file), embedder)
+    index.path = path
+    return index
+
+
+def _documents(
+    given: Iterable[str | Mapping[str, Any] | Document], *, named: bool = False
+) -> list[Document]:
+    """Make documents of what the caller handed in; with `named` each must have an id."""
+    if isinstance(given, str | Mapping | Document):
+        raise InputError("malformed_candidate", "documents is a single one: pass a list")
+    found: list[Document] = []
+    for place, one in enumerate(given, start=1):
+        if named and not isinstance(one, Document) and not _has_id(one):
+            raise InputError(
+                "malformed_candidate", f"document {place} has no id: pass a Document, or a mapping"
+            )
+        found.append(one if isinstance(one, Document) else candidate(place, one, "document"))
+    return found
+
+
+def _has_id(given: object) -> bool:
+    return isinstance(given, Mapping) and any(given.get(one) is not None for one in ID_FIELDS)
 
 
 def embedder_mismatch(where: str, found: str, wanted: str) -> IndexFileError:

@@ -54,7 +54,7 @@ def _executor() -> ThreadPoolExecutor:
     global _workers
     with _lock:
         if _workers is None:
-            _workers = ThreadPoolExecutor(_number_of_threads(), "crossgate")
+            _workers = ThreadPoolExecutor(number_of_threads(), "crossgate")
         return _workers
 
 
@@ -67,7 +67,12 @@ def _retire(executor: ThreadPoolExecutor) -> None:
     executor.shutdown(wait=False)
 
 
-def _number_of_threads() -> int:
+def number_of_threads() -> int:
+    """Return how many inputs are run at once, over all models and callers of the process.
+
+    Raises:
+        InputError: `out_of_range` if the environment names no number.
+    """
     if _threads:
         return _threads
     setting = os.environ.get("CROSSGATE_THREADS", "")
@@ -147,7 +152,7 @@ def _run(
     executor = _executor()
     try:
         # One hand-out per thread, not per item: few moments for Ctrl-C to come in between.
-        for _ in range(min(_number_of_threads(), len(items))):
+        for _ in range(min(number_of_threads(), len(items))):
             _submit(executor, work)
         for done in range(1, len(items) + 1):
             left = None if until is None else max(0.0, until - time.monotonic())

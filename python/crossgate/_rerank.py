@@ -17,11 +17,12 @@ from crossgate._clock import Deadline, milliseconds
 from crossgate._core import Policy, Profile
 from crossgate._errors import InputError
 from crossgate._index import Index
+from crossgate._many import Progress, decide_many
 from crossgate._model_files.manifest import PASSAGE_RERANKER
 from crossgate._profile import as_policy, as_profile, read_profile
 from crossgate._reranking.choice import check_fitted, identities, listed, loaders, no_profile
 from crossgate._twins import adecides, decides
-from crossgate._types import Degradation, Document, Vector
+from crossgate._types import Degradation, Document, RouteResult, Vector
 
 if TYPE_CHECKING:
     from crossgate._reranking.choice import Choice
@@ -133,6 +134,7 @@ def _prepare(
             documents={one.id: one for one in found},
             degraded=notes,
             timings={"search": milliseconds(start)},
+            indexes={one.id: place for place, one in enumerate(found)},
         )
 
     return Request(
@@ -170,3 +172,44 @@ arerank = adecides(
     "arerank",
     "Do what `rerank` does, with the same arguments, without holding up the event loop.",
 )(_prepare)
+
+
+def rerank_many(
+    queries: Iterable[tuple[str, Iterable[str | Mapping[str, Any] | Document]]],
+    *,
+    progress: Progress = True,
+    **options: Any,
+) -> list[RouteResult]:
+    """Do what `rerank` does for each query and its candidates, on all cores.
+
+    Args:
+        queries: Pairs of a query and its candidates, as `rerank` takes them; with two lists,
+            `zip(queries, found)`.
+        progress: Called with the number of decisions made and of those to make; True for a bar on
+            stderr where that is a terminal, False for nothing.
+        options: Further arguments of `rerank`, but `vector`; they hold for every query.
+
+    Returns:
+        The decisions, in the order of the queries.
+
+    Raises:
+        InputError: As `rerank`, naming the first query's place, from 0; `malformed_candidate` for
+            what is no pair, `out_of_range` for a `vector`, of which each query has its own.
+    """
+    if "vector" in options:
+        raise InputError(
+            "out_of_range",
+            "vector is one query's: give the candidates a cosine each, or call rerank with each "
+            "query and its vector",
+        )
+
+    def decide(pair: tuple[str, Iterable[str | Mapping[str, Any] | Document]]) -> RouteResult:
+        if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
+            raise InputError(
+                "malformed_candidate",
+                f"a {type(pair).__name__} is no pair: pass (query, candidates), such as the pairs "
+                "of zip(queries, candidates)",
+            )
+        return rerank(*pair, **options)
+
+    return decide_many(decide, queries, progress)

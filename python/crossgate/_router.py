@@ -9,7 +9,7 @@ from functools import partial
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crossgate._cascade import Request, Stage1
 from crossgate._checks import check_ids, check_limit, check_query, check_request
@@ -17,11 +17,12 @@ from crossgate._clock import ENDLESS, Deadline, milliseconds
 from crossgate._core import Policy, Profile
 from crossgate._errors import CrossgateError, InputError, RerankerError
 from crossgate._index import Index, embedder_mismatch
+from crossgate._many import Progress, decide_many
 from crossgate._model_files.manifest import ROUTING_RERANKER
 from crossgate._profile import as_policy, as_profile, read_profile
 from crossgate._reranking.choice import check_fitted, identities, listed, loaders, no_profile
 from crossgate._twins import adecides, decides
-from crossgate._types import Degradation, ResultWarning, Vector, degradation
+from crossgate._types import Degradation, ResultWarning, RouteResult, Vector, degradation
 
 if TYPE_CHECKING:
     from crossgate._embedding import Embedder
@@ -38,7 +39,7 @@ class Router:
     takes alone loads none.
 
     Args:
-        index: What to pick from. Changes to it are seen by the next query.
+        index: What to pick from, or its file. Changes to it are seen by the next query.
         embedder: What embeds queries; by default the model that made the index's vectors.
         reranker: Stage 2: a reranker, the name or folder of a model, or None to leave the order
             of stage 1 as it is. Of a sequence of these the first one that answers decides, so
@@ -52,7 +53,9 @@ class Router:
         telemetry: Is told what happens in each decision; None for nobody.
 
     Raises:
-        IndexFileError: `embedder_mismatch` if the index was made by another embedder.
+        InputError: `out_of_range` if the index is none.
+        IndexFileError: `embedder_mismatch` if the index was made by another embedder; what
+            `Index.open` raises for a file that cannot be opened.
         ProfileError: If profile or policy cannot be read, or the profile was fitted for other
             models.
         ModelError: If the reranker is given by a name or folder that cannot be used.
@@ -60,7 +63,7 @@ class Router:
 
     def __init__(
         self,
-        index: Index,
+        index: Index | str | PathLike[str],
         *,
         embedder: Embedder | None = None,
         reranker: Choice = "default",
@@ -68,6 +71,7 @@ class Router:
         policy: Policy | str | PathLike[str] | None = None,
         telemetry: TelemetryHook | None = None,
     ) -> None:
+        index = _as_index(index)
         if embedder is not None and embedder.identity != index.embedder:
             raise embedder_mismatch("the index", index.embedder, embedder.identity)
         self.index = index
@@ -192,6 +196,28 @@ class Router:
         """,
     )(_prepare)
 
+    def route_many(
+        self, queries: Iterable[str], *, progress: Progress = True, **options: Any
+    ) -> list[RouteResult]:
+        """Do what `route` does for each query, on all cores; results keep the queries' order.
+
+        Args:
+            queries: What is wanted, each as `route` takes it.
+            progress: Called with the number of decisions made and of those to make; True for a
+                bar on stderr where that is a terminal, False for nothing.
+            options: Further arguments of `route`, but `vector`; they hold for every query.
+
+        Raises:
+            InputError: As `route`, naming the first query's place, from 0; `out_of_range` for a
+                `vector`, of which each query has its own.
+        """
+        if "vector" in options:
+            raise InputError(
+                "out_of_range",
+                "vector is one query's: leave it out, or call route with each query and its vector",
+            )
+        return decide_many(lambda query: self.route(query, **options), queries, progress)
+
     def warm_up(self) -> None:
         """Load the models now, so that the first query does not wait for them.
 
@@ -237,6 +263,18 @@ class Router:
             if self._embedder is None:
                 self._embedder = self.index.load_embedder()
             return self._embedder
+
+
+def _as_index(given: object) -> Index:
+    if isinstance(given, Index):
+        return given
+    if isinstance(given, str | PathLike):
+        return Index.open(given)
+    raise InputError(
+        "out_of_range",
+        f"index is a {type(given).__name__}: pass an Index or the path of its file; "
+        "Index.build(documents) makes one of documents or texts",
+    )
 
 
 def _other_corpus(profile: Profile, index: Index) -> tuple[ResultWarning, ...]:

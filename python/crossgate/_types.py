@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copyreg
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, overload
 
 from crossgate import _core
 from crossgate._core import Span
@@ -164,6 +166,8 @@ class Hit:
         dropped: Why the hit was not selected, as a stable code, or None for a selected hit.
         passage: The part of the document's body that fits the query best, in characters; None
             where it has no body, or none of its words.
+        index: Place among the candidates that `rerank` was given, from 0; None where there is no
+            such list, as for `Router.route`.
     """
 
     document: Document
@@ -179,6 +183,7 @@ class Hit:
     dropped: str | None
     relevance: float | None = None
     passage: Span | None = None
+    index: int | None = None
 
     @property
     def id(self) -> str:
@@ -192,15 +197,20 @@ class Hit:
             return self.document.text
         return self.document.body[self.passage.start : self.passage.end]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the hit as JSON values, the document's text and vector left out.
+    def to_dict(self, *, text: bool = False) -> dict[str, Any]:
+        """Return the hit as JSON values, the document's vector left out.
 
         `provider` is the stamp of the tier that made `score`; the steps of `crossgate.pipelines`
         scale their boosts by it.
+
+        Args:
+            text: Also include the document's text.
         """
         return {
             "id": self.document.id,
+            "index": self.index,
             "title": self.document.title,
+            **({"text": self.document.text} if text else {}),
             "cosine": self.cosine,
             "bm25": self.bm25,
             "blend": self.blend,
@@ -216,10 +226,18 @@ class Hit:
             "metadata": dict(self.document.metadata),
         }
 
+    def __repr__(self) -> str:
+        from crossgate._show import hit_line
+
+        return hit_line(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteResult:
     """A decision: what was selected, from what, and why.
+
+    Its length is the number of selected hits and iterating yields them, best first; so it is false
+    where nothing fits. A notebook shows it as a table.
 
     Attributes:
         verdict: What the gate made of stage 1.
@@ -254,11 +272,12 @@ class RouteResult:
         """The ids of the selected documents, best first."""
         return [hit.id for hit in self.selected]
 
-    def to_dict(self, *, trace: bool = False) -> dict[str, Any]:
+    def to_dict(self, *, trace: bool = False, text: bool = False) -> dict[str, Any]:
         """Return the result as JSON values.
 
         Args:
             trace: Also include the trace.
+            text: Also include the text of each hit.
         """
         values: dict[str, Any] = {
             "schema": "crossgate/1",
@@ -267,7 +286,7 @@ class RouteResult:
             "stage": self.stage,
             "confidence": self.confidence,
             "selected": self.ids,
-            "hits": [hit.to_dict() for hit in self.hits],
+            "hits": [hit.to_dict(text=text) for hit in self.hits],
             "degraded": [{"code": one.code, "detail": one.detail} for one in self.degraded],
             "warnings": [{"code": one.code, "detail": one.detail} for one in self.warnings],
             "timings_ms": dict(self.timings),
@@ -277,3 +296,61 @@ class RouteResult:
         if trace:
             values["trace"] = dict(self.trace)
         return values
+
+    def to_json(self, *, trace: bool = False, text: bool = True, indent: int | None = None) -> str:
+        """Return the result as JSON, in ASCII.
+
+        Args:
+            trace: Also include the trace.
+            text: Also include the text of each hit.
+            indent: Spaces per level; None for one line.
+
+        Raises:
+            TypeError: If a document's metadata holds what JSON cannot.
+        """
+        values = self.to_dict(trace=trace, text=text)
+        return json.dumps(values, allow_nan=False, indent=indent)
+
+    def to_pandas(self) -> Any:
+        """Return all hits as a `pandas.DataFrame`, a row each, best first.
+
+        Raises:
+            ModelError: `dependency_missing` without pandas.
+        """
+        from crossgate._show import result_frame
+
+        return result_frame(self)
+
+    def __len__(self) -> int:
+        return len(self.selected)
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.selected)
+
+    @overload
+    def __getitem__(self, place: int) -> Hit: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Hit, ...]: ...
+    def __getitem__(self, place: int | slice) -> Hit | tuple[Hit, ...]:
+        return self.selected[place]
+
+    def __repr__(self) -> str:
+        from crossgate._show import result_line
+
+        return result_line(self)
+
+    def _repr_html_(self) -> str:
+        from crossgate._show import result_html
+
+        return result_html(self)
+
+
+def _span(start: int, end: int) -> Span:
+    values = {"id": "", "cosine": None, "bm25": 0.0, "overlap": 0, "blend": 0.0}
+    span = _core.Scored(**values, passage={"start": start, "end": end}).passage
+    assert span is not None
+    return span
+
+
+# For results to go through a process pool.
+copyreg.pickle(Span, lambda span: (_span, (span.start, span.end)))

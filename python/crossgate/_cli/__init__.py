@@ -24,6 +24,7 @@ COMMANDS = {
     "lint": "find what hurts routing in a library of skills",
     "route": "pick the documents of an index that fit a query, or none",
     "rerank": "reorder candidates that another retriever found",
+    "serve": "answer over HTTP, in the shapes of other rerankers",
     "replay": "make the decisions of a log again, and stop where one differs",
     "used": "note in a log what was used of a decision, or that nothing was",
     "eval": "measure whether the gate pays for itself on labelled data",

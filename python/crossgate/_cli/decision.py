@@ -88,10 +88,10 @@ def log_of(options: argparse.Namespace) -> TelemetryHook | None:
     return JsonLinesLog(path, text=options.log_text)
 
 
-def show_decision(result: RouteResult, options: argparse.Namespace) -> int:
-    """Print a decision and return its exit code."""
+def show_decision(result: RouteResult, options: argparse.Namespace, *, text: bool = False) -> int:
+    """Print a decision, as JSON with or without the texts, and return its exit code."""
     if options.json:
-        show_json(result.to_dict(trace=options.explain))
+        show_json(result.to_dict(trace=options.explain, text=text))
     else:
         show("\n".join(_lines(result, explain=options.explain)))
     for one in result.degraded:

@@ -44,4 +44,4 @@ def run(options: argparse.Namespace) -> int:
         grade=options.grade,
         telemetry=log_of(options),
     )
-    return show_decision(result, options)
+    return show_decision(result, options, text=True)

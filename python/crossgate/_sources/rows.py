@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn, cast
 
+from crossgate._candidates import ID_FIELDS, TEXT_FIELDS, TITLE_FIELDS
 from crossgate._errors import InputError
 from crossgate._sources.common import Unusable, is_unicode, place_of
 from crossgate._types import Candidate, Document
@@ -18,9 +19,9 @@ _COSINE_SLACK = 1e-5
 def read_candidates(lines: Iterable[str], *, name: str) -> tuple[Candidate, ...]:
     """Read the candidates of another retriever, one JSON value a line or one JSON array.
 
-    A candidate is an object with `id` (or `_id`), `text`, and optionally `title`, `body`,
-    `cosine`, `score`, `vector` and `metadata`, or just a string. One without an id is named by its
-    line, in an array by its position. Blank lines are skipped.
+    A candidate is an object with `text`, and optionally `id`, `title`, `body`, `cosine`, `score`,
+    `vector` and `metadata`, under the names that `rerank` takes, or just a string. One without an
+    id is named by its line, in an array by its position. Blank lines are skipped.
 
     Args:
         lines: The lines of the file.
@@ -73,9 +74,9 @@ def document_from(row: object, unnamed: str) -> Document:
     """Turn one JSON object into a document; `unnamed` is its id if it has none."""
     if not isinstance(row, dict):
         raise Unusable(f"must be a JSON object, not {_json_type(row)}")
-    identity = _take(row, "_id", "id") or unnamed
-    text = _take(row, "text", "description", "content")
-    title = _take(row, "title", "name")
+    identity = _take(row, *ID_FIELDS) or unnamed
+    text = _take(row, *TEXT_FIELDS)
+    title = _take(row, *TITLE_FIELDS)
     body = _take(row, "body")
     vector = _vector(row.pop("vector", None))
     metadata = row.pop("metadata", None)

@@ -6,12 +6,12 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, time
-from importlib import import_module
 from numbers import Real
 from typing import Any
 
 from crossgate._checks import check_limit, check_query
-from crossgate._errors import InputError, ModelError
+from crossgate._errors import InputError
+from crossgate._extras import package as installed
 from crossgate._rerank import rerank
 from crossgate._types import Candidate, RouteResult
 
@@ -125,11 +125,4 @@ def package(name: str, extra: str) -> Any:
     Raises:
         ModelError: `dependency_missing` if it is not installed.
     """
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise ModelError(
-            "dependency_missing",
-            f"this search needs the package {name!r}, which is not installed: "
-            f"pip install '.[{extra}]' from a clone",
-        ) from error
+    return installed(name, f"pip install '.[{extra}]' from a clone", "this search")

@@ -1,0 +1,172 @@
+"""`crossgate serve`: the endpoints of other rerankers on this machine, until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+from pathlib import Path
+from typing import Any
+
+from crossgate._cli import DONE
+from crossgate._cli.output import json_option, say, show_json
+from crossgate._errors import InputError
+
+KEY_VARIABLE = "CROSSGATE_SERVE_KEY"
+"""Environment variable that holds the key; an option would be seen by every user of the machine."""
+
+_BACKLOG = 2_048
+_INSTALL = 'pip install "crossgate[serve]"'
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.set_defaults(run=run)
+    json_option(parser)
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--port", type=int, default=8787, help="0 for any (default: 8787)")
+    where.add_argument("--unix", metavar="FILE", help="a unix socket instead, for this user alone")
+    parser.add_argument("--host", default="127.0.0.1", help="address (default: 127.0.0.1)")
+    parser.add_argument("-i", "--index", metavar="FILE", help="what /route is asked about")
+    parser.add_argument("--reranker", metavar="MODEL", default="default", help="as of rerank")
+    parser.add_argument("--profile", metavar="FILE", help="a calibration profile for reranking")
+    parser.add_argument("--policy", metavar="FILE", help="what you choose: floors, warnings, ...")
+    for name, default, text in (
+        ("--max-bytes", 10_000_000, "largest request"),
+        ("--max-documents", 1_000, "most documents of a request"),
+        ("--max-waiting", 64, "most requests that wait; the next gets 429"),
+        ("--stop-seconds", 30, "longest wait for open requests when told to stop"),
+    ):
+        parser.add_argument(
+            name, type=int, default=default, metavar="N", help=f"{text} (default: {default})"
+        )
+    parser.add_argument(
+        "--concurrency", type=int, metavar="N", help="decisions at once (default: the cores)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until SIGTERM or SIGINT, then answer what is open and stop."""
+    from crossgate._extras import package
+
+    for name in ("fastapi", "prometheus_client", "uvicorn"):
+        package(name, _INSTALL, "crossgate serve")
+    import uvicorn
+
+    listening = _listen(options)
+    try:
+        app = _application(options)
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=options.stop_seconds,
+        )
+        where = (
+            f"unix:{options.unix}"
+            if options.unix
+            else "http://{}:{}".format(*listening.getsockname()[:2])
+        )
+        if not options.unix and options.host not in ("127.0.0.1", "localhost", "::1"):
+            _warn_open()
+        if options.json:
+            show_json({"serving": where, "pid": os.getpid()})
+            # Whoever started it reads this line to know the port.
+            print(end="", flush=True)
+        say(f"serving {where}; its endpoints are at /docs")
+        # The server raises the signal that stopped it once more; to stop when told is no failure.
+        for one in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(one, lambda *_: None)
+        uvicorn.Server(config).run(sockets=[listening])
+    finally:
+        listening.close()
+        if options.unix:
+            Path(options.unix).unlink(missing_ok=True)
+    return DONE
+
+
+def _application(options: argparse.Namespace) -> Any:
+    from crossgate._index import Index
+    from crossgate._onnx import number_of_threads
+    from crossgate._rerank import rerank
+    from crossgate._router import Router
+    from crossgate._serving.app import application
+    from crossgate._serving.limits import Limits
+
+    reranker = None if options.reranker == "none" else options.reranker
+    limits = Limits(
+        body=_at_least_one("--max-bytes", options.max_bytes),
+        documents=_at_least_one("--max-documents", options.max_documents),
+        waiting=_at_least_one("--max-waiting", options.max_waiting),
+        concurrency=_at_least_one("--concurrency", options.concurrency or number_of_threads()),
+    )
+    router = None
+    if options.index:
+        router = Router(Index.open(options.index))
+        router.route("warm up")
+    asked = {"reranker": reranker, "profile": options.profile, "policy": options.policy}
+    # Models are loaded, and options found wrong, before the first request and not by it.
+    rerank("warm up", ["one", "two"], **asked)
+    return application(
+        router=router, limits=limits, key=os.environ.get(KEY_VARIABLE) or None, options=asked
+    )
+
+
+def _at_least_one(name: str, value: int) -> int:
+    if value < 1:
+        raise InputError("out_of_range", f"{name} is {value}: it must be at least 1")
+    return value
+
+
+def _warn_open() -> None:
+    if not os.environ.get(KEY_VARIABLE):
+        say(f"warning: anyone who reaches this address may ask; set {KEY_VARIABLE} to a key")
+
+
+def _listen(options: argparse.Namespace) -> socket.socket:
+    """Return a socket that listens.
+
+    Raises:
+        InputError: `address_unusable` if it cannot be had.
+    """
+    try:
+        made = _unix(options.unix) if options.unix else _tcp(options.host, options.port)
+    except (OSError, OverflowError) as error:
+        where = options.unix or f"{options.host}:{options.port}"
+        raise InputError(
+            "address_unusable", f"cannot listen on {where}: {error}; choose --port or --unix"
+        ) from error
+    made.listen(_BACKLOG)  # who reads the address may connect at once, before the loop runs
+    return made
+
+
+def _tcp(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, port))
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _unix(path: str) -> socket.socket:
+    """Bind a socket that its user alone may open, over one that a dead server left behind."""
+    if Path(path).is_socket():
+        with socket.socket(socket.AF_UNIX) as probe:
+            if probe.connect_ex(path) == 0:
+                raise OSError(f"a server listens on {path} already")
+        Path(path).unlink()
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        made.bind(path)
+    except BaseException:
+        made.close()
+        raise
+    finally:
+        os.umask(before)
+    return made

@@ -1,0 +1,1 @@
+"""The server: the endpoints of other rerankers, over HTTP, with crossgate behind them."""

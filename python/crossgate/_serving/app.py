@@ -1,0 +1,254 @@
+"""The ASGI application: endpoints, the turn that each decision waits for, and the counters."""
+
+import html
+import json
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from crossgate import __version__
+from crossgate._candidates import candidate
+from crossgate._errors import CrossgateError, InputError
+from crossgate._rerank import rerank
+from crossgate._router import Router
+from crossgate._serving.limits import Guard, Limits
+from crossgate._serving.shapes import (
+    RerankRequest,
+    RouteRequest,
+    TextsRequest,
+    refusal,
+    reranked,
+    scored_texts,
+)
+from crossgate._types import RouteResult
+
+
+class Refused(Exception):
+    """A request that is not answered, with its status."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+class Decisions:
+    """Makes decisions in threads: so many at once, the others in the order in which they came."""
+
+    def __init__(self, limits: Limits, registry: CollectorRegistry) -> None:
+        self._limits = limits
+        self._turns: anyio.CapacityLimiter | None = None
+        self._waiting = 0
+        self._verdicts = Counter(
+            "crossgate_decisions", "Decisions made.", ["verdict"], registry=registry
+        )
+        self._degraded = Counter(
+            "crossgate_degraded", "What did not run as configured.", ["code"], registry=registry
+        )
+        gauge = Gauge("crossgate_requests_in_hand", "Waiting or being decided.", registry=registry)
+        gauge.set_function(lambda: self._waiting)
+
+    async def make(self, decide: Callable[[], RouteResult]) -> RouteResult:
+        """Decide when it is this request's turn.
+
+        Raises:
+            Refused: 429 where too many wait.
+        """
+        if self._turns is None:  # it belongs to the event loop that it is made in
+            self._turns = anyio.CapacityLimiter(self._limits.concurrency)
+        if self._waiting >= self._limits.concurrency + self._limits.waiting:
+            raise Refused(
+                429, "overloaded", f"{self._limits.waiting} requests wait already: try again later"
+            )
+        self._waiting += 1
+        try:
+            result = await anyio.to_thread.run_sync(decide, limiter=self._turns)
+        finally:
+            self._waiting -= 1
+        self._verdicts.labels(result.verdict.value).inc()
+        for one in result.degraded:
+            self._degraded.labels(one.code).inc()
+        return result
+
+
+def application(
+    *, router: Router | None, limits: Limits, key: str | None, options: dict[str, Any]
+) -> FastAPI:
+    """Return the application.
+
+    Args:
+        router: What `/route` asks; None for a server that only reranks.
+        limits: What is taken at most.
+        key: What requests must bring; None for nothing.
+        options: Further arguments of `rerank`: the reranker, profile and policy.
+    """
+    app = FastAPI(title="crossgate", version=__version__, docs_url=None, redoc_url=None)
+    registry = CollectorRegistry()
+    decisions = Decisions(limits, registry)
+    _count_requests(app, registry)
+    _explain_refusals(app)
+    app.add_middleware(Guard, limits=limits, key=key)
+    name = options.get("reranker")
+    model = name if isinstance(name, str) and name != "default" else "crossgate"
+
+    async def decided(query: str, given: list[Any]) -> RouteResult:
+        if not given:
+            raise InputError("no_documents", "there are no documents: send at least one")
+        if len(given) > limits.documents:
+            raise Refused(
+                413,
+                "too_many_documents",
+                f"{len(given):,} documents are more than {limits.documents:,}: send fewer at once",
+            )
+        return await decisions.make(lambda: rerank(query, _candidates(given), **options))
+
+    @app.post("/v1/rerank", summary="As Jina's /v1/rerank and Cohere's version 1")
+    async def rerank_v1(asked: RerankRequest, response: Response) -> dict[str, Any]:
+        result = await decided(asked.query, asked.documents)
+        _say_degraded(response, result)
+        return reranked(asked, result, documents=True, model=model)
+
+    @app.post("/v2/rerank", summary="As Cohere's version 2")
+    async def rerank_v2(asked: RerankRequest, response: Response) -> dict[str, Any]:
+        result = await decided(asked.query, asked.documents)
+        _say_degraded(response, result)
+        return reranked(asked, result, documents=False, model=model)
+
+    @app.post("/rerank", summary="With texts as TEI's, with documents as Cohere's")
+    async def rerank_either(asked: TextsRequest | RerankRequest, response: Response) -> Any:
+        if isinstance(asked, TextsRequest):
+            result = await decided(asked.query, list(asked.texts))
+            _say_degraded(response, result)
+            return scored_texts(asked, result)
+        return await rerank_v2(asked, response)
+
+    @app.post("/route", summary="What of the index fits, or nothing")
+    async def route(asked: RouteRequest) -> dict[str, Any]:
+        if router is None:
+            raise Refused(
+                404, "no_index", "this server has no index: start it with --index skills.cgx"
+            )
+        result = await decisions.make(partial(router.route, **asked.model_dump()))
+        return result.to_dict(text=True)
+
+    @app.get("/health", summary="Whether the server can decide")
+    async def health() -> dict[str, Any]:
+        count = None if router is None else len(router.index)
+        return {"status": "ok", "version": __version__, "documents": count}
+
+    @app.get("/metrics", summary="Counters for Prometheus")
+    async def metrics() -> Response:
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    # A page of our own: the usual ones load their scripts from a network.
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return HTMLResponse(_page(app.openapi()))
+
+    return app
+
+
+def _candidates(given: list[Any]) -> list[Any]:
+    """Read texts and mappings; which id a mapping has is the client's, and may be there twice."""
+    found = [candidate(place, one) for place, one in enumerate(given, start=1)]
+    return [
+        {
+            "id": str(place),
+            "title": one.title,
+            "text": one.text,
+            "body": one.body,
+        }
+        for place, one in enumerate(found, start=1)
+    ]
+
+
+def _say_degraded(response: Response, result: RouteResult) -> None:
+    if result.degraded:
+        response.headers["x-crossgate-degraded"] = ",".join(one.code for one in result.degraded)
+
+
+def _count_requests(app: FastAPI, registry: CollectorRegistry) -> None:
+    requests = Counter(
+        "crossgate_requests", "Requests answered.", ["path", "status"], registry=registry
+    )
+    seconds = Histogram(
+        "crossgate_request_seconds", "Time to answer a request.", ["path"], registry=registry
+    )
+
+    @app.middleware("http")
+    async def count(
+        request: Request, call_next: Callable[[Request], Awaitable[Response]]
+    ) -> Response:
+        start = time.perf_counter()
+        response = await call_next(request)
+        # A path that is none of ours would make a series of its own.
+        route = request.scope.get("route")
+        path = getattr(route, "path", "other")
+        requests.labels(path, str(response.status_code)).inc()
+        seconds.labels(path).observe(time.perf_counter() - start)
+        return response
+
+
+def _explain_refusals(app: FastAPI) -> None:
+    def answer(request: Request, status: int, code: str, message: str, *, texts: bool) -> Response:
+        headers = {"Retry-After": "1"} if status == 429 else None
+        values = refusal(request.url.path, code, message, texts=texts)
+        return JSONResponse(values, status_code=status, headers=headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def malformed(request: Request, error: RequestValidationError) -> Response:
+        texts = isinstance(error.body, dict) and "texts" in error.body
+        found = error.errors()
+        # Of two shapes, what is wrong with the one that was meant.
+        meant = "TextsRequest" if texts else "RerankRequest"
+        first = next((one for one in found if meant in one["loc"]), found[0])
+        place = ".".join(str(one) for one in first["loc"] if one not in ("body", meant))
+        message = f"{place or 'the request'}: {first['msg']}; see /docs"
+        status = 422 if texts or request.url.path == "/v1/rerank" else 400
+        return answer(request, status, "malformed_request", message, texts=texts)
+
+    @app.exception_handler(CrossgateError)
+    async def unusable(request: Request, error: CrossgateError) -> Response:
+        status = 400 if isinstance(error, InputError) else 500
+        texts = await _in_texts(request)
+        return answer(request, status, error.code, str(error), texts=texts)
+
+    @app.exception_handler(Refused)
+    async def refused(request: Request, error: Refused) -> Response:
+        texts = await _in_texts(request)
+        return answer(request, error.status, error.code, str(error), texts=texts)
+
+
+async def _in_texts(request: Request) -> bool:
+    if request.url.path != "/rerank":
+        return False
+    values = json.loads(await request.body())
+    return isinstance(values, dict) and "texts" in values
+
+
+def _page(openapi: dict[str, Any]) -> str:
+    """Return the endpoints as one page that loads nothing."""
+    parts = [
+        f"<h2><code>{method.upper()} {html.escape(path)}</code></h2>"
+        f"<p>{html.escape(one.get('summary', ''))}</p>"
+        for path, methods in openapi["paths"].items()
+        for method, one in methods.items()
+    ]
+    shapes = html.escape(json.dumps(openapi["components"]["schemas"], indent=2))
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>crossgate</title>'
+        "<style>body{font:16px/1.5 system-ui;max-width:50rem;margin:2rem auto;padding:0 1rem}"
+        "pre{overflow:auto}</style>"
+        f"<h1>crossgate {__version__}</h1>"
+        '<p>Machine-readable: <a href="openapi.json">openapi.json</a></p>'
+        f"{''.join(parts)}<h2>Shapes</h2><pre>{shapes}</pre></html>"
+    )

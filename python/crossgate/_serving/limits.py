@@ -1,0 +1,105 @@
+"""What the server takes at most, and who may ask: checked before a request is read as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from crossgate._serving.shapes import refusal
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+OPEN = {"/health", "/metrics", "/docs", "/openapi.json"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What the server takes at most.
+
+    Attributes:
+        body: Bytes of a request.
+        documents: Candidates of a request.
+        concurrency: Decisions that are made at once.
+        waiting: Requests that may wait for their turn; one more is refused.
+        read_seconds: How long a client may take to send a request.
+    """
+
+    body: int = 10_000_000
+    documents: int = 1_000
+    concurrency: int = 2
+    waiting: int = 64
+    read_seconds: float = 10.0
+
+
+class Guard:
+    """Lets a request through when it has the key and has arrived whole, in time and in size.
+
+    A slow client holds a connection and no worker: its request is read here, on the event loop.
+    """
+
+    def __init__(self, app: ASGIApp, *, limits: Limits, key: str | None) -> None:
+        self._app = app
+        self._limits = limits
+        self._key = key
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check a request and hand it on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if not self._may_ask(scope):
+            message = "the key is missing or wrong: send it as Authorization: Bearer KEY"
+            await _refuse(send, scope, 401, "unauthorized", message)
+            return
+        try:
+            async with asyncio.timeout(self._limits.read_seconds):
+                body = await self._read(receive)
+        except TimeoutError:
+            message = f"the request did not arrive within {self._limits.read_seconds:g} seconds"
+            await _refuse(send, scope, 408, "too_slow", message)
+            return
+        if body is None:
+            message = f"the request is larger than {self._limits.body:,} bytes: send less at once"
+            await _refuse(send, scope, 413, "too_large", message)
+            return
+        whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def again() -> Message:
+            return whole.pop() if whole else await receive()
+
+        await self._app(scope, again, send)
+
+    def _may_ask(self, scope: Scope) -> bool:
+        if self._key is None or scope["path"] in OPEN:
+            return True
+        given = dict(scope["headers"]).get(b"authorization", b"")
+        scheme, _, key = given.partition(b" ")
+        return scheme.lower() == b"bearer" and hmac.compare_digest(
+            key.strip(), self._key.encode("utf-8")
+        )
+
+    async def _read(self, receive: Receive) -> bytes | None:
+        """Return the body, or None for one that is too large, or whose sender has gone."""
+        body = bytearray()
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if len(body) > self._limits.body or message["type"] == "http.disconnect":
+                return None
+            if not message.get("more_body", False):
+                return bytes(body)
+
+
+async def _refuse(send: Send, scope: Scope, status: int, code: str, message: str) -> None:
+    body = json.dumps(refusal(scope["path"], code, message)).encode("utf-8")
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode("ascii")),
+        (b"connection", b"close"),  # what was not read must not be taken for the next request
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

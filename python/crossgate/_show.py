@@ -1,0 +1,104 @@
+"""How a result looks in a REPL and in a notebook, and as a table of pandas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from crossgate._extras import package
+
+if TYPE_CHECKING:
+    from crossgate._types import Hit, RouteResult
+
+_IDS = 3
+_ID_CHARACTERS = 40
+_TEXT_CHARACTERS = 160
+_ROWS = 20
+
+
+def hit_line(hit: Hit) -> str:
+    """Return a hit on one short line."""
+    place = "" if hit.index is None else f" at {hit.index}"
+    score = "" if hit.score is None else f", score {hit.score:.4g}"
+    return f"<Hit {_cut(hit.id, _ID_CHARACTERS)!r}{place}: {hit.dropped or 'selected'}{score}>"
+
+
+def result_line(result: RouteResult) -> str:
+    """Return a decision on one short line."""
+    ids = [repr(_cut(id, _ID_CHARACTERS)) for id in result.ids[:_IDS]]
+    if len(result) > _IDS:
+        ids.append("...")
+    parts = [
+        f"{len(result)} of {len(result.hits)} selected" + (": " if ids else "") + ", ".join(ids),
+        f"{result.verdict.value} ({result.reason})",
+        f"stage {result.stage}",
+    ]
+    if result.confidence is not None:
+        parts.append(f"confidence {result.confidence:.2f}")
+    if result.degraded:
+        parts.append("degraded: " + ", ".join(one.code for one in result.degraded))
+    return f"<RouteResult {'; '.join(parts)}>"
+
+
+def result_html(result: RouteResult) -> str:
+    """Return a decision as a table of HTML; every text of query and documents is escaped."""
+    from crossgate._cli.decision import REASONS
+
+    verdict = result.verdict.value.replace("_", " ")
+    sure = "" if result.confidence is None else f", confidence {result.confidence:.2f}"
+    head = (
+        f"<b>{escape(verdict)}</b>: {escape(REASONS.get(result.reason, result.reason))} "
+        f"({len(result)} of {len(result.hits)} selected{sure})"
+    )
+    columns = "".join(
+        f"<th style='text-align:left'>{one}</th>" for one in ("", "id", "text", "score", "outcome")
+    )
+    rows = "".join(_row(place, hit) for place, hit in enumerate(result.hits[:_ROWS], start=1))
+    more = len(result.hits) - _ROWS
+    notes = [f"{more} more candidates in <code>hits</code>"] if more > 0 else []
+    notes += [f"<code>{one.code}</code>: {escape(one.detail)}" for one in result.degraded]
+    notes += [f"<code>{one.code}</code>: {escape(one.detail)}" for one in result.warnings]
+    return (
+        f"<div><p>{head}</p><table><thead><tr>{columns}</tr></thead><tbody>{rows}</tbody></table>"
+        + "".join(f"<p>{note}</p>" for note in notes)
+        + "</div>"
+    )
+
+
+def _row(place: int, hit: Hit) -> str:
+    from crossgate._cli.decision import DROPPED
+
+    outcome = "selected" if hit.dropped is None else DROPPED.get(hit.dropped, hit.dropped)
+    title = hit.document.title
+    text = f"{title}: {hit.excerpt}" if title and title != hit.id else hit.excerpt
+    cells = (
+        str(place),
+        escape(_cut(hit.id, _ID_CHARACTERS)),
+        escape(_cut(text, _TEXT_CHARACTERS)),
+        "" if hit.score is None else f"{hit.score:.4g}",
+        escape(outcome),
+    )
+    weight = "bold" if hit.dropped is None else "normal"
+    row = "".join(f"<td style='text-align:left'>{cell}</td>" for cell in cells)
+    return f"<tr style='font-weight:{weight}'>{row}</tr>"
+
+
+def result_frame(result: RouteResult) -> Any:
+    """Return a row per hit as a `pandas.DataFrame`.
+
+    Raises:
+        ModelError: `dependency_missing` without pandas.
+    """
+    pandas = package("pandas", "pip install pandas", "to_pandas")
+    rows: Sequence[dict[str, Any]] = [
+        {**hit.to_dict(text=True), "selected": hit.dropped is None} for hit in result.hits
+    ]
+    columns = ["index", "id", "title", "text", "selected", "dropped", "score", "rerank_score"]
+    columns += ["cosine", "bm25", "blend", "stage1_rank", "stage2_rank", "provider", "metadata"]
+    return pandas.DataFrame(rows, columns=columns)
+
+
+def _cut(text: str, most: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"

@@ -1,0 +1,36 @@
+"""The call of sentence-transformers' `CrossEncoder.rank`, for code that was written for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crossgate._ranking import ranked
+from crossgate._rerank import rerank
+
+__all__ = ["rank"]
+
+
+def rank(
+    query: str,
+    documents: list[str],
+    top_k: int | None = None,
+    return_documents: bool = False,
+    **options: Any,
+) -> list[dict[str, Any]]:
+    """Return all documents in order, whether or not they fit, as `CrossEncoder.rank` does.
+
+    Args:
+        query: What is wanted.
+        documents: Texts.
+        top_k: How many at most; None for all.
+        return_documents: Whether each row has its `text`.
+        options: Further arguments of `crossgate.rerank`.
+
+    Returns:
+        Rows with `corpus_id`, the place in `documents` from 0, and `score`, the relevance.
+    """
+    return [
+        {"corpus_id": hit.index, "score": number}
+        | ({"text": hit.document.text} if return_documents else {})
+        for hit, number in ranked(rerank(query, documents, **options), limit=top_k)
+    ]

@@ -1,0 +1,147 @@
+"""The adapters inside the frameworks that they are for."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from conftest import build
+from crossgate import PairScore, Profile, Router
+from crossgate.integrations.sentence_transformers import rank
+
+QUERY = "how many nodes does staging have"
+TEXTS = ["Lunch is at noon.", "The staging cluster has five nodes.", "  ", "Bread needs yeast."]
+ELSEWHERE = "who won the cup final in 1966"
+
+
+class Failing:
+    """A reranker that never answers."""
+
+    identity = "failing"
+    name = "failing"
+
+    def score(self, query: str, passages: Sequence[Any]) -> list[PairScore]:
+        """Fail."""
+        raise OSError("no answer")
+
+
+def test_langchain_compressor() -> None:
+    pytest.importorskip("langchain_core", reason="langchain-core is not installed")
+    from langchain_core.documents import Document
+
+    from crossgate.integrations.langchain import CrossgateCompressor
+
+    found = [Document(id=f"d{n}", page_content=t, metadata={"n": n}) for n, t in enumerate(TEXTS)]
+    before = copy.deepcopy(found)
+    compressor = CrossgateCompressor(top_n=2)
+    (kept,) = compressor.compress_documents(found, QUERY)
+    assert (kept.id, kept.page_content, kept.metadata["n"]) == ("d1", TEXTS[1], 1)
+    assert 0.1 < kept.metadata["relevance_score"] <= 1
+    assert kept.metadata["crossgate_reason"] == "reranked"
+    assert asyncio.run(compressor.acompress_documents(found, QUERY)) == [kept]
+    assert found == before
+    assert compressor.compress_documents(found, ELSEWHERE) == []
+    assert compressor.compress_documents([], QUERY) == []
+    with pytest.raises(ValueError, match="the query is empty"):
+        compressor.compress_documents(found, " ")
+    with pytest.raises(ValueError, match="greater than or equal to 1"):
+        CrossgateCompressor(top_n=0)
+    failing = CrossgateCompressor(reranker=Failing())
+    assert len(failing.compress_documents(found, QUERY)) == 3
+    assert pickle.loads(pickle.dumps(compressor)) == compressor
+
+
+def test_langchain_retriever() -> None:
+    pytest.importorskip("langchain_core", reason="langchain-core is not installed")
+    from crossgate.integrations.langchain import CrossgateRetriever
+
+    router = Router(build(), reranker=None, profile=Profile())
+    retriever = CrossgateRetriever(router=router, k=3)
+    found = retriever.invoke("merge pdf files")
+    assert [one.id for one in found] == router.route("merge pdf files", limit=3).ids
+    assert found[0].metadata.keys() >= {"title", "relevance_score", "crossgate_reason"}
+    assert len(retriever.invoke("merge pdf files", k=1)) == 1
+    assert asyncio.run(retriever.ainvoke("merge pdf files")) == found
+    chain = retriever | (lambda docs: [one.id for one in docs])
+    assert chain.invoke("merge pdf files")[0] == "pdf-toolkit"
+
+
+def test_llama_index_postprocessor() -> None:
+    pytest.importorskip("llama_index.core", reason="llama-index-core is not installed")
+    from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
+
+    from crossgate.integrations.llama_index import CrossgatePostprocessor
+
+    nodes = [
+        NodeWithScore(node=TextNode(id_=f"n{n}", text=t, metadata={"page": n}), score=0.5)
+        for n, t in enumerate(TEXTS)
+    ]
+    before = copy.deepcopy(nodes)
+    processor = CrossgatePostprocessor(top_n=1)
+    (kept,) = processor.postprocess_nodes(nodes, query_str=QUERY)
+    assert (kept.node.node_id, kept.node.metadata["page"]) == ("n1", 1)
+    assert kept.score is not None
+    assert 0.01 < kept.score <= 1
+    assert kept.node.metadata["crossgate_reason"] == "reranked"
+    for mode in (MetadataMode.LLM, MetadataMode.EMBED):
+        assert "crossgate" not in kept.node.get_content(metadata_mode=mode)
+    assert nodes == before
+    again = asyncio.run(processor.apostprocess_nodes(nodes, query_bundle=QueryBundle(QUERY)))
+    assert again == [kept]
+    assert processor.postprocess_nodes([], query_str=QUERY) == []
+    with pytest.raises(ValueError, match="Missing query bundle"):
+        processor.postprocess_nodes(nodes)
+    failing = CrossgatePostprocessor(reranker=Failing())
+    assert len(failing.postprocess_nodes(nodes, query_str=QUERY)) >= 3
+    assert CrossgatePostprocessor.from_dict(processor.to_dict()).top_n == 1
+
+
+def test_haystack_ranker() -> None:
+    pytest.importorskip("haystack", reason="haystack-ai is not installed")
+    from haystack import Document, Pipeline
+
+    from crossgate.integrations.haystack import CrossgateRanker
+
+    found = [Document(id=f"d{n}", content=t, meta={"n": n}) for n, t in enumerate([*TEXTS, None])]
+    before = copy.deepcopy(found)
+    pipeline = Pipeline()
+    pipeline.add_component("ranker", CrossgateRanker(top_k=2))
+    ours = ["crossgate.integrations.haystack"]
+    pipeline = Pipeline.loads(pipeline.dumps(), allowed_modules=ours)
+    given = {"ranker": {"query": QUERY, "documents": found}}
+    (kept,) = pipeline.run(given)["ranker"]["documents"]
+    assert (kept.id, kept.content, kept.meta["n"]) == ("d1", TEXTS[1], 1)
+    assert 0.1 < kept.score <= 1
+    assert kept.meta["crossgate_reason"] == "reranked"
+    assert found == before
+    answer = asyncio.run(pipeline.run_async(given))
+    assert answer["ranker"]["documents"] == [kept]
+    ranker = CrossgateRanker(reranker=None)
+    assert len(ranker.run(QUERY, found, top_k=1)["documents"]) == 1
+    assert ranker.run(QUERY, [])["documents"] == []
+    with pytest.raises(ValueError, match="top_k must be at least 1"):
+        ranker.run(QUERY, found, top_k=0)
+    with pytest.raises(ValueError, match="top_k must be at least 1"):
+        CrossgateRanker(top_k=0)
+
+
+def test_rank_of_sentence_transformers_shape() -> None:
+    texts = [TEXTS[0], TEXTS[1], TEXTS[3]]
+    rows = rank(QUERY, texts, return_documents=True)
+    assert [row["text"] for row in rows] == [texts[row["corpus_id"]] for row in rows]
+    assert sorted(row["corpus_id"] for row in rows) == [0, 1, 2]
+    assert rows[0]["corpus_id"] == 1
+    assert [row["score"] for row in rows] == sorted((row["score"] for row in rows), reverse=True)
+    assert all(0 <= row["score"] <= 1 for row in rows)
+    assert rank(QUERY, texts, top_k=1) == [{"corpus_id": 1, "score": rows[0]["score"]}]
+
+
+def test_without_a_relevance_all_numbers_are_scores() -> None:
+    rows = rank(QUERY, [TEXTS[0], TEXTS[1]], reranker=Failing())
+    assert [row["corpus_id"] for row in rows] == [1, 0]
+    assert rows[0]["score"] > rows[1]["score"]

@@ -1,0 +1,238 @@
+"""What a result and an index are in a REPL, a notebook and another process."""
+
+from __future__ import annotations
+
+import copy
+import html.parser
+import json
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import LIBRARY, LengthReranker, WordEmbedder, build, refused
+from crossgate import Document, Index, PrecomputedVectors, Profile, Router, RouteResult, rerank
+
+HOSTILE = "<script>alert('x')</script> & \x1b[31m\nred fox"
+TAGS = {"div", "p", "b", "table", "thead", "tbody", "tr", "th", "td", "code"}
+
+
+class Tags(html.parser.HTMLParser):
+    """Collects the tags and the text of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        """Keep a tag."""
+        self.tags.add(tag)
+
+    def handle_data(self, data: str) -> None:
+        """Keep text."""
+        self.text += data
+
+
+def decided(count: int = 3) -> RouteResult:
+    rows = [{"id": f"row {place}", "text": f"red fox {place} " * 2_000} for place in range(count)]
+    return rerank("red fox", rows, reranker=LengthReranker())
+
+
+def test_a_result_is_one_short_line() -> None:
+    for count in (0, 1, 3, 50):
+        line = repr(decided(count))
+        assert len(line) < 300
+        assert "\n" not in line
+        assert f"{count} of {count} selected" in line
+    assert repr(decided(1)).startswith(
+        "<RouteResult 1 of 1 selected: 'row 0'; ambiguous (reranked)"
+    )
+    assert "no_profile" in repr(decided(1))
+    (hit,) = decided(1).hits
+    assert repr(hit).startswith("<Hit 'row 0' at 0: selected, score ")
+
+
+def test_the_names_in_a_line_are_cut_and_have_no_control_characters() -> None:
+    result = rerank("red fox", [{"id": HOSTILE * 50, "text": "red fox"}], reranker=None)
+    assert len(repr(result)) < 300
+    assert "\x1b" not in repr(result) + repr(result.hits[0])
+    assert "\n" not in repr(result) + repr(result.hits[0])
+
+
+@given(st.lists(st.text(min_size=1).filter(str.strip), min_size=1, max_size=5))
+def test_no_text_becomes_part_of_the_page(texts: list[str]) -> None:
+    texts = [text.encode(errors="ignore").decode() or "a" for text in texts]
+    rows = [
+        {"id": f"{place} {HOSTILE}", "title": HOSTILE, "text": f"a {text}"}
+        for place, text in enumerate(texts)
+    ]
+    page = Tags(rerank("a red fox", rows, reranker=None)._repr_html_())
+    assert page.tags <= TAGS
+    assert "alert('x')" in page.text
+
+
+def test_the_page_shows_every_outcome_and_is_bounded() -> None:
+    page = rerank("red fox", ["red fox", "hen"], limit=1, reranker=LengthReranker())._repr_html_()
+    assert "selected" in page
+    assert "over the limit" in page
+    assert "no_profile" in page
+    assert "30 more candidates" in decided(50)._repr_html_()
+    assert len(decided(50)._repr_html_()) < 20_000
+
+
+def test_a_result_is_a_sequence_of_what_was_selected() -> None:
+    result = rerank("red fox", ["red", "red fox", "hen"], limit=2, reranker=LengthReranker())
+    assert len(result) == 2
+    assert list(result) == [result[0], result[1]] == list(result.selected)
+    assert result[:1] == result.selected[:1]
+    assert [hit.index for hit in result] == [0, 1]
+    with pytest.raises(IndexError):
+        result[2]
+    nothing = rerank("red fox", [], reranker=None)
+    assert not nothing
+    assert list(nothing) == []
+
+
+def test_the_json_of_a_result_has_texts_and_indexes() -> None:
+    result = rerank("fox", ["hen", "a fox ü"], reranker=None)
+    values = json.loads(result.to_json())
+    assert values == result.to_dict(text=True)
+    assert [(one["index"], one["text"]) for one in values["hits"]] == [(1, "a fox ü"), (0, "hen")]
+    assert result.to_json().isascii()
+    assert "\n" not in result.to_json()
+    assert "\n" in result.to_json(indent=2)
+    assert "trace" in json.loads(result.to_json(trace=True))
+    assert "text" not in json.loads(result.to_json(text=False))["hits"][0]
+    (hit, *_) = Router(build(), reranker=None, profile=Profile()).route("pdf files").hits
+    assert hit.to_dict()["index"] is None
+
+
+def test_a_result_as_a_table() -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    result = rerank("fox", ["hen", "a fox"], limit=1, reranker=None)
+    table = result.to_pandas()
+    assert list(table["index"]) == [1, 0]
+    assert list(table["id"]) == ["2", "1"]
+    assert list(table["text"]) == ["a fox", "hen"]
+    assert list(table["selected"]) == [True, False]
+    empty = rerank("fox", [], reranker=None).to_pandas()
+    assert len(empty) == 0
+    assert list(empty.columns) == list(table.columns)
+
+
+def test_a_table_without_pandas_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    result = rerank("fox", ["a fox"], reranker=None)
+    assert "pip install pandas" in refused("dependency_missing", result.to_pandas)
+
+
+def test_the_command_line_prints_texts_and_indexes() -> None:
+    script = "import sys; from crossgate._cli import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "rerank", "fox", "--json", "--reranker", "none"],
+        input='{"content": "hen"}\n{"page_content": "a fox"}\n',
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    hits = json.loads(done.stdout)["hits"]
+    assert [(one["index"], one["id"], one["text"]) for one in hits] == [
+        (1, "2", "a fox"),
+        (0, "1", "hen"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["text", "description", "content", "page_content"])
+@pytest.mark.parametrize("title", ["title", "name"])
+@pytest.mark.parametrize("id", ["id", "_id"])
+def test_the_same_fields_everywhere(text: str, title: str, id: str) -> None:
+    from crossgate._sources import read_candidates
+
+    row = {id: "a", title: "T", text: "red fox", "body": "long", "kind": 1, "metadata": {"b": 2}}
+    (read,) = read_candidates([json.dumps(row)], name="c")
+    (hit,) = rerank("fox", [row], reranker=None).hits
+    built = Index.build([row], embedder=None)
+    assert hit.document == read
+    assert built["a"] == Document(
+        id="a", title="T", text="red fox", body="long", metadata={"kind": 1, "b": 2}
+    )
+    assert row == {id: "a", title: "T", text: "red fox", "body": "long", "kind": 1} | {
+        "metadata": {"b": 2}
+    }
+
+
+def test_a_row_without_a_text_names_what_is_read() -> None:
+    line = refused("malformed_candidate", rerank, "fox", ["a fox", {"chunk": "a fox", "n": 1}])
+    assert "candidate 2 has no text" in line
+    assert "page_content" in line
+    assert "chunk, n" in line
+
+
+def test_an_index_of_texts() -> None:
+    index = Index.build(["red fox", {"content": "hen"}], embedder=None)
+    assert list(index) == index.ids == ["1", "2"]
+    assert index["2"].text == "hen"
+    assert "document 1 has no id" in refused("malformed_candidate", index.upsert, ["cow"])
+    index.upsert([{"id": "c", "text": "cow"}])
+    assert [index[id].text for id in index] == ["red fox", "hen", "cow"]
+    for single in ("red fox", {"text": "red fox"}, Document(id="a", text="b")):
+        assert "pass a list" in refused("malformed_candidate", Index.build, single)
+    assert "document 2 is a int" in refused("malformed_candidate", Index.build, ["a", 5])
+
+
+def test_an_index_is_asked_for_ids(index: Index) -> None:
+    assert index["csv-cleaner"].text == LIBRARY["csv-cleaner"]
+    with pytest.raises(KeyError, match="'csv'"):
+        index["csv"]
+    with pytest.raises(TypeError, match="a str, not 0"):
+        index[0]  # type: ignore[index]
+
+
+def test_a_router_opens_a_file(tmp_path: Path) -> None:
+    build().save(tmp_path / "a.cgx")
+    for path in (tmp_path / "a.cgx", str(tmp_path / "a.cgx")):
+        router = Router(path, embedder=WordEmbedder(), reranker=None, profile=Profile())
+        assert router.route("merge pdf files").ids[0] == "pdf-toolkit"
+    refused("index_missing", Router, tmp_path / "none.cgx")
+    line = refused("out_of_range", Router, ["merge pdf files"])
+    assert "index is a list" in line
+    assert "Index.build" in line
+
+
+def ids_of(index: Index, query: str) -> RouteResult:
+    return Router(index, reranker=None, profile=Profile()).route(query, limit=2)
+
+
+def test_an_index_and_its_results_go_through_a_process_pool() -> None:
+    index = build({**LIBRARY, "long": "a book"}, embedder=None)
+    index.upsert([Document(id="fox", text="an animal", body="the red fox " * 20)])
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        there = pool.submit(ids_of, index, "red fox").result()
+    here = ids_of(index, "red fox")
+    assert there.ids == here.ids
+    assert there.trace == here.trace
+    assert there[0].passage is not None
+    assert there[0].excerpt == here[0].excerpt
+
+
+def test_a_copy_of_an_index_is_its_own() -> None:
+    red = Document(id="a", text="red", vector=[1.0, 0.0])
+    index = Index.build([red], embedder=PrecomputedVectors("elsewhere", 2))
+    again = copy.deepcopy(index)
+    assert (again.fingerprint, again.embedder) == (index.fingerprint, "elsewhere")
+    assert again.search("red", [1.0, 0.0]).scored[0].cosine == 1.0
+    again.delete(["a"])
+    assert "a" in index
+
+
+def test_an_index_whose_embedder_does_not_pickle_says_so(index: Index) -> None:
+    with pytest.raises(TypeError, match=r"embedder words@1 .* cannot be pickled .*Index\.open"):
+        pickle.dumps(index)

@@ -1,0 +1,304 @@
+"""The server as a process of its own, asked by real clients over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from conftest import build
+
+pytest.importorskip("fastapi", reason="the extra serve is not installed")
+pytest.importorskip("prometheus_client", reason="the extra serve is not installed")
+pytest.importorskip("uvicorn", reason="the extra serve is not installed")
+
+QUERY = "how many nodes does staging have"
+TEXTS = ["Lunch is at noon.", "The staging cluster has five nodes.", "Bread needs yeast."]
+KEY = "right-key"
+
+
+class Served:
+    """A server that runs, and how to ask it."""
+
+    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
+        self.process = process
+        self.url = url
+
+    def post(self, path: str, content: Any, **options: Any) -> httpx2.Response:
+        """Ask, with the body as JSON or as it is."""
+        body = content if isinstance(content, bytes) else json.dumps(content).encode()
+        headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+        return httpx2.post(
+            self.url + path, content=body, headers=headers, timeout=60, trust_env=False, **options
+        )
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Tell it to stop, and return its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(timeout=60)
+
+
+@contextmanager
+def serving(*options: str, key: str = KEY) -> Iterator[Served]:
+    script = "import sys; from crossgate._cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", script, "serve", "--json", *options]
+    environment = {**os.environ, "CROSSGATE_SERVE_KEY": key}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            printed = "".join(iter(process.stdout.readline, "}\n")) + "}"
+            yield Served(process, json.loads(printed)["serving"])
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    path = tmp_path_factory.mktemp("serve") / "skills.cgx"
+    build(embedder=None).save(path)
+    limits = ["--max-bytes", "100000", "--max-documents", "50"]
+    with serving("--port", "0", "--index", str(path), *limits) as running:
+        yield running
+
+
+def test_the_client_of_cohere(served: Served) -> None:
+    cohere = pytest.importorskip("cohere", reason="cohere is not installed")
+    httpx = pytest.importorskip("httpx", reason="cohere is not installed")
+    with httpx.Client(trust_env=False) as http:  # cohere's own is never closed
+        given: dict[str, Any] = {"base_url": served.url, "httpx_client": http}
+        new = cohere.ClientV2(api_key=KEY, **given)
+        answer = new.rerank(model="any", query=QUERY, documents=TEXTS, top_n=2)
+        assert answer.results[0].index == 1
+        assert len(answer.results) == 2
+        assert 1 >= answer.results[0].relevance_score > answer.results[1].relevance_score >= 0
+        old = cohere.Client(api_key=KEY, **given)
+        documents = [{"text": one} for one in TEXTS]
+        earlier = old.rerank(query=QUERY, documents=documents, return_documents=True)
+        assert earlier.results[0].document.text == TEXTS[1]
+        assert len(earlier.results) == 3
+        with pytest.raises(cohere.errors.UnauthorizedError):
+            cohere.ClientV2(api_key="wrong", **given).rerank(
+                model="any", query=QUERY, documents=TEXTS
+            )
+        with pytest.raises(cohere.errors.BadRequestError, match="the query is empty"):
+            new.rerank(model="any", query=" ", documents=TEXTS)
+
+
+def test_our_own_clients(served: Served) -> None:
+    from crossgate import rerank
+    from crossgate.rerankers import CohereReranker
+
+    reranker = CohereReranker(api_key=KEY, base_url=served.url)
+    result = rerank(QUERY, TEXTS, reranker=reranker)
+    assert result.hits[0].index == 1
+    assert result.hits[0].provider.startswith("cohere")
+
+
+def test_each_shape(served: Served) -> None:
+    jina = served.post("/v1/rerank", {"query": QUERY, "documents": TEXTS, "top_n": 1}).json()
+    (one,) = jina["results"]
+    assert (one["index"], one["document"]) == (1, {"text": TEXTS[1]})
+    assert jina["usage"]["total_tokens"] == 0
+    quiet = {"query": QUERY, "documents": TEXTS, "return_documents": False}
+    assert "document" not in served.post("/v1/rerank", quiet).json()["results"][0]
+    tei = served.post("/rerank", {"query": QUERY, "texts": TEXTS, "return_text": True}).json()
+    assert (tei[0]["index"], tei[0]["text"]) == (1, TEXTS[1])
+    assert [one["score"] for one in tei] == sorted((one["score"] for one in tei), reverse=True)
+    raw = served.post("/rerank", {"query": QUERY, "texts": TEXTS, "raw_scores": True}).json()
+    assert min(one["score"] for one in raw) < 0
+    either = served.post("/rerank", {"query": QUERY, "documents": TEXTS}).json()
+    assert either["results"][0] == {"index": 1, "relevance_score": tei[0]["score"]}
+    few = served.post("/v2/rerank", {"query": QUERY, "documents": TEXTS, "min_relevance": 0.1})
+    assert [one["index"] for one in few.json()["results"]] == [1]
+
+
+def test_route(served: Served) -> None:
+    answer = served.post("/route", {"query": "merge pdf files", "limit": 1}).json()
+    assert answer["schema"] == "crossgate/1"
+    assert answer["hits"][0]["id"] == "pdf-toolkit"
+    assert answer["hits"][0]["text"]
+    denied = served.post("/route", {"query": "merge pdf files", "deny": ["pdf-toolkit"]}).json()
+    assert "pdf-toolkit" not in [one["id"] for one in denied["hits"]]
+    wrong = served.post("/route", {"query": ""})
+    assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "empty_query")
+
+
+BAD: list[tuple[str, Any, int, str]] = [
+    ("/v2/rerank", b"{", 400, "malformed_request"),
+    ("/v2/rerank", [], 400, "malformed_request"),
+    ("/v2/rerank", {"query": "a"}, 400, "malformed_request"),
+    ("/v2/rerank", {"query": "a", "documents": []}, 400, "no_documents"),
+    ("/v2/rerank", {"query": "a", "documents": [{"text": 5}]}, 400, "malformed_candidate"),
+    ("/v2/rerank", {"query": "a", "documents": [""]}, 400, "empty_document"),
+    ("/v2/rerank", b'{"query": "\\ud800", "documents": ["a"]}', 400, "invalid_text"),
+    ("/v2/rerank", {"query": "a", "documents": ["a"], "top_n": 0}, 400, "malformed_request"),
+    ("/v1/rerank", {"query": "a", "documents": "a"}, 422, "malformed_request"),
+    ("/rerank", {"query": "a", "texts": [5]}, 422, "malformed_request"),
+    ("/rerank", {"query": "", "texts": ["a"]}, 400, "empty_query"),
+    ("/v2/rerank", {"query": "a", "documents": ["a"] * 51}, 413, "too_many_documents"),
+    ("/v2/rerank", b" " * 100_001, 413, "too_large"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "status", "code"), BAD)
+def test_what_cannot_be_used(served: Served, path: str, body: Any, status: int, code: str) -> None:
+    answer = served.post(path, body)
+    values = answer.json()
+    assert (answer.status_code, values["code"]) == (status, code)
+    tei = isinstance(body, dict) and "texts" in body
+    assert values["error" if tei else "message"]
+    assert served.post("/v2/rerank", {"query": "a", "documents": ["a"]}).status_code == 200
+
+
+def test_the_key_is_asked_for(served: Served) -> None:
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {KEY}"}):
+        answer = httpx2.post(f"{served.url}/v2/rerank", json={}, headers=headers, trust_env=False)
+        assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
+
+
+def test_pages_for_machines_and_people(served: Served) -> None:
+    def get(path: str) -> httpx2.Response:
+        return httpx2.get(served.url + path, trust_env=False)
+
+    health = get("/health").json()
+    assert (health["status"], health["documents"]) == ("ok", len(build(embedder=None)))
+    served.post("/v2/rerank", {"query": "a", "documents": ["a"]})
+    served.post("/no/such/page", {})
+    counted = get("/metrics").text
+    assert re.search(r'crossgate_requests_total\{path="/v2/rerank",status="200"\} \d', counted)
+    assert "no/such" not in counted
+    described = get("/openapi.json").json()
+    paths = {"/v1/rerank", "/v2/rerank", "/rerank", "/route", "/health", "/metrics"}
+    assert set(described["paths"]) == paths
+    page = get("/docs").text
+    assert "/v2/rerank" in page
+    assert "://" not in page
+    assert "src=" not in page
+
+
+def test_a_slow_client_holds_no_worker(served: Served) -> None:
+    host, port = served.url.removeprefix("http://").split(":")
+    head = f"POST /v2/rerank HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {KEY}\r\n"
+    slow = [socket.create_connection((host, int(port))) for _ in range(40)]
+    try:
+        for one in slow:
+            one.sendall(f"{head}Content-Length: 1000\r\n\r\n{{".encode())
+        answer = served.post("/v2/rerank", {"query": "a", "documents": ["a"]})
+        assert answer.status_code == 200
+    finally:
+        for one in slow:
+            one.close()
+
+
+def test_a_request_that_does_not_arrive_is_given_up() -> None:
+    from crossgate._serving.limits import Guard, Limits
+
+    sent: list[Any] = []
+
+    async def never(*_: Any) -> Any:
+        await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    guard = Guard(never, limits=Limits(read_seconds=0.01), key=None)
+    scope: Any = {"type": "http", "path": "/v2/rerank", "headers": []}
+    asyncio.run(guard(scope, never, send))
+    assert sent[0]["status"] == 408
+
+
+def test_more_than_may_wait_are_refused() -> None:
+    from prometheus_client import CollectorRegistry
+
+    from crossgate import rerank
+    from crossgate._serving.app import Decisions, Refused
+    from crossgate._serving.limits import Limits
+
+    go = threading.Event()
+
+    def decide() -> Any:
+        go.wait()
+        return rerank("a", ["a"], reranker=None)
+
+    async def ask() -> list[Any]:
+        decisions = Decisions(Limits(concurrency=1, waiting=2), CollectorRegistry())
+        asked = [asyncio.create_task(decisions.make(decide)) for _ in range(5)]
+        done, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        assert len(done) == 2
+        go.set()
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    answers = asyncio.run(ask())
+    refused = [one for one in answers if isinstance(one, Refused)]
+    assert [(one.status, one.code) for one in refused] == [(429, "overloaded")] * 2
+
+
+def test_nothing_is_lost_when_it_is_told_to_stop() -> None:
+    with serving("--port", "0") as running, ThreadPoolExecutor(12) as pool:
+        asked = {"query": QUERY, "documents": [f"{one} {n}" for n in range(40) for one in TEXTS]}
+        answers = [pool.submit(running.post, "/v2/rerank", asked) for _ in range(12)]
+        counted = ""
+        while "in_hand 12.0" not in counted:
+            counted = httpx2.get(f"{running.url}/metrics", trust_env=False).text
+            assert not any(one.done() for one in answers)
+        assert running.stop() == 0
+        assert [one.result().status_code for one in answers] == [200] * 12
+        with pytest.raises(httpx2.ConnectError):
+            running.post("/v2/rerank", asked)
+
+
+def test_a_unix_socket_is_its_users_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.sock"
+    left_behind = socket.socket(socket.AF_UNIX)
+    left_behind.bind(str(path))
+    left_behind.close()
+    with serving("--unix", str(path), "--reranker", "none") as running:
+        assert path.stat().st_mode & 0o777 == 0o600
+        transport = httpx2.HTTPTransport(uds=str(path))
+        with httpx2.Client(transport=transport, headers={"Authorization": f"Bearer {KEY}"}) as one:
+            answer = one.post("http://a/v2/rerank", json={"query": "fox", "documents": ["fox"]})
+            assert answer.json()["results"][0]["index"] == 0
+            assert answer.headers["x-crossgate-degraded"] == "no_profile"
+        assert running.url == f"unix:{path}"
+        assert started("--unix", str(path)) == (2, "address_unusable")
+        assert running.stop(signal.SIGINT) == 0
+    assert not path.exists()
+
+
+def started(*options: str) -> tuple[int, str]:
+    script = "import sys; from crossgate._cli import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "serve", *options], capture_output=True, text=True
+    )
+    code = re.search(r"error\[(\w+)\]", done.stderr)
+    return done.returncode, code[1] if code else done.stderr
+
+
+def test_what_it_cannot_start_with(tmp_path: Path) -> None:
+    assert started("--port", "70000") == (2, "address_unusable")
+    assert started("--port", "0", "--concurrency", "-1") == (2, "out_of_range")
+    assert started("--port", "0", "--index", str(tmp_path / "none.cgx")) == (2, "index_missing")
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    from crossgate._cli import run
+
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    said: list[str] = []
+    monkeypatch.setattr("crossgate._cli.output.say", said.append)
+    assert run(["serve", "--port", "0"]) == 2
+    assert "crossgate[serve]" in said[0]
