@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crossgate import _core
-from crossgate._checks import check_ids, check_text, is_text
+from crossgate._checks import check_ids, check_text, collected, is_text, shown
 from crossgate._errors import IndexFileError, InputError, ModelError
 from crossgate._files import check_source, check_target
 from crossgate._model_files import cache
@@ -37,6 +37,11 @@ class Found(NamedTuple):
 class Index:
     """Documents with their terms and vectors. Threads may search and change it at once.
 
+    A search sees one version of the index from its start to its end. A change makes the next
+    version beside it, which shares what stays the same, so that readers never wait for a writer;
+    writers wait for each other. What removed documents leave behind is forgotten once it is more
+    than half of the index: of its places for documents, or of its vocabulary.
+
     Make one with `Index.build` or `Index.open`.
     """
 
@@ -59,8 +64,8 @@ class Index:
         """Index documents.
 
         Args:
-            documents: At least one, ids unique, each with a title or a text. The first 6,000
-                characters of a body are kept.
+            documents: `Document` values, at least one, ids unique, each with a title or a text. The
+                first 6,000 characters of a body are kept.
             embedder: What makes the vectors: an embedder, the name or folder of a model, or None
                 for an index that is searched by words alone.
             language: Snowball language of the stemmer, such as `english`, or `none`.
@@ -74,7 +79,7 @@ class Index:
                 `malformed_candidate`, naming the document.
             ModelError: If the embedder cannot be loaded or run.
         """
-        documents = list(documents)
+        documents = _listed(documents)
         if not documents:
             raise InputError(
                 "no_documents", "there is nothing to index: pass at least one document"
@@ -156,16 +161,8 @@ class Index:
             InputError: As `build` does.
             ModelError: If the embedder cannot be loaded or run.
         """
-        documents = list(documents)
-        # Before the texts are embedded, which takes long.
-        seen: set[str] = set()
-        for document in documents:
-            _check(document)
-            if document.id in seen:
-                raise InputError(
-                    "duplicate_id", f"the id {document.id!r} stands twice: ids must be unique"
-                )
-            seen.add(document.id)
+        documents = _listed(documents)
+        check_documents(documents)  # before the texts are embedded, which takes long
         vectors: dict[str, Vector] = {}
         if self._core.dimension:
             missing = [one for one in documents if one.vector is None]
@@ -196,10 +193,13 @@ class Index:
         )
 
     def delete(self, ids: Iterable[str]) -> int:
-        """Remove documents by id and return how many of them were there."""
-        if isinstance(ids, str):
-            raise InputError("out_of_range", f"ids is one text, {ids!r}: pass a list of ids")
-        return sum(self._core.remove(id) for id in ids if is_text(id))
+        """Remove documents by id, all in one step, and return how many of them were there.
+
+        Raises:
+            InputError: `out_of_range` for what is no collection of ids.
+        """
+        found = collected("ids", ids)
+        return self._core.remove([id for id in found if isinstance(id, str) and is_text(id)])
 
     def get(self, id: str) -> Document | None:
         """Return the document with an id, without its vector, or None."""
@@ -323,8 +323,40 @@ def _embedder(embedder: Embedder | str | os.PathLike[str] | None) -> Embedder | 
     return OnnxEmbedder(DEFAULT_EMBEDDER if embedder == "default" else embedder)
 
 
+def _listed(documents: Iterable[Document]) -> list[Document]:
+    if isinstance(documents, str | Mapping) or not isinstance(documents, Iterable):
+        given = "a single text or mapping" if isinstance(documents, str | Mapping) else "no list"
+        raise InputError(
+            "malformed_candidate",
+            f"documents is {given}, {shown(documents)}: pass a list of Document values",
+        )
+    return list(documents)
+
+
+def check_documents(documents: Iterable[Document]) -> None:
+    """Refuse documents that no index can take, or that share an id.
+
+    Raises:
+        InputError: `malformed_candidate`, `empty_document`, `invalid_text` or `duplicate_id`.
+    """
+    seen: set[str] = set()
+    for place, document in enumerate(documents, start=1):
+        if not isinstance(document, Document):
+            raise InputError(
+                "malformed_candidate",
+                f"document {place} is a {type(document).__name__}: make it a Document, such as "
+                "Document(**row) for a mapping",
+            )
+        _check(document)
+        if document.id in seen:
+            raise InputError(
+                "duplicate_id", f"the id {document.id!r} stands twice: ids must be unique"
+            )
+        seen.add(document.id)
+
+
 def _check(document: Document) -> None:
-    owner = f"document {document.id!r}"
+    owner = f"document {shown(document.id)}"
     if not document.id:
         raise InputError("malformed_candidate", "a document has an empty id: give each one its own")
     for what in ("id", "title", "text", "body"):
