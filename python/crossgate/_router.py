@@ -127,6 +127,7 @@ class Router:
                 `no_documents` if the index is empty, or `wrong_dimension`, `not_finite` or
                 `zero_vector` for a vector that is no direction.
         """
+        started = perf_counter()
         deadline = Deadline(budget_ms)
         check_query(query)
         check_limit(limit)
@@ -180,6 +181,7 @@ class Router:
             require_overlap=True,
             deadline=deadline,
             telemetry=self._telemetry,
+            started=started,
         )
 
     route = decides("route")(_prepare)
