@@ -842,9 +842,18 @@ def test_nothing_printed_moves_the_cursor(text: str) -> None:
         printing.show(text)
         printing.say(text)
         printing.show(printing.paint(printing.plain(text), "31"))
-    shown = re.sub(r"\x1b\[(0|1|31|32|33)m", "", stream.getvalue())
+    shown = stream.getvalue()
     assert [one for one in shown if one != "\n" and not one.isprintable()] == []
     assert stream.getvalue().count("\n") == text.count("\n") + 3
+
+
+def test_colours_are_those_of_paint_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(printing, "is_terminal", lambda stream: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    stream = io.StringIO()
+    with contextlib.redirect_stdout(stream):
+        printing.show(f"\x1b[31mmine\x1b[0m {printing.paint('ours', '1')}")
+    assert stream.getvalue() == " [31mmine [0m \x1b[1mours\x1b[0m\n"
 
 
 NASTY = "a\x1b[2J\x1b]0;t\x07\u202eb\r"

@@ -19,7 +19,10 @@ from typing import Any, TextIO
 
 WIDTH = 100
 
-_PAINTED = re.compile(r"(\x1b\[(?:0|1|31|32|33)m)")
+# `paint` marks its colours with what nobody outside of this process can know, so that a colour in
+# the name of a file stays text.
+_MARK = os.urandom(8).hex()
+_PAINTED = re.compile(rf"\x1b{_MARK}\[(\d+)m")
 
 
 def json_option(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +33,10 @@ def json_option(parser: argparse.ArgumentParser) -> None:
 def show(text: str) -> None:
     """Print a result for people, without a control character but line breaks and `paint`'s."""
     lines = (
-        "".join(part if at % 2 else _printable(part) for at, part in enumerate(_PAINTED.split(one)))
+        "".join(
+            f"\x1b[{part}m" if at % 2 else _printable(part)
+            for at, part in enumerate(_PAINTED.split(one))
+        )
         for one in text.split("\n")
     )
     print("\n".join(lines))
@@ -56,9 +62,9 @@ def _printable(text: str) -> str:
 
 
 def paint(text: str, code: str) -> str:
-    """Return a text in a colour, or as it is where stdout is no terminal or wants none."""
+    """Return a text that `show` prints in a colour, where stdout is a terminal that wants any."""
     coloured = is_terminal(sys.stdout) and "NO_COLOR" not in os.environ
-    return f"\x1b[{code}m{text}\x1b[0m" if coloured else text
+    return f"\x1b{_MARK}[{code}m{text}\x1b{_MARK}[0m" if coloured else text
 
 
 def columns(text: str) -> int:
