@@ -1247,3 +1247,12 @@ def test_as_a_module_of_python(home: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert re.fullmatch(r"crossgate \d+\.\d+\.\d+\n", done.stdout)
+
+
+def test_a_thousand_duplicates_are_a_few_lines(run: Any, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"id": "a", "text": "x"}\n' * 1_000)
+    done = run("index", rows, "-o", "out.cgx", "--embedder", "none")
+    assert done.code == 0
+    assert len(done.err.splitlines()) == 6
+    assert done.err.splitlines()[-1].startswith("crossgate: and 994 more of ")

@@ -12,14 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crossgate._cli.output import say
+from crossgate._cli.output import say_skipped
 from crossgate._errors import InputError
 
 if TYPE_CHECKING:
-    from crossgate._sources import Problem
     from crossgate.evaluation import Dataset, Mode, Run
-
-_PROBLEMS_SHOWN = 5
 
 
 def labelled_options(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +60,7 @@ def dataset_of(path: Path, options: argparse.Namespace) -> Dataset:
     dataset = read_dataset(
         path, split=options.split, limit=options.limit, seed=options.seed, strict=options.strict
     )
-    say_problems(dataset.problems, dataset.name)
+    say_skipped(dataset.problems, dataset.name)
     return dataset
 
 
@@ -95,15 +92,6 @@ def run_of(path: Path, options: argparse.Namespace, modes: Sequence[Mode], **mea
         message = f"every query of {run.header.dataset} names its document: drop --unnamed"
         raise InputError("out_of_range", message)
     return replace(run, queries=kept)
-
-
-def say_problems(problems: Sequence[Problem], name: str) -> None:
-    """Name the first rows of a dataset or a log that were skipped, and count the others."""
-    for problem in problems[:_PROBLEMS_SHOWN]:
-        say(f"skipped {problem}")
-    more = len(problems) - _PROBLEMS_SHOWN
-    if more > 0:
-        say(f"and {more} more rows of {name}")
 
 
 @contextmanager

@@ -13,11 +13,12 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
 WIDTH = 100
+_SKIPPED_SHOWN = 5
 
 # `paint` marks its colours with what nobody outside of this process can know, so that a colour in
 # the name of a file stays text.
@@ -50,6 +51,15 @@ def show_json(values: dict[str, Any]) -> None:
 def say(message: str) -> None:
     """Print one line on stderr that is no result."""
     print(f"crossgate: {plain(message)}", file=sys.stderr)
+
+
+def say_skipped(problems: Sequence[object], name: str) -> None:
+    """Name the first rows or files of a source that were skipped, and count the others."""
+    for problem in problems[:_SKIPPED_SHOWN]:
+        say(f"skipped {problem}")
+    more = len(problems) - _SKIPPED_SHOWN
+    if more > 0:
+        say(f"and {more:,} more of {name}")
 
 
 def plain(text: str) -> str:
