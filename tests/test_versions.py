@@ -32,7 +32,8 @@ def test_readers_do_not_wait_for_a_writer() -> None:
     writer.start()
     started.wait()
     answered = 0
-    while not done.is_set():
+    # The pause lets the writer into the core, whichever of the two threads runs first.
+    while not done.wait(0.01):
         found, texts = index.search("fox", None, blend=BLEND, per_channel=2)
         if len(index) == 1:
             assert [one.id for one in found] == ["first"]
@@ -40,7 +41,7 @@ def test_readers_do_not_wait_for_a_writer() -> None:
             answered += 1
     writer.join()
     # One that waits gets its first answer, or the second, when the writer has done its work.
-    assert answered > 20
+    assert answered > 4
     assert len(index) == 4_001
 
 
