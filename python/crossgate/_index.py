@@ -39,8 +39,10 @@ class Index:
 
     A search sees one version of the index from its start to its end. A change makes the next
     version beside it, which shares what stays the same, so that readers never wait for a writer;
-    writers wait for each other. What removed documents leave behind is forgotten once it is more
-    than half of the index: of its places for documents, or of its vocabulary.
+    writers wait for each other. A version costs a few words per document and term, about 4 ms in an
+    index of 20,000 documents, so hand over together what changes together. What removed documents
+    leave behind is forgotten once it is more than half of the index: of its places for documents,
+    or of its vocabulary.
 
     Make one with `Index.build` or `Index.open`.
     """

@@ -72,12 +72,16 @@ impl Dense {
     pub(crate) fn cosines(&self, unit: &[f32]) -> Vec<f32> {
         let mut cosines = vec![0.0; self.rows];
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let share = self.rows.div_ceil(processors).max(ROWS_PER_THREAD);
-        let parts = Mutex::new(cosines.chunks_mut(ROWS_PER_BLOCK).zip(&self.blocks));
+        // Whole blocks, and few parts: a thread that waits for the lock on a busy machine waits long.
+        let blocks = self.rows.div_ceil(processors).max(ROWS_PER_THREAD).div_ceil(ROWS_PER_BLOCK);
+        let share = blocks * ROWS_PER_BLOCK;
+        let parts = Mutex::new(cosines.chunks_mut(share).zip(self.blocks.chunks(blocks)));
         let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
         let work = || {
-            while let Some((cosines, values)) = next() {
-                dot_rows(values, unit, cosines);
+            while let Some((cosines, blocks)) = next() {
+                for (cosines, values) in cosines.chunks_mut(ROWS_PER_BLOCK).zip(blocks) {
+                    dot_rows(values, unit, cosines);
+                }
             }
         };
         if self.rows <= share {
