@@ -837,9 +837,18 @@ def test_nothing_printed_moves_the_cursor(text: str) -> None:
         printing.show(text)
         printing.say(text)
         printing.show(printing.paint(printing.plain(text), "31"))
-    shown = re.sub(r"\x1b\[(0|1|31|32|33)m", "", stream.getvalue())
+    shown = stream.getvalue()
     assert [one for one in shown if one != "\n" and not one.isprintable()] == []
     assert stream.getvalue().count("\n") == text.count("\n") + 3
+
+
+def test_colours_are_those_of_paint_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(printing, "is_terminal", lambda stream: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    stream = io.StringIO()
+    with contextlib.redirect_stdout(stream):
+        printing.show(f"\x1b[31mmine\x1b[0m {printing.paint('ours', '1')}")
+    assert stream.getvalue() == " [31mmine [0m \x1b[1mours\x1b[0m\n"
 
 
 NASTY = "a\x1b[2J\x1b]0;t\x07\u202eb\r"
@@ -1229,3 +1238,12 @@ def test_as_a_module_of_python(home: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert re.fullmatch(r"crossgate \d+\.\d+\.\d+\n", done.stdout)
+
+
+def test_a_thousand_duplicates_are_a_few_lines(run: Any, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"id": "a", "text": "x"}\n' * 1_000)
+    done = run("index", rows, "-o", "out.cgx", "--embedder", "none")
+    assert done.code == 0
+    assert len(done.err.splitlines()) == 6
+    assert done.err.splitlines()[-1].startswith("crossgate: and 994 more of ")

@@ -69,9 +69,9 @@ def test_bm25_of_what_changed_equals_bm25_from_scratch() -> None:
     changed = _core.Index("english", "", 0)
     changed.upsert(rows(["something else entirely", *texts[1:], "a red herring", "no more"]))
     changed.upsert([("000", "", texts[0], "", [], "{}", None)])
-    assert changed.remove("005")
-    assert changed.remove("006")
-    assert not changed.remove("006")
+    assert changed.remove(["005"])
+    assert changed.remove(["006"])
+    assert not changed.remove(["006"])
     fresh = _core.Index("english", "", 0)
     fresh.upsert(rows(texts))
     for query in ("red fox", "hen", "dog house red", "herring", "else more"):

@@ -515,6 +515,14 @@ def test_every_form_of_the_report_holds_for_every_set_of_modes(modes: Sequence[M
     assert html_report([report]).endswith("</html>\n")
 
 
+def test_a_page_holds_no_hidden_characters() -> None:
+    run = run_of()
+    nasty = "data\x1b[31m\u202eset\x9b\r\0\u2066"
+    page = html_report([summarize(replace(run, header=replace(run.header, dataset=nasty)))])
+    assert "data [31m set" in page
+    assert [one for one in page if one != "\n" and not one.isprintable()] == []
+
+
 def test_long_names_stay_within_the_width() -> None:
     queries = [
         replace(one, id=f"{one.id} {n}", kind="k" * 60) for one in QUERIES for n in range(10)
@@ -773,7 +781,7 @@ def test_skipped_rows_are_named_on_stderr_and_counted(
     assert evaluate.run(options(folder, modes="never", embedder="none")) == 0
     shown = capsys.readouterr()
     assert shown.err.count("queries.jsonl:") == 5
-    assert "and 2 more rows" in shown.err
+    assert "and 2 more of set" in shown.err
     assert "7 malformed rows skipped" in shown.out
     with pytest.raises(CrossgateError) as raised:
         evaluate.run(options(folder, strict=True))

@@ -8,6 +8,7 @@ from dataclasses import fields
 from numbers import Real
 from typing import Any
 
+from crossgate._checks import shown
 from crossgate._errors import InputError
 from crossgate._types import Candidate, Document
 
@@ -97,11 +98,12 @@ def _check_numbers(what: str, cosine: Any, score: Any) -> None:
         if value is None:
             continue
         # Comparing keeps a Python integer that no float can hold from overflowing, and NaN out.
-        number = isinstance(value, Real)
+        number = isinstance(value, Real) and not isinstance(value, bool)
         if not (number and -most <= value <= most):
-            limits = "between -1 and 1" if field == "cosine" else "a finite number"
+            limits = "a number between -1 and 1" if field == "cosine" else "a finite number"
             raise InputError(
-                "malformed_candidate", f"the {field} of {what} is {value!r}: it must be {limits}"
+                "malformed_candidate",
+                f"the {field} of {what} is {shown(value)}: it must be {limits}",
             )
 
 

@@ -80,6 +80,7 @@ class Request:
         require_overlap: Whether, without vectors, nothing is relevant that shares no term.
         deadline: When the query must be decided.
         telemetry: Is told what happens; None for nobody.
+        started: When the call entered, by `perf_counter`.
     """
 
     query: str
@@ -93,6 +94,7 @@ class Request:
     require_overlap: bool = False
     deadline: Deadline = ENDLESS
     telemetry: TelemetryHook | None = None
+    started: float = field(default_factory=perf_counter)
 
 
 def run(request: Request) -> RouteResult:
@@ -150,7 +152,7 @@ async def arun(request: Request) -> RouteResult:
 
 def _steps(request: Request) -> Generator[Call, Scores, RouteResult]:
     """Decide one query; a call to a reranker is yielded, since waiting is the caller's affair."""
-    start = perf_counter()
+    start = request.started
     profile, policy = request.profile, request.policy
     watch = None if request.telemetry is None else _watch(request.telemetry)
     found = request.stage1()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 from crossgate._errors import InputError
+
+Item = TypeVar("Item")
 
 MAX_QUERY_CHARACTERS = 65_536
 
@@ -51,12 +54,34 @@ def check_ids(what: str, ids: Iterable[str]) -> set[str]:
     Raises:
         InputError: `out_of_range` for a single text, `invalid_text` for an id that is none.
     """
-    if isinstance(ids, str):
-        raise InputError("out_of_range", f"{what} is one text, {ids!r}: pass a list of ids")
-    found = list(ids)
+    found = collected(what, ids)
     for id in found:
         check_text(f"an id in {what}", id)
     return set(found)
+
+
+def collected(what: str, ids: Iterable[Item]) -> list[Item]:
+    """Return the ids of a collection.
+
+    Raises:
+        InputError: `out_of_range` for a single text, and for what is no collection.
+    """
+    if isinstance(ids, str):
+        raise InputError("out_of_range", f"{what} is one text, {ids!r}: pass a list of ids")
+    if not isinstance(ids, Iterable):
+        raise InputError(
+            "out_of_range", f"{what} is {shown(ids)}: pass a list of ids, an empty one for none"
+        )
+    return list(ids)
+
+
+def shown(value: object) -> str:
+    """Return a value as an error names it: short, and also where it cannot be written out."""
+    try:
+        text = repr(value)
+    except Exception:  # an integer of 5,000 digits, or a repr that fails
+        return f"a {type(value).__name__} that cannot be shown"
+    return text if len(text) <= 80 else f"{text[:79]}…"
 
 
 def check_query(query: str) -> None:
@@ -80,10 +105,18 @@ def check_limit(limit: int | None) -> None:
     """Refuse a limit that selects nothing.
 
     Raises:
-        InputError: `out_of_range` if the limit is below 1.
+        InputError: `out_of_range` if the limit is no whole number, or below 1.
     """
-    if limit is not None and limit < 1:
-        raise InputError("out_of_range", f"the limit is {limit}: it must be at least 1")
+    if limit is None:
+        return
+    if type(limit) is not int:
+        raise InputError(
+            "out_of_range",
+            f"the limit is {shown(limit)}: it must be a whole number of at least 1, or None for "
+            "all that pass",
+        )
+    if limit < 1:
+        raise InputError("out_of_range", f"the limit is {shown(limit)}: it must be at least 1")
 
 
 def check_request(section: str | None, grade: str | None) -> None:

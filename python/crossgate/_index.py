@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crossgate import _core
 from crossgate._candidates import ID_FIELDS, candidate
-from crossgate._checks import check_ids, check_text, is_text
+from crossgate._checks import check_ids, check_text, collected, is_text, shown
 from crossgate._errors import IndexFileError, InputError, ModelError
 from crossgate._files import check_source, check_target
 from crossgate._model_files import cache
@@ -40,8 +40,15 @@ class Found(NamedTuple):
 class Index:
     """Documents with their terms and vectors. Threads may search and change it at once.
 
-    Make one with `Index.build` or `Index.open`. Like a mapping it holds documents by id:
-    `"pdf" in index`, `index["pdf"]`, `for id in index`.
+    A search sees one version of the index from its start to its end. A change makes the next
+    version beside it, which shares what stays the same, so that readers never wait for a writer;
+    writers wait for each other. A version costs a few words per document and term, about 4 ms in an
+    index of 20,000 documents, so hand over together what changes together. What removed documents
+    leave behind is forgotten once it is more than half of the index: of its places for documents,
+    or of its vocabulary.
+
+    Make one with `Index.build` or `Index.open`.
+    Like a mapping it holds documents by id: `"pdf" in index`, `index["pdf"]`, `for id in index`.
     """
 
     def __init__(self, core: _core.Index, embedder: Embedder | None) -> None:
@@ -163,15 +170,7 @@ class Index:
             ModelError: If the embedder cannot be loaded or run.
         """
         documents = _documents(documents, named=True)
-        # Before the texts are embedded, which takes long.
-        seen: set[str] = set()
-        for document in documents:
-            _check(document)
-            if document.id in seen:
-                raise InputError(
-                    "duplicate_id", f"the id {document.id!r} stands twice: ids must be unique"
-                )
-            seen.add(document.id)
+        check_documents(documents)  # before the texts are embedded, which takes long
         vectors: dict[str, Vector] = {}
         if self._core.dimension:
             missing = [one for one in documents if one.vector is None]
@@ -202,10 +201,13 @@ class Index:
         )
 
     def delete(self, ids: Iterable[str]) -> int:
-        """Remove documents by id and return how many of them were there."""
-        if isinstance(ids, str):
-            raise InputError("out_of_range", f"ids is one text, {ids!r}: pass a list of ids")
-        return sum(self._core.remove(id) for id in ids if is_text(id))
+        """Remove documents by id, all in one step, and return how many of them were there.
+
+        Raises:
+            InputError: `out_of_range` for what is no collection of ids.
+        """
+        found = collected("ids", ids)
+        return self._core.remove([id for id in found if isinstance(id, str) and is_text(id)])
 
     def get(self, id: str) -> Document | None:
         """Return the document with an id, without its vector, or None."""
@@ -354,8 +356,8 @@ def _documents(
     given: Iterable[str | Mapping[str, Any] | Document], *, named: bool = False
 ) -> list[Document]:
     """Make documents of what the caller handed in; with `named` each must have an id."""
-    if isinstance(given, str | Mapping | Document):
-        raise InputError("malformed_candidate", "documents is a single one: pass a list")
+    if isinstance(given, str | Mapping | Document) or not isinstance(given, Iterable):
+        raise InputError("malformed_candidate", f"documents is {shown(given)}: pass a list")
     found: list[Document] = []
     for place, one in enumerate(given, start=1):
         if named and not isinstance(one, Document) and not _has_id(one):
@@ -388,8 +390,30 @@ def _embedder(embedder: Embedder | str | os.PathLike[str] | None) -> Embedder | 
     return OnnxEmbedder(DEFAULT_EMBEDDER if embedder == "default" else embedder)
 
 
+def check_documents(documents: Iterable[Document]) -> None:
+    """Refuse documents that no index can take, or that share an id.
+
+    Raises:
+        InputError: `malformed_candidate`, `empty_document`, `invalid_text` or `duplicate_id`.
+    """
+    seen: set[str] = set()
+    for place, document in enumerate(documents, start=1):
+        if not isinstance(document, Document):
+            raise InputError(
+                "malformed_candidate",
+                f"document {place} is a {type(document).__name__}: make it a Document, such as "
+                "Document(**row) for a mapping",
+            )
+        _check(document)
+        if document.id in seen:
+            raise InputError(
+                "duplicate_id", f"the id {document.id!r} stands twice: ids must be unique"
+            )
+        seen.add(document.id)
+
+
 def _check(document: Document) -> None:
-    owner = f"document {document.id!r}"
+    owner = f"document {shown(document.id)}"
     if not document.id:
         raise InputError("malformed_candidate", "a document has an empty id: give each one its own")
     for what in ("id", "title", "text", "body"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from crossgate import _core
 from crossgate._candidates import candidate, check_kept_scores
 from crossgate._cascade import Request, Stage1
-from crossgate._checks import check_limit, check_query, check_request
+from crossgate._checks import check_limit, check_query, check_request, shown
 from crossgate._clock import Deadline, milliseconds
 from crossgate._core import Policy, Profile
 from crossgate._errors import InputError
-from crossgate._index import Index
+from crossgate._index import Index, check_documents
 from crossgate._many import Progress, decide_many
 from crossgate._model_files.manifest import PASSAGE_RERANKER
 from crossgate._profile import as_policy, as_profile, read_profile
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from crossgate._telemetry.events import TelemetryHook
 
 PASSAGE_PROFILE = Path(__file__).parent / "profiles" / "passages.json"
+
+# What stage 1 has in any case: enough for the candidates that retrievers hand over.
+_LEAST_SECONDS = 0.1
 
 MOST_CANDIDATES = 1_000_000
 """The most candidates that stage 2 may read."""
@@ -54,8 +57,9 @@ def _prepare(
 
     Stage 1 is BM25 over the candidates, blended with their cosines where every candidate brings
     one (or a vector, and the query's is given). Where every candidate brings a `score` instead,
-    the retriever's order is stage 1. Without a profile the gate is off, since nobody fitted
-    thresholds for these numbers: all candidates are reranked and come back in order.
+    the retriever's order is stage 1. Without a profile all candidates are reranked, and what the
+    bundled profile for passages finds irrelevant is not selected; for another reranker than the
+    bundled one there is no such bar, and `degraded` says `no_profile`.
 
     Args:
         query: What is wanted, at most 65,536 characters.
@@ -72,7 +76,10 @@ def _prepare(
         language: Snowball language of the stemmer, or `none`.
         section: Picks a floor of the policy, as in `Router.route`.
         grade: How good you find the retrieval, as in `Router.route`.
-        budget_ms: Milliseconds that the decision may take, as in `Router.route`.
+        budget_ms: Milliseconds that the decision may take, as in `Router.route`. Candidates of
+            so many words that stage 1 does not read them in this time, or in 100 ms where it is
+            less, stay in the order of the retriever; `degraded` says so, and a thread reads on to
+            its end.
         telemetry: Is told what happens; None for nobody.
         keep_scores: Take the candidates' scores, which must all be there and lie in [0, 1], for the
             blend of stage 1 as they are, as fusion and decay made them. The gate sees the cosines
@@ -87,12 +94,14 @@ def _prepare(
         ProfileError: If the profile cannot be read, or was fitted for another reranker.
         ModelError: If the reranker is given by a name or folder that cannot be used.
     """
+    started = perf_counter()
     deadline = Deadline(budget_ms)
     check_query(query)
     check_limit(limit)
     check_request(section, grade)
-    if isinstance(candidates, str | Mapping):
-        raise InputError("malformed_candidate", "candidates is a single one: pass a list")
+    if isinstance(candidates, str | Mapping) or not isinstance(candidates, Iterable):
+        given = "a single one" if isinstance(candidates, str | Mapping) else shown(candidates)
+        raise InputError("malformed_candidate", f"candidates is {given}: pass a list")
     found = [candidate(place, one) for place, one in enumerate(candidates, start=1)]
     if keep_scores:
         check_kept_scores(found)
@@ -110,29 +119,40 @@ def _prepare(
         fitted = as_profile(profile)
         check_fitted(fitted, None, known)
     comparable = vector is not None and all(one.vector is not None for one in found)
+    check_documents(found)
     index = Index(_core.Index(language, "", len(vector or ()) if comparable else 0), None)
-    index.upsert(one if comparable else replace(one, vector=None) for one in found)
 
-    def stage1() -> Stage1:
-        start = perf_counter()
+    def read() -> Sequence[_core.Scored]:
+        index.upsert(one if comparable else replace(one, vector=None) for one in found)
         scored, _ = index.search(
             query,
             vector if comparable else None,
             blend=fitted.blend,
             per_channel=max(2, len(found)),
         )
-        if keep_scores or not comparable:
+        return scored
+
+    def stage1() -> Stage1:
+        start = perf_counter()
+        scored, late = _in_time(read, deadline)
+        scores = {one.id: one.score for one in found if one.score is not None}
+        if late:
+            scored = [_unread(one.id) for one in found]
+            if not keep_scores and len(scores) < len(found):
+                # The order in which the retriever handed them over is all that is known of it.
+                scores = {one.id: -float(place) for place, one in enumerate(found)}
+        if late or keep_scores or not comparable:
             scored = _core.known_elsewhere(
-                scored,
+                list(scored),
                 cosines={one.id: one.cosine for one in found if one.cosine is not None},
-                scores={one.id: one.score for one in found if one.score is not None},
+                scores=scores,
                 keep=keep_scores,
                 blend=fitted.blend,
             )
         return Stage1(
             scored=scored,
             documents={one.id: one for one in found},
-            degraded=notes,
+            degraded=(*notes, *late),
             timings={"search": milliseconds(start)},
             indexes={one.id: place for place, one in enumerate(found)},
         )
@@ -148,7 +168,34 @@ def _prepare(
         grade=grade,
         deadline=deadline,
         telemetry=telemetry,
+        started=started,
     )
+
+
+def _in_time(
+    read: Callable[[], Sequence[_core.Scored]], deadline: Deadline
+) -> tuple[Sequence[_core.Scored], tuple[Degradation, ...]]:
+    """Return what reading the candidates found, or why nobody waits for it any more."""
+    left = deadline.left
+    if left is None:
+        return read(), ()
+    from concurrent.futures import wait
+
+    from crossgate._reranking.admission import beside
+
+    future = beside(read, "stage1")
+    wait([future], max(left, _LEAST_SECONDS))
+    if future.done():
+        return future.result(), ()
+    detail = (
+        f"the candidates are too much text for {deadline.budget_ms:g} ms: they stand in the order "
+        "of the retriever, and their words were not compared"
+    )
+    return (), (Degradation(code="budget", detail=detail),)
+
+
+def _unread(id: str) -> _core.Scored:
+    return _core.Scored(id=id, cosine=None, bm25=0.0, overlap=0, blend=0.0, passage=None)
 
 
 def _default_profile(rerankers: Sequence[str | None], count: int, *, ordered: bool) -> Profile:

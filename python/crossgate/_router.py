@@ -131,6 +131,7 @@ class Router:
                 `no_documents` if the index is empty, or `wrong_dimension`, `not_finite` or
                 `zero_vector` for a vector that is no direction.
         """
+        started = perf_counter()
         deadline = Deadline(budget_ms)
         check_query(query)
         check_limit(limit)
@@ -184,6 +185,7 @@ class Router:
             require_overlap=True,
             deadline=deadline,
             telemetry=self._telemetry,
+            started=started,
         )
 
     route = decides("route")(_prepare)

@@ -10,15 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE
-from crossgate._cli.labelled import (
-    DATASETS,
-    dump,
-    labelled_options,
-    run_of,
-    say_problems,
-    subjects_of,
-)
-from crossgate._cli.output import json_option, show
+from crossgate._cli.labelled import DATASETS, dump, labelled_options, run_of, subjects_of
+from crossgate._cli.output import json_option, say_skipped, show
 from crossgate._errors import ModelError
 
 if TYPE_CHECKING:
@@ -240,5 +233,5 @@ def _logged_run(path: str, options: argparse.Namespace) -> Run:
     from crossgate.calibration import run_from_log
 
     logged = run_from_log(path, strict=options.strict)
-    say_problems(logged.problems, path)
+    say_skipped(logged.problems, path)
     return logged.run

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from crossgate._cli import DONE
 from crossgate._cli.input import document_arguments, documents_of, index_of
-from crossgate._cli.output import json_option, say, show, show_json, size
+from crossgate._cli.output import json_option, say_skipped, show, show_json, size
 from crossgate._errors import IndexFileError
 
 if TYPE_CHECKING:
@@ -33,8 +33,7 @@ def run(options: argparse.Namespace) -> int:
     _check_writable(output)
     earlier = _earlier_index(output)
     loaded = documents_of(options)
-    for problem in loaded.problems:
-        say(f"skipped {problem}")
+    say_skipped(loaded.problems, ", ".join(options.source))
     built = index_of(loaded, options, earlier)
     built.save(output)
     seconds, kept = perf_counter() - start, storage(loaded.documents, built.dimension)

@@ -12,14 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crossgate._cli.output import say
+from crossgate._cli.output import say_skipped
 from crossgate._errors import InputError, SourceError
 
 if TYPE_CHECKING:
-    from crossgate._sources import Problem
     from crossgate.evaluation import Dataset, Mode, Run
-
-_PROBLEMS_SHOWN = 5
 
 
 DATASETS = (
@@ -122,7 +119,7 @@ def dataset_of(subject: Subject, options: argparse.Namespace) -> Dataset:
             dataset = with_background(dataset)
     if options.limit is not None:
         dataset = sample(dataset, options.limit, seed=options.seed)
-    say_problems(dataset.problems, dataset.name)
+    say_skipped(dataset.problems, dataset.name)
     return dataset
 
 
@@ -156,15 +153,6 @@ def run_of(
         message = f"every query of {run.header.dataset} names its document: drop --unnamed"
         raise InputError("out_of_range", message)
     return replace(run, queries=kept)
-
-
-def say_problems(problems: Sequence[Problem], name: str) -> None:
-    """Name the first rows of a dataset or a log that were skipped, and count the others."""
-    for problem in problems[:_PROBLEMS_SHOWN]:
-        say(f"skipped {problem}")
-    more = len(problems) - _PROBLEMS_SHOWN
-    if more > 0:
-        say(f"and {more} more rows of {name}")
 
 
 @contextmanager

@@ -13,13 +13,17 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
 WIDTH = 100
+_SKIPPED_SHOWN = 5
 
-_PAINTED = re.compile(r"(\x1b\[(?:0|1|31|32|33)m)")
+# `paint` marks its colours with what nobody outside of this process can know, so that a colour in
+# the name of a file stays text.
+_MARK = os.urandom(8).hex()
+_PAINTED = re.compile(rf"\x1b{_MARK}\[(\d+)m")
 
 
 def json_option(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +34,10 @@ def json_option(parser: argparse.ArgumentParser) -> None:
 def show(text: str) -> None:
     """Print a result for people, without a control character but line breaks and `paint`'s."""
     lines = (
-        "".join(part if at % 2 else _printable(part) for at, part in enumerate(_PAINTED.split(one)))
+        "".join(
+            f"\x1b[{part}m" if at % 2 else _printable(part)
+            for at, part in enumerate(_PAINTED.split(one))
+        )
         for one in text.split("\n")
     )
     print("\n".join(lines))
@@ -46,6 +53,15 @@ def say(message: str) -> None:
     print(f"crossgate: {plain(message)}", file=sys.stderr)
 
 
+def say_skipped(problems: Sequence[object], name: str) -> None:
+    """Name the first rows or files of a source that were skipped, and count the others."""
+    for problem in problems[:_SKIPPED_SHOWN]:
+        say(f"skipped {problem}")
+    more = len(problems) - _SKIPPED_SHOWN
+    if more > 0:
+        say(f"and {more:,} more of {name}")
+
+
 def plain(text: str) -> str:
     """Return a text on one line and without control characters."""
     return " ".join(_printable(text).split())
@@ -56,9 +72,9 @@ def _printable(text: str) -> str:
 
 
 def paint(text: str, code: str) -> str:
-    """Return a text in a colour, or as it is where stdout is no terminal or wants none."""
+    """Return a text that `show` prints in a colour, where stdout is a terminal that wants any."""
     coloured = is_terminal(sys.stdout) and "NO_COLOR" not in os.environ
-    return f"\x1b[{code}m{text}\x1b[0m" if coloured else text
+    return f"\x1b{_MARK}[{code}m{text}\x1b{_MARK}[0m" if coloured else text
 
 
 def columns(text: str) -> int:

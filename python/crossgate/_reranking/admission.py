@@ -117,7 +117,7 @@ class Admitted:
             left = deadline.left
             if left is None:
                 return settle(self._checked(passages, number, call()))
-            future = _beside(call, self.name)
+            future = beside(call, self.name)
             concurrent.futures.wait([future], left + _GRACE)
             if not future.done():
                 raise self._overrun(left)
@@ -149,7 +149,7 @@ class Admitted:
                     elif left is None:
                         answer = await asyncio.to_thread(call)
                     else:  # not in the loop's pool: what is abandoned would block it
-                        answer = await asyncio.wrap_future(_beside(call, self.name))
+                        answer = await asyncio.wrap_future(beside(call, self.name))
             except TimeoutError:
                 if left is None or not end.expired():
                     raise
@@ -299,7 +299,7 @@ def _finite(passage: Passage, pair: PairScore) -> PairScore:
     return PairScore(score, bool(pair.truncated))
 
 
-def _beside(work: Callable[[], Result], name: str) -> concurrent.futures.Future[Result]:
+def beside(work: Callable[[], Result], name: str) -> concurrent.futures.Future[Result]:
     """Start work on a thread of its own, which does not keep the process from ending."""
     future: concurrent.futures.Future[Result] = concurrent.futures.Future()
     future.set_running_or_notify_cancel()  # from here on nobody can cancel it

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crossgate._core import Profile
+from crossgate._errors import InputError
 from crossgate._model_files import cache
 from crossgate._profile import check_models
 from crossgate._types import Degradation
@@ -23,9 +24,44 @@ def listed(choice: Choice) -> list[One]:
     """Return the rerankers of a choice, the preferred one first; None in it is left out."""
     if choice is None:
         return []
-    if isinstance(choice, str | PathLike) or hasattr(choice, "score"):
-        return [choice]  # type: ignore[list-item]
-    return [one for one in choice if one is not None]
+    if isinstance(choice, str | PathLike):
+        return [choice]
+    if hasattr(choice, "score"):
+        choice = [choice]  # type: ignore[list-item]
+    found = choice if isinstance(choice, Iterable) else [choice]
+    rerankers = [one for one in found if one is not None]
+    for one in rerankers:
+        if not isinstance(one, str | PathLike):
+            _check(one)
+    return rerankers
+
+
+def _check(one: object) -> None:
+    """Refuse what is no reranker, before a query finds out.
+
+    Raises:
+        InputError: `out_of_range`, naming what it lacks.
+    """
+    lacks = [
+        attribute
+        for attribute, kind in (("name", str), ("identity", str), ("score", Callable))
+        if not _has(one, attribute, kind)
+    ]
+    if lacks:
+        raise InputError(
+            "out_of_range",
+            f"the reranker is a {type(one).__name__} without {' and '.join(lacks)}: pass a name or "
+            "folder of a model, None, or what has name and identity (texts) and score (a method)",
+        )
+
+
+def _has(one: object, attribute: str, kind: Any) -> bool:
+    try:
+        return isinstance(getattr(one, attribute), kind)
+    except AttributeError:
+        return False
+    except Exception:  # a property that fails is one that is there; a query will say so
+        return True
 
 
 def loaders(rerankers: Sequence[One], default: str) -> list[Callable[[], Reranker]]:

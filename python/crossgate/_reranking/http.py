@@ -134,6 +134,8 @@ def problem_of_status(status: int, headers: Mapping[str, str]) -> TransportError
         422: "it did not accept the request",
         429: "too many requests, or the quota is used up",
     }.get(status, "it failed" if status >= 500 else "it answered with something unexpected")
+    if 300 <= status < 400:
+        meaning = "it sends on to another address, and prompts are sent to the given one alone"
     return TransportError(
         f"HTTP {status}, {meaning}",
         retryable=status in RETRYABLE,

@@ -225,7 +225,8 @@ def library() -> Any:
 
 
 def _client() -> tuple[Any, Any]:
-    client = library().DefaultAsyncHttpxClient()
+    # A redirect would send query and passages to an address that nobody chose.
+    client = library().DefaultAsyncHttpxClient(follow_redirects=False)
     return client, client.aclose
 
 

@@ -341,21 +341,25 @@ class RemoteReranker:
         loop = asyncio.get_running_loop()
         limit = background().limit(self.endpoint, self._concurrency)
         started = loop.time()
-        sent = False
+        had = 0.0
         attempt = 0
         while True:
             attempt += 1
-            problem = TransportError(f"no answer within {(until - started) * 1000:.0f} ms")
+            problem: TransportError | None = TransportError(
+                f"no answer within {(until - started) * 1000:.0f} ms"
+            )
             try:
                 async with asyncio.timeout_at(until), limit:
                     left = until - loop.time()
                     if left < _LEAST_SECONDS:  # it has waited until now for its turn
                         raise TimeoutError
-                    sent = True
+                    had = left
                     found = await self._transport(query, documents, timeout=left)
                 return checked(found, len(documents))
-            except TimeoutError:
-                pass  # final: it has used up what time there was
+            except TimeoutError:  # final: it has used up what time there was
+                # Most of it waiting for its turn? Then the endpoint is not to blame.
+                if attempt == 1 and had < (until - started) / 2:
+                    problem = None
             except TransportError as error:
                 problem = TransportError(
                     str(error), retryable=error.retryable, retry_after=error.retry_after
@@ -364,7 +368,7 @@ class RemoteReranker:
                 raise  # a library that is missing is no fault of the endpoint
             except Exception as error:  # its text may hold anything, even the key
                 problem = TransportError(f"the transport raised {type(error).__name__}")
-            if not sent:
+            if problem is None:
                 raise RerankerError("budget", f"{self.name}: no connection was free in time")
             pause = max(_pause(attempt), problem.retry_after)
             if not problem.retryable or attempt >= self._attempts or loop.time() + pause >= until:

@@ -167,9 +167,22 @@ def _session() -> tuple[Any, Any]:
                 self._body = bytes(body)
             return self._body
 
+    async def refuse(
+        session: aiohttp.ClientSession,
+        context: object,
+        params: aiohttp.TraceRequestRedirectParams,
+    ) -> None:
+        # The library follows redirects, and would send query and documents to whoever is named.
+        raise problem_of_status(params.response.status, {})
+
+    redirects = aiohttp.TraceConfig()
+    redirects.on_request_redirect.append(refuse)
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS)
     session = aiohttp.ClientSession(
-        connector=connector, response_class=BoundedResponse, trust_env=True
+        connector=connector,
+        response_class=BoundedResponse,
+        trust_env=True,
+        trace_configs=[redirects],
     )
     return session, session.close
 

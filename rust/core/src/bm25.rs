@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Saturation of a term's count, as in Lucene's `BM25Similarity`.
 const K1: f64 = 1.2;
@@ -66,19 +67,25 @@ impl Lengths {
         }
     }
 
+    fn get(&self, slot: u32) -> u32 {
+        self.of.get(slot as usize).copied().unwrap_or_default()
+    }
+
     /// What a count in a field of this length is divided by; 1 for one of average length.
     fn norm(&self, slot: u32, average: f64) -> f64 {
-        let length = self.of.get(slot as usize).copied().unwrap_or_default();
-        1.0 - B + B * f64::from(length) / average
+        1.0 - B + B * f64::from(self.get(slot)) / average
     }
 }
 
-/// An inverted index; documents are known by the slot that the caller gave them.
+/// An inverted index; documents are known by the slot that the caller gave them. A clone shares
+/// terms and postings, and each has those of its own that it changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bm25 {
-    term_numbers: HashMap<String, u32>,
+    term_numbers: HashMap<Arc<str>, u32>,
     /// Per term.
-    postings: Vec<Postings>,
+    postings: Vec<Arc<Postings>>,
+    /// Terms that no document has any more.
+    dead_terms: usize,
     heads: Lengths,
     bodies: Lengths,
     /// Per slot, the passage after its last one.
@@ -96,36 +103,81 @@ impl Bm25 {
         for (term, (head, passages)) in counts(fields) {
             let first = number_of(self.owners.len());
             let postings = self.postings_of(term);
+            let was_dead = postings.documents == 0;
             postings.documents += 1;
             if head > 0 {
                 postings.heads.push((slot, head));
             }
             postings.passages.extend(passages.iter().map(|(at, count)| (first + at, *count)));
+            self.dead_terms -= usize::from(was_dead);
         }
         let body: usize = fields.passages.iter().map(Vec::len).sum();
         let passages = number_of(fields.passages.len());
         self.add_lengths(slot, number_of(fields.head.len()), number_of(body), passages);
     }
 
-    /// Removes a document; `fields` must be those that it was added with.
+    /// Removes a document; `fields` are those that it was added with. A crafted file may hold others
+    /// than its text has: those stay behind, and `compacted` drops them.
     pub(crate) fn remove(&mut self, slot: u32, fields: &Fields) {
         let own = self.passages_of(slot);
         for term in counts(fields).into_keys() {
             let number = self.term_numbers.get(term);
             let postings = number.and_then(|number| self.postings.get_mut(*number as usize));
-            if let Some(postings) = postings {
-                postings.documents -= 1;
+            if let Some(postings) = postings.map(Arc::make_mut) {
+                let before = postings.heads.len() + postings.passages.len();
                 if let Ok(at) = postings.heads.binary_search_by_key(&slot, |(slot, _)| *slot) {
                     postings.heads.remove(at);
                 }
                 let at = run(&postings.passages, &own);
                 postings.passages.drain(at);
+                if postings.heads.len() + postings.passages.len() < before {
+                    postings.documents -= 1;
+                    self.dead_terms += usize::from(postings.documents == 0);
+                }
             }
         }
+        self.with_body -= usize::from(self.bodies.get(slot) > 0);
         self.heads.clear(slot);
         self.bodies.clear(slot);
         self.documents -= 1;
-        self.with_body -= usize::from(fields.passages.iter().any(|terms| !terms.is_empty()));
+    }
+
+    /// How many terms no document has any more, and how many there are in all.
+    pub(crate) fn dead_terms(&self) -> (usize, usize) {
+        (self.dead_terms, self.postings.len())
+    }
+
+    /// What an index has that holds these documents alone, numbered from 0, and nothing of others.
+    pub(crate) fn compacted(&self, live: &[u32]) -> Self {
+        let mut compact = Self::default();
+        let mut slots = vec![None; self.heads.of.len()];
+        let mut passages = vec![None; self.owners.len()];
+        for (number, slot) in (0..).zip(live) {
+            let own = self.passages_of(*slot);
+            let first = number_of(compact.owners.len());
+            for (new, old) in (first..).zip(own.clone()) {
+                if let Some(entry) = passages.get_mut(old as usize) {
+                    *entry = Some(new);
+                }
+            }
+            if let Some(entry) = slots.get_mut(*slot as usize) {
+                *entry = Some(number);
+            }
+            let passages = own.end - own.start;
+            compact.add_lengths(number, self.heads.get(*slot), self.bodies.get(*slot), passages);
+        }
+        let renumbered = |list: &[(u32, u32)], numbers: &[Option<u32>]| {
+            let number = |place: u32| numbers.get(place as usize).copied().flatten();
+            list.iter().filter_map(|(place, count)| Some((number(*place)?, *count))).collect()
+        };
+        for (term, list) in self.vocabulary() {
+            let heads: Vec<_> = renumbered(&list.heads, &slots);
+            let passages: Vec<_> = renumbered(&list.passages, &passages);
+            if !heads.is_empty() || !passages.is_empty() {
+                compact.restore_term(term, Postings::new(heads, passages));
+            }
+        }
+        compact
     }
 
     /// Scores every document against the distinct terms of a query; one entry per slot.
@@ -216,7 +268,7 @@ impl Bm25 {
         terms.sort_unstable_by_key(|(_, number)| **number);
         terms
             .into_iter()
-            .filter_map(|(term, _)| self.list(term).map(|list| (term.as_str(), list)))
+            .filter_map(|(term, _)| self.list(term).map(|list| (&**term, list)))
             .collect()
     }
 
@@ -226,6 +278,7 @@ impl Bm25 {
         let mut documents = 0;
         self.for_each_document(&list, |_, _, _| documents += 1);
         *self.postings_of(term) = Postings { documents, ..list };
+        self.dead_terms -= 1;
     }
 
     /// Records a document without its postings: the lengths of its fields in terms, and the number
@@ -243,18 +296,21 @@ impl Bm25 {
     /// The postings of a term; none where no document has it.
     fn list(&self, term: &str) -> Option<&Postings> {
         let number = self.term_numbers.get(term)?;
-        self.postings.get(*number as usize).filter(|list| list.documents > 0)
+        self.postings.get(*number as usize).map(|list| &**list).filter(|list| list.documents > 0)
     }
 
+    /// The postings of a term; a new one counts as dead until it has a document.
     fn postings_of(&mut self, term: &str) -> &mut Postings {
         let next = number_of(self.postings.len());
-        let number = *self.term_numbers.entry(term.to_owned()).or_insert(next);
+        let number = self.term_numbers.get(term).copied().unwrap_or(next);
         if number == next {
-            self.postings.push(Postings::default());
+            self.term_numbers.insert(term.into(), next);
+            self.postings.push(Arc::default());
+            self.dead_terms += 1;
         }
         // A number in the map is always one of a list.
         #[expect(clippy::indexing_slicing, reason = "each number was given out with its list")]
-        &mut self.postings[number as usize]
+        Arc::make_mut(&mut self.postings[number as usize])
     }
 }
 

@@ -1,7 +1,7 @@
 //! Unit vectors in one matrix, and their cosine with a query, the same to the bit on every machine.
 
 use std::num::NonZero;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 
 use multiversion::multiversion;
@@ -15,16 +15,21 @@ const LANES: usize = 16;
 /// Fewer rows than this are not worth another thread.
 const ROWS_PER_THREAD: usize = 8_192;
 
+/// Rows that clones share until one of them changes any.
+const ROWS_PER_BLOCK: usize = 256;
+
 /// Vectors of one dimension and of length 1, row by row; a row of zeros stands for no document.
 #[derive(Clone, Debug)]
 pub(crate) struct Dense {
     dimension: usize,
-    values: Vec<f32>,
+    rows: usize,
+    /// Each but the last has `ROWS_PER_BLOCK` rows.
+    blocks: Vec<Arc<Vec<f32>>>,
 }
 
 impl Dense {
     pub(crate) fn new(dimension: usize) -> Self {
-        Self { dimension, values: Vec::new() }
+        Self { dimension, rows: 0, blocks: Vec::new() }
     }
 
     pub(crate) fn dimension(&self) -> usize {
@@ -33,41 +38,59 @@ impl Dense {
 
     /// Stores a vector of length 1 in a row; rows between are zero.
     pub(crate) fn set(&mut self, row: u32, unit: &[f32]) {
-        let start = row as usize * self.dimension;
-        if self.values.len() < start + self.dimension {
-            self.values.resize(start + self.dimension, 0.0);
+        let row = row as usize;
+        let whole = ROWS_PER_BLOCK * self.dimension;
+        self.rows = self.rows.max(row + 1);
+        while self.blocks.len() <= row / ROWS_PER_BLOCK {
+            if let Some(last) = self.blocks.last_mut() {
+                Arc::make_mut(last).resize(whole, 0.0);
+            }
+            self.blocks.push(Arc::default());
         }
-        if let Some(place) = self.values.get_mut(start..start + self.dimension) {
+        let Some(block) = self.blocks.get_mut(row / ROWS_PER_BLOCK).map(Arc::make_mut) else {
+            return;
+        };
+        let start = row % ROWS_PER_BLOCK * self.dimension;
+        if block.len() < start + self.dimension {
+            block.resize(start + self.dimension, 0.0);
+        }
+        if let Some(place) = block.get_mut(start..start + self.dimension) {
             place.copy_from_slice(unit);
         }
     }
 
     pub(crate) fn row(&self, row: u32) -> &[f32] {
-        let start = row as usize * self.dimension;
-        self.values.get(start..start + self.dimension).unwrap_or_default()
+        let row = row as usize;
+        let start = row % ROWS_PER_BLOCK * self.dimension;
+        self.blocks
+            .get(row / ROWS_PER_BLOCK)
+            .and_then(|block| block.get(start..start + self.dimension))
+            .unwrap_or_default()
     }
 
     /// The cosine of every row with a vector of length 1, in [-1, 1].
     pub(crate) fn cosines(&self, unit: &[f32]) -> Vec<f32> {
-        let rows = self.values.len() / self.dimension;
-        let mut cosines = vec![0.0; rows];
+        let mut cosines = vec![0.0; self.rows];
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let share = rows.div_ceil(processors).max(ROWS_PER_THREAD);
-        if rows <= share {
-            dot_rows(&self.values, unit, &mut cosines);
-            return cosines;
-        }
-        let parts =
-            Mutex::new(cosines.chunks_mut(share).zip(self.values.chunks(share * self.dimension)));
+        // Whole blocks, and few parts: a thread that waits for the lock on a busy machine waits long.
+        let blocks = self.rows.div_ceil(processors).max(ROWS_PER_THREAD).div_ceil(ROWS_PER_BLOCK);
+        let share = blocks * ROWS_PER_BLOCK;
+        let parts = Mutex::new(cosines.chunks_mut(share).zip(self.blocks.chunks(blocks)));
         let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
         let work = || {
-            while let Some((cosines, values)) = next() {
-                dot_rows(values, unit, cosines);
+            while let Some((cosines, blocks)) = next() {
+                for (cosines, values) in cosines.chunks_mut(ROWS_PER_BLOCK).zip(blocks) {
+                    dot_rows(values, unit, cosines);
+                }
             }
         };
+        if self.rows <= share {
+            work();
+            return cosines;
+        }
         // Threads of this call alone: those of a pool would be gone after a fork.
         std::thread::scope(|scope| {
-            for _ in 1..rows.div_ceil(share) {
+            for _ in 1..self.rows.div_ceil(share) {
                 // Where no thread can be had, those that are there do its part as well.
                 if Builder::new().spawn_scoped(scope, work).is_err() {
                     break;

@@ -4,10 +4,11 @@
 //! BLAKE3 of the body (32 bytes), body. The body is the length of the contents (u64), the contents
 //! in postcard's format, the vectors (f32, row by row).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,9 @@ use crate::text::Analyzer;
 const MAGIC: &[u8; 8] = b"\x89CGX\r\n\x1a\n";
 /// Grows with every change that an older reader would misread.
 const VERSION: u32 = 3;
+
+/// Bytes before the body: magic, version, length, checksum.
+const HEADER: usize = 8 + 4 + 8 + 32;
 
 /// Everything but the vectors. Documents stand in their order.
 #[derive(Serialize, Deserialize)]
@@ -79,7 +83,12 @@ impl Index {
     /// Fails with `index_missing`, `index_unreadable`, or as [`Index::from_bytes`] does.
     pub fn open(path: &Path) -> Result<Self> {
         let mut bytes = Vec::new();
-        let read = File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
+        let read = File::open(path).and_then(|mut file| {
+            // No more is read than the header speaks of, and nothing where it is none of ours.
+            Read::by_ref(&mut file).take(HEADER as u64).read_to_end(&mut bytes)?;
+            let length = body_length(&bytes).unwrap_or_default();
+            file.take(length.saturating_add(1)).read_to_end(&mut bytes)
+        });
         if let Err(error) = read {
             let code = match error.kind() {
                 std::io::ErrorKind::NotFound => "index_missing",
@@ -97,26 +106,14 @@ impl Index {
 
     /// The bytes of an index file.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let live: Vec<(u32, &Record)> = (0_u32..)
-            .zip(&self.slots)
-            .filter_map(|(slot, record)| record.as_ref().map(|record| (slot, record)))
-            .collect();
+        let (live, records): (Vec<u32>, Vec<&Record>) = self.live().unzip();
         // Empty slots are left behind, so documents and passages get new numbers.
-        let mut numbers = HashMap::new();
-        let mut passage_numbers = HashMap::new();
-        for (number, (slot, _)) in (0_u32..).zip(&live) {
-            numbers.insert(*slot, number);
-            for passage in self.bm25.passages_of(*slot) {
-                let next = u32::try_from(passage_numbers.len()).unwrap_or(u32::MAX);
-                passage_numbers.insert(passage, next);
-            }
-        }
-        let distances = |postings: &[(u32, u32)], numbers: &HashMap<u32, u32>| {
+        let bm25 = self.bm25.compacted(&live);
+        let distances = |postings: &[(u32, u32)]| {
             let mut before = 0;
             let distance = |(place, count): &(u32, u32)| {
-                let number = numbers.get(place).copied().unwrap_or_default();
-                let distance = number - before;
-                before = number;
+                let distance = place - before;
+                before = *place;
                 (distance, *count)
             };
             postings.iter().map(distance).collect::<Vec<_>>()
@@ -125,15 +122,14 @@ impl Index {
             embedder: self.embedder.clone(),
             language: self.analyzer.language().to_owned(),
             dimension: u32::try_from(self.dimension()).unwrap_or_default(),
-            documents: live.iter().map(|(_, record)| (*record).clone()).collect(),
-            terms: self
-                .bm25
+            documents: records.into_iter().cloned().collect(),
+            terms: bm25
                 .vocabulary()
                 .into_iter()
                 .map(|(text, list)| Term {
                     text: text.to_owned(),
-                    heads: distances(&list.heads, &numbers),
-                    passages: distances(&list.passages, &passage_numbers),
+                    heads: distances(&list.heads),
+                    passages: distances(&list.passages),
                 })
                 .collect(),
         };
@@ -142,7 +138,7 @@ impl Index {
         let mut body = (contents.len() as u64).to_le_bytes().to_vec();
         body.extend(contents);
         if let Some(dense) = &self.dense {
-            for (slot, _) in &live {
+            for slot in &live {
                 body.extend(dense.row(*slot).iter().flat_map(|value| value.to_le_bytes()));
             }
         }
@@ -181,6 +177,14 @@ impl Index {
         }
         read_body(body)
     }
+}
+
+/// The length of the body that the header of a file of this format and version speaks of.
+fn body_length(header: &[u8]) -> Option<u64> {
+    let mut reader = Reader { rest: header };
+    let known =
+        reader.take(MAGIC.len())? == MAGIC && reader.number().map(u32::from_le_bytes)? == VERSION;
+    known.then(|| reader.number().map(u64::from_le_bytes)).flatten()
 }
 
 const REBUILD: &str = "rebuild it with `crossgate index SOURCE... -o FILE`";
@@ -235,11 +239,11 @@ fn read_body(body: &[u8]) -> Result<Index> {
     index.bm25 = read_terms(contents.terms, &contents.documents)?;
     index.dense = read_vectors(reader.rest, dimension, slots)?;
     for (slot, record) in (0..).zip(&contents.documents) {
-        if index.by_id.insert(record.id.clone(), slot).is_some() {
+        if index.by_id.insert(record.id.as_str().into(), slot).is_some() {
             return Err(corrupt(&format!("the id {:?} stands twice", record.id)));
         }
     }
-    index.slots = contents.documents.into_iter().map(Some).collect();
+    index.slots = contents.documents.into_iter().map(|record| Some(Arc::new(record))).collect();
     Ok(index)
 }
 
@@ -340,6 +344,35 @@ mod tests {
         let vector = || Some(vec![1.0, 1.0]);
         index.upsert(vec![(record("cod", "red fish"), vector()), (owl, vector())]).unwrap();
         index
+    }
+
+    /// A file whose postings contradict its text has a valid checksum, too.
+    #[test]
+    fn postings_that_contradict_the_text_do_not_outlive_their_document() {
+        let documents =
+            vec![record("fox", "red fox"), record("hen", "a hen"), record("cod", "fish")];
+        let term = |text: &str, heads: &[(u32, u32)]| Term {
+            text: text.to_owned(),
+            heads: heads.to_vec(),
+            passages: Vec::new(),
+        };
+        let contents = Contents {
+            embedder: String::new(),
+            language: "none".to_owned(),
+            dimension: 0,
+            documents,
+            // Words that no text holds, and a word of the first text that only the others have.
+            terms: vec![term("ghost", &[(0, 1), (1, 1), (1, 7)]), term("red", &[(1, 1), (1, 2)])],
+        };
+        let contents = postcard::to_allocvec(&contents).unwrap();
+        let mut body = (contents.len() as u64).to_le_bytes().to_vec();
+        body.extend(contents);
+        let mut index = read_body(&body).unwrap();
+        for id in ["fox", "hen", "cod"] {
+            assert!(index.remove(id));
+            let read = Index::from_bytes(&index.to_bytes()).unwrap();
+            assert_eq!((read.len(), read.get(id)), (index.len(), None));
+        }
     }
 
     /// The header that fits a body, so that tests and attackers can get past the checksum.

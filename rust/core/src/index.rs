@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +70,9 @@ pub struct SearchOptions<'a> {
 }
 
 /// Documents that can be searched, added, replaced and removed.
+///
+/// A clone is a version of its own that shares documents, postings and vectors with the one that it
+/// was made of: it costs a few words per document and term, and what is changed later.
 #[derive(Clone, Debug)]
 pub struct Index {
     pub(crate) analyzer: Analyzer,
@@ -76,10 +80,14 @@ pub struct Index {
     pub(crate) bm25: Bm25,
     /// The vectors of the heads; none for an index without vectors.
     pub(crate) dense: Option<Dense>,
-    /// Slots are handed out once; a removed document leaves an empty one until the index is saved.
-    pub(crate) slots: Vec<Option<Record>>,
-    pub(crate) by_id: HashMap<String, u32>,
+    /// Slots are handed out once; a removed document leaves an empty one until the index is
+    /// compacted.
+    pub(crate) slots: Vec<Option<Arc<Record>>>,
+    pub(crate) by_id: HashMap<Arc<str>, u32>,
 }
+
+/// Empty slots, or terms without a document, that are not worth compacting for.
+const SPARE: usize = if cfg!(test) { 4 } else { 1_024 };
 
 /// The widest vector that an index takes; embedders in use have at most 8,192 numbers.
 pub(crate) const MAX_DIMENSION: usize = 65_536;
@@ -134,7 +142,7 @@ impl Index {
 
     /// The document with an id.
     pub fn get(&self, id: &str) -> Option<&Record> {
-        self.by_id.get(id).and_then(|slot| self.slots.get(*slot as usize)).and_then(Option::as_ref)
+        self.by_id.get(id).and_then(|slot| self.slots.get(*slot as usize))?.as_deref()
     }
 
     /// The vector of a document, of length 1.
@@ -144,7 +152,7 @@ impl Index {
 
     /// The documents in the order in which they were added.
     pub fn records(&self) -> impl Iterator<Item = &Record> {
-        self.slots.iter().flatten()
+        self.slots.iter().flatten().map(|record| &**record)
     }
 
     /// Adds documents, and replaces those whose id is there already; all of them or none.
@@ -190,8 +198,9 @@ impl Index {
             if let Some(dense) = &mut self.dense {
                 dense.set(slot, &unit);
             }
-            self.by_id.insert(record.id.clone(), slot);
-            self.slots.push(Some(record));
+            self.by_id.insert(record.id.as_str().into(), slot);
+            self.slots.push(Some(Arc::new(record)));
+            self.compact_if_worth_it();
         }
         Ok(())
     }
@@ -202,7 +211,37 @@ impl Index {
         if let Some(record) = self.slots.get_mut(slot as usize).and_then(Option::take) {
             self.bm25.remove(slot, &self.terms(&record));
         }
+        self.compact_if_worth_it();
         true
+    }
+
+    /// Slots that hold a document, in their order.
+    pub(crate) fn live(&self) -> impl Iterator<Item = (u32, &Record)> {
+        let record = |(slot, record)| Option::as_deref(record).map(|record| (slot, record));
+        (0_u32..).zip(&self.slots).filter_map(record)
+    }
+
+    /// Forgets what removed documents left behind once it is more than a half of all slots or of all
+    /// terms, so that neither memory nor the time of a search grows with what an index has seen.
+    fn compact_if_worth_it(&mut self) {
+        let worth_it = |dead: usize, all: usize| dead > SPARE && dead > all / 2;
+        let (dead, terms) = self.bm25.dead_terms();
+        if !worth_it(dead, terms) && !worth_it(self.slots.len() - self.len(), self.slots.len()) {
+            return;
+        }
+        let live: Vec<u32> = self.live().map(|(slot, _)| slot).collect();
+        self.bm25 = self.bm25.compacted(&live);
+        if let Some(dense) = &mut self.dense {
+            let mut compact = Dense::new(dense.dimension());
+            for (number, slot) in (0..).zip(&live) {
+                compact.set(number, dense.row(*slot));
+            }
+            *dense = compact;
+        }
+        self.slots.retain(Option::is_some);
+        for (number, record) in (0..).zip(self.slots.iter().flatten()) {
+            self.by_id.insert(record.id.as_str().into(), number);
+        }
     }
 
     /// The best candidates of each channel and of their blend, best blend first.
@@ -231,7 +270,7 @@ impl Index {
         let mut best = [(); 3].map(|()| Best::new(options.per_channel.max(2)));
         for (number, record) in (0_u32..).zip(&self.slots) {
             let slot = number as usize;
-            let Some(record) = record.as_ref().filter(|record| wanted(&record.id)) else {
+            let Some(record) = record.as_deref().filter(|record| wanted(&record.id)) else {
                 continue;
             };
             let Match { score: bm25, overlap } = matches.get(slot).copied().unwrap_or_default();
@@ -479,11 +518,38 @@ pub(crate) mod tests {
         assert_ne!(of(long("a", "one", "two")), of(long("a", "one", "three")));
     }
 
+    #[test]
+    fn a_clone_is_a_version_of_its_own() {
+        let mut index = animals();
+        let before = index.clone();
+        let found = search(&before, "fox hen new", Some(&[1.0, 0.0]));
+        index.upsert(vec![(record("fox", "new words"), Some(vec![0.0, 1.0]))]).unwrap();
+        assert!(index.remove("hen"));
+        assert_eq!(search(&before, "fox hen new", Some(&[1.0, 0.0])), found);
+        assert_eq!(before.get("fox"), Some(&record("fox", "a quick red fox")));
+        assert_ne!(search(&index, "fox hen new", Some(&[1.0, 0.0])), found);
+    }
+
+    #[test]
+    fn what_an_index_has_seen_does_not_stay() {
+        let mut index = animals();
+        for round in 0..1_000 {
+            let text = format!("word{round} more{round}");
+            index.upsert(vec![(record("hen", &text), Some(vec![1.0, 0.5]))]).unwrap();
+            let (dead, terms) = index.bm25.dead_terms();
+            assert!(dead <= SPARE.max(terms / 2), "{dead} of {terms} terms are dead");
+            let dead = index.slots.len() - index.len();
+            assert!(dead <= SPARE.max(index.slots.len() / 2), "{dead} slots are empty");
+        }
+        assert_eq!(ids(&search(&index, "word999", None)), ["hen", "cod"]);
+        assert!(index.bm25.dead_terms().1 < 40 && index.slots.len() < 20);
+    }
+
     type Step = (u8, Option<(String, i8, bool)>);
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let change = ("[a-d ]{1,8}", 1_i8..4, any::<bool>());
-        prop::collection::vec((0_u8..6, prop::option::of(change)), 0..20)
+        prop::collection::vec((0_u8..6, prop::option::of(change)), 0..60)
     }
 
     proptest! {
@@ -507,6 +573,7 @@ pub(crate) mod tests {
             fresh.upsert(state.into_values().collect()).unwrap();
             prop_assert_eq!(changed.len(), fresh.len());
             prop_assert_eq!(changed.fingerprint(), fresh.fingerprint());
+            prop_assert!(changed.slots.len() - changed.len() <= SPARE.max(changed.slots.len() / 2));
             for vector in [None, Some([1.0, 2.0].as_slice())] {
                 prop_assert_eq!(search(&changed, &query, vector), search(&fresh, &query, vector));
             }

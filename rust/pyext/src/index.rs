@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crossgate_core::Error;
 use crossgate_core::index::{Record, SearchOptions};
@@ -28,21 +28,36 @@ fn text_of(record: &Record) -> Text {
 /// Documents, their terms and their vectors; `crossgate.Index` is the class for users.
 #[pyclass(frozen, module = "crossgate._core")]
 pub(crate) struct Index {
-    inner: RwLock<crossgate_core::Index>,
+    /// The version that readers take; its lock is held only to take or to put one.
+    current: RwLock<Arc<crossgate_core::Index>>,
+    /// Held by the one who makes the next version.
+    writing: Mutex<()>,
 }
 
 impl Index {
     fn of(index: crossgate_core::Index) -> Self {
-        Self { inner: RwLock::new(index) }
+        Self { current: RwLock::new(Arc::new(index)), writing: Mutex::new(()) }
     }
 
-    // A panic while writing poisons the lock, but every write is all or nothing before it starts.
-    fn read(&self) -> RwLockReadGuard<'_, crossgate_core::Index> {
-        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    /// The current version, which stays as it is whatever writers do.
+    fn read(&self) -> Arc<crossgate_core::Index> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, crossgate_core::Index> {
-        self.inner.write().unwrap_or_else(PoisonError::into_inner)
+    /// Puts a changed version in the place of the current one, or leaves that where the change fails
+    /// or panics.
+    fn write<T>(
+        &self,
+        change: impl FnOnce(&mut crossgate_core::Index) -> crossgate_core::Result<T>,
+    ) -> crossgate_core::Result<T> {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = crossgate_core::Index::clone(&self.read());
+        let result = change(&mut next)?;
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *current, Arc::new(next));
+        drop(current);
+        drop(before); // it may be the last one to know large parts: not under the lock
+        Ok(result)
     }
 }
 
@@ -74,11 +89,14 @@ impl Index {
             let passages = passages.into_iter().map(|(start, end)| Span { start, end }).collect();
             documents.push((Record { id, title, text, body, passages, metadata }, vector));
         }
-        py.detach(|| self.write().upsert(documents)).map_err(Into::into)
+        py.detach(|| self.write(|index| index.upsert(documents))).map_err(Into::into)
     }
 
-    fn remove(&self, py: Python<'_>, id: &str) -> bool {
-        py.detach(|| self.write().remove(id))
+    /// Removes documents in one step; returns how many were there.
+    #[expect(clippy::needless_pass_by_value, reason = "Python hands over an owned list")]
+    fn remove(&self, py: Python<'_>, ids: Vec<String>) -> PyResult<usize> {
+        py.detach(|| self.write(|index| Ok(ids.iter().filter(|id| index.remove(id)).count())))
+            .map_err(Into::into)
     }
 
     fn get(&self, py: Python<'_>, id: &str) -> Option<Text> {
@@ -111,7 +129,7 @@ impl Index {
         let options =
             SearchOptions { blend: *blend, per_channel, allow: allow.as_ref(), deny: &deny };
         py.detach(|| {
-            // One lock for both: no document can change between its score and its text.
+            // One version for both: no document can change between its score and its text.
             let index = self.read();
             let found = index.search(query, vector.as_deref(), &options)?;
             let texts = found.iter().filter_map(|one| index.get(&one.id).map(text_of)).collect();

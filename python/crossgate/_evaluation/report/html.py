@@ -86,13 +86,22 @@ def html_report(reports: Sequence[Report]) -> str:
     """Return one page with all reports, text of queries and documents escaped."""
     names = ", ".join(f"{one.header.dataset} {one.header.split}" for one in reports)
     body = "".join(part for report in reports for part in _report(report))
-    return (
+    return _visible(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>crossgate eval: {escape(names)}</title>"
         f"<style>{_STYLE}{QUERIES_STYLE}</style></head>"
         f"<body>{body}<script>{SCRIPT}</script></body></html>\n"
     )
+
+
+def _visible(page: str) -> str:
+    """Return a page without the characters that no reader sees or that turn text around.
+
+    Names and texts of others may hold control characters, ESC among them, and marks that change
+    the direction of writing; nothing of our own does but line breaks.
+    """
+    return "".join(one if one == "\n" or one.isprintable() else " " for one in page)
 
 
 def _report(report: Report) -> Iterator[str]:

@@ -1,0 +1,97 @@
+"""A search sees one version of the index, and waits for no writer."""
+
+from __future__ import annotations
+
+import random
+import threading
+from itertools import count
+from typing import Any
+
+import pytest
+
+from crossgate import Document, Index, _core
+
+BLEND = _core.Blend()
+
+
+def test_readers_do_not_wait_for_a_writer() -> None:
+    index = _core.Index("english", "", 0)
+    index.upsert([("first", "", "a quick red fox", "", [], "{}", None)])
+    text = " ".join(f"word{number} fox" for number in range(400))
+    rows: list[Any] = [
+        (f"{number}", "", f"{text} {number}", "", [], "{}", None) for number in range(4_000)
+    ]
+    started, done = threading.Event(), threading.Event()
+
+    def write() -> None:
+        started.set()
+        index.upsert(rows)
+        done.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    started.wait()
+    answered = 0
+    # The pause lets the writer into the core, whichever of the two threads runs first.
+    while not done.wait(0.01):
+        found, texts = index.search("fox", None, blend=BLEND, per_channel=2)
+        if len(index) == 1:
+            assert [one.id for one in found] == ["first"]
+            assert [text for _, text, _, _ in texts] == ["a quick red fox"]
+            answered += 1
+    writer.join()
+    # One that waits gets its first answer, or the second, when the writer has done its work.
+    assert answered > 4
+    assert len(index) == 4_001
+
+
+def test_every_result_is_that_of_one_version() -> None:
+    """Readers and a writer on one index; each document says in its text which version it is of."""
+    names = [f"d{place}" for place in range(8)]
+
+    def document(name: str, version: int) -> Document:
+        return Document(id=name, text=f"fox {name} version{version}")
+
+    index = Index.build([document(one, 0) for one in names], embedder=None)
+    stop = threading.Event()
+    wrong: list[object] = []
+
+    def read() -> None:
+        while not stop.is_set():
+            found = index.search("fox", per_channel=8)
+            texts = {one.text.rpartition(" ")[2] for one in found.documents.values()}
+            if len(texts) != 1 or len(found.documents) not in (4, 8):
+                wrong.append(found)
+            if {one.id for one in found.scored} != set(found.documents):
+                wrong.append(found)
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    chance = random.Random(7)
+    for version in range(1, 400):
+        index.upsert(document(one, version) for one in names)
+        assert index.delete(chance.sample(names, 4)) == 4
+        index.upsert(document(one, version) for one in names)
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("dimension", [0, 4])
+def test_memory_follows_what_is_there_and_not_what_was(dimension: int) -> None:
+    index = _core.Index("none", "", dimension)
+    vector = [1.0] * dimension or None
+    numbers = count()
+    for _ in range(6_000):
+        text = " ".join(f"new{next(numbers)}" for _ in range(5))
+        index.upsert([("one", "", text, "", [], "{}", vector)])
+    fresh = _core.Index("none", "", dimension)
+    fresh.upsert([("one", "", text, "", [], "{}", vector)])
+    assert index.fingerprint() == fresh.fingerprint()
+    for query in (text, "new1", "new29999"):
+        changed, other = (
+            one.search(query, vector, blend=BLEND, per_channel=2)[0] for one in (index, fresh)
+        )
+        assert [one.to_dict() for one in changed] == [one.to_dict() for one in other]
