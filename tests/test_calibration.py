@@ -25,6 +25,7 @@ from crossgate import _cli as cli
 from crossgate._calibration import answering, calibrating
 from crossgate._calibration.halves import groups, is_chained, split
 from crossgate._calibration.outcomes import STAGE2_SIGNALS, Outcomes, outcomes
+from crossgate._calibration.relevance import fit_relevance
 from crossgate._calibration.skipping import CAUTION, STEPS, fit_skipping
 from crossgate._calibration.weights import PIVOTS, Scores, fit_blend, fit_combine, rounded
 from crossgate._core import Blend, Confidence, Winner
@@ -486,6 +487,40 @@ def test_a_score_too_large_to_square_has_no_say(run: Run) -> None:
     found = fit_combine(rows, BLEND)
     assert found.rerank_score == 0
     assert found.cosine + found.bm25 > 0
+
+
+def relevance_loss(queries: Sequence[StoredQuery], profile: Profile, stage: int) -> float:
+    """Return the mean logistic loss, with its ridge, of what a profile says of each candidate."""
+    losses, columns = [], []
+    for query in queries:
+        for hit in decide(query, profile, ("never", "always")[stage - 1]).hits:
+            if stage == 2 and hit.rerank_score is None:
+                continue
+            assert hit.relevance is not None
+            known = math.log(hit.relevance) - math.log1p(-hit.relevance)
+            losses.append(np.logaddexp(0, -known if hit.id in query.relevant else known))
+            columns.append([hit.cosine, math.log1p(hit.bm25), hit.rerank_score or 0.0])
+    model = profile.relevance.stage1 if stage == 1 else profile.relevance.stage2
+    assert model is not None
+    weights = [model.cosine, model.bm25, getattr(model, "rerank_score", 0.0)]
+    spread = np.array(columns, dtype=float).std(axis=0)
+    return float(np.mean(losses) + answering._RIDGE * np.sum(np.square(weights * spread)))
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+def test_the_relevance_of_candidates_is_the_likeliest(run: Run, stage: int) -> None:
+    # A need of 1 for all: it is a factor of its own, and no part of the fit.
+    queries = [replace(one, signals={}) for one in run.queries[:60]]
+    base = Profile(pool=6, confidence={"stage1": {"intercept": 0.0}})
+    found = fit_relevance(queries, base)
+    least = relevance_loss(queries, base.replace(relevance=found), stage)
+    model = found.stage1 if stage == 1 else found.stage2
+    assert model is not None
+    weights = model.to_dict()
+    assert all(weight != 0 for weight in weights.values())
+    for name, step in itertools.product(weights, (-0.05, 0.05)):
+        other = {**found.to_dict(), f"stage{stage}": {**weights, name: weights[name] * (1 + step)}}
+        assert least < relevance_loss(queries, base.replace(relevance=other), stage), (name, step)
 
 
 def least_blend_loss(rows: Sequence[Scores], share: float, pivot: float) -> float:

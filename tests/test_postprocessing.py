@@ -36,6 +36,7 @@ REJECTED = {
     "below_floor",
     "disagreement",
     "below_minimum",
+    "irrelevant",
     "beyond_lead",
 }
 

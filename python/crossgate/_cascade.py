@@ -295,6 +295,7 @@ def _hits(
                 provider=STAGE1 if read is None else provider,
                 truncated=read is not None and read.truncated,
                 dropped=place.dropped,
+                relevance=place.relevance,
                 passage=one.passage,
             )
         )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from crossgate._core import Policy, Profile
 from crossgate._errors import InputError
 from crossgate._index import Index
 from crossgate._model_files.manifest import PASSAGE_RERANKER
-from crossgate._profile import as_policy, as_profile
+from crossgate._profile import as_policy, as_profile, read_profile
 from crossgate._reranking.choice import check_fitted, identities, listed, loaders, no_profile
 from crossgate._twins import adecides, decides
 from crossgate._types import Degradation, Document, Vector
@@ -25,6 +26,8 @@ from crossgate._types import Degradation, Document, Vector
 if TYPE_CHECKING:
     from crossgate._reranking.choice import Choice
     from crossgate._telemetry.events import TelemetryHook
+
+PASSAGE_PROFILE = Path(__file__).parent / "profiles" / "passages.json"
 
 MOST_CANDIDATES = 1_000_000
 """The most candidates that stage 2 may read."""
@@ -96,10 +99,15 @@ def _prepare(
     known = identities(rerankers, PASSAGE_RERANKER)
     notes: tuple[Degradation, ...] = ()
     if profile is None:
-        profile = Profile(pool=min(max(1, len(found)), MOST_CANDIDATES))
-        notes = (no_profile("", known),)
-    fitted = as_profile(profile)
-    check_fitted(fitted, None, known)
+        ordered = vector is not None or any(
+            one.score is not None or one.cosine is not None for one in found
+        )
+        fitted = _default_profile(known, len(found), ordered=ordered)
+        if fitted.reranker is None:
+            notes = (no_profile("", known),)
+    else:
+        fitted = as_profile(profile)
+        check_fitted(fitted, None, known)
     comparable = vector is not None and all(one.vector is not None for one in found)
     index = Index(_core.Index(language, "", len(vector or ()) if comparable else 0), None)
     index.upsert(one if comparable else replace(one, vector=None) for one in found)
@@ -139,6 +147,22 @@ def _prepare(
         deadline=deadline,
         telemetry=telemetry,
     )
+
+
+def _default_profile(rerankers: Sequence[str | None], count: int, *, ordered: bool) -> Profile:
+    """Return the bundled profile for passages if it was fitted for the reranker, else an open gate.
+
+    Args:
+        rerankers: Identities of the rerankers, in order of preference.
+        count: How many candidates there are; all are read.
+        ordered: Whether the retriever's own scores order them. Nobody fitted weights for these, so
+            that both orders are joined by their ranks.
+    """
+    bundled = read_profile(PASSAGE_PROFILE)
+    fitted = bundled if rerankers and rerankers[0] == bundled.reranker else Profile()
+    if ordered:
+        fitted = fitted.replace(combine=Profile().combine)
+    return fitted.replace(pool=min(max(1, count), MOST_CANDIDATES))
 
 
 rerank = decides("rerank")(_prepare)

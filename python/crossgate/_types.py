@@ -154,6 +154,8 @@ class Hit:
             two rerankers.
         score: What the final order is made of; its scale depends on `combine` and on the stage.
             None for a candidate that a floor dropped or that stage 2 had no room for.
+        relevance: How probable it is that the document fits, in [0, 1], whatever the other
+            candidates are like; None where the profile has no model of that.
         stage1_rank: Place after stage 1, from 1.
         stage2_rank: Place after stage 2, from 1, or None if stage 2 did not read this pair.
         provider: Which tier made `score`, and with it the scale of the score: `stage1` or the name
@@ -175,6 +177,7 @@ class Hit:
     provider: str
     truncated: bool
     dropped: str | None
+    relevance: float | None = None
     passage: Span | None = None
 
     @property
@@ -203,6 +206,7 @@ class Hit:
             "blend": self.blend,
             "rerank_score": self.rerank_score,
             "score": self.score,
+            "relevance": self.relevance,
             "stage1_rank": self.stage1_rank,
             "stage2_rank": self.stage2_rank,
             "provider": self.provider,

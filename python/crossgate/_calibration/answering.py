@@ -40,6 +40,17 @@ def fit_confidence(found: Outcomes, right: Flags, against: Flags, kind: type[Mod
     kept = right | against
     signals = np.stack([found.column(name)[kept] for name in names], axis=1)
     labels = right[kept].astype(np.float64)
+    intercept, weights = fit_logistic(signals, labels)
+    return kind(intercept=intercept, **dict(zip(names, weights, strict=True)))
+
+
+def fit_logistic(signals: Array, labels: Array) -> tuple[float, list[float]]:
+    """Return intercept and weights, none of these below 0, of a logistic model.
+
+    Args:
+        signals: What is weighed, of shape (rows, signals).
+        labels: 1 or 0 for each row.
+    """
     mean, spread = signals.mean(axis=0), signals.std(axis=0)
     spread[spread == 0] = 1.0
     standard = (signals - mean) / spread
@@ -51,13 +62,11 @@ def fit_confidence(found: Outcomes, right: Flags, against: Flags, kind: type[Mod
         slope = standard.T @ error / len(labels) + 2 * _RIDGE * weights[1:]
         return float(value), np.concatenate([[error.mean()], slope])
 
-    bounds = [(None, None), *([(0, None)] * len(names))]
-    found_weights = minimize(loss, np.zeros(len(names) + 1), jac=True, bounds=bounds).x
-    weights = found_weights[1:] / spread
-    return kind(
-        intercept=rounded(float(found_weights[0] - weights @ mean)),
-        **{name: rounded(float(weight)) for name, weight in zip(names, weights, strict=True)},
-    )
+    width = signals.shape[1]
+    bounds = [(None, None), *([(0, None)] * width)]
+    found = minimize(loss, np.zeros(width + 1), jac=True, bounds=bounds).x
+    weights = found[1:] / spread
+    return rounded(float(found[0] - weights @ mean)), [rounded(float(one)) for one in weights]
 
 
 def probabilities(found: Outcomes, model: Stage1Confidence | Stage2Confidence) -> Array:

@@ -21,6 +21,7 @@ from crossgate._calibration.outcomes import (
     Outcomes,
     outcomes,
 )
+from crossgate._calibration.relevance import fit_relevance
 from crossgate._core import (
     Answer,
     Confidence,
@@ -207,7 +208,7 @@ def calibrate(
     fit_corpora = [corpora[place] for place in halves[0]]
     confidence, threshold = _fit_answer(seen, fit, fit_corpora, objective, seed)
     gated = _fit_gate(ranking, seen, confidence, threshold, fit_corpora, objective)
-    profile = gated.replace(name=name)
+    profile = gated.replace(name=name, relevance=fit_relevance(fit, ranking))
     found = Calibration(
         profile=profile,
         fit=_figures(fit, profile, seed),

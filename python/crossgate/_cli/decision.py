@@ -37,6 +37,7 @@ DROPPED = {
     "not_reranked": "not in the pool",
     "disagreement": "stage 1 disagrees",
     "below_minimum": "score too low",
+    "irrelevant": "not relevant enough",
     "improbable": "unlikely to fit",
     "beyond_lead": "too far behind",
     "over_limit": "over the limit",

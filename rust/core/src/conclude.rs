@@ -46,6 +46,8 @@ codes! {
         BeyondLead = "beyond_lead",
         /// Enough better ones were selected.
         OverLimit = "over_limit",
+        /// It is too improbable that it fits.
+        Irrelevant = "irrelevant",
         /// It is too improbable that the first candidate fits.
         Improbable = "improbable",
     }
@@ -64,6 +66,9 @@ value! {
         pub stage1_rank: usize,
         /// Rank after stage 2, from 1; none where stage 2 did not read it.
         pub stage2_rank: Option<usize>,
+        /// How probable it is that it fits, whatever the others are like; none where no model
+        /// knows.
+        pub relevance: Option<f64>,
         /// Why it was not selected; none for a selected one.
         pub dropped: Option<Dropped>,
     }
@@ -108,13 +113,15 @@ pub fn conclude(
     check(pairs)?;
     let scored = &gated.scored;
     let order = if gated.verdict == Verdict::NothingRelevant {
-        Order::nothing(gated)
+        Order::nothing(gated, profile)
     } else if pairs.is_empty() {
         Order::of_stage1(gated, profile, policy)
     } else {
         Order::of_stage2(gated, pairs, reranker, profile, policy)?
     };
     let Order { mut ranked, confidence, stage2 } = order;
+    // Where no model knows the first candidate beside the others, what is known of it alone holds.
+    let confidence = confidence.or_else(|| ranked.first()?.relevance);
     let below = |least: f64| confidence.is_some_and(|known| known < least);
     if gated.verdict != Verdict::NothingRelevant && profile.answer.threshold.is_some_and(below) {
         for one in &mut ranked {
@@ -140,7 +147,8 @@ pub fn conclude(
         } else {
             Dropped::NotReranked
         };
-        Ranked { at, score: None, stage2_rank: None, dropped: Some(dropped) }
+        let relevance = relevance(gated, profile, one, None);
+        Ranked { at, score: None, stage2_rank: None, relevance, dropped: Some(dropped) }
     });
     let places: Vec<Place> = ranked
         .iter()
@@ -152,6 +160,7 @@ pub fn conclude(
                 score: one.score,
                 stage1_rank: one.at + 1,
                 stage2_rank: one.stage2_rank,
+                relevance: one.relevance,
                 dropped: one.dropped,
             })
         })
@@ -177,7 +186,14 @@ struct Ranked {
     at: usize,
     score: Option<f64>,
     stage2_rank: Option<usize>,
+    relevance: Option<f64>,
     dropped: Option<Dropped>,
+}
+
+/// How relevant a candidate is; the rerank score is one of the fitted reranker, or none.
+fn relevance(gated: &Gated, profile: &Profile, one: &Scored, score: Option<f64>) -> Option<f64> {
+    let need = gated.signals.and_then(|signals| signals.need);
+    profile.relevance.probability(one, score, need)
 }
 
 /// An order, best first, and how probable it is that its first candidate fits.
@@ -188,11 +204,12 @@ struct Order {
 }
 
 impl Order {
-    fn nothing(gated: &Gated) -> Self {
+    fn nothing(gated: &Gated, profile: &Profile) -> Self {
         let ranked = gated.scored.iter().enumerate().map(|(at, one)| Ranked {
             at,
             score: Some(one.blend),
             stage2_rank: None,
+            relevance: relevance(gated, profile, one, None),
             dropped: Some(if clears(one, gated.floor) {
                 Dropped::NothingRelevant
             } else {
@@ -207,13 +224,26 @@ impl Order {
             gated.scored.iter().enumerate().filter(|(_, one)| clears(one, gated.floor)).collect();
         let guardrails = Guardrails {
             minimum: None,
+            relevance: profile.relevance.threshold,
             lead: profile.second.stage1,
             agreement: policy.agreement,
             limit: gated.limit,
         };
-        let blends: Vec<_> = kept.iter().map(|(_, one)| (one.blend, one.blend)).collect();
-        let ranked = kept.iter().zip(passes(&blends, &guardrails)).map(|((at, one), dropped)| {
-            Ranked { at: *at, score: Some(one.blend), stage2_rank: None, dropped }
+        let judged: Vec<Judged> = kept
+            .iter()
+            .map(|(_, one)| Judged {
+                score: one.blend,
+                blend: one.blend,
+                relevance: relevance(gated, profile, one, None),
+            })
+            .collect();
+        let dropped = passes(&judged, &guardrails);
+        let ranked = kept.iter().zip(judged).zip(dropped).map(|(((at, _), one), dropped)| Ranked {
+            at: *at,
+            score: Some(one.score),
+            stage2_rank: None,
+            relevance: one.relevance,
+            dropped,
         });
         Self { ranked: ranked.collect(), confidence: gated.confidence, stage2: false }
     }
@@ -240,6 +270,7 @@ impl Order {
         let scores = combine(&read, &raw, &profile.blend, mode)?;
         let guardrails = Guardrails {
             minimum: policy.rerank_min.filter(|_| fits),
+            relevance: profile.relevance.threshold,
             lead: profile.second.stage2.filter(|_| fits),
             agreement: policy.agreement,
             limit: gated.limit,
@@ -247,13 +278,21 @@ impl Order {
         let mut order: Vec<(usize, usize)> =
             ranks(&read, &scores).into_iter().enumerate().map(|(one, rank)| (rank, one)).collect();
         order.sort_unstable();
-        let of = |one: usize| Some((*scores.get(one)?, read.get(one)?.blend, *at.get(one)?));
-        let ranked: Vec<(usize, f64, f64, usize)> = order
+        let of = |one: usize| {
+            let candidate = *read.get(one)?;
+            let known = raw.get(one).copied().filter(|_| fits);
+            let judged = Judged {
+                score: *scores.get(one)?,
+                blend: candidate.blend,
+                relevance: relevance(gated, profile, candidate, known),
+            };
+            Some((*at.get(one)?, judged))
+        };
+        let (ranked, judged): (Vec<(usize, usize)>, Vec<Judged>) = order
             .into_iter()
-            .filter_map(|(rank, one)| of(one).map(|(score, blend, at)| (rank, score, blend, at)))
-            .collect();
-        let pairs: Vec<_> = ranked.iter().map(|(_, score, blend, _)| (*score, *blend)).collect();
-        let dropped = passes(&pairs, &guardrails);
+            .filter_map(|(rank, one)| of(one).map(|(at, judged)| ((rank, at), judged)))
+            .unzip();
+        let dropped = passes(&judged, &guardrails);
         // Scores of another reranker say nothing to the model; what stage 1 knew still holds.
         let confidence = if fits {
             let seen = gated.signals.zip(reading(&read, &raw, &scores));
@@ -262,11 +301,9 @@ impl Order {
         } else {
             gated.confidence
         };
-        let ranked = ranked.iter().zip(dropped).map(|((rank, score, _, at), dropped)| Ranked {
-            at: *at,
-            score: Some(*score),
-            stage2_rank: Some(*rank),
-            dropped,
+        let ranked = ranked.iter().zip(judged).zip(dropped).map(|(((rank, at), one), dropped)| {
+            let (score, relevance) = (Some(one.score), one.relevance);
+            Ranked { at: *at, score, stage2_rank: Some(*rank), relevance, dropped }
         });
         Ok(Self { ranked: ranked.collect(), confidence, stage2: true })
     }
@@ -430,6 +467,8 @@ pub fn ranks(candidates: &[&Scored], scores: &[f64]) -> Vec<usize> {
 pub struct Guardrails {
     /// The least score.
     pub minimum: Option<f64>,
+    /// The least probability that a candidate fits, in [0, 1].
+    pub relevance: Option<f64>,
     /// How far below the best eligible score a score may lie; at least 0.
     pub lead: Option<f64>,
     /// The least stage-1 blend, in [-1, 1]: the cross-encoder cannot lift what stage 1 rejects.
@@ -438,22 +477,39 @@ pub struct Guardrails {
     pub limit: Option<usize>,
 }
 
-/// Applies the guardrails to (score, stage-1 blend) pairs that are sorted best first.
+/// What the guardrails look at.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Judged {
+    /// The score that the order is made of.
+    pub score: f64,
+    /// The score of stage 1.
+    pub blend: f64,
+    /// How probable it is that it fits; none where that is not known.
+    pub relevance: Option<f64>,
+}
+
+/// Applies the guardrails to candidates that are sorted best first.
 ///
 /// Returns for each pair why it was dropped, or none where it passes; the order stays. Only a
 /// candidate that clears the least agreement can be the best that the lead is measured from.
-pub fn passes(ranked: &[(f64, f64)], guardrails: &Guardrails) -> Vec<Option<Dropped>> {
-    let agrees = |blend: f64| guardrails.agreement.is_none_or(|least| blend >= least);
-    let best = ranked.iter().find(|(_, blend)| agrees(*blend)).map(|(score, _)| *score);
+pub fn passes(ranked: &[Judged], guardrails: &Guardrails) -> Vec<Option<Dropped>> {
+    let below = |value: Option<f64>, least: Option<f64>| {
+        value.zip(least).is_some_and(|(value, least)| value < least)
+    };
+    let agrees = |one: &Judged| !below(Some(one.blend), guardrails.agreement);
+    let best = ranked.iter().find(|one| agrees(one)).map(|one| one.score);
     let mut selected = 0;
     ranked
         .iter()
-        .map(|(score, blend)| {
-            let dropped = if !agrees(*blend) {
+        .map(|one| {
+            let dropped = if !agrees(one) {
                 Some(Dropped::Disagreement)
-            } else if guardrails.minimum.is_some_and(|least| *score < least) {
+            } else if below(Some(one.score), guardrails.minimum) {
                 Some(Dropped::BelowMinimum)
-            } else if guardrails.lead.zip(best).is_some_and(|(lead, best)| best - score > lead) {
+            } else if below(one.relevance, guardrails.relevance) {
+                Some(Dropped::Irrelevant)
+            } else if best.zip(guardrails.lead).is_some_and(|(best, lead)| best - one.score > lead)
+            {
                 Some(Dropped::BeyondLead)
             } else if guardrails.limit.is_some_and(|limit| selected >= limit) {
                 Some(Dropped::OverLimit)
@@ -473,7 +529,10 @@ mod tests {
     use super::*;
     use crate::gate::{Request, gate};
     use crate::policy::Floors;
-    use crate::profile::{Answer, Confidence, Second, Stage1Confidence, Stage2Confidence};
+    use crate::profile::{
+        Answer, Confidence, Relevance, Second, Stage1Confidence, Stage1Relevance, Stage2Confidence,
+        Stage2Relevance,
+    };
 
     const BLEND: Blend =
         Blend { cosine_weight: 0.7, bm25_weight: 0.3, pivot: 5.0, body_weight: 0.5 };
@@ -485,6 +544,12 @@ mod tests {
     fn scored(id: &str, blend: f64) -> Scored {
         let scored = Scored { id: id.to_owned(), cosine: Some(blend), blend, ..Scored::default() };
         Scored { bm25: 5.0, overlap: 1, ..scored }
+    }
+
+    fn judged(rows: &[(f64, f64)]) -> Vec<Judged> {
+        let one =
+            |(score, blend): &(f64, f64)| Judged { score: *score, blend: *blend, relevance: None };
+        rows.iter().map(one).collect()
     }
 
     fn pair(id: &str, score: f64) -> Pair {
@@ -585,6 +650,39 @@ mod tests {
     }
 
     #[test]
+    fn each_candidate_says_how_relevant_it_is_and_an_irrelevant_one_takes_no_place() {
+        let relevance = Relevance {
+            stage1: Some(Stage1Relevance { intercept: -10.0, cosine: 0.0, bm25: 0.0 }),
+            stage2: Some(Stage2Relevance { rerank_score: 1.0, ..Stage2Relevance::default() }),
+            threshold: Some(0.5),
+        };
+        let profile = Profile {
+            relevance,
+            confidence: Confidence::default(),
+            answer: Answer::default(),
+            combine: Combine::default(),
+            second: Second::default(),
+            ..fitted()
+        };
+        let (policy, request) =
+            (Policy::default(), Request { limit: Some(1), ..Request::default() });
+        let gated = gated(&profile, &policy, &request);
+        // By rank, "a" and "b" are alike; what only ranks well does not take the place of "b".
+        let pairs = [pair("a", -1.0), pair("b", 3.0)];
+        let decision = conclude(&gated, &pairs, Some("ours"), &profile, &policy).unwrap();
+        assert_eq!(outcome(&decision)[..2], [("a", Some("irrelevant")), ("b", None)]);
+        let known: Vec<_> = decision.places.iter().map(|one| one.relevance.unwrap()).collect();
+        let logistic = |odds: f64| 1.0 / (1.0 + f64::exp(-odds));
+        assert_eq!(known, [-1.0, 3.0, -10.0, -10.0].map(logistic));
+        assert_eq!(decision.confidence, Some(logistic(-1.0)));
+
+        // Scores of another reranker say nothing: what stage 1 knows holds.
+        let other = conclude(&gated, &pairs, Some("theirs"), &profile, &policy).unwrap();
+        assert!(other.places.iter().all(|one| one.relevance == Some(logistic(-10.0))));
+        assert!(other.selected.is_empty());
+    }
+
+    #[test]
     fn what_a_floor_or_a_cliff_took_says_so() {
         let policy = Policy {
             floors: Floors { default: Some(0.2), ..Floors::default() },
@@ -674,8 +772,13 @@ mod tests {
     #[test]
     fn each_guardrail_names_itself() {
         let ranked = [(4.0, 0.1), (3.0, 0.5), (2.5, 0.5), (2.0, 0.5), (0.5, 0.5), (-3.0, 0.5)];
+        let mut ranked = judged(&ranked);
+        let unlikely = Judged { score: 2.8, blend: 0.5, relevance: Some(0.29) };
+        ranked.insert(2, unlikely);
+        ranked.insert(2, Judged { relevance: Some(0.3), ..unlikely });
         let guardrails = Guardrails {
             minimum: Some(-1.0),
+            relevance: Some(0.3),
             lead: Some(2.0),
             agreement: Some(0.2),
             limit: Some(2),
@@ -686,6 +789,8 @@ mod tests {
                 Some(Dropped::Disagreement),
                 None,
                 None,
+                Some(Dropped::Irrelevant),
+                Some(Dropped::OverLimit),
                 Some(Dropped::OverLimit),
                 Some(Dropped::BeyondLead),
                 Some(Dropped::BelowMinimum)
@@ -703,15 +808,15 @@ mod tests {
         ) {
             ranked.sort_by(|left, right| right.0.total_cmp(&left.0));
             let guardrails = Guardrails {
-                minimum: Some(minimum), lead: Some(margin), agreement: Some(agreement),
-                limit: Some(limit),
+                minimum: Some(minimum), relevance: None, lead: Some(margin),
+                agreement: Some(agreement), limit: Some(limit),
             };
             let eligible: Vec<_> = ranked.iter().filter(|(_, blend)| *blend >= agreement).collect();
             let best = eligible.iter().map(|(score, _)| *score).fold(f64::MIN, f64::max);
             let expected: Vec<_> = eligible.iter()
                 .filter(|(score, _)| *score >= minimum && best - score <= margin)
                 .take(limit).collect();
-            let kept: Vec<_> = ranked.iter().zip(passes(&ranked, &guardrails))
+            let kept: Vec<_> = ranked.iter().zip(passes(&judged(&ranked), &guardrails))
                 .filter(|(_, dropped)| dropped.is_none()).map(|(pair, _)| pair).collect();
             prop_assert_eq!(kept, expected.into_iter().copied().collect::<Vec<_>>());
         }

@@ -1,10 +1,12 @@
-//! How probable it is that the first pick fits: logistic models over what the stages saw.
+//! How probable it is that the first pick fits, and each candidate by itself: logistic models over
+//! what the stages saw.
 //!
 //! The models say how probable it is if the query asks for anything at all; that it does is a
 //! probability of its own ([`crate::need`]), and both have to hold.
 
-use crate::profile::{Stage1Confidence, Stage2Confidence};
+use crate::profile::{Relevance, Stage1Confidence, Stage1Relevance, Stage2Confidence};
 use crate::signals::{Reading, Signals};
+use crate::stage1::Scored;
 
 impl Stage1Confidence {
     /// The probability in [0, 1], or none where there is no cosine: no model was fitted without.
@@ -36,6 +38,39 @@ impl Stage2Confidence {
     }
 }
 
+impl Relevance {
+    /// The probability in [0, 1] that a candidate fits, or none where there is no model, or where
+    /// the cosine that it weighs is unknown.
+    ///
+    /// `rerank_score` is that of the reranker that the models were fitted for; none where it has
+    /// not read the candidate.
+    pub fn probability(
+        &self,
+        one: &Scored,
+        rerank_score: Option<f64>,
+        need: Option<f64>,
+    ) -> Option<f64> {
+        let (stage1, read) = match rerank_score {
+            None => (self.stage1?, 0.0),
+            Some(score) => {
+                let model = self.stage2?;
+                let (intercept, cosine, bm25) = (model.intercept, model.cosine, model.bm25);
+                (Stage1Relevance { intercept, cosine, bm25 }, model.rerank_score * score)
+            }
+        };
+        let odds = stage1.intercept
+            + weighed(stage1.cosine, one.cosine)?
+            + stage1.bm25 * one.bm25.max(0.0).ln_1p()
+            + read;
+        both(logistic(odds), need)
+    }
+}
+
+/// A weight of 0 asks for nothing.
+fn weighed(weight: f64, value: Option<f64>) -> Option<f64> {
+    if weight == 0.0 { Some(0.0) } else { value.map(|value| weight * value) }
+}
+
 fn flag(set: bool, weight: f64) -> f64 {
     if set { weight } else { 0.0 }
 }
@@ -54,6 +89,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::profile::Stage2Relevance;
 
     const SIGNALS: Signals = Signals {
         cosine: Some(0.5),
@@ -108,6 +144,34 @@ mod tests {
         let without = Signals { cosine: None, ..SIGNALS };
         assert_eq!(STAGE1.probability(&without), None);
         assert_eq!(STAGE2.probability(&without, &READING), None);
+    }
+
+    fn candidate(cosine: Option<f64>, bm25: f64) -> Scored {
+        Scored { id: "a".to_owned(), cosine, bm25, overlap: 1, blend: 0.0, passage: None }
+    }
+
+    #[test]
+    fn a_candidate_is_as_relevant_as_its_own_scores_say() {
+        let stage1 = Stage1Relevance { intercept: -3.0, cosine: 4.0, bm25: 0.5 };
+        let stage2 =
+            Stage2Relevance { intercept: -1.0, cosine: 0.0, bm25: 0.25, rerank_score: 0.75 };
+        let models =
+            Relevance { stage1: Some(stage1), stage2: Some(stage2), ..Relevance::default() };
+        let one = candidate(Some(0.5), 6.0);
+        let expected = |odds: f64| 1.0 / (1.0 + f64::exp(-odds));
+        let found = models.probability(&one, None, None).unwrap();
+        assert!((found - expected(-1.0 + 0.5 * 7.0_f64.ln())).abs() < 1e-15);
+        let read = expected(-1.0 + 0.25 * 7.0_f64.ln() + 1.5);
+        let found = models.probability(&one, Some(2.0), None).unwrap();
+        assert!((found - read).abs() < 1e-15);
+        let asked = models.probability(&one, Some(2.0), Some(0.5)).unwrap();
+        assert!((asked - read / 2.0).abs() < 1e-15);
+
+        let unknown = candidate(None, 6.0);
+        assert_eq!(models.probability(&unknown, None, None), None);
+        assert_eq!(models.probability(&unknown, Some(2.0), None), Some(found));
+        assert_eq!(Relevance::default().probability(&one, Some(2.0), None), None);
+        assert_eq!(Relevance::default().probability(&one, None, None), None);
     }
 
     #[test]

@@ -116,6 +116,53 @@ value! {
 }
 
 value! {
+    /// A logistic model of one candidate after stage 1: how probable it is that it fits, whatever
+    /// the others are like.
+    ///
+    /// The log-odds are the intercept plus each weight times its score.
+    #[derive(Copy, Default, PartialEq)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct Stage1Relevance {
+        /// Log-odds where every score is 0.
+        pub intercept: f64,
+        /// Weight of the cosine.
+        pub cosine: f64,
+        /// Weight of ln(1 + the BM25 score).
+        pub bm25: f64,
+    }
+}
+
+value! {
+    /// The same for a candidate that stage 2 has read.
+    #[derive(Copy, Default, PartialEq)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct Stage2Relevance {
+        /// Log-odds where every score is 0.
+        pub intercept: f64,
+        /// Weight of the cosine.
+        pub cosine: f64,
+        /// Weight of ln(1 + the BM25 score).
+        pub bm25: f64,
+        /// Weight of the rerank score.
+        pub rerank_score: f64,
+    }
+}
+
+value! {
+    /// How relevant each candidate is; without a model, nothing is known after that stage.
+    #[derive(Copy, Default, PartialEq)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct Relevance {
+        /// Of candidates that stage 2 has not read.
+        pub stage1: Option<Stage1Relevance>,
+        /// Of those that it has.
+        pub stage2: Option<Stage2Relevance>,
+        /// Below this probability, in [0, 1], a candidate is not selected.
+        pub threshold: Option<f64>,
+    }
+}
+
+value! {
     /// The least lead in blend of a confident winner; without one, stage 2 is always asked.
     #[derive(Copy, Default, PartialEq)]
     #[serde(default, deny_unknown_fields)]
@@ -169,6 +216,8 @@ value! {
         pub winner: Winner,
         /// When a further candidate is selected beside the first.
         pub second: Second,
+        /// How relevant each candidate is.
+        pub relevance: Relevance,
         /// Fingerprints of the documents that it was fitted on; empty for any.
         pub corpora: Vec<String>,
         /// How the numbers were found: a JSON object for people.
@@ -190,6 +239,7 @@ impl Default for Profile {
             answer: Answer::default(),
             winner: Winner::default(),
             second: Second::default(),
+            relevance: Relevance::default(),
             corpora: Vec::new(),
             fitted: Json::default(),
         }
@@ -226,6 +276,7 @@ impl Profile {
         }
         numbers.range("answer.rerank_threshold", self.answer.rerank_threshold, Range::Share)?;
         numbers.range("answer.threshold", self.answer.threshold, Range::Share)?;
+        numbers.range("relevance.threshold", self.relevance.threshold, Range::Share)?;
         numbers.range("winner.agreed", self.winner.agreed, Range::From0)?;
         numbers.range("winner.disagreed", self.winner.disagreed, Range::From0)?;
         numbers.range("second.stage1", self.second.stage1, Range::From0)?;
@@ -277,6 +328,7 @@ mod tests {
             (r#"{"combine": {"mode": "rrf", "k": 0}}"#, "combine.k is 0"),
             (r#"{"combine": {"mode": "sum"}}"#, "sum"),
             (r#"{"answer": {"threshold": 1.5}}"#, "answer.threshold is 1.5"),
+            (r#"{"relevance": {"threshold": 2}}"#, "relevance.threshold is 2"),
             (r#"{"winner": {"agreed": -1}}"#, "winner.agreed is -1"),
             (r#"{"winner": {"disagreed": 0.1}}"#, "winner.agreed is absent"),
             (r#"{"winner": {"agreed": 0.2, "disagreed": 0.1}}"#, "never needs less"),

@@ -12,7 +12,8 @@ use crate::gate::{Gated, Note, Request};
 use crate::json::{self, Json};
 use crate::policy::{Floors, Lexical, Policy, Warnings};
 use crate::profile::{
-    Answer, Combine, Confidence, Profile, Second, Stage1Confidence, Stage2Confidence, Winner,
+    Answer, Combine, Confidence, Profile, Relevance, Second, Stage1Confidence, Stage1Relevance,
+    Stage2Confidence, Stage2Relevance, Winner,
 };
 use crate::signals::{Reading, Signals};
 use crate::stage1::{Blend, Scored, Span};
@@ -138,6 +139,9 @@ in_python! {
     Answer, "profile_malformed", Error::profile, unchecked;
     Winner, "profile_malformed", Error::profile, unchecked;
     Second, "profile_malformed", Error::profile, unchecked;
+    Stage1Relevance, "profile_malformed", Error::profile, unchecked;
+    Stage2Relevance, "profile_malformed", Error::profile, unchecked;
+    Relevance, "profile_malformed", Error::profile, unchecked;
     Profile, "profile_malformed", Error::profile, Profile::check;
     Floors, "policy_malformed", Error::profile, unchecked;
     Lexical, "policy_malformed", Error::profile, unchecked;

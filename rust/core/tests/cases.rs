@@ -11,7 +11,7 @@
 use std::path::Path;
 
 use crossgate_core::cliff::{CliffOptions, SkipReason, tighten};
-use crossgate_core::conclude::{Dropped, Guardrails, combine, passes, ranks};
+use crossgate_core::conclude::{Dropped, Guardrails, Judged, combine, passes, ranks};
 use crossgate_core::gate::{Request, gate};
 use crossgate_core::policy::Policy;
 use crossgate_core::profile::{Combine, Profile};
@@ -193,10 +193,14 @@ fn stage2() {
             }
         }
         let GuardrailValues { minimum, lead, agreement } = case.guardrails;
-        let guardrails = Guardrails { minimum, lead, agreement, limit: case.limit };
-        let pairs: Vec<_> = ranked.iter().map(|(_, one, score)| (*score, one.blend)).collect();
+        let guardrails =
+            Guardrails { minimum, relevance: None, lead, agreement, limit: case.limit };
+        let judged: Vec<_> = ranked
+            .iter()
+            .map(|(_, one, score)| Judged { score: *score, blend: one.blend, relevance: None })
+            .collect();
         let dropped: Vec<_> =
-            passes(&pairs, &guardrails).into_iter().map(|why| why.map(Dropped::code)).collect();
+            passes(&judged, &guardrails).into_iter().map(|why| why.map(Dropped::code)).collect();
         let expected: Vec<_> = case.dropped.iter().map(Option::as_deref).collect();
         assert_eq!(dropped, expected, "{}", case.name);
     }

@@ -26,8 +26,8 @@ mod _core {
         gate::{Gated, Note, Request},
         policy::{Floors, Lexical, Policy, Warnings},
         profile::{
-            Answer, Combine, Confidence, Profile, Second, Stage1Confidence, Stage2Confidence,
-            Winner,
+            Answer, Combine, Confidence, Profile, Relevance, Second, Stage1Confidence,
+            Stage1Relevance, Stage2Confidence, Stage2Relevance, Winner,
         },
         signals::{Reading, Signals},
         stage1::{Blend, Scored, Span},

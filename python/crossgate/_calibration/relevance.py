@@ -1,0 +1,38 @@
+"""Fitting how probable it is that a candidate fits, whatever the others are like."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from crossgate._calibration.answering import fit_logistic
+from crossgate._core import Profile, Relevance, Stage1Relevance, Stage2Relevance
+from crossgate._evaluation.runs.runs import StoredQuery
+
+STAGE1_SCORES = ("cosine", "bm25")
+STAGE2_SCORES = (*STAGE1_SCORES, "rerank_score")
+
+
+def fit_relevance(queries: Sequence[StoredQuery], ranking: Profile) -> Relevance:
+    """Fit the models of both stages on the candidates of queries, each one by itself.
+
+    Args:
+        queries: Queries with the rerank scores of the whole pool.
+        ranking: The profile of which the pool counts: what stage 2 reads.
+    """
+    rows = [(query, place, one) for query in queries for place, one in enumerate(query.scored)]
+    scores = np.array(
+        [
+            [one.cosine or 0.0, math.log1p(max(0.0, one.bm25)), query.pairs[one.id].score]
+            for query, _, one in rows
+        ]
+    )
+    fits = np.array([float(one.id in query.relevant) for query, _, one in rows])
+    read = np.array([place < ranking.pool for _, place, _ in rows])
+    intercept, weights = fit_logistic(scores[:, : len(STAGE1_SCORES)], fits)
+    stage1 = Stage1Relevance(intercept=intercept, **dict(zip(STAGE1_SCORES, weights, strict=True)))
+    intercept, weights = fit_logistic(scores[read], fits[read])
+    stage2 = Stage2Relevance(intercept=intercept, **dict(zip(STAGE2_SCORES, weights, strict=True)))
+    return Relevance(stage1=stage1, stage2=stage2)

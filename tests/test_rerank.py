@@ -1,0 +1,72 @@
+"""The default gate of `rerank`: what it says, drops and keeps with the bundled passage model."""
+
+from __future__ import annotations
+
+import pytest
+
+from conftest import LengthReranker
+from crossgate import Profile, rerank
+from crossgate._model_files import cache
+from crossgate._model_files.manifest import PASSAGE_RERANKER
+from crossgate._profile import read_profile
+from crossgate._rerank import PASSAGE_PROFILE
+
+PASSAGES = (
+    "The staging cluster has five nodes since the March upgrade.",
+    "Production runs on twelve nodes in two regions.",
+    "The canteen is closed on Friday.",
+)
+
+
+def test_the_bundled_profile_was_fitted_for_the_reranker_that_is_asked() -> None:
+    profile = read_profile(PASSAGE_PROFILE)
+    assert profile.reranker == cache.identity(PASSAGE_RERANKER)
+    assert profile.relevance.stage2 is not None
+    # Other candidates change the BM25 score of a passage, and must not change how relevant it is.
+    assert (profile.relevance.stage2.cosine, profile.relevance.stage2.bm25) == (0, 0)
+    assert profile.relevance.stage2.rerank_score > 0
+
+
+def test_what_answers_is_selected_and_says_how_relevant_it_is() -> None:
+    result = rerank("how many nodes does the staging cluster have", PASSAGES)
+    assert result.degraded == ()
+    assert result.selected[0].document.text == PASSAGES[0]
+    relevance = [hit.relevance for hit in result.hits]
+    assert all(one is not None and 0 <= one <= 1 for one in relevance)
+    assert result.confidence == result.hits[0].relevance
+    assert result.hits[-1].document.text == PASSAGES[2]
+    assert result.hits[-1].dropped == "irrelevant"
+    assert result.to_dict()["hits"][0]["relevance"] == relevance[0]
+
+
+def test_where_nothing_answers_nothing_is_selected() -> None:
+    result = rerank("how do I bake bread", PASSAGES)
+    assert (result.selected, result.degraded) == ((), ())
+    assert {hit.dropped for hit in result.hits} == {"irrelevant"}
+
+
+def test_a_passage_is_as_relevant_among_others_as_alone() -> None:
+    query = "how many nodes does the staging cluster have"
+    among = {hit.document.text: hit.relevance for hit in rerank(query, PASSAGES).hits}
+    for text in PASSAGES:
+        (alone,) = rerank(query, [text]).hits
+        assert alone.relevance == pytest.approx(among[text], abs=1e-6)
+
+
+def test_every_candidate_is_read_and_the_order_of_a_retriever_with_scores_counts() -> None:
+    profile = read_profile(PASSAGE_PROFILE)
+    texts = [f"The staging cluster has {n} nodes." for n in range(profile.pool + 5)]
+    result = rerank("how many nodes does staging have", texts)
+    assert all(hit.rerank_score is not None for hit in result.hits)
+    assert result.trace["profile"]["combine"]["mode"] == "weighted"
+    scored = rerank("nodes", [{"id": "a", "text": texts[0], "score": 0.5}, texts[1]])
+    assert scored.trace["profile"]["combine"]["mode"] == "rrf"
+
+
+def test_scores_of_another_reranker_meet_no_bar() -> None:
+    result = rerank("how do I bake bread", PASSAGES, reranker=LengthReranker())
+    assert [note.code for note in result.degraded] == ["no_profile"]
+    assert len(result.selected) == len(PASSAGES)
+    assert {hit.relevance for hit in result.hits} == {None}
+    open_gate = rerank("how do I bake bread", PASSAGES, profile=Profile())
+    assert len(open_gate.selected) == len(PASSAGES)
