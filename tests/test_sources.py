@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
@@ -19,7 +20,9 @@ from crossgate._errors import CrossgateError, InputError, SourceError
 from crossgate._limits import ROW_BYTES
 from crossgate._passages import pieces
 from crossgate._sources import Loaded, read_candidates, read_sources
+from crossgate._sources.common import Unusable
 from crossgate._sources.markdown import chunk_markdown, chunk_plain, sections
+from crossgate._sources.openapi import operations_of
 from crossgate._sources.tools import tool_from
 
 
@@ -1105,6 +1108,135 @@ def test_a_broken_tool_is_reported_and_the_others_read(
     assert reason in problem
 
 
+PETS: dict[str, object] = {
+    "openapi": "3.1.0",
+    "paths": {
+        "x-internal": {"get": {"operationId": "hidden"}},
+        "/empty": {},
+        "/pets": {
+            "parameters": [
+                {"$ref": "#/components/parameters/Shop"},
+                {"name": "limit", "in": "query", "description": "of the path"},
+            ],
+            "get": {
+                "operationId": "listPets",
+                "summary": "List pets",
+                "description": "Newest first.",
+                "parameters": [
+                    {
+                        "name": "limit",
+                        "in": "query",
+                        "description": "How many",
+                        "schema": {"enum": [10, 100]},
+                    }
+                ],
+            },
+            "post": {"summary": "Add a pet", "requestBody": {"$ref": "#/components/bodies/a~1b"}},
+        },
+        "/again": {"$ref": "#/components/pathItems/Again"},
+    },
+    "webhooks": {"sold": {"post": {"operationId": "sold"}}},
+    "components": {
+        "parameters": {
+            "Shop": {
+                "name": "shop",
+                "in": "header",
+                "content": {"text/plain": {"schema": {"description": "Which shop"}}},
+            }
+        },
+        "pathItems": {"Again": {"delete": {"summary": "Away"}}},
+        "bodies": {
+            "a/b": {
+                "content": {
+                    "text/csv": {"schema": {"properties": {"column": {}}}},
+                    "application/json": {"schema": {"$ref": "#/components/schemas/Pet"}},
+                }
+            }
+        },
+        "schemas": {
+            "Pet": {
+                "properties": {
+                    "name": {"description": "What it is called"},
+                    "parent": {"$ref": "#/components/schemas/Kind"},
+                }
+            },
+            "Kind": {"enum": ["cat", "dog"]},
+        },
+    },
+}
+
+
+def test_each_operation_of_an_openapi_document_is_a_document(tmp_path: Path) -> None:
+    loaded = read_sources([write(tmp_path / "pets.json", json.dumps(PETS))])
+    assert [(one.id, one.title, one.text, one.body) for one in loaded.documents] == [
+        (
+            "listPets",
+            "listPets",
+            "List pets\n\nNewest first.",
+            "GET /pets\nshop: Which shop\nlimit: How many (10, 100)",
+        ),
+        (
+            "POST /pets",
+            "POST /pets",
+            "Add a pet",
+            "shop: Which shop\nlimit: of the path\nname: What it is called\nparent (cat, dog)",
+        ),
+        ("DELETE /again", "DELETE /again", "Away", ""),
+    ]
+    assert loaded.problems == ()
+
+
+def test_a_broken_operation_is_reported_and_the_others_read(tmp_path: Path) -> None:
+    paths = {
+        "/a": {"get": 5, "put": {"operationId": 6}, "post": {"operationId": "same"}},
+        "/b": {"get": {"operationId": "same"}, "put": {"parameters": [7, {"$ref": 8}]}},
+        "/c": [],
+        "/d": {"$ref": "#/paths/~1d"},
+        "/e\n\ud800": {"get": {}},
+    }
+    path = write(tmp_path / "a.json", json.dumps({"openapi": "3.0.3", "paths": paths}))
+    loaded = read_sources([path])
+    assert ids(loaded) == ["same", "PUT /b"]
+    assert shown(loaded, tmp_path) == [
+        "a.json: GET /a: a tool must be a JSON object",
+        "a.json: PUT /a: the name of a tool must be a string",
+        "a.json: GET /b: the name 'same' is at a.json",
+        "a.json: /c: a tool must be a JSON object",
+        "a.json: /d: a tool must be a JSON object",
+        "a.json: 'GET /e\\n\\ud800': has a lone surrogate, half of an escaped character",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ({"swagger": "2.0", "paths": {}}, "OpenAPI '2.0' is not read: convert the document"),
+        ({"openapi": 3.1, "paths": {}}, "OpenAPI 3.1 is not read"),
+        ({"openapi": "4.0.0", "paths": {}}, "OpenAPI '4.0.0' is not read"),
+        ({"openapi": "3.0.0", "paths": []}, 'expected an object "paths"'),
+    ],
+)
+def test_an_openapi_document_that_is_not_read(tmp_path: Path, content: object, reason: str) -> None:
+    with pytest.raises(SourceError, match=re.escape(reason)) as caught:
+        read_sources([write(tmp_path / "a.json", json.dumps(content))])
+    assert caught.value.code == "no_documents"
+
+
+def test_tools_of_one_name_in_several_files_are_all_kept(tmp_path: Path) -> None:
+    first = write(tmp_path / "issues.json", json.dumps([{"name": "search"}]))
+    second = write(tmp_path / "mail.json", json.dumps([{"name": "search"}, {"name": "search"}]))
+    third = write(tmp_path / "x" / "mail.json", json.dumps([{"name": "search"}]))
+    loaded = read_sources([first, second, third])
+    assert ids(loaded) == ["search", "search (mail)", "search (mail)-2"]
+    assert {one.title for one in loaded.documents} == {"search"}
+    taken = "the name 'search' is taken by issues.json, so its id is"
+    assert shown(loaded, tmp_path) == [
+        f"mail.json: tool 1: {taken} 'search (mail)'",
+        "mail.json: tool 2: the name 'search' is at mail.json",
+        f"{os.path.join('x', 'mail.json')}: tool 1: {taken} 'search (mail)-2'",
+    ]
+
+
 def test_a_file_without_tools(tmp_path: Path) -> None:
     for content in ("{}", '{"tools": {}}', "5", "[", '{"result": {}}'):
         with pytest.raises(SourceError) as caught:
@@ -1130,6 +1262,28 @@ def test_a_file_without_tools(tmp_path: Path) -> None:
 def test_any_schema_is_read(schema: object) -> None:
     one = tool_from({"name": "a", "inputSchema": {"properties": {"b": schema}}})
     assert one.body.startswith("b")
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: (
+            st.lists(inner)
+            | st.dictionaries(
+                st.sampled_from(
+                    ["get", "parameters", "requestBody", "content", "schema", "$ref", "name"]
+                ),
+                inner | st.sampled_from(["#/paths/~1a", "#/components"]),
+            )
+        ),
+        max_leaves=30,
+    ),
+)
+def test_any_operation_is_read_or_refused(value: object) -> None:
+    document = {"openapi": "3.0.0", "paths": {"/a": value}, "components": value}
+    for _, tool in operations_of(document):
+        with contextlib.suppress(Unusable):
+            assert tool_from(tool).id
 
 
 def test_a_schema_that_names_itself_ends() -> None:

@@ -1,4 +1,4 @@
-"""Reading documents from skill folders, BEIR folders, JSON lines, tools, Markdown and plain text.
+"""Reading documents from skill folders, BEIR folders, JSON lines, tools, OpenAPI, Markdown, text.
 
 What cannot be used is skipped and comes back as a `Problem`. Only a path that is missing,
 unreadable or of an unknown kind raises, and so does finding no document at all.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 from crossgate._errors import SourceError
@@ -18,6 +18,7 @@ from crossgate._files import open_source, read_source
 from crossgate._limits import ROW_BYTES, ROWS, ROWS_BYTES, SKILL_BYTES, TEXT_BYTES
 from crossgate._sources.common import Unusable, decoded, place_of, shown
 from crossgate._sources.markdown import chunk_markdown, chunk_plain
+from crossgate._sources.openapi import is_openapi, operations_of
 from crossgate._sources.rows import document_from, parse_json, read_candidates
 from crossgate._sources.skills import description_of, front_matter, text_of, texts_of
 from crossgate._sources.tools import tool_from, tools_of
@@ -35,7 +36,7 @@ _MARKDOWN = (".md", ".markdown")
 _TEXT = (*_MARKDOWN, ".txt", ".rst")
 _ACCEPTED = (
     f"a folder with {_SKILL} files, a BEIR folder ({_CORPUS}), a {' or '.join(_JSON_LINES)} file, "
-    f"a {_TOOLS[0]} file with tools, a {', '.join(_TEXT)} file or a folder of these"
+    f"a {_TOOLS[0]} file with tools or OpenAPI 3, a {', '.join(_TEXT)} file or a folder of these"
 )
 
 _FOLDER_DEPTH = 12
@@ -98,7 +99,9 @@ def read_sources(paths: Sequence[str | os.PathLike[str]], *, kind: Kind = "auto"
     Ids: a row has its own, and of two rows with one id the first wins; a row without one gets
     `file stem:line`. A skill has its name. A second skill of the same name gets
     `name (folder)`, so that the first in the order of the paths is still found by its name, and
-    an exact copy is left out; both are reported. A tool has its name, too. A chunk of text has
+    an exact copy is left out; both are reported. A tool has its name, too, and
+    `name (file stem)` where a tool of another file has it, which is reported. An operation of an
+    OpenAPI document has its `operationId`, or else `GET /path`. A chunk of text has
     `path#heading`, numbered where that is taken.
 
     What follows the front matter of a skill is its body, and so are the parameters of a tool and
@@ -283,16 +286,32 @@ class _Reader:
             self._add(document, Place(path, piece.line))
 
     def _read_tools(self, path: str) -> None:
-        """Add the tools of one file."""
-        tools = tools_of(parse_json(decoded(read_source(path, TEXT_BYTES))))
-        for number, tool in enumerate(tools, 1):
+        """Add the tools of one file, or the operations of an OpenAPI document.
+
+        Two servers may both have a `search`: the second one goes by its file's name, too.
+        """
+        value = parse_json(decoded(read_source(path, TEXT_BYTES)))
+        stem = shown(os.path.splitext(os.path.basename(path))[0])
+        tools: Iterable[tuple[str, object]]
+        if isinstance(value, dict) and is_openapi(value):
+            tools = operations_of(value)
+        else:
+            tools = ((f"tool {number}", tool) for number, tool in enumerate(tools_of(value), 1))
+        own: set[str] = set()
+        for place, tool in tools:
             try:
                 document = tool_from(tool)
-                if document.id in self.places:
-                    raise Unusable(f"the name {document.id!r} is at {self.places[document.id]}")
+                name = document.id
+                if name in own:
+                    raise Unusable(f"the name {name!r} is at {Place(path)}")
+                own.add(name)
+                if name in self.places:
+                    document = replace(document, id=self._unique(f"{name} ({stem})"))
+                    reason = f"the name {name!r} is taken by {self.places[name]}"
+                    self._report(path, None, f"{place}: {reason}, so its id is {document.id!r}")
                 self._add(document, Place(path))
             except Unusable as error:
-                self._report(path, None, f"tool {number}: {error}")
+                self._report(path, None, f"{place}: {error}")
 
     def _read_rows(self, path: str) -> None:
         """Add the documents of one file of JSON lines."""

@@ -88,12 +88,20 @@ def _parts(root: Mapping[str, Any], schema: Mapping[str, Any]) -> list[dict[str,
     for choice in ("anyOf", "oneOf", "allOf"):
         options = schema.get(choice)
         parts += options[:_PARTS] if isinstance(options, list) else []
-    reference = schema.get("$ref")
-    if isinstance(reference, str):
-        table, _, name = reference.removeprefix("#/").partition("/")
-        known = root.get(table)
-        parts.append(known.get(name) if isinstance(known, dict) else None)
+    parts.append(named_by(root, schema.get("$ref")))
     return [one for one in parts if isinstance(one, dict)]
+
+
+def named_by(root: Mapping[str, Any], reference: object) -> object:
+    """Return what a reference into a document names, like `#/$defs/Pet`; None if it leads out."""
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return None
+    found: object = root
+    for step in reference[2:].split("/"):
+        if not isinstance(found, dict):
+            return None
+        found = found.get(step.replace("~1", "/").replace("~0", "~"))
+    return found
 
 
 def _line(name: str, schemas: Sequence[Mapping[str, Any]]) -> str:

@@ -1,0 +1,113 @@
+"""OpenAPI 3 documents: each operation as a tool, in the shape of a function schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple
+
+from crossgate._sources.common import Unusable
+from crossgate._sources.tools import named_by
+
+_METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
+_REFERENCES = 8
+"""How many references are followed from one to the next."""
+_PARAMETERS = 500
+"""How many parameters of a path, and of an operation, are read."""
+
+
+class Operation(NamedTuple):
+    """Where an operation stands, as `METHOD /path`, and the tool that it is."""
+
+    place: str
+    tool: object
+
+
+def is_openapi(value: object) -> bool:
+    """Return whether a JSON value says that it is an OpenAPI document, of whatever version."""
+    return isinstance(value, dict) and ("openapi" in value or "swagger" in value)
+
+
+def operations_of(document: Mapping[str, Any]) -> Iterator[Operation]:
+    """Yield the operations below `paths`, in their order.
+
+    Webhooks and callbacks are left out: those are calls that the service makes, not ones that it
+    takes. References are followed inside the document alone.
+
+    Raises:
+        Unusable: If it is of another version than 3, or has no paths.
+    """
+    version = document.get("openapi", document.get("swagger"))
+    if not isinstance(version, str) or not version.startswith("3."):
+        raise Unusable(f"OpenAPI {version!r:.40} is not read: convert the document to OpenAPI 3")
+    paths = document.get("paths")
+    if not isinstance(paths, dict):
+        raise Unusable('an OpenAPI document without operations: expected an object "paths"')
+    for path, value in paths.items():
+        if not path.startswith("/"):  # an extension, x-...
+            continue
+        item = _followed(document, value)
+        if not item and value != {}:
+            yield Operation(_printable(path), None)
+        for method in _METHODS:
+            if method in item:
+                place = f"{method.upper()} {path}"
+                yield Operation(_printable(place), _tool(document, place, item, item[method]))
+
+
+def _printable(place: str) -> str:
+    return place if place.isprintable() else repr(place)
+
+
+def _tool(
+    document: Mapping[str, Any], place: str, item: Mapping[str, Any], value: object
+) -> object:
+    """Return an operation as a tool; what is none is returned as it is, to be refused as a tool.
+
+    Its name is its `operationId`, or else its place.
+    """
+    if not isinstance(value, dict):
+        return value
+    # What an operation says of a parameter counts more than what its path says.
+    properties: dict[str, Any] = {}
+    for parameters in (item.get("parameters"), value.get("parameters")):
+        for one in islice(parameters if isinstance(parameters, list) else (), _PARAMETERS):
+            parameter = _followed(document, one)
+            name = parameter.get("name")
+            if isinstance(name, str):
+                schemas = [parameter.get("schema"), _content(parameter)]
+                said = parameter.get("description")
+                properties[name] = {"description": said, "allOf": schemas}
+    body = _content(_followed(document, value.get("requestBody")))
+    texts = [value.get("summary"), value.get("description")]
+    return {
+        "name": value.get("operationId") or place,
+        "title": place,
+        "description": "\n\n".join(dict.fromkeys(one for one in texts if isinstance(one, str))),
+        "parameters": {
+            "properties": properties,
+            "allOf": [body],
+            "components": document.get("components"),
+        },
+    }
+
+
+def _content(value: Mapping[str, Any]) -> object:
+    """Return the schema of a body or a parameter: that of its JSON, or else of its first type."""
+    content = value.get("content")
+    if not isinstance(content, dict) or not content:
+        return None
+    kind = "application/json" if "application/json" in content else next(iter(content))
+    media = content[kind]
+    return media.get("schema") if isinstance(media, dict) else None
+
+
+def _followed(document: Mapping[str, Any], value: object) -> dict[str, Any]:
+    """Return an object, or what its reference names; an empty one if that leads nowhere."""
+    for _ in range(_REFERENCES):
+        if not isinstance(value, dict):
+            return {}
+        if "$ref" not in value:
+            return value
+        value = named_by(document, value["$ref"])
+    return {}
