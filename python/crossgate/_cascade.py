@@ -77,6 +77,7 @@ class Request:
         limit: How many documents are selected at most, or None for all that pass.
         section: What part of the caller's work this is for; picks the floor.
         grade: How good the caller finds the retrieval, `A` to `F`; a low one relaxes the floor.
+        min_confidence: The least confidence of an answer; None for what the profile says alone.
         require_overlap: Whether, without vectors, nothing is relevant that shares no term.
         deadline: When the query must be decided.
         telemetry: Is told what happens; None for nobody.
@@ -91,6 +92,7 @@ class Request:
     limit: int | None
     section: str | None = None
     grade: str | None = None
+    min_confidence: float | None = None
     require_overlap: bool = False
     deadline: Deadline = ENDLESS
     telemetry: TelemetryHook | None = None
@@ -237,6 +239,7 @@ def _asked(request: Request, found: Stage1) -> _core.Request:
         require_overlap=request.require_overlap,
         sources=sources,
         need=found.need,
+        min_confidence=request.min_confidence,
     )
 
 

@@ -19,7 +19,7 @@ from crossgate._errors import InputError
 from crossgate._index import Index, check_documents
 from crossgate._many import Progress, decide_many
 from crossgate._model_files.manifest import PASSAGE_RERANKER
-from crossgate._profile import as_policy, as_profile, read_profile
+from crossgate._profile import as_policy, as_profile, check_confidence, read_profile
 from crossgate._reranking.choice import check_fitted, identities, listed, loaders, no_profile
 from crossgate._twins import adecides, decides
 from crossgate._types import Degradation, Document, RouteResult, Vector
@@ -50,6 +50,7 @@ def _prepare(
     section: str | None = None,
     grade: str | None = None,
     budget_ms: float | None = None,
+    min_confidence: float | None = None,
     telemetry: TelemetryHook | None = None,
     keep_scores: bool = False,
 ) -> Request:
@@ -80,6 +81,7 @@ def _prepare(
             so many words that stage 1 does not read them in this time, or in 100 ms where it is
             less, stay in the order of the retriever; `degraded` says so, and a thread reads on to
             its end.
+        min_confidence: As in `Router.route`.
         telemetry: Is told what happens; None for nobody.
         keep_scores: Take the candidates' scores, which must all be there and lie in [0, 1], for the
             blend of stage 1 as they are, as fusion and decay made them. The gate sees the cosines
@@ -118,6 +120,7 @@ def _prepare(
     else:
         fitted = as_profile(profile)
         check_fitted(fitted, None, known)
+    check_confidence(min_confidence, fitted)
     comparable = vector is not None and all(one.vector is not None for one in found)
     check_documents(found)
     index = Index(_core.Index(language, "", len(vector or ()) if comparable else 0), None)
@@ -166,6 +169,7 @@ def _prepare(
         limit=limit,
         section=section,
         grade=grade,
+        min_confidence=min_confidence,
         deadline=deadline,
         telemetry=telemetry,
         started=started,

@@ -19,7 +19,7 @@ from crossgate._errors import CrossgateError, InputError, RerankerError
 from crossgate._index import Index, embedder_mismatch
 from crossgate._many import Progress, decide_many
 from crossgate._model_files.manifest import ROUTING_RERANKER
-from crossgate._profile import as_policy, as_profile, read_profile
+from crossgate._profile import as_policy, as_profile, check_confidence, read_profile
 from crossgate._reranking.choice import check_fitted, identities, listed, loaders, no_profile
 from crossgate._twins import adecides, decides
 from crossgate._types import Degradation, ResultWarning, RouteResult, Vector, degradation
@@ -106,6 +106,7 @@ class Router:
         section: str | None = None,
         grade: str | None = None,
         budget_ms: float | None = None,
+        min_confidence: float | None = None,
     ) -> Request:
         """Decide which documents fit a query.
 
@@ -125,6 +126,9 @@ class Router:
             budget_ms: Milliseconds that the decision may take, counted from here; None for any
                 time. A reranker that they are not enough for is left out, and `degraded` says so;
                 with zero or less the order of stage 1 stands. Stage 1 always runs.
+            min_confidence: Select nothing in which the decision is less confident, in [0, 1], or
+                whose confidence is not known; None for the bar of the profile alone, which always
+                holds. What is decided, and how, stays the same.
 
         Raises:
             InputError: `empty_query`, `query_too_long`, `invalid_text`, `out_of_range`,
@@ -136,6 +140,7 @@ class Router:
         check_query(query)
         check_limit(limit)
         check_request(section, grade)
+        check_confidence(min_confidence, self.profile)
         allowed = None if allow is None else check_ids("allow", allow)
         denied = check_ids("deny", deny)
         if not len(self.index):
@@ -182,6 +187,7 @@ class Router:
             limit=limit,
             section=section,
             grade=grade,
+            min_confidence=min_confidence,
             require_overlap=True,
             deadline=deadline,
             telemetry=self._telemetry,

@@ -63,6 +63,9 @@ def decision_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--profile", metavar="FILE", help="what was fitted: a calibration profile")
     parser.add_argument("--policy", metavar="FILE", help="what you choose: floors, warnings, ...")
+    parser.add_argument(
+        "--min-confidence", type=float, metavar="C", help="select nothing less probable, 0 to 1"
+    )
     parser.add_argument("--section", metavar="NAME", help="picks a floor of the policy")
     parser.add_argument("--grade", metavar="LETTER", help="of the retrieval, A to F")
     parser.add_argument(
@@ -106,6 +109,8 @@ def why(decision: RouteResult) -> str:
     verdict = decision.verdict.value.replace("_", " ")
     painted = paint(verdict, _VERDICT_COLOURS[decision.verdict])
     reason = REASONS.get(decision.reason, decision.reason)
+    if decision.verdict is Verdict.CONFIDENT and len(decision.selected) > 1:
+        reason = "stage 1 is sure of the first, and the next are near it"
     return f"{painted}: {reason} ({decision.timings['total']:.0f} ms)"
 
 

@@ -42,6 +42,7 @@ def run(options: argparse.Namespace) -> int:
         policy=options.policy,
         section=options.section,
         grade=options.grade,
+        min_confidence=options.min_confidence,
         telemetry=log_of(options),
     )
     return show_decision(result, options, text=True)

@@ -123,7 +123,11 @@ pub fn conclude(
     // Where no model knows the first candidate beside the others, what is known of it alone holds.
     let confidence = confidence.or_else(|| ranked.first()?.relevance);
     let below = |least: f64| confidence.is_some_and(|known| known < least);
-    if gated.verdict != Verdict::NothingRelevant && profile.answer.threshold.is_some_and(below) {
+    // What the caller asks for is not met by a confidence that nobody knows.
+    let short = |least: f64| confidence.is_none_or(|known| known < least);
+    if gated.verdict != Verdict::NothingRelevant
+        && (profile.answer.threshold.is_some_and(below) || gated.min_confidence.is_some_and(short))
+    {
         for one in &mut ranked {
             one.dropped = one.dropped.or(Some(Dropped::Improbable));
         }

@@ -69,6 +69,8 @@ value! {
         /// How probable it is that the query asks for anything that a document could serve, in
         /// [0, 1]; absent: it is taken to.
         pub need: Option<f64>,
+        /// The least confidence of an answer, in [0, 1], beside the profile's own; absent: none.
+        pub min_confidence: Option<f64>,
     }
 }
 
@@ -111,6 +113,9 @@ value! {
         /// How many candidates are selected at most.
         #[serde(skip)]
         pub limit: Option<usize>,
+        /// The least confidence of an answer that the request asks for.
+        #[serde(skip)]
+        pub min_confidence: Option<f64>,
     }
 }
 
@@ -122,8 +127,8 @@ const NAME_LENGTH: usize = 40;
 
 /// Decides from the candidates' stage-1 scores; their order does not matter.
 ///
-/// Fails with `not_finite` where a score is not finite, and with `out_of_range` for a need that is
-/// no probability.
+/// Fails with `not_finite` where a score is not finite, and with `out_of_range` for a need or a
+/// least confidence that is no probability.
 pub fn gate(
     mut scored: Vec<Scored>,
     profile: &Profile,
@@ -132,6 +137,10 @@ pub fn gate(
 ) -> Result<Gated> {
     if let Some(need) = request.need.filter(|need| !(0.0..=1.0).contains(need)) {
         let message = format!("the need of the query is {need}: it must be from 0 to 1");
+        return Err(Error::input("out_of_range", message));
+    }
+    if let Some(least) = request.min_confidence.filter(|least| !(0.0..=1.0).contains(least)) {
+        let message = format!("min_confidence is {least}: it must be from 0 to 1");
         return Err(Error::input("out_of_range", message));
     }
     sort(&mut scored);
@@ -167,6 +176,7 @@ pub fn gate(
         pool: Vec::new(),
         notes: notes(&scored, policy, request, floor),
         limit: request.limit,
+        min_confidence: request.min_confidence,
         scored,
     };
     if is_ambiguous(&gated) {
