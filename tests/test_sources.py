@@ -404,7 +404,7 @@ def test_a_skill(
     loaded = read_sources([tmp_path])
     (document,) = loaded.documents
     assert (document.id, document.title, document.text) == (name, name, text)
-    assert document.metadata == {"path": "folder/SKILL.md", **more}
+    assert document.metadata == {"root": str(tmp_path), "path": "folder/SKILL.md", **more}
     assert loaded.problems == ()
 
 

@@ -22,7 +22,7 @@ def whole_file(path: Path) -> Iterator[TextIO]:
     """Open a text file, in UTF-8, that appears when the block has ended well.
 
     Whatever interrupts the block, Ctrl-C included, leaves no file and keeps an earlier one. A
-    symbolic link stays, and what it points to is replaced.
+    symbolic link stays, and what it points to is replaced by a file with the same permissions.
 
     Raises:
         OSError: If the file cannot be written, or as `check_target` does.
@@ -31,6 +31,9 @@ def whole_file(path: Path) -> Iterator[TextIO]:
     unfinished = _unfinished(target)
     try:
         with unfinished.open("w", encoding="utf-8") as stream:
+            # Before anything is in it: settings with a key are for their owner alone.
+            with suppress(OSError):
+                unfinished.chmod(stat.S_IMODE(target.stat().st_mode))
             yield stream
             # A disk may tell only now that it is full: before the earlier file is gone.
             stream.flush()

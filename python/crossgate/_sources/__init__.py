@@ -40,6 +40,9 @@ _ACCEPTED = (
 )
 
 _FOLDER_DEPTH = 12
+# What says that a skill is for people to call, by its name, and no model may pick it.
+_NOT_FOR_MODELS = ("disable-model-invocation", "disable_model_invocation")
+_YES = ("true", "yes", "on")
 _KEPT = ("license", "licence", "tags")
 
 
@@ -247,10 +250,13 @@ class _Reader:
     def _read_skill(self, path: str, root: str, below: str) -> None:
         """Add the skill of one SKILL.md."""
         values, body = front_matter(decoded(read_source(path, SKILL_BYTES)))
+        if any(one in values and values[one].text.lower() in _YES for one in _NOT_FOR_MODELS):
+            raise Unusable("left out: disable-model-invocation keeps it for people to call")
         text = description_of(values)
         folder = _portable(os.path.dirname(below)) or _folder_name(root)
         name = text_of(values, "name") or os.path.basename(folder) or _SKILL
-        metadata: dict[str, Any] = {"path": _portable(below)}
+        # Both together open the file, wherever the reader stands.
+        metadata: dict[str, Any] = {"root": shown(os.path.abspath(root)), "path": _portable(below)}
         for key in _KEPT:
             if kept := text_of(values, key) or texts_of(values, key):
                 metadata[key] = kept
