@@ -1003,8 +1003,8 @@ def test_a_limit_beyond_all_bounds(run: Any, words: Path) -> None:
 
 def test_a_query_of_a_megabyte(run: Any, words: Path) -> None:
     done = run("route", "-i", words, "-", stdin=b"word " * 210_000)
-    assert (done.code, done.out, done.error) == (2, "", "query_too_long")
-    assert "65,536" in done.err
+    assert done.code == 1
+    assert "the query has 1,050,000 characters: the first 65,536 are read" in done.err
 
 
 def test_nul_bytes(run: Any, words: Path) -> None:
@@ -1247,3 +1247,27 @@ def test_a_thousand_duplicates_are_a_few_lines(run: Any, tmp_path: Path) -> None
     assert done.code == 0
     assert len(done.err.splitlines()) == 6
     assert done.err.splitlines()[-1].startswith("crossgate: and 994 more of ")
+
+
+def test_what_an_agent_hands_to_a_hook_is_no_query(run: Any, words: Path) -> None:
+    call = json.dumps({"hook_event_name": "UserPromptSubmit", "prompt": "merge pdf"})
+    done = run("route", "-i", words, "-", stdin=call.encode())
+    assert (done.code, done.out) == (2, "")
+    assert "error[hook_call]" in done.err
+    assert "crossgate hook claude" in done.err
+    # JSON that is no call is a query like any other.
+    assert run("route", "-i", words, '{"merge": "pdf"}').code in (0, 1)
+
+
+def test_the_least_confidence_can_be_asked_for(run: Any, skills_index: Path) -> None:
+    query = ("route", "-i", skills_index, "merge two pdf files", "--json")
+    free = checked(run(*query), "result")
+    assert free["selected"]
+    same = checked(run(*query, "--min-confidence", str(free["confidence"])), "result")
+    assert same["selected"] == free["selected"]
+    stricter = run(*query, "--min-confidence", str(free["confidence"] + 1e-6))
+    assert stricter.code == 1
+    assert checked(stricter, "result")["selected"] == []
+    refused = run(*query, "--min-confidence", "1.5")
+    assert refused.code == 2
+    assert "error[out_of_range]: min_confidence is 1.5" in refused.err

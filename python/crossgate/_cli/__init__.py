@@ -29,6 +29,7 @@ COMMANDS = {
     "used": "note in a log what was used of a decision, or that nothing was",
     "eval": "measure whether the gate pays for itself on labelled data",
     "calibrate": "fit the gate and the guardrails on labelled data",
+    "hook": "tell an agent on each prompt which skill fits; `hook install` sets it up",
     "models": "list, pull, verify and find models",
     "doctor": "say what is installed, which models are here, and what is off and why",
 }
@@ -45,14 +46,23 @@ _FAILURES = {
     "unwritable",
 }
 
+# Everything else that `hook` is told comes from an agent, which takes exit code 2 for "erase the
+# prompt".
+_HOOK_COMMANDS = [["install"], ["uninstall"], ["-h"], ["--help"]]
+
 # The data was fine and no gate came of it.
 _REFUSALS = {"no_gate", "promise_broken"}
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["hook"] and given[1:2] not in _HOOK_COMMANDS:
+        from crossgate._hook.process import main as answer_prompt
+
+        answer_prompt(given[1] if given[1:] else "", given[2:])
     # Whatever takes time to import is imported inside, where an interrupt has a name.
-    code = run(sys.argv[1:] if arguments is None else arguments, streams=True)
+    code = run(given, streams=True)
     sys.exit(code)
 
 

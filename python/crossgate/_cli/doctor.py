@@ -12,6 +12,7 @@ from crossgate import __version__
 from crossgate._cli import DONE, FAILURE
 from crossgate._cli.output import json_option, show, show_json
 from crossgate._errors import CrossgateError
+from crossgate._hook.agents import AGENTS
 from crossgate._model_files import cache, manifest
 from crossgate._model_files.folder import locate
 from crossgate._reranking import plugins
@@ -59,6 +60,7 @@ def examine() -> list[Check]:
     checks += tiers()
     checks += [_plugin(one) for one in plugins.available()]
     checks.append(_cache())
+    checks += _hooks()
     return checks
 
 
@@ -171,6 +173,31 @@ def _plugin(plugin: plugins.Plugin) -> Check:
     except CrossgateError as error:
         return _check(what, "broken", str(error), f"mend or uninstall {plugin.package}")
     return _check(what, "ok", f"of {plugin.package}")
+
+
+def _hooks() -> list[Check]:
+    """Return one entry per agent whose prompt hook has left notes."""
+    from crossgate._hook.library import hook_folder
+    from crossgate._hook.record import read_notes
+
+    try:
+        notes = list(read_notes(hook_folder()))
+    except CrossgateError:
+        return []
+    checks = []
+    for name in AGENTS:
+        found = [one for one in notes if one.get("agent") == name and one["outcome"] != "indexed"]
+        if not found:
+            continue
+        told = sum(one["outcome"] == "injected" for one in found)
+        state, detail, advice = "ok", f"{told} of the last {len(found)} prompts got a skill", ""
+        last = found[-1]
+        if last["outcome"] == "failed":
+            why = " ".join(f"{last.get('reason')}: {last.get('detail', '')}".split())
+            state, detail = "broken", f"{detail}; the last failed: {why}"
+            advice = "the prompt went on without one; `crossgate hook install` sets the hook up anew"
+        checks.append(_check(f"hook {name}", state, detail, advice))
+    return checks
 
 
 def _cache() -> Check:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 
+from crossgate._checks import MAX_QUERY_CHARACTERS
 from crossgate._cli.decision import decision_options, log_of, show_decision
 from crossgate._cli.input import text_of
-from crossgate._cli.output import json_option
+from crossgate._cli.output import json_option, say
+from crossgate._errors import InputError
+from crossgate._hook.agents import looks_like_a_call
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     from crossgate._index import Index, embedder_mismatch
     from crossgate._router import Router
 
-    query = text_of("-").rstrip("\n") if options.query == "-" else options.query
+    query = _asked(text_of("-").rstrip("\n") if options.query == "-" else options.query)
     embedder = None if options.embedder == "none" else options.embedder
     opened = Index.open(options.index, embedder=embedder)
     if options.embedder == "none" and opened.embedder:
@@ -54,5 +57,23 @@ def run(options: argparse.Namespace) -> int:
         deny=options.deny or (),
         section=options.section,
         grade=options.grade,
+        min_confidence=options.min_confidence,
     )
     return show_decision(result, options)
+
+
+def _asked(query: str) -> str:
+    """Return the query, cut to what is read: a paste that is too long still asks for something.
+
+    Raises:
+        InputError: `hook_call` for what an agent hands to a hook.
+    """
+    if looks_like_a_call(query):
+        raise InputError(
+            "hook_call",
+            "the query is the JSON that an agent hands to its prompt hook: have the agent call "
+            "`crossgate hook claude`, which never ends with 2; `crossgate hook install` sets it up",
+        )
+    if len(query) > MAX_QUERY_CHARACTERS:
+        say(f"the query has {len(query):,} characters: the first {MAX_QUERY_CHARACTERS:,} are read")
+    return query[:MAX_QUERY_CHARACTERS]

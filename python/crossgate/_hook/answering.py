@@ -1,0 +1,145 @@
+"""One prompt to one answer: what is injected, or why nothing is."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from crossgate._errors import CrossgateError, first_line
+from crossgate._hook.agents import Agent, Prompt
+from crossgate._hook.context import Pick, context_of
+from crossgate._hook.library import Library
+from crossgate._hook.options import Options
+from crossgate._hook.record import Session
+from crossgate._types import Hit, RouteResult
+
+Outcome = Literal["injected", "nothing", "skipped", "failed"]
+
+# `/deploy staging`, and not `/usr/bin/env: no such file`; `$name` is how Codex calls a skill.
+_COMMAND = re.compile(r"\s*(?:/[\w:.-]+|\$[\w:-]+|![^\s!])(?:\s|\Z)|\s*!")
+# What agents put into the prompt in place of a person.
+_MACHINE = re.compile(
+    r"\s*<(?:task-notification|system-reminder|command-(?:name|message|args)|local-command|"
+    r"bash-(?:input|stdout|stderr)|user-prompt-submit-hook)\b"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What became of one prompt.
+
+    Attributes:
+        outcome: Whether something is injected; `skipped` where nobody asked, `failed` where
+            something that should be there is not.
+        reason: Stable code of why.
+        detail: One line for people; empty if the reason says it all.
+        context: What to inject; empty for nothing.
+        ids: The skills that are injected.
+        confidence: Of the decision; None where there was none.
+    """
+
+    outcome: Outcome
+    reason: str
+    detail: str = ""
+    context: str = ""
+    ids: tuple[str, ...] = ()
+    confidence: float | None = None
+
+
+def answer(
+    agent: Agent,
+    prompt: Prompt,
+    options: Options,
+    library: Library,
+    *,
+    started: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> Answer:
+    """Decide what to tell an agent about a prompt. Bad input and missing parts do not raise.
+
+    Args:
+        agent: The agent that asks.
+        prompt: What it hands over.
+        options: What a person chose.
+        library: The agent's skills; what `options` names as the index comes first.
+        started: When the budget began, as a reading of `clock`.
+        clock: Returns seconds that never go back.
+    """
+    if not prompt.text.replace("\0", "").strip():
+        return Answer(outcome="skipped", reason="empty_prompt")
+    if _COMMAND.match(prompt.text):
+        return Answer(outcome="skipped", reason="command")
+    if _MACHINE.match(prompt.text):
+        return Answer(outcome="skipped", reason="not_a_person")
+    path = Path(options.index).expanduser() if options.index else library.index
+    if not options.index and not library.sources:
+        return Answer(outcome="skipped", reason="no_skills", detail="the agent has no skills")
+    if not path.is_file():
+        return Answer(outcome="failed", reason="no_index", detail=f"there is no index at {path}")
+    try:
+        result = _decide(path, prompt, options, started, clock)
+    except CrossgateError as error:
+        return Answer(outcome="failed", reason=error.code, detail=first_line(error))
+    return _told(agent, prompt, options, library, result)
+
+
+def _decide(
+    path: Path, prompt: Prompt, options: Options, started: float, clock: Callable[[], float]
+) -> RouteResult:
+    from crossgate._index import Index
+    from crossgate._router import Router
+
+    router = Router(Index.open(path))
+    return router.route(
+        prompt.text,
+        limit=options.limit,
+        min_confidence=options.min_confidence or None,
+        budget_ms=options.budget_ms - (clock() - started) * 1000,
+    )
+
+
+def _told(
+    agent: Agent, prompt: Prompt, options: Options, library: Library, result: RouteResult
+) -> Answer:
+    # That time was short is how it was meant.
+    broken = next((one for one in result.degraded if one.code != "budget"), None)
+    if not result.selected:
+        Session(library.folder, agent.name, prompt.session).add([])
+        if broken is not None:
+            return Answer(outcome="failed", reason=broken.code, detail=broken.detail)
+        return Answer(outcome="nothing", reason=result.reason, confidence=result.confidence)
+    session = Session(library.folder, agent.name, prompt.session)
+    fresh = [hit for hit in result.selected if not session.has_seen(hit.id)]
+    session.add([hit.id for hit in fresh])
+    if not fresh:
+        return Answer(outcome="skipped", reason="seen", confidence=result.confidence)
+    context = context_of([_pick(hit) for hit in fresh], options.inject, options.max_chars)
+    return Answer(
+        outcome="injected",
+        reason=result.reason,
+        detail="" if broken is None else f"{broken.code}: {broken.detail}",
+        context=context,
+        ids=tuple(hit.id for hit in fresh),
+        confidence=result.confidence,
+    )
+
+
+def _pick(hit: Hit) -> Pick:
+    return Pick(
+        name=hit.document.title or hit.id,
+        path=_file_of(hit),
+        excerpt=hit.excerpt,
+        body=hit.document.body,
+    )
+
+
+def _file_of(hit: Hit) -> str:
+    """Return the file of a skill, or an empty text where the index does not say."""
+    root, path = hit.document.metadata.get("root"), hit.document.metadata.get("path")
+    if not isinstance(root, str) or not isinstance(path, str):
+        return ""
+    return str(Path(root, path))

@@ -1,0 +1,244 @@
+"""Setting a hook up and taking it away: the index, one trial, and only then the settings."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from crossgate._errors import InputError, SourceError
+from crossgate._files import read_source, whole_file
+from crossgate._hook import settings
+from crossgate._hook.agents import Agent
+from crossgate._hook.library import Library, library_of
+from crossgate._hook.options import Options, as_arguments
+from crossgate._hook.refresh import build, only_one
+from crossgate._limits import SETTINGS_BYTES
+
+_TRIAL_SECONDS = 30
+_PLUGIN = Path(__file__).with_name("opencode.js")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """What was set up.
+
+    Attributes:
+        settings: The file that now calls the hook.
+        changed: Whether it had to be changed.
+        command: What it calls.
+        index: The index file.
+        documents: How many skills it holds.
+        sources: Where they were read.
+        left_out: Skills that cannot be used, and why.
+        trial: What the hook printed for the trial, in characters of context; 0 for nothing.
+        trial_ms: How long it took, in milliseconds.
+        notes: What a person should know.
+    """
+
+    settings: Path
+    changed: bool
+    command: str
+    index: Path
+    documents: int
+    sources: tuple[str, ...]
+    left_out: tuple[str, ...]
+    trial: int
+    trial_ms: float
+    notes: tuple[str, ...]
+
+
+def install(agent: Agent, options: Options, *, project: bool, progress: Any = None) -> Installed:
+    """Index an agent's skills, try the hook, and only then have the agent call it.
+
+    Args:
+        agent: The agent.
+        options: What the hook is to be called with.
+        project: Whether it is for the project in this folder, not for the person.
+        progress: Told how many skills are embedded, of how many.
+
+    Raises:
+        SourceError: `no_documents` if the agent has no skills, `unwritable` if a file cannot be
+            written.
+        InputError: `malformed_setting` for settings that cannot be edited without harm;
+            `hook_failed` if the trial fails.
+    """
+    path = settings_of(agent, project=project)
+    notes: list[str] = []
+    command = shlex.join(
+        [*program(notes, shared=project), "hook", agent.name, *as_arguments(options)]
+    )
+    if agent.event:  # before the work: settings that cannot be edited need a person first
+        settings.check(path, agent)
+    library = library_of(agent, os.getcwd() if project else str(Path.home()), options.skills)
+    count, left_out = _indexed(agent, library, options, progress)
+    trial, trial_ms = _try(agent, command, library, project=project)
+    if agent.event:
+        changed = settings.edit(path, lambda values: settings.with_hook(values, agent, command))
+    else:
+        changed = _write_plugin(path, command)
+    if changed and agent.name == "codex":
+        notes.append("Codex asks once whether it may run a new hook: say yes under /hooks")
+    return Installed(
+        settings=path,
+        changed=changed,
+        command=command,
+        index=Path(options.index) if options.index else library.index,
+        documents=count,
+        sources=library.sources,
+        left_out=tuple(left_out),
+        trial=trial,
+        trial_ms=trial_ms,
+        notes=tuple(notes),
+    )
+
+
+def uninstall(agent: Agent, *, project: bool) -> tuple[Path, bool]:
+    """Take the hook out of an agent's settings; return the file, and whether it was there.
+
+    Raises:
+        SourceError: `unwritable` if the file cannot be written.
+        InputError: `malformed_setting` for settings that cannot be edited without harm.
+    """
+    path = settings_of(agent, project=project)
+    if agent.event:
+        return path, settings.edit(path, lambda values: settings.without_hook(values, agent))
+    try:
+        ours = b"crossgate hook install" in read_source(path, SETTINGS_BYTES)
+        if ours:
+            path.unlink()
+        return path, ours
+    except FileNotFoundError:
+        return path, False
+    except OSError as error:
+        raise SourceError("unwritable", f"cannot remove {path}: {error.strerror}") from error
+
+
+def settings_of(agent: Agent, *, project: bool) -> Path:
+    """Return the file that calls an agent's hook."""
+    if project:
+        return Path.cwd() / agent.project_settings
+    return agent.folder / agent.settings
+
+
+def program(notes: list[str], *, shared: bool) -> list[str]:
+    """Return how to call crossgate from the outside.
+
+    Args:
+        notes: Gets what a person should know of it.
+        shared: Whether the file is for other machines, too, where it lies elsewhere.
+    """
+    beside = Path(sys.executable).with_name("crossgate.exe" if os.name == "nt" else "crossgate")
+    found = shutil.which("crossgate")
+    if shared and found:
+        return ["crossgate"]
+    if shared:
+        notes.append(
+            "crossgate is not on the PATH, so that the command holds for this machine only"
+        )
+    path = str(beside) if beside.is_file() else found
+    if path is None:
+        return [sys.executable, "-c", "from crossgate._cli import main; main()"]
+    if re.search(r"[/\\](?:archive-v\d+|pipx[/\\]\.cache)[/\\]", path):
+        notes.append(
+            f"{path} is in a cache that may be emptied: install crossgate first (uv tool install "
+            "crossgate), then run this again"
+        )
+    return [path]
+
+
+def _indexed(
+    agent: Agent, library: Library, options: Options, progress: Any
+) -> tuple[int, list[str]]:
+    if options.index:
+        from crossgate._index import Index
+
+        return len(Index.open(options.index)), []
+    if not library.sources:
+        places = [agent.folder / one for one in agent.own_skills]
+        raise SourceError(
+            "no_documents",
+            f"{agent.name} has no skills: none of {', '.join(map(str, places))} is there, nor any "
+            f"of {', '.join(agent.project_skills)} here. Name a folder with --skills FOLDER",
+        )
+    try:
+        with only_one(library.folder / "refresh.lock"):  # taken or not: the file is written whole
+            return build(library, progress)
+    except OSError as error:
+        raise SourceError(
+            "unwritable", f"cannot write to {library.folder}: {error.strerror or error}"
+        ) from error
+
+
+def _try(agent: Agent, command: str, library: Library, *, project: bool) -> tuple[int, float]:
+    """Run the hook once, as the agent does, and return what it had to say and how long it took."""
+    folder = os.getcwd() if project else str(Path.home())
+    call = {"hook_event_name": agent.event, "prompt": _prompt(library), "cwd": folder}
+    if not agent.event:
+        del call["hook_event_name"]
+    start = perf_counter()
+    try:
+        done = subprocess.run(  # noqa: S602, the agent hands the command to a shell, too
+            command,
+            shell=True,
+            input=json.dumps(call).encode(),
+            capture_output=True,
+            timeout=_TRIAL_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise _failed(command, f"it took longer than {_TRIAL_SECONDS} s") from error
+    taken = (perf_counter() - start) * 1000
+    said = " ".join(done.stderr.decode("utf-8", "replace").split())
+    if done.returncode != 0 or "crossgate: hook" in said:
+        raise _failed(command, said or f"exit code {done.returncode}")
+    if not done.stdout.strip():
+        return 0, taken
+    try:
+        values = json.loads(done.stdout)
+        told = (
+            values["hookSpecificOutput"]["additionalContext"] if agent.event else values["context"]
+        )
+    except (ValueError, LookupError, TypeError) as error:
+        raise _failed(command, "what it printed is no answer") from error
+    return len(told), taken
+
+
+def _prompt(library: Library) -> str:
+    """Return a prompt that one of the skills should answer: its own description."""
+    from crossgate._index import Index
+
+    index = Index.open(library.index) if library.index.is_file() else None
+    first = index.get(index.ids[0]) if index is not None and len(index) else None
+    return first.text[:400] if first else "Which skill fits this?"
+
+
+def _write_plugin(path: Path, command: str) -> bool:
+    text = _PLUGIN.read_text(encoding="utf-8")
+    line = f"const COMMAND = {json.dumps(shlex.split(command))};"
+    text = re.sub(r"^const COMMAND = .*$", lambda _: line, text, flags=re.MULTILINE)
+    try:
+        if path.exists() and read_source(path, SETTINGS_BYTES) == text.encode():
+            return False
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(path) as stream:
+            stream.write(text)
+    except OSError as error:
+        raise SourceError("unwritable", f"cannot write {path}: {error.strerror}") from error
+    return True
+
+
+def _failed(command: str, why: str) -> InputError:
+    return InputError(
+        "hook_failed",
+        f"the hook was tried and does not work, so no settings were changed: {why}. Try it by "
+        f"hand: {command}",
+    )

@@ -1,0 +1,178 @@
+"""What a person may choose of a prompt hook, and the defaults."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn, get_args
+
+Inject = Literal["name", "passage", "body"]
+
+BUDGET_MS = 400.0
+MIN_CONFIDENCE = 0.7
+"""Nothing less probable is injected; `eval/hook_bar.py` shows what other values would do."""
+
+MAX_CHARS = 4_000
+MOST_CHARS = 10_000
+"""Agents put a longer context into a file, where nobody reads it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a person chose.
+
+    Attributes:
+        inject: What the context holds of a skill: its name and path, with them the passage that
+            decided, or with them its text.
+        limit: How many skills are injected at most.
+        min_confidence: The least confidence of a pick, in [0, 1].
+        budget_ms: After so many milliseconds the cross-encoder is not asked any more.
+        max_chars: How long the context may get, in characters.
+        skills: Folders of skills beside those of the agent.
+        index: An index file to use in place of the agent's own skills; empty for none.
+    """
+
+    inject: Inject = "passage"
+    limit: int = 1
+    min_confidence: float = MIN_CONFIDENCE
+    budget_ms: float = BUDGET_MS
+    max_chars: int = MAX_CHARS
+    skills: tuple[str, ...] = ()
+    index: str = ""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a hook to a parser."""
+    parser.add_argument(
+        "--inject",
+        choices=get_args(Inject),
+        default="passage",
+        help="what to tell of a skill: name and path, with the passage that decided (default), or "
+        "with the whole text",
+    )
+    parser.add_argument(
+        "--limit", type=_whole(1, 20), default=1, metavar="N", help="at most N skills (default: 1)"
+    )
+    parser.add_argument(
+        "--min-confidence",
+        type=_share,
+        default=MIN_CONFIDENCE,
+        metavar="C",
+        help=f"inject nothing less probable, 0 to 1 (default: {MIN_CONFIDENCE:g})",
+    )
+    parser.add_argument(
+        "--budget-ms",
+        type=_milliseconds,
+        default=BUDGET_MS,
+        metavar="MS",
+        help=f"then the answer of stage 1 stands (default: {BUDGET_MS:g})",
+    )
+    parser.add_argument(
+        "--max-chars",
+        type=_whole(200, MOST_CHARS),
+        default=MAX_CHARS,
+        metavar="N",
+        help=f"longest context in characters, 200 to {MOST_CHARS:,} (default: {MAX_CHARS:,})",
+    )
+    parser.add_argument(
+        "--skills",
+        metavar="FOLDER",
+        action="append",
+        default=[],
+        help="another folder of skills; repeat it for more",
+    )
+    parser.add_argument(
+        "-i", "--index", metavar="FILE", default="", help="use this index, and keep it as it is"
+    )
+
+
+def options_of(values: argparse.Namespace) -> Options:
+    """Return the options that a parser found."""
+    return Options(
+        inject=values.inject,
+        limit=values.limit,
+        min_confidence=values.min_confidence,
+        budget_ms=values.budget_ms,
+        max_chars=values.max_chars,
+        skills=tuple(values.skills),
+        index=values.index,
+    )
+
+
+class BadOptions(Exception):
+    """Options that cannot be read; the message says why."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises where argparse would leave with 2, which tells an agent to erase the prompt."""
+
+    def error(self, message: str) -> NoReturn:
+        raise BadOptions(message)
+
+
+def parse(name: str, arguments: list[str]) -> Options:
+    """Read the arguments of `crossgate hook NAME`.
+
+    Raises:
+        BadOptions: If they cannot be read.
+    """
+    parser = _Parser(prog=f"crossgate hook {name}", description=describe(name))
+    add_options(parser)
+    return options_of(parser.parse_args(arguments))
+
+
+def describe(name: str) -> str:
+    """Return what the help of `crossgate hook NAME` says first."""
+    return (
+        f"The prompt hook of {name}: reads its JSON on stdin, prints what it adds to the prompt, "
+        "and always exits with 0. `crossgate hook install` sets it up."
+    )
+
+
+def as_arguments(options: Options) -> list[str]:
+    """Return the arguments that stand for options other than the defaults."""
+    default = Options()
+    found: list[str] = []
+    for name, value in (
+        ("--inject", options.inject),
+        ("--limit", options.limit),
+        ("--min-confidence", options.min_confidence),
+        ("--budget-ms", options.budget_ms),
+        ("--max-chars", options.max_chars),
+        ("--index", options.index),
+    ):
+        if value != getattr(default, name[2:].replace("-", "_")):
+            found += [name, f"{value:g}" if isinstance(value, float) else str(value)]
+    for folder in options.skills:
+        found += ["--skills", folder]
+    return found
+
+
+def _whole(least: int, most: int) -> Any:
+    def read(text: str) -> int:
+        value = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(
+                f"{text[:40]!r} is no whole number from {least} to {most:,}"
+            )
+        return value
+
+    return read
+
+
+def _number(text: str, least: float, most: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not least <= value <= most:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number from {least:g} to {most:g}")
+    return value
+
+
+def _share(text: str) -> float:
+    return _number(text, 0.0, 1.0)
+
+
+def _milliseconds(text: str) -> float:
+    return _number(text, 0.0, 60_000.0)

@@ -1,0 +1,206 @@
+"""The process that an agent starts for one prompt: whatever happens, it ends with 0.
+
+Agents take exit code 2 for "erase the prompt", and what is on stdout for the answer. So nothing is
+written there but one whole answer, and every way out of here is `_leave`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from crossgate._hook.agents import Agent
+    from crossgate._hook.answering import Answer
+
+GIVE_UP_SECONDS = 8.0
+"""An agent waits for its hook: a disk that does not answer must not stop the conversation."""
+
+STDIN_BYTES = 64 * 1024 * 1024
+"""A longer input is read to its end and refused."""
+
+_SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU", "SIGBREAK")
+
+_stdout = -1
+_writing = False
+
+
+def main(name: str, arguments: list[str]) -> NoReturn:
+    """Answer one prompt of the agent of this name, and leave with 0."""
+    started = time.monotonic()
+    _guard()
+    try:
+        _run(name, arguments, started)
+    except SystemExit:  # the help was asked for
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+    except BaseException as error:  # nothing may get out of here
+        _report(name, started, "failed", "bug", f"{type(error).__name__}: {_first_line(error)}")
+    _leave()
+
+
+def _run(name: str, arguments: list[str], started: float) -> None:
+    from crossgate._hook.agents import PROMPT_CHARS, Unreadable, read_prompt, reply
+    from crossgate._hook.options import BadOptions, parse
+
+    if "-h" in arguments or "--help" in arguments:
+        os.dup2(_stdout, 1)
+        parse(name, arguments)
+    try:
+        agent = _known(name)
+        options = parse(name, arguments)
+    except BadOptions as error:
+        return _report(name, started, "failed", "bad_options", str(error))
+    try:
+        prompt = read_prompt(agent, _read())
+    except Unreadable as error:
+        return _report(name, started, "failed", "bad_input", str(error))
+
+    from crossgate._hook.answering import answer
+    from crossgate._hook.library import library_of
+
+    library = library_of(agent, prompt.folder, options.skills)
+    found = answer(agent, prompt, options, library, started=started)
+    if found.context:
+        _write(reply(agent, found.context))
+    os.close(_stdout)  # the agent has its answer; what follows is for the next prompt
+    _log(name, started, found, prompt.length if prompt.length > PROMPT_CHARS else None)
+    if not options.index and found.reason not in ("command", "not_a_person", "empty_prompt"):
+        from crossgate._hook.refresh import refresh_if_stale
+
+        # One that cannot be read is made anew, whatever the manifest says of it.
+        refresh_if_stale(agent, library, again=found.reason.startswith(("index_", "not_an_index")))
+    return None
+
+
+def _known(name: str) -> Agent:
+    from crossgate._hook.agents import AGENTS
+    from crossgate._hook.options import BadOptions
+
+    if name not in AGENTS:
+        known = ", ".join([*AGENTS, "install", "uninstall"])
+        raise BadOptions(f"there is no hook {name[:40]!r}: choose one of {known}")
+    return AGENTS[name]
+
+
+def _guard() -> None:
+    """Keep stdout for the answer, and see to it that signals and time end in 0."""
+    global _stdout
+    for stream in range(3):
+        try:
+            os.fstat(stream)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    # A library that prints must not spoil the answer.
+    _stdout = os.dup(1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+    for name in _SIGNALS:
+        number: Any = getattr(signal, name, None)
+        with suppress(OSError, ValueError):
+            if number is not None:
+                signal.signal(number, _interrupted)
+    with suppress(AttributeError, OSError, ValueError):
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    watch = threading.Timer(GIVE_UP_SECONDS, _out_of_time)
+    watch.daemon = True
+    watch.start()
+
+
+def _interrupted(*_: object) -> None:
+    if not _writing:  # half an answer is none
+        _leave()
+
+
+def _out_of_time() -> None:
+    with suppress(BaseException):
+        _report("", 0.0, "failed", "gave_up", f"no answer within {GIVE_UP_SECONDS:g} s")
+    _leave()
+
+
+def _leave() -> NoReturn:
+    # Not sys.exit: what the interpreter does at its end takes time, and can fail.
+    os._exit(0)
+
+
+def _read() -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while part := os.read(0, 1 << 20):
+        size += len(part)
+        # Read on all the same: an agent that cannot write to the end may take that for a failure.
+        if size <= STDIN_BYTES:
+            parts.append(part)
+    if size > STDIN_BYTES:
+        from crossgate._hook.agents import Unreadable
+
+        raise Unreadable(f"stdin has {size:,} bytes, at most {STDIN_BYTES:,} are read")
+    return b"".join(parts)
+
+
+def _write(data: bytes) -> None:
+    global _writing
+    _writing = True
+    with suppress(OSError):  # nobody listens any more, or the disk is full
+        while data:
+            data = data[os.write(_stdout, data) :]
+
+
+def _log(name: str, started: float, found: Answer, length: int | None) -> None:
+    more: dict[str, Any] = {}
+    if found.ids:
+        more["ids"] = list(found.ids)
+    if found.confidence is not None:
+        more["confidence"] = round(found.confidence, 4)
+    if length is not None:
+        more["cut"] = length
+    _report(name, started, found.outcome, found.reason, found.detail, more)
+
+
+def _report(
+    name: str,
+    started: float,
+    outcome: str,
+    reason: str,
+    detail: str,
+    more: dict[str, Any] | None = None,
+) -> None:
+    """Note in the log what happened, and say on stderr what went wrong."""
+    with suppress(Exception):
+        if outcome == "failed":
+            said = " ".join(f"crossgate: hook {name}: {reason}: {detail}".split())
+            os.write(2, said.encode("ascii", "backslashreplace") + b"\n")
+    with suppress(Exception):
+        from crossgate._hook.record import note
+
+        values: dict[str, Any] = {"agent": name, "outcome": outcome, "reason": reason}
+        if detail:
+            values["detail"] = detail
+        if started:
+            values["ms"] = round((time.monotonic() - started) * 1000)
+        note(_folder(), values | (more or {}))
+
+
+def _folder() -> Path:
+    from crossgate._hook.library import hook_folder
+
+    return hook_folder()
+
+
+def _first_line(error: BaseException) -> str:
+    try:
+        return next(iter(str(error).splitlines()), "")
+    except Exception:
+        return ""
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

@@ -1,0 +1,143 @@
+"""Makes the index of an agent's skills, where need be in a process that nobody waits for."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from crossgate._errors import CrossgateError, first_line
+from crossgate._files import whole_file
+from crossgate._hook.agents import Agent
+from crossgate._hook.library import SCHEMA, Library, is_stale, seen
+from crossgate._hook.record import note
+
+_KEEP = 40
+"""Indexes that are kept; those of projects that nobody opens any more are removed."""
+
+
+def refresh_if_stale(agent: Agent, library: Library, *, again: bool = False) -> bool:
+    """Start a process that makes the index anew, if a skill has changed since the last one.
+
+    Args:
+        agent: The agent, for the log.
+        library: Its skills.
+        again: Make it anew even if nothing has changed.
+
+    Returns:
+        Whether one was started.
+    """
+    if not library.sources or not (again or is_stale(library)):
+        return False
+    command = [sys.executable, "-m", "crossgate._hook.refresh", agent.name, str(library.folder)]
+    apart: dict[str, Any] = {"start_new_session": True}
+    if sys.platform == "win32":
+        flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.DETACHED_PROCESS
+        apart = {"creationflags": flags}
+    with suppress(OSError, ValueError):
+        child = subprocess.Popen(  # noqa: S603, our own module and folders
+            [*command, *(["--again"] if again else []), "--", *library.sources],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            **apart,
+        )
+        child.returncode = 0  # nobody will ask, and its end is no affair of this process
+        return True
+    return False
+
+
+def build(library: Library, progress: Any = None) -> tuple[int, list[str]]:
+    """Make the index of a library, and write down what it was made of.
+
+    Texts that have not changed keep their vectors.
+
+    Returns:
+        How many skills it holds, and what was left out and why.
+
+    Raises:
+        CrossgateError: If there is no usable skill, or the index cannot be made or written.
+        OSError: If the manifest cannot be written.
+    """
+    from crossgate._index import Index
+    from crossgate._sources import read_sources
+
+    library.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    before = seen(library.sources)  # what changes from here on makes it stale again
+    made: dict[str, Any] = {"schema": SCHEMA, "sources": list(library.sources), "documents": 0}
+    try:
+        loaded = read_sources(library.sources, kind="skills")
+        earlier = None
+        with suppress(CrossgateError):
+            earlier = Index.open(library.index)
+        index = Index.build(loaded.documents, reuse=earlier, progress=progress)
+        index.save(library.index)
+        made["documents"] = len(index)
+    finally:
+        # One that failed is not tried again before something has changed.
+        with whole_file(library.manifest) as stream:
+            json.dump({**made, "seen": before}, stream)
+    left_out = [str(one) for one in loaded.problems if "a link out of the folder" not in one.reason]
+    return len(index), left_out
+
+
+@contextmanager
+def only_one(path: Path) -> Iterator[bool]:
+    """Hold a lock that ends with the process, and say whether it was free."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+    try:
+        try:
+            if sys.platform == "win32":
+                import msvcrt
+
+                msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+            else:
+                import fcntl
+
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(handle)
+
+
+def main(arguments: list[str]) -> int:
+    """Make an index if nobody else is at it; what goes wrong is in the log."""
+    name, folder, *rest = arguments
+    again = "--again" in rest[: rest.index("--")]
+    library = Library(sources=tuple(rest[rest.index("--") + 1 :]), folder=Path(folder))
+    with only_one(library.folder / "refresh.lock") as free:
+        if not free or not (again or is_stale(library)):
+            return 0
+        values: dict[str, Any] = {"agent": name, "outcome": "indexed", "reason": "changed"}
+        try:
+            count, left_out = build(library)
+            values["documents"] = count
+            if left_out:
+                values["detail"] = f"{len(left_out)} left out, the first: {left_out[0]}"
+        except (CrossgateError, OSError) as error:
+            code = error.code if isinstance(error, CrossgateError) else "index_unwritable"
+            values |= {"outcome": "failed", "reason": code, "detail": first_line(error)}
+        note(library.folder, values)
+        _forget_oldest(library.folder)
+    return 0
+
+
+def _forget_oldest(folder: Path) -> None:
+    found = sorted(folder.glob("*.cgx"), key=lambda path: path.stat().st_mtime_ns)
+    for path in found[:-_KEEP]:
+        for one in (path, path.with_suffix(".json")):
+            with suppress(OSError):
+                one.unlink()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,212 @@
+"""Editing an agent's settings file: what stands there already stays, or nothing is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from crossgate._errors import InputError, SourceError
+from crossgate._files import read_source, whole_file
+from crossgate._hook.agents import Agent
+from crossgate._limits import SETTINGS_BYTES
+
+BACKUP = ".before-crossgate"
+
+_OURS = re.compile(r"\bcrossgate\b.*?\shook\s+([a-z]+)\b", re.DOTALL)
+_SECONDS = 10
+"""How long an agent waits for the hook, which gives up before that by itself."""
+
+
+def with_hook(values: dict[str, Any], agent: Agent, command: str) -> dict[str, Any]:
+    """Return settings with the hook of this command, in place of an earlier one of crossgate's.
+
+    Raises:
+        ValueError: If the settings are of another shape; the message says where.
+    """
+    hook = {"type": "command", "command": command, "timeout": round(_SECONDS / agent.seconds)}
+    found = list(_groups(values, agent))
+    kept = [group for group in (_without(group, agent) for group in found) if group is not None]
+    # Where it stood, so that the order of hooks stays what it was.
+    at = next((at for at, group in enumerate(found) if _without(group, agent) != group), len(kept))
+    groups = [*kept[:at], {"hooks": [hook]}, *kept[at:]]
+    hooks = values.get("hooks", {})
+    return {**values, "hooks": {**hooks, agent.event: groups}}
+
+
+def without_hook(values: dict[str, Any], agent: Agent) -> dict[str, Any]:
+    """Return settings without crossgate's hook, and without what is left empty by that.
+
+    Raises:
+        ValueError: If the settings are of another shape; the message says where.
+    """
+    found = _groups(values, agent)
+    kept = [group for group in (_without(group, agent) for group in found) if group is not None]
+    if kept == found:
+        return values
+    hooks = {**values["hooks"], agent.event: kept}
+    if not kept:
+        del hooks[agent.event]
+    rest = {**values, "hooks": hooks}
+    if not hooks:
+        del rest["hooks"]
+    return rest
+
+
+def has_hook(values: dict[str, Any], agent: Agent) -> bool:
+    """Return whether settings call crossgate's hook."""
+    try:
+        return without_hook(values, agent) != values
+    except ValueError:
+        return False
+
+
+def edit(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> bool:
+    """Change a settings file, and keep what it was beside it.
+
+    Args:
+        path: The file. One that is not there counts as empty; links are followed.
+        change: Returns the new settings.
+
+    Returns:
+        Whether anything was written: settings that stay the same are left alone.
+
+    Raises:
+        InputError: `malformed_setting` for a file that is not plain JSON of the right shape, which
+            stays as it is.
+        SourceError: `unwritable` if it cannot be read or written.
+    """
+    before = _bytes(path)
+    values = read(path, before)
+    try:
+        after = change(values)
+    except ValueError as error:
+        raise _malformed(path, str(error)) from error
+    if after == values:
+        return False
+    text = json.dumps(after, indent=_indent(before), ensure_ascii=False) + "\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if before:
+            target = Path(os.path.realpath(path))
+            shutil.copy2(target, target.with_name(target.name + BACKUP))
+        with whole_file(path) as stream:
+            stream.write(text)
+            if path.exists() and read_source(path, SETTINGS_BYTES) != before:
+                raise OSError(
+                    None, "it was changed in the meantime, so it was left alone: try again"
+                )
+    except OSError as error:
+        raise _unwritable("write", path, error) from error
+    return True
+
+
+def check(path: Path, agent: Agent) -> None:
+    """Refuse settings that could not be edited.
+
+    Raises:
+        InputError: `malformed_setting`, as `edit` does.
+        SourceError: `unwritable` if they cannot be read.
+    """
+    try:
+        with_hook(read(path, _bytes(path)), agent, "")
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise _malformed(path, str(error)) from error
+
+
+def read(path: Path, data: bytes) -> dict[str, Any]:
+    """Return the settings in a file.
+
+    Raises:
+        InputError: `malformed_setting` if it is not plain JSON with an object in it.
+    """
+    if not data.strip():
+        return {}
+    try:
+        values = json.loads(data.decode(), object_pairs_hook=_pairs, parse_constant=_constant)
+    except UnicodeDecodeError as error:
+        raise _malformed(path, f"it is not UTF-8 at byte {error.start}") from error
+    except json.JSONDecodeError as error:
+        line = data.decode().splitlines()[error.lineno - 1] if data else ""
+        why = f"line {error.lineno}: {error.msg}"
+        if re.search(r"//|/\*|#", line) or data.lstrip().startswith((b"//", b"/*")):
+            why += ", perhaps a comment"
+        elif re.match(r"\s*[\]}]", line):
+            why += ", perhaps a comma after the last entry"
+        raise _malformed(path, why) from error
+    except (ValueError, RecursionError) as error:
+        raise _malformed(path, str(error)) from error
+    if not isinstance(values, dict):
+        raise _malformed(path, f"it holds a {type(values).__name__}, not an object")
+    return values
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return read_source(path, SETTINGS_BYTES)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise _unwritable("read", path, error) from error
+
+
+def _groups(values: dict[str, Any], agent: Agent) -> list[Any]:
+    hooks = values.get("hooks", {})
+    if not isinstance(hooks, dict):
+        raise ValueError(f'"hooks" is a {type(hooks).__name__}, not an object')
+    groups = hooks.get(agent.event, [])
+    if not isinstance(groups, list):
+        raise ValueError(f'"hooks.{agent.event}" is a {type(groups).__name__}, not a list')
+    return groups
+
+
+def _without(group: Any, agent: Agent) -> Any:
+    """Return a group of hooks without crossgate's, or None where it held nothing else."""
+    hooks = group.get("hooks") if isinstance(group, dict) else None
+    if not isinstance(hooks, list):
+        return group
+    kept = [one for one in hooks if not _is_ours(one, agent)]
+    if len(kept) == len(hooks):
+        return group
+    return {**group, "hooks": kept} if kept else None
+
+
+def _is_ours(hook: Any, agent: Agent) -> bool:
+    command = hook.get("command") if isinstance(hook, dict) else None
+    found = _OURS.search(command) if isinstance(command, str) else None
+    return found is not None and found[1] == agent.name
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        twice = next(key for at, (key, _) in enumerate(pairs) if key in dict(pairs[:at]))
+        raise ValueError(f"the key {twice[:40]!r} stands twice in one object")
+    return values
+
+
+def _constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _indent(data: bytes) -> int | str:
+    found = re.search(rb"\n([ \t]+)\S", data)
+    return found[1].decode() if found else 2
+
+
+def _malformed(path: Path, why: str) -> InputError:
+    return InputError(
+        "malformed_setting",
+        f"{path} was left as it is, since only plain JSON can be edited without harm: {why}. Mend "
+        "it, or add the hook by hand: docs/agents.md shows the lines",
+    )
+
+
+def _unwritable(verb: str, path: Path, error: OSError) -> SourceError:
+    return SourceError("unwritable", f"cannot {verb} {path}: {error.strerror or error}")

@@ -1,0 +1,147 @@
+"""A home folder with skills and their index, and the hook as an agent runs it, for its tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sysconfig
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CROSSGATE = Path(sysconfig.get_path("scripts")) / "crossgate"
+
+SKILLS = {
+    "csv-cleaner": "Clean up and repair messy CSV files: broken quoting, duplicate rows, mixed "
+    "delimiters, stray white space and inconsistent dates.",
+    "pdf-toolkit": "Merge, split, rotate and compress PDF files, fill in PDF forms and pull text "
+    "or tables out of them.",
+    "git-history": "Tidy up a git branch: squash, reorder and reword commits, rebase onto main and "
+    "resolve the conflicts.",
+    "translator": "Translate text and interface strings between languages, keeping placeholders.",
+}
+PDF = "merge these three PDF files into one and rotate the second"
+GIT = "squash the last commits of this git branch and rebase it onto main"
+
+
+@dataclass(frozen=True)
+class Hooked:
+    """What became of one run of the hook."""
+
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def context(self) -> str:
+        """What is injected, after a look at everything around it; empty for nothing."""
+        assert self.code == 0, self.err
+        if not self.out:
+            return ""
+        values = json.loads(self.out)
+        assert list(values) == ["hookSpecificOutput"]
+        inner = values["hookSpecificOutput"]
+        assert list(inner) == ["hookEventName", "additionalContext"]
+        assert inner["hookEventName"] in ("UserPromptSubmit", "BeforeAgent")
+        context = inner["additionalContext"]
+        assert isinstance(context, str)
+        assert context
+        return context
+
+
+@dataclass(frozen=True)
+class Home:
+    """A home folder of a user of agents."""
+
+    path: Path
+
+    def environment(self, **variables: str) -> dict[str, str]:
+        """Return what an agent's child sees: nothing of whoever runs the tests."""
+        kept = {
+            name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ
+        }
+        return {
+            **kept,
+            "HOME": str(self.path),
+            "CROSSGATE_CACHE": str(self.path / "cache"),
+            "CLAUDE_PROJECT_DIR": str(self.path / "work"),
+            "PYTHONWARNINGS": "error",
+            **variables,
+        }
+
+    def skill(self, name: str, text: str, *, body: str = "Do it.", below: str = ".claude") -> Path:
+        """Write a skill and return its file."""
+        path = self.path / below / "skills" / name / "SKILL.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(
+            f"---\nname: {name}\ndescription: {json.dumps(text)}\n---\n{body}\n", encoding="utf-8"
+        )
+        return path
+
+    def call(self, prompt: object = PDF, **more: object) -> bytes:
+        """Return the JSON that Claude Code hands to a hook of UserPromptSubmit."""
+        values = {
+            "session_id": "",
+            "transcript_path": str(self.path / "transcript.jsonl"),
+            "cwd": str(self.path / "work"),
+            "permission_mode": "default",
+            "hook_event_name": "UserPromptSubmit",
+            "prompt": prompt,
+        }
+        return json.dumps({**values, **more}).encode()
+
+    def hook(
+        self,
+        data: bytes | None = None,
+        *arguments: str,
+        agent: str = "claude",
+        variables: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> Hooked:
+        """Run the hook in a process of its own."""
+        done = subprocess.run(
+            [CROSSGATE, "hook", agent, *arguments],
+            input=self.call() if data is None else data,
+            capture_output=True,
+            env=self.environment(**(variables or {})),
+            cwd=self.path,
+            timeout=60,
+            check=False,
+            **options,
+        )
+        return Hooked(done.returncode, done.stdout, done.stderr.decode())
+
+    def run(self, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run another command of crossgate."""
+        return subprocess.run(
+            [CROSSGATE, *arguments],
+            capture_output=True,
+            text=True,
+            env=self.environment(**variables),
+            cwd=self.path / "work",
+            timeout=60,
+            check=False,
+        )
+
+    @property
+    def hooks(self) -> Path:
+        """Where indexes, sessions and log lie."""
+        return self.path / "cache" / "hook"
+
+    @property
+    def log(self) -> list[dict[str, Any]]:
+        """The lines of the log."""
+        path = self.hooks / "log.jsonl"
+        text = path.read_text(encoding="ascii") if path.exists() else ""
+        return [json.loads(line) for line in text.splitlines()]
+
+
+def furnished(path: Path, skills: Mapping[str, str] = SKILLS) -> Home:
+    """Return a home folder with skills in it."""
+    home = Home(path)
+    (path / "work" / ".git").mkdir(parents=True)
+    for name, text in skills.items():
+        home.skill(name, text)
+    return home

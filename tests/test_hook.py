@@ -1,0 +1,660 @@
+"""The prompt hook as agents run it: whatever happens, exit code 0 and one valid answer or none."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crossgate import Index
+from crossgate._hook import record
+from crossgate._hook.agents import AGENTS, PROMPT_CHARS, Unreadable, looks_like_a_call, read_prompt
+from crossgate._hook.answering import answer
+from crossgate._hook.library import Library
+from crossgate._hook.options import Options
+from crossgate._hook.refresh import build, only_one
+from hook_home import CROSSGATE, GIT, PDF, Home, furnished
+
+PROMPTS = Path(__file__).parents[1] / "eval" / "skills" / "queries.jsonl"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """A home folder whose index is made; nobody changes it."""
+    home = furnished(tmp_path_factory.mktemp("home"))
+    done = home.run("hook", "install")
+    assert done.returncode == 0, done.stderr
+    return home
+
+
+@pytest.fixture
+def home(made: Home, tmp_path: Path) -> Home:
+    """The same skills, with a cache of this test's own: index and manifest, no log."""
+    shutil.copytree(made.path, tmp_path / "home", symlinks=True)
+    home = Home(tmp_path / "home")
+    shutil.rmtree(home.hooks)
+    library = Library(sources=(str(home.path / ".claude" / "skills"),), folder=home.hooks)
+    earlier = next(made.hooks.glob("*.cgx"))
+    home.hooks.mkdir()
+    shutil.copy(earlier, library.index)
+    build(library)  # the vectors are there already
+    return home
+
+
+def index_of(home: Home) -> Path:
+    """Return the index file of the home folder."""
+    (path,) = home.hooks.glob("*.cgx")
+    return path
+
+
+def last(home: Home) -> dict[str, Any]:
+    """Return the last line of the log that is about a prompt."""
+    return [one for one in home.log if one["outcome"] != "indexed"][-1]
+
+
+def test_a_pick_is_told_with_name_path_and_passage(home: Home) -> None:
+    run = home.hook()
+    told = run.context.split("\n")
+    assert run.err == ""
+    assert told[1] == "- pdf-toolkit"
+    path = told[2].removeprefix("  file: ")
+    assert Path(path).read_text(encoding="utf-8").startswith("---\nname: pdf-toolkit\n")
+    assert any(line.startswith("> ") for line in told)
+    logged = last(home)
+    assert (logged["outcome"], logged["ids"]) == ("injected", ["pdf-toolkit"])
+    assert PDF not in json.dumps(home.log)
+
+
+def test_a_prompt_that_nothing_fits_gets_no_answer(home: Home) -> None:
+    run = home.hook(home.call("what did you change in the last commit of yours?"))
+    assert (run.code, run.out, run.err) == (0, b"", "")
+    assert last(home)["outcome"] == "nothing"
+
+
+def test_what_is_told_can_be_chosen(home: Home) -> None:
+    name = home.hook(None, "--inject", "name").context
+    assert "> " not in name.replace("with > are", "")
+    assert "- pdf-toolkit" in name
+    home.skill("pdf-toolkit", "Merge and rotate PDF files", body="Step one.\n" * 300)
+    body = home.hook(None, "--inject", "body", "--max-chars", "300").context
+    assert len(body) <= 300
+    none = home.hook(None, "--min-confidence", "1")
+    assert (none.code, none.out) == (0, b"")
+    prompt = home.call("merge PDF files, and clean up the messy CSV file with duplicate rows")
+    for limit in (1, 3):
+        found = home.hook(prompt, "--limit", str(limit), "--min-confidence", "0").context
+        assert sum(line.startswith("- ") for line in found.split("\n")) <= limit
+
+
+BAD_CALLS: dict[str, bytes] = {
+    "nothing": b"",
+    "no JSON": b"merge these PDF files",
+    "half of it": b'{"prompt": "merge these',
+    "another encoding": '{"prompt": "größe"}'.encode("utf-16"),
+    "bytes": bytes(range(256)),
+    "a list": b"[1, 2]",
+    "a text": b'"merge"',
+    "null": b"null",
+    "no prompt": b'{"session_id": "a"}',
+    "a prompt that is none": b'{"prompt": ["merge"]}',
+    "another event": b'{"hook_event_name": "PostToolUse", "prompt": "merge"}',
+    "an event that is none": b'{"hook_event_name": {"a": 1}, "prompt": "merge"}',
+    "nested deeply": b'{"prompt":' + b"[" * 100_000,
+    "a huge number": b'{"prompt": ' + b"9" * 10_000 + b"}",
+}
+
+
+@pytest.mark.parametrize("data", BAD_CALLS.values(), ids=BAD_CALLS)
+def test_a_call_that_is_none_is_noted(home: Home, data: bytes) -> None:
+    run = home.hook(data)
+    assert (run.code, run.out) == (0, b"")
+    assert run.err.startswith("crossgate: hook claude: bad_input: ")
+    assert (last(home)["outcome"], last(home)["reason"]) == ("failed", "bad_input")
+
+
+SKIPPED = {
+    "empty": ("", "empty_prompt"),
+    "blank": (" \n\t\0", "empty_prompt"),
+    "a command": ("/deploy staging", "command"),
+    "a command of a plug-in": ("/tools:merge-pdf a.pdf b.pdf", "command"),
+    "a command alone": ("/clear", "command"),
+    "a shell command": ("! ls *.pdf", "command"),
+    "a result of a task": (
+        "<task-notification>merge PDF files</task-notification>",
+        "not_a_person",
+    ),
+    "a reminder": ("<system-reminder>merge PDF files", "not_a_person"),
+}
+
+
+@pytest.mark.parametrize(("prompt", "reason"), SKIPPED.values(), ids=SKIPPED)
+def test_what_nobody_asked_is_left_alone(home: Home, prompt: str, reason: str) -> None:
+    run = home.hook(home.call(prompt))
+    assert (run.code, run.out, run.err) == (0, b"", "")
+    assert (last(home)["outcome"], last(home)["reason"]) == ("skipped", reason)
+
+
+def test_a_path_is_no_command(home: Home) -> None:
+    assert home.hook(home.call(f"/home/me/a.pdf and b.pdf: {PDF}")).context
+
+
+def test_odd_text_is_read(home: Home) -> None:
+    for odd in ("\ud800", "\0", "\u202e", "\U000e0041", "\x1b[31m", "日本語 "):
+        run = home.hook(home.call(odd + PDF))
+        assert "- pdf-toolkit" in run.context, odd
+    assert "- pdf-toolkit" in home.hook(b"\xef\xbb\xbf" + home.call()).context
+
+
+def test_a_huge_prompt_is_cut_and_that_is_noted(home: Home) -> None:
+    pasted = f"{PDF}\n" + "x" * 3_000_000
+    run = home.hook(home.call(pasted))
+    assert (run.code, run.err) == (0, "")
+    assert last(home)["cut"] == len(pasted)
+    assert last(home)["outcome"] in ("injected", "nothing")
+
+
+def test_more_than_memory_is_for_is_read_to_its_end_and_refused(home: Home) -> None:
+    run = home.hook(b" " * (65 * 1024 * 1024))
+    assert (run.code, run.out) == (0, b"")
+    assert "at most 67,108,864 are read" in run.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["claude", "--no-such-option"],
+        ["claude", "--limit", "0"],
+        ["claude", "--min-confidence", "nan"],
+        ["claude", "--budget-ms", "soon"],
+        ["claude", "--inject", "everything"],
+        ["claude", "--max-chars", "9" * 50],
+        ["claude", "and", "more"],
+        ["cluade"],
+        [""],
+        [],
+    ],
+)
+def test_a_hook_that_is_set_up_wrongly_erases_no_prompt(home: Home, arguments: list[str]) -> None:
+    done = subprocess.run(
+        [CROSSGATE, "hook", *arguments],
+        input=home.call(),
+        capture_output=True,
+        env=home.environment(),
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert b"bad_options" in done.stderr
+    assert last(home)["reason"] == "bad_options"
+
+
+def test_the_help_is_for_people(home: Home) -> None:
+    assert b"--min-confidence" in home.hook(b"", "--help").out
+
+
+def corrupt(home: Home) -> None:
+    data = bytearray(index_of(home).read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    index_of(home).write_bytes(data)
+
+
+def truncate(home: Home) -> None:
+    index_of(home).write_bytes(index_of(home).read_bytes()[:-100])
+
+
+def no_index(home: Home) -> None:
+    index_of(home).unlink()
+
+
+def being_written(home: Home) -> None:
+    # As it looks before the first one is renamed into place.
+    path = index_of(home)
+    path.rename(path.with_name(f".{path.name}.1.unfinished"))
+
+
+def a_folder_for_an_index(home: Home) -> None:
+    path = index_of(home)
+    path.unlink()
+    path.mkdir()
+
+
+def a_file_for_a_folder(home: Home) -> None:
+    shutil.rmtree(home.hooks)
+    home.hooks.write_text("")
+
+
+def no_state(home: Home) -> None:
+    (home.hooks / "sessions").write_text("")
+
+
+def a_log_that_is_a_folder(home: Home) -> None:
+    (home.hooks / "log.jsonl").mkdir()
+
+
+def a_pipe_for_a_log(home: Home) -> None:
+    os.mkfifo(home.hooks / "sessions")
+
+
+FAULTS = [
+    corrupt,
+    truncate,
+    no_index,
+    being_written,
+    a_folder_for_an_index,
+    a_file_for_a_folder,
+    no_state,
+    a_log_that_is_a_folder,
+    a_pipe_for_a_log,
+]
+
+
+@pytest.mark.parametrize("break_it", FAULTS)
+def test_what_is_broken_breaks_no_prompt(home: Home, break_it: Callable[[Home], None]) -> None:
+    break_it(home)
+    run = home.hook(home.call(session_id="s"))
+    assert run.code == 0, run.err
+    told = run.context
+    if told:
+        assert "- pdf-toolkit" in told
+        assert run.err == ""
+    else:
+        assert run.err.startswith("crossgate: hook claude: ")
+    settle(home)
+
+
+@pytest.mark.parametrize("break_it", [corrupt, truncate, no_index])
+def test_an_index_that_is_no_use_is_made_anew(home: Home, break_it: Callable[[Home], None]) -> None:
+    break_it(home)
+    assert home.hook().out == b""
+    settle(home)
+    assert "- pdf-toolkit" in home.hook().context
+
+
+def test_without_skills_there_is_nothing_to_do(tmp_path: Path) -> None:
+    home = furnished(tmp_path, {})
+    run = home.hook()
+    assert (run.code, run.out, run.err) == (0, b"", "")
+    assert last(home)["reason"] == "no_skills"
+
+
+def test_without_a_home_folder_nothing_is_told(home: Home) -> None:
+    variables = {**home.environment(), "HOME": "/nonexistent"}
+    del variables["CROSSGATE_CACHE"]
+    done = subprocess.run(
+        [CROSSGATE, "hook", "claude"],
+        input=home.call(),
+        capture_output=True,
+        env=variables,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, b"")
+
+
+ENGINES = {
+    "is not installed": "raise ModuleNotFoundError(\"No module named 'onnxruntime'\")",
+    "cannot be imported": "raise ImportError('libstdc++.so.6: version not found')",
+    "ends the process": "raise SystemExit(2)",
+    "prints": "print('a banner'); raise RuntimeError('no licence')",
+}
+
+
+@pytest.mark.parametrize("text", ENGINES.values(), ids=ENGINES)
+def test_an_engine_that_fails_tells_nothing(home: Home, tmp_path: Path, text: str) -> None:
+    (tmp_path / "onnxruntime.py").write_text(text, encoding="utf-8")
+    run = home.hook(variables={"PYTHONPATH": str(tmp_path)})
+    assert (run.code, run.out) == (0, b"")
+
+
+def test_a_full_disk_costs_the_log_and_nothing_else(home: Home) -> None:
+    def full() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    run = home.hook(home.call(session_id="s"), preexec_fn=full)
+    assert "- pdf-toolkit" in run.context
+    assert home.log == []
+
+
+@pytest.mark.parametrize("stdout", ["full", "closed", "nobody"])
+def test_an_answer_that_cannot_be_given_is_no_error(home: Home, stdout: str) -> None:
+    redirect = {"full": "> /dev/full", "closed": ">&-", "nobody": "| true"}[stdout]
+    command = f"set -o pipefail; '{CROSSGATE}' hook claude {redirect}"
+    done = subprocess.run(
+        ["bash", "-c", command], input=home.call(), env=home.environment(), timeout=60, check=False
+    )
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("stream", ["0<&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_streams_that_are_closed_are_no_error(home: Home, stream: str) -> None:
+    command = f"'{CROSSGATE}' hook claude {stream}"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        input=home.call(),
+        stdout=subprocess.PIPE,
+        env=home.environment(),
+        timeout=60,
+        check=False,
+    )
+    assert Run.valid(done.returncode, done.stdout)
+
+
+class Run:
+    """What every run must look like."""
+
+    @staticmethod
+    def valid(code: int, out: bytes) -> bool:
+        """Return whether a run ended with 0 and one whole answer or none."""
+        if out:
+            json.loads(out)
+        return code == 0
+
+
+def started(home: Home) -> subprocess.Popen[bytes]:
+    """Start the hook and return it when its own code runs: it waits for its input."""
+    child = subprocess.Popen(
+        [CROSSGATE, "hook", "claude"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=home.environment(),
+    )
+    while True:
+        status = Path(f"/proc/{child.pid}/status").read_text()
+        caught = int(next(x for x in status.splitlines() if x.startswith("SigCgt")).split()[1], 16)
+        if caught >> (signal.SIGTERM - 1) & 1:
+            return child
+        time.sleep(0.005)
+
+
+on_linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+
+
+@on_linux
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_one_that_is_stopped_while_it_waits_says_nothing(home: Home, number: int) -> None:
+    child = started(home)
+    child.send_signal(number)
+    out, err = child.communicate(timeout=60)
+    assert (child.returncode, out, err) == (0, b"", b"")
+
+
+@on_linux
+@pytest.mark.parametrize("delay", [0.0, 0.02, 0.1, 0.2, 0.3, 0.4, 0.5])
+def test_one_that_is_stopped_at_any_time_says_all_or_nothing(home: Home, delay: float) -> None:
+    child = started(home)
+    assert child.stdin is not None
+    child.stdin.write(home.call())
+    child.stdin.flush()
+    threading.Timer(delay, child.send_signal, [signal.SIGTERM]).start()
+    out, _ = child.communicate(timeout=60)
+    assert Run.valid(child.returncode, out)
+
+
+def test_one_that_gets_no_input_gives_up_by_itself(home: Home) -> None:
+    script = (
+        "from crossgate._hook import process; process.GIVE_UP_SECONDS = 0.1; "
+        "process.main('claude', [])"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,  # which nobody closes
+        stdout=subprocess.PIPE,
+        env=home.environment(),
+    )
+    assert child.wait(timeout=60) == 0
+    assert child.stdout is not None
+    assert child.stdout.read() == b""
+    assert last(home)["reason"] == "gave_up"
+    assert child.stdin is not None
+    child.stdin.close()
+    child.stdout.close()
+
+
+def test_a_skill_is_told_once_until_the_conversation_moves_on(home: Home) -> None:
+    def told(prompt: str, session: str = "one") -> bool:
+        return bool(home.hook(home.call(prompt, session_id=session)).out)
+
+    assert told(PDF)
+    assert not told(PDF)
+    assert last(home)["reason"] == "seen"
+    assert told(PDF, "two")
+    assert told(GIT)
+    assert told(PDF)
+
+
+def test_a_session_forgets_after_a_while(tmp_path: Path) -> None:
+    session = record.Session(tmp_path, "claude", "s")
+    session.add(["a"])
+    for _ in range(record.AGAIN_AFTER - 1):
+        assert record.Session(tmp_path, "claude", "s").has_seen("a")
+        session.add([])
+    assert record.Session(tmp_path, "claude", "s").has_seen("a")
+    session.add([])
+    assert not record.Session(tmp_path, "claude", "s").has_seen("a")
+    assert not record.Session(tmp_path, "codex", "s").has_seen("a")
+
+
+def test_a_session_without_a_name_remembers_nothing(tmp_path: Path) -> None:
+    record.Session(tmp_path, "claude", "").add(["a"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_remembered_is_bounded(tmp_path: Path) -> None:
+    for number in range(record.SESSIONS + 20):
+        record.Session(tmp_path, "claude", str(number)).add(["a"])
+    assert len(list((tmp_path / "sessions").iterdir())) == record.SESSIONS
+    session = record.Session(tmp_path, "claude", "long")
+    for _ in range(300):
+        session.add(["x" * 1_000])
+    assert all(
+        one.stat().st_size < record.SESSION_BYTES + 2_000
+        for one in (tmp_path / "sessions").iterdir()
+    )
+    for number in range(3_000):
+        record.note(tmp_path, {"outcome": "failed", "detail": "y" * 5_000, "number": number})
+    sizes = [one.stat().st_size for one in tmp_path.glob("log*.jsonl")]
+    assert len(sizes) == 2
+    assert max(sizes) < record.LOG_BYTES + 2_000
+    assert list(record.read_notes(tmp_path))[-1]["number"] == 2_999
+
+
+def test_a_torn_or_foreign_record_is_read_around(tmp_path: Path) -> None:
+    session = record.Session(tmp_path, "claude", "s")
+    session.add(["a"])
+    (path,) = (tmp_path / "sessions").iterdir()
+    with path.open("ab") as stream:
+        stream.write(b'\xff\xfe{"a":\n[[["b"]]]\nnull\n' + b"[" * 50_000 + b"\n")
+    assert record.Session(tmp_path, "claude", "s").has_seen("a")
+    (tmp_path / "log.jsonl").write_bytes(b'\xff\n{"outcome": 1}\n{"outcome": "failed"}\n{"ou')
+    assert [one["outcome"] for one in record.read_notes(tmp_path)] == ["failed"]
+
+
+def test_hooks_of_one_session_at_the_same_time_corrupt_nothing(home: Home) -> None:
+    prompts = [PDF, GIT, "/clear", "no json"] * 3
+
+    def one(prompt: str) -> bool:
+        data = prompt.encode() if prompt == "no json" else home.call(prompt, session_id="s")
+        run = home.hook(data)
+        return Run.valid(run.code, run.out)
+
+    with ThreadPoolExecutor(6) as pool:
+        assert all(pool.map(one, prompts))
+    assert len(home.log) == len(prompts)  # each line is read as JSON on the way
+    (path,) = (home.hooks / "sessions").iterdir()
+    assert len([json.loads(line) for line in path.read_text().splitlines()]) == 6
+    assert Index.open(index_of(home)).ids
+
+
+def settle(home: Home) -> None:
+    """Wait until no index is being made."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        time.sleep(0.05)
+        if not list(refreshing(home)):
+            return
+    raise AssertionError("an index is still being made")
+
+
+def refreshing(home: Home) -> Iterator[int]:
+    """Yield the processes that make an index for this home folder."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            words = path.read_bytes().split(b"\0")
+            if b"crossgate._hook.refresh" in words and str(home.hooks).encode() in words:
+                yield int(path.parent.name)
+
+
+@on_linux
+def test_a_skill_that_changes_is_found_soon_and_nobody_waits_for_it(home: Home) -> None:
+    home.skill("kubernetes", "Deploy to a Kubernetes cluster with helm charts and roll back")
+    prompt = home.call("deploy the helm chart to our Kubernetes cluster, and roll back if it fails")
+    assert "kubernetes" not in home.hook(prompt).out.decode()
+    settle(home)
+    assert "- kubernetes" in home.hook(prompt).context
+    assert not list(refreshing(home))  # nothing has changed since
+    shutil.rmtree(home.path / ".claude" / "skills" / "kubernetes")
+    home.hook(prompt)
+    settle(home)
+    assert "kubernetes" not in home.hook(prompt).out.decode()
+    assert [one["documents"] for one in home.log if one["outcome"] == "indexed"] == [5, 4]
+
+
+@on_linux
+def test_an_index_that_cannot_be_made_is_not_tried_on_every_prompt(home: Home) -> None:
+    shutil.rmtree(home.path / ".claude" / "skills")
+    (home.path / ".claude" / "skills" / "empty").mkdir(parents=True)
+    (home.path / ".claude" / "skills" / "empty" / "SKILL.md").write_text("no front matter")
+    home.hook()
+    settle(home)
+    assert last(home)["reason"] == "no_documents"
+    home.hook()
+    assert not list(refreshing(home))
+
+
+def test_indexes_are_made_one_at_a_time(tmp_path: Path) -> None:
+    lock = tmp_path / "refresh.lock"
+    with only_one(lock) as first, only_one(lock) as second:
+        assert (first, second) == (True, False)
+    with only_one(lock) as again:
+        assert again
+
+
+def test_skills_of_project_and_plugins_are_found(home: Home, tmp_path: Path) -> None:
+    work = home.path / "work"
+    home.skill(
+        "of-the-project", "Release this very project to the package index", below="work/.claude"
+    )
+    plugin = home.path / "elsewhere" / "plugin"
+    home.skill("of-a-plugin", "Draw sequence diagrams with mermaid", below="elsewhere/plugin")
+    home.skill("switched-off", "Draw flow charts with mermaid", below="elsewhere/off")
+    installed = home.path / ".claude" / "plugins" / "installed_plugins.json"
+    installed.parent.mkdir()
+    off = {"installPath": str(plugin.with_name("off"))}
+    plugins = {"a@b": [{"installPath": str(plugin)}], "off@b": [off], "odd": [None, 3]}
+    installed.write_text(json.dumps({"version": 2, "plugins": plugins}))
+    (home.path / ".claude" / "settings.json").write_text('{"enabledPlugins": {"off@b": false}}')
+    linked = home.path / "kept-elsewhere" / "linked"
+    home.skill("linked", "Knit a jumper", below="kept-elsewhere/linked")
+    (home.path / ".claude" / "skills" / "linked").symlink_to(linked / "skills" / "linked")
+    deep = work / "src" / "deep"
+    deep.mkdir(parents=True)
+    home.hook(home.call(cwd=str(deep)))
+    settle(home)
+    newest = max(home.hooks.glob("*.cgx"), key=lambda path: path.stat().st_mtime_ns)
+    ids = set(Index.open(newest).ids)
+    assert {"of-the-project", "of-a-plugin", "linked", "pdf-toolkit"} <= ids
+    assert "switched-off" not in ids
+
+
+def test_a_skill_for_people_alone_is_never_told(home: Home) -> None:
+    path = home.skill("pdf-toolkit", "Merge, split and rotate PDF files")
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("name:", "disable-model-invocation: true\nname:"))
+    home.hook()
+    settle(home)
+    assert "pdf-toolkit" not in home.hook().out.decode()
+
+
+@pytest.mark.parametrize("agent", ["codex", "gemini"])
+def test_other_agents_get_the_answer_that_they_read(home: Home, agent: str) -> None:
+    (home.path / ".agents").mkdir()
+    (home.path / ".claude" / "skills").rename(home.path / ".agents" / "skills")
+    event = AGENTS[agent].event
+    data = home.call(hook_event_name=event, turn_id="t", model="m")
+    home.hook(data, agent=agent)
+    settle(home)
+    run = home.hook(data, agent=agent)
+    assert "- pdf-toolkit" in run.context
+    assert json.loads(run.out)["hookSpecificOutput"]["hookEventName"] == event
+
+
+def test_many_prompts_in_a_row(home: Home) -> None:
+    """HYPOTHESIS_PROFILE=slow runs a thousand, as many as a person writes in a month."""
+    count = 1_000 if os.environ.get("HYPOTHESIS_PROFILE") == "slow" else 12
+    rows = PROMPTS.read_text(encoding="utf-8").splitlines()
+    for number in range(count):
+        prompt = json.loads(rows[number * 53 % len(rows)])["text"]
+        run = home.hook(home.call(prompt, session_id=f"session {number // 30}"))
+        assert Run.valid(run.code, run.out), (prompt, run.err)
+        assert run.err == ""
+    assert len(home.log) == count or count > 500
+
+
+@given(st.binary(max_size=200) | st.text(max_size=80).map(lambda text: text.encode()))
+def test_bytes_are_a_call_or_are_refused(data: bytes) -> None:
+    with suppress(Unreadable):
+        read_prompt(AGENTS["claude"], data)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["prompt", "session_id", "cwd", "hook_event_name"]), _JSON, max_size=4
+    )
+)
+def test_any_values_are_a_call_or_are_refused(values: dict[str, Any]) -> None:
+    with suppress(Unreadable):
+        prompt = read_prompt(AGENTS["opencode"], json.dumps(values).encode())
+        assert len(prompt.text) <= PROMPT_CHARS
+        prompt.text.encode()
+
+
+def test_a_call_is_known_from_a_query(made: Home) -> None:
+    assert looks_like_a_call(made.call().decode())
+    assert looks_like_a_call("\ufeff \n" + made.call().decode())
+    for query in ("merge PDF files", '{"a": 1}', "{", "[" * 100_000, '"hook_event_name"', ""):
+        assert not looks_like_a_call(query)
+
+
+def test_the_clock_counts_from_where_the_process_began(made: Home) -> None:
+    index = next(made.hooks.glob("*.cgx"))
+    library = Library(sources=("x",), folder=made.hooks)
+    prompt = read_prompt(AGENTS["claude"], made.call())
+    options = Options(index=str(index), budget_ms=400)
+    now = time.monotonic()
+    found = answer(AGENTS["claude"], prompt, options, library, started=now - 60, clock=lambda: now)
+    assert found.ids == ("pdf-toolkit",)
