@@ -72,7 +72,7 @@ def test_other_settings_stay_and_a_second_time_changes_nothing(home: Home) -> No
     assert path.read_bytes() == written
     # Other options take the place of the earlier ones.
     assert home.run("hook", "install", "--inject", "name").returncode == 0
-    assert [one for one in commands(path) if "crossgate" in one][0].endswith("--inject name")
+    assert next(one for one in commands(path) if "crossgate" in one).endswith("--inject name")
     assert len(commands(path)) == 2
 
     assert json.loads(home.run("hook", "uninstall", "--json").stdout)["removed"] is True
