@@ -195,7 +195,7 @@ def _hooks() -> list[Check]:
         if last["outcome"] == "failed":
             why = " ".join(f"{last.get('reason')}: {last.get('detail', '')}".split())
             state, detail = "broken", f"{detail}; the last failed: {why}"
-            advice = "the prompt went on without one; `crossgate hook install` sets the hook up anew"
+            advice = "the prompt went on without one; `crossgate hook install` mends it"
         checks.append(_check(f"hook {name}", state, detail, advice))
     return checks
 
