@@ -151,8 +151,9 @@ class Report:
         return self.queries - self.matched
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
+        """Return the report as JSON values, without the queries, which the stored run holds."""
         values = asdict(self)
+        del values["answers"]
         values["header"]["profile"] = profile_values(self.header.profile)
         values["header"]["policy"] = self.header.policy.to_dict()
         values["profile"] = profile_values(self.profile)
