@@ -74,13 +74,13 @@ def test_a_number_that_is_none(field: str, value: Any) -> None:
     assert len(str(caught.value)) < 300
 
 
-@pytest.mark.parametrize("documents", [None, 3, "fox", {"id": "a"}, [{"id": "a", "text": "b"}]])
+@pytest.mark.parametrize("documents", [None, 3, "fox", {"id": "a"}, [3], [{"text": 3}]])
 def test_documents_that_are_none(index: Index, documents: Any) -> None:
     for call in (
         lambda: Index.build(documents, embedder=None),
         lambda: index.upsert(documents),
     ):
-        with pytest.raises(InputError, match="Document") as caught:
+        with pytest.raises(InputError, match="pass a list|document 1 ") as caught:
             call()
         assert caught.value.code == "malformed_candidate"
 

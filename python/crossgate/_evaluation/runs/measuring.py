@@ -182,7 +182,7 @@ def _route(
             results[mode] = _result(routers[mode], query)
     richest = next(results[mode] for mode in _RICHEST if mode in results)
     scored = tuple(_scored(richest))
-    pairs = _pairs(results.get("always") or results.get("gated"))
+    pairs = _pairs(results.get("always", results.get("gated")))
     if "always" in results and reranker is not None and pairs:
         unread = [
             Passage(id=one.id, text=_readable(index, one)) for one in scored if one.id not in pairs
