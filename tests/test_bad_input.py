@@ -80,7 +80,7 @@ def test_documents_that_are_none(index: Index, documents: Any) -> None:
         lambda: Index.build(documents, embedder=None),
         lambda: index.upsert(documents),
     ):
-        with pytest.raises(InputError, match="pass a list|document 1 ") as caught:
+        with pytest.raises(InputError, match=r"pass a list|document 1 ") as caught:
             call()
         assert caught.value.code == "malformed_candidate"
 
