@@ -604,6 +604,7 @@ def test_other_agents_get_the_answer_that_they_read(home: Home, agent: str) -> N
     assert json.loads(run.out)["hookSpecificOutput"]["hookEventName"] == event
 
 
+@pytest.mark.timeout(900)  # a thousand processes take five minutes
 def test_many_prompts_in_a_row(home: Home) -> None:
     """HYPOTHESIS_PROFILE=slow runs a thousand, as many as a person writes in a month."""
     count = 1_000 if os.environ.get("HYPOTHESIS_PROFILE") == "slow" else 12
