@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import refused
+from conftest import LIBRARY, refused
 from crossgate import PairScore, Profile, _core
 from crossgate import _cli as cli
 from crossgate._calibration import answering, calibrating
@@ -33,6 +33,7 @@ from crossgate._evaluation.runs.modes import decide, reblended
 from crossgate._evaluation.runs.runs import MODES, Run, RunHeader, StoredQuery, write_run
 from crossgate._files import try_writing, whole_file
 from crossgate._profile import read_profile, write_profile
+from crossgate._router import DEFAULT_PROFILE
 from crossgate.calibration import Calibration, Objective, calibrate, set_bar
 from test_cli import CROSSGATE, checked, environment
 from test_cli import Run as Done
@@ -1243,3 +1244,23 @@ def test_the_command_measures_a_folder_and_route_uses_the_profile(tmp_path: Path
     write_profile(output, read[0].replace(embedder="other@1"))
     refusal = command("-i", index, "merge", "--profile", output, home=tmp_path, name="route")
     assert (refusal.code, refusal.error) == (2, "profile_mismatch")
+
+
+def test_without_labels_everyday_prompts_set_the_bar(tmp_path: Path) -> None:
+    for name, text in list(LIBRARY.items())[:3]:
+        path = tmp_path / "skills" / name / "SKILL.md"
+        path.parent.mkdir(parents=True)
+        path.write_text(f"---\nname: {name}\ndescription: {json.dumps(text)}\n---\n")
+    output = tmp_path / "skills.profile.json"
+    done = command(tmp_path / "skills", "--background", "-o", output, "--json", home=tmp_path)
+    assert (done.code, done.err) == (0, "")
+    printed = checked(done, "calibration")
+    assert (printed["fit"]["matched"], printed["report"]["matched"]) == (0, 0)
+    assert printed["fit"]["no_match"] + printed["report"]["no_match"] == 303
+    assert any("nobody knows what this bar costs" in note for note in printed["notes"])
+    # The bar is never lowered, and nothing else changes.
+    default, made = read_profile(DEFAULT_PROFILE), read_profile(output)
+    assert default.answer.threshold is not None
+    assert made.answer.threshold is not None
+    assert made.answer.threshold >= default.answer.threshold
+    assert (made.blend, made.combine) == (default.blend, default.combine)
