@@ -125,6 +125,14 @@ def check_source(path: str | os.PathLike[str]) -> None:
     _check_regular(mode)
 
 
+def cannot_write(what: object, error: OSError) -> str:
+    """Return what to say of a file that could not be written, with a way out."""
+    way_out = "choose a file in a folder that is there and can be written"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        way_out = "make room, or choose a file on another disk"
+    return f"cannot write {what}: {error.strerror or error}: {way_out}"
+
+
 def _check_regular(mode: int) -> None:
     if stat.S_ISREG(mode):
         return

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossgate._checks import check_ids, is_text
 from crossgate._errors import InputError, SourceError
-from crossgate._files import open_source
+from crossgate._files import cannot_write, open_source
 from crossgate._sources.common import Unusable
 from crossgate._sources.rows import parse_json
 
@@ -321,9 +321,10 @@ def _append(path: Path, values: Mapping[str, Any]) -> None:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
             os.close(handle)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise SourceError("unwritable", f"cannot write the log {path}: {reason}") from error
+    except ValueError as error:
+        raise SourceError("unwritable", f"cannot write the log {path}: {error}") from error
+    except OSError as error:
+        raise SourceError("unwritable", cannot_write(f"the log {path}", error)) from error
 
 
 # Opening must not wait for the reader of a pipe, and a child must not inherit the file.

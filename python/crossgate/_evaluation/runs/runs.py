@@ -18,7 +18,7 @@ from crossgate import _core
 from crossgate._core import Policy, Profile
 from crossgate._errors import ProfileError, SourceError
 from crossgate._evaluation.data.labels import read_lines
-from crossgate._files import open_source, whole_file
+from crossgate._files import cannot_write, open_source, whole_file
 from crossgate._profile import profile_from, profile_values
 from crossgate._reranking.contract import PairScore
 from crossgate._sources.common import Unusable
@@ -150,7 +150,7 @@ def write_run(path: Path, header: RunHeader, queries: Iterable[StoredQuery]) -> 
             for query in queries:
                 stream.write(json.dumps(_query_values(query), allow_nan=False) + "\n")
     except OSError as error:
-        raise SourceError("unwritable", f"cannot write {path}: {error.strerror}") from error
+        raise SourceError("unwritable", cannot_write(path, error)) from error
 
 
 def read_run(path: Path) -> Run:
