@@ -22,6 +22,7 @@ import pytest
 
 from crossgate import models
 from crossgate._cli import DONE, FAILURE
+from crossgate._cli import run as command_line
 from crossgate._errors import ModelError
 from crossgate._model_files import cache
 from crossgate._model_files import manifest as catalogue
@@ -340,6 +341,23 @@ def test_doctor_has_a_row_for_a_lock_that_cannot_be_read(tmp_path: Path) -> None
     [row] = [row for what, row in rows.items() if what.endswith(f" {name}")]
     assert row["state"] == "broken"
     assert "does not say what was pulled: remove it, then pull again" in row["detail"]
+
+
+@pytest.mark.parametrize("command", ["list", "verify"])
+def test_one_bad_lock_does_not_hide_the_other_models(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+) -> None:
+    monkeypatch.setenv("CROSSGATE_CACHE", str(tmp_path))
+    name = next(model.name for model in catalogue.known() if not model.pinned)
+    write_files(tmp_path / "models", {f"{name}.lock.json": DEEP})
+    assert command_line(["models", command]) == (FAILURE if command == "verify" else DONE)
+    shown = capsys.readouterr()
+    assert "crossgate-embedder-minilm-l6" in shown.out
+    assert f"{name}.lock.json does not say what was pulled" in shown.err
+    assert (f"crossgate models pull {name}" in shown.out) == (command == "list")
 
 
 def test_doctor_has_a_row_for_a_user_without_a_home() -> None:
@@ -1048,6 +1066,31 @@ def test_lock_file_of_another_machine_is_enough(unpinned: Puller, hub: HubServer
     assert unpinned.succeeds().pauses == []
 
 
+def lock(**changed: Any) -> bytes:
+    """Return a lock file that is right but for what is changed in it or in its first file."""
+    files: list[dict[str, Any]] = [
+        {"role": role, "path": path, "size": 1, "sha256": "0" * 64}
+        for role, path in (("model", "onnx/model.onnx"), ("tokenizer", "tokenizer.json"))
+    ]
+    values = {"repository": REPOSITORY, "revision": REVISION, "files": files}
+    for name, value in changed.items():
+        (values if name in values else files[0])[name] = value
+    return json.dumps(values).encode()
+
+
+LOCKS = [
+    lock(revision="../../up"),
+    lock(revision=3),
+    lock(path="../../etc/passwd"),
+    lock(size=-1),
+    lock(size="1"),
+    lock(size=1e30),
+    lock(size=10**30),
+    lock(sha256="x" * 64),
+    lock(sha256=[0]),
+]
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -1058,6 +1101,7 @@ def test_lock_file_of_another_machine_is_enough(unpinned: Puller, hub: HubServer
         b'{"repository": "acme/Tiny-Ranker", "revision": "a", "files": [{"role": "model"}]}',
         b'{"repository": "acme/Tiny-Ranker", "revision": "a", "files": []}',
         b'{"repository": "acme/Other", "revision": "a", "files": []}',
+        *LOCKS,
         DEEP,
         b" " * 2_000_000,
     ],
@@ -1074,6 +1118,25 @@ def test_lock_file_that_cannot_be_read(content: bytes) -> None:
 )
 def test_description_that_is_none(unpinned: Puller, hub: HubServer, content: bytes) -> None:
     hub.faults.append(Fault(path="?blobs=true", content=content))
+    assert unpinned.fails("pull_failed").message.endswith("is no description")
+    assert not cache.lock_file("tiny-ranker").exists()
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        *(3, ["size"], {"size": 1}, {"size": 1, "sha256": "up/.."}),
+        *({"size": size, "sha256": "0" * 64} for size in (-1, "1" * 5_000, 10**30)),
+    ],
+)
+def test_description_of_a_file_that_is_none(
+    unpinned: Puller, hub: HubServer, stored: object
+) -> None:
+    description = json.loads(hub.description())
+    for sibling in description["siblings"]:
+        if "lfs" in sibling:
+            sibling["lfs"] = stored
+    hub.faults.append(Fault(path="?blobs=true", content=json.dumps(description).encode()))
     assert unpinned.fails("pull_failed").message.endswith("is no description")
     assert not cache.lock_file("tiny-ranker").exists()
 

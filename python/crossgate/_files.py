@@ -51,6 +51,8 @@ def check_target(path: Path) -> Path:
         OSError: If something is there that is not a regular file. Replacing a device or a pipe
             would remove it from the machine, and writing to it could wait for ever.
     """
+    if "\0" in str(path):
+        raise OSError(errno.EINVAL, "its name cannot be one: it holds a NUL")
     # Not Path.resolve, which refuses a loop of links with another error before Python 3.13.
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
     check_source(target)

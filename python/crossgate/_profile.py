@@ -7,6 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
+from crossgate._checks import check_kind, check_path
 from crossgate._core import Policy, Profile
 from crossgate._errors import InputError, ProfileError
 from crossgate._files import cannot_write, read_source, whole_file
@@ -26,7 +27,8 @@ def read_profile(path: str | PathLike[str]) -> Profile:
             `profile_version` for a profile of another version of the format, with the command that
             fits it anew.
     """
-    return _read(Path(path), Profile, "profile", PROFILE_SCHEMA, "fit it anew with `calibrate`")
+    file = Path(check_path("profile", path))
+    return _read(file, Profile, "profile", PROFILE_SCHEMA, "fit it anew with `calibrate`")
 
 
 def read_policy(path: str | PathLike[str]) -> Policy:
@@ -36,7 +38,8 @@ def read_policy(path: str | PathLike[str]) -> Policy:
         ProfileError: `policy_missing`, `policy_unreadable` or `policy_malformed`;
             `policy_version` for a policy of another version of the format.
     """
-    return _read(Path(path), Policy, "policy", POLICY_SCHEMA, "write it anew, see docs/profile.md")
+    file = Path(check_path("policy", path))
+    return _read(file, Policy, "policy", POLICY_SCHEMA, "write it anew, see docs/profile.md")
 
 
 def as_profile(profile: Profile | str | PathLike[str]) -> Profile:
@@ -73,12 +76,14 @@ def profile_from(values: object) -> Profile:
     return _of(values, Profile, "profile", PROFILE_SCHEMA, "fit it anew with `calibrate`")
 
 
-def write_profile(path: Path, profile: Profile) -> None:
+def write_profile(path: str | PathLike[str], profile: Profile) -> None:
     """Write a profile to a JSON file; an earlier file stays whole until the new one is complete.
 
     Raises:
         ProfileError: `profile_unwritable`.
     """
+    check_kind("the profile", profile, Profile, "a Profile")
+    path = Path(check_path("the file", path))
     try:
         with whole_file(path) as stream:
             json.dump(profile_values(profile), stream, indent=2)

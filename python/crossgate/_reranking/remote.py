@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
+from crossgate._checks import check_count, check_number, check_text
 from crossgate._clock import ENDLESS, Deadline
 from crossgate._errors import InputError, ModelError, RerankerError
 from crossgate._reranking import tokens
@@ -106,6 +107,9 @@ class Key:
     __slots__ = ("_reveal", "_variables")
 
     def __init__(self, value: str | None, variables: tuple[str, ...]) -> None:
+        if value is not None and not isinstance(value, str):
+            # Not its value: what is meant to be a key is not for a message.
+            raise InputError("out_of_range", f"the key is a {type(value).__name__}: pass a text")
         found = value or next((os.environ[one] for one in variables if os.environ.get(one)), "")
         found = found.strip()
         self._reveal: Callable[[], str] = lambda: found
@@ -196,13 +200,10 @@ class RemoteReranker:
         attempts: int = 3,
         concurrency: int = 8,
     ) -> None:
-        for what, value in (
-            ("timeout", timeout),
-            ("attempts", attempts),
-            ("concurrency", concurrency),
-        ):
-            if not 0 < value < math.inf:
-                raise InputError("out_of_range", f"{what} is {value}: it must be above 0")
+        check_number("timeout", timeout, 0, above=True)
+        check_count("attempts", attempts)
+        check_count("concurrency", concurrency)
+        check_text("the address", endpoint)
         self.name = name
         self.identity = identity
         self.endpoint = endpoint

@@ -17,7 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crossgate._checks import check_ids, is_text
+from crossgate._checks import check_ids, check_path, is_text
 from crossgate._errors import InputError, SourceError
 from crossgate._files import cannot_write, open_source
 from crossgate._sources.common import Unusable
@@ -102,7 +102,7 @@ class JsonLinesLog:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, text: bool = False) -> None:
-        self.path = Path(path)
+        self.path = Path(check_path("the log", path))
         self.text = text
 
     def on_event(self, event: Event) -> None:
@@ -196,6 +196,7 @@ def read_log(
     Raises:
         SourceError: `source_missing` or `source_unreadable`.
     """
+    path = check_path("the log", path)
     try:
         with open_source(path) as stream:
             size = os.fstat(stream.fileno()).st_size

@@ -26,7 +26,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from crossgate._checks import check_query
+from crossgate._checks import check_path, check_query, collected
 from crossgate._errors import InputError, SourceError
 from crossgate._evaluation.data.labels import Dataset, LabelledQuery, ProblemLog, read_lines
 from crossgate._sources import read_sources
@@ -55,8 +55,9 @@ class _Row:
     skill: str
 
 
-def is_labels(path: Path) -> bool:
+def is_labels(path: str | PathLike[str]) -> bool:
     """Return whether a file holds labelled queries and no documents."""
+    path = Path(check_path("the labels", path))
     suffix = path.suffix.lower()
     if not path.is_file() or suffix not in (".csv", ".tsv", ".json", ".jsonl", ".ndjson"):
         return False
@@ -95,14 +96,14 @@ def read_labels(
                 `malformed_row`, `unknown_split`, or `empty_split` if no query is
             left.
     """
-    folder, log = Path(documents), ProblemLog(strict=strict)
+    folder, log = Path(check_path("documents", documents)), ProblemLog(strict=strict)
     loaded = read_sources([folder])
     log.extend(loaded.problems)
     ids = _Ids(loaded.documents)
     queries: dict[str, LabelledQuery] = {}
     triggers: set[str] = set()
     splits: set[str] = set()
-    for path in map(Path, labels):
+    for path in [Path(check_path("labels", one)) for one in collected("labels", labels)]:
         for row in _rows(path, log):
             try:
                 splits.add(_text(row.values, "split"))
