@@ -24,7 +24,7 @@ from crossgate._checks import (
     shown,
 )
 from crossgate._errors import IndexFileError, InputError, ModelError
-from crossgate._files import check_source, check_target
+from crossgate._files import check_source, check_target, remove_leftovers
 from crossgate._model_files import cache
 from crossgate._passages import BODY_CHARS, passages
 from crossgate._types import Document, Vector
@@ -162,6 +162,7 @@ class Index:
             target = check_target(Path(path))
         except OSError as error:
             raise _file_error("index_unwritable", "write", path, error) from error
+        remove_leftovers(target)
         self._core.save(target)
         self.path = Path(path)
 
