@@ -512,7 +512,7 @@ async def for_ever(
 
 
 def stuck(**options: Any) -> RemoteReranker:
-    names = {"name": "stuck", "identity": "stuck@1", "endpoint": "stuck"}
+    names: Any = {"name": "stuck", "identity": "stuck@1", "endpoint": "stuck"}
     return RemoteReranker(for_ever, concurrency=1, **names, **options)
 
 

@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from starlette.exceptions import HTTPException
 
 from crossgate import __version__
 from crossgate._candidates import candidate
@@ -39,6 +40,17 @@ class Refused(Exception):
         super().__init__(message)
         self.status = status
         self.code = code
+
+
+class AsciiJSON(JSONResponse):
+    """JSON that can always be sent, also where it repeats half a character or a NaN of a client."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the bytes."""
+        text = json.dumps(content, separators=(",", ":"))
+        if "NaN" in text or "Infinity" in text:  # no JSON, even where a client sent it
+            text = json.dumps(json.loads(text, parse_constant=lambda _: None))
+        return text.encode("ascii")
 
 
 class Decisions:
@@ -91,7 +103,13 @@ def application(
         key: What requests must bring; None for nothing.
         options: Further arguments of `rerank`: the reranker, profile and policy.
     """
-    app = FastAPI(title="crossgate", version=__version__, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="crossgate",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        default_response_class=AsciiJSON,
+    )
     registry = CollectorRegistry()
     decisions = Decisions(limits, registry)
     _count_requests(app, registry)
@@ -202,7 +220,7 @@ def _explain_refusals(app: FastAPI) -> None:
     def answer(request: Request, status: int, code: str, message: str, *, texts: bool) -> Response:
         headers = {"Retry-After": "1"} if status == 429 else None
         values = refusal(request.url.path, code, message, texts=texts)
-        return JSONResponse(values, status_code=status, headers=headers)
+        return AsciiJSON(values, status_code=status, headers=headers)
 
     @app.exception_handler(RequestValidationError)
     async def malformed(request: Request, error: RequestValidationError) -> Response:
@@ -221,6 +239,18 @@ def _explain_refusals(app: FastAPI) -> None:
         status = 400 if isinstance(error, InputError) else 500
         texts = await _in_texts(request)
         return answer(request, status, error.code, str(error), texts=texts)
+
+    @app.exception_handler(HTTPException)
+    async def unread(request: Request, error: HTTPException) -> Response:
+        codes = {400: "malformed_request", 404: "not_found", 405: "method_not_allowed"}
+        message = f"{error.detail}; see /docs"
+        code = codes.get(error.status_code, "refused")
+        return answer(request, error.status_code, code, message, texts=False)
+
+    @app.exception_handler(RecursionError)
+    async def too_deep(request: Request, error: RecursionError) -> Response:
+        message = "the body is nested too deeply: send text and not structures"
+        return answer(request, 400, "malformed_request", message, texts=False)
 
     @app.exception_handler(Refused)
     async def refused(request: Request, error: Refused) -> Response:
