@@ -92,6 +92,12 @@ fuzz: ## fuzz the readers of index files and traces and the text analysis, ten m
 	RUSTC_BOOTSTRAP=1 cargo fuzz run --fuzz-dir rust/fuzz --sanitizer none trace -- -max_total_time=600
 	RUSTC_BOOTSTRAP=1 cargo fuzz run --fuzz-dir rust/fuzz --sanitizer none text -- -max_total_time=600
 
+ATTACKS ?= 5000
+
+.PHONY: attack
+attack: install ## hostile input of every kind, ATTACKS draws of each from a seed; ten minutes
+	CROSSGATE_ATTACKS=$(ATTACKS) $(BIN)/pytest --timeout 3600 tests/test_attacks.py
+
 .PHONY: clean
 clean: ## remove everything that was built
 	rm -rf $(VENV) $(DIST) target

@@ -163,6 +163,7 @@ class _Ids:
         self._known = {one.id for one in documents}
         folded = Counter(id.casefold() for id in self._known)
         self._folded = {id.casefold(): id for id in self._known if folded[id.casefold()] == 1}
+        self._hints = 20
         self.only = next(iter(self._known)) if len(self._known) == 1 else None
 
     def find(self, written: str) -> str:
@@ -172,7 +173,9 @@ class _Ids:
             found = form if form in self._known else self._folded.get(form.casefold())
             if found is not None:
                 return found
-        near = get_close_matches(bare, sorted(self._known), n=1)
+        # Looking for the nearest of thousands takes long: a file full of them gets no hints.
+        self._hints -= 1
+        near = get_close_matches(bare, sorted(self._known), n=1) if self._hints >= 0 else []
         hint = f": is it {near[0]!r}?" if near else ""
         raise Unusable(f"no document has the id {written!r}{hint}")
 
@@ -196,6 +199,13 @@ def _rows(path: Path, log: ProblemLog) -> Iterator[_Row]:
 
 
 def _table_rows(path: Path) -> Iterator[_Row]:
+    try:
+        yield from _cells(path)
+    except csv.Error as error:  # a cell of more than 131,072 characters, mostly a quote too many
+        raise SourceError("malformed_row", f"{path}: {error}: is a quote left open?") from error
+
+
+def _cells(path: Path) -> Iterator[_Row]:
     lines = read_lines(path)
     head = lines[0][1] if lines else ""
     delimiter = max(",\t;", key=head.count)
