@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import termios
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from crossgate import models
 from crossgate._cli import DONE, FAILURE
@@ -632,6 +634,32 @@ def test_pull(puller: Puller, hub: HubServer) -> None:
     assert outcome.pauses == []
     assert [request.method for request in hub.requests] == ["GET"] * 3
     assert models.locate("tiny-ranker", "cross-encoder").model == Path(outcome.model)
+
+
+@pytest.mark.parametrize(
+    ("names", "trusted", "arrives"),
+    [(["127.0.0.1"], True, True), (["example.org"], True, False), (["127.0.0.1"], False, False)],
+    ids=["right", "another name", "unknown authority"],
+)
+def test_certificates(
+    registry: Path, tmp_path: Path, names: list[str], trusted: bool, arrives: bool
+) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    other = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    (authority if trusted else other).issue_cert(*names).configure_cert(context)
+    with HubServer(REPOSITORY, REVISION, HUB_FILES, large=(), tls=context) as hub:
+        puller = Puller(bundled=registry, cache=tmp_path / "cache", endpoint=hub.endpoint)
+        environment = {"SSL_CERT_FILE": str(tmp_path / "authority.pem"), "HF_TOKEN": "hf_secret"}
+        if arrives:
+            puller.succeeds(environment)
+            return
+        message = puller.fails("pull_failed", environment).message
+        assert "cannot be reached" in message
+        assert "certificate" in message.lower()
+        assert "hf_secret" not in message
+        assert hub.requests == []  # nothing was said to whom it cannot tell
 
 
 def test_pull_of_what_is_here_needs_no_network(
