@@ -455,6 +455,22 @@ def test_a_session_without_a_name_remembers_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.skipif(os.name != "posix", reason="this system has no named pipes")
+def test_a_pipe_in_place_of_a_note_holds_nobody_up(home: Home) -> None:
+    home.hook(home.call(session_id="s"))
+    (session,) = (home.hooks / "sessions").iterdir()
+    for path in (session, home.hooks / "log.jsonl"):
+        path.unlink()
+        os.mkfifo(path)
+    assert "pdf-toolkit" in home.hook(home.call(session_id="s")).context
+
+
+def test_a_folder_that_cannot_be_one_is_none(home: Home) -> None:
+    done = home.hook(home.call(cwd="/a\0b"))
+    assert "pdf-toolkit" in done.context
+    assert done.err == ""
+
+
 def test_what_is_remembered_is_bounded(tmp_path: Path) -> None:
     for number in range(record.SESSIONS + 20):
         record.Session(tmp_path, "claude", str(number)).add(["a"])
