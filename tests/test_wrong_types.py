@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from crossgate import (
     write_profile,
 )
 from crossgate import _onnx as runtime
+from crossgate.integrations.sentence_transformers import rank
 from crossgate.lint import lint
 
 DOCUMENTS = [Document(id="a", text="red fox"), Document(id="b", text="blue hen")]
@@ -114,6 +116,8 @@ def calls(folder: Path) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...], d
     yield models.pull, ("x",), {}
     yield models.locate, ("x", "embedder"), {}
     yield lint, (index,), {}
+    yield rank, ("fox", ["red fox"]), {"reranker": None}
+    yield partial(rank, "fox", ["red fox"]), (1,), {"reranker": None}
 
 
 def test_a_wrong_argument_is_refused_with_a_code_or_taken_at_its_word(
