@@ -314,6 +314,8 @@ def test_what_no_answer_can_hold_does_not_break_it(served: Served, place: str, o
     (found,) = answered.json()["results"]
     assert found["document"]["text"] == "a"
     assert found["document"]["x"] in (None, "\ud800")
+    key = b'{"query":%s,"documents":[{"text":"a","\\ud800":1}],"return_documents":true}' % text
+    assert served.post(place, key).json()["results"][0]["document"]["\ud800"] == 1
     named = served.post(place, b'{"query":%s,"documents":[{"t\\ud800":"a"}]}' % text)
     assert (named.status_code, named.json()["code"]) == (400, "malformed_candidate")
     for unreadable in (b"[" * 90_000, b'{"query":' + b"9" * 5_000 + b"}", b"\xff\xfe"):

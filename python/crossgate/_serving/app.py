@@ -103,13 +103,7 @@ def application(
         key: What requests must bring; None for nothing.
         options: Further arguments of `rerank`: the reranker, profile and policy.
     """
-    app = FastAPI(
-        title="crossgate",
-        version=__version__,
-        docs_url=None,
-        redoc_url=None,
-        default_response_class=AsciiJSON,
-    )
+    app = FastAPI(title="crossgate", version=__version__, docs_url=None, redoc_url=None)
     registry = CollectorRegistry()
     decisions = Decisions(limits, registry)
     _count_requests(app, registry)
@@ -130,33 +124,30 @@ def application(
         return await decisions.make(lambda: rerank(query, _candidates(given), **options))
 
     @app.post("/v1/rerank", summary="As Jina's /v1/rerank and Cohere's version 1")
-    async def rerank_v1(asked: RerankRequest, response: Response) -> dict[str, Any]:
+    async def rerank_v1(asked: RerankRequest) -> Response:
         result = await decided(asked.query, asked.documents)
-        _say_degraded(response, result)
-        return reranked(asked, result, documents=True, model=model)
+        return _answer(reranked(asked, result, documents=True, model=model), result)
 
     @app.post("/v2/rerank", summary="As Cohere's version 2")
-    async def rerank_v2(asked: RerankRequest, response: Response) -> dict[str, Any]:
+    async def rerank_v2(asked: RerankRequest) -> Response:
         result = await decided(asked.query, asked.documents)
-        _say_degraded(response, result)
-        return reranked(asked, result, documents=False, model=model)
+        return _answer(reranked(asked, result, documents=False, model=model), result)
 
     @app.post("/rerank", summary="With texts as TEI's, with documents as Cohere's")
-    async def rerank_either(asked: TextsRequest | RerankRequest, response: Response) -> Any:
+    async def rerank_either(asked: TextsRequest | RerankRequest) -> Response:
         if isinstance(asked, TextsRequest):
             result = await decided(asked.query, list(asked.texts))
-            _say_degraded(response, result)
-            return scored_texts(asked, result)
-        return await rerank_v2(asked, response)
+            return _answer(scored_texts(asked, result), result)
+        return await rerank_v2(asked)
 
     @app.post("/route", summary="What of the index fits, or nothing")
-    async def route(asked: RouteRequest) -> dict[str, Any]:
+    async def route(asked: RouteRequest) -> Response:
         if router is None:
             raise Refused(
                 404, "no_index", "this server has no index: start it with --index skills.cgx"
             )
         result = await decisions.make(partial(router.route, **asked.model_dump()))
-        return result.to_dict(text=True)
+        return AsciiJSON(result.to_dict(text=True))
 
     @app.get("/health", summary="Whether the server can decide")
     async def health() -> dict[str, Any]:
@@ -189,9 +180,10 @@ def _candidates(given: list[Any]) -> list[Any]:
     ]
 
 
-def _say_degraded(response: Response, result: RouteResult) -> None:
-    if result.degraded:
-        response.headers["x-crossgate-degraded"] = ",".join(one.code for one in result.degraded)
+def _answer(values: Any, result: RouteResult) -> Response:
+    """Answer with our own JSON: the framework's fails on half a character in a client's field."""
+    degraded = ",".join(one.code for one in result.degraded)
+    return AsciiJSON(values, headers={"x-crossgate-degraded": degraded} if degraded else None)
 
 
 def _count_requests(app: FastAPI, registry: CollectorRegistry) -> None:
