@@ -85,7 +85,8 @@ class PluginError(ModelError):
 class ProfileError(CrossgateError):
     """A calibration profile that cannot be used.
 
-    Codes: `profile_missing`, `profile_malformed`, `profile_mismatch`, `profile_unwritable`.
+    Codes: `profile_missing`, `profile_unreadable`, `profile_malformed`, `profile_version`,
+    `profile_mismatch`, `profile_unwritable`; all but the last two also of a `policy`.
     """
 
 

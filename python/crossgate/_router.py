@@ -16,7 +16,7 @@ from crossgate._checks import check_ids, check_limit, check_query, check_request
 from crossgate._clock import ENDLESS, Deadline, milliseconds
 from crossgate._core import Policy, Profile
 from crossgate._errors import CrossgateError, InputError, RerankerError
-from crossgate._index import Index, embedder_mismatch
+from crossgate._index import Index, check_embedder, embedder_mismatch
 from crossgate._many import Progress, decide_many
 from crossgate._model_files.manifest import ROUTING_RERANKER
 from crossgate._profile import as_policy, as_profile, check_confidence, read_profile
@@ -72,6 +72,8 @@ class Router:
         telemetry: TelemetryHook | None = None,
     ) -> None:
         index = _as_index(index)
+        if embedder is not None:
+            check_embedder(embedder)
         if embedder is not None and embedder.identity != index.embedder:
             raise embedder_mismatch("the index", index.embedder, embedder.identity)
         self.index = index

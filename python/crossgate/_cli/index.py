@@ -64,15 +64,13 @@ def run(options: argparse.Namespace) -> int:
 
 def _check_writable(path: Path) -> None:
     """Refuse a file that cannot be written before the work on what goes into it begins."""
-    from crossgate._files import try_writing
+    from crossgate._files import cannot_write, try_writing
 
     try:
         try_writing(path)
     except OSError as error:
         raise IndexFileError(
-            "index_unwritable",
-            f"cannot write the index {path}: {error.strerror}: choose a file in a folder that is "
-            "there and can be written with -o",
+            "index_unwritable", cannot_write(f"the index {path}", error)
         ) from error
 
 
