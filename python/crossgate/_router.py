@@ -80,6 +80,7 @@ class Router:
         known = identities(rerankers, ROUTING_RERANKER)
         self._loaders = loaders(rerankers, ROUTING_RERANKER)
         self._telemetry = telemetry
+        self._tools: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._notes: tuple[Degradation, ...] = ()
         if profile is None:
@@ -94,6 +95,60 @@ class Router:
         self.policy = as_policy(policy)
         check_fitted(self.profile, index.embedder or None, known)
         self._warnings = _other_corpus(self.profile, index)
+
+    @classmethod
+    def for_tools(
+        cls,
+        tools: Iterable[Any],
+        *,
+        embedder: Embedder | str | PathLike[str] | None = "default",
+        **options: Any,
+    ) -> Router:
+        """Return a router over the tools of an agent, for `select_tools`.
+
+        They are embedded here, once: make the router where the list of tools is made.
+
+        Args:
+            tools: The definitions as a model's API takes them (OpenAI, Anthropic), as an MCP server
+                lists them, or objects with `name`, `description` and such a schema, like
+                PydanticAI's `ToolDefinition`.
+            embedder: As of `Index.build`; None to search by words alone.
+            options: Further arguments of the router: reranker, profile, policy, telemetry.
+
+        Raises:
+            InputError: `malformed_tool` for one without a name, `duplicate_id` for two of one
+                name, `no_documents` without any.
+        """
+        from crossgate._sources.tools import own_tools
+
+        found = own_tools(tools)
+        documents = [document for document, _ in found]
+        router = cls(Index.build(documents, embedder=embedder), **options)
+        router._tools = {document.id: tool for document, tool in found}
+        return router
+
+    def select_tools(
+        self, prompt: str, *, limit: int | None = 8, min_confidence: float | None = None
+    ) -> list[Any]:
+        """Return those of the tools of `for_tools` that fit, best first: the very objects.
+
+        It is what `route` selects, and nothing else; ask `route` for confidence and reasons.
+
+        Args:
+            prompt: As the query of `route`.
+            limit: How many at most; None for all that pass.
+            min_confidence: As of `route`.
+
+        Raises:
+            InputError: As `route`; `no_tools` for a router that was not made by `for_tools`.
+        """
+        if not self._tools:
+            raise InputError(
+                "no_tools", "this router knows no tools: make it with Router.for_tools(tools)"
+            )
+        result = self.route(prompt, limit=limit, min_confidence=min_confidence)
+        # A tool may have been taken out of, or put into, the index by hand.
+        return [self._tools[id] for id in result.ids if id in self._tools]
 
     def _prepare(
         self,
