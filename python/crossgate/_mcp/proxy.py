@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import sys
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,8 +139,13 @@ class Upstream:
     async def run(self) -> None:
         """Start it, and keep it until it is stopped. Never raises."""
         try:
-            with self._scope:
+            with self._scope as scope:
+                # Its start has a deadline, which is lifted once it has answered: a scope of its
+                # own could not be left while the connection, made inside of it, stays open.
+                scope.deadline = anyio.current_time() + self._seconds
                 await self._keep()
+            if scope.cancelled_caught and scope.deadline < math.inf:
+                self.fail(TimeoutError())
         except Exception as error:
             self.fail(error)
         finally:
@@ -149,18 +154,18 @@ class Upstream:
             self.ended.set()
 
     async def _keep(self) -> None:
-        async with AsyncExitStack() as stack:
-            with anyio.fail_after(self._seconds):
-                transport = stdio_client(self._entry.target, errlog=sys.stderr)
-                # The handshake in which a server says unasked that its tools have changed.
-                client = mcp.Client(transport, mode="legacy", message_handler=self._hear)
-                self._client = await stack.enter_async_context(client)
-                await self._list()
+        transport = stdio_client(self._entry.target, errlog=sys.stderr)
+        # The handshake in which a server says unasked that its tools have changed.
+        async with mcp.Client(transport, mode="legacy", message_handler=self._hear) as client:
+            self._client = client
+            await self._list()
+            self._scope.deadline = math.inf
             self.settled.set()
             await anyio.sleep_forever()
 
     def stop(self) -> None:
         """Have `run` end the server and return."""
+        self._scope.deadline = math.inf  # it did not take too long
         self._scope.cancel()
 
     async def refresh(self) -> None:
