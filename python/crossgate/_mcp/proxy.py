@@ -31,6 +31,9 @@ from crossgate._sources.common import Unusable
 from crossgate._sources.tools import tool_from
 from crossgate._types import Document
 
+_PATIENCE_SECONDS = 3.0
+"""How long after its start a search waits for servers that are starting, too."""
+
 _FIND = types.Tool(
     name="find",
     description="Find the tools that fit a task, with the schemas of their arguments.",
@@ -221,6 +224,7 @@ class Proxy:
         self._changes: tuple[int, ...] = ()
         self._found: dict[str, tuple[str, types.Tool]] = {}
         self._lock = anyio.Lock()
+        self._started = anyio.current_time()
 
     async def serve(self) -> None:
         """Serve over stdio until its end is closed, then end the servers."""
@@ -237,17 +241,22 @@ class Proxy:
             tasks.start_soon(self._stop_when_told)
             async with stdio_server() as (read, write):
                 await server.run(read, write, server.create_initialization_options())
+                # Whoever closed stdin may lose patience: a signal must not end this before them.
+                await self._stop()
             tasks.cancel_scope.cancel()
 
     async def _stop_when_told(self) -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async for _ in signals:
-                for one in self._upstreams.values():
-                    one.stop()
-                for one in self._upstreams.values():
-                    await one.ended.wait()
+                await self._stop()
                 # A thread that reads stdin would keep the interpreter waiting.
                 os._exit(0)
+
+    async def _stop(self) -> None:
+        for one in self._upstreams.values():
+            one.stop()
+        for one in self._upstreams.values():
+            await one.ended.wait()
 
     async def _list(self, _context: Any, _params: Any) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[_FIND, _CALL])
@@ -268,15 +277,17 @@ class Proxy:
             return _error("malformed_call: prompt must be a string")
         if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= 100:
             return _error(f"out_of_range: limit is {limit!r}: it must be from 1 to 100")
+        with anyio.CancelScope(deadline=self._started + _PATIENCE_SECONDS):
+            for one in self._upstreams.values():
+                await one.settled.wait()
         for one in self._upstreams.values():
-            await one.settled.wait()
             await one.refresh()
-        dead = [
-            {"server": one.name, "reason": one.problem}
+        missing = [
+            {"server": one.name, "reason": one.problem or "is still starting"}
             for one in self._upstreams.values()
-            if one.problem is not None
+            if one.problem is not None or not one.settled.is_set()
         ]
-        values: dict[str, Any] = {"tools": [], "confidence": None, "unavailable": dead}
+        values: dict[str, Any] = {"tools": [], "confidence": None, "unavailable": missing}
         try:
             router = await self._current()
             if router is not None:

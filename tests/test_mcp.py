@@ -1,0 +1,327 @@
+"""The MCP server, the proxy and live servers as sources: real processes, the official client."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from conftest import LIBRARY, build
+from crossgate import Index, SourceError
+
+mcp = pytest.importorskip("mcp", reason="the extra mcp is not installed")
+
+SCRIPT = "import sys; from crossgate._cli import main; sys.exit(main())"
+SERVER = Path(__file__).parent / "mcp_servers.py"
+QUERY = "squash the last commits of my git branch"
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-c", SCRIPT, *arguments]
+
+
+@asynccontextmanager
+async def client(*arguments: str) -> AsyncIterator[Any]:
+    line = command("mcp", *arguments)
+    server = mcp.StdioServerParameters(command=line[0], args=line[1:], env=dict(os.environ))
+    async with mcp.Client(server) as made:
+        yield made
+
+
+def with_client(act: Callable[[Any], Awaitable[None]], *arguments: str) -> None:
+    async def run() -> None:
+        with anyio.fail_after(60):
+            async with client(*arguments) as made:
+                await act(made)
+
+    anyio.run(run)
+
+
+@pytest.fixture
+def skills(tmp_path: Path) -> Path:
+    path = tmp_path / "skills.cgx"
+    texts = {**LIBRARY, "odd/../id ü": "play a game of chess against the computer"}
+    build(texts, embedder=None).save(path)
+    return path
+
+
+def config(folder: Path, **servers: list[str]) -> str:
+    values = {
+        name: {"command": sys.executable, "args": [str(SERVER), name, *more]}
+        for name, more in servers.items()
+    }
+    path = folder / "servers.json"
+    path.write_text(json.dumps({"mcpServers": values}))
+    return str(path)
+
+
+def is_running(pid_file: Path) -> bool:
+    try:
+        os.kill(int(pid_file.read_text()), 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_client_finds_a_skill_and_reads_it(skills: Path) -> None:
+    async def act(asked: Any) -> None:
+        tools = {one.name: one for one in (await asked.list_tools()).tools}
+        assert set(tools) == {"find_skill", "find_tool", "rerank"}
+        assert all(one.annotations.read_only_hint and one.output_schema for one in tools.values())
+        found = await asked.call_tool("find_skill", {"prompt": QUERY})
+        values = found.structured_content
+        assert not found.is_error
+        assert [one["id"] for one in values["selected"]] == ["git-history"]
+        assert values["reason"]
+        assert {"confidence", "degraded", "warnings", "verdict"} < set(values)
+        read = await asked.read_resource(values["selected"][0]["uri"])
+        assert LIBRARY["git-history"] in read.contents[0].text
+        odd = await asked.call_tool("find_skill", {"prompt": "play chess against the computer"})
+        (pick,) = odd.structured_content["selected"]
+        read = await asked.read_resource(pick["uri"])
+        assert "chess" in read.contents[0].text
+        nothing = await asked.call_tool("find_tool", {"prompt": "bake a cake"})
+        assert nothing.structured_content["selected"] == []
+        ranked = await asked.call_tool(
+            "rerank", {"query": QUERY, "documents": ["bake bread", LIBRARY["git-history"]]}
+        )
+        assert [one["index"] for one in ranked.structured_content["documents"]] == [1, 0]
+
+    with_client(act, "-i", str(skills), "--tools", str(skills), "--reranker", "none")
+
+
+def test_bad_calls_get_an_error_and_the_next_call_an_answer(skills: Path, tmp_path: Path) -> None:
+    async def act(asked: Any) -> None:
+        for name, arguments, expected in (
+            ("find_skill", {"prompt": "x" * 70_000}, "query_too_long"),
+            ("find_skill", {"prompt": " "}, "empty_query"),
+            ("find_skill", {}, "prompt"),
+            ("find_skill", {"prompt": QUERY, "limit": 0}, "limit"),
+            ("find_skill", {"prompt": QUERY, "min_confidence": 7}, "min_confidence"),
+            ("rerank", {"query": QUERY, "documents": "one"}, "documents"),
+            ("find_tool", {"prompt": QUERY}, "index_missing"),
+        ):
+            found = await asked.call_tool(name, arguments)
+            assert found.is_error
+            assert expected in found.content[0].text
+            assert "Traceback" not in found.content[0].text
+        with pytest.raises(mcp.MCPError, match="unknown_document"):
+            await asked.read_resource("skill://crossgate/nothing")
+        build({"late": "a tool that was indexed later"}, embedder=None).save(tmp_path / "late.cgx")
+        found = await asked.call_tool("find_tool", {"prompt": "a tool that was indexed later"})
+        assert [one["id"] for one in found.structured_content["selected"]] == ["late"]
+        build({"new": "a tool that was indexed later"}, embedder=None).save(tmp_path / "late.cgx")
+        found = await asked.call_tool("find_tool", {"prompt": "a tool that was indexed later"})
+        assert [one["id"] for one in found.structured_content["selected"]] == ["new"]
+
+    late = str(tmp_path / "late.cgx")
+    with_client(act, "-i", str(skills), "--tools", late, "--reranker", "none")
+
+
+def _opening() -> str:
+    parameters = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+    return json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": parameters}
+    )
+
+
+def test_malformed_lines_do_not_end_the_server_and_stdout_is_the_protocol(skills: Path) -> None:
+    lines = [
+        _opening(),
+        '{"jsonrpc": "2.0", "method": "notifications/initialized"}',
+        "no json",
+        "[1, 2]",
+        "\x00\x01",
+        '{"jsonrpc": "2.0", "id": 2, "method": "nonsense"}',
+        '{"jsonrpc": "2.0", "id": 3, "method": "tools/list"}',
+    ]
+    with subprocess.Popen(
+        command("mcp", "-i", str(skills)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write("\n".join(lines) + "\n")
+        process.stdin.flush()
+        answers = {}
+        while 3 not in answers:
+            one = json.loads(process.stdout.readline())
+            answers[one.get("id")] = one
+        process.stdin.close()
+        assert process.wait(timeout=30) == 0
+        assert process.stdout.read() == ""
+    assert "error" in answers[2]
+    assert answers[3]["result"]["tools"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("proxy", [False, True])
+def test_a_signal_ends_it_with_its_servers(
+    skills: Path, tmp_path: Path, number: signal.Signals, proxy: bool
+) -> None:
+    pid_file = tmp_path / "pid"
+    arguments = ["-i", str(skills)]
+    if proxy:
+        arguments = ["--proxy", config(tmp_path, a=["", str(pid_file)])]
+    with subprocess.Popen(
+        command("mcp", *arguments),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(_opening() + "\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["id"] == 1
+        process.send_signal(number)
+        assert process.wait(timeout=30) == 0
+    assert not (pid_file.exists() and is_running(pid_file))
+
+
+def test_the_proxy_shows_two_tools_and_passes_on_what_it_is_given(tmp_path: Path) -> None:
+    value = {"x": [1, 2.5, None, "é\u2028", 2**60], "": {"y": True}}
+    pids = {name: tmp_path / f"{name}.pid" for name in ("a", "silent")}
+
+    async def act(asked: Any) -> None:
+        async def find(prompt: str) -> Any:
+            return (await asked.call_tool("find", {"prompt": prompt})).structured_content
+
+        assert [one.name for one in (await asked.list_tools()).tools] == ["find", "call"]
+        found = await find("the weather in Berlin")
+        assert 0 < found["confidence"] <= 1
+        # Two servers have it: both are named.
+        assert {(one["server"], one["name"]) for one in found["tools"]} <= {
+            ("a", "weather"),
+            ("b", "weather"),
+        }
+        assert found["tools"][0]["inputSchema"]["required"] == ["city"]
+        assert {one["server"] for one in found["unavailable"]} == {"dead", "silent", "absent"}
+
+        async def call(server: str, tool: str, arguments: Any = None) -> Any:
+            given = {"server": server, "tool": tool}
+            if arguments is not None:
+                given["arguments"] = arguments
+            return await asked.call_tool("call", given)
+
+        result = await call("b", "echo", {"value": value})
+        assert result.structured_content == {"value": value}
+        assert result.is_error
+        assert result.meta["origin"] == "b"
+        assert [one.type for one in result.content] == ["text", "image"]
+        assert result.content[0].text == "ü\u2028"
+
+        assert "unknown_server" in (await call("c", "echo")).content[0].text
+        assert "server_failed" in (await call("dead", "echo")).content[0].text
+        for bad in ({}, {"prompt": 7}, {"prompt": QUERY, "limit": 0}, {"prompt": "x" * 70_000}):
+            assert (await asked.call_tool("find", bad)).is_error
+
+        prompt = "translate this text into German"
+        before = (await find(prompt))["tools"]
+        assert "translate_text" not in [one["name"] for one in before]
+        assert not (await call("a", "learn")).is_error
+        after = (await find(prompt))["tools"]
+        assert after[0]["name"] == "translate_text"
+
+        lost = await call("a", "weather", {"city": "Atlantis"})  # which ends that server
+        assert "server_failed" in lost.content[0].text
+        again = await find("the weather in Berlin")
+        assert [one["server"] for one in again["tools"]] == ["b"]
+        assert "a" in {one["server"] for one in again["unavailable"]}
+        assert (await call("b", "weather", {"city": "Berlin"})).content[0].text == "rain in Berlin"
+
+    path = Path(
+        config(
+            tmp_path,
+            a=["", str(pids["a"])],
+            b=[],
+            dead=["dead"],
+            silent=["silent", str(pids["silent"])],
+        )
+    )
+    values = json.loads(path.read_text())
+    values["mcpServers"]["absent"] = {"command": "/no/such/program"}
+    path.write_text(json.dumps(values))
+    with_client(act, "--proxy", str(path))
+    assert not any(is_running(one) for one in pids.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("{", "malformed_servers"),
+        ("[]", "malformed_servers"),
+        ('{"mcpServers": {}}', "malformed_servers"),
+        ('{"mcpServers": {"a": {"url": "http://localhost"}}}', "malformed_servers"),
+        ('{"mcpServers": {"a": {"command": "x", "args": "y"}}}', "malformed_servers"),
+        ('{"mcpServers": {"a": {"command": "x", "env": {"y": 1}}}}', "malformed_servers"),
+        (None, "source_missing"),
+    ],
+)
+def test_a_file_of_servers_that_cannot_be_used_is_refused(
+    tmp_path: Path, text: str | None, code: str
+) -> None:
+    from crossgate import InputError
+    from crossgate._mcp.proxy import read_servers
+
+    path = tmp_path / "servers.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_servers(str(path))
+    assert caught.value.code == code
+    assert str(path) in str(caught.value)
+
+
+def test_live_servers_are_indexed_and_their_processes_end(tmp_path: Path) -> None:
+    pid_file, output = tmp_path / "pid", tmp_path / "tools.cgx"
+    first = shlex.join([sys.executable, str(SERVER), "first", "", str(pid_file)])
+    second = shlex.join([sys.executable, str(SERVER), "second"])
+    done = subprocess.run(
+        command("index", "--mcp", first, "--mcp", second, "--embedder", "none", "-o", str(output)),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    names = ["send_mail", "weather", "echo", "learn"]
+    assert Index.open(output).ids == [*names, *(f"{one} (second)" for one in names)]
+    assert "city" in Index.open(output)["weather"].body
+    assert not is_running(pid_file)
+
+
+def test_a_server_that_is_silent_dead_or_absent_is_named(tmp_path: Path) -> None:
+    from crossgate._mcp.listing import list_tools
+
+    pid_file = tmp_path / "pid"
+    silent = shlex.join([sys.executable, str(SERVER), "x", "silent", str(pid_file)])
+    for line, reason in (
+        (silent, "did not answer within 2 s"),
+        (shlex.join([sys.executable, str(SERVER), "x", "dead"]), "failed"),
+        ("/no/such/program --really", "failed"),
+    ):
+        with pytest.raises(SourceError, match=reason) as caught:
+            list_tools(line, seconds=2)
+        assert caught.value.code == "server_failed"
+        assert line.split()[0] in str(caught.value)
+    assert not is_running(pid_file)
