@@ -134,9 +134,7 @@ def _opening() -> str:
         "capabilities": {},
         "clientInfo": {"name": "test", "version": "1"},
     }
-    return json.dumps(
-        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": parameters}
-    )
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": parameters})
 
 
 def test_malformed_lines_do_not_end_the_server_and_stdout_is_the_protocol(skills: Path) -> None:

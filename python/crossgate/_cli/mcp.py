@@ -29,7 +29,9 @@ def run(options: argparse.Namespace) -> int:
     from crossgate._mcp.listing import INSTALL
 
     if options.proxy and (options.index or options.tools):
-        raise InputError("out_of_range", "--proxy finds tools itself: leave out --index and --tools")
+        raise InputError(
+            "out_of_range", "--proxy finds tools itself: leave out --index and --tools"
+        )
     package("mcp", INSTALL, "crossgate mcp")
     if options.proxy:
         from crossgate._mcp.proxy import serve

@@ -349,9 +349,7 @@ class Proxy:
 
 
 def _error(text: str) -> types.CallToolResult:
-    return types.CallToolResult(
-        content=[types.TextContent(type="text", text=text)], is_error=True
-    )
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
 
 
 def serve(path: str, *, embedder: str | None, seconds: float = START_SECONDS) -> None:

@@ -100,9 +100,7 @@ def server(*, skills: Opened | None, tools: Opened | None, options: dict[str, An
 
 def _offer_skills(made: MCPServer, skills: Opened) -> None:
     @made.tool(annotations=_READS)
-    def find_skill(
-        prompt: Prompt, limit: Limit = 1, min_confidence: Confidence = None
-    ) -> Decision:
+    def find_skill(prompt: Prompt, limit: Limit = 1, min_confidence: Confidence = None) -> Decision:
         """Find the skill that fits a prompt, or learn that none does. Read its resource to use it."""
         return _decision(skills, prompt, limit, min_confidence, root=_SKILL)
 
