@@ -1080,19 +1080,23 @@ def test_where_nothing_can_be_written(run: Any, tmp_path: Path) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="this system has other signals")
 @pytest.mark.parametrize("earlier", [False, True])
 def test_ctrl_c(home: Path, tmp_path: Path, words: Path, earlier: bool) -> None:
-    # The command as it is, but that it says when the first document is embedded. A shell may have
+    # The command as it is, but that it says when the third document is embedded. A shell may have
     # told its background processes, and so this one, to ignore Ctrl-C.
     script = """
         import signal, sys
         from crossgate import _cli as cli
-        from crossgate import _onnx as onnx
+        from crossgate import _embedding as embedding
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        run = onnx.OnnxModel.run
-        def told(model, encoding):
-            onnx.OnnxModel.run = run
-            print("running", file=sys.stderr, flush=True)
-            return run(model, encoding)
-        onnx.OnnxModel.run = told
+        loaded = embedding.OnnxEmbedder._loaded
+        def told(embedder):
+            run, texts = loaded(embedder), []
+            def embed(text):
+                texts.append(text)
+                if len(texts) == 3:
+                    print("running", file=sys.stderr, flush=True)
+                return run(text)
+            return embed
+        embedding.OnnxEmbedder._loaded = told
         cli.main(sys.argv[1:])
     """
     output = tmp_path / "out.cgx"

@@ -113,6 +113,43 @@ def test_a_decision_of_the_gate_loads_nothing_heavy(path: Path) -> None:
     assert heavy == set()
 
 
+def test_a_prompt_that_the_gate_decides_loads_nothing_heavy(path: Path) -> None:
+    # Its vector is made here, by the core.
+    heavy, outcome = loaded(ROUTE.replace(", vector=vector", ""), path, "gated")
+    assert outcome == ["csv-cleaner", 1, "confident_winner", []]
+    assert heavy == set()
+
+
+def test_a_command_without_stage_2_loads_nothing_heavy(path: Path) -> None:
+    prompt = "repair a csv with duplicate rows"
+    heavy, outcome = loaded(
+        """
+        import sys
+        from crossgate import _cli as cli
+        outcome = cli.run(["route", "-i", sys.argv[1], "--reranker", "none", sys.argv[2]])
+        """,
+        path,
+        prompt,
+    )
+    assert outcome == 0
+    assert heavy == set()
+
+
+def test_indexing_loads_nothing_heavy(tmp_path: Path) -> None:
+    (tmp_path / "notes.jsonl").write_text(json.dumps({"id": "a", "text": "red fox"}))
+    heavy, outcome = loaded(
+        """
+        import sys
+        from crossgate import _cli as cli
+        outcome = cli.run(["index", sys.argv[1], "-o", sys.argv[2]])
+        """,
+        tmp_path / "notes.jsonl",
+        tmp_path / "notes.cgx",
+    )
+    assert outcome == 0
+    assert heavy == set()
+
+
 def test_a_decision_with_floors_that_is_logged_loads_nothing_heavy(tmp_path: Path) -> None:
     heavy, outcome = loaded(
         """

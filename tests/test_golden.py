@@ -5,18 +5,24 @@ The values are of models/golden.py, and of models/golden_passages.py for the pas
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator
+import struct
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from onnx import load, numpy_helper
+from tokenizers import Tokenizer
 
-from crossgate import CrossEncoder, OnnxEmbedder, set_threads
+from crossgate import CrossEncoder, OnnxEmbedder, _core, _threads, set_threads
 from crossgate import _onnx as onnx
 from crossgate._model_files.folder import locate
+from crossgate._model_files.manifest import EMBEDDER as BUNDLED
 from crossgate._model_files.manifest import PASSAGE_RERANKER, Kind
 from crossgate.rerankers import passages_of
 
@@ -27,6 +33,8 @@ GOLDEN = {
 EMBEDDER, CROSS_ENCODER = GOLDEN["embedder"], GOLDEN["cross_encoder"]
 PASSAGES = GOLDEN["passages"]
 TEXTS = [case["text"] for case in EMBEDDER["cases"]]
+# The vectors of the texts above and two more, in float32; another number is another model.
+VECTORS = "5b8bb203b7d3195eca538df6dea110e326981cfe331593160b935e599ced6905"
 PAIRS = [(case["query"], case["document"]) for case in CROSS_ENCODER["cases"]]
 
 
@@ -34,8 +42,8 @@ PAIRS = [(case["query"], case["document"]) for case in CROSS_ENCODER["cases"]]
 def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Give every test a thread count of its own."""
     with monkeypatch.context() as patch:
-        patch.setattr(onnx, "_threads", 0)
-        patch.setattr(onnx, "_workers", None)
+        patch.setattr(_threads, "_threads", 0)
+        patch.setattr(_threads, "_workers", None)
         yield
 
 
@@ -48,11 +56,22 @@ def shortened(name: str, kind: Kind, length: int, folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def embedder(tmp_path_factory: pytest.TempPathFactory) -> OnnxEmbedder:
+@pytest.fixture(scope="module", params=["core", "onnxruntime"])
+def embed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Any]:
+    """Return the bundled embedder, once as it is shipped and once as any other model is run."""
     length = EMBEDDER["made_with"]["maximum_tokens"]
-    folder = tmp_path_factory.mktemp("embedder")
-    return OnnxEmbedder(shortened("crossgate-embedder-minilm-l6", "embedder", length, folder))
+    if request.param == "core":
+        return core_embedder(length).embed
+    folder = shortened(BUNDLED, "embedder", length, tmp_path_factory.mktemp("embedder"))
+    embedder = OnnxEmbedder(folder)
+    return lambda text: embedder.embed([text])[0]
+
+
+def core_embedder(length: int) -> _core.Embedder:
+    local = locate(BUNDLED, "embedder")
+    return _core.Embedder(local.model, local.tokenizer, length)
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +90,8 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> CrossEncoder:
 
 
 @pytest.fixture(scope="module")
-def vectors(embedder: OnnxEmbedder) -> Any:
-    return np.array(embedder.embed(TEXTS), np.float64)
+def vectors(embed: Callable[[str], Any]) -> Any:
+    return np.array([embed(text) for text in TEXTS], np.float64)
 
 
 @pytest.fixture(scope="module")
@@ -106,11 +125,41 @@ def inputs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @pytest.mark.parametrize("case", EMBEDDER["cases"], ids=lambda case: repr(case["text"])[:30])
-def test_a_text_has_the_same_tokens(embedder: OnnxEmbedder, inputs: list[Any], case: Any) -> None:
-    embedder.embed([case["text"]])
+def test_a_text_has_the_same_tokens(inputs: list[Any], tmp_path: Path, case: Any) -> None:
+    length = EMBEDDER["made_with"]["maximum_tokens"]
+    assert core_embedder(length).tokens(case["text"]) == case["input_ids"]
+    OnnxEmbedder(shortened(BUNDLED, "embedder", length, tmp_path)).embed([case["text"]])
     (encoding,) = inputs
     assert encoding.ids == case["input_ids"]
     assert encoding.attention_mask == [1] * len(encoding.ids)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    """Return the library's own tokenizer, cut to what the tests read."""
+    tokenizer = Tokenizer.from_file(str(locate(BUNDLED, "embedder").tokenizer))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(24)
+    return tokenizer
+
+
+# Whole Unicode, and often what a tokenizer splits, joins, strips or keeps.
+ODD = [*"aAzZ09 ,.-_'éß中文が한½¿€🙂", "[CLS]", "[sep]", "[MASK]", "token", "ization", "x" * 101]
+ODD += ["\u0130", "\u017f", "\ufb01", "\u0301", "\u00ad", "\u200b", "\u200d", "\ufffd"]
+ODD += ["\t", "\n", "\r", "\0", "\x7f", "\x85", "\u00a0", "\u2028", "\U000e0001", "\U0002f800"]
+
+
+@settings(max_examples=400, deadline=None)
+@given(text=st.lists(st.sampled_from(ODD) | st.characters(codec="utf-8")).map("".join))
+def test_tokens_are_those_of_the_library_of_tokenizers(tokenizer: Tokenizer, text: str) -> None:
+    assert core_embedder(24).tokens(text) == tokenizer.encode(text).ids
+
+
+def test_a_vector_is_the_same_to_the_bit_on_every_processor() -> None:
+    embedder = core_embedder(512)
+    texts = [*TEXTS, "", "gauge " * 600]
+    found = b"".join(struct.pack("<384f", *embedder.embed(text)) for text in texts)
+    assert hashlib.sha256(found).hexdigest() == VECTORS
 
 
 @pytest.mark.parametrize("place", range(len(TEXTS)), ids=lambda place: repr(TEXTS[place])[:30])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from conftest import LIBRARY, FunctionReranker, LengthReranker, build, refused
 from crossgate import Index, PairScore, Profile, Router, RouteResult, rerank, rerank_many
-from crossgate import _onnx as runtime
+from crossgate import _threads as runtime
 
 
 @pytest.fixture

@@ -26,12 +26,14 @@ from crossgate import (
     OnnxEmbedder,
     Profile,
     Router,
+    _threads,
     rerank,
     set_threads,
 )
 from crossgate import _onnx as runtime
 from crossgate._model_files import manifest as registry
 from crossgate._model_files.cache import LocalModel
+from crossgate._model_files.folder import locate
 from crossgate._reranking import process
 from crossgate.rerankers import passages_of
 
@@ -46,8 +48,8 @@ CLS, SEP = 2, 3
 def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Give every test a thread count of its own."""
     with monkeypatch.context() as patch:
-        patch.setattr(runtime, "_threads", 0)
-        patch.setattr(runtime, "_workers", None)
+        patch.setattr(_threads, "_threads", 0)
+        patch.setattr(_threads, "_workers", None)
         patch.setattr(process, "loaded", {})
         patch.delenv("CROSSGATE_THREADS", raising=False)
         yield
@@ -369,7 +371,7 @@ def at_once(expected: int) -> int:
         with lock:
             running.remove(number)
 
-    runtime.run_all(work, range(4 * expected))
+    _threads.run_all(work, range(4 * expected))
     return max(most)
 
 
@@ -394,15 +396,15 @@ def test_the_number_of_threads_in_the_environment(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("setting", ["0", "-1", "two", "1.5", " 2", "²"])
 def test_an_environment_that_is_none(monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
     monkeypatch.setenv("CROSSGATE_THREADS", setting)
-    assert repr(setting) in refused("out_of_range", runtime.run_all, str, range(2))
+    assert repr(setting) in refused("out_of_range", _threads.run_all, str, range(2))
     monkeypatch.setenv("CROSSGATE_THREADS", "")
-    assert runtime.run_all(str, range(2)) == ["0", "1"]
+    assert _threads.run_all(str, range(2)) == ["0", "1"]
 
 
 def test_results_keep_their_order() -> None:
     set_threads(4)
-    assert runtime.run_all(lambda number: number * 2, range(50)) == list(range(0, 100, 2))
-    assert runtime.run_all(str, []) == []
+    assert _threads.run_all(lambda number: number * 2, range(50)) == list(range(0, 100, 2))
+    assert _threads.run_all(str, []) == []
 
 
 def test_after_an_error_the_rest_is_left() -> None:
@@ -417,9 +419,9 @@ def test_after_an_error_the_rest_is_left() -> None:
         release.wait(30)
 
     with pytest.raises(ValueError, match="the first"):
-        runtime.run_all(work, range(100))
+        _threads.run_all(work, range(100))
     release.set()
-    assert runtime.run_all(str, range(2)) == ["0", "1"]
+    assert _threads.run_all(str, range(2)) == ["0", "1"]
     assert len(begun) <= 2
 
 
@@ -498,7 +500,7 @@ def test_after_ctrl_c_the_rest_is_left() -> None:
     run_script("""
         import random, signal, sys, threading, time
         from crossgate import set_threads
-        from crossgate import _onnx as onnx
+        from crossgate import _threads
         signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.setswitchinterval(1e-6)
         main = threading.get_ident()
@@ -515,13 +517,13 @@ def test_after_ctrl_c_the_rest_is_left() -> None:
                 release.wait(30)
 
             try:
-                onnx.run_all(work, range(2_000))
+                _threads.run_all(work, range(2_000))
             except KeyboardInterrupt:
                 release.set()
             else:
                 raise AssertionError("it was not interrupted")
             # The threads are free for others at once.
-            assert onnx.run_all(str, range(4)) == ["0", "1", "2", "3"]
+            assert _threads.run_all(str, range(4)) == ["0", "1", "2", "3"]
             assert len(begun) <= 8, len(begun)
     """)
 
@@ -536,10 +538,10 @@ def test_ctrl_c_that_a_lock_hides_is_still_ctrl_c(monkeypatch: pytest.MonkeyPatc
 
     retired: list[object] = []
     with Hiding(1) as executor:
-        monkeypatch.setattr(runtime, "_executor", lambda: executor)
-        monkeypatch.setattr(runtime, "_retire", retired.append)
+        monkeypatch.setattr(_threads, "_executor", lambda: executor)
+        monkeypatch.setattr(_threads, "_retire", retired.append)
         with pytest.raises(KeyboardInterrupt):
-            runtime.run_all(str, range(4))
+            _threads.run_all(str, range(4))
         assert retired == [executor]
 
 
@@ -560,22 +562,31 @@ def test_nothing_is_written_and_nobody_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", ["onnxruntime", "tokenizers"])
-def test_without_a_package_the_words_decide(missing: str) -> None:
+@pytest.mark.parametrize("bundled", [True, False])
+def test_without_a_package_the_words_decide(tmp_path: Path, missing: str, bundled: bool) -> None:
+    # The bundled embedder needs neither package; the same files, named as a folder, need both.
+    folder = locate("crossgate-embedder-minilm-l6", "embedder").model.parent
+    embedder = "OnnxEmbedder()" if bundled else f"OnnxEmbedder({str(folder)!r})"
     output = run_script(f"""
         import json, sys
         sys.modules[{missing!r}] = None  # as if it were not installed
-        from crossgate import Document, Index, Profile, Router
+        from crossgate import Document, Index, OnnxEmbedder, PrecomputedVectors, Profile, Router
         texts = {LIBRARY!r}
         documents = [
             Document(id=id, text=text, vector=[1.0] * 384) for id, text in texts.items()
         ]
-        router = Router(Index.build(documents), profile=Profile())
+        embedder, path = {embedder}, {str(tmp_path / "a.cgx")!r}
+        made_elsewhere = PrecomputedVectors(embedder.identity, 384)
+        Index.build(documents, embedder=made_elsewhere).save(path)
+        router = Router(Index.open(path, embedder=embedder), profile=Profile())
         result = router.route("merge two pdf files")
         print(json.dumps([result.ids[0], [[x.code, x.detail] for x in result.degraded]]))
     """)
     best, degraded = json.loads(output)
     assert best == "pdf-toolkit"
-    assert [code for code, _ in degraded] == ["embedder_unavailable", "reranker_unavailable"]
+    assert [code for code, _ in degraded] == ["embedder_unavailable", "reranker_unavailable"][
+        bundled:
+    ]
     assert all(f"pip install {missing}" in detail for _, detail in degraded)
 
 

@@ -16,7 +16,7 @@ from tokenizers.models import BPE, Unigram
 
 from conftest import refused
 from crossgate import CrossEncoder
-from crossgate import _onnx as runtime
+from crossgate import _threads as runtime
 from crossgate._model_files.cache import LocalModel, spec
 from crossgate._model_files.folder import locate
 from crossgate._model_files.manifest import Template

@@ -33,7 +33,7 @@ from crossgate import (
 )
 from crossgate import _cascade as cascade
 from crossgate._core import Blend, Combine, Second
-from crossgate._onnx import run_until
+from crossgate._threads import run_until
 from crossgate._types import Degradation
 from crossgate.rerankers import (
     Admitted,

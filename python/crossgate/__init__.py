@@ -41,9 +41,9 @@ from crossgate._types import (
 
 if TYPE_CHECKING:
     from crossgate._embedding import Embedder, OnnxEmbedder, PrecomputedVectors
-    from crossgate._onnx import set_threads
     from crossgate._reranking.contract import PairScore, Reranker
     from crossgate._reranking.cross_encoder import CrossEncoder
+    from crossgate._threads import set_threads
 
 __all__ = [
     "CalibrationError",
@@ -93,7 +93,7 @@ _LATER = {
     "PairScore": "crossgate._reranking.contract",
     "PrecomputedVectors": "crossgate._embedding",
     "Reranker": "crossgate._reranking.contract",
-    "set_threads": "crossgate._onnx",
+    "set_threads": "crossgate._threads",
 }
 
 

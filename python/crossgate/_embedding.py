@@ -11,11 +11,11 @@ from typing import Protocol, runtime_checkable
 
 from crossgate import _core
 from crossgate._errors import ModelError
+from crossgate._model_files.cache import LocalModel
 from crossgate._model_files.folder import locate
-from crossgate._onnx import OnnxModel, run_all
+from crossgate._model_files.manifest import EMBEDDER
+from crossgate._threads import run_all
 from crossgate._types import Vector
-
-DEFAULT_EMBEDDER = "crossgate-embedder-minilm-l6"
 
 
 @runtime_checkable
@@ -49,7 +49,9 @@ class Embedder(Protocol):
 class OnnxEmbedder:
     """A sentence-embedding model that runs on this machine; it is loaded when it is first used.
 
-    The end of a text that is longer than the model's maximum length is left out.
+    The end of a text that is longer than the model's maximum length is left out. The bundled model
+    runs in crossgate's own core, where a text has the same vector to the bit on every processor;
+    any other runs in onnxruntime.
 
     Args:
         model: Name of a model, or a folder with `model.onnx` and `tokenizer.json`. A graph that
@@ -59,10 +61,11 @@ class OnnxEmbedder:
         ModelError: If the model is unknown, missing or altered; see `crossgate.models.locate`.
     """
 
-    def __init__(self, model: str | PathLike[str] = DEFAULT_EMBEDDER) -> None:
+    def __init__(self, model: str | PathLike[str] = EMBEDDER) -> None:
+        self._bundled = model == EMBEDDER
         self._local = locate(model, "embedder")
         self._lock = threading.Lock()
-        self._model: OnnxModel | None = None
+        self._run: Callable[[str], Sequence[float]] | None = None
         self._dimension = self._local.dimension
 
     @property
@@ -85,24 +88,7 @@ class OnnxEmbedder:
         Raises:
             ModelError: `dependency_missing`, `model_unsupported` or `model_failed`.
         """
-        model = self._loaded()
-
-        def one(text: str) -> Sequence[float]:
-            pieces = model.pieces(text)
-            pieces.truncate(model.room())
-            output = model.run(model.join(pieces))[0]
-            if output.ndim == 2:
-                output = output.mean(axis=0)
-            if output.ndim != 1:
-                raise ModelError(
-                    "model_unsupported",
-                    f"model {self._local.name!r} returns {output.ndim + 1} dimensions: an "
-                    "embedder returns one vector per text or per token",
-                )
-            vector: Sequence[float] = output
-            return vector
-
-        return run_all(one, texts, progress)
+        return run_all(self._loaded(), texts, progress)
 
     def need(self, vector: Vector) -> float | None:
         """Return how probable it is that a query asks for anything that a document could serve.
@@ -130,11 +116,39 @@ class OnnxEmbedder:
         head = json.loads(self._local.need.read_text(encoding="utf-8"))
         return float(head["intercept"]), [float(one) for one in head["weights"]]
 
-    def _loaded(self) -> OnnxModel:
+    def _loaded(self) -> Callable[[str], Sequence[float]]:
         with self._lock:
-            if self._model is None:
-                self._model = OnnxModel(self._local)
-            return self._model
+            if self._run is None:
+                local = self._local
+                if self._bundled:
+                    core = _core.Embedder(local.model, local.tokenizer, local.max_length)
+                    self._run = core.embed
+                else:
+                    self._run = _by_onnxruntime(local)
+            return self._run
+
+
+def _by_onnxruntime(local: LocalModel) -> Callable[[str], Sequence[float]]:
+    from crossgate._onnx import OnnxModel
+
+    model = OnnxModel(local)
+
+    def embed(text: str) -> Sequence[float]:
+        pieces = model.pieces(text)
+        pieces.truncate(model.room())
+        output = model.run(model.join(pieces))[0]
+        if output.ndim == 2:
+            output = output.mean(axis=0)
+        if output.ndim != 1:
+            raise ModelError(
+                "model_unsupported",
+                f"model {local.name!r} returns {output.ndim + 1} dimensions: an embedder returns "
+                "one vector per text or per token",
+            )
+        vector: Sequence[float] = output
+        return vector
+
+    return embed
 
 
 class PrecomputedVectors:

@@ -385,9 +385,10 @@ def embedder_mismatch(where: str, found: str, wanted: str) -> IndexFileError:
 def _embedder(embedder: Embedder | str | os.PathLike[str] | None) -> Embedder | None:
     if embedder is None or not isinstance(embedder, str | os.PathLike):
         return embedder
-    from crossgate._embedding import DEFAULT_EMBEDDER, OnnxEmbedder
+    from crossgate._embedding import OnnxEmbedder
+    from crossgate._model_files.manifest import EMBEDDER
 
-    return OnnxEmbedder(DEFAULT_EMBEDDER if embedder == "default" else embedder)
+    return OnnxEmbedder(EMBEDDER if embedder == "default" else embedder)
 
 
 def check_documents(documents: Iterable[Document]) -> None:

@@ -45,7 +45,7 @@ def _decided(
     # Both take milliseconds to import, which the one decision of a hook must not pay for.
     from concurrent.futures import ThreadPoolExecutor, as_completed
 
-    from crossgate._onnx import number_of_threads
+    from crossgate._threads import number_of_threads
 
     pool = ThreadPoolExecutor(number_of_threads(), "crossgate-many")
     try:

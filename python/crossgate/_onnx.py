@@ -1,18 +1,12 @@
-"""Runs ONNX models one input at a time, several at once, on a fixed number of threads."""
+"""Runs ONNX models, one input at a time."""
 
 from __future__ import annotations
 
 import os
 import sys
-import threading
-import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from itertools import count, takewhile
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
-from crossgate._errors import InputError, ModelError
+from crossgate._errors import ModelError
 
 if TYPE_CHECKING:
     import numpy
@@ -20,170 +14,11 @@ if TYPE_CHECKING:
 
     from crossgate._model_files.cache import LocalModel
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
 _INPUTS = {"input_ids", "attention_mask", "token_type_ids", "position_ids"}
 
 # WordPiece reads words of at most 100 letters as one piece, most are far shorter; what lies beyond
 # this many characters per piece cannot reach the model, and tokenising it would cost seconds.
 _CHARACTERS_PER_PIECE = 64
-
-_lock = threading.Lock()
-_threads = 0
-_workers: ThreadPoolExecutor | None = None
-
-
-def set_threads(count: int) -> None:
-    """Set how many inputs are run at once, over all models and callers of the process.
-
-    Without a call it is the environment variable `CROSSGATE_THREADS`, or else the number of
-    processors that the process may use.
-
-    Raises:
-        InputError: `out_of_range` if `count` is below 1.
-    """
-    global _threads, _workers
-    if count < 1:
-        raise InputError("out_of_range", f"threads is {count}: it must be at least 1")
-    with _lock:
-        _threads, _workers = count, None
-
-
-def _executor() -> ThreadPoolExecutor:
-    global _workers
-    with _lock:
-        if _workers is None:
-            _workers = ThreadPoolExecutor(number_of_threads(), "crossgate")
-        return _workers
-
-
-def _retire(executor: ThreadPoolExecutor) -> None:
-    """Let the threads end when their work is done; the next caller gets new ones."""
-    global _workers
-    with _lock:
-        if _workers is executor:
-            _workers = None
-    executor.shutdown(wait=False)
-
-
-def number_of_threads() -> int:
-    """Return how many inputs are run at once, over all models and callers of the process.
-
-    Raises:
-        InputError: `out_of_range` if the environment names no number.
-    """
-    if _threads:
-        return _threads
-    setting = os.environ.get("CROSSGATE_THREADS", "")
-    if setting:
-        if not setting.isdecimal() or int(setting) < 1:
-            raise InputError(
-                "out_of_range", f"CROSSGATE_THREADS is {setting!r}: it must be a number from 1"
-            )
-        return int(setting)
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _after_fork() -> None:
-    # Threads do not survive a fork, and the lock may have been held by one of them.
-    global _lock, _workers
-    _lock, _workers = threading.Lock(), None
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
-
-def run_all(
-    function: Callable[[Item], Result],
-    items: Sequence[Item],
-    progress: Callable[[int], None] | None = None,
-) -> list[Result]:
-    """Apply a function to every item on the shared threads; results keep the order of the items.
-
-    Args:
-        function: What to do with one item.
-        items: The items.
-        progress: Called with the number of items that are done, after each.
-    """
-    if len(items) == 1 and progress is None:
-        return [function(items[0])]
-    return _run(function, items, progress, None)
-
-
-def run_until(
-    function: Callable[[Item], Result], items: Sequence[Item], until: float | None
-) -> list[Result]:
-    """Do what `run_all` does until a time comes; return the results of the first items.
-
-    What comes after the first item that was not done in time is left out, done or not. An item
-    that is under way when time is up is not waited for.
-
-    Args:
-        function: What to do with one item.
-        items: The items.
-        until: When to stop, as a reading of `time.monotonic`; None for never.
-    """
-    return run_all(function, items) if until is None else _run(function, items, None, until)
-
-
-def _run(
-    function: Callable[[Item], Result],
-    items: Sequence[Item],
-    progress: Callable[[int], None] | None,
-    until: float | None,
-) -> list[Result]:
-    places = count()
-    stopped = threading.Event()
-    outcomes: SimpleQueue[tuple[int, Result | None, BaseException | None]] = SimpleQueue()
-
-    def work() -> None:
-        # Each thread takes the next item until none is left or nobody waits for it any more.
-        while not stopped.is_set() and (place := next(places)) < len(items):
-            try:
-                outcomes.put((place, function(items[place]), None))
-            except BaseException as error:  # it belongs to the caller, not to this thread
-                outcomes.put((place, None, error))
-
-    results: dict[int, Result] = {}
-    executor = _executor()
-    try:
-        # One hand-out per thread, not per item: few moments for Ctrl-C to come in between.
-        for _ in range(min(number_of_threads(), len(items))):
-            _submit(executor, work)
-        for done in range(1, len(items) + 1):
-            left = None if until is None else max(0.0, until - time.monotonic())
-            try:
-                place, result, error = outcomes.get(timeout=left)
-            except Empty:  # time is up
-                break
-            if error is not None:
-                raise error
-            results[place] = cast("Result", result)
-            if progress is not None:
-                progress(done)
-        return [results[place] for place in takewhile(results.__contains__, range(len(items)))]
-    except KeyboardInterrupt:
-        # It may have come while a thread was being started: nobody but its queue knows of such
-        # a thread, and without a word through it the process would wait for it for ever.
-        _retire(executor)
-        raise
-    finally:
-        stopped.set()
-
-
-def _submit(executor: ThreadPoolExecutor, work: Callable[[], None]) -> None:
-    try:
-        executor.submit(work)
-    except RuntimeError as error:
-        # An interrupt while a new thread is waited for can leave the interpreter's own lock
-        # released twice, which hides it; taken for a failure, it would degrade a result.
-        if isinstance(error.__context__, KeyboardInterrupt):
-            raise KeyboardInterrupt from error
-        raise
 
 
 class Tokens(Protocol):

@@ -88,11 +88,11 @@ def run(options: argparse.Namespace) -> int:
 
 def _application(options: argparse.Namespace) -> Any:
     from crossgate._index import Index
-    from crossgate._onnx import number_of_threads
     from crossgate._rerank import rerank
     from crossgate._router import Router
     from crossgate._serving.app import application
     from crossgate._serving.limits import Limits
+    from crossgate._threads import number_of_threads
 
     reranker = None if options.reranker == "none" else options.reranker
     limits = Limits(

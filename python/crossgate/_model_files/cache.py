@@ -11,9 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from crossgate import _core
 from crossgate._errors import ModelError
 from crossgate._files import open_source, read_source, whole_file
 from crossgate._limits import SETTINGS_BYTES
@@ -194,7 +195,7 @@ def check_file(file: ModelFile, path: Path) -> FileCheck:
     try:
         size = path.stat().st_size
         # A file of the wrong size needs no hashing.
-        digest = sha256_of(path) if size == file.size else ""
+        digest = "" if size != file.size else _digest(path, file)
     except (FileNotFoundError, NotADirectoryError):
         code, detail = "model_incomplete", _MISSING
     except OSError as error:
@@ -202,9 +203,10 @@ def check_file(file: ModelFile, path: Path) -> FileCheck:
     else:
         if size != file.size:
             code, detail = "model_altered", f"has {size} bytes, expected {file.size}"
-        elif digest != file.sha256:
+        elif digest != (file.blake3 or file.sha256):
             code = "model_altered"
-            detail = f"has sha256 {digest[:16]}…, expected {file.sha256[:16]}…"
+            kind, expected = ("blake3", file.blake3) if file.blake3 else ("sha256", file.sha256)
+            detail = f"has {kind} {digest[:16]}…, expected {expected[:16]}…"
     return FileCheck(file=file, path=path, code=code, detail=detail)
 
 
@@ -275,10 +277,20 @@ def write_lock(model: ModelSpec) -> None:
         "schema": "crossgate-lock/1",
         "repository": model.repository,
         "revision": model.revision,
-        "files": [asdict(file) for file in model.files],
+        "files": [
+            {"role": file.role, "path": file.path, "size": file.size, "sha256": file.sha256}
+            for file in model.files
+        ],
     }
     with whole_file(lock_file(model.name)) as stream:
         stream.write(json.dumps(lock, indent=2) + "\n")
+
+
+def _digest(path: Path, file: ModelFile) -> str:
+    if not file.blake3:
+        return sha256_of(path)
+    with open_source(path):  # refuses what is no regular file
+        return _core.blake3_of(path)
 
 
 def sha256_of(path: Path) -> str:

@@ -11,8 +11,9 @@ from crossgate._clock import ENDLESS, Deadline
 from crossgate._errors import InputError, ModelError
 from crossgate._model_files.folder import locate
 from crossgate._model_files.manifest import ROUTING_RERANKER
-from crossgate._onnx import OnnxModel, run_until
+from crossgate._onnx import OnnxModel
 from crossgate._reranking.contract import PairScore, Scores
+from crossgate._threads import run_until
 from crossgate._types import Degradation, Passage
 
 # Without room for at least this much of the passage a pair says nothing about it.

@@ -21,8 +21,9 @@ from crossgate import _core
 from crossgate._clock import ENDLESS, Deadline
 from crossgate._errors import InputError, ModelError
 from crossgate._model_files.folder import locate
-from crossgate._onnx import OnnxModel, run_all
+from crossgate._onnx import OnnxModel
 from crossgate._reranking.contract import PairScore
+from crossgate._threads import run_all
 from crossgate._types import Passage
 
 if TYPE_CHECKING:

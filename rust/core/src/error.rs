@@ -9,6 +9,8 @@ pub enum Family {
     Input,
     /// An index file that cannot be opened or written.
     IndexFile,
+    /// A model that cannot be used.
+    Model,
     /// A profile or a policy that cannot be used.
     Profile,
 }
@@ -48,6 +50,11 @@ impl Error {
     /// An error about a query, document, vector or option.
     pub(crate) fn input(code: &'static str, message: impl Into<String>) -> Self {
         Self { family: Family::Input, code, message: message.into() }
+    }
+
+    /// An error about a model.
+    pub(crate) fn model(code: &'static str, message: impl Into<String>) -> Self {
+        Self { family: Family::Model, code, message: message.into() }
     }
 
     /// An error about a profile or a policy.

@@ -24,7 +24,9 @@ mod stop_words;
 
 pub mod cliff;
 pub mod conclude;
+pub mod digest;
 pub mod diversity;
+pub mod embedder;
 pub mod exclusions;
 pub mod fusion;
 pub mod gate;

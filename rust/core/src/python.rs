@@ -24,6 +24,7 @@ impl From<Error> for PyErr {
         let class = match error.family() {
             Family::Input => "InputError",
             Family::IndexFile => "IndexFileError",
+            Family::Model => "ModelError",
             Family::Profile => "ProfileError",
         };
         Python::attach(|py| {

@@ -1,6 +1,7 @@
 //! Python bindings: take values over, call the core without the interpreter's lock, hand values back.
 
 mod decide;
+mod embedder;
 mod fusion;
 mod index;
 
@@ -12,6 +13,8 @@ mod _core {
         analyze, announced, combine, conclude, gated, known_elsewhere, need_of, read_signals,
         read_trace, reblend, replay, trace,
     };
+    #[pymodule_export]
+    use crate::embedder::{Embedder, blake3_of};
     #[pymodule_export]
     use crate::fusion::{
         TokenVectors, diversify_vectors, diversify_words, fuse_ranks, fuse_scores,

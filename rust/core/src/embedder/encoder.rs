@@ -1,0 +1,267 @@
+//! The layers of a small BERT with weights in eight bits: token numbers in, unit vector out.
+
+use bytes::Bytes;
+
+use super::float::{LANES, attend, gelu, normalise, quantise, rescale};
+use super::model_file::{Constants, FLOAT, INT8, UINT8};
+use super::product::{GROUP, Kernel, TILE, multiply};
+use crate::error::{Error, Result};
+
+/// The width of a head of attention, in models of any width.
+const HEAD: usize = 32;
+
+/// The widest model that is read: sums of its products still fit 32 bits.
+const WIDEST: usize = 4_096;
+
+/// A weight w is stored as w + 128.
+const MIDDLE: i32 = 128;
+
+/// What is added to the result of a GELU, whose smallest value is -0.16997, before it is rounded.
+const GELU_SHIFT: f32 = 0.17;
+
+/// The graph that models/build.py writes for an embedder.
+pub(super) struct Encoder {
+    kernel: Kernel,
+    width: usize,
+    words: Bytes,
+    word_scales: Bytes,
+    first_type: Vec<f32>,
+    positions: Bytes,
+    norm: Norm,
+    layers: Vec<Layer>,
+}
+
+struct Layer {
+    query_key_value: Product,
+    attention_bias: Vec<f32>,
+    mixed: Product,
+    mixed_bias: Vec<f32>,
+    after_attention: Norm,
+    widened: Product,
+    widened_bias: Vec<f32>,
+    narrowed: Product,
+    narrowed_bias: Vec<f32>,
+    output: Norm,
+}
+
+struct Norm {
+    gamma: Vec<f32>,
+    beta: Vec<f32>,
+}
+
+/// Weights of shape [inputs, outputs], each column with a scale.
+struct Product {
+    weights: Bytes,
+    scales: Vec<f32>,
+    /// What rounding around the middle takes from each column's sum, for shifted values.
+    offsets: Vec<i32>,
+    shift: Option<f32>,
+    inputs: usize,
+}
+
+impl Encoder {
+    /// Takes the weights out of a graph.
+    ///
+    /// Fails with `model_unsupported` if they are not those of an embedder for as many words and
+    /// tokens.
+    pub(super) fn read(constants: &Constants, words: usize, tokens: usize) -> Result<Self> {
+        let width = constants.length("words", 1);
+        let count = constants.length("words", 0);
+        if width == 0 || width > WIDEST || !width.is_multiple_of(TILE) || count < words {
+            return Err(Error::model(
+                "model_unsupported",
+                format!(
+                    "the graph has {count} word vectors of length {width}: it needs {words}, in \
+                     steps of {TILE} up to {WIDEST}"
+                ),
+            ));
+        }
+        let positions = constants.length("positions", 1);
+        if positions < tokens {
+            return Err(Error::model(
+                "model_unsupported",
+                format!("the graph reads {positions} tokens, not {tokens}"),
+            ));
+        }
+        let layers = (0..).take_while(|layer| {
+            constants.length(&format!("layer_{layer}.query_key_value.weight"), 0) > 0
+        });
+        let layers: Result<Vec<_>> =
+            layers.map(|layer| Layer::read(constants, &format!("layer_{layer}."), width)).collect();
+        let mut first_type = constants.floats("types", 2 * width)?;
+        first_type.truncate(width);
+        Ok(Self {
+            kernel: Kernel::available().first().copied().unwrap_or(Kernel::Portable),
+            width,
+            words: constants.bytes("words", INT8, count.saturating_mul(width))?,
+            word_scales: constants.bytes("word_scales", FLOAT, count)?,
+            first_type,
+            positions: constants.bytes("positions", FLOAT, positions.saturating_mul(width))?,
+            norm: Norm::read(constants, "embedded", width)?,
+            layers: layers?,
+        })
+    }
+
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The direction of the mean of all tokens' last states.
+    pub(super) fn run(&self, tokens: &[u32]) -> Vec<f32> {
+        let mut hidden = self.embedded(tokens);
+        for layer in &self.layers {
+            hidden = layer.run(self.kernel, &hidden, self.width);
+        }
+        let mut sums = vec![0.0_f32; self.width];
+        for row in hidden.chunks_exact(self.width) {
+            for (sum, value) in sums.iter_mut().zip(row) {
+                *sum += value;
+            }
+        }
+        let length = sums.iter().map(|sum| f64::from(*sum).powi(2)).sum::<f64>().sqrt();
+        #[expect(clippy::cast_possible_truncation, reason = "the quotient lies in [-1, 1]")]
+        sums.iter().map(|sum| (f64::from(*sum) / length) as f32).collect()
+    }
+
+    fn embedded(&self, tokens: &[u32]) -> Vec<f32> {
+        let mut rows = Vec::with_capacity(tokens.len() * self.width);
+        for token in tokens {
+            let start = *token as usize * self.width;
+            let levels = self.words.get(start..start + self.width).unwrap_or_default();
+            let scale = floats(&self.word_scales, *token as usize, 1).next().unwrap_or_default();
+            let levels = levels.iter().map(|level| f32::from(level.cast_signed()));
+            rows.extend(levels.zip(&self.first_type).map(|(level, kind)| level * scale + kind));
+        }
+        let positions: Vec<f32> = floats(&self.positions, 0, rows.len()).collect();
+        let none = vec![0.0; self.width];
+        normalise(&mut rows, &positions, &none, &self.norm.gamma, &self.norm.beta);
+        rows
+    }
+}
+
+impl Layer {
+    fn read(constants: &Constants, name: &str, width: usize) -> Result<Self> {
+        let floats = |part: &str, count: usize| constants.floats(&format!("{name}{part}"), count);
+        let product = |part: &str, inputs: usize, outputs: usize, shift: Option<f32>| {
+            Product::read(constants, &format!("{name}{part}"), inputs, outputs, shift)
+        };
+        Ok(Self {
+            query_key_value: product("query_key_value", width, 3 * width, None)?,
+            attention_bias: floats("attention.bias", 3 * width)?,
+            mixed: product("mixed", width, width, None)?,
+            mixed_bias: floats("mixed.bias", width)?,
+            after_attention: Norm::read(constants, &format!("{name}after_attention"), width)?,
+            widened: product("widened", width, 4 * width, None)?,
+            widened_bias: floats("widened.bias", 4 * width)?,
+            narrowed: product("narrowed", 4 * width, width, Some(GELU_SHIFT))?,
+            narrowed_bias: floats("narrowed.bias", width)?,
+            output: Norm::read(constants, &format!("{name}output"), width)?,
+        })
+    }
+
+    fn run(&self, kernel: Kernel, hidden: &[f32], width: usize) -> Vec<f32> {
+        let triple = self.query_key_value.run(kernel, hidden);
+        let attended = attention(&triple, &self.attention_bias, width);
+        let mut mixed = self.mixed.run(kernel, &attended);
+        let norm = &self.after_attention;
+        normalise(&mut mixed, hidden, &self.mixed_bias, &norm.gamma, &norm.beta);
+        let mut active = self.widened.run(kernel, &mixed);
+        gelu(&mut active, &self.widened_bias);
+        let mut output = self.narrowed.run(kernel, &active);
+        let norm = &self.output;
+        normalise(&mut output, &mixed, &self.narrowed_bias, &norm.gamma, &norm.beta);
+        output
+    }
+}
+
+impl Norm {
+    fn read(constants: &Constants, name: &str, width: usize) -> Result<Self> {
+        let part = |part: &str| constants.floats(&format!("{name}.{part}"), width);
+        Ok(Self { gamma: part("gamma")?, beta: part("beta")? })
+    }
+}
+
+impl Product {
+    fn read(
+        constants: &Constants,
+        name: &str,
+        inputs: usize,
+        outputs: usize,
+        shift: Option<f32>,
+    ) -> Result<Self> {
+        let weights = constants.bytes(&format!("{name}.weight"), UINT8, inputs * outputs)?;
+        let mut offsets = vec![0; outputs];
+        if shift.is_some() {
+            for row in weights.chunks_exact(outputs) {
+                for (offset, weight) in offsets.iter_mut().zip(row) {
+                    *offset += MIDDLE * (i32::from(*weight) - MIDDLE);
+                }
+            }
+        }
+        let scales = constants.floats(&format!("{name}.scales"), outputs)?;
+        Ok(Self { weights, scales, offsets, shift, inputs })
+    }
+
+    /// The product of each row with the weights, in shape [rows, outputs].
+    fn run(&self, kernel: Kernel, rows: &[f32]) -> Vec<f32> {
+        let outputs = self.scales.len();
+        let mut levels = vec![0; rows.len()];
+        let parts = rows.chunks_exact(self.inputs).zip(levels.chunks_exact_mut(self.inputs));
+        let steps: Vec<f32> =
+            parts.map(|(row, levels)| quantise(row, self.shift, levels)).collect();
+        let sums = multiply(kernel, &levels, &self.weights, self.inputs, outputs);
+        let mut products = vec![0.0; sums.len()];
+        for (place, row) in products.chunks_exact_mut(outputs).enumerate() {
+            let sums = sums.get(place * outputs..).unwrap_or_default();
+            let levels = levels.get(place * self.inputs..(place + 1) * self.inputs);
+            // Stored weights are too large by MIDDLE, each.
+            let common = levels.into_iter().flatten().map(|level| i32::from(*level)).sum::<i32>();
+            let step = steps.get(place).copied().unwrap_or_default();
+            rescale(sums, MIDDLE * common, &self.offsets, &self.scales, step, row);
+        }
+        products
+    }
+}
+
+/// Mixes the tokens' values by how well their keys fit each token's query, head by head.
+fn attention(triple: &[f32], bias: &[f32], width: usize) -> Vec<f32> {
+    let tokens = triple.len() / (3 * width);
+    let columns = tokens.next_multiple_of(LANES);
+    let mut attended = vec![0.0; tokens * width];
+    let mut keys = vec![0.0; HEAD * columns];
+    let mut mixed = vec![[0.0; HEAD]; tokens];
+    for head in (0..width).step_by(HEAD) {
+        let part = |start: usize| -> Vec<[f32; HEAD]> {
+            let bias = bias.get(start..).unwrap_or_default();
+            let rows =
+                triple.chunks_exact(3 * width).filter_map(|row| row.get(start..)?.first_chunk());
+            rows.map(|row: &[f32; HEAD]| {
+                let mut row = *row;
+                row.iter_mut().zip(bias).for_each(|(value, bias)| *value += bias);
+                row
+            })
+            .collect()
+        };
+        for (token, row) in part(width + head).iter().enumerate() {
+            for (keys, value) in keys.chunks_exact_mut(columns).zip(row) {
+                keys.iter_mut().skip(token).take(1).for_each(|key| *key = *value);
+            }
+        }
+        attend(&part(head), &keys, &part(2 * width + head), &mut mixed);
+        for (row, mixed) in attended.chunks_exact_mut(width).zip(&mixed) {
+            if let Some(place) = row.get_mut(head..head + HEAD) {
+                place.copy_from_slice(mixed);
+            }
+        }
+    }
+    attended
+}
+
+/// So many floats of a table from a place on, which need not lie where a float may.
+fn floats(table: &Bytes, place: usize, count: usize) -> impl Iterator<Item = f32> {
+    let bytes = table.get(4 * place..4 * (place + count)).unwrap_or_default();
+    bytes.as_chunks().0.iter().copied().map(f32::from_le_bytes)
+}
+
+const _: () =
+    assert!(TILE.is_multiple_of(GROUP) && HEAD.is_multiple_of(LANES) && TILE.is_multiple_of(LANES));

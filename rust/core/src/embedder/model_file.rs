@@ -1,0 +1,84 @@
+//! The weights in an ONNX file, by name, where they lie.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use prost::Message;
+
+use crate::error::{Error, Result};
+
+/// Numbers of the types of `TensorProto.DataType`.
+pub(super) const FLOAT: i32 = 1;
+pub(super) const UINT8: i32 = 2;
+pub(super) const INT8: i32 = 3;
+
+/// What we read of onnx.proto: all else is skipped.
+#[derive(Message)]
+struct ModelProto {
+    #[prost(message, optional, tag = "7")]
+    graph: Option<GraphProto>,
+}
+
+#[derive(Message)]
+struct GraphProto {
+    #[prost(message, repeated, tag = "5")]
+    initializer: Vec<TensorProto>,
+}
+
+#[derive(Message)]
+struct TensorProto {
+    #[prost(int64, repeated, tag = "1")]
+    dims: Vec<i64>,
+    #[prost(int32, tag = "2")]
+    data_type: i32,
+    #[prost(string, tag = "8")]
+    name: String,
+    #[prost(bytes = "bytes", tag = "9")]
+    raw_data: Bytes,
+}
+
+/// The constants of a graph; their bytes are shared with the file, not copied.
+pub(super) struct Constants(HashMap<String, TensorProto>);
+
+impl Constants {
+    /// Reads an ONNX file.
+    ///
+    /// Fails with `model_unsupported` if it is none.
+    pub(super) fn read(file: Bytes) -> Result<Self> {
+        let model = ModelProto::decode(file)
+            .map_err(|error| Error::model("model_unsupported", format!("no ONNX file: {error}")))?;
+        let constants = model.graph.unwrap_or_default().initializer.into_iter();
+        Ok(Self(constants.map(|one| (one.name.clone(), one)).collect()))
+    }
+
+    /// The length of one axis of a constant; 0 where there is none.
+    pub(super) fn length(&self, name: &str, axis: usize) -> usize {
+        let length = self.0.get(name).and_then(|one| one.dims.get(axis));
+        length.and_then(|length| usize::try_from(*length).ok()).unwrap_or_default()
+    }
+
+    /// The bytes of a constant of a type and a number of values.
+    ///
+    /// Fails with `model_unsupported` if there is none such.
+    pub(super) fn bytes(&self, name: &str, data_type: i32, count: usize) -> Result<Bytes> {
+        let size = if data_type == FLOAT { 4 } else { 1 };
+        match self.0.get(name) {
+            Some(one)
+                if one.data_type == data_type
+                    && one.raw_data.len() == count.saturating_mul(size) =>
+            {
+                Ok(one.raw_data.clone())
+            }
+            _ => Err(Error::model(
+                "model_unsupported",
+                format!("the graph has no {name} of {count} values of type {data_type}"),
+            )),
+        }
+    }
+
+    /// The values of a constant of floats.
+    pub(super) fn floats(&self, name: &str, count: usize) -> Result<Vec<f32>> {
+        let bytes = self.bytes(name, FLOAT, count)?;
+        Ok(bytes.as_chunks().0.iter().copied().map(f32::from_le_bytes).collect())
+    }
+}

@@ -1,0 +1,279 @@
+//! Products of bytes, exact on every processor: signed activations times unsigned weights.
+
+use multiversion::multiversion;
+
+/// Columns that are packed and multiplied together; the width of a product is a multiple of it.
+pub(super) const TILE: usize = 64;
+
+/// Bytes of one column that one instruction multiplies and adds up; the depth is a multiple of it.
+pub(super) const GROUP: usize = 4;
+
+/// The weights of one tile, [inputs / GROUP, TILE, GROUP].
+type Packed = [[u8; TILE * GROUP]];
+
+/// What multiplies; only `available` makes one, which looks at the processor first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kernel {
+    #[cfg(target_arch = "x86_64")]
+    Vnni512,
+    #[cfg(target_arch = "x86_64")]
+    Vnni256,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    Portable,
+}
+
+impl Kernel {
+    /// Every kernel that this processor can run, the fastest first.
+    pub(super) fn available() -> Vec<Self> {
+        let mut found = Vec::new();
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
+                found.push(Self::Vnni512);
+            }
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("avxvnni") {
+                found.push(Self::Vnni256);
+            }
+            if is_x86_feature_detected!("avx2") {
+                found.push(Self::Avx2);
+            }
+        }
+        found.push(Self::Portable);
+        found
+    }
+}
+
+/// Sums of products: `levels` of shape [rows, inputs] times `weights` of shape [inputs, outputs].
+///
+/// Every kernel returns the same numbers: no sum of up to 65,536 products overflows 32 bits.
+#[cfg_attr(target_arch = "x86_64", allow(unsafe_code, reason = "calls of x86's instructions"))]
+pub(super) fn multiply(
+    kernel: Kernel,
+    levels: &[i8],
+    weights: &[u8],
+    inputs: usize,
+    outputs: usize,
+) -> Vec<i32> {
+    let mut sums = vec![0; levels.len() / inputs * outputs];
+    match kernel {
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Vnni512 => x86::multiply_by(levels, weights, inputs, outputs, &mut sums, {
+            // SAFETY: `available` names this kernel only where the processor has AVX-512 with VNNI.
+            |levels, packed| unsafe { x86::vnni512(levels, packed) }
+        }),
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Vnni256 => x86::multiply_by(levels, weights, inputs, outputs, &mut sums, {
+            // SAFETY: `available` names this kernel only where the processor has AVX-VNNI.
+            |levels, packed| unsafe { x86::vnni256(levels, packed) }
+        }),
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx2 => x86::multiply_by(levels, weights, inputs, outputs, &mut sums, {
+            // SAFETY: `available` names this kernel only where the processor has AVX2.
+            |levels, packed| unsafe { x86::avx2(levels, packed) }
+        }),
+        Kernel::Portable => {
+            for (levels, sums) in levels.chunks_exact(inputs).zip(sums.chunks_exact_mut(outputs)) {
+                for (level, weights) in levels.iter().zip(weights.chunks_exact(outputs)) {
+                    for (sum, weight) in sums.iter_mut().zip(weights) {
+                        *sum += i32::from(*level) * i32::from(*weight);
+                    }
+                }
+            }
+        }
+    }
+    sums
+}
+
+/// Puts the bytes of a column that meet one group of a row side by side.
+#[multiversion(targets("x86_64+avx512f+avx512bw", "x86_64+avx2"))]
+fn pack(weights: &[u8], outputs: usize, start: usize, packed: &mut Packed) {
+    for (rows, packed) in weights.chunks_exact(GROUP * outputs).zip(packed) {
+        let part = |row: usize| rows.get(row * outputs + start..)?.first_chunk::<TILE>();
+        let (Some(a), Some(b), Some(c), Some(d)) = (part(0), part(1), part(2), part(3)) else {
+            return;
+        };
+        let (columns, _) = packed.as_chunks_mut::<GROUP>();
+        for ((((column, a), b), c), d) in columns.iter_mut().zip(a).zip(b).zip(c).zip(d) {
+            *column = [*a, *b, *c, *d];
+        }
+    }
+}
+
+/// The instructions that multiply bytes in groups. Without them a query takes five times as long.
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code, reason = "loads and stores of vectors; each note says what holds")]
+mod x86 {
+    #[allow(clippy::wildcard_imports, reason = "eighteen instructions by long names")]
+    use std::arch::x86_64::*;
+
+    use super::{GROUP, Packed, TILE, pack};
+
+    /// Goes through the tiles, and in each through blocks of as many rows as registers hold.
+    pub(super) fn multiply_by<const ROWS: usize>(
+        levels: &[i8],
+        weights: &[u8],
+        inputs: usize,
+        outputs: usize,
+        sums: &mut [i32],
+        kernel: impl Fn(&[[i32; ROWS]], &Packed) -> [[i32; TILE]; ROWS],
+    ) {
+        let blocks: Vec<_> =
+            levels.chunks(ROWS * inputs).map(|rows| side_by_side(rows, inputs)).collect();
+        let mut packed = vec![[0; TILE * GROUP]; inputs / GROUP];
+        for start in (0..outputs).step_by(TILE) {
+            pack(weights, outputs, start, &mut packed);
+            for (block, sums) in blocks.iter().zip(sums.chunks_mut(ROWS * outputs)) {
+                let found = kernel(block, &packed);
+                for (sums, found) in sums.chunks_exact_mut(outputs).zip(&found) {
+                    if let Some(tile) = sums.get_mut(start..start + TILE) {
+                        tile.copy_from_slice(found);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The groups of a block's rows, as [inputs / GROUP, ROWS]; absent rows are zero.
+    fn side_by_side<const ROWS: usize>(rows: &[i8], inputs: usize) -> Vec<[i32; ROWS]> {
+        let mut block = vec![[0; ROWS]; inputs / GROUP];
+        for (place, row) in rows.chunks_exact(inputs).enumerate() {
+            let (groups, _) = row.as_chunks::<GROUP>();
+            for (block, group) in block.iter_mut().zip(groups) {
+                if let Some(level) = block.get_mut(place) {
+                    *level = i32::from_le_bytes(group.map(i8::cast_unsigned));
+                }
+            }
+        }
+        block
+    }
+
+    /// Writes a kernel of vectors that are so many bytes wide.
+    macro_rules! kernel {
+        ($name:ident, $features:literal, $rows:literal, $bytes:literal, $zero:ident, $load:ident,
+         $store:ident, $set:ident, $dot:expr) => {
+            #[target_feature(enable = $features)]
+            pub(super) fn $name(levels: &[[i32; $rows]], packed: &Packed) -> [[i32; TILE]; $rows] {
+                let mut found = [[0; TILE]; $rows];
+                // Four vectors of each row at a time: their sums stay in registers.
+                for part in 0..TILE / $bytes {
+                    let mut sums = [[$zero(); 4]; $rows];
+                    for (levels, packed) in levels.iter().zip(packed) {
+                        let (parts, _) = packed.as_chunks::<{ 4 * $bytes }>();
+                        let Some(vectors) = parts.get(part) else { continue };
+                        let (vectors, _) = vectors.as_chunks::<$bytes>();
+                        let mut weights = [$zero(); 4];
+                        for (weights, bytes) in weights.iter_mut().zip(vectors) {
+                            // SAFETY: it reads the bytes that the reference stands for.
+                            *weights = unsafe { $load(bytes.as_ptr().cast()) };
+                        }
+                        for (sums, level) in sums.iter_mut().zip(levels) {
+                            let level = $set(*level);
+                            for (sum, weights) in sums.iter_mut().zip(weights) {
+                                *sum = $dot(*sum, weights, level);
+                            }
+                        }
+                    }
+                    for (found, sums) in found.iter_mut().zip(sums) {
+                        let (parts, _) = found.as_chunks_mut::<$bytes>();
+                        let Some(part) = parts.get_mut(part) else { continue };
+                        let (vectors, _) = part.as_chunks_mut::<{ $bytes / 4 }>();
+                        for (vector, sum) in vectors.iter_mut().zip(sums) {
+                            // SAFETY: it writes the numbers that the reference stands for.
+                            unsafe { $store(vector.as_mut_ptr().cast(), sum) };
+                        }
+                    }
+                }
+                found
+            }
+        };
+    }
+
+    kernel!(
+        vnni512,
+        "avx512f,avx512vnni",
+        6,
+        64,
+        _mm512_setzero_si512,
+        _mm512_loadu_si512,
+        _mm512_storeu_si512,
+        _mm512_set1_epi32,
+        _mm512_dpbusd_epi32
+    );
+    kernel!(
+        vnni256,
+        "avx2,avxvnni",
+        2,
+        32,
+        _mm256_setzero_si256,
+        _mm256_loadu_si256,
+        _mm256_storeu_si256,
+        _mm256_set1_epi32,
+        _mm256_dpbusd_avx_epi32
+    );
+    kernel!(
+        avx2,
+        "avx2",
+        2,
+        32,
+        _mm256_setzero_si256,
+        _mm256_loadu_si256,
+        _mm256_storeu_si256,
+        _mm256_set1_epi32,
+        exact
+    );
+
+    /// What `dpbusd` does, in 16 bits, where no sum of two products saturates.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn exact(sum: __m256i, weights: __m256i, level: __m256i) -> __m256i {
+        let even = _mm256_and_si256(weights, _mm256_set1_epi16(255));
+        let odd = _mm256_srli_epi16::<8>(weights);
+        let even_level = _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(level));
+        let odd_level = _mm256_srai_epi16::<8>(level);
+        let even = _mm256_madd_epi16(even, even_level);
+        let odd = _mm256_madd_epi16(odd, odd_level);
+        _mm256_add_epi32(sum, _mm256_add_epi32(even, odd))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn every_kernel_equals_the_definition(
+            rows in 0_usize..15,
+            groups in 1_usize..9,
+            tiles in 1_usize..4,
+            seed in any::<u64>(),
+        ) {
+            let (inputs, outputs) = (groups * GROUP, tiles * TILE);
+            let mut state = seed | 1;
+            let mut byte = || {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+                // The ends of the range are where sums saturate.
+                match state >> 60 { 0..4 => 0, 4..8 => 255, _ => (state >> 40) as u8 }
+            };
+            let weights: Vec<u8> = (0..inputs * outputs).map(|_| byte()).collect();
+            let levels: Vec<i8> = (0..rows * inputs).map(|_| byte().wrapping_add(128).cast_signed()).collect();
+            let mut expected = vec![0; rows * outputs];
+            for row in 0..rows {
+                for column in 0..outputs {
+                    for input in 0..inputs {
+                        expected[row * outputs + column] += i32::from(levels[row * inputs + input])
+                            * i32::from(weights[input * outputs + column]);
+                    }
+                }
+            }
+            for kernel in Kernel::available() {
+                let found = multiply(kernel, &levels, &weights, inputs, outputs);
+                prop_assert_eq!(&found, &expected, "{:?}", kernel);
+            }
+        }
+    }
+}
