@@ -53,29 +53,59 @@ class Definition:
 def test_what_comes_back_is_what_was_given(tools: list[Any]) -> None:
     router = Router.for_tools(tools, **STAGE1)
     selected = router.select_tools(PROMPT)
-    assert len(selected) == 1
     assert selected[0] is tools[list(LIBRARY).index("git-history")]
-    assert router.select_tools("what a lovely morning") == []
+    assert {id(one) for one in selected} <= {id(one) for one in tools}
+    assert router.select_tools(PROMPT, limit=1) == selected[:1]
+    assert router.select_tools("what a lovely morning", min_confidence=0.5) == []
 
 
-def test_it_is_what_route_selects() -> None:
-    router = Router.for_tools(openai_tools())
-    for prompt in (PROMPT, "merge two pdf files and translate them", "hello"):
-        for limit in (1, 2, None):
-            found = router.select_tools(prompt, limit=limit)
-            names = [one["function"]["name"] for one in found]
-            assert names == router.route(prompt, limit=limit).ids
-    assert router.select_tools(PROMPT, min_confidence=1.0) == []
-    assert router.select_tools(PROMPT, min_confidence=0.0) != []
+def test_a_tool_that_route_is_too_unsure_of_is_on_the_shortlist() -> None:
+    router = Router.for_tools(openai_tools(), **STAGE1)
+    prompt = "the pictures for the web page are far too big"
+    for limit in (1, 2, 8):
+        names = [one["function"]["name"] for one in router.select_tools(prompt, limit=limit)]
+        assert names == [hit.id for hit in router.route(prompt).hits][:limit]
+    assert router.route("hello there").ids == []
+    assert router.select_tools("hello there") != []
+    confidence = router.route(prompt).confidence
+    assert confidence is not None
+    assert router.select_tools(prompt, min_confidence=confidence) != []
+    assert router.select_tools(prompt, min_confidence=confidence + 1e-9) == []
+
+
+def test_what_a_person_pastes_is_answered() -> None:
+    router = Router.for_tools(openai_tools(), **STAGE1)
+    assert router.select_tools(PROMPT + " " * 70_000, limit=1) == router.select_tools(
+        PROMPT, limit=1
+    )
+    assert router.select_tools("") == router.select_tools(" \n") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ({"prompt": None}, "invalid_text"),
+        ({"prompt": PROMPT, "limit": 0}, "out_of_range"),
+        ({"prompt": PROMPT, "min_confidence": 2}, "out_of_range"),
+    ],
+)
+def test_a_question_that_cannot_be_asked_is_refused(arguments: dict[str, Any], code: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Router.for_tools(openai_tools(), **STAGE1).select_tools(**arguments)
+    assert caught.value.code == code
 
 
 def test_a_parameter_can_decide() -> None:
-    tools = openai_tools()
-    tools[1]["function"]["parameters"] = {
-        "type": "object",
-        "properties": {"zymurgy": {"type": "string", "description": "brewing of beer"}},
-    }
-    assert Router.for_tools(tools, **STAGE1).select_tools("brew beer, zymurgy") == [tools[1]]
+    tools = [
+        {"name": name, "description": "Update a record.", "input_schema": schema}
+        for name, schema in (
+            ("first", {"properties": {"kind": {"enum": ["holiday", "sick leave"]}}}),
+            ("second", {"properties": {"kind": {"enum": ["invoice", "credit note"]}}}),
+        )
+    ]
+    router = Router.for_tools(tools, **STAGE1)
+    assert router.select_tools("correct the invoice", limit=1) == tools[1:]
+    assert router.select_tools("enter my holiday", limit=1) == tools[:1]
 
 
 @pytest.mark.parametrize(
@@ -103,15 +133,25 @@ def test_a_router_over_documents_has_no_tools() -> None:
     assert caught.value.code == "no_tools"
 
 
+def completion(message: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": "1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
+    }
+
+
 @contextmanager
-def recording(answer: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Serve one answer to every request, and keep the requests."""
+def recording(*answers: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Serve the answers in turn, the last one again and again, and keep the requests."""
     requests: list[dict[str, Any]] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            body = json.dumps(answer).encode()
+            body = json.dumps(answers[min(len(requests), len(answers)) - 1]).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
@@ -133,20 +173,13 @@ def test_openai_is_sent_the_tools_that_fit() -> None:
     openai = pytest.importorskip("openai")
     tools = openai_tools()
     router = Router.for_tools(tools, **STAGE1)
-    message = {"role": "assistant", "content": "done"}
-    answer = {
-        "id": "1",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "m",
-        "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
-    }
+    answer = completion({"role": "assistant", "content": "done"})
     with recording(answer) as (url, requests), openai.OpenAI(api_key="k", base_url=url) as client:
         for prompt in (PROMPT, "what a lovely morning"):
             client.chat.completions.create(
                 model="m",
                 messages=[{"role": "user", "content": prompt}],
-                tools=router.select_tools(prompt) or openai.omit,
+                tools=router.select_tools(prompt, limit=1, min_confidence=0.5) or openai.omit,
             )
     assert requests[0]["tools"] == [tools[4]]
     assert "tools" not in requests[1]
@@ -165,12 +198,49 @@ def test_anthropic_is_sent_the_tools_that_fit() -> None:
         "stop_reason": "end_turn",
         "usage": {"input_tokens": 1, "output_tokens": 1},
     }
-    with recording(answer) as (url, requests):
-        with anthropic.Anthropic(api_key="k", base_url=url) as client:
-            client.messages.create(
-                model="m",
-                max_tokens=9,
-                messages=[{"role": "user", "content": PROMPT}],
-                tools=router.select_tools(PROMPT),
-            )
-    assert requests[0]["tools"] == [tools[4]]
+    with (
+        recording(answer) as (url, requests),
+        anthropic.Anthropic(api_key="k", base_url=url) as client,
+    ):
+        client.messages.create(
+            model="m",
+            max_tokens=9,
+            messages=[{"role": "user", "content": PROMPT}],
+            tools=router.select_tools(PROMPT, limit=2),
+        )
+    assert requests[0]["tools"][0] == tools[4]
+    assert len(requests[0]["tools"]) == 2
+
+
+def test_pydantic_ai_offers_the_tools_that_fit() -> None:
+    pydantic_ai = pytest.importorskip("pydantic_ai", reason="pydantic-ai is not installed")
+    from pydantic_ai.capabilities import PrepareTools
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    def fitting(context: Any, tools: list[Any]) -> list[Any]:
+        return Router.for_tools(tools, **STAGE1).select_tools(context.prompt, limit=2)
+
+    def tool(name: str, text: str) -> Any:
+        def act(target: str) -> str:
+            return target
+
+        return pydantic_ai.Tool(act, name=name, description=text)
+
+    call = {"name": "git-history", "arguments": '{"target": "main"}'}
+    called = {
+        "role": "assistant",
+        "tool_calls": [{"id": "c", "type": "function", "function": call}],
+    }
+    answers = [completion(called), completion({"role": "assistant", "content": "done"})]
+    with recording(*answers) as (url, requests):
+        agent = pydantic_ai.Agent(
+            OpenAIChatModel("m", provider=OpenAIProvider(base_url=url, api_key="k")),
+            tools=[tool(*one) for one in LIBRARY.items()],
+            capabilities=[PrepareTools(fitting)],
+        )
+        assert agent.run_sync(PROMPT).output == "done"
+    for request in requests:  # one that asks for the tool, one that has its result
+        assert request["tools"][0]["function"]["name"] == "git-history"
+        assert len(request["tools"]) == 2
+    assert len(requests) == 2
