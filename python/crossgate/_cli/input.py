@@ -19,6 +19,7 @@ def document_arguments(parser: argparse.ArgumentParser, *, sources: str = "+") -
     """Add the documents that a command reads, and how it is to index them.
 
     Args:
+        parser: The command's.
         sources: How many sources there must be, as `nargs` says it.
     """
     from typing import get_args

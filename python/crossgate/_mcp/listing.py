@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from crossgate._errors import CrossgateError, InputError, SourceError, first_line
 from crossgate._extras import package
+from crossgate._neutral import one_line
 
 if TYPE_CHECKING:
     import mcp
@@ -52,7 +53,12 @@ async def _list(words: list[str], command: str, seconds: float) -> tuple[str, li
     import anyio
     import mcp
 
-    server = mcp.StdioServerParameters(command=words[0], args=words[1:], env=dict(os.environ))
+    server = mcp.StdioServerParameters(
+        command=words[0],
+        args=words[1:],
+        env=dict(os.environ),
+        encoding_error_handler="replace",  # a line that is no UTF-8 is junk, and not the end
+    )
     try:
         with anyio.fail_after(seconds):
             async with mcp.Client(server) as client:
@@ -66,7 +72,7 @@ async def _list(words: list[str], command: str, seconds: float) -> tuple[str, li
             "server_failed",
             f"the MCP server {command!r} {reason}; run the command by hand to see what it says",
         ) from error
-    name = told.name if told is not None and told.name else PurePath(words[0]).name
+    name = one_line(told.name if told is not None else "") or PurePath(words[0]).name
     return name, [one.model_dump(by_alias=True, exclude_none=True) for one in tools]
 
 
@@ -93,4 +99,4 @@ def failure(error: BaseException, seconds: float) -> str:
         error = error.exceptions[0]
     if isinstance(error, TimeoutError):
         return f"did not answer within {seconds:g} s"
-    return f"failed: {first_line(error)}"
+    return f"failed: {one_line(first_line(error))}"
