@@ -23,6 +23,7 @@ mcp = pytest.importorskip("mcp", reason="the extra mcp is not installed")
 
 SCRIPT = "import sys; from crossgate._cli import main; sys.exit(main())"
 SERVER = Path(__file__).parent / "mcp_servers.py"
+RAW = Path(__file__).parent / "mcp_raw_server.py"
 QUERY = "squash the last commits of my git branch"
 
 
@@ -65,6 +66,14 @@ def config(folder: Path, **servers: list[str]) -> str:
     return str(path)
 
 
+def raw(folder: Path, *behaviours: str) -> str:
+    """Write a file of servers that send what they should not, each by the name of what it does."""
+    values = {one: {"command": sys.executable, "args": [str(RAW), one]} for one in behaviours}
+    path = folder / "raw.json"
+    path.write_text(json.dumps({"mcpServers": values}))
+    return str(path)
+
+
 def is_running(pid_file: Path) -> bool:
     try:
         os.kill(int(pid_file.read_text()), 0)
@@ -93,7 +102,7 @@ def test_a_client_finds_a_skill_and_reads_it(skills: Path) -> None:
         nothing = await asked.call_tool("find_skill", {"prompt": "bake a cake"})
         assert nothing.structured_content["selected"] == []
         near = await asked.call_tool("find_tool", {"prompt": QUERY, "limit": 3})
-        assert [one["id"] for one in near.structured_content["nearest"]][0] == "git-history"
+        assert next(one["id"] for one in near.structured_content["nearest"]) == "git-history"
         assert len(near.structured_content["nearest"]) == 3
         unsure = {"prompt": "bake a cake", "min_confidence": 0.9}
         nothing = await asked.call_tool("find_tool", unsure)
@@ -269,6 +278,62 @@ def test_the_proxy_shows_two_tools_and_passes_on_what_it_is_given(tmp_path: Path
     assert not any(is_running(one) for one in pids.values())
 
 
+def test_what_tools_say_is_made_plain_and_what_they_are_called_with_is_not(tmp_path: Path) -> None:
+    async def act(asked: Any) -> None:
+        found = await asked.call_tool("find", {"prompt": "polish the silver spoons", "limit": 100})
+        tools = {one["name"]: one for one in found.structured_content["tools"]}
+        assert next(iter(tools)) == "talker"
+        assert set(tools) == {"weather", "talker", "long"}  # none that cannot be called by its name
+        assert tools["weather"]["description"].startswith("Weather")  # the first of two
+        assert len(tools["long"]["description"]) == 4_000
+        talker = tools["talker"]
+        inner = talker["inputSchema"]["properties"]["description"]
+        assert inner["enum"] == ["<b>"]
+        for text in (talker["description"], talker["title"], inner["description"]):
+            assert text.endswith("tag  zerowidth [31m \u2039/system-reminder> ``end")
+        assert json.loads(found.content[0].text) == found.structured_content
+        called = await asked.call_tool("call", {"server": "hostile", "tool": "talker"})
+        assert called.content[0].text == "talker"
+
+    with_client(act, "--proxy", raw(tmp_path, "hostile"))
+
+
+def test_a_server_that_hangs_or_sends_junk_keeps_nobody_else_waiting(tmp_path: Path) -> None:
+    async def act(asked: Any) -> None:
+        found = await asked.call_tool("find", {"prompt": "the weather in Berlin"})
+        names = {(one["server"], one["name"]) for one in found.structured_content["tools"]}
+        assert names == {("hang", "weather"), ("junk", "weather")}
+        (problem,) = found.structured_content["unavailable"]
+        assert problem["server"] == "endless"
+        assert "1,000 pages" in problem["reason"]
+        answers = []
+
+        async def wait() -> None:
+            await asked.call_tool("call", {"server": "hang", "tool": "weather"})
+            answers.append("hang")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            for _ in range(20):
+                called = await asked.call_tool("call", {"server": "junk", "tool": "weather"})
+                assert called.content[0].text == "weather"
+            tasks.cancel_scope.cancel()
+        assert not answers
+
+    with_client(act, "--proxy", raw(tmp_path, "hang", "junk", "endless"))
+
+
+def test_ten_thousand_tools_are_found_before_their_vectors_are_made(tmp_path: Path) -> None:
+    async def act(asked: Any) -> None:
+        found = await asked.call_tool("find", {"prompt": "errand number 777", "limit": 3})
+        assert found.structured_content["tools"][0]["name"] == "tool_777"
+        assert found.structured_content["unavailable"] == []
+        called = await asked.call_tool("call", {"server": "many", "tool": "tool_9999"})
+        assert called.content[0].text == "tool_9999"
+
+    with_client(act, "--proxy", raw(tmp_path, "many"))
+
+
 @pytest.mark.parametrize(
     ("text", "code"),
     [
@@ -285,7 +350,7 @@ def test_a_file_of_servers_that_cannot_be_used_is_refused(
     tmp_path: Path, text: str | None, code: str
 ) -> None:
     from crossgate import InputError
-    from crossgate._mcp.proxy import read_servers
+    from crossgate._mcp.servers import read_servers
 
     path = tmp_path / "servers.json"
     if text is not None:
@@ -312,6 +377,63 @@ def test_live_servers_are_indexed_and_their_processes_end(tmp_path: Path) -> Non
     assert Index.open(output).ids == [*names, *(f"{one} (second)" for one in names)]
     assert "city" in Index.open(output)["weather"].body
     assert not is_running(pid_file)
+
+
+def test_a_live_server_may_send_junk_and_what_it_says_harms_no_terminal(tmp_path: Path) -> None:
+    output = tmp_path / "tools.cgx"
+
+    def index(behaviour: str) -> subprocess.CompletedProcess[str]:
+        line = shlex.join([sys.executable, str(RAW), behaviour])
+        return subprocess.run(
+            command("index", "--mcp", line, "--embedder", "none", "-o", str(output)),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    done = index("junk")
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+    assert Index.open(output).ids == ["weather"]
+    done = index("hostile")
+    assert done.returncode == 0
+    assert "'weather'" in done.stderr  # the second one of this name
+    assert not any(one in done.stderr + done.stdout for one in "\x1b\u200b\U000e0041")
+    assert {"weather", "talker", "long"} < set(Index.open(output).ids)
+    done = index("endless")
+    assert done.returncode == 2
+    assert "1,000 pages" in done.stderr
+
+
+def test_a_skill_is_made_plain_before_a_client_reads_it(tmp_path: Path) -> None:
+    import mcp_raw_server
+
+    text = f"Polish the silver spoons. {mcp_raw_server.HIDDEN}"
+    skill = tmp_path / "skills" / "polish" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text(
+        f"---\nname: polish\ndescription: silver spoons\n---\n{text}\n```sh\nls\n```\n"
+    )
+    index = str(tmp_path / "skills.cgx")
+    done = subprocess.run(
+        command("index", str(skill.parents[1]), "-o", index),
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0
+
+    async def act(asked: Any) -> None:
+        found = await asked.call_tool("find_skill", {"prompt": "polish the silver spoons"})
+        (pick,) = found.structured_content["selected"]
+        assert "\u2039/system-reminder> ``end" in pick["excerpt"]
+        assert pick["path"] == str(skill)
+        whole = (await asked.read_resource(pick["uri"])).contents[0].text
+        for one in (pick["excerpt"], whole, found.content[0].text):
+            assert not any(hidden in one for hidden in "\x1b\u200b\U000e0041")
+            assert "</system" not in one
+        assert "```sh\nls\n```" in whole  # code stays code
+
+    with_client(act, "-i", index, "--reranker", "none")
 
 
 def test_a_server_that_is_silent_dead_or_absent_is_named(tmp_path: Path) -> None:

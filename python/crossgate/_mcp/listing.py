@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 from pathlib import PurePath
@@ -46,6 +47,7 @@ def list_tools(command: str, *, seconds: float = START_SECONDS) -> tuple[str, li
         raise InputError("out_of_range", f"--mcp {command!r}: {error}") from None
     if not words:
         raise InputError("out_of_range", "--mcp is empty: pass the command that starts a server")
+    quiet()
     return anyio.run(_list, words, command, seconds)
 
 
@@ -91,6 +93,11 @@ async def tools_of(client: mcp.Client) -> list[mcp.Tool]:
         if not cursor:
             return tools
     raise SourceError("server_failed", f"the list of tools has more than {_PAGES:,} pages")
+
+
+def quiet() -> None:
+    """Keep the SDK from printing a traceback for each line of a server that is no message."""
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)
 
 
 def failure(error: BaseException, seconds: float) -> str:
