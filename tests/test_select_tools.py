@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ import pytest
 from conftest import LIBRARY
 from crossgate import InputError, Router
 
+ROOT = Path(__file__).parents[1]
 PROMPT = "squash the last commits of my git branch"
 STAGE1: dict[str, Any] = {"reranker": None}
 
@@ -150,7 +153,8 @@ def recording(*answers: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, An
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            length = int(self.headers["Content-Length"])
+            requests.append(json.loads(self.rfile.read(length)))
             body = json.dumps(answers[min(len(requests), len(answers)) - 1]).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
@@ -169,78 +173,102 @@ def recording(*answers: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, An
         thread.join()
 
 
-def test_openai_is_sent_the_tools_that_fit() -> None:
-    openai = pytest.importorskip("openai")
-    tools = openai_tools()
-    router = Router.for_tools(tools, **STAGE1)
-    answer = completion({"role": "assistant", "content": "done"})
-    with recording(answer) as (url, requests), openai.OpenAI(api_key="k", base_url=url) as client:
-        for prompt in (PROMPT, "what a lovely morning"):
-            client.chat.completions.create(
-                model="m",
-                messages=[{"role": "user", "content": prompt}],
-                tools=router.select_tools(prompt, limit=1, min_confidence=0.5) or openai.omit,
-            )
-    assert requests[0]["tools"] == [tools[4]]
-    assert "tools" not in requests[1]
+NEED = "what is the weather in Oslo going to be like on Sunday?"
+RIGHT = "weather_forecast"
 
 
-def test_anthropic_is_sent_the_tools_that_fit() -> None:
-    anthropic = pytest.importorskip("anthropic", reason="anthropic is not installed")
-    tools = anthropic_tools()
-    router = Router.for_tools(tools, **STAGE1)
+def example_of(client: str) -> str:
+    """Return the block of the page on agents that uses a client."""
+    page = (ROOT / "docs/agents.md").read_text(encoding="utf-8")
+    (block,) = (one for one in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if client in one)
+    return str(block)
+
+
+def many_tools() -> list[dict[str, Any]]:
+    tools: list[dict[str, Any]] = json.loads((ROOT / "eval/tools/tools.json").read_text())["tools"]
+    assert len(tools) == 66
+    return tools
+
+
+def test_the_example_of_openai_sends_the_nearest_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("openai")
+    functions = [
+        {
+            "name": one["name"],
+            "description": one["description"],
+            "parameters": one["inputSchema"],
+        }
+        for one in many_tools()
+    ]
+    tools = [{"type": "function", "function": one} for one in functions]
+    with recording(completion({"role": "assistant", "content": "sunny"})) as (url, requests):
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        exec(example_of("OpenAI()"), {"model": "m", "tools": tools, "prompt": NEED})
+    (request,) = requests
+    assert request["messages"] == [{"role": "user", "content": NEED}]
+    assert RIGHT in [one["function"]["name"] for one in request["tools"]]
+    assert len(request["tools"]) == 8
+    assert all(one in tools for one in request["tools"])  # whole and unchanged
+
+
+def test_the_example_of_anthropic_sends_the_nearest_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("anthropic", reason="anthropic is not installed")
+    tools = [
+        {
+            "name": one["name"],
+            "description": one["description"],
+            "input_schema": one["inputSchema"],
+        }
+        for one in many_tools()
+    ]
     answer = {
         "id": "1",
         "type": "message",
         "role": "assistant",
         "model": "m",
-        "content": [{"type": "text", "text": "done"}],
+        "content": [{"type": "text", "text": "sunny"}],
         "stop_reason": "end_turn",
         "usage": {"input_tokens": 1, "output_tokens": 1},
     }
-    with (
-        recording(answer) as (url, requests),
-        anthropic.Anthropic(api_key="k", base_url=url) as client,
-    ):
-        client.messages.create(
-            model="m",
-            max_tokens=9,
-            messages=[{"role": "user", "content": PROMPT}],
-            tools=router.select_tools(PROMPT, limit=2),
-        )
-    assert requests[0]["tools"][0] == tools[4]
-    assert len(requests[0]["tools"]) == 2
+    with recording(answer) as (url, requests):
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+        exec(example_of("Anthropic()"), {"model": "m", "tools": tools, "prompt": NEED})
+    (request,) = requests
+    assert RIGHT in [one["name"] for one in request["tools"]]
+    assert len(request["tools"]) == 8
+    assert all(one in tools for one in request["tools"])
 
 
-def test_pydantic_ai_offers_the_tools_that_fit() -> None:
+def test_the_example_of_pydantic_ai_offers_the_nearest_tools(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pydantic_ai = pytest.importorskip("pydantic_ai", reason="pydantic-ai is not installed")
-    from pydantic_ai.capabilities import PrepareTools
-    from pydantic_ai.models.openai import OpenAIChatModel
-    from pydantic_ai.providers.openai import OpenAIProvider
 
-    def fitting(context: Any, tools: list[Any]) -> list[Any]:
-        return Router.for_tools(tools, **STAGE1).select_tools(context.prompt, limit=2)
+    def tool(given: dict[str, Any]) -> Any:
+        def act(place: str) -> str:
+            return f"sunny in {place}"
 
-    def tool(name: str, text: str) -> Any:
-        def act(target: str) -> str:
-            return target
+        return pydantic_ai.Tool(act, name=given["name"], description=given["description"])
 
-        return pydantic_ai.Tool(act, name=name, description=text)
-
-    call = {"name": "git-history", "arguments": '{"target": "main"}'}
+    call = {"name": RIGHT, "arguments": '{"place": "Oslo"}'}
     called = {
         "role": "assistant",
         "tool_calls": [{"id": "c", "type": "function", "function": call}],
     }
     answers = [completion(called), completion({"role": "assistant", "content": "done"})]
+    names: dict[str, Any] = {
+        "model": "openai-chat:m",
+        "tools": [tool(one) for one in many_tools()],
+        "prompt": NEED,
+    }
     with recording(*answers) as (url, requests):
-        agent = pydantic_ai.Agent(
-            OpenAIChatModel("m", provider=OpenAIProvider(base_url=url, api_key="k")),
-            tools=[tool(*one) for one in LIBRARY.items()],
-            capabilities=[PrepareTools(fitting)],
-        )
-        assert agent.run_sync(PROMPT).output == "done"
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        exec(example_of("pydantic_ai"), names)
+    assert names["answer"] == "done"
     for request in requests:  # one that asks for the tool, one that has its result
-        assert request["tools"][0]["function"]["name"] == "git-history"
-        assert len(request["tools"]) == 2
-    assert len(requests) == 2
+        assert RIGHT in [one["function"]["name"] for one in request["tools"]]
+        assert len(request["tools"]) == 8
+    assert requests[1]["messages"][-1]["content"] == "sunny in Oslo"
