@@ -13,7 +13,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -42,18 +42,33 @@ BUNDLED_FILES = {
 }
 
 
-def manifest_entry(table: Mapping[str, str | int], files: Mapping[str, bytes]) -> str:
-    """Write one model of a manifest."""
-    lines = ["[[models]]", *(f"{name} = {json.dumps(value)}" for name, value in table.items())]
-    for path, content in files.items():
-        lines += [
-            "[[models.files]]",
-            f'role = "{"model" if path.endswith(".onnx") else "tokenizer"}"',
-            f'path = "{path}"',
-            f"size = {len(content)}",
-            f'sha256 = "{hashlib.sha256(content).hexdigest()}"',
-        ]
-    return "\n".join(lines) + "\n"
+def manifest_entry(table: Mapping[str, Any], files: Mapping[str, bytes]) -> dict[str, Any]:
+    """Return one model of a manifest."""
+    return {
+        **table,
+        "files": [
+            {
+                "role": "model" if path.endswith(".onnx") else "tokenizer",
+                "path": path,
+                "size": len(content),
+                "sha256": hashlib.sha256(content).hexdigest(),
+            }
+            for path, content in files.items()
+        ],
+    }
+
+
+def write_manifest(bundled: Path, models: Sequence[Mapping[str, Any]]) -> None:
+    """Write a manifest, to be read anew."""
+    (bundled / "manifest.json").write_text(json.dumps({"models": models}), encoding="utf-8")
+    catalogue._read.cache_clear()
+
+
+def change_manifest(bundled: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change what a manifest says of its last model."""
+    models = json.loads((bundled / "manifest.json").read_text(encoding="utf-8"))["models"]
+    change(models[-1])
+    write_manifest(bundled, models)
 
 
 def write_files(root: Path, files: Mapping[str, bytes]) -> Path:
@@ -73,10 +88,12 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     embedder = {"name": "tiny-embedder", "kind": "embedder", "source": "bundled"} | common
     ranker = {"name": "tiny-ranker", "kind": "cross-encoder", "source": "hub"} | common
     pinned: dict[str, str | int] = {"repository": REPOSITORY, "revision": REVISION}
-    (bundled / "manifest.toml").write_text(
-        manifest_entry(embedder | {"max_length": 256, "dimension": 8}, BUNDLED_FILES)
-        + manifest_entry(ranker | {"max_length": 384} | pinned, HUB_FILES),
-        encoding="utf-8",
+    write_manifest(
+        bundled,
+        [
+            manifest_entry(embedder | {"max_length": 256, "dimension": 8}, BUNDLED_FILES),
+            manifest_entry(ranker | {"max_length": 384} | pinned, HUB_FILES),
+        ],
     )
     monkeypatch.setattr(catalogue, "BUNDLED", bundled)
     monkeypatch.setenv("CROSSGATE_CACHE", str(tmp_path / "cache"))
@@ -442,7 +459,6 @@ import sys
 from pathlib import Path
 from crossgate import models
 from crossgate._model_files import manifest as catalogue
-lazy = [name for name in ("tomllib", "hashlib", "json") if name in sys.modules]
 catalogue.BUNDLED = Path({str(registry)!r})
 models.locate("tiny-ranker", "cross-encoder")
 models.verify("tiny-embedder")
@@ -889,14 +905,13 @@ def test_damaged_partial_is_thrown_away(puller: Puller) -> None:
 def test_partial_of_another_revision_is_not_continued(
     puller: Puller, hub: HubServer, registry: Path
 ) -> None:
-    listed = registry / "manifest.toml"
-    current, older = listed.read_text(encoding="utf-8"), "b2" * 20
-    listed.write_text(current.replace(REVISION, older), encoding="utf-8")
+    older = "b2" * 20
+    change_manifest(registry, lambda ranker: ranker.update(revision=older))
     with HubServer(REPOSITORY, older, {"onnx/model.onnx": bytes(1_000_000)}) as past:
         past.faults = [Fault(cut=600_000, times=1), Fault(status=404)]
         outcome = puller.fails("pull_failed", {"HF_ENDPOINT": past.endpoint})
     assert "what has arrived is kept" in outcome.message
-    listed.write_text(current, encoding="utf-8")
+    change_manifest(registry, lambda ranker: ranker.update(revision=REVISION))
     puller.succeeds()
     assert [request.range for request in hub.got("model.onnx")] == [None]
 
@@ -963,24 +978,11 @@ def test_disk_full(puller: Puller, hub: HubServer) -> None:
 @pytest.fixture
 def unpinned(registry: Path, puller: Puller) -> Puller:
     """A puller whose manifest says of the hub's model where its files lie, and no more."""
-    listed = registry / "manifest.toml"
-    text = listed.read_text(encoding="utf-8").partition('[[models]]\nname = "tiny-ranker"')[0]
-    text += f"""
-[[models]]
-name = "tiny-ranker"
-kind = "cross-encoder"
-source = "hub"
-repository = "{REPOSITORY}"
-licence = "MIT"
-description = "For tests."
-max_length = 384
-files = [
-    {{ role = "model", path = "onnx/model.onnx" }},
-    {{ role = "tokenizer", path = "tokenizer.json" }},
-]
-"""
-    listed.write_text(text, encoding="utf-8")
-    catalogue._read.cache_clear()
+    files = [
+        {"role": "model", "path": "onnx/model.onnx"},
+        {"role": "tokenizer", "path": "tokenizer.json"},
+    ]
+    change_manifest(registry, lambda ranker: (ranker.pop("revision"), ranker.update(files=files)))
     return puller
 
 
@@ -1122,13 +1124,8 @@ def test_interrupted_first_pull_goes_on_with_the_same_revision(
 def test_weights_beside_the_graph(unpinned: Puller, hub: HubServer, registry: Path) -> None:
     weights = hashlib.shake_256(b"weights").digest(2_000)
     hub.files["onnx/model.onnx_data"] = weights
-    listed = registry / "manifest.toml"
-    line = '    { role = "tokenizer"'
-    text = listed.read_text(encoding="utf-8").replace(
-        line, '    { role = "weights", path = "onnx/model.onnx_data" },\n' + line
-    )
-    listed.write_text(text, encoding="utf-8")
-    catalogue._read.cache_clear()
+    file = {"role": "weights", "path": "onnx/model.onnx_data"}
+    change_manifest(registry, lambda ranker: ranker["files"].append(file))
     outcome = unpinned.finish(unpinned.start())
     assert outcome.code == ""
     assert Path(outcome.model).with_name("model.onnx_data").read_bytes() == weights
@@ -1139,12 +1136,8 @@ def test_weights_beside_the_graph(unpinned: Puller, hub: HubServer, registry: Pa
 
 
 def test_licence_must_be_accepted(unpinned: Puller, hub: HubServer, registry: Path) -> None:
-    listed = registry / "manifest.toml"
-    text = listed.read_text(encoding="utf-8")
-    terms = 'licence = "CC-BY-NC-4.0"\nterms = "no commercial use"\ndescription'
-    before, found, after = text.rpartition('licence = "MIT"\ndescription')
-    listed.write_text(before + terms + after, encoding="utf-8")
-    assert found
+    terms = {"licence": "CC-BY-NC-4.0", "terms": "no commercial use"}
+    change_manifest(registry, lambda ranker: ranker.update(terms))
     message = unpinned.fails("licence_not_accepted").message
     assert "is under CC-BY-NC-4.0: no commercial use" in message
     assert message.endswith("crossgate models pull tiny-ranker --accept-licence")

@@ -636,9 +636,9 @@ def test_without_the_models_the_words_decide(
     index = Index.build(documents())
     path = tmp_path / "skills.cgx"
     index.save(path)
-    manifest = (registry.BUNDLED / "manifest.toml").read_bytes()
+    manifest = (registry.BUNDLED / "manifest.json").read_bytes()
     (tmp_path / "empty").mkdir()
-    (tmp_path / "empty" / "manifest.toml").write_bytes(manifest)
+    (tmp_path / "empty" / "manifest.json").write_bytes(manifest)
     monkeypatch.setattr(registry, "BUNDLED", tmp_path / "empty")
     result = Router(Index.open(path), profile=Profile()).route("merge two pdf files")
     assert result.ids[0] == "pdf-toolkit"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -328,6 +326,9 @@ class Index:
 
         An embedder that crossgate knows by name is loaded anew; one of your own must pickle.
         """
+        import pickle
+        import tempfile
+
         known = cache.identity(self.embedder.partition("@")[0]) is not None
         embedder = None if known else self._embedder
         try:
@@ -344,6 +345,8 @@ class Index:
 
 
 def _unpickled(data: bytes, embedder: Embedder | None, path: Path | None) -> Index:
+    import tempfile
+
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "index.cgx"
         file.write_bytes(data)

@@ -47,8 +47,12 @@ from crossgate._profile import check_models
 
 LEAST_RIGHT = 20
 """Right first picks that each half needs: fewer say nothing about when picks are right."""
-SECOND_PICK = 0.2
-"""A second pick must be right at least this often to be worth its place."""
+SECOND_PICK = 0.3
+"""A second pick must be right at least this often to be worth its place.
+
+So near the first one, either is as often the right one: on `eval/skills` 16 of 36 second picks are
+right, and 16 of the firsts before them. At 0.2 it was 52 of 185.
+"""
 SIGNIFICANCE = 0.05
 """A promise counts as broken where keeping it would make the report half this improbable."""
 CHANCE = 0.001

@@ -8,7 +8,6 @@ here uses the network.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from dataclasses import dataclass, replace
@@ -299,5 +298,7 @@ def sha256_of(path: Path) -> str:
     Raises:
         OSError: If it cannot be read, or is not a regular file.
     """
+    import hashlib
+
     with open_source(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
