@@ -9,6 +9,7 @@ from types import FrameType
 from typing import NoReturn
 
 from crossgate._cli import DONE
+from crossgate._cli.output import say
 from crossgate._errors import InputError
 
 
@@ -41,6 +42,9 @@ def run(options: argparse.Namespace) -> int:
     from crossgate._mcp.opened import Opened
     from crossgate._mcp.server import server
 
+    for path in filter(None, (options.index, options.tools)):
+        if not os.path.exists(path):  # it may come later
+            say(f"there is no index at {path}: until there is, searches in it fail")
     reranker = None if options.reranker == "none" else options.reranker
     asked = {"reranker": reranker}
     made = server(
