@@ -156,6 +156,23 @@ def test_bad_calls_get_an_error_and_the_next_call_an_answer(skills: Path, tmp_pa
     with_client(act, "-i", str(skills), "--tools", late, "--reranker", "none")
 
 
+@pytest.mark.parametrize("arguments", [["mcp"], ["index", "--mcp", "server", "-o", "tools.cgx"]])
+def test_without_the_extra_the_way_to_it_is_told(arguments: list[str], tmp_path: Path) -> None:
+    without = f"import sys; sys.modules['mcp'] = None; {SCRIPT}"
+    done = subprocess.run(
+        [sys.executable, "-c", without, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "dependency_missing" in done.stderr
+    assert "crossgate[mcp]" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_an_index_that_is_not_there_is_named_at_the_start(tmp_path: Path) -> None:
     done = subprocess.run(
         command("mcp", "-i", str(tmp_path / "none.cgx")),

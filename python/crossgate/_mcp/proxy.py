@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -114,7 +115,7 @@ class Proxy:
             for one in self._upstreams.values():
                 tasks.start_soon(one.run)
             tasks.start_soon(self._stop_when_told)
-            tasks.start_soon(self._current)
+            tasks.start_soon(self._prepare)
             async with stdio_server() as (read, write):
                 await server.run(read, write, server.create_initialization_options())
                 # Whoever closed stdin may lose patience: a signal must not end this before them.
@@ -122,7 +123,14 @@ class Proxy:
                 # Vectors may be in the making, which nobody waits for any more.
                 os._exit(0)
 
+    async def _prepare(self) -> None:
+        """Index what the servers list before anybody asks."""
+        with suppress(CrossgateError):  # whoever asks is told
+            await self._current()
+
     async def _stop_when_told(self) -> None:
+        if os.name == "nt":  # no signal to wait for there: closing stdin ends this
+            return
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async for _ in signals:
                 await self._stop()
@@ -154,14 +162,14 @@ class Proxy:
             return failed_call("malformed_call: prompt must be a string")
         if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= 100:
             return failed_call(f"out_of_range: limit is {limit!r}: it must be from 1 to 100")
-        tools = await self._current()
-        missing = [
-            {"server": one.name, "reason": one.problem or "is still starting"}
-            for one in self._upstreams.values()
-            if one.problem is not None or not one.settled.is_set()
-        ]
-        values: dict[str, Any] = {"tools": [], "confidence": None, "unavailable": missing}
+        values: dict[str, Any] = {"tools": [], "confidence": None}
         try:
+            tools = await self._current()
+            values["unavailable"] = [
+                {"server": one.name, "reason": one.problem or "is still starting"}
+                for one in self._upstreams.values()
+                if one.problem is not None or not one.settled.is_set()
+            ]
             if tools.router is not None:
                 result = await tools.router.aroute(prompt, limit=limit)
                 nearest = shortlist(result, limit, None)
