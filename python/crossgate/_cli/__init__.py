@@ -27,6 +27,7 @@ COMMANDS = {
     "route": "pick the documents of an index that fit a query, or none",
     "rerank": "reorder candidates that another retriever found",
     "serve": "answer over HTTP, in the shapes of other rerankers",
+    "mcp": "serve an agent over MCP, or stand before its MCP servers",
     "replay": "make the decisions of a log again, and stop where one differs",
     "used": "note in a log what was used of a decision, or that nothing was",
     "eval": "measure whether the gate pays for itself on labelled data",

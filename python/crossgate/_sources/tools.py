@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from crossgate._errors import InputError
 from crossgate._passages import BODY_CHARS
 from crossgate._sources.common import Unusable, is_unicode
 from crossgate._types import Document
 
-_SCHEMAS = ("inputSchema", "input_schema", "parameters")
+_SCHEMAS = ("inputSchema", "input_schema", "parameters", "parameters_json_schema")
 _DEPTH = 8
 """How many parameters inside of one another are read; what lies below is left out."""
 _PARTS = 500
@@ -76,6 +77,33 @@ def _body(title: str, lines: Iterator[str]) -> str:
         kept.append(line)
         length += len(line) + 1
     return "\n".join(kept)[:BODY_CHARS]
+
+
+def own_tools(tools: Iterable[Any]) -> list[tuple[Document, Any]]:
+    """Return the tools of a program, each after its document; they may be objects of a library.
+
+    Raises:
+        InputError: `malformed_tool`, `duplicate_id` or `no_documents`.
+    """
+    found: dict[str, tuple[Document, Any]] = {}
+    for place, tool in enumerate(tools):
+        try:
+            document = tool_from(dict(tool) if isinstance(tool, Mapping) else _attributes(tool))
+        except Unusable as error:
+            message = f"tools[{place}]: {error}; write it as OpenAI, Anthropic or MCP do"
+            raise InputError("malformed_tool", message) from None
+        if document.id in found:
+            message = f"tools[{place}]: the name {document.id!r} is there twice: rename one"
+            raise InputError("duplicate_id", message)
+        found[document.id] = document, tool
+    if not found:
+        raise InputError("no_documents", "there are no tools: pass at least one")
+    return list(found.values())
+
+
+def _attributes(tool: object) -> dict[str, object]:
+    names = ("name", "title", "description", *_SCHEMAS)
+    return {name: getattr(tool, name, None) for name in names}
 
 
 def _parameters(root: Mapping[str, Any]) -> Iterator[str]:
