@@ -98,6 +98,42 @@ def test_the_client_of_cohere(served: Served) -> None:
             new.rerank(model="any", query=" ", documents=TEXTS)
 
 
+def test_the_client_of_voyage(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    voyageai = pytest.importorskip("voyageai", reason="voyageai is not installed")
+    monkeypatch.setenv("NO_PROXY", "*")
+    client = voyageai.Client(api_key=KEY, base_url=f"{served.url}/voyage")
+    answer = client.rerank(QUERY, TEXTS, model="any", top_k=2)
+    assert [one.index for one in answer.results][:1] == [1]
+    assert answer.results[0].document == TEXTS[1]
+    assert len(answer.results) == 2
+    assert 1 >= answer.results[0].relevance_score > answer.results[1].relevance_score >= 0
+    with pytest.raises(voyageai.error.InvalidRequestError, match="the query is empty"):
+        client.rerank(" ", TEXTS, model="any")
+    with pytest.raises(voyageai.error.AuthenticationError):
+        voyageai.Client(api_key="wrong", base_url=f"{served.url}/voyage").rerank(
+            QUERY, TEXTS, model="any"
+        )
+
+
+def test_the_server_does_what_its_description_says(served: Served, tmp_path: Path) -> None:
+    """Schemathesis makes requests of the description, good and bad, and reads the answers."""
+    pytest.importorskip("schemathesis", reason="schemathesis is not installed")
+    command = [
+        *(sys.executable, "-m", "schemathesis.cli", "run", f"{served.url}/openapi.json"),
+        *("--header", f"Authorization: Bearer {KEY}", "--max-examples", "10", "--no-shrink"),
+        "--generation-deterministic",
+    ]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "NO_PROXY": "*"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "7 selected / 7 total" in done.stdout
+
+
 def test_our_own_clients(served: Served) -> None:
     from crossgate import rerank
     from crossgate.rerankers import CohereReranker
@@ -122,6 +158,8 @@ def test_each_shape(served: Served) -> None:
     assert min(one["score"] for one in raw) < 0
     either = served.post("/rerank", {"query": QUERY, "documents": TEXTS}).json()
     assert either["results"][0] == {"index": 1, "relevance_score": tei[0]["score"]}
+    whole = {"query": QUERY, "texts": TEXTS, "top_n": 1.0}
+    assert served.post("/rerank", whole).json() == [{"index": 1, "score": tei[0]["score"]}]
     few = served.post("/v2/rerank", {"query": QUERY, "documents": TEXTS, "min_relevance": 0.1})
     assert [one["index"] for one in few.json()["results"]] == [1]
 
@@ -148,6 +186,13 @@ BAD: list[tuple[str, Any, int, str]] = [
     ("/v2/rerank", {"query": "a", "documents": ["a"], "top_n": 0}, 400, "malformed_request"),
     ("/v1/rerank", {"query": "a", "documents": "a"}, 422, "malformed_request"),
     ("/rerank", {"query": "a", "texts": [5]}, 422, "malformed_request"),
+    ("/voyage/rerank", {"query": "a", "documents": [{"text": "a"}]}, 400, "malformed_request"),
+    (
+        "/v2/rerank",
+        {"query": "a", "documents": ["a"], "min_relevance": False},
+        400,
+        "malformed_request",
+    ),
     ("/rerank", {"query": "", "texts": ["a"]}, 400, "empty_query"),
     ("/v2/rerank", {"query": "a", "documents": ["a"] * 51}, 413, "too_many_documents"),
     ("/v2/rerank", b" " * 100_001, 413, "too_large"),
@@ -182,7 +227,8 @@ def test_pages_for_machines_and_people(served: Served) -> None:
     assert re.search(r'crossgate_requests_total\{path="/v2/rerank",status="200"\} \d', counted)
     assert "no/such" not in counted
     described = get("/openapi.json").json()
-    paths = {"/v1/rerank", "/v2/rerank", "/rerank", "/route", "/health", "/metrics"}
+    paths = {"/v1/rerank", "/v2/rerank", "/rerank", "/voyage/rerank"}
+    paths |= {"/route", "/health", "/metrics"}
     assert set(described["paths"]) == paths
     page = get("/docs").text
     assert "/v2/rerank" in page
