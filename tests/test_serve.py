@@ -293,6 +293,37 @@ def test_more_than_may_wait_are_refused() -> None:
     assert [(one.status, one.code) for one in refused] == [(429, "overloaded")] * 2
 
 
+def test_who_has_gone_is_not_decided_for(served: Served) -> None:
+    """Of forty clients that hang up, those that still wait give up their places at once."""
+
+    def counted() -> tuple[float, float]:
+        page = httpx2.get(f"{served.url}/metrics", trust_env=False).text
+        in_hand = re.search(r"^crossgate_requests_in_hand (\S+)", page, re.MULTILINE)
+        made = re.findall(r"^crossgate_decisions_total\S* (\S+)", page, re.MULTILINE)
+        assert in_hand
+        return float(in_hand[1]), sum(map(float, made))
+
+    _, before = counted()
+    host, port = served.url.removeprefix("http://").split(":")
+    texts = [f"{one} {n} " * 20 for n in range(16) for one in TEXTS]
+    body = json.dumps({"query": QUERY, "documents": texts})
+    head = f"POST /v2/rerank HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {KEY}\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    clients = [socket.create_connection((host, int(port))) for _ in range(40)]
+    try:
+        for one in clients:
+            one.sendall((head + body).encode())
+        while counted()[0] < 36:
+            assert counted()[1] - before < 40
+    finally:
+        for one in clients:
+            one.close()
+    assert served.post("/v2/rerank", {"query": "a", "documents": ["a"]}).status_code == 200
+    while counted()[0]:
+        pass
+    assert counted()[1] - before < 40
+
+
 def test_nothing_is_lost_when_it_is_told_to_stop() -> None:
     with serving("--port", "0") as running, ThreadPoolExecutor(12) as pool:
         asked = {"query": QUERY, "documents": [f"{one} {n}" for n in range(40) for one in TEXTS]}
