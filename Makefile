@@ -92,6 +92,12 @@ fuzz: ## fuzz the readers of index files and traces and the text analysis, ten m
 	RUSTC_BOOTSTRAP=1 cargo fuzz run --fuzz-dir rust/fuzz --sanitizer none trace -- -max_total_time=600
 	RUSTC_BOOTSTRAP=1 cargo fuzz run --fuzz-dir rust/fuzz --sanitizer none text -- -max_total_time=600
 
+.PHONY: wheels
+wheels: $(VENV) ## the wheels of a release for Linux, cross-built and checked
+	$(BIN)/pip install --quiet --group release
+	rustup target add $(foreach libc,gnu musl,$(foreach cpu,x86_64 aarch64,$(cpu)-unknown-linux-$(libc)))
+	$(BIN)/python release/build.py
+
 .PHONY: clean
 clean: ## remove everything that was built
 	rm -rf $(VENV) $(DIST) target
