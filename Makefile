@@ -96,7 +96,7 @@ fuzz: ## fuzz the readers of index files and traces and the text analysis, ten m
 wheels: $(VENV) ## the wheels of a release for Linux, cross-built and checked
 	$(BIN)/pip install --quiet --group release
 	rustup target add $(foreach libc,gnu musl,$(foreach cpu,x86_64 aarch64,$(cpu)-unknown-linux-$(libc)))
-	$(BIN)/python release/build.py
+	$(BIN)/python release/wheels.py
 
 .PHONY: clean
 clean: ## remove everything that was built

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def faults() -> Callable[[Path, str], list[str]]:
-    spec = importlib.util.spec_from_file_location("build", ROOT / "release" / "build.py")
+    spec = importlib.util.spec_from_file_location("wheels", ROOT / "release" / "wheels.py")
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)

@@ -1,8 +1,8 @@
 """Builds the wheels of a release on one machine, and checks each of them.
 
-    python release/build.py                       # all targets of Linux
-    python release/build.py --target TARGET ...   # some, such as aarch64-apple-darwin
-    python release/build.py --check v0.2.0        # only: is this version ready for its tag?
+    python release/wheels.py                       # all targets of Linux
+    python release/wheels.py --target TARGET ...   # some, such as aarch64-apple-darwin
+    python release/wheels.py --check v0.2.0        # only: is this version ready for its tag?
 
 Needs `pip install --group release` and, for each target, `rustup target add TARGET`. zig links for
 the oldest systems that are promised, so no container is needed. One wheel per target serves Python
@@ -86,10 +86,8 @@ def build(target: str, out: Path) -> Path:
     """Build the wheel of a target, and check it."""
     before = set(out.glob("*.whl"))
     platform = ["--compatibility", LINUX[target]] if target in LINUX else []
-    run(
-        *(tool("maturin"), "build", "--release", "--locked", "--zig", "--target", target),
-        *("--interpreter", "python3.11", "--out", out, *platform),
-    )
+    command = [tool("maturin"), "build", "--release", "--locked", "--zig", "--target", target]
+    run(*command, "--interpreter", "python3.11", "--out", out, *platform)
     made = set(out.glob("*.whl")) - before
     (wheel,) = made or {max(before, key=lambda one: one.stat().st_mtime)}
     print(run(tool("abi3audit"), "--strict", "--summary", wheel).strip())
