@@ -86,7 +86,15 @@ def build(target: str, out: Path) -> Path:
     """Build the wheel of a target, and check it."""
     before = set(out.glob("*.whl"))
     platform = ["--compatibility", LINUX[target]] if target in LINUX else []
-    command = [tool("maturin"), "build", "--release", "--locked", "--zig", "--target", target]
+    command: list[str | Path] = [
+        tool("maturin"),
+        "build",
+        "--release",
+        "--locked",
+        "--zig",
+        "--target",
+        target,
+    ]
     run(*command, "--interpreter", "python3.11", "--out", out, *platform)
     made = set(out.glob("*.whl")) - before
     (wheel,) = made or {max(before, key=lambda one: one.stat().st_mtime)}
