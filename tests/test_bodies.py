@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from conftest import FunctionReranker, WordEmbedder, refused
@@ -89,16 +89,62 @@ def test_what_was_saved_is_opened(tmp_path: Path) -> None:
     assert (tmp_path / "b.cgx").read_bytes() == (tmp_path / "a.cgx").read_bytes()
 
 
-def test_a_changed_body_is_another_corpus_and_keeps_the_vector() -> None:
+def test_a_changed_body_is_another_corpus_with_another_vector() -> None:
     earlier = library()
     embedder = WordEmbedder()
     changed = [replace(PDF, body="Now about signatures."), *LIBRARY[1:]]
     index = Index.build(changed, embedder=embedder, reuse=earlier)
-    assert embedder.texts == []
+    assert embedder.texts == ["pdf: Works on documents", "pdf: Now about signatures."]
     assert index.fingerprint != earlier.fingerprint
     found = Router(index, reranker=None, profile=UNGATED).route("signatures")
     assert found.hits[0].id == "pdf"
     assert found.hits[0].bm25 > 0
+
+
+def test_a_change_beyond_what_is_embedded_keeps_the_vector() -> None:
+    long = replace(PDF, body=f"{'x' * 999} here and nothing of this is embedded")
+    earlier = Index.build([long], embedder=WordEmbedder())
+    embedder = WordEmbedder()
+    changed = replace(long, body=f"{'x' * 999} other words, that only BM25 reads")
+    index = Index.build([changed], embedder=embedder, reuse=earlier)
+    assert embedder.texts == []
+    assert index.fingerprint != earlier.fingerprint
+
+
+@given(
+    head=st.lists(st.floats(-1e3, 1e3), min_size=4, max_size=4),
+    body=st.lists(st.floats(-1e3, 1e3), min_size=4, max_size=4),
+)
+def test_a_vector_is_drawn_from_the_head_to_the_body(head: list[float], body: list[float]) -> None:
+    class Given:
+        identity, dimension = "given@1", 4
+
+        def embed(self, texts: Sequence[str], **_: Any) -> list[list[float]]:
+            assert texts == ["a: head", "a: body"]
+            return [head, body]
+
+    def direction(vector: Any) -> Any:
+        return np.array(vector) / np.linalg.norm(vector)
+
+    assume(min(np.linalg.norm(head), np.linalg.norm(body)) > 1e-3)
+    expected = 0.7 * direction(head) + 0.3 * direction(body)
+    assume(np.linalg.norm(expected) > 1e-3)
+    index = Index.build([Document(id="a", title="a", text="head", body="body")], embedder=Given())
+    assert index._core.vector("a") == pytest.approx(direction(expected), abs=1e-5)
+
+
+def test_a_body_without_a_direction_is_named() -> None:
+    class Nothing(WordEmbedder):
+        def embed(self, texts: Sequence[str], **_: Any) -> list[list[float]]:
+            return [[0.0] * 32 for _ in texts]
+
+    assert '"pdf"' in refused("zero_vector", lambda: Index.build([PDF], embedder=Nothing()))
+
+
+def test_a_blank_body_is_not_embedded() -> None:
+    embedder = WordEmbedder()
+    Index.build([replace(PDF, body=" \n")], embedder=embedder)
+    assert embedder.texts == ["pdf: Works on documents"]
 
 
 def test_an_index_without_bodies_hardly_grows(tmp_path: Path) -> None:
@@ -115,7 +161,8 @@ def test_an_index_without_bodies_hardly_grows(tmp_path: Path) -> None:
 
 
 def test_the_words_of_a_body_decide_and_its_passage_is_named() -> None:
-    result = Router(library(), reranker=None, profile=UNGATED).route("tesseract on my scans")
+    words = Profile(blend={"cosine_weight": 0.0, "bm25_weight": 1.0})
+    result = Router(library(), reranker=None, profile=words).route("tesseract on my scans")
     hit = result.hits[0]
     assert hit.id == "pdf"
     assert hit.passage is not None
