@@ -102,7 +102,7 @@ def run_line(line: str, folder: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_runs_from_top_to_bottom(page: Path, folder: Path) -> None:
     if page.name == "integrations.md":
-        for framework in ("haystack", "langchain_core", "llama_index.core"):
+        for framework in ("haystack", "langchain_core", "llama_index.core", "rerankers"):
             pytest.importorskip(framework, reason=f"{framework} is not installed")
     for block in blocks(page):
         if block.reason:
@@ -132,6 +132,7 @@ def test_what_is_not_run_says_why() -> None:
         "serve.md: needs a running server",
         "rag.md: downloads a model",
         "rerankers.md: needs a provider key",
+        "stores.md: needs a Chroma collection",
         "stores.md: needs a LanceDB table",
         "stores.md: needs a PostgreSQL server",
     }

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import pickle
 from collections.abc import Sequence
+from inspect import iscoroutine, signature
 from typing import Any
 
 import pytest
@@ -71,6 +72,43 @@ def test_langchain_retriever() -> None:
     assert chain.invoke("merge pdf files")[0] == "pdf-toolkit"
 
 
+def test_langchain_standard_tests() -> None:
+    """The retriever passes what LangChain asks of every retriever."""
+    pytest.importorskip("langchain_tests", reason="langchain-tests is not installed")
+    from langchain_core.retrievers import BaseRetriever
+    from langchain_tests.integration_tests import RetrieversIntegrationTests
+
+    from crossgate.integrations.langchain import CrossgateRetriever
+
+    router = Router(build(), reranker=None, profile=Profile())
+
+    class OfOurs(RetrieversIntegrationTests):
+        @property
+        def retriever_constructor(self) -> type[BaseRetriever]:
+            return CrossgateRetriever
+
+        @property
+        def retriever_constructor_params(self) -> dict[str, Any]:
+            return {"router": router}
+
+        @property
+        def retriever_query_example(self) -> str:
+            return "merge clean pdf csv files"
+
+    tests = OfOurs()
+    retriever = CrossgateRetriever(router=router)
+    ran = []
+    for name in sorted(dir(tests)):
+        if name.startswith("test_"):
+            ask = getattr(tests, name)
+            wanted = {"retriever": retriever} if "retriever" in signature(ask).parameters else {}
+            answer = ask(**wanted)
+            if iscoroutine(answer):
+                asyncio.run(answer)
+            ran.append(name)
+    assert len(ran) >= 5
+
+
 def test_llama_index_postprocessor() -> None:
     pytest.importorskip("llama_index.core", reason="llama-index-core is not installed")
     from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
@@ -128,6 +166,45 @@ def test_haystack_ranker() -> None:
         ranker.run(QUERY, found, top_k=0)
     with pytest.raises(ValueError, match="top_k must be at least 1"):
         CrossgateRanker(top_k=0)
+
+
+def test_rerankers_ranker() -> None:
+    pytest.importorskip("rerankers", reason="rerankers is not installed")
+    from rerankers.documents import Document
+    from rerankers.models.ranker import BaseRanker
+
+    from crossgate.integrations.rerankers import CrossgateRanker
+
+    texts = [TEXTS[0], TEXTS[1], TEXTS[3]]
+    ranker = CrossgateRanker()
+    assert isinstance(ranker, BaseRanker)
+    found = ranker.rank(QUERY, texts)
+    assert [one.rank for one in found] == [1, 2, 3]
+    scores = [one.score for one in found]
+    assert scores == sorted(scores, reverse=True)
+    assert 0.1 < scores[0] <= 1
+    assert found[0].text == texts[1] == found.top_k(1)[0].text
+    assert found.get_score_by_docid(1) == scores[0]
+    assert ranker.score(QUERY, texts[1]) > 0.1 > ranker.score(QUERY, texts[0])
+
+    again = asyncio.run(ranker.rank_async(QUERY, texts, ["a", "b", "c"], [{"n": n} for n in "123"]))
+    assert [one.doc_id for one in again] == ["abc"[one.doc_id] for one in found]
+    assert [one.metadata["n"] for one in again] == ["123"["abc".index(i.doc_id)] for i in again]
+
+    given = [Document(texts[0]), Document(texts[1], doc_id="x", metadata={"page": 2})]
+    before = copy.deepcopy([vars(one) for one in given])
+    kept = ranker.rank(QUERY, given)
+    assert [(one.doc_id, one.metadata) for one in kept] == [("x", {"page": 2}), (0, {})]
+    assert [one.doc_id for one in ranker.rank(QUERY, given, doc_ids=[7, 8])] == [8, 7]
+    assert [vars(one) for one in given] == before
+
+    assert ranker.rank(QUERY, texts[1])[0].doc_id == 0
+    assert list(ranker.rank(QUERY, [])) == []
+    with pytest.raises(ValueError, match="the query is empty"):
+        ranker.rank(" ", texts)
+    with pytest.raises(ValueError, match="1 doc_ids for 3 documents"):
+        ranker.rank(QUERY, texts, doc_ids=[1])
+    assert len(list(CrossgateRanker(Failing()).rank(QUERY, texts))) == 3
 
 
 def test_rank_of_sentence_transformers_shape() -> None:

@@ -98,6 +98,42 @@ def test_the_client_of_cohere(served: Served) -> None:
             new.rerank(model="any", query=" ", documents=TEXTS)
 
 
+def test_the_client_of_voyage(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    voyageai = pytest.importorskip("voyageai", reason="voyageai is not installed")
+    monkeypatch.setenv("NO_PROXY", "*")
+    client = voyageai.Client(api_key=KEY, base_url=f"{served.url}/voyage")
+    answer = client.rerank(QUERY, TEXTS, model="any", top_k=2)
+    assert [one.index for one in answer.results][:1] == [1]
+    assert answer.results[0].document == TEXTS[1]
+    assert len(answer.results) == 2
+    assert 1 >= answer.results[0].relevance_score > answer.results[1].relevance_score >= 0
+    with pytest.raises(voyageai.error.InvalidRequestError, match="the query is empty"):
+        client.rerank(" ", TEXTS, model="any")
+    with pytest.raises(voyageai.error.AuthenticationError):
+        voyageai.Client(api_key="wrong", base_url=f"{served.url}/voyage").rerank(
+            QUERY, TEXTS, model="any"
+        )
+
+
+def test_the_server_does_what_its_description_says(served: Served, tmp_path: Path) -> None:
+    """Schemathesis makes requests of the description, good and bad, and reads the answers."""
+    pytest.importorskip("schemathesis", reason="schemathesis is not installed")
+    command = [
+        *(sys.executable, "-m", "schemathesis.cli", "run", f"{served.url}/openapi.json"),
+        *("--header", f"Authorization: Bearer {KEY}", "--max-examples", "10", "--no-shrink"),
+        "--generation-deterministic",
+    ]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "NO_PROXY": "*"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "7 selected / 7 total" in done.stdout
+
+
 def test_our_own_clients(served: Served) -> None:
     from crossgate import rerank
     from crossgate.rerankers import CohereReranker
@@ -122,6 +158,8 @@ def test_each_shape(served: Served) -> None:
     assert min(one["score"] for one in raw) < 0
     either = served.post("/rerank", {"query": QUERY, "documents": TEXTS}).json()
     assert either["results"][0] == {"index": 1, "relevance_score": tei[0]["score"]}
+    whole = {"query": QUERY, "texts": TEXTS, "top_n": 1.0}
+    assert served.post("/rerank", whole).json() == [{"index": 1, "score": tei[0]["score"]}]
     few = served.post("/v2/rerank", {"query": QUERY, "documents": TEXTS, "min_relevance": 0.1})
     assert [one["index"] for one in few.json()["results"]] == [1]
 
@@ -148,6 +186,13 @@ BAD: list[tuple[str, Any, int, str]] = [
     ("/v2/rerank", {"query": "a", "documents": ["a"], "top_n": 0}, 400, "malformed_request"),
     ("/v1/rerank", {"query": "a", "documents": "a"}, 422, "malformed_request"),
     ("/rerank", {"query": "a", "texts": [5]}, 422, "malformed_request"),
+    ("/voyage/rerank", {"query": "a", "documents": [{"text": "a"}]}, 400, "malformed_request"),
+    (
+        "/v2/rerank",
+        {"query": "a", "documents": ["a"], "min_relevance": False},
+        400,
+        "malformed_request",
+    ),
     ("/rerank", {"query": "", "texts": ["a"]}, 400, "empty_query"),
     ("/v2/rerank", {"query": "a", "documents": ["a"] * 51}, 413, "too_many_documents"),
     ("/v2/rerank", b" " * 100_001, 413, "too_large"),
@@ -182,7 +227,8 @@ def test_pages_for_machines_and_people(served: Served) -> None:
     assert re.search(r'crossgate_requests_total\{path="/v2/rerank",status="200"\} \d', counted)
     assert "no/such" not in counted
     described = get("/openapi.json").json()
-    paths = {"/v1/rerank", "/v2/rerank", "/rerank", "/route", "/health", "/metrics"}
+    paths = {"/v1/rerank", "/v2/rerank", "/rerank", "/voyage/rerank"}
+    paths |= {"/route", "/health", "/metrics"}
     assert set(described["paths"]) == paths
     page = get("/docs").text
     assert "/v2/rerank" in page
@@ -245,6 +291,37 @@ def test_more_than_may_wait_are_refused() -> None:
     answers = asyncio.run(ask())
     refused = [one for one in answers if isinstance(one, Refused)]
     assert [(one.status, one.code) for one in refused] == [(429, "overloaded")] * 2
+
+
+def test_who_has_gone_is_not_decided_for(served: Served) -> None:
+    """Of forty clients that hang up, those that still wait give up their places at once."""
+
+    def counted() -> tuple[float, float]:
+        page = httpx2.get(f"{served.url}/metrics", trust_env=False).text
+        in_hand = re.search(r"^crossgate_requests_in_hand (\S+)", page, re.MULTILINE)
+        made = re.findall(r"^crossgate_decisions_total\S* (\S+)", page, re.MULTILINE)
+        assert in_hand
+        return float(in_hand[1]), sum(map(float, made))
+
+    _, before = counted()
+    host, port = served.url.removeprefix("http://").split(":")
+    texts = [f"{one} {n} " * 20 for n in range(16) for one in TEXTS]
+    body = json.dumps({"query": QUERY, "documents": texts})
+    head = f"POST /v2/rerank HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {KEY}\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    clients = [socket.create_connection((host, int(port))) for _ in range(40)]
+    try:
+        for one in clients:
+            one.sendall((head + body).encode())
+        while counted()[0] < 36:
+            assert counted()[1] - before < 40
+    finally:
+        for one in clients:
+            one.close()
+    assert served.post("/v2/rerank", {"query": "a", "documents": ["a"]}).status_code == 200
+    while counted()[0]:
+        pass
+    assert counted()[1] - before < 40
 
 
 def test_nothing_is_lost_when_it_is_told_to_stop() -> None:

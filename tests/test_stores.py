@@ -69,7 +69,7 @@ def cosine(left: Sequence[float], right: Sequence[float]) -> float:
     return product / math.sqrt(sum(a * a for a in left) * sum(b * b for b in right))
 
 
-# Each of the four makes an engine of these rows, and returns the search of it.
+# Each of the five makes an engine of these rows, and returns the search of it.
 
 
 def sqlite(rows: Sequence[dict[str, Any]], folder: Path) -> Iterator[Search]:
@@ -198,6 +198,38 @@ def qdrant(rows: Sequence[dict[str, Any]], folder: Path) -> Iterator[Search]:
     client.close()
 
 
+def chroma(rows: Sequence[dict[str, Any]], folder: Path) -> Iterator[Search]:
+    adapter, client, collection = chroma_collection(rows, folder)
+
+    def search(query: str, **options: Any) -> RouteResult:
+        if options.get("vector") is None:
+            pytest.skip("Chroma searches by meaning alone")
+        result = adapter.search(collection, query, title="title", **options)
+        assert isinstance(result, RouteResult)
+        return result
+
+    yield search
+    client.close()
+
+
+def chroma_collection(rows: Sequence[dict[str, Any]], folder: Path) -> tuple[Any, Any, Any]:
+    """Return the adapter, a client and a collection whose distance is none of ours."""
+    database = pytest.importorskip("chromadb", reason="chromadb is not installed")
+    from crossgate.stores import chroma as adapter
+
+    settings = database.Settings(anonymized_telemetry=False)
+    client = database.PersistentClient(folder / "chroma", settings)
+    collection = client.create_collection("documents", embedding_function=None)  # squared L2
+    if rows:
+        collection.add(
+            ids=[row["id"] for row in rows],
+            documents=[row["text"] for row in rows],
+            embeddings=[row["vector"] for row in rows],
+            metadatas=[{name: row[name] for name in ("title", "year")} for row in rows],
+        )
+    return adapter, client, collection
+
+
 def named_by(result: RouteResult, ids: dict[str, str]) -> RouteResult:
     """Name the hits of an engine with ids of its own as the others name them."""
     hits = []
@@ -239,7 +271,13 @@ def lance_table(rows: Sequence[dict[str, Any]], folder: Path) -> tuple[Any, Any]
     return adapter, table
 
 
-ENGINES = {"sqlite": sqlite, "postgres": postgres, "qdrant": qdrant, "lancedb": lancedb}
+ENGINES = {
+    "sqlite": sqlite,
+    "postgres": postgres,
+    "qdrant": qdrant,
+    "lancedb": lancedb,
+    "chroma": chroma,
+}
 
 
 @pytest.fixture(params=ENGINES)
@@ -564,3 +602,21 @@ def test_lancedb_on_a_full_disk(tmp_path: Path) -> None:
         del table
     finally:
         subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def test_chroma_filters_and_texts_in_the_metadata(tmp_path: Path) -> None:
+    adapter, client, collection = chroma_collection(ROWS, tmp_path)
+    vector = vector_of("pdf files")
+    given = {"vector": vector, "reranker": None}
+    found = adapter.search(collection, "pdf files", where={"year": {"$gt": 2020}}, **given)
+    assert {hit.document.metadata["year"] > 2020 for hit in found.hits} == {True}
+    assert len(found.hits) == len(ROWS) - 1
+    found = adapter.search(collection, "pdf files", where_document={"$contains": "pdf"}, **given)
+    assert {"pdf" in hit.document.text for hit in found.hits} == {True}
+    found = adapter.search(collection, "pdf files", text="title", **given)
+    assert found.ids[0] == "pdf-toolkit"
+    assert found.hits[0].document.text == "pdf toolkit"
+    collection.add(ids=["bare"], embeddings=[vector])
+    told = refused("malformed_candidate", adapter.search, collection, "pdf files", vector=vector)
+    assert "the document of 'bare' is None" in told
+    client.close()

@@ -34,6 +34,7 @@ COMMANDS = {
     "calibrate": "fit the gate and the guardrails on labelled data",
     "hook": "tell an agent on each prompt which skill fits; `hook install` sets it up",
     "models": "list, pull, verify and find models",
+    "completion": "print what completes commands and options in bash, zsh or tcsh",
     "doctor": "say what is installed, which models are here, and what is off and why",
 }
 
@@ -103,7 +104,8 @@ def _run(arguments: Sequence[str]) -> int:
     from crossgate._errors import CrossgateError
 
     try:
-        options = _parser(arguments).parse_args(arguments)
+        asked = next((one for one in arguments if not one.startswith("-")), "")
+        options = parser_of(asked).parse_args(arguments)
         options.arguments = list(arguments)
         code: int = options.run(options)
         return code
@@ -128,8 +130,12 @@ def _run(arguments: Sequence[str]) -> int:
         return FAILURE
 
 
-def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """Return the parser, in which only the command that is asked for has its arguments."""
+def parser_of(asked: str | None) -> argparse.ArgumentParser:
+    """Return the parser, in which only the command that is asked for has its arguments.
+
+    Args:
+        asked: The command; None for all of them.
+    """
     import argparse
     from importlib import import_module
 
@@ -142,11 +148,10 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"crossgate {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    asked = next((one for one in arguments if not one.startswith("-")), None)
     for name, text in COMMANDS.items():
         description = f"{text[0].upper()}{text[1:]}."
         made = commands.add_parser(name, help=text, description=description)
-        if name == asked:
+        if asked in (name, None):
             module = import_module(f"crossgate._cli.{_MODULES.get(name, name)}")
             module.arguments(made)
     return parser

@@ -3,15 +3,16 @@
 import html
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
+from fastapi.security import HTTPBearer
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
@@ -23,14 +24,22 @@ from crossgate._rerank import rerank
 from crossgate._router import Router
 from crossgate._serving.limits import Guard, Limits
 from crossgate._serving.shapes import (
+    Refusal,
+    RerankAnswer,
     RerankRequest,
     RouteRequest,
+    ScoredText,
     TextsRequest,
+    VoyageAnswer,
+    VoyageRequest,
     refusal,
     reranked,
     scored_texts,
+    voyage_ranked,
 )
 from crossgate._types import RouteResult
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
 class Refused(Exception):
@@ -123,24 +132,42 @@ def application(
             )
         return await decisions.make(lambda: rerank(query, _candidates(given), **options))
 
-    @app.post("/v1/rerank", summary="As Jina's /v1/rerank and Cohere's version 1")
+    # For the description alone: the guard has looked at the key before.
+    asks_for_key = [Depends(HTTPBearer(auto_error=False))] if key else []
+
+    def post(path: str, summary: str, answer: Any = None) -> Callable[[Handler], Handler]:
+        described: dict[int | str, Any] = {"4XX": {"model": Refusal}, "5XX": {"model": Refusal}}
+        if answer is not None:
+            described[200] = {"model": answer}
+        return app.post(path, summary=summary, responses=described, dependencies=asks_for_key)
+
+    @post("/v1/rerank", "As Jina's /v1/rerank and Cohere's version 1", RerankAnswer)
     async def rerank_v1(asked: RerankRequest) -> Response:
         result = await decided(asked.query, asked.documents)
         return _answer(reranked(asked, result, documents=True, model=model), result)
 
-    @app.post("/v2/rerank", summary="As Cohere's version 2")
+    @post("/v2/rerank", "As Cohere's version 2", RerankAnswer)
     async def rerank_v2(asked: RerankRequest) -> Response:
         result = await decided(asked.query, asked.documents)
         return _answer(reranked(asked, result, documents=False, model=model), result)
 
-    @app.post("/rerank", summary="With texts as TEI's, with documents as Cohere's")
+    @post("/voyage/rerank", "As Voyage's /v1/rerank", VoyageAnswer)
+    async def rerank_voyage(asked: VoyageRequest) -> Response:
+        result = await decided(asked.query, list(asked.documents))
+        return _answer(voyage_ranked(asked, result, model=model), result)
+
+    @post(
+        "/rerank",
+        "With texts as TEI's, with documents as Cohere's",
+        list[ScoredText] | RerankAnswer,
+    )
     async def rerank_either(asked: TextsRequest | RerankRequest) -> Response:
         if isinstance(asked, TextsRequest):
             result = await decided(asked.query, list(asked.texts))
             return _answer(scored_texts(asked, result), result)
         return await rerank_v2(asked)
 
-    @app.post("/route", summary="What of the index fits, or nothing")
+    @post("/route", "What of the index fits, or nothing")
     async def route(asked: RouteRequest) -> Response:
         if router is None:
             raise Refused(
@@ -154,7 +181,7 @@ def application(
         count = None if router is None else len(router.index)
         return {"status": "ok", "version": __version__, "documents": count}
 
-    @app.get("/metrics", summary="Counters for Prometheus")
+    @app.get("/metrics", summary="Counters for Prometheus", response_class=PlainTextResponse)
     async def metrics() -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
@@ -209,8 +236,17 @@ def _count_requests(app: FastAPI, registry: CollectorRegistry) -> None:
 
 
 def _explain_refusals(app: FastAPI) -> None:
-    def answer(request: Request, status: int, code: str, message: str, *, texts: bool) -> Response:
-        headers = {"Retry-After": "1"} if status == 429 else None
+    def answer(
+        request: Request,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        texts: bool,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        if status == 429:
+            headers = {"Retry-After": "1"}
         values = refusal(request.url.path, code, message, texts=texts)
         return AsciiJSON(values, status_code=status, headers=headers)
 
@@ -237,7 +273,8 @@ def _explain_refusals(app: FastAPI) -> None:
         codes = {400: "malformed_request", 404: "not_found", 405: "method_not_allowed"}
         message = f"{error.detail}; see /docs"
         code = codes.get(error.status_code, "refused")
-        return answer(request, error.status_code, code, message, texts=False)
+        told = error.headers  # which methods an address allows
+        return answer(request, error.status_code, code, message, texts=False, headers=told)
 
     @app.exception_handler(RecursionError)
     async def too_deep(request: Request, error: RecursionError) -> Response:

@@ -67,11 +67,31 @@ class Guard:
             await _refuse(send, scope, 413, "too_large", message)
             return
         whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        left = asyncio.ensure_future(_left(receive))
+        started = False
 
         async def again() -> Message:
-            return whole.pop() if whole else await receive()
+            if whole:
+                return whole.pop()
+            await asyncio.shield(left)
+            return {"type": "http.disconnect"}
 
-        await self._app(scope, again, send)
+        async def answer(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        answering = asyncio.ensure_future(self._app(scope, again, answer))
+        try:
+            await asyncio.wait({answering, left}, return_when=asyncio.FIRST_COMPLETED)
+            if not started and not answering.done():
+                answering.cancel()  # whose turn has not come is not decided for nobody
+            await asyncio.wait({answering})
+        finally:
+            left.cancel()
+            answering.cancel()
+        if not answering.cancelled():
+            answering.result()
 
     def _may_ask(self, scope: Scope) -> bool:
         if self._key is None or scope["path"] in OPEN:
@@ -92,6 +112,12 @@ class Guard:
                 return None
             if not message.get("more_body", False):
                 return bytes(body)
+
+
+async def _left(receive: Receive) -> None:
+    """Wait until the sender of a request that has arrived whole is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _refuse(send: Send, scope: Scope, status: int, code: str, message: str) -> None:

@@ -6,20 +6,47 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 from uuid import uuid4
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from crossgate._ranking import ranked
 from crossgate._types import Hit, RouteResult
 
+# These describe what is checked elsewhere, where the errors have names: at least one character
+# that is neither white space nor NUL, and at least one document.
+_READABLE = {"type": "string", "pattern": r"[^\s\u0000\u001c-\u001f\u0085]"}
+_ROW = {
+    "type": "object",
+    "properties": {"text": _READABLE, "title": {"type": ["string", "null"]}},
+    "required": ["text"],
+}
+_TEXTS = {"type": "array", "items": _READABLE, "minItems": 1}
+_DOCUMENTS = {"type": "array", "items": {"anyOf": [_READABLE, _ROW]}, "minItems": 1}
+
 Text = str | dict[str, Any]
-Count = Annotated[int, Field(ge=1)]
+Query = Annotated[str, WithJsonSchema(_READABLE)]
+Documents = Annotated[list[Text], WithJsonSchema(_DOCUMENTS)]
+Texts = Annotated[list[str], WithJsonSchema(_TEXTS)]
 
 
-class RerankRequest(BaseModel):
+def _whole(value: object) -> object:
+    """Return 3.0 as 3: to JSON the two are one number."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Count = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
+
+
+class Asked(BaseModel):
+    """A request; nothing in it is taken for another type, so that `false` is no relevance of 0."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class RerankRequest(Asked):
     """What `/v1/rerank` and `/v2/rerank` take; further fields are ignored."""
 
-    query: str
-    documents: list[Text]
+    query: Query
+    documents: Documents
     model: str | None = None
     top_n: Count | None = None
     return_documents: bool | None = None
@@ -28,11 +55,11 @@ class RerankRequest(BaseModel):
     )
 
 
-class TextsRequest(BaseModel):
+class TextsRequest(Asked):
     """What TEI's `/rerank` takes; further fields are ignored."""
 
-    query: str
-    texts: list[str]
+    query: Query
+    texts: Texts
     raw_scores: bool = False
     return_text: bool = False
     top_n: Count | None = None
@@ -41,15 +68,73 @@ class TextsRequest(BaseModel):
     )
 
 
-class RouteRequest(BaseModel):
+class VoyageRequest(Asked):
+    """What Voyage's `/rerank` takes; further fields are ignored."""
+
+    query: Query
+    documents: Texts
+    model: str | None = None
+    top_k: Count | None = None
+    return_documents: bool = False
+    min_relevance: float | None = Field(
+        None, description="Leave out what is less relevant than this; not in the original."
+    )
+
+
+class RouteRequest(Asked):
     """What `/route` takes."""
 
-    query: str
+    query: Query
     limit: Count | None = 2
     allow: list[str] | None = None
     deny: list[str] = []
     section: str | None = None
     grade: str | None = None
+
+
+class Ranked(BaseModel):
+    """One document in an answer."""
+
+    index: int = Field(description="Its place in the request, from 0.")
+    relevance_score: float
+    document: dict[str, Any] | str | None = None
+
+
+class RerankAnswer(BaseModel):
+    """What `/v1/rerank` and `/v2/rerank` answer."""
+
+    id: str
+    model: str
+    results: list[Ranked]
+    usage: dict[str, int]
+    meta: dict[str, Any]
+
+
+class VoyageAnswer(BaseModel):
+    """What Voyage's `/rerank` answers."""
+
+    object: str
+    data: list[Ranked]
+    model: str
+    usage: dict[str, int]
+
+
+class ScoredText(BaseModel):
+    """One text in TEI's answer."""
+
+    index: int = Field(description="Its place in the request, from 0.")
+    score: float
+    text: str | None = None
+
+
+class Refusal(BaseModel):
+    """An error; which field holds the message depends on whose endpoint it is."""
+
+    message: str | None = None
+    detail: str | None = None
+    error: str | dict[str, str] | None = None
+    error_type: str | None = None
+    code: str | None = None
 
 
 def reranked(
@@ -74,6 +159,20 @@ def reranked(
         ],
         "usage": {"total_tokens": 0},
         "meta": {"api_version": {"version": "2"}, "billed_units": {"search_units": 0}},
+    }
+
+
+def voyage_ranked(asked: VoyageRequest, result: RouteResult, *, model: str) -> dict[str, Any]:
+    """Answer as Voyage does."""
+    return {
+        "object": "list",
+        "data": [
+            {"index": hit.index, "relevance_score": number}
+            | ({"document": hit.document.text} if asked.return_documents else {})
+            for hit, number in ranked(result, limit=asked.top_k, least=asked.min_relevance)
+        ],
+        "model": model,
+        "usage": {"total_tokens": 0},
     }
 
 
@@ -102,7 +201,7 @@ def refusal(path: str, code: str, message: str, *, texts: bool = False) -> dict[
     if texts:
         kind = "Overloaded" if code == "overloaded" else "Validation"
         return {"error": message, "error_type": kind, "code": code}
-    if path in ("/rerank", "/v2/rerank", "/v1/rerank"):
+    if path.endswith("/rerank"):
         return {"message": message, "detail": message, "code": code}
     return {"error": {"code": code, "message": message}}
 

@@ -1,0 +1,107 @@
+"""The package `rerankers`: crossgate behind its call, beside the rerankers that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import Any, TypeAlias
+
+from rerankers.documents import Document
+from rerankers.models.ranker import BaseRanker
+from rerankers.results import RankedResults, Result
+
+from crossgate._ranking import ranked
+from crossgate._rerank import arerank, rerank
+from crossgate._types import RouteResult
+
+__all__ = ["CrossgateRanker"]
+
+Texts: TypeAlias = str | Document | Sequence[str] | Sequence[Document]
+Ids: TypeAlias = Sequence[str] | Sequence[int] | None
+Metadata: TypeAlias = Sequence[Mapping[str, Any]] | None
+
+
+class CrossgateRanker(BaseRanker):  # type: ignore[misc, unused-ignore]
+    """Ranks all documents, whether or not they fit, as every ranker of `rerankers` does.
+
+    The score is the relevance, so that a bar on it means the same for every query.
+
+    Args:
+        model_name_or_path: As `reranker` of `crossgate.rerank`.
+        verbose: Taken because all of them take it; nothing is printed.
+        profile: As of `crossgate.rerank`.
+        policy: As of `crossgate.rerank`.
+    """
+
+    def __init__(
+        self,
+        model_name_or_path: Any = "default",
+        verbose: int = 0,
+        *,
+        profile: Any = None,
+        policy: Any = None,
+    ) -> None:
+        self.verbose = verbose
+        self._options = {"reranker": model_name_or_path, "profile": profile, "policy": policy}
+
+    def score(self, query: str, doc: str) -> float:
+        """Return how relevant one text is.
+
+        Raises:
+            InputError: A query or text that cannot be used; it is a ValueError.
+        """
+        ((_, number),) = ranked(rerank(query, [doc], **self._options))
+        return number
+
+    def rank(
+        self, query: str, docs: Texts, doc_ids: Ids = None, metadata: Metadata = None
+    ) -> RankedResults:
+        """Return the documents by relevance, highest first.
+
+        Args:
+            query: What is wanted.
+            docs: Texts, or documents of `rerankers`; those that come back are copies.
+            doc_ids: An id per document; None for its own, or its place from 0.
+            metadata: Further fields per document; None for its own.
+
+        Raises:
+            InputError: A query or text that cannot be used; it is a ValueError.
+            ValueError: Ids or metadata that are fewer or more than the documents.
+        """
+        given = _documents(docs, doc_ids, metadata)
+        texts = [one.text for one in given]
+        return _results(query, given, rerank(query, texts, **self._options))
+
+    async def rank_async(
+        self, query: str, docs: Texts, doc_ids: Ids = None, metadata: Metadata = None
+    ) -> RankedResults:
+        """Do what `rank` does without holding up the event loop."""
+        given = _documents(docs, doc_ids, metadata)
+        texts = [one.text for one in given]
+        return _results(query, given, await arerank(query, texts, **self._options))
+
+
+def _documents(docs: Texts, ids: Ids, metadata: Metadata) -> list[Document]:
+    given = [docs] if isinstance(docs, str | Document) else list(docs)
+    for name, values in (("doc_ids", ids), ("metadata", metadata)):
+        if values is not None and len(values) != len(given):
+            raise ValueError(f"{len(values)} {name} for {len(given)} documents: pass one for each")
+    found = []
+    for place, one in enumerate(given):
+        made = Document(one) if isinstance(one, str) else copy(one)
+        if ids is not None:
+            made.doc_id = ids[place]
+        elif made.doc_id is None:
+            made.doc_id = place
+        if metadata is not None:
+            made.metadata = dict(metadata[place])
+        found.append(made)
+    return found
+
+
+def _results(query: str, given: list[Document], result: RouteResult) -> RankedResults:
+    rows = [
+        Result(document=given[hit.index or 0], score=number, rank=rank)
+        for rank, (hit, number) in enumerate(ranked(result), start=1)
+    ]
+    return RankedResults(results=rows, query=query, has_scores=True)

@@ -1,0 +1,70 @@
+"""crossgate on top of Chroma, a server or in process: meaning from there, words from here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from crossgate.stores import _common as common
+
+if TYPE_CHECKING:
+    import chromadb
+
+    from crossgate._types import RouteResult
+
+_DOCUMENT = "document"
+
+
+def search(
+    collection: chromadb.Collection,
+    query: str,
+    *,
+    vector: Sequence[float],
+    where: Any = None,
+    where_document: Any = None,
+    text: str | None = None,
+    title: str | None = None,
+    candidates: int = common.CANDIDATES,
+    limit: int | None = None,
+    **options: Any,
+) -> RouteResult:
+    """Search by meaning, and let crossgate decide what fits, by meaning and by words.
+
+    Records come with their embeddings, so that the cosine is the same whatever distance the
+    collection is built for.
+
+    Args:
+        collection: A collection of any of Chroma's clients.
+        query: What is wanted.
+        vector: Its embedding by the collection's own function, as `embed([query])[0]`.
+        where: A filter of Chroma over the metadata, or None.
+        where_document: A filter of Chroma over the documents, or None.
+        text: Field of the metadata that holds the text; None for the record's document.
+        title: Field of the metadata that holds the title; the other fields become metadata.
+        candidates: How many records are looked at, at least 1.
+        limit: How many are selected at most; None for all that pass.
+        options: Further arguments of `crossgate.rerank`, such as `profile`.
+
+    Raises:
+        InputError: As `crossgate.rerank`; `malformed_candidate` for a record without a text.
+        Exception: What Chroma raises, such as for a collection that was deleted.
+    """
+    common.check(query, vector, candidates, limit)
+    asked: Any = [float(one) for one in vector]
+    found: Any = collection.query(
+        query_embeddings=[asked],
+        n_results=candidates,
+        where=where,
+        where_document=where_document,
+        include=["documents", "metadatas", "embeddings"],
+    )
+    rows = []
+    for id, document, fields, own in zip(
+        *(found[name][0] for name in ("ids", "documents", "metadatas", "embeddings")), strict=True
+    ):
+        row = dict(fields or {})
+        if text is None:
+            row[_DOCUMENT] = document
+        numbers = [float(one) for one in own]
+        rows.append(common.candidate(id, row, text=text or _DOCUMENT, title=title, vector=numbers))
+    return common.decide(query, rows, limit=limit, options={"vector": asked, **options})
