@@ -66,7 +66,7 @@ training: $(VENV)/training ## what training the models needs, about 6 GB
 .PHONY: test
 test: install stargraph $(if $(CI),training) ## all tests, Rust and Python; the Python ones against the wheel
 	cargo test --workspace --quiet
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto --dist loadfile
 
 .PHONY: lint
 lint: install ## formatting, lints and types, Rust and Python

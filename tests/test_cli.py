@@ -30,6 +30,7 @@ from crossgate import Index, Policy, Profile
 from crossgate._cli import output as printing
 from crossgate._core import Answer, Floors, Lexical, Warnings, Winner
 from crossgate._profile import POLICY_SCHEMA, profile_values
+from crossgate._telemetry.log import LoggedDecision, LoggedUse, read_log
 
 CROSSGATE = Path(sysconfig.get_path("scripts")) / "crossgate"
 SCHEMAS = {
@@ -896,9 +897,6 @@ BAD: dict[str, tuple[list[str | bytes], str]] = {
     "a folder for an index": (["route", "-i", ".", "q"], "index_unreadable"),
     "no index at all": (["route", "-i", "text.txt", "q"], "not_an_index"),
     "half an index": (["route", "-i", "half.cgx", "q"], "index_truncated"),
-    "an empty query": (["route", "-i", "words.cgx", ""], "empty_query"),
-    "a blank query": (["route", "-i", "words.cgx", " \t"], "empty_query"),
-    "an empty query on stdin": (["route", "-i", "words.cgx", "-"], "empty_query"),
     "a query in bytes": (["route", "-i", "words.cgx", b"caf\xe9"], "invalid_text"),
     "a limit of 0": (["route", "-i", "words.cgx", "q", "--limit", "0"], "out_of_range"),
     "a limit below 0": (["rerank", "q", "one.jsonl", "--limit", "-1"], "out_of_range"),
@@ -1010,7 +1008,15 @@ def test_a_query_of_a_megabyte(run: Any, words: Path) -> None:
 def test_nul_bytes(run: Any, words: Path) -> None:
     done = run("route", "-i", words, "-", "--reranker", "none", stdin=b"merge\0pdf")
     assert done.code == 0
-    assert run("route", "-i", words, "-", stdin=b"\0\0").error == "empty_query"
+    assert run("route", "-i", words, "-", stdin=b"\0\0").code == 1
+
+
+@pytest.mark.parametrize("query", ["", " \t", "-"])
+def test_an_empty_prompt_is_answered(run: Any, words: Path, query: str) -> None:
+    done = run("route", "-i", words, query, "--json")
+    assert done.code == 1
+    assert json.loads(done.out)["selected"] == []
+    assert "warning[empty_query]: the query is empty" in done.err
 
 
 def test_stdin_that_is_no_text(run: Any, words: Path) -> None:
@@ -1294,3 +1300,41 @@ def test_the_least_confidence_can_be_asked_for(run: Any, skills_index: Path) -> 
     refused = run(*query, "--min-confidence", "1.5")
     assert refused.code == 2
     assert "error[out_of_range]: min_confidence is 1.5" in refused.err
+
+
+# Feedback on the last decision of a log.
+
+
+@pytest.mark.parametrize(
+    ("judgement", "ids", "used"),
+    [
+        ("right", [], ("pdf-toolkit",)),
+        ("wrong", [], ()),
+        ("wrong", ["csv-cleaner", "docx"], ("csv-cleaner", "docx")),
+    ],
+)
+def test_feedback_marks_the_last_decision(
+    run: Any, words: Path, tmp_path: Path, judgement: str, ids: list[str], used: tuple[str, ...]
+) -> None:
+    log = tmp_path / "log.jsonl"
+    for prompt in ("convert a csv file", "merge two pdf files"):
+        asked = run(
+            "route", "-i", words, "--reranker", "none", "--log", log, "--limit", "1", prompt
+        )
+        assert asked.code == 0
+    done = run("feedback", judgement, *ids, variables={"CROSSGATE_LOG": str(log)})
+    assert (done.code, done.err) == (0, "")
+    _, decided, noted = read_log(log)
+    assert isinstance(decided, LoggedDecision)
+    assert isinstance(noted, LoggedUse)
+    assert decided.selected == ("pdf-toolkit",)
+    assert (noted.decision, noted.used) == (decided.decision, used)
+    again = json.loads(run("feedback", "right", "--json", "--log", log).out)
+    assert again["used"] == ["pdf-toolkit"]
+
+
+def test_feedback_without_a_decision(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_text("")
+    assert run("feedback", "right").error == "out_of_range"
+    assert run("feedback", "right", "--log", "absent.jsonl").error == "source_missing"
+    assert run("feedback", "right", "--log", "empty.jsonl").error == "no_decisions"

@@ -28,6 +28,7 @@ from crossgate._hook.answering import answer
 from crossgate._hook.library import Library
 from crossgate._hook.options import Options
 from crossgate._hook.refresh import build, only_one
+from crossgate._telemetry.log import LoggedDecision, read_log
 from hook_home import CROSSGATE, GIT, PDF, Home, furnished
 
 PROMPTS = Path(__file__).parents[1] / "eval" / "skills" / "queries.jsonl"
@@ -325,6 +326,19 @@ def test_an_engine_that_fails_harms_no_prompt(home: Home, tmp_path: Path, text: 
     run = home.hook(home.call("combine the sheets"), variables=broken)
     assert (run.code, run.out) == (0, b"")
     assert last(home)["outcome"] == "nothing"
+
+
+def test_decisions_are_logged_where_a_person_asks_for_it(home: Home, tmp_path: Path) -> None:
+    log = tmp_path / "decisions.jsonl"
+    run = home.hook(variables={"CROSSGATE_LOG": str(log)})
+    assert "- pdf-toolkit" in run.context
+    (decided,) = read_log(log)
+    assert isinstance(decided, LoggedDecision)
+    assert (decided.selected[0], decided.query) == ("pdf-toolkit", None)
+    # One that cannot be written costs nothing but itself.
+    run = home.hook(home.call("combine the sheets"), variables={"CROSSGATE_LOG": "/dev/full"})
+    assert run.code == 0
+    assert last(home)["outcome"] in ("injected", "nothing")
 
 
 def test_a_full_disk_costs_the_log_and_nothing_else(home: Home) -> None:

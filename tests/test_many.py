@@ -84,7 +84,7 @@ def test_a_bar_is_shown_on_a_terminal_alone(index: Index, monkeypatch: pytest.Mo
 
 def test_the_first_query_that_cannot_be_used_is_named(index: Index) -> None:
     router = Router(index, reranker=None)
-    assert "query 1: " in refused("empty_query", router.route_many, ["a", " ", "", "b"])
+    assert "query 1: " in refused("invalid_text", router.route_many, ["a", 5, "", "b"])
     assert "query 2: candidate 1 " in refused(
         "malformed_candidate", rerank_many, [("a", ["b"]), ("a", []), ("a", [5])]
     )

@@ -132,7 +132,6 @@ def test_bad_calls_get_an_error_and_the_next_call_an_answer(skills: Path, tmp_pa
     async def act(asked: Any) -> None:
         for name, arguments, expected in (
             ("find_skill", {"prompt": "x" * 70_000}, "query_too_long"),
-            ("find_skill", {"prompt": " "}, "empty_query"),
             ("find_skill", {}, "prompt"),
             ("find_skill", {"prompt": QUERY, "limit": 0}, "limit"),
             ("find_skill", {"prompt": QUERY, "min_confidence": 7}, "min_confidence"),

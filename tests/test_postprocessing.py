@@ -121,7 +121,9 @@ STEPS: list[Step] = [
     partial(keep_survivors, floors={"excel": 2, "pdf": 1, "absent": 5}),
     partial(keep_survivors, floors={}),
 ]
-EVERY_STEP = pytest.mark.parametrize("step", STEPS, ids=lambda step: repr(step)[:60])
+EVERY_STEP = pytest.mark.parametrize(
+    "step", STEPS, ids=lambda step: getattr(step, "func", step).__name__
+)
 
 
 @EVERY_STEP

@@ -372,7 +372,7 @@ def test_the_twin_of_rerank() -> None:
 
 def test_the_twins_refuse_the_same(index: Index) -> None:
     router = Router(index, reranker=None, profile=Profile())
-    refused("empty_query", lambda: asyncio.run(router.aroute("")))
+    refused("query_too_long", lambda: asyncio.run(router.aroute("x" * 65_537)))
     refused("empty_query", lambda: asyncio.run(arerank("", ["a"])))
 
 
@@ -817,8 +817,16 @@ BAD_QUERIES = [
 @pytest.mark.parametrize(("query", "code"), BAD_QUERIES, ids=lambda value: repr(value)[:24])
 def test_bad_queries(index: Index, query: str, code: str) -> None:
     router = Router(index, reranker=None, profile=Profile())
-    refused(code, lambda: router.route(query))
     refused(code, lambda: rerank(query, ["red"], reranker=None))
+    if code != "empty_query":
+        refused(code, lambda: router.route(query))
+        return
+    # People send those, and a prompt of theirs is answered.
+    result = router.route(query)
+    assert (result.verdict, result.reason) == ("nothing_relevant", "no_candidates")
+    assert (list(result.ids), list(result.hits), list(result.degraded)) == ([], [], [])
+    assert [one.code for one in result.warnings] == ["empty_query"]
+    assert cascade.replay(result.trace)["decision"]["reason"] == "no_candidates"
 
 
 @pytest.mark.parametrize("query", [None, b"bytes", 5, ["a", "list"]])

@@ -171,8 +171,10 @@ def test_route(served: Served) -> None:
     assert answer["hits"][0]["text"]
     denied = served.post("/route", {"query": "merge pdf files", "deny": ["pdf-toolkit"]}).json()
     assert "pdf-toolkit" not in [one["id"] for one in denied["hits"]]
-    wrong = served.post("/route", {"query": ""})
-    assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "empty_query")
+    empty = served.post("/route", {"query": ""}).json()
+    assert (empty["selected"], empty["warnings"][0]["code"]) == ([], "empty_query")
+    wrong = served.post("/route", {"query": "x" * 65_537})
+    assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "query_too_long")
 
 
 BAD: list[tuple[str, Any, int, str]] = [

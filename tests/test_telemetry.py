@@ -164,7 +164,7 @@ def test_rerank_tells_too() -> None:
 def test_bad_input_is_no_decision() -> None:
     hook = Notebook()
     router = Router(build(), reranker=None, profile=Profile(), telemetry=hook)
-    refused("empty_query", router.route, " ")
+    refused("query_too_long", router.route, "x" * 65_537)
     refused("wrong_dimension", router.route, QUERY, vector=[1.0])
     assert RouteFinished not in hook.kinds
 

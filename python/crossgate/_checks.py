@@ -194,15 +194,34 @@ def check_hits(what: str, hits: object) -> None:
             )
 
 
+def is_empty(query: str) -> bool:
+    """Return whether a query holds nothing but white space.
+
+    Raises:
+        InputError: `invalid_text` if it is no Unicode text.
+    """
+    check_text("the query", query)
+    return not query.replace("\0", "").strip()
+
+
 def check_query(query: str) -> None:
     """Refuse a query that is empty, too long or no Unicode text.
 
     Raises:
         InputError: `empty_query`, `query_too_long` or `invalid_text`.
     """
-    check_text("the query", query)
-    if not query.replace("\0", "").strip():
+    if is_empty(query):
         raise InputError("empty_query", "the query is empty: say what is wanted")
+    check_prompt(query)
+
+
+def check_prompt(query: str) -> None:
+    """Refuse a query that is too long or no Unicode text. An empty one is answered: nothing fits.
+
+    Raises:
+        InputError: `query_too_long` or `invalid_text`.
+    """
+    check_text("the query", query)
     if len(query) > MAX_QUERY_CHARACTERS:
         raise InputError(
             "query_too_long",

@@ -16,8 +16,9 @@ from crossgate._checks import (
     MAX_QUERY_CHARACTERS,
     check_ids,
     check_limit,
-    check_query,
+    check_prompt,
     check_request,
+    is_empty,
 )
 from crossgate._clock import ENDLESS, Deadline, milliseconds
 from crossgate._core import Policy, Profile
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
     from crossgate._embedding import Embedder
     from crossgate._reranking.choice import Choice
     from crossgate._telemetry.events import TelemetryHook
+
+_EMPTY_QUERY = ResultWarning(
+    code="empty_query",
+    detail="the query is empty, so that nothing was searched: say what is wanted",
+)
 
 DEFAULT_PROFILE = Path(__file__).parent / "profiles" / "default.json"
 
@@ -161,8 +167,6 @@ class Router:
             )
         if isinstance(prompt, str):  # route says what is wrong with anything else
             prompt = prompt[:MAX_QUERY_CHARACTERS]
-            if not prompt.strip():
-                return []
         result = self.route(prompt, limit=limit, min_confidence=min_confidence)
         # A tool may have been taken out of, or put into, the index by hand.
         nearest = shortlist(result, limit, min_confidence)
@@ -184,7 +188,8 @@ class Router:
         """Decide which documents fit a query.
 
         Only bad input raises. A model that is missing or fails does not: the result says so in
-        `degraded`, and rests on what did run.
+        `degraded`, and rests on what did run. Nothing fits an empty query, since people send those
+        too; the result has the warning `empty_query`.
 
         Args:
             query: What is wanted, at most 65,536 characters.
@@ -204,13 +209,13 @@ class Router:
                 holds. What is decided, and how, stays the same.
 
         Raises:
-            InputError: `empty_query`, `query_too_long`, `invalid_text`, `out_of_range`,
+            InputError: `query_too_long`, `invalid_text`, `out_of_range`,
                 `no_documents` if the index is empty, or `wrong_dimension`, `not_finite` or
                 `zero_vector` for a vector that is no direction.
         """
         started = perf_counter()
         deadline = Deadline(budget_ms)
-        check_query(query)
+        check_prompt(query)
         check_limit(limit)
         check_request(section, grade)
         check_confidence(min_confidence, self.profile)
@@ -232,6 +237,8 @@ class Router:
 
         def stage1() -> Stage1:
             start = perf_counter()
+            if is_empty(query):
+                return Stage1(scored=[], documents={}, warnings=(_EMPTY_QUERY,))
             embedding, notes = self._embedded(query) if vector is None else (vector, ())
             embedded = milliseconds(start)
             try:

@@ -30,6 +30,7 @@ COMMANDS = {
     "mcp": "serve an agent over MCP, or stand before its MCP servers",
     "replay": "make the decisions of a log again, and stop where one differs",
     "used": "note in a log what was used of a decision, or that nothing was",
+    "feedback": "note in a log that its last decision was right or wrong",
     "eval": "measure whether the gate pays for itself on labelled data",
     "calibrate": "fit the gate and the guardrails on labelled data",
     "hook": "tell an agent on each prompt which skill fits; `hook install` sets it up",

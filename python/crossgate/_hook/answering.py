@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from crossgate._errors import CrossgateError, first_line
 from crossgate._hook.agents import Agent, Prompt
@@ -16,6 +17,9 @@ from crossgate._hook.library import Library
 from crossgate._hook.options import Options
 from crossgate._hook.record import Session
 from crossgate._types import Hit, RouteResult
+
+if TYPE_CHECKING:
+    from crossgate._telemetry.events import TelemetryHook
 
 Outcome = Literal["injected", "nothing", "skipped", "failed"]
 
@@ -26,6 +30,9 @@ _MACHINE = re.compile(
     r"\s*<(?:task-notification|system-reminder|command-(?:name|message|args)|local-command|"
     r"bash-(?:input|stdout|stderr)|user-prompt-submit-hook)\b"
 )
+
+
+_HARMLESS = {"budget", "telemetry_failed"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +100,7 @@ def _decide(
     from crossgate._index import Index
     from crossgate._router import Router
 
-    router = Router(Index.open(path))
+    router = Router(Index.open(path), telemetry=_log())
     return router.route(
         prompt.text,
         limit=options.limit,
@@ -102,11 +109,21 @@ def _decide(
     )
 
 
+def _log() -> TelemetryHook | None:
+    """Return the decision log, which only a person who wants one names."""
+    path = os.environ.get("CROSSGATE_LOG")
+    if not path:
+        return None
+    from crossgate._telemetry.log import JsonLinesLog
+
+    return JsonLinesLog(path)
+
+
 def _told(
     agent: Agent, prompt: Prompt, options: Options, library: Library, result: RouteResult
 ) -> Answer:
-    # That time was short is how it was meant.
-    broken = next((one for one in result.degraded if one.code != "budget"), None)
+    # That time was short is how it was meant, and a log that is full takes no answer away.
+    broken = next((one for one in result.degraded if one.code not in _HARMLESS), None)
     if not result.selected:
         Session(library.folder, agent.name, prompt.session).add([])
         if broken is not None:

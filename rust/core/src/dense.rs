@@ -71,6 +71,11 @@ impl Dense {
     /// The cosine of every row with a vector of length 1, in [-1, 1].
     pub(crate) fn cosines(&self, unit: &[f32]) -> Vec<f32> {
         let mut cosines = vec![0.0; self.rows];
+        if self.rows <= ROWS_PER_THREAD {
+            // Asking for the number of processors reads files, which takes longer than a few rows.
+            dot_blocks(&self.blocks, unit, &mut cosines);
+            return cosines;
+        }
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         // Whole blocks, and few parts: a thread that waits for the lock on a busy machine waits long.
         let blocks = self.rows.div_ceil(processors).max(ROWS_PER_THREAD).div_ceil(ROWS_PER_BLOCK);
@@ -79,15 +84,9 @@ impl Dense {
         let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
         let work = || {
             while let Some((cosines, blocks)) = next() {
-                for (cosines, values) in cosines.chunks_mut(ROWS_PER_BLOCK).zip(blocks) {
-                    dot_rows(values, unit, cosines);
-                }
+                dot_blocks(blocks, unit, cosines);
             }
         };
-        if self.rows <= share {
-            work();
-            return cosines;
-        }
         // Threads of this call alone: those of a pool would be gone after a fork.
         std::thread::scope(|scope| {
             for _ in 1..self.rows.div_ceil(share) {
@@ -99,6 +98,12 @@ impl Dense {
             work();
         });
         cosines
+    }
+}
+
+fn dot_blocks(blocks: &[Arc<Vec<f32>>], query: &[f32], products: &mut [f32]) {
+    for (products, rows) in products.chunks_mut(ROWS_PER_BLOCK).zip(blocks) {
+        dot_rows(rows, query, products);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::bm25::{Bm25, Fields, Match};
+use crate::bm25::{Bm25, Fields, Match, WINDOW};
 use crate::dense::{Dense, unit};
 use crate::error::{Error, Result};
 use crate::exclusions::announced;
@@ -257,7 +257,6 @@ impl Index {
     ) -> Result<Vec<Scored>> {
         options.blend.check()?;
         let terms = self.analyzer.terms(query);
-        let matches = self.bm25.matches(&terms, options.blend.body_weight);
         let cosines = match (&self.dense, vector) {
             (Some(dense), Some(vector)) => {
                 Some(dense.cosines(&unit("the query", vector, dense.dimension())?))
@@ -268,24 +267,52 @@ impl Index {
             options.allow.is_none_or(|allowed| allowed.contains(id)) && !options.deny.contains(id)
         };
         let mut best = [(); 3].map(|()| Best::new(options.per_channel.max(2)));
-        for (number, record) in (0_u32..).zip(&self.slots) {
-            let slot = number as usize;
-            let Some(record) = record.as_deref().filter(|record| wanted(&record.id)) else {
-                continue;
-            };
-            let Match { score: bm25, overlap } = matches.get(slot).copied().unwrap_or_default();
-            let cosine =
-                cosines.as_ref().and_then(|all| all.get(slot)).map(|cosine| f64::from(*cosine));
-            let blend = options.blend.score(cosine, bm25);
-            let candidate = Candidate { slot: number, record, cosine, bm25, overlap, blend };
-            let [by_cosine, by_bm25, by_blend] = &mut best;
-            if let Some(cosine) = cosine {
-                by_cosine.offer(cosine, candidate);
+        let mut scorer = self.bm25.scorer(&terms, options.blend.body_weight);
+        // Without cosines, a BM25 score below this one cannot enter the list of the best blends.
+        let mut lexical_floor = f64::NEG_INFINITY;
+        let mut matches = vec![Match::default(); WINDOW.min(self.slots.len())];
+        for (first, slots) in (0_u32..).step_by(WINDOW).zip(self.slots.chunks(WINDOW)) {
+            matches.fill(Match::default());
+            scorer.next(first, matches.get_mut(..slots.len()).unwrap_or_default());
+            for ((number, record), Match { score: bm25, overlap }) in
+                (first..).zip(slots).zip(&matches)
+            {
+                let (bm25, overlap) = (*bm25, *overlap);
+                let [by_cosine, by_bm25, by_blend] = &mut best;
+                let cosine = cosines
+                    .as_ref()
+                    .and_then(|all| all.get(number as usize))
+                    .map(|cosine| f64::from(*cosine));
+                // A document that no list can take is not even looked at, which most are.
+                if cosine.is_none()
+                    && bm25 < by_bm25.least.max(f64::MIN_POSITIVE)
+                    && bm25 < lexical_floor
+                {
+                    continue;
+                }
+                let blend = options.blend.score(cosine, bm25);
+                let offers = [
+                    cosine.is_some_and(|cosine| cosine >= by_cosine.least),
+                    bm25 > 0.0 && bm25 >= by_bm25.least,
+                    blend >= by_blend.least,
+                ];
+                if offers == [false; 3] {
+                    continue;
+                }
+                let Some(record) = record.as_deref().filter(|record| wanted(&record.id)) else {
+                    continue;
+                };
+                let candidate = Candidate { slot: number, record, cosine, bm25, overlap, blend };
+                if let Some(cosine) = cosine {
+                    by_cosine.offer(cosine, candidate);
+                }
+                if bm25 > 0.0 {
+                    by_bm25.offer(bm25, candidate);
+                }
+                if by_blend.offer(blend, candidate) && cosine.is_none() {
+                    lexical_floor = options.blend.least_bm25(by_blend.least);
+                }
             }
-            if bm25 > 0.0 {
-                by_bm25.offer(bm25, candidate);
-            }
-            by_blend.offer(blend, candidate);
         }
         let mut taken = HashSet::new();
         let candidates = best.iter().flat_map(|best| &best.candidates).map(|(_, one)| one);
@@ -343,25 +370,35 @@ struct Candidate<'a> {
 struct Best<'a> {
     limit: usize,
     candidates: Vec<(f64, Candidate<'a>)>,
+    /// A score below this one has no place; one that equals it has where its id is smaller.
+    least: f64,
 }
 
 impl<'a> Best<'a> {
     fn new(limit: usize) -> Self {
-        Self { limit, candidates: Vec::new() }
+        Self { limit, candidates: Vec::new(), least: f64::NEG_INFINITY }
     }
 
-    fn offer(&mut self, score: f64, candidate: Candidate<'a>) {
+    /// Returns whether the candidate has a place.
+    fn offer(&mut self, score: f64, candidate: Candidate<'a>) -> bool {
         let worse = |(other, one): &(f64, Candidate<'_>)| {
             best_first((*other, &one.record.id), (score, &candidate.record.id))
         };
-        if self.candidates.len() == self.limit
-            && self.candidates.last().is_some_and(|last| worse(last).is_lt())
-        {
-            return;
+        if score < self.least {
+            return false;
         }
         let place = self.candidates.partition_point(|other| worse(other).is_lt());
+        if place >= self.limit {
+            return false;
+        }
         self.candidates.insert(place, (score, candidate));
         self.candidates.truncate(self.limit);
+        if let (true, Some((least, _))) =
+            (self.candidates.len() == self.limit, self.candidates.last())
+        {
+            self.least = *least;
+        }
+        true
     }
 }
 
@@ -599,6 +636,44 @@ pub(crate) mod tests {
                 let best = |list: &[Scored]| list.iter().map(score).fold(f64::MIN, f64::max);
                 prop_assert_eq!(best(&found), best(&all));
             }
+        }
+
+        /// What is left out could not have had a place, however scores tie and whoever is allowed.
+        #[test]
+        fn candidates_are_the_best_of_all(
+            texts in prop::collection::vec("[a-d ]{0,6}", 1..40),
+            query in "[a-d ]{0,6}",
+            per_channel in 2_usize..6,
+            with_vector in any::<bool>(),
+            denied in 0_usize..40,
+        ) {
+            let mut index = Index::new(Analyzer::new("none").unwrap(), "test", 2).unwrap();
+            let documents = texts.iter().enumerate().map(|(place, text)| {
+                let id = (place * 7 % 41).to_string();
+                (record(&id, text), Some(vec![1.0, (place % 3) as f32]))
+            });
+            index.upsert(documents.collect()).unwrap();
+            let deny = [denied.to_string()].into();
+            let run = |per_channel| {
+                let options = SearchOptions { blend: BLEND, per_channel, allow: None, deny: &deny };
+                let vector = with_vector.then_some([1.0, 2.0].as_slice());
+                index.search(&query, vector, &options).unwrap()
+            };
+            let all = run(99);
+            let mut expected = HashSet::new();
+            for score in [
+                |one: &Scored| one.cosine,
+                |one: &Scored| (one.bm25 > 0.0).then_some(one.bm25),
+                |one: &Scored| Some(one.blend),
+            ] {
+                let mut ranked: Vec<_> =
+                    all.iter().filter_map(|one| Some((score(one)?, one.id.as_str()))).collect();
+                ranked.sort_by(|left, right| best_first(*left, *right));
+                expected.extend(ranked.into_iter().take(per_channel).map(|(_, id)| id));
+            }
+            let expected: Vec<_> =
+                all.iter().filter(|one| expected.contains(one.id.as_str())).cloned().collect();
+            prop_assert_eq!(run(per_channel), expected);
         }
     }
 }

@@ -105,6 +105,17 @@ impl Blend {
         score / (score + self.pivot)
     }
 
+    /// A BM25 score below which no document without a cosine reaches a blend; a little less than
+    /// the exact one, so that rounding hides none.
+    pub(crate) fn least_bm25(&self, blend: f64) -> f64 {
+        // Next to 1 the inverse of `bounded_bm25` magnifies what rounding took away.
+        if (0.0..0.999).contains(&blend) {
+            self.pivot * blend / (1.0 - blend) * (1.0 - 1e-9)
+        } else {
+            f64::NEG_INFINITY
+        }
+    }
+
     /// The weighted mean of cosine and bounded BM25, in [-1, 1]; without a cosine the latter alone.
     pub fn score(&self, cosine: Option<f64>, bm25: f64) -> f64 {
         let bounded = self.bounded_bm25(bm25);

@@ -1,0 +1,51 @@
+"""`crossgate feedback`: say whether the last decision of a log was right."""
+
+from __future__ import annotations
+
+import argparse
+
+from crossgate._cli import DONE
+from crossgate._cli.decision import LOG_VARIABLE, log_path
+from crossgate._cli.output import json_option, show, show_json
+from crossgate._errors import InputError, SourceError
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.set_defaults(run=run)
+    json_option(parser)
+    parser.add_argument("judgement", choices=["right", "wrong"], help="what the last decision was")
+    parser.add_argument(
+        "ids",
+        metavar="ID",
+        nargs="*",
+        help="what would have been right, or of several picks what was (default: nothing for "
+        "wrong, all that was selected for right)",
+    )
+    parser.add_argument("--log", metavar="FILE", help=f"the log (default: {LOG_VARIABLE})")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Note what fits the query of the last decision, for `calibrate --from-log`."""
+    from crossgate._telemetry.log import JsonLinesLog, LoggedDecision, read_log
+
+    path = log_path(options)
+    if path is None:
+        raise InputError("out_of_range", f"no log: name one with --log FILE or {LOG_VARIABLE}")
+    last: LoggedDecision | None = None
+    for line in read_log(path):
+        if isinstance(line, LoggedDecision):
+            last = line
+    if last is None:
+        raise SourceError(
+            "no_decisions", f"{path} holds no decision: log one with `crossgate route --log {path}`"
+        )
+    fits = options.ids or (last.selected if options.judgement == "right" else ())
+    JsonLinesLog(path).used(last.decision, fits)
+    if options.json:
+        show_json({"log": path, "decision": last.decision, "used": list(fits)})
+    else:
+        told = ", ".join(fits) or "nothing"
+        asked = f" for {last.query!r}" if last.query else ""
+        show(f"{path}: noted that {told} fits{asked}")
+    return DONE
