@@ -229,5 +229,5 @@ def test_the_command_line_loads_nothing_heavy_to_say_no(path: Path) -> None:
         """,
         path,
     )
-    assert outcome == 2
+    assert outcome == 1
     assert heavy == set()

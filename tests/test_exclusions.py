@@ -36,7 +36,7 @@ def library(*, body: str) -> Index:
 
 @pytest.fixture(scope="module")
 def index() -> Index:
-    return library(body="Steps of")
+    return library(body="Run the script, then check what it wrote, for")
 
 
 @pytest.mark.parametrize(("query", "excluded"), CASES)
@@ -71,7 +71,14 @@ def test_both_stages_read_the_same(index: Index) -> None:
     """An exclusion changes no score, be it of the reranker."""
     query, rest = "put it on render.com", DEPLOY.split(" Do not")[0]
     bare = Index.build(
-        [Document(id="deploy", title="deploy", text=rest, body="Steps of deploy.")],
+        [
+            Document(
+                id="deploy",
+                title="deploy",
+                text=rest,
+                body="Run the script, then check what it wrote, for deploy.",
+            )
+        ],
         embedder=OnnxEmbedder(),
     )
     with_clause = Router(index, reranker=CrossEncoder()).route(query, allow=["deploy"]).hits[0]

@@ -6,6 +6,7 @@ import asyncio
 import copy
 import pickle
 from collections.abc import Sequence
+from contextlib import suppress
 from inspect import iscoroutine, signature
 from typing import Any
 
@@ -14,6 +15,10 @@ import pytest
 from conftest import build
 from crossgate import PairScore, Profile, Router
 from crossgate.integrations.sentence_transformers import rank
+
+with suppress(ImportError):
+    # At once: after a test that ran into the limit of recursion, CPython 3.11 may not compile it.
+    import langchain_tests.integration_tests  # noqa: F401
 
 QUERY = "how many nodes does staging have"
 TEXTS = ["Lunch is at noon.", "The staging cluster has five nodes.", "  ", "Bread needs yeast."]

@@ -84,7 +84,7 @@ class VoyageRequest(Asked):
 class RouteRequest(Asked):
     """What `/route` takes."""
 
-    query: Query
+    query: str
     limit: Count | None = 2
     allow: list[str] | None = None
     deny: list[str] = []
