@@ -14,11 +14,25 @@ help: ## list the targets
 .PHONY: all
 all: lint test ## everything that CI runs
 
-$(VENV): pyproject.toml
+LOCK = tests/requirements.lock
+GROUPS = --group lint --group test --group stores --group frameworks
+
+# The second call finds all there, or tells of a dependency that is not in the lock.
+$(VENV): pyproject.toml $(LOCK)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/pip install --quiet --group lint --group test --group stores --group frameworks "maturin>=1.9.4,<2"
+	$(BIN)/pip install --quiet --require-hashes --requirement $(LOCK)
+	$(BIN)/pip install --quiet --no-index $(GROUPS) "maturin>=1.9.4,<2" "pip>=25.1"
 	touch $(VENV)
+
+.PHONY: lock
+lock: ## pin anew what lint and test install; needs uv
+	printf 'maturin>=1.9.4,<2\npip>=25.1\n' | uv pip compile pyproject.toml - $(GROUPS) --quiet --upgrade --universal \
+		--python-version 3.11 --generate-hashes --no-annotate --no-header --output-file $(LOCK)
+
+.PHONY: audit
+audit: $(VENV) ## licences, origin and known holes of all dependencies; needs cargo-deny, pip-audit and a network
+	cargo deny check
+	pip-audit --strict --require-hashes --disable-pip --requirement $(LOCK)
 
 .PHONY: install
 install: $(VENV) ## build the wheel and install it into the virtual environment
@@ -97,6 +111,12 @@ wheels: $(VENV) ## the wheels of a release for Linux, cross-built and checked
 	$(BIN)/pip install --quiet --group release
 	rustup target add $(foreach libc,gnu musl,$(foreach cpu,x86_64 aarch64,$(cpu)-unknown-linux-$(libc)))
 	$(BIN)/python release/wheels.py
+
+ATTACKS ?= 5000
+
+.PHONY: attack
+attack: install ## hostile input of every kind, ATTACKS draws of each from a seed; ten minutes
+	CROSSGATE_ATTACKS=$(ATTACKS) $(BIN)/pytest --timeout 3600 tests/test_attacks.py
 
 .PHONY: clean
 clean: ## remove everything that was built

@@ -14,6 +14,9 @@ from hypothesis import settings
 from crossgate import CrossgateError, Document, Index, PairScore, Passage
 from crossgate.rerankers import Deadline
 
+# Haystack reports its use over the network: its sockets close when they like, which fails a test.
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
+
 settings.register_profile("fast", max_examples=30, deadline=None, derandomize=True)
 settings.register_profile("slow", max_examples=2_000, deadline=None)
 # Frameworks report their use to their makers, from threads that outlive a test.

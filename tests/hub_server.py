@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import ssl
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -71,6 +72,7 @@ class HubServer:
         files: Mapping[str, bytes],
         *,
         large: tuple[str, ...] = ("onnx/",),
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """Bind a port, without listening yet."""
         self.repository = repository
@@ -83,6 +85,10 @@ class HubServer:
         self._released = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
         self._server.daemon_threads = True
+        self._scheme = "http"
+        if tls is not None:
+            self._scheme = "https"
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
         )
@@ -90,7 +96,7 @@ class HubServer:
     @property
     def endpoint(self) -> str:
         """The address to give as HF_ENDPOINT."""
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_port}"
 
     def description(self) -> bytes:
         """Return what the hub's API says of the repository, with its files."""

@@ -1,6 +1,7 @@
 """Routes from many threads and tasks while the remote rerankers fail, and counts what goes wrong.
 
 python tests/soak.py            # 20,000 calls, two to three minutes
+python tests/soak.py --churn 20000   # readers and writers on one index instead
 python tests/soak.py --help
 """
 
@@ -27,6 +28,7 @@ from typing import Any
 
 import psutil
 
+from churn import churn
 from conftest import LIBRARY, WordEmbedder, build
 from crossgate import Profile, Router, RouteResult
 from crossgate import _cascade as cascade
@@ -326,6 +328,16 @@ def _percentiles(values: Sequence[float]) -> str:
     return ", ".join(f"{name} {value:.1f}" for name, value in shown.items())
 
 
+def _churn(changes: int) -> int:
+    found = churn(changes=changes)
+    print(  # noqa: T201
+        f"{found.changes} changes, {found.reads} results checked, {found.scored} of them with "
+        f"their scores; the longest took {found.longest_ms:.1f} ms; wrong: {len(found.wrong)} "
+        f"{found.wrong[:3]}"
+    )
+    return 1 if found.wrong else 0
+
+
 def main() -> int:
     """Run and print; return 1 if anything was wrong."""
     parser = argparse.ArgumentParser()
@@ -334,7 +346,10 @@ def main() -> int:
     parser.add_argument("--tasks", type=int, default=200)
     parser.add_argument("--faults", type=float, default=0.3)
     parser.add_argument("--pause", type=float, default=1.5, help="mean seconds between calls")
+    parser.add_argument("--churn", type=int, metavar="CHANGES", help="change an index so often")
     options = vars(parser.parse_args())
+    if changes := options.pop("churn"):
+        return _churn(changes)
     with contextlib.redirect_stderr(io.StringIO()):  # voyageai prints when a connection breaks off
         report = soak(**options)
     over = sum(one > ALLOWED_MS for one in report.overruns)

@@ -1130,7 +1130,13 @@ def test_ctrl_c(home: Path, tmp_path: Path, words: Path, earlier: bool) -> None:
         assert output.read_bytes() == words.read_bytes()
 
 
-@pytest.mark.parametrize("module", ["numpy", "numpy._core.multiarray", "onnxruntime", "tokenizers"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        *("crossgate._core", "crossgate._cascade", "crossgate._types", "argparse"),
+        *("numpy", "numpy._core.multiarray", "onnxruntime", "tokenizers"),
+    ],
+)
 def test_ctrl_c_while_a_package_is_imported(run: Any, tmp_path: Path, module: str) -> None:
     # Python runs this file before everything else.
     hook = """
@@ -1147,6 +1153,19 @@ def test_ctrl_c_while_a_package_is_imported(run: Any, tmp_path: Path, module: st
     done = run("demo", variables={"PYTHONPATH": str(tmp_path)})
     assert (done.code, done.out) == (130, "")
     assert done.err == "crossgate: interrupted, nothing was left half done\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="this system has other signals")
+def test_ctrl_c_when_all_is_done(run: Any, tmp_path: Path) -> None:
+    hook = """
+        import atexit, os, signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        atexit.register(os.kill, os.getpid(), signal.SIGINT)
+    """
+    (tmp_path / "sitecustomize.py").write_text(textwrap.dedent(hook))
+    done = run("--version", variables={"PYTHONPATH": str(tmp_path)})
+    assert (done.code, done.err) == (-signal.SIGINT, "")
+    assert done.out.startswith("crossgate ")
 
 
 @pytest.mark.parametrize("chain", ["raise ImportError('no luck')", "raise ImportError from error"])

@@ -769,6 +769,19 @@ def test_the_command_measures_stores_and_reports_with_the_bundled_models(
     assert capsys.readouterr().out.split("\n")[0].startswith(("The gate", "WARNING"))
 
 
+@pytest.mark.parametrize("option", ["html", "curve"])
+def test_a_report_that_cannot_be_written_is_refused_before_anything_is_measured(
+    tmp_path: Path, option: str
+) -> None:
+    folder, runs = write_beir(tmp_path / "set"), tmp_path / "runs"
+    given = {option: str(tmp_path / "absent" / "page"), "runs": str(runs)}
+    with pytest.raises(CrossgateError) as raised:
+        evaluate.run(options(folder, **given))
+    assert raised.value.code == "unwritable"
+    assert "choose a file in a folder that is there and can be written" in str(raised.value)
+    assert not runs.exists()
+
+
 def test_skipped_rows_are_named_on_stderr_and_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

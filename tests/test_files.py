@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import subprocess
+import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +15,7 @@ import pytest
 
 from crossgate import Document, Index, IndexFileError, ProfileError, SourceError
 from crossgate._evaluation.report.compare import read_reports
-from crossgate._files import read_source, try_writing, whole_file
+from crossgate._files import LEFTOVER_SECONDS, read_source, try_writing, whole_file
 from crossgate._profile import read_profile
 from crossgate.telemetry import read_log
 
@@ -99,6 +102,66 @@ def test_a_full_disk_keeps_the_earlier_file(small_disk: Path) -> None:
         write(path, "x" * 100_000)
     assert path.read_text(encoding="utf-8") == "old"
     assert os.listdir(small_disk) == ["report.html"]
+
+
+KILLED_WRITERS = {
+    "text": """
+        from crossgate._files import whole_file
+        with whole_file(path) as stream:
+            stream.write("x" * 100_000)
+    """,
+    "index": """
+        from crossgate import Document, Index
+        text = " ".join(f"word{number}" for number in range(700))
+        rows = [Document(id=str(number), text=f"{text} {number}") for number in range(30)]
+        Index.build(rows, embedder=None).save(path)
+    """,
+}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="this system kills otherwise")
+@pytest.mark.parametrize("kind", KILLED_WRITERS)
+def test_what_a_killed_writer_left_is_removed_by_a_later_one(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "file"
+    # The system ends a process that writes beyond its limit, in the middle of a write.
+    script = """
+        import resource, signal, sys
+        from pathlib import Path
+        path = Path(sys.argv[1])
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    """
+    text = textwrap.dedent(script) + textwrap.dedent(KILLED_WRITERS[kind])
+    done = subprocess.run([sys.executable, "-c", text, str(path)], check=False)
+    assert done.returncode == -signal.SIGXFSZ
+    (leftover,) = tmp_path.iterdir()
+    assert leftover.stat().st_size == 10_000
+    for writer in (write, save_index):
+        writer(path)  # too early: as far as anybody knows, it is being written
+        assert leftover.exists()
+    long_ago = leftover.stat().st_mtime - 2 * LEFTOVER_SECONDS
+    os.utime(leftover, (long_ago, long_ago))
+    (write if kind == "text" else save_index)(path)
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_what_is_no_leftover_stays(tmp_path: Path) -> None:
+    """A live writer's file, those of others, and what only looks like ours."""
+    path = tmp_path / "file"
+    running = f".file.{os.getppid()}.unfinished"
+    names = [running, ".other.999999999.unfinished", ".file.x.unfinished", ".crossgate-config"]
+    for name in names:
+        (tmp_path / name).write_text("text")
+        os.utime(tmp_path / name, (0, 0))
+    (tmp_path / ".crossgate-folder").mkdir()
+    (tmp_path / ".crossgate-linked").symlink_to(path)
+    os.utime(tmp_path / ".crossgate-linked", (0, 0), follow_symlinks=False)
+    write(path)
+    save_index(path)
+    assert sorted(os.listdir(tmp_path)) == sorted(
+        [*names, ".crossgate-folder", ".crossgate-linked", "file"]
+    )
 
 
 READERS: list[tuple[Callable[[Path], object], type[Exception]]] = [

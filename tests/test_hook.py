@@ -315,10 +315,16 @@ ENGINES = {
 
 
 @pytest.mark.parametrize("text", ENGINES.values(), ids=ENGINES)
-def test_an_engine_that_fails_tells_nothing(home: Home, tmp_path: Path, text: str) -> None:
+def test_an_engine_that_fails_harms_no_prompt(home: Home, tmp_path: Path, text: str) -> None:
     (tmp_path / "onnxruntime.py").write_text(text, encoding="utf-8")
-    run = home.hook(variables={"PYTHONPATH": str(tmp_path)})
+    broken = {"PYTHONPATH": str(tmp_path)}
+    # Stage 1 is sure of the first prompt and needs no engine; for the second, stage 2 is asked.
+    run = home.hook(variables=broken)
+    assert run.code == 0
+    assert "- pdf-toolkit" in run.context
+    run = home.hook(home.call("combine the sheets"), variables=broken)
     assert (run.code, run.out) == (0, b"")
+    assert last(home)["outcome"] == "nothing"
 
 
 def test_a_full_disk_costs_the_log_and_nothing_else(home: Home) -> None:
@@ -453,6 +459,22 @@ def test_a_session_forgets_after_a_while(tmp_path: Path) -> None:
 def test_a_session_without_a_name_remembers_nothing(tmp_path: Path) -> None:
     record.Session(tmp_path, "claude", "").add(["a"])
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="this system has no named pipes")
+def test_a_pipe_in_place_of_a_note_holds_nobody_up(home: Home) -> None:
+    home.hook(home.call(session_id="s"))
+    (session,) = (home.hooks / "sessions").iterdir()
+    for path in (session, home.hooks / "log.jsonl"):
+        path.unlink()
+        os.mkfifo(path)
+    assert "pdf-toolkit" in home.hook(home.call(session_id="s")).context
+
+
+def test_a_folder_that_cannot_be_one_is_none(home: Home) -> None:
+    done = home.hook(home.call(cwd="/a\0b"))
+    assert "pdf-toolkit" in done.context
+    assert done.err == ""
 
 
 def test_what_is_remembered_is_bounded(tmp_path: Path) -> None:

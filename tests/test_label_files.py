@@ -88,6 +88,14 @@ def test_spreadsheets_of_other_countries_are_read(
     assert set(query.relevant) >= wanted
 
 
+def test_a_cell_that_does_not_end_is_refused(skills: Path, tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text('query,relevant\n"' + "x" * 200_000)
+    code, message = refusal(skills, path)
+    assert code == "malformed_row"
+    assert "is a quote left open?" in message
+
+
 def test_a_table_without_named_columns_is_refused(skills: Path, tmp_path: Path) -> None:
     table = tmp_path / "labels.csv"
     table.write_text("merge pdf files,pdf-toolkit\n")

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import termios
@@ -19,9 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from crossgate import models
 from crossgate._cli import DONE, FAILURE
+from crossgate._cli import run as command_line
 from crossgate._errors import ModelError
 from crossgate._model_files import cache
 from crossgate._model_files import manifest as catalogue
@@ -364,6 +367,23 @@ def test_doctor_has_a_row_for_a_lock_that_cannot_be_read(tmp_path: Path) -> None
     assert "does not say what was pulled: remove it, then pull again" in row["detail"]
 
 
+@pytest.mark.parametrize("command", ["list", "verify"])
+def test_one_bad_lock_does_not_hide_the_other_models(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+) -> None:
+    monkeypatch.setenv("CROSSGATE_CACHE", str(tmp_path))
+    name = next(model.name for model in catalogue.known() if not model.pinned)
+    write_files(tmp_path / "models", {f"{name}.lock.json": DEEP})
+    assert command_line(["models", command]) == (FAILURE if command == "verify" else DONE)
+    shown = capsys.readouterr()
+    assert "crossgate-embedder-minilm-l6" in shown.out
+    assert f"{name}.lock.json does not say what was pulled" in shown.err
+    assert (f"crossgate models pull {name}" in shown.out) == (command == "list")
+
+
 def test_doctor_has_a_row_for_a_user_without_a_home() -> None:
     # Nobody has the home folder of a user who is in no list of users.
     rows = doctor({}, "import pwd; pwd.getpwuid = lambda uid: {}[uid]; ")
@@ -635,6 +655,32 @@ def test_pull(puller: Puller, hub: HubServer) -> None:
     assert outcome.pauses == []
     assert [request.method for request in hub.requests] == ["GET"] * 3
     assert models.locate("tiny-ranker", "cross-encoder").model == Path(outcome.model)
+
+
+@pytest.mark.parametrize(
+    ("names", "trusted", "arrives"),
+    [(["127.0.0.1"], True, True), (["example.org"], True, False), (["127.0.0.1"], False, False)],
+    ids=["right", "another name", "unknown authority"],
+)
+def test_certificates(
+    registry: Path, tmp_path: Path, names: list[str], trusted: bool, arrives: bool
+) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    other = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    (authority if trusted else other).issue_cert(*names).configure_cert(context)
+    with HubServer(REPOSITORY, REVISION, HUB_FILES, large=(), tls=context) as hub:
+        puller = Puller(bundled=registry, cache=tmp_path / "cache", endpoint=hub.endpoint)
+        environment = {"SSL_CERT_FILE": str(tmp_path / "authority.pem"), "HF_TOKEN": "hf_secret"}
+        if arrives:
+            puller.succeeds(environment)
+            return
+        message = puller.fails("pull_failed", environment).message
+        assert "cannot be reached" in message
+        assert "certificate" in message.lower()
+        assert "hf_secret" not in message
+        assert hub.requests == []  # nothing was said to whom it cannot tell
 
 
 def test_pull_of_what_is_here_needs_no_network(
@@ -1055,6 +1101,31 @@ def test_lock_file_of_another_machine_is_enough(unpinned: Puller, hub: HubServer
     assert unpinned.succeeds().pauses == []
 
 
+def lock(**changed: Any) -> bytes:
+    """Return a lock file that is right but for what is changed in it or in its first file."""
+    files: list[dict[str, Any]] = [
+        {"role": role, "path": path, "size": 1, "sha256": "0" * 64}
+        for role, path in (("model", "onnx/model.onnx"), ("tokenizer", "tokenizer.json"))
+    ]
+    values = {"repository": REPOSITORY, "revision": REVISION, "files": files}
+    for name, value in changed.items():
+        (values if name in values else files[0])[name] = value
+    return json.dumps(values).encode()
+
+
+LOCKS = [
+    lock(revision="../../up"),
+    lock(revision=3),
+    lock(path="../../etc/passwd"),
+    lock(size=-1),
+    lock(size="1"),
+    lock(size=1e30),
+    lock(size=10**30),
+    lock(sha256="x" * 64),
+    lock(sha256=[0]),
+]
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -1065,6 +1136,7 @@ def test_lock_file_of_another_machine_is_enough(unpinned: Puller, hub: HubServer
         b'{"repository": "acme/Tiny-Ranker", "revision": "a", "files": [{"role": "model"}]}',
         b'{"repository": "acme/Tiny-Ranker", "revision": "a", "files": []}',
         b'{"repository": "acme/Other", "revision": "a", "files": []}',
+        *LOCKS,
         DEEP,
         b" " * 2_000_000,
     ],
@@ -1081,6 +1153,25 @@ def test_lock_file_that_cannot_be_read(content: bytes) -> None:
 )
 def test_description_that_is_none(unpinned: Puller, hub: HubServer, content: bytes) -> None:
     hub.faults.append(Fault(path="?blobs=true", content=content))
+    assert unpinned.fails("pull_failed").message.endswith("is no description")
+    assert not cache.lock_file("tiny-ranker").exists()
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        *(3, ["size"], {"size": 1}, {"size": 1, "sha256": "up/.."}),
+        *({"size": size, "sha256": "0" * 64} for size in (-1, "1" * 5_000, 10**30)),
+    ],
+)
+def test_description_of_a_file_that_is_none(
+    unpinned: Puller, hub: HubServer, stored: object
+) -> None:
+    description = json.loads(hub.description())
+    for sibling in description["siblings"]:
+        if "lfs" in sibling:
+            sibling["lfs"] = stored
+    hub.faults.append(Fault(path="?blobs=true", content=json.dumps(description).encode()))
     assert unpinned.fails("pull_failed").message.endswith("is no description")
     assert not cache.lock_file("tiny-ranker").exists()
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export import (
+    BatchSpanProcessor,
+    SimpleSpanProcessor,
+    SpanExporter,
+    SpanExportResult,
+)
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
@@ -169,3 +176,33 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     assert "'.[otel]'" in str(caught.value)
     monkeypatch.undo()
     importlib.reload(otel)
+
+
+def test_an_exporter_that_hangs_holds_up_no_decision() -> None:
+    going = threading.Event()
+    exported: list[str] = []
+
+    class Hanging(SpanExporter):
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            going.wait()
+            exported.extend(span.name for span in spans)
+            return SpanExportResult.SUCCESS
+
+    tracers = TracerProvider(shutdown_on_exit=False)
+    tracers.add_span_processor(
+        BatchSpanProcessor(Hanging(), max_queue_size=20, max_export_batch_size=10)
+    )
+    router = Router(
+        build(),
+        reranker=None,
+        profile=Profile(),
+        telemetry=OpenTelemetryHook(tracer_provider=tracers),
+    )
+    try:
+        # More than the queue holds: what has no room is dropped, and nobody waits for it.
+        results = [router.route(QUERY) for _ in range(100)]
+    finally:
+        going.set()
+        tracers.shutdown()
+    assert all(result.ids and not result.degraded for result in results)
+    assert 0 < len(exported) < 100

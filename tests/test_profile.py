@@ -413,10 +413,13 @@ def test_a_profile_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    for path in (tmp_path / "absent.json", tmp_path):
+    for path, code in (
+        (tmp_path / "absent.json", "profile_missing"),
+        (tmp_path, "profile_unreadable"),
+    ):
         with pytest.raises(ProfileError) as caught:
             read_profile(path)
-        assert caught.value.code == "profile_missing"
+        assert caught.value.code == code
         assert str(path) in str(caught.value)
 
 

@@ -749,6 +749,23 @@ def test_a_profile_from_a_file(index: Index, tmp_path: Any) -> None:
     assert caught.value.code == "profile_missing"
 
 
+@pytest.mark.parametrize("kind", ["profile", "policy"])
+def test_what_is_there_and_cannot_be_read_is_not_called_missing(
+    index: Index, tmp_path: Path, kind: str
+) -> None:
+    def code_of(path: Path) -> str:
+        given: Any = {kind: path}
+        with pytest.raises(ProfileError) as caught:
+            Router(index, reranker=None, **given)
+        return caught.value.code
+
+    assert code_of(tmp_path) == f"{kind}_unreadable"
+    (tmp_path / "large").write_bytes(b" " * 2_000_000)
+    assert code_of(tmp_path / "large") == f"{kind}_unreadable"
+    (tmp_path / "latin").write_bytes(b'{"name": "caf\xe9"}')
+    assert code_of(tmp_path / "latin") == f"{kind}_malformed"
+
+
 def test_a_policy_from_a_file(index: Index, tmp_path: Path) -> None:
     path = tmp_path / "policy.json"
     path.write_text('{"schema": "crossgate-policy/1", "floors": {"default": 0.99}}')

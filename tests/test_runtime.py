@@ -27,6 +27,7 @@ from crossgate import (
     Profile,
     Router,
     _threads,
+    _time_limit,
     rerank,
     set_threads,
 )
@@ -293,6 +294,49 @@ def test_a_query_that_leaves_no_room(tmp_path: Path) -> None:
     assert [one.code for one in result.degraded] == ["no_profile", "reranker_failed"]
     assert result.ids == ["2", "1"]
     assert result.stage == 1
+
+
+def test_a_model_without_room_for_a_pair(tmp_path: Path) -> None:
+    encoder = CrossEncoder(write_model(tmp_path / "counted", COUNTED, length=8))
+    message = refused("model_unsupported", encoder.score, "red", ["fox"])
+    assert "reads 8 word pieces at most: too few for a query and a passage" in message
+
+
+def test_a_graph_that_loops_for_ever_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    helper, kind = graphs.helper, graphs.TensorProto
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["go_on"], ["go_on_again"]),
+            helper.make_node("Add", ["sum", "sum"], ["output"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("step", kind.INT64, []),
+            helper.make_tensor_value_info("go_on", kind.BOOL, []),
+            helper.make_tensor_value_info("sum", kind.FLOAT, None),
+        ],
+        [
+            helper.make_tensor_value_info("go_on_again", kind.BOOL, []),
+            helper.make_tensor_value_info("output", kind.FLOAT, None),
+        ],
+    )
+    endless: Nodes = [
+        *SUMMED[:1],
+        ("ReduceSum", ["ids", "columns"], "one", {"keepdims": 1}),
+        ("Loop", ["", "", "one"], "output", {"body": body}),
+    ]
+    folder = write_model(tmp_path / "endless", endless, ["input_ids"])
+    monkeypatch.setattr(_time_limit, "SECONDS", 0.0)
+    monkeypatch.setattr(_time_limit, "SECONDS_PER_TOKEN", 0.0)
+    monkeypatch.setattr(_time_limit, "PERIOD", 0.01)
+    message = refused("model_failed", CrossEncoder(folder).score, "red", passages_of(["fox"]))
+    assert "it was stopped after 0 s with 5 tokens and may never end" in message
+    result = rerank("red", ["fox", "red fox"], reranker=str(folder))
+    assert [one.code for one in result.degraded] == ["no_profile", "reranker_failed"]
+    assert result.ids
+    assert capfd.readouterr().err == ""
 
 
 def test_a_query_of_blanks_and_then_too_many_words(tmp_path: Path) -> None:

@@ -379,3 +379,28 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("crossgate._cli.output.say", said.append)
     assert run(["serve", "--port", "0"]) == 2
     assert "crossgate[serve]" in said[0]
+
+
+@pytest.mark.parametrize("place", ["/v1/rerank", "/v2/rerank", "/rerank"])
+@pytest.mark.parametrize("odd", [b'"\\ud800"', b"NaN", b"-Infinity"])
+def test_what_no_answer_can_hold_does_not_break_it(served: Served, place: str, odd: bytes) -> None:
+    text = json.dumps(QUERY).encode()
+    body = b'{"query":%s,"documents":[{"text":"a","x":%s}],"return_documents":true}' % (text, odd)
+    answered = served.post(place, body)
+    assert answered.status_code == 200
+    (found,) = answered.json()["results"]
+    assert found["document"]["text"] == "a"
+    assert found["document"]["x"] in (None, "\ud800")
+    key = b'{"query":%s,"documents":[{"text":"a","\\ud800":1}],"return_documents":true}' % text
+    assert served.post(place, key).json()["results"][0]["document"]["\ud800"] == 1
+    named = served.post(place, b'{"query":%s,"documents":[{"t\\ud800":"a"}]}' % text)
+    assert (named.status_code, named.json()["code"]) == (400, "malformed_candidate")
+    for unreadable in (b"[" * 90_000, b'{"query":' + b"9" * 5_000 + b"}", b"\xff\xfe"):
+        answered = served.post(place, unreadable)
+        assert answered.status_code in (400, 422)
+        assert answered.json()["code"] == "malformed_request"
+
+
+def test_an_address_that_is_none_says_so_with_a_code(served: Served) -> None:
+    assert served.post("/nowhere", {}).json()["error"]["code"] == "not_found"
+    assert served.post("/health", {}).json()["error"]["code"] == "method_not_allowed"

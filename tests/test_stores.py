@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 import struct
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -546,3 +547,76 @@ def test_chroma_filters_and_texts_in_the_metadata(tmp_path: Path) -> None:
     told = refused("malformed_candidate", adapter.search, collection, "pdf files", vector=vector)
     assert "the document of 'bare' is None" in told
     client.close()
+
+
+# Engines that fail: the error is the engine's own, and nothing of it stays behind.
+
+
+def test_sqlite_that_another_process_holds(tmp_path: Path) -> None:
+    adapter, connection = sqlite_database(ROWS, tmp_path)
+    connection.execute("PRAGMA busy_timeout = 0")
+    other = type(connection)(tmp_path / "documents.db", isolation_level=None)
+    try:
+        for lock, end in (("EXCLUSIVE", "ROLLBACK"), ("EXCLUSIVE", "COMMIT")):
+            other.execute(f"BEGIN {lock}")
+            with pytest.raises(Exception, match="locked") as caught:
+                adapter.search(connection, "csv", title="title")
+            assert type(caught.value).__name__ == "OperationalError"
+            other.execute(end)
+            assert adapter.search(connection, "csv", title="title").ids
+        # A search holds no lock of its own that would keep others from writing.
+        other.execute("BEGIN EXCLUSIVE")
+        other.execute("ROLLBACK")
+    finally:
+        other.close()
+        connection.close()
+
+
+def test_postgres_whose_connection_is_killed() -> None:
+    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
+    from crossgate.stores import postgres as adapter
+
+    with psycopg.connect(server(), autocommit=True) as keeper:
+        keeper.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        keeper.execute("DROP TABLE IF EXISTS killed")
+        keeper.execute(f"CREATE TABLE killed (id text, text text, embedding vector({WIDTH}))")
+        keeper.execute(
+            "INSERT INTO killed VALUES ('a', 'a csv', %s)", [json.dumps(ROWS[0]["vector"])]
+        )
+        options = {"table": "killed", "vector": ROWS[0]["vector"]}
+        victim = psycopg.connect(server())
+        assert adapter.search(victim, "csv", **options).hits
+        keeper.execute("SELECT pg_terminate_backend(%s)", [victim.info.backend_pid])
+        for _ in range(2):  # now, and whenever it is asked again
+            with pytest.raises(psycopg.OperationalError):
+                adapter.search(victim, "csv", **options)
+        assert victim.closed
+        with psycopg.connect(server()) as fresh:
+            assert adapter.search(fresh, "csv", **options).hits
+        keeper.execute("DROP TABLE killed")
+
+
+def fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as stream:
+        while True:
+            stream.write(b"x" * 65_536)
+
+
+def test_lancedb_on_a_full_disk(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("may not mount a file system here")
+    try:
+        adapter, table = lance_table(ROWS, disk)
+        before = adapter.search(table, "csv", title="title", vector=ROWS[0]["vector"])
+        with pytest.raises(OSError, match="space"):
+            fill(disk / "filler")
+        with pytest.raises(Exception, match=r"(?i)space|os error 28"):
+            table.add([dict(row, id=f"more {number}") for number, row in enumerate(ROWS * 200)])
+        after = adapter.search(table, "csv", title="title", vector=ROWS[0]["vector"])
+        assert (after.ids, len(after.hits)) == (before.ids, len(before.hits))
+        del table
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)

@@ -6,14 +6,16 @@ import asyncio
 import copy
 import logging
 import pickle
+import selectors
 import ssl
 import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from email.utils import formatdate
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +27,7 @@ from conftest import refused
 from crossgate import InputError, ModelError, PairScore, RerankerError
 from crossgate._reranking import http, process, tokens
 from crossgate._reranking import remote as remote_module
-from crossgate._reranking.remote import Limits, _batches, checked
+from crossgate._reranking.remote import Limits, _batches, _Wire, checked
 from crossgate.rerankers import (
     Admitted,
     CircuitBreaker,
@@ -479,34 +481,83 @@ def test_the_pace_is_learned(make: Make, server: ProvidersServer) -> None:
     assert slow.pace.ms_per_pair > 1.0
 
 
+class Instantly(selectors.DefaultSelector):
+    """Has the time of an event loop go by as soon as it has nothing to do but wait."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        """Return what is ready, without waiting."""
+        self.now += timeout or 0.0
+        return super().select(0)
+
+
+def in_no_time(made: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a coroutine on a loop of its own, whose clock is moved and not waited for."""
+    clock = Instantly()
+    loop = asyncio.SelectorEventLoop(clock)
+    loop.time = lambda: clock.now  # type: ignore[method-assign]
+    try:
+        loop.run_until_complete(made())
+    finally:
+        loop.close()
+
+
+async def for_ever(
+    query: str, documents: Sequence[str], *, timeout: float
+) -> Sequence[tuple[int, float]]:
+    """Never answer, whatever the timeout."""
+    await asyncio.Event().wait()
+    return []
+
+
+def stuck(**options: Any) -> RemoteReranker:
+    names: Any = {"name": "stuck", "identity": "stuck@1", "endpoint": "stuck"}
+    return RemoteReranker(for_ever, concurrency=1, **names, **options)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "code"),
+    [(4.0, 3.0, "budget"), (4.0, 5.0, "budget"), (4.0, 9.0, "api_error")],
+)
+def test_an_endpoint_is_blamed_for_the_time_that_it_had(
+    monkeypatch: pytest.MonkeyPatch, first: float, second: float, code: str
+) -> None:
+    """The second call waits for the first one's connection; then it has a little time, or most."""
+
+    async def together() -> None:
+        limit = asyncio.Semaphore(1)
+        there = SimpleNamespace(limit=lambda endpoint, most: limit)
+        monkeypatch.setattr(remote_module, "background", lambda: there)
+        tier = stuck()
+        calls = (tier._batch("query", ["a"], until, _Wire()) for until in (first, second))
+        errors = await asyncio.gather(*calls, return_exceptions=True)
+        assert [getattr(one, "code", one) for one in errors] == ["api_error", code]
+
+    in_no_time(together)
+
+
 def test_waiting_for_a_free_connection_is_no_failure_of_the_endpoint() -> None:
-    async def stuck(
-        query: str, documents: Sequence[str], *, timeout: float
-    ) -> Sequence[tuple[int, float]]:
-        await asyncio.sleep(3_600)
-        return []
+    first = Admitted(stuck(timeout=3_600), breaker=CircuitBreaker())
+    second = Admitted(stuck(timeout=0.05), breaker=CircuitBreaker())
 
-    def tier(timeout: float) -> Admitted:
-        reranker = RemoteReranker(
-            stuck,
-            name="stuck",
-            identity="stuck@1",
-            endpoint="stuck",
-            concurrency=1,
-            timeout=timeout,
-        )
-        return Admitted(reranker, breaker=CircuitBreaker())
+    async def together() -> None:
+        holds = asyncio.create_task(first.ascore("query", PASSAGES))
+        limit = process.background().limit("stuck", 1)
+        while not limit.locked():
+            await asyncio.sleep(0)
+        for call in (
+            second.ascore("query", PASSAGES),
+            asyncio.to_thread(second.score, "query", PASSAGES),
+        ):
+            with pytest.raises(RerankerError) as caught:
+                await call
+            assert caught.value.code == "budget"
+        holds.cancel()
+        await asyncio.wait([holds])
 
-    async def together() -> list[str]:
-        # The second gets its turn with time left, as late timers make of two that end at once.
-        tiers = [tier(0.4), tier(0.5)]
-        errors = await asyncio.gather(
-            *(one.ascore("query", PASSAGES) for one in tiers), return_exceptions=True
-        )
-        assert [one.breaker._counted for one in tiers] == [1, 0]
-        return [one.code for one in errors if isinstance(one, RerankerError)]
-
-    assert asyncio.run(together()) == ["api_error", "budget"]
+    asyncio.run(together())
+    assert (first.breaker._counted, second.breaker._counted) == (0, 0)
 
 
 def test_cancelling_gives_everything_back(make: Make, server: ProvidersServer) -> None:

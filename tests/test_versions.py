@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from churn import churn
 from crossgate import Document, Index, _core
 
 BLEND = _core.Blend()
@@ -77,6 +78,13 @@ def test_every_result_is_that_of_one_version() -> None:
     for reader in readers:
         reader.join()
     assert wrong == []
+
+
+def test_readers_and_writers_agree_with_a_naive_model() -> None:
+    found = churn(changes=300)
+    assert found.wrong == []
+    assert found.changes == 300
+    assert found.reads > 0
 
 
 @pytest.mark.parametrize("dimension", [0, 4])

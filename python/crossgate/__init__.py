@@ -9,12 +9,9 @@ result.ids, result.reason
 
 from __future__ import annotations
 
-from importlib import import_module
-
-from crossgate._core import Policy, Profile, Scored, __version__
-
 TYPE_CHECKING = False  # typing.TYPE_CHECKING, without the 8 ms of typing
 if TYPE_CHECKING:
+    from crossgate._core import Policy, Profile, Scored, __version__
     from crossgate._embedding import Embedder, OnnxEmbedder, PrecomputedVectors
     from crossgate._errors import (
         CalibrationError,
@@ -85,9 +82,10 @@ __all__ = [
     "write_profile",
 ]
 
-# A name is imported when it is first used: a command that only reads its arguments, or only
-# catches an error, must not pay for the rest.
+# A name is imported when it is first used: a decision pays for no model that it does not need, and
+# the command line is there to answer a Ctrl-C before anything that takes time has begun.
 _HOMES = {
+    "_core": ["Policy", "Profile", "Scored", "__version__"],
     "_embedding": ["Embedder", "OnnxEmbedder", "PrecomputedVectors"],
     "_errors": [
         *("CalibrationError", "CrossgateError", "IndexFileError", "InputError", "ModelError"),
@@ -111,6 +109,8 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'crossgate' has no attribute {name!r}")
+    from importlib import import_module
+
     value = globals()[name] = getattr(import_module(f"crossgate.{_HOME[name]}"), name)
     return value
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypeVar
+import math
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
+from typing import Any, TypeVar
 
 from crossgate._errors import InputError
 
@@ -82,6 +86,112 @@ def shown(value: object) -> str:
     except Exception:  # an integer of 5,000 digits, or a repr that fails
         return f"a {type(value).__name__} that cannot be shown"
     return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def check_path(what: str, path: object) -> str:
+    """Refuse what is no path of a file, and return it as a text.
+
+    Raises:
+        InputError: `out_of_range`.
+    """
+    try:
+        found = os.fspath(path)  # type: ignore[call-overload]
+        # What has no bytes fails differently in each function of `os`.
+        if isinstance(found, str) and os.fsencode(found) is not None:
+            return found
+    except (TypeError, ValueError):
+        pass
+    raise InputError("out_of_range", f"{what} is {shown(path)}: pass the path of a file")
+
+
+def check_number(
+    what: str,
+    value: object,
+    least: float = -math.inf,
+    most: float = math.inf,
+    *,
+    above: bool = False,
+) -> None:
+    """Refuse what is no number within limits.
+
+    Args:
+        what: Names it in the error.
+        value: The number.
+        least: The smallest that it may be.
+        most: The largest that it may be, and a finite one in any case.
+        above: Whether it must be larger than `least`.
+
+    Raises:
+        InputError: `out_of_range`.
+    """
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    # Comparing keeps NaN out, and a Python integer that no float can hold from overflowing.
+    largest = min(most, sys.float_info.max)
+    if not (number and max(least, -sys.float_info.max) <= value <= largest) or (  # type: ignore[operator]
+        above and value == least
+    ):
+        limits = "a number"
+        if least > -math.inf:
+            limits += f" above {least:g}" if above else f" of at least {least:g}"
+        if most < math.inf:
+            limits += f" and at most {most:g}"
+        raise InputError("out_of_range", f"{what} is {shown(value)}: it must be {limits}")
+
+
+def check_numbers(what: str, values: Any, least: float = -math.inf, *, finite: bool = True) -> None:
+    """Refuse what is no list of numbers of at least `least`, all finite unless told otherwise.
+
+    Raises:
+        InputError: `out_of_range`.
+    """
+    # An array of numpy is no Sequence, and yet a list of numbers.
+    if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__getitem__"):
+        raise InputError("out_of_range", f"{what} is {shown(values)}: pass a list of numbers")
+    for value in values:
+        if not finite and isinstance(value, float):
+            continue
+        check_number(f"a number in {what}", value, least)
+
+
+def check_count(what: str, value: object, least: int = 1, most: int = sys.maxsize) -> None:
+    """Refuse what is no whole number within limits.
+
+    Raises:
+        InputError: `out_of_range`.
+    """
+    if type(value) is not int or not least <= value <= most:
+        limits = f"at least {least}" + (f" and at most {most:,}" if most < sys.maxsize else "")
+        raise InputError(
+            "out_of_range", f"{what} is {shown(value)}: it must be a whole number of {limits}"
+        )
+
+
+def check_kind(what: str, value: object, kind: Any, way_out: str) -> None:
+    """Refuse what is of another kind.
+
+    Raises:
+        InputError: `out_of_range`.
+    """
+    if not isinstance(value, kind):
+        raise InputError("out_of_range", f"{what} is {shown(value)}: pass {way_out}")
+
+
+def check_hits(what: str, hits: object) -> None:
+    """Refuse what is no list of hits, each with an id.
+
+    Raises:
+        InputError: `malformed_candidate`.
+    """
+    if isinstance(hits, str | bytes | Mapping) or not isinstance(hits, Sequence):
+        raise InputError("malformed_candidate", f"{what} is {shown(hits)}: pass a list of hits")
+    for place, hit in enumerate(hits, start=1):
+        id = getattr(hit, "id", None)
+        if not isinstance(id, str) or not id:
+            raise InputError(
+                "malformed_candidate",
+                f"hit {place} in {what} is a {type(hit).__name__} with the id {shown(id)}: each "
+                "needs an id that is a text",
+            )
 
 
 def check_query(query: str) -> None:

@@ -44,14 +44,17 @@ class InputError(CrossgateError, ValueError):
 
     Codes: `empty_query`, `query_too_long`, `invalid_text`, `empty_document`, `duplicate_id`,
     `no_documents`, `wrong_dimension`, `not_finite`, `zero_vector`, `out_of_range`,
-    `malformed_candidate`, `malformed_step`, `malformed_setting`; `address_unusable` for a server.
+    `malformed_candidate`, `malformed_step`, `malformed_setting`; `malformed_tool` and `no_tools`
+    for lists of tools; `malformed_servers` for the MCP servers of a file; `address_unusable` for a
+    server.
     """
 
 
 class SourceError(CrossgateError):
     """A file or folder of documents, labels or measurements that cannot be used.
 
-    Codes: `source_missing`, `source_unreadable`, `source_unknown`, `no_documents`;
+    Codes: `source_missing`, `source_unreadable`, `source_unknown`, `no_documents`,
+    `server_failed`;
     `malformed_row`, `empty_split`, `unknown_split`, `unknown_document`, `unknown_query` for
     labelled data; `malformed_run`, `unsuitable_run`, `malformed_report`, `not_comparable`,
     `unwritable` for measurements.
@@ -85,7 +88,8 @@ class PluginError(ModelError):
 class ProfileError(CrossgateError):
     """A calibration profile that cannot be used.
 
-    Codes: `profile_missing`, `profile_malformed`, `profile_mismatch`, `profile_unwritable`.
+    Codes: `profile_missing`, `profile_unreadable`, `profile_malformed`, `profile_version`,
+    `profile_mismatch`, `profile_unwritable`; all but the last two also of a `policy`.
     """
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +17,12 @@ if TYPE_CHECKING:
 
 # Opening must not wait for the other end of a pipe, and a child must not inherit the file.
 _FLAGS = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
+
+LEFTOVER_SECONDS = 3600.0
+"""For so long a file aside that nobody writes to is left alone."""
+
+# What the core calls a file aside while it saves an index.
+_OF_INDEX = re.compile(r"\.crossgate-[A-Za-z0-9]{6}")
 
 
 @contextmanager
@@ -28,6 +36,7 @@ def whole_file(path: Path) -> Iterator[TextIO]:
         OSError: If the file cannot be written, or as `check_target` does.
     """
     target = check_target(path)
+    remove_leftovers(target)
     unfinished = _unfinished(target)
     try:
         with unfinished.open("w", encoding="utf-8") as stream:
@@ -44,6 +53,45 @@ def whole_file(path: Path) -> Iterator[TextIO]:
             unfinished.unlink()
 
 
+def remove_leftovers(target: Path) -> None:
+    """Remove what writers that were killed left beside a file; what cannot be removed stays.
+
+    A leftover counts as one when nobody has written to it for an hour and, where its name tells
+    who began it, that process is gone: never what another writer is at.
+    """
+    before = time.time() - LEFTOVER_SECONDS
+    of_target = re.compile(rf"\.{re.escape(target.name)}\.([0-9]+)\.unfinished")
+    with suppress(OSError), os.scandir(target.parent) as entries:
+        for entry in entries:
+            begun = of_target.fullmatch(entry.name)
+            if not begun and not _OF_INDEX.fullmatch(entry.name):
+                continue
+            with suppress(OSError):
+                status = entry.stat(follow_symlinks=False)
+                if not stat.S_ISREG(status.st_mode) or status.st_mtime > before:
+                    continue
+                if not _is_running(int(begun[1])) if begun else _is_index(entry.path):
+                    os.unlink(entry.path)
+
+
+def _is_running(process: int) -> bool:
+    if os.name != "posix":  # where asking is ending; the hour has to do
+        return False
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _is_index(path: str) -> bool:
+    """Return whether a file is the beginning of an index, or nothing yet."""
+    with open_source(path) as stream:
+        return stream.read(4) in (b"", b"\x89CGX")
+
+
 def check_target(path: Path) -> Path:
     """Return the file to write for `path`: what it links to, if it is a symbolic link.
 
@@ -51,6 +99,8 @@ def check_target(path: Path) -> Path:
         OSError: If something is there that is not a regular file. Replacing a device or a pipe
             would remove it from the machine, and writing to it could wait for ever.
     """
+    if "\0" in str(path):
+        raise OSError(errno.EINVAL, "its name cannot be one: it holds a NUL")
     # Not Path.resolve, which refuses a loop of links with another error before Python 3.13.
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
     check_source(target)
@@ -123,6 +173,14 @@ def check_source(path: str | os.PathLike[str]) -> None:
     except (OSError, ValueError):  # ValueError for a name with a NUL
         return
     _check_regular(mode)
+
+
+def cannot_write(what: object, error: OSError) -> str:
+    """Return what to say of a file that could not be written, with a way out."""
+    way_out = "choose a file in a folder that is there and can be written"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        way_out = "make room, or choose a file on another disk"
+    return f"cannot write {what}: {error.strerror or error}: {way_out}"
 
 
 def _check_regular(mode: int) -> None:

@@ -14,9 +14,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crossgate import _core
 from crossgate._candidates import ID_FIELDS, candidate
-from crossgate._checks import check_ids, check_text, collected, is_text, shown
+from crossgate._checks import (
+    check_ids,
+    check_kind,
+    check_path,
+    check_text,
+    collected,
+    is_text,
+    shown,
+)
 from crossgate._errors import IndexFileError, InputError, ModelError
-from crossgate._files import check_source, check_target
+from crossgate._files import check_source, check_target, remove_leftovers
 from crossgate._model_files import cache
 from crossgate._passages import BODY_CHARS, passages
 from crossgate._types import Document, Vector, content
@@ -95,6 +103,9 @@ class Index:
                 `malformed_candidate`, naming the document.
             ModelError: If the embedder cannot be loaded or run.
         """
+        check_text("the language", language)
+        if reuse is not None:
+            check_kind("reuse", reuse, Index, "an Index, or None")
         given = _documents(documents)
         if not given:
             raise InputError(
@@ -134,6 +145,7 @@ class Index:
                 were made by another embedder.
             ModelError: If the embedder is given by a name or folder that cannot be used.
         """
+        path = check_path("the index", path)
         try:
             check_source(path)
         except OSError as error:
@@ -154,10 +166,12 @@ class Index:
         Raises:
             IndexFileError: `index_unwritable`, also if a device, a pipe or a folder is there.
         """
+        path = check_path("the index", path)
         try:
             target = check_target(Path(path))
         except OSError as error:
             raise _file_error("index_unwritable", "write", path, error) from error
+        remove_leftovers(target)
         self._core.save(target)
         self.path = Path(path)
 
@@ -249,6 +263,8 @@ class Index:
                 f"per_channel is {per_channel!r}: it must be a whole number from 2 to "
                 f"{sys.maxsize:,}",
             )
+        if blend is not None:
+            check_kind("blend", blend, _core.Blend, "the blend of a Profile, or None")
         scored, texts = self._core.search(
             query,
             vector if self.dimension else None,
@@ -387,8 +403,26 @@ def embedder_mismatch(where: str, found: str, wanted: str) -> IndexFileError:
     )
 
 
+def check_embedder(embedder: object) -> None:
+    """Refuse what is no embedder, before a query finds out.
+
+    Raises:
+        InputError: `out_of_range`.
+    """
+    identity, embed = (getattr(embedder, name, None) for name in ("identity", "embed"))
+    if not isinstance(identity, str) or not callable(embed):
+        raise InputError(
+            "out_of_range",
+            f"the embedder is a {type(embedder).__name__}: pass the name or folder of a model to "
+            "Index, or what has identity (a text), dimension and embed (a method)",
+        )
+
+
 def _embedder(embedder: Embedder | str | os.PathLike[str] | None) -> Embedder | None:
-    if embedder is None or not isinstance(embedder, str | os.PathLike):
+    if embedder is None:
+        return None
+    if not isinstance(embedder, str | os.PathLike):
+        check_embedder(embedder)
         return embedder
     from crossgate._embedding import OnnxEmbedder
     from crossgate._model_files.manifest import EMBEDDER

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+from crossgate._checks import shown
 from crossgate._errors import InputError
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ def decide_many(
         InputError: For the first query that cannot be used, naming its place, from 0. The queries
             that are not under way are then left out.
     """
-    if isinstance(items, str):
-        raise InputError("out_of_range", f"queries is one text, {items[:80]!r}: pass a list")
+    if isinstance(items, str) or not isinstance(items, Iterable):
+        raise InputError("out_of_range", f"queries is {shown(items)}: pass a list")
     given = list(items)
     with _shown(progress, len(given)) as report:
         return _decided(decide, given, report)

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
 from crossgate._errors import ModelError
+from crossgate._time_limit import limited, seconds_for
 
 if TYPE_CHECKING:
     import numpy
@@ -147,7 +148,8 @@ class OnnxModel:
         """Run the model on one input and return its first output, of shape (1, ...).
 
         Raises:
-            ModelError: `model_failed` if the runtime refuses the input.
+            ModelError: `model_failed` if the runtime refuses the input, or does not come to an
+                end with it.
         """
         import numpy
 
@@ -158,12 +160,19 @@ class OnnxModel:
             "position_ids": range(len(encoding.ids)),
         }
         feed = {name: numpy.array([columns[name]], dtype=numpy.int64) for name in self._inputs}
-        try:
-            output = self._session.run([self._output], feed)[0]
-        except Exception as error:  # onnxruntime raises classes of its own for each status
-            raise ModelError(
-                "model_failed", f"model {self.local.name!r} failed: {_first_line(error)}"
-            ) from error
+        seconds = seconds_for(len(encoding.ids))
+        with limited(seconds) as options:
+            try:
+                output = self._session.run([self._output], feed, options)[0]
+            except Exception as error:  # onnxruntime raises classes of its own for each status
+                why = _first_line(error)
+                if options.terminate:
+                    why = (
+                        f"it was stopped after {seconds:.0f} s with {len(encoding.ids)} tokens and "
+                        "may never end; use another model"
+                    )
+                message = f"model {self.local.name!r} failed: {why}"
+                raise ModelError("model_failed", message) from error
         return numpy.asarray(output, dtype=numpy.float32)
 
 

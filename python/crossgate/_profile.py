@@ -7,9 +7,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
+from crossgate._checks import check_kind, check_path
 from crossgate._core import Policy, Profile
 from crossgate._errors import InputError, ProfileError
-from crossgate._files import read_source, whole_file
+from crossgate._files import cannot_write, read_source, whole_file
 from crossgate._limits import SETTINGS_BYTES
 
 PROFILE_SCHEMA = "crossgate-profile/2"
@@ -22,20 +23,23 @@ def read_profile(path: str | PathLike[str]) -> Profile:
     """Read a profile from a JSON file.
 
     Raises:
-        ProfileError: `profile_missing` or `profile_malformed`; `profile_version` for a profile of
-            another version of the format, with the command that fits it anew.
+        ProfileError: `profile_missing`, `profile_unreadable` or `profile_malformed`;
+            `profile_version` for a profile of another version of the format, with the command that
+            fits it anew.
     """
-    return _read(Path(path), Profile, "profile", PROFILE_SCHEMA, "fit it anew with `calibrate`")
+    file = Path(check_path("profile", path))
+    return _read(file, Profile, "profile", PROFILE_SCHEMA, "fit it anew with `calibrate`")
 
 
 def read_policy(path: str | PathLike[str]) -> Policy:
     """Read a policy from a JSON file.
 
     Raises:
-        ProfileError: `policy_missing` or `policy_malformed`; `policy_version` for a policy of
-            another version of the format.
+        ProfileError: `policy_missing`, `policy_unreadable` or `policy_malformed`;
+            `policy_version` for a policy of another version of the format.
     """
-    return _read(Path(path), Policy, "policy", POLICY_SCHEMA, "write it anew, see docs/profile.md")
+    file = Path(check_path("policy", path))
+    return _read(file, Policy, "policy", POLICY_SCHEMA, "write it anew, see docs/profile.md")
 
 
 def as_profile(profile: Profile | str | PathLike[str]) -> Profile:
@@ -72,12 +76,14 @@ def profile_from(values: object) -> Profile:
     return _of(values, Profile, "profile", PROFILE_SCHEMA, "fit it anew with `calibrate`")
 
 
-def write_profile(path: Path, profile: Profile) -> None:
+def write_profile(path: str | PathLike[str], profile: Profile) -> None:
     """Write a profile to a JSON file; an earlier file stays whole until the new one is complete.
 
     Raises:
         ProfileError: `profile_unwritable`.
     """
+    check_kind("the profile", profile, Profile, "a Profile")
+    path = Path(check_path("the file", path))
     try:
         with whole_file(path) as stream:
             json.dump(profile_values(profile), stream, indent=2)
@@ -88,7 +94,7 @@ def write_profile(path: Path, profile: Profile) -> None:
 
 def unwritable(path: Path, error: OSError) -> ProfileError:
     """Return the error for a profile that cannot be written."""
-    return ProfileError("profile_unwritable", f"cannot write profile {path}: {error.strerror}")
+    return ProfileError("profile_unwritable", cannot_write(f"profile {path}", error))
 
 
 def check_models(profile: Profile, *, embedder: str | None, reranker: str | None) -> None:
@@ -144,7 +150,7 @@ def _read(path: Path, kind: type[_Settings], what: str, schema: str, remedy: str
         raise ProfileError(_CODES[what, "missing"], f"no such {what}: {path}") from error
     except OSError as error:
         message = f"cannot read {what} {path}: {error.strerror}"
-        raise ProfileError(_CODES[what, "missing"], message) from error
+        raise ProfileError(_CODES[what, "unreadable"], message) from error
     except UnicodeDecodeError as error:
         raise ProfileError(_CODES[what, "malformed"], f"{what} {path}: it is not UTF-8") from error
     try:
@@ -168,9 +174,11 @@ def _of(values: object, kind: type[_Settings], what: str, schema: str, remedy: s
 
 _CODES = {
     ("profile", "missing"): "profile_missing",
+    ("profile", "unreadable"): "profile_unreadable",
     ("profile", "malformed"): "profile_malformed",
     ("profile", "version"): "profile_version",
     ("policy", "missing"): "policy_missing",
+    ("policy", "unreadable"): "policy_unreadable",
     ("policy", "malformed"): "policy_malformed",
     ("policy", "version"): "policy_version",
 }

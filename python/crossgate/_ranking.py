@@ -34,3 +34,19 @@ def ranked(
         zip(result.hits, relevances(result.hits), strict=True), key=lambda pair: -pair[1]
     )
     return [pair for pair in pairs if least is None or pair[1] >= least][:limit]
+
+
+def shortlist(result: RouteResult, limit: int, least: float | None) -> tuple[Hit, ...]:
+    """Return the candidates that come nearest, in the decision's order, whatever was selected.
+
+    For a model that picks for itself a wrong tool too many costs little, a right one that is
+    missing everything: the bars that hold for a pick would leave most of the right ones out.
+
+    Args:
+        result: The decision.
+        limit: How many at most.
+        least: None at all where the decision is less confident; None for no such bar.
+    """
+    if least is not None and (result.confidence is None or result.confidence < least):
+        return ()
+    return result.hits[:limit]

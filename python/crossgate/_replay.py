@@ -7,6 +7,7 @@ from itertools import zip_longest
 from typing import Any
 
 from crossgate._cascade import replay
+from crossgate._checks import check_kind
 from crossgate._errors import CrossgateError
 from crossgate._telemetry.log import LoggedDecision, MalformedLine
 
@@ -35,6 +36,7 @@ def check_decision(logged: LoggedDecision) -> Difference | MalformedLine | None:
     Returns:
         A `MalformedLine` for a trace that nothing can be decided from.
     """
+    check_kind("the decision", logged, LoggedDecision, "a LoggedDecision of read_log")
     trace = logged.trace
     try:
         recomputed = replay(trace)

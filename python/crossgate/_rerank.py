@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from crossgate import _core
 from crossgate._candidates import candidate, check_kept_scores
 from crossgate._cascade import Request, Stage1
-from crossgate._checks import check_limit, check_query, check_request, shown
+from crossgate._checks import check_kind, check_limit, check_query, check_request, check_text, shown
 from crossgate._clock import Deadline, milliseconds
 from crossgate._core import Policy, Profile
 from crossgate._errors import InputError
@@ -105,6 +105,8 @@ def _prepare(
         given = "a single one" if isinstance(candidates, str | Mapping) else shown(candidates)
         raise InputError("malformed_candidate", f"candidates is {given}: pass a list")
     found = [candidate(place, one) for place, one in enumerate(candidates, start=1)]
+    check_text("the language", language)
+    check_kind("keep_scores", keep_scores, bool, "True or False")
     if keep_scores:
         check_kept_scores(found)
     rerankers = listed(reranker)

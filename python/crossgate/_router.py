@@ -12,14 +12,21 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from crossgate._cascade import Request, Stage1
-from crossgate._checks import check_ids, check_limit, check_query, check_request
+from crossgate._checks import (
+    MAX_QUERY_CHARACTERS,
+    check_ids,
+    check_limit,
+    check_query,
+    check_request,
+)
 from crossgate._clock import ENDLESS, Deadline, milliseconds
 from crossgate._core import Policy, Profile
 from crossgate._errors import CrossgateError, InputError, RerankerError
-from crossgate._index import Index, embedder_mismatch
+from crossgate._index import Index, check_embedder, embedder_mismatch
 from crossgate._many import Progress, decide_many
 from crossgate._model_files.manifest import ROUTING_RERANKER
 from crossgate._profile import as_policy, as_profile, check_confidence, read_profile
+from crossgate._ranking import shortlist
 from crossgate._reranking.choice import check_fitted, identities, listed, loaders, no_profile
 from crossgate._twins import adecides, decides
 from crossgate._types import Degradation, ResultWarning, RouteResult, Vector, degradation
@@ -72,6 +79,8 @@ class Router:
         telemetry: TelemetryHook | None = None,
     ) -> None:
         index = _as_index(index)
+        if embedder is not None:
+            check_embedder(embedder)
         if embedder is not None and embedder.identity != index.embedder:
             raise embedder_mismatch("the index", index.embedder, embedder.identity)
         self.index = index
@@ -80,6 +89,7 @@ class Router:
         known = identities(rerankers, ROUTING_RERANKER)
         self._loaders = loaders(rerankers, ROUTING_RERANKER)
         self._telemetry = telemetry
+        self._tools: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._notes: tuple[Degradation, ...] = ()
         if profile is None:
@@ -94,6 +104,69 @@ class Router:
         self.policy = as_policy(policy)
         check_fitted(self.profile, index.embedder or None, known)
         self._warnings = _other_corpus(self.profile, index)
+
+    @classmethod
+    def for_tools(
+        cls,
+        tools: Iterable[Any],
+        *,
+        embedder: Embedder | str | PathLike[str] | None = "default",
+        **options: Any,
+    ) -> Router:
+        """Return a router over the tools of an agent, for `select_tools`.
+
+        They are embedded here, once: make the router where the list of tools is made.
+
+        Args:
+            tools: The definitions as a model's API takes them (OpenAI, Anthropic), as an MCP server
+                lists them, or objects with `name`, `description` and such a schema, like
+                PydanticAI's `ToolDefinition`.
+            embedder: As of `Index.build`; None to search by words alone.
+            options: Further arguments of the router: reranker, profile, policy, telemetry.
+
+        Raises:
+            InputError: `malformed_tool` for one without a name, `duplicate_id` for two of one
+                name, `no_documents` without any.
+        """
+        from crossgate._sources.tools import own_tools
+
+        found = own_tools(tools)
+        documents = [document for document, _ in found]
+        router = cls(Index.build(documents, embedder=embedder), **options)
+        router._tools = {document.id: tool for document, tool in found}
+        return router
+
+    def select_tools(
+        self, prompt: str, *, limit: int = 8, min_confidence: float | None = None
+    ) -> list[Any]:
+        """Return those of the tools of `for_tools` that come nearest to a prompt: the very objects.
+
+        It is a shortlist, best first, from which the model picks: unlike what `route` selects, a
+        tool is on it even if it is not certain to fit. A prompt that is too long is cut; for an
+        empty one there are no tools.
+
+        Args:
+            prompt: What is wanted.
+            limit: How many at most; those that the profile's `per_channel` leaves in question are
+                twenty with the bundled one.
+            min_confidence: No tools at all where it is less probable, in [0, 1], that any of them
+                fits; None for the shortlist whatever is asked.
+
+        Raises:
+            InputError: As `route`; `no_tools` for a router that was not made by `for_tools`.
+        """
+        if not self._tools:
+            raise InputError(
+                "no_tools", "this router knows no tools: make it with Router.for_tools(tools)"
+            )
+        if isinstance(prompt, str):  # route says what is wrong with anything else
+            prompt = prompt[:MAX_QUERY_CHARACTERS]
+            if not prompt.strip():
+                return []
+        result = self.route(prompt, limit=limit, min_confidence=min_confidence)
+        # A tool may have been taken out of, or put into, the index by hand.
+        nearest = shortlist(result, limit, min_confidence)
+        return [self._tools[hit.id] for hit in nearest if hit.id in self._tools]
 
     def _prepare(
         self,

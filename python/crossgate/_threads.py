@@ -10,6 +10,7 @@ from itertools import count, takewhile
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from crossgate._checks import check_count
 from crossgate._errors import InputError
 
 if TYPE_CHECKING:
@@ -33,8 +34,7 @@ def set_threads(count: int) -> None:
         InputError: `out_of_range` if `count` is below 1.
     """
     global _threads, _workers
-    if count < 1:
-        raise InputError("out_of_range", f"threads is {count}: it must be at least 1")
+    check_count("threads", count)
     with _lock:
         _threads, _workers = count, None
 

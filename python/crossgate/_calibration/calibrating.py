@@ -23,6 +23,7 @@ from crossgate._calibration.outcomes import (
     outcomes,
 )
 from crossgate._calibration.relevance import fit_relevance
+from crossgate._checks import check_number
 from crossgate._core import (
     Answer,
     Confidence,
@@ -86,15 +87,10 @@ class Objective:
     def __post_init__(self) -> None:
         for option in ("max_false_inject", "keep_recall"):
             share = getattr(self, option)
-            if share is not None and not 0 < share < 1:
-                message = f"{option} is {share}: it must lie between 0 and 1"
-                raise InputError("out_of_range", message)
-        if not 0 < self.cost_ratio < float("inf"):
-            message = f"cost_ratio is {self.cost_ratio}: it must be a finite number above 0"
-            raise InputError("out_of_range", message)
-        if not 0 <= self.max_recall_loss <= 1:
-            message = f"max_recall_loss is {self.max_recall_loss}: it must lie between 0 and 1"
-            raise InputError("out_of_range", message)
+            if share is not None:
+                check_number(option, share, 0, math.nextafter(1, 0), above=True)
+        check_number("cost_ratio", self.cost_ratio, 0, above=True)
+        check_number("max_recall_loss", self.max_recall_loss, 0, 1)
 
     def describe(self) -> str:
         """Return the objective in words."""

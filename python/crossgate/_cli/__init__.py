@@ -10,11 +10,13 @@ for `replay`: a decision differs; for `lint`: something was found), 2 usage or b
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, NoReturn
+
+TYPE_CHECKING = False  # as type checkers know it: what takes time to import is imported in `run`
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from typing import NoReturn
 
 DONE, NOTHING_RELEVANT, BAD_INPUT, FAILURE, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -25,6 +27,7 @@ COMMANDS = {
     "route": "pick the documents of an index that fit a query, or none",
     "rerank": "reorder candidates that another retriever found",
     "serve": "answer over HTTP, in the shapes of other rerankers",
+    "mcp": "serve an agent over MCP, or stand before its MCP servers",
     "replay": "make the decisions of a log again, and stop where one differs",
     "used": "note in a log what was used of a decision, or that nothing was",
     "eval": "measure whether the gate pays for itself on labelled data",
@@ -64,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         answer_prompt(given[1] if given[1:] else "", given[2:])
     # Whatever takes time to import is imported inside, where an interrupt has a name.
     code = run(given, streams=True)
+    _leave_quietly()
     sys.exit(code)
 
 
@@ -85,6 +89,14 @@ def run(arguments: Sequence[str], *, streams: bool = False) -> int:
     except KeyboardInterrupt:
         print("crossgate: interrupted, nothing was left half done", file=sys.stderr or sys.stdout)
         return INTERRUPTED
+
+
+def _leave_quietly() -> None:
+    """Have an interrupt that comes when all is done end the program without a traceback."""
+    import signal
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _run(arguments: Sequence[str]) -> int:

@@ -20,7 +20,7 @@ from crossgate._cli.labelled import (
 )
 from crossgate._cli.output import json_option, progress, show
 from crossgate._errors import InputError, SourceError
-from crossgate._files import whole_file
+from crossgate._files import cannot_write, try_writing, whole_file
 
 if TYPE_CHECKING:
     from crossgate._reranking.contract import Reranker
@@ -83,6 +83,9 @@ def run(options: argparse.Namespace) -> int:
 
     modes = _modes(options.modes)
     remote = _remote(options, modes)
+    for path in (options.html, options.curve):
+        if path:
+            _check_writable(Path(path))
     subjects = subjects_of(options.dataset)
     reports = [_report(subject, options, modes, remote) for subject in subjects]
     if options.html:
@@ -242,10 +245,17 @@ def _remote(options: argparse.Namespace, modes: Sequence[Mode]) -> Reranker | No
             return JinaReranker()
 
 
+def _check_writable(path: Path) -> None:
+    """Refuse a file that cannot be written before anything is measured."""
+    try:
+        try_writing(path)
+    except OSError as error:
+        raise SourceError("unwritable", cannot_write(path, error)) from error
+
+
 def _write(path: Path, text: str) -> None:
     try:
         with whole_file(path) as stream:
             stream.write(text)
     except OSError as error:
-        message = f"cannot write {path}: {error.strerror}"
-        raise SourceError("unwritable", message) from error
+        raise SourceError("unwritable", cannot_write(path, error)) from error

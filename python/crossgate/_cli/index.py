@@ -14,13 +14,21 @@ from crossgate._errors import IndexFileError
 
 if TYPE_CHECKING:
     from crossgate._index import Index
+    from crossgate._sources import Loaded
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.set_defaults(run=run)
     json_option(parser)
-    document_arguments(parser)
+    document_arguments(parser, sources="*")
+    parser.add_argument(
+        "--mcp",
+        metavar="COMMAND",
+        action="append",
+        default=[],
+        help="an MCP server to start, whose tools are read; repeat it for more",
+    )
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="index file to write")
 
 
@@ -32,8 +40,8 @@ def run(options: argparse.Namespace) -> int:
     output = Path(options.output)
     _check_writable(output)
     earlier = _earlier_index(output)
-    loaded = documents_of(options)
-    say_skipped(loaded.problems, ", ".join(options.source))
+    loaded = _tools_of_servers(options) if options.mcp else documents_of(options)
+    say_skipped(loaded.problems, ", ".join([*options.source, *options.mcp]))
     built = index_of(loaded, options, earlier)
     built.save(output)
     seconds, kept = perf_counter() - start, storage(loaded.documents, built.dimension)
@@ -62,17 +70,24 @@ def run(options: argparse.Namespace) -> int:
     return DONE
 
 
+def _tools_of_servers(options: argparse.Namespace) -> Loaded:
+    """Read the sources, and what the servers list."""
+    from crossgate._mcp.listing import list_tools
+    from crossgate._sources import read_sources
+
+    servers = [list_tools(command) for command in options.mcp]
+    return read_sources(options.source, kind=options.kind, servers=servers)
+
+
 def _check_writable(path: Path) -> None:
     """Refuse a file that cannot be written before the work on what goes into it begins."""
-    from crossgate._files import try_writing
+    from crossgate._files import cannot_write, try_writing
 
     try:
         try_writing(path)
     except OSError as error:
         raise IndexFileError(
-            "index_unwritable",
-            f"cannot write the index {path}: {error.strerror}: choose a file in a folder that is "
-            "there and can be written with -o",
+            "index_unwritable", cannot_write(f"the index {path}", error)
         ) from error
 
 

@@ -15,13 +15,18 @@ if TYPE_CHECKING:
     from crossgate._sources import Loaded
 
 
-def document_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the documents that a command reads, and how it is to index them."""
+def document_arguments(parser: argparse.ArgumentParser, *, sources: str = "+") -> None:
+    """Add the documents that a command reads, and how it is to index them.
+
+    Args:
+        parser: The command's.
+        sources: How many sources there must be, as `nargs` says it.
+    """
     from typing import get_args
 
     from crossgate._sources import Kind
 
-    parser.add_argument("source", metavar="SOURCE", nargs="+", help="folder or file to read")
+    parser.add_argument("source", metavar="SOURCE", nargs=sources, help="folder or file to read")
     parser.add_argument(
         "--kind",
         choices=get_args(Kind),

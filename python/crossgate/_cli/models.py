@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
 from crossgate._cli import DONE, FAILURE
 from crossgate._cli.output import is_terminal, json_option, plain, say, show, show_json, size
-from crossgate._model_files import cache
+from crossgate._errors import ModelError
+from crossgate._model_files import cache, manifest
+from crossgate._model_files.manifest import ModelSpec
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +40,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     path.add_argument("name", metavar="NAME", nargs="?")
 
 
+def _known() -> Iterator[tuple[ModelSpec, bool | None]]:
+    """Yield each model and whether it is here: None, and a line, where its lock says nothing."""
+    for model in manifest.known():
+        try:
+            yield cache.spec(model.name), cache.is_here(model.name)
+        except ModelError as error:
+            say(f"error[{error.code}]: {error}")
+            yield model, None
+
+
 def _list(options: argparse.Namespace) -> int:
     from crossgate._reranking import plugins
 
@@ -45,13 +57,13 @@ def _list(options: argparse.Namespace) -> int:
         {
             "name": one.name,
             "kind": one.kind,
-            "here": cache.is_here(one.name),
+            "here": bool(here),
             "bytes": one.size if one.pinned else None,
             "licence": one.licence,
             "terms": one.terms,
             "description": one.description,
         }
-        for one in cache.available()
+        for one, here in _known()
     ]
     offered = [asdict(one) for one in plugins.available()]
     if options.json:
@@ -87,8 +99,9 @@ def _pull(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    here = [one.name for one in cache.available() if cache.is_here(one.name)]
-    checks = [(name, check) for name in options.name or here for check in cache.verify(name)]
+    known = [] if options.name else list(_known())
+    names = options.name or [one.name for one, here in known if here]
+    checks = [(name, check) for name in names for check in cache.verify(name)]
     if options.json:
         rows = [
             {"model": name, "file": check.file.path, "ok": check.ok, "detail": check.detail}
@@ -103,7 +116,8 @@ def _verify(options: argparse.Namespace) -> int:
             for name, check in checks
         ]
         show("\n".join(lines))
-    return DONE if all(check.ok for _, check in checks) else FAILURE
+    right = all(check.ok for _, check in checks) and all(here is not None for _, here in known)
+    return DONE if right else FAILURE
 
 
 def _path(options: argparse.Namespace) -> int:

@@ -143,11 +143,12 @@ def read_prompt(agent: Agent, data: bytes) -> Prompt:
     if not isinstance(values.get("prompt"), str):
         raise Unreadable('there is no text under "prompt"')
     text = _unicode(values["prompt"])
+    folder = _text(values, "cwd")
     return Prompt(
         text=text[:PROMPT_CHARS],
         length=len(text),
         session=_text(values, "session_id"),
-        folder=_text(values, "cwd"),
+        folder="" if "\0" in folder else folder,  # no system has a folder of that name
     )
 
 

@@ -131,13 +131,13 @@ def _told(
 def _pick(hit: Hit) -> Pick:
     return Pick(
         name=hit.document.title or hit.id,
-        path=_file_of(hit),
+        path=file_of(hit),
         excerpt=hit.excerpt,
         body=hit.document.body,
     )
 
 
-def _file_of(hit: Hit) -> str:
+def file_of(hit: Hit) -> str:
     """Return the file of a skill, or an empty text where the index does not say."""
     root, path = hit.document.metadata.get("root"), hit.document.metadata.get("path")
     if not isinstance(root, str) or not isinstance(path, str):

@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any
 
 from crossgate._errors import InputError, SourceError
-from crossgate._files import read_source, whole_file
+from crossgate._files import cannot_write, read_source, whole_file
 from crossgate._hook import settings
 from crossgate._hook.agents import Agent
 from crossgate._hook.library import Library, library_of
@@ -232,7 +232,7 @@ def _write_plugin(path: Path, command: str) -> bool:
         with whole_file(path) as stream:
             stream.write(text)
     except OSError as error:
-        raise SourceError("unwritable", f"cannot write {path}: {error.strerror}") from error
+        raise SourceError("unwritable", cannot_write(path, error)) from error
     return True
 
 

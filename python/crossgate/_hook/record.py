@@ -7,9 +7,11 @@ are bounded, and hold no text of a prompt.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -99,9 +101,12 @@ def _turns(path: Path) -> Iterator[list[str]]:
 
 def _append(path: Path, line: str) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
-    handle = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    # A pipe in its place must not hold up the agent: neither opening nor writing waits.
+    more = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | more, 0o600)
     try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
         os.write(handle, line.encode("ascii", "backslashreplace") + b"\n")
     finally:
         os.close(handle)

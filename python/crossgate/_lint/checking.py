@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from crossgate._checks import check_kind
 from crossgate._core import Blend
 from crossgate._index import Index
 from crossgate._lint.answers import ask
@@ -73,6 +74,14 @@ def lint(
         InputError: `no_documents` for an empty index.
         ModelError: If the embedder that made the index cannot be loaded or run.
     """
+    check_kind("index", index, Index, "an Index: `crossgate lint FOLDER` makes one")
+    if places is not None:
+        check_kind("places", places, Mapping, "a mapping of ids to a Place, or None")
+        for place in places.values():
+            check_kind("a place", place, Place, "a Place")
+    check_kind("problems", problems, Sequence, "a list of Problem")
+    for problem in problems:
+        check_kind("a problem", problem, Problem, "a Problem of a reader")
     given = [index.get(id) for id in index.ids] if documents is None else documents
     ordered = sorted((one for one in given if one is not None), key=lambda one: one.id)
     with_vectors = [replace(one, vector=index._core.vector(one.id)) for one in ordered]

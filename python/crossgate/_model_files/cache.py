@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,6 +22,9 @@ from crossgate._model_files import manifest
 from crossgate._model_files.manifest import Kind, ModelFile, ModelSpec, Template, identity_of
 
 _MISSING = "is missing"
+
+# What a hub says of a file that nobody has pinned yet is not to fill a disk: 64 GiB.
+_LARGEST_FILE = 64 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,7 +263,11 @@ def _locked(model: ModelSpec) -> ModelSpec:
         ] == [(file.role, file.path) for file in model.files]
     except (LookupError, TypeError) as error:
         raise _malformed_lock(path) from error
-    if not (same and pinned.pinned):
+    # The revision becomes part of a path and of an address.
+    sound = re.fullmatch("[0-9a-f]{40}", pinned.revision or "") and all(
+        is_pin(file.size, file.sha256) and not file.blake3 for file in pinned.files
+    )
+    if not (same and sound):
         raise _malformed_lock(path)
     return pinned
 
@@ -267,6 +275,16 @@ def _locked(model: ModelSpec) -> ModelSpec:
 def _malformed_lock(path: Path) -> ModelError:
     return ModelError(
         "lock_malformed", f"{path} does not say what was pulled: remove it, then pull again"
+    )
+
+
+def is_pin(size: object, sha256: object) -> bool:
+    """Return whether these can be the size and the digest of a file."""
+    return (
+        type(size) is int
+        and 0 <= size <= _LARGEST_FILE
+        and isinstance(sha256, str)
+        and re.fullmatch("[0-9a-f]{64}", sha256) is not None
     )
 
 

@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+from crossgate._checks import check_path
 from crossgate._errors import ModelError
 from crossgate._files import read_source
 from crossgate._limits import SETTINGS_BYTES
@@ -39,6 +40,7 @@ def locate(name_or_folder: str | os.PathLike[str], kind: Kind) -> LocalModel:
         ModelError: `unknown_model`, `model_missing` (known, but not pulled), `model_incomplete`,
             `model_altered`, `lock_malformed` or `model_unsupported` (of another kind).
     """
+    check_path("the model", name_or_folder)
     if not isinstance(name_or_folder, str) or manifest.find(name_or_folder) is None:
         return _from_folder(os.fspath(name_or_folder), kind)
     model = spec(name_or_folder)

@@ -14,6 +14,7 @@ from crossgate._model_files.cache import (
     LocalModel,
     check_file,
     folder,
+    is_pin,
     spec,
     verified,
     verify,
@@ -159,7 +160,7 @@ def _resolve(model: ModelSpec) -> ModelSpec:
         if not re.fullmatch("[0-9a-f]{40}", revision):
             raise ValueError(revision)
     except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise ModelError("pull_failed", f"{_public(address)}: is no description") from error
+        raise _no_description(address) from error
     files = []
     for file in model.files:
         if file.path not in there:
@@ -173,11 +174,18 @@ def _resolve(model: ModelSpec) -> ModelSpec:
     return replace(model, revision=revision, files=tuple(files))
 
 
+def _no_description(address: str) -> ModelError:
+    return ModelError("pull_failed", f"{_public(address)}: is no description")
+
+
 def _pin(file: ModelFile, entry: Mapping[str, Any], url: str) -> ModelFile:
     import hashlib
 
     if stored := entry.get("lfs"):
-        return replace(file, size=int(stored["size"]), sha256=str(stored["sha256"]))
+        found = stored if isinstance(stored, dict) else {}
+        if not is_pin(found.get("size"), found.get("sha256")):
+            raise _no_description(url)
+        return replace(file, size=found["size"], sha256=found["sha256"])
     content = _read(url)
     # Git's own name of a file's content, so SHA-1 whether we like it or not.
     blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime
 
+from crossgate._checks import check_hits, check_number
 from crossgate._errors import InputError
 from crossgate._pipelines.hits import H, as_utc, metadata_of, score_of, time_of, with_score
 
@@ -50,8 +51,8 @@ def decay(
             half-life in metadata; `malformed_candidate` for a timestamp or score that is none.
     """
     _check_half_life("half_life_days", half_life_days)
-    if not 0 <= floor <= 1:
-        raise InputError("out_of_range", f"the floor is {floor}: it must be between 0 and 1")
+    check_hits("hits", hits)
+    check_number("the floor", floor, 0, 1)
     if not isinstance(now, datetime):
         raise InputError("out_of_range", f"now is {now!r}: it must be a datetime")
     now = as_utc(now)

@@ -6,6 +6,13 @@ from collections.abc import Sequence
 from typing import Literal
 
 from crossgate import _core
+from crossgate._checks import (
+    check_count,
+    check_hits,
+    check_number,
+    check_numbers,
+    check_text,
+)
 from crossgate._errors import InputError
 from crossgate._pipelines.hits import (
     H,
@@ -44,6 +51,10 @@ def deduplicate(
     Raises:
         InputError: `out_of_range` for a similarity outside of its limits.
     """
+    check_hits("hits", hits)
+    check_text("the source", source)
+    if similarity is not None:
+        check_number("the similarity", similarity, 0, 1, above=True)
     seen: set[object] = set()
     kept = []
     for hit in hits:
@@ -92,8 +103,12 @@ def diversify(
             compared; `not_finite`, `wrong_dimension` or `zero_vector` for numbers that have no
             order or direction.
     """
-    if k is not None and k < 1:
-        raise InputError("out_of_range", f"k is {k}: it must be at least 1")
+    check_hits("hits", hits)
+    if k is not None:
+        check_count("k", k)
+    if relevance is not None:
+        check_numbers("relevance", relevance, finite=False)  # the core names the hit
+    check_number("the trade-off", trade_off, 0, 1)
     values = [score_of(hit) for hit in hits] if relevance is None else list(relevance)
     ids, limit = [hit.id for hit in hits], len(hits) if k is None else k
     if by == "words":

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from crossgate import _core
+from crossgate._checks import (
+    check_count,
+    check_hits,
+    check_number,
+    check_numbers,
+    check_text,
+    shown,
+)
 from crossgate._errors import InputError
 from crossgate._pipelines.hits import AnyHit, H, merged, score_of, text_of, vector_of, with_score
 from crossgate._types import Candidate
@@ -87,9 +95,10 @@ def reciprocal_rank(
         InputError: `out_of_range` for `k`, `k_param` or weights outside of their limits;
             `malformed_candidate` if a hit has no `id` or takes no score.
     """
-    _check_k(k)
+    _check_lists(per_store, k, weights)
+    check_number("k_param", k_param, 0)
     ids = [[_id(hit) for hit in hits] for hits in per_store]
-    return _chosen(_core.fuse_ranks(ids, k_param=k_param, weights=weights), per_store, k)
+    return _chosen(_core.fuse_ranks(ids, k_param=k_param, weights=_listed(weights)), per_store, k)
 
 
 def fuse_scores(
@@ -114,9 +123,10 @@ def fuse_scores(
         InputError: As `reciprocal_rank` does; `malformed_candidate` or `not_finite` for a score
             that is none, and `out_of_range` for an unknown normalisation.
     """
-    _check_k(k)
+    _check_lists(per_store, k, weights)
+    check_text("the normalisation", normalisation)
     rows = [[(_id(hit), score_of(hit)) for hit in hits] for hits in per_store]
-    fused = _core.fuse_scores(rows, normalisation=str(normalisation), weights=weights)
+    fused = _core.fuse_scores(rows, normalisation=str(normalisation), weights=_listed(weights))
     return _chosen(fused, per_store, k)
 
 
@@ -183,8 +193,7 @@ class CrossEncoderFusion:
         profile: Profile | str | PathLike[str] | None = None,
         pool: int = 50,
     ) -> None:
-        if pool < 1:
-            raise InputError("out_of_range", f"the pool is {pool}: it must be at least 1")
+        check_count("the pool", pool)
         self.reranker = reranker
         self.profile = profile
         self.pool = pool
@@ -210,7 +219,7 @@ class CrossEncoderFusion:
             raise InputError(
                 "empty_query", "a cross-encoder reads the query: pass fuse(..., query=...)"
             )
-        _check_k(k)
+        _check_lists(per_store, k, None)
         fused = reciprocal_rank(per_store, k=self.pool)
         # Fused with the order that it is to overturn, a cross-encoder could hardly do so.
         ungated = Profile(combine=Combine.Replace(), pool=self.pool)
@@ -291,6 +300,18 @@ def _id(hit: object) -> str:
     return id
 
 
-def _check_k(k: int | None) -> None:
-    if k is not None and k < 1:
-        raise InputError("out_of_range", f"k is {k}: it must be at least 1")
+def _check_lists(per_store: object, k: object, weights: object) -> None:
+    if isinstance(per_store, str | bytes | Mapping) or not isinstance(per_store, Sequence):
+        raise InputError(
+            "malformed_candidate", f"per_store is {shown(per_store)}: pass a list of hits per store"
+        )
+    for place, hits in enumerate(per_store, start=1):
+        check_hits(f"list {place}", hits)
+    if k is not None:
+        check_count("k", k)
+    if weights is not None:
+        check_numbers("weights", weights, 0)
+
+
+def _listed(weights: Sequence[float] | None) -> list[float] | None:
+    return None if weights is None else list(weights)

@@ -22,11 +22,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from crossgate._cascade import STAGE1
+from crossgate._checks import (
+    check_count,
+    check_hits,
+    check_kind,
+    check_limit,
+    check_number,
+    check_text,
+    shown,
+)
 from crossgate._errors import InputError
 from crossgate._types import Hit, RouteResult
 
@@ -58,8 +67,11 @@ def postprocess(
         InputError: `out_of_range` for a limit below 1; `malformed_step` if a step loses, doubles or
             invents a hit.
     """
-    if limit is not None and limit < 1:
-        raise InputError("out_of_range", f"the limit is {limit}: it must be at least 1")
+    check_kind("the result", result, RouteResult, "what route or rerank returned")
+    check_kind("steps", steps, Sequence, "a list of functions from hits to hits")
+    for step in steps:
+        check_kind("a step", step, Callable, "a function from hits to hits")
+    check_limit(limit)
     hits = list(result.hits)
     if limit is not None:
         hits = _reseat(hits, _eligible(hits), limit)
@@ -114,10 +126,11 @@ def prefer_sources(
     Raises:
         InputError: `out_of_range` if the margin is not a number above 0, or the order is one text.
     """
-    if isinstance(order, str):
-        raise InputError("out_of_range", f"the order is one text, {order!r}: pass a list of them")
-    if not 0 < margin < math.inf:
-        raise InputError("out_of_range", f"the margin is {margin}: it must be above 0")
+    check_hits("hits", hits)
+    check_text("the key", key)
+    if isinstance(order, str) or not isinstance(order, Iterable):
+        raise InputError("out_of_range", f"the order is {shown(order)}: pass a list of texts")
+    check_number("the margin", margin, 0, above=True)
     places: dict[str | None, int] = {
         source: place for place, source in reversed(list(enumerate(order)))
     }
@@ -150,8 +163,9 @@ def spread_documents(hits: Sequence[Hit], *, most: int = 2, key: str = "document
     Raises:
         InputError: `out_of_range` if `most` is below 1.
     """
-    if most < 1:
-        raise InputError("out_of_range", f"most is {most}: it must be at least 1")
+    check_hits("hits", hits)
+    check_text("the key", key)
+    check_count("most", most)
     seen: Counter[Hashable] = Counter()
     first: list[Hit] = []
     surplus: list[Hit] = []
@@ -178,6 +192,8 @@ def diversify_sources(hits: Sequence[Hit], *, key: str = "source_type") -> list[
     Returns:
         The hits. The first one never gives way, and neither does the last of its type.
     """
+    check_hits("hits", hits)
+    check_text("the key", key)
     eligible = _eligible(hits)
     slots = sum(hit.dropped is None for hit in eligible)
     seated, waiting = eligible[:slots], eligible[slots:]
@@ -216,8 +232,9 @@ def readmit_recovered(hits: Sequence[Hit], *, most: int = 8, key: str = "recover
     Raises:
         InputError: `out_of_range` if `most` is below 0.
     """
-    if most < 0:
-        raise InputError("out_of_range", f"most is {most}: it must be at least 0")
+    check_hits("hits", hits)
+    check_text("the key", key)
+    check_count("most", most, 0)
     recovered = [
         hit for hit in hits if hit.dropped in _CUT and hit.document.metadata.get(key) is True
     ]
@@ -238,6 +255,8 @@ def keep_survivors(
     Returns:
         The hits, with those that were taken back selected behind those that were.
     """
+    check_hits("hits", hits)
+    check_text("the key", key)
     selected = Counter(_text(hit, key) for hit in hits if hit.dropped is None)
     back = []
     for hit in hits:

@@ -19,7 +19,7 @@ from datetime import datetime
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
-from crossgate._checks import check_limit, check_query
+from crossgate._checks import check_count, check_kind, check_query
 from crossgate._core import Combine, Policy, Profile, Winner
 from crossgate._errors import InputError
 from crossgate._pipelines.decay import decay
@@ -100,7 +100,8 @@ def agent_memory(
         ModelError: If the reranker is given by a name or folder that cannot be used.
     """
     check_query(query)
-    check_limit(limit)
+    check_count("the limit", limit)
+    check_kind("retrieve", retrieve, Callable, "a function that takes a query and a number")
     found = retrieve(query, 20)
     aged = decay(deduplicate(fused(found, k_param=k_param)), now=now)
     result = rerank(
@@ -148,7 +149,10 @@ def context_engine(
         ModelError: If the reranker is given by a name or folder that cannot be used.
     """
     check_query(query)
-    check_limit(limit)
+    check_count("the limit", limit)
+    check_kind("retrieve", retrieve, Callable, "a function that takes a query and a number")
+    if switches is not None:
+        check_kind("switches", switches, Switches, "Switches, or None for the environment")
     switches = switches or Switches.from_environment()
     found = retrieve(query, limit * (switches.retrieval_multiplier if switches.enabled else 1))
     aged = decay(fused(found, k_param=k_param), now=now)
@@ -254,6 +258,7 @@ def diversified(result: RouteResult, *, limit: int, trade_off: float = 0.7) -> R
     Raises:
         InputError: As `diversify` does.
     """
+    check_kind("the result", result, RouteResult, "what route or rerank returned")
     mode = result.trace["profile"]["combine"]
     relevance = [_relevance(hit, mode) for hit in result.selected]
     selected = diversify(result.selected, k=limit, relevance=relevance, trade_off=trade_off)

@@ -15,6 +15,7 @@ from crossgate._clock import ENDLESS, Deadline
 from crossgate._errors import InputError, ModelError, RerankerError
 from crossgate._reranking import process
 from crossgate._reranking.breaker import CircuitBreaker, State
+from crossgate._reranking.choice import check_reranker
 from crossgate._reranking.contract import LEAST_PAIRS, AsyncReranker, PairScore, Reranker, Scores
 from crossgate._reranking.pace import Pace
 from crossgate._types import Degradation, Passage
@@ -65,6 +66,7 @@ class Admitted:
         fewer_pairs: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        check_reranker(reranker)
         self.reranker = reranker
         kind = (type(reranker), reranker.identity)
         endpoint: str | None = getattr(reranker, "endpoint", None)

@@ -19,7 +19,7 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Self
 
-from crossgate._errors import InputError
+from crossgate._checks import check_count, check_number
 
 # Enough to see what happened in a day of flapping every few minutes.
 _LOG_LENGTH = 256
@@ -87,12 +87,8 @@ class CircuitBreaker:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         for name, value in (("failures", failures), ("successes", successes), ("trials", trials)):
-            if value < 1:
-                raise InputError("out_of_range", f"{name} is {value}: it must be at least 1")
-        if not 0 <= cooldown < float("inf"):
-            raise InputError(
-                "out_of_range", f"cooldown is {cooldown}: it must be a number of seconds from 0"
-            )
+            check_count(name, value)
+        check_number("cooldown", cooldown, 0)
         self.failures = failures
         self.cooldown = cooldown
         self.successes = successes

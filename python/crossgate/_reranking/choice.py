@@ -32,11 +32,11 @@ def listed(choice: Choice) -> list[One]:
     rerankers = [one for one in found if one is not None]
     for one in rerankers:
         if not isinstance(one, str | PathLike):
-            _check(one)
+            check_reranker(one)
     return rerankers
 
 
-def _check(one: object) -> None:
+def check_reranker(one: object) -> None:
     """Refuse what is no reranker, before a query finds out.
 
     Raises:

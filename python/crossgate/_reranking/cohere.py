@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from crossgate._checks import check_text
 from crossgate._reranking.http import HttpTransport
 from crossgate._reranking.remote import Key, Limits, RemoteReranker, key_of, switched_off
 
@@ -34,6 +35,8 @@ class CohereReranker(RemoteReranker):
         base_url: str = "https://api.cohere.com",
         **options: Any,
     ) -> None:
+        check_text("the model", model)
+        check_text("base_url", base_url)
         key = key_of("Cohere", api_key, VARIABLES)
         body = {"model": model, "max_tokens_per_doc": _LIMITS.document_tokens}
         super().__init__(

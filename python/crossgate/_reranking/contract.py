@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self, runtime_checkable
 
+from crossgate._checks import shown
 from crossgate._clock import Deadline
-from crossgate._errors import RerankerError
+from crossgate._errors import InputError, RerankerError
 from crossgate._types import Degradation, Passage
 
 LEAST_PAIRS = 2
@@ -114,4 +115,6 @@ class AsyncReranker(Reranker, Protocol):
 
 def passages_of(texts: Iterable[str]) -> list[Passage]:
     """Return a passage per text, with the ids "1", "2" and so on, to ask a reranker by hand."""
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        raise InputError("malformed_candidate", f"texts is {shown(texts)}: pass a list of texts")
     return [Passage(id=str(number), text=text) for number, text in enumerate(texts, start=1)]

@@ -86,6 +86,12 @@ class CrossEncoder:
         room = model.room(asked)
         if room < _LEAST_PASSAGE_PIECES or model.clips(query):
             most = len(asked.ids) + room - _LEAST_PASSAGE_PIECES
+            if most < 1:
+                raise ModelError(
+                    "model_unsupported",
+                    f"model {self.name!r} reads {self._local.max_length} word pieces at most: too "
+                    "few for a query and a passage; see model_max_length in tokenizer_config.json",
+                )
             raise InputError(
                 "query_too_long",
                 f"the query has {len(query):,} characters and {len(asked.ids)} word pieces, "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from crossgate._checks import check_text
 from crossgate._reranking.http import HttpTransport
 from crossgate._reranking.remote import Key, Limits, RemoteReranker, key_of, switched_off
 
@@ -35,6 +36,8 @@ class JinaReranker(RemoteReranker):
         base_url: str = "https://api.jina.ai",
         **options: Any,
     ) -> None:
+        check_text("the model", model)
+        check_text("base_url", base_url)
         key = key_of("Jina", api_key, VARIABLES)
         body = {"model": model, "return_documents": False}
         super().__init__(

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from crossgate._errors import InputError
+from crossgate._checks import check_count
 
 WINDOW = 20
 """Passages that a model reads at once."""
@@ -51,10 +51,8 @@ def windows(number: int, *, size: int = WINDOW, step: int = STEP) -> list[range]
     Raises:
         InputError: `out_of_range` for a size or a step outside of these limits.
     """
-    if size < 2:
-        raise InputError("out_of_range", f"the window is {size}: it must be at least 2")
-    if not 1 <= step < size:
-        raise InputError("out_of_range", f"the step is {step}: it must be from 1 to {size - 1}")
+    check_count("the window", size, 2)
+    check_count("the step", step, 1, size - 1)
     found = [range(max(0, number - size), number)] if number > 1 else []
     while found and found[-1].start:
         start = max(0, found[-1].start - step)

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, Self
 
-from crossgate._errors import InputError, ModelError
+from crossgate._checks import check_count, check_kind, check_text
+from crossgate._errors import ModelError
 from crossgate._reranking import listwise
 from crossgate._reranking.http import problem_of_connection, problem_of_status
 from crossgate._reranking.process import background
@@ -67,11 +68,12 @@ class LLMReranker(RemoteReranker):
         **options: Any,
     ) -> None:
         listwise.windows(1, size=window, step=step)
-        if document_characters < 1:
-            raise InputError(
-                "out_of_range",
-                f"document_characters is {document_characters}: it must be at least 1",
-            )
+        check_count("document_characters", document_characters)
+        check_text("the model", model)
+        if parameters is not None:
+            check_kind("parameters", parameters, Mapping, "a mapping of names to JSON values")
+        if base_url is not None:
+            check_text("base_url", base_url)
         if base_url is None:
             key = key_of("the language model", api_key, VARIABLES)
             base_url = os.environ.get("OPENAI_BASE_URL") or _DEFAULT_URL

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
-from crossgate._errors import InputError
+from crossgate._checks import check_number
 
 # A call of this many pairs or more moves the estimate by the whole of `_RATE`; one of fewer says
 # less about the pace, since most of its time is the way there and back.
@@ -35,15 +33,8 @@ class Pace:
     __slots__ = ("_start", "_warm", "absolute_floor_ms", "ms_per_pair")
 
     def __init__(self, *, ms_per_pair: float, absolute_floor_ms: float = 0.0) -> None:
-        if not 0 < ms_per_pair < math.inf:
-            raise InputError(
-                "out_of_range", f"ms_per_pair is {ms_per_pair}: it must be a number above 0"
-            )
-        if not 0 <= absolute_floor_ms < math.inf:
-            raise InputError(
-                "out_of_range",
-                f"absolute_floor_ms is {absolute_floor_ms}: it must be a number from 0",
-            )
+        check_number("ms_per_pair", ms_per_pair, 0, above=True)
+        check_number("absolute_floor_ms", absolute_floor_ms, 0)
         self._start = ms_per_pair
         self._warm = False
         self.ms_per_pair = ms_per_pair

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
+from crossgate._checks import check_count, check_number, check_text
 from crossgate._clock import ENDLESS, Deadline
 from crossgate._errors import InputError, ModelError, RerankerError
 from crossgate._reranking import tokens
@@ -106,6 +107,9 @@ class Key:
     __slots__ = ("_reveal", "_variables")
 
     def __init__(self, value: str | None, variables: tuple[str, ...]) -> None:
+        if value is not None and not isinstance(value, str):
+            # Not its value: what is meant to be a key is not for a message.
+            raise InputError("out_of_range", f"the key is a {type(value).__name__}: pass a text")
         found = value or next((os.environ[one] for one in variables if os.environ.get(one)), "")
         found = found.strip()
         self._reveal: Callable[[], str] = lambda: found
@@ -196,13 +200,10 @@ class RemoteReranker:
         attempts: int = 3,
         concurrency: int = 8,
     ) -> None:
-        for what, value in (
-            ("timeout", timeout),
-            ("attempts", attempts),
-            ("concurrency", concurrency),
-        ):
-            if not 0 < value < math.inf:
-                raise InputError("out_of_range", f"{what} is {value}: it must be above 0")
+        check_number("timeout", timeout, 0, above=True)
+        check_count("attempts", attempts)
+        check_count("concurrency", concurrency)
+        check_text("the address", endpoint)
         self.name = name
         self.identity = identity
         self.endpoint = endpoint
@@ -227,13 +228,13 @@ class RemoteReranker:
         """
         if not passages:
             return Scores()
-        seconds = self._seconds(deadline)
-        answer = self._answer(query, passages, time.monotonic() + seconds)
+        seconds, wire = self._seconds(deadline), _Wire()
+        answer = self._answer(query, passages, time.monotonic() + seconds, wire)
         try:
             return background().run(answer, seconds + _GRACE)
         except concurrent.futures.TimeoutError:
             pass
-        raise self._late(seconds)
+        raise self._late(seconds, wire)
 
     async def ascore(
         self, query: str, passages: Sequence[Passage], *, deadline: Deadline = ENDLESS
@@ -246,8 +247,9 @@ class RemoteReranker:
         """
         if not passages:
             return Scores()
-        seconds = self._seconds(deadline)
-        future = background().submit(self._answer(query, passages, time.monotonic() + seconds))
+        seconds, wire = self._seconds(deadline), _Wire()
+        answer = self._answer(query, passages, time.monotonic() + seconds, wire)
+        future = background().submit(answer)
         try:
             async with asyncio.timeout(seconds + _GRACE):
                 return await asyncio.wrap_future(future)
@@ -261,19 +263,24 @@ class RemoteReranker:
             raise RerankerError("api_error", message) from None
         finally:
             future.cancel()
-        raise self._late(seconds)
+        raise self._late(seconds, wire)
 
     def _seconds(self, deadline: Deadline) -> float:
         left = deadline.left
         return self.timeout if left is None else min(self.timeout, left)
 
-    async def _answer(self, query: str, passages: Sequence[Passage], end: float) -> Scores:
+    async def _answer(
+        self, query: str, passages: Sequence[Passage], end: float, wire: _Wire
+    ) -> Scores:
         """Ask the provider until `time.monotonic` is end."""
         until = asyncio.get_running_loop().time() + end - time.monotonic()
         texts, cut, size = await self._prepared(query, [one.text for one in passages], until)
         batches = self._split(len(texts), size)
         answers = await asyncio.gather(
-            *(self._batch(query, [texts[place] for place in batch], until) for batch in batches),
+            *(
+                self._batch(query, [texts[place] for place in batch], until, wire)
+                for batch in batches
+            ),
             return_exceptions=True,
         )
         pairs: list[PairScore | None] = [None] * len(texts)
@@ -336,7 +343,9 @@ class RemoteReranker:
             pass
         raise RerankerError("budget", f"{self.name}: the time was used up by {what}")
 
-    async def _batch(self, query: str, documents: Sequence[str], until: float) -> list[float]:
+    async def _batch(
+        self, query: str, documents: Sequence[str], until: float, wire: _Wire
+    ) -> list[float]:
         """Send one batch, more than once if need be, and return one score per document."""
         loop = asyncio.get_running_loop()
         limit = background().limit(self.endpoint, self._concurrency)
@@ -354,6 +363,7 @@ class RemoteReranker:
                     if left < _LEAST_SECONDS:  # it has waited until now for its turn
                         raise TimeoutError
                     had = left
+                    wire.had = max(wire.had, left)
                     found = await self._transport(query, documents, timeout=left)
                 return checked(found, len(documents))
             except TimeoutError:  # final: it has used up what time there was
@@ -369,15 +379,31 @@ class RemoteReranker:
             except Exception as error:  # its text may hold anything, even the key
                 problem = TransportError(f"the transport raised {type(error).__name__}")
             if problem is None:
-                raise RerankerError("budget", f"{self.name}: no connection was free in time")
+                raise self._not_sent()
             pause = max(_pause(attempt), problem.retry_after)
             if not problem.retryable or attempt >= self._attempts or loop.time() + pause >= until:
                 tried = f" (sent {attempt} times)" if attempt > 1 else ""
                 raise RerankerError("api_error", f"{self.name}: {problem}{tried}")
             await asyncio.sleep(pause)
 
-    def _late(self, seconds: float) -> RerankerError:
+    def _late(self, seconds: float, wire: _Wire) -> RerankerError:
+        if wire.had < seconds / 2:
+            return self._not_sent()
         return RerankerError("api_error", f"{self.name}: no answer within {seconds * 1000:.0f} ms")
+
+    def _not_sent(self) -> RerankerError:
+        return RerankerError("budget", f"{self.name}: no connection was free in time")
+
+
+@dataclass(slots=True)
+class _Wire:
+    """What one call knows of its requests, for whoever gives it up.
+
+    Attributes:
+        had: Seconds that the best placed of its requests had left when it was sent; 0 for none.
+    """
+
+    had: float = 0.0
 
 
 def checked(found: object, documents: int) -> list[float]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, Self
 
+from crossgate._checks import check_text
 from crossgate._errors import ModelError
 from crossgate._reranking.http import MOST_BYTES, problem_of_connection, problem_of_status
 from crossgate._reranking.process import background
@@ -49,6 +50,7 @@ class VoyageReranker(RemoteReranker):
         base_url: str | None = None,
         **options: Any,
     ) -> None:
+        check_text("the model", model)
         key = key_of("Voyage", api_key, VARIABLES)
         super().__init__(
             VoyageTransport(model, key, base_url),

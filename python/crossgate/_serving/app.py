@@ -15,6 +15,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from fastapi.security import HTTPBearer
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from starlette.exceptions import HTTPException
 
 from crossgate import __version__
 from crossgate._candidates import candidate
@@ -48,6 +49,17 @@ class Refused(Exception):
         super().__init__(message)
         self.status = status
         self.code = code
+
+
+class AsciiJSON(JSONResponse):
+    """JSON that can always be sent, also where it repeats half a character or a NaN of a client."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the bytes."""
+        text = json.dumps(content, separators=(",", ":"))
+        if "NaN" in text or "Infinity" in text:  # no JSON, even where a client sent it
+            text = json.dumps(json.loads(text, parse_constant=lambda _: None))
+        return text.encode("ascii")
 
 
 class Decisions:
@@ -130,43 +142,39 @@ def application(
         return app.post(path, summary=summary, responses=described, dependencies=asks_for_key)
 
     @post("/v1/rerank", "As Jina's /v1/rerank and Cohere's version 1", RerankAnswer)
-    async def rerank_v1(asked: RerankRequest, response: Response) -> dict[str, Any]:
+    async def rerank_v1(asked: RerankRequest) -> Response:
         result = await decided(asked.query, asked.documents)
-        _say_degraded(response, result)
-        return reranked(asked, result, documents=True, model=model)
+        return _answer(reranked(asked, result, documents=True, model=model), result)
 
     @post("/v2/rerank", "As Cohere's version 2", RerankAnswer)
-    async def rerank_v2(asked: RerankRequest, response: Response) -> dict[str, Any]:
+    async def rerank_v2(asked: RerankRequest) -> Response:
         result = await decided(asked.query, asked.documents)
-        _say_degraded(response, result)
-        return reranked(asked, result, documents=False, model=model)
+        return _answer(reranked(asked, result, documents=False, model=model), result)
 
     @post("/voyage/rerank", "As Voyage's /v1/rerank", VoyageAnswer)
-    async def rerank_voyage(asked: VoyageRequest, response: Response) -> dict[str, Any]:
+    async def rerank_voyage(asked: VoyageRequest) -> Response:
         result = await decided(asked.query, list(asked.documents))
-        _say_degraded(response, result)
-        return voyage_ranked(asked, result, model=model)
+        return _answer(voyage_ranked(asked, result, model=model), result)
 
     @post(
         "/rerank",
         "With texts as TEI's, with documents as Cohere's",
         list[ScoredText] | RerankAnswer,
     )
-    async def rerank_either(asked: TextsRequest | RerankRequest, response: Response) -> Any:
+    async def rerank_either(asked: TextsRequest | RerankRequest) -> Response:
         if isinstance(asked, TextsRequest):
             result = await decided(asked.query, list(asked.texts))
-            _say_degraded(response, result)
-            return scored_texts(asked, result)
-        return await rerank_v2(asked, response)
+            return _answer(scored_texts(asked, result), result)
+        return await rerank_v2(asked)
 
     @post("/route", "What of the index fits, or nothing")
-    async def route(asked: RouteRequest) -> dict[str, Any]:
+    async def route(asked: RouteRequest) -> Response:
         if router is None:
             raise Refused(
                 404, "no_index", "this server has no index: start it with --index skills.cgx"
             )
         result = await decisions.make(partial(router.route, **asked.model_dump()))
-        return result.to_dict(text=True)
+        return AsciiJSON(result.to_dict(text=True))
 
     @app.get("/health", summary="Whether the server can decide")
     async def health() -> dict[str, Any]:
@@ -199,9 +207,10 @@ def _candidates(given: list[Any]) -> list[Any]:
     ]
 
 
-def _say_degraded(response: Response, result: RouteResult) -> None:
-    if result.degraded:
-        response.headers["x-crossgate-degraded"] = ",".join(one.code for one in result.degraded)
+def _answer(values: Any, result: RouteResult) -> Response:
+    """Answer with our own JSON: the framework's fails on half a character in a client's field."""
+    degraded = ",".join(one.code for one in result.degraded)
+    return AsciiJSON(values, headers={"x-crossgate-degraded": degraded} if degraded else None)
 
 
 def _count_requests(app: FastAPI, registry: CollectorRegistry) -> None:
@@ -230,7 +239,7 @@ def _explain_refusals(app: FastAPI) -> None:
     def answer(request: Request, status: int, code: str, message: str, *, texts: bool) -> Response:
         headers = {"Retry-After": "1"} if status == 429 else None
         values = refusal(request.url.path, code, message, texts=texts)
-        return JSONResponse(values, status_code=status, headers=headers)
+        return AsciiJSON(values, status_code=status, headers=headers)
 
     @app.exception_handler(RequestValidationError)
     async def malformed(request: Request, error: RequestValidationError) -> Response:
@@ -249,6 +258,18 @@ def _explain_refusals(app: FastAPI) -> None:
         status = 400 if isinstance(error, InputError) else 500
         texts = await _in_texts(request)
         return answer(request, status, error.code, str(error), texts=texts)
+
+    @app.exception_handler(HTTPException)
+    async def unread(request: Request, error: HTTPException) -> Response:
+        codes = {400: "malformed_request", 404: "not_found", 405: "method_not_allowed"}
+        message = f"{error.detail}; see /docs"
+        code = codes.get(error.status_code, "refused")
+        return answer(request, error.status_code, code, message, texts=False)
+
+    @app.exception_handler(RecursionError)
+    async def too_deep(request: Request, error: RecursionError) -> Response:
+        message = "the body is nested too deeply: send text and not structures"
+        return answer(request, 400, "malformed_request", message, texts=False)
 
     @app.exception_handler(Refused)
     async def refused(request: Request, error: Refused) -> Response:

@@ -91,7 +91,12 @@ class Loaded:
     places: Mapping[str, Place] = field(default_factory=dict)
 
 
-def read_sources(paths: Sequence[str | os.PathLike[str]], *, kind: Kind = "auto") -> Loaded:
+def read_sources(
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    kind: Kind = "auto",
+    servers: Iterable[tuple[str, Sequence[object]]] = (),
+) -> Loaded:
     """Read documents from files and folders.
 
     Folders are read with all that is below them. Hidden entries are left out unless named in
@@ -115,6 +120,8 @@ def read_sources(paths: Sequence[str | os.PathLike[str]], *, kind: Kind = "auto"
         kind: What all paths are; `auto` looks at each: at the suffix of a file, and for a folder
             it is BEIR if it has a `corpus.jsonl`, skills if there is a SKILL.md anywhere below,
             else text, or JSON lines if there is no text.
+        servers: Names of tool servers with what each lists; they come after the paths, and a
+            server's name stands where a file's would.
 
     Raises:
         SourceError: `source_missing`, `source_unreadable` or `source_unknown` for a path, and
@@ -127,6 +134,9 @@ def read_sources(paths: Sequence[str | os.PathLike[str]], *, kind: Kind = "auto"
     reader = _Reader()
     for root in roots:
         reader.read(root, kind)
+    for name, tools in servers:
+        reader.add_tools(name, name, tools)
+        roots.append(name)
     if not reader.documents:
         message = f"no documents in {', '.join(map(shown, roots)) or 'an empty list of paths'}"
         if reader.problems:
@@ -298,11 +308,18 @@ class _Reader:
         """
         value = parse_json(decoded(read_source(path, TEXT_BYTES)))
         stem = shown(os.path.splitext(os.path.basename(path))[0])
-        tools: Iterable[tuple[str, object]]
         if isinstance(value, dict) and is_openapi(value):
-            tools = operations_of(value)
+            self._add_named(path, stem, operations_of(value))
         else:
-            tools = ((f"tool {number}", tool) for number, tool in enumerate(tools_of(value), 1))
+            self.add_tools(path, stem, tools_of(value))
+
+    def add_tools(self, path: str, stem: str, tools: Sequence[object]) -> None:
+        """Add the tools of a file or server."""
+        named = ((f"tool {number}", tool) for number, tool in enumerate(tools, 1))
+        self._add_named(path, stem, named)
+
+    def _add_named(self, path: str, stem: str, tools: Iterable[tuple[str, object]]) -> None:
+        """Add tools, each with the place that a report of it names."""
         own: set[str] = set()
         for place, tool in tools:
             try:

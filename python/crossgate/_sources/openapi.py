@@ -14,6 +14,8 @@ _REFERENCES = 8
 """How many references are followed from one to the next."""
 _PARAMETERS = 500
 """How many parameters of a path, and of an operation, are read."""
+_OPERATIONS = 50_000
+"""How many operations of a document are read."""
 
 
 class Operation(NamedTuple):
@@ -43,6 +45,7 @@ def operations_of(document: Mapping[str, Any]) -> Iterator[Operation]:
     paths = document.get("paths")
     if not isinstance(paths, dict):
         raise Unusable('an OpenAPI document without operations: expected an object "paths"')
+    read = 0
     for path, value in paths.items():
         if not path.startswith("/"):  # an extension, x-...
             continue
@@ -51,6 +54,11 @@ def operations_of(document: Mapping[str, Any]) -> Iterator[Operation]:
             yield Operation(_printable(path), None)
         for method in _METHODS:
             if method in item:
+                read += 1
+                if read > _OPERATIONS:
+                    raise Unusable(
+                        f"it has more than {_OPERATIONS:,} operations: the rest is left out"
+                    )
                 place = f"{method.upper()} {path}"
                 yield Operation(_printable(place), _tool(document, place, item, item[method]))
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn, cast
 
 from crossgate._candidates import ID_FIELDS, TEXT_FIELDS, TITLE_FIELDS
+from crossgate._checks import shown
 from crossgate._errors import InputError
 from crossgate._sources.common import Unusable, is_unicode, place_of
 from crossgate._types import Candidate, Document
@@ -113,7 +114,7 @@ def _number(key: str, value: object) -> float | None:
     """Return an optional number as a finite float."""
     numbers = None if value is None else _finite([value])
     if numbers is None and value is not None:
-        raise Unusable(f"the {key} must be a finite number, not {_json_type(value)}")
+        raise Unusable(f"the {key} is {shown(value)}: it must be a finite number")
     return numbers[0] if numbers else None
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from crossgate._errors import InputError
+from crossgate._passages import BODY_CHARS
 from crossgate._sources.common import Unusable, is_unicode
 from crossgate._types import Document
 
-_SCHEMAS = ("inputSchema", "input_schema", "parameters")
+_SCHEMAS = ("inputSchema", "input_schema", "parameters", "parameters_json_schema")
 _DEPTH = 8
 """How many parameters inside of one another are read; what lies below is left out."""
 _PARTS = 500
 """How many parts of a tool's schema are read, nested ones included."""
+_REFERENCE_CHARS = 1_000
+_VALUES = 100
+"""How many values of a parameter are read."""
 
 
 def tools_of(value: object) -> list[object]:
@@ -52,10 +57,53 @@ def tool_from(value: object) -> Document:
     found = (tool[key] for key in _SCHEMAS if isinstance(tool.get(key), dict))
     schema: dict[str, Any] = next(found, {})
     title = _text(tool, "title")
-    body = "\n".join(filter(None, [title if title != name else "", *_parameters(schema)]))
+    body = _body(title if title != name else "", _parameters(schema))
     if not is_unicode(name + text + body):
         raise Unusable("has a lone surrogate, half of an escaped character")
     return Document(id=name, title=name, text=text, body=body)
+
+
+def _body(title: str, lines: Iterator[str]) -> str:
+    """Return the lines of a body, as far as an index keeps them.
+
+    A schema that many tools share must not be written out in full for each of them: a file of two
+    megabytes could take all memory.
+    """
+    kept = [title[:BODY_CHARS]] if title else []
+    length = sum(map(len, kept))
+    for line in lines:
+        if length > BODY_CHARS:
+            break
+        kept.append(line)
+        length += len(line) + 1
+    return "\n".join(kept)[:BODY_CHARS]
+
+
+def own_tools(tools: Iterable[Any]) -> list[tuple[Document, Any]]:
+    """Return the tools of a program, each after its document; they may be objects of a library.
+
+    Raises:
+        InputError: `malformed_tool`, `duplicate_id` or `no_documents`.
+    """
+    found: dict[str, tuple[Document, Any]] = {}
+    for place, tool in enumerate(tools):
+        try:
+            document = tool_from(dict(tool) if isinstance(tool, Mapping) else _attributes(tool))
+        except Unusable as error:
+            message = f"tools[{place}]: {error}; write it as OpenAI, Anthropic or MCP do"
+            raise InputError("malformed_tool", message) from None
+        if document.id in found:
+            message = f"tools[{place}]: the name {document.id!r} is there twice: rename one"
+            raise InputError("duplicate_id", message)
+        found[document.id] = document, tool
+    if not found:
+        raise InputError("no_documents", "there are no tools: pass at least one")
+    return list(found.values())
+
+
+def _attributes(tool: object) -> dict[str, object]:
+    names = ("name", "title", "description", *_SCHEMAS)
+    return {name: getattr(tool, name, None) for name in names}
 
 
 def _parameters(root: Mapping[str, Any]) -> Iterator[str]:
@@ -63,10 +111,16 @@ def _parameters(root: Mapping[str, Any]) -> Iterator[str]:
 
     A schema may name itself, so that it has no end: only so many parts of it are read.
     """
-    pending: list[tuple[str, bool, Mapping[str, Any]]] = [("", False, root)]
+    # Of each level the parts that are still to be read, taken one by one: what is never reached
+    # costs nothing.
+    levels: list[Iterator[tuple[str, bool, Mapping[str, Any]]]] = [iter([("", False, root)])]
     read = 0
-    while pending and read < _PARTS:
-        path, is_parameter, schema = pending.pop()
+    while levels and read < _PARTS:
+        following = next(levels[-1], None)
+        if following is None:
+            levels.pop()
+            continue
+        path, is_parameter, schema = following
         read += 1
         parts = _parts(root, schema)
         if is_parameter:
@@ -75,11 +129,17 @@ def _parameters(root: Mapping[str, Any]) -> Iterator[str]:
             continue
         properties = schema.get("properties")
         named = properties.items() if isinstance(properties, dict) else ()
-        inner: list[tuple[str, bool, Mapping[str, Any]]] = [
-            (f"{path}.{name}" if path else name, True, value if isinstance(value, dict) else {})
-            for name, value in islice(named, _PARTS)
-        ]
-        pending += reversed([*inner, *((path, False, part) for part in parts)])
+        levels.append(_inner(path, islice(named, _PARTS), parts))
+
+
+def _inner(
+    path: str, named: Iterable[tuple[str, object]], parts: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[str, bool, Mapping[str, Any]]]:
+    for name, value in named:
+        inner = f"{path}.{name}" if path else name
+        yield inner[:BODY_CHARS], True, value if isinstance(value, dict) else {}
+    for part in parts:
+        yield path, False, part
 
 
 def _parts(root: Mapping[str, Any], schema: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -96,6 +156,8 @@ def named_by(root: Mapping[str, Any], reference: object) -> object:
     """Return what a reference into a document names, like `#/$defs/Pet`; None if it leads out."""
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return None
+    if len(reference) > _REFERENCE_CHARS:  # it would be taken apart each time that it is met
+        return None
     found: object = root
     for step in reference[2:].split("/"):
         if not isinstance(found, dict):
@@ -105,15 +167,25 @@ def named_by(root: Mapping[str, Any], reference: object) -> object:
 
 
 def _line(name: str, schemas: Sequence[Mapping[str, Any]]) -> str:
-    said = [one["description"] for one in schemas if isinstance(one.get("description"), str)]
-    values = [
-        str(value)
+    said = [
+        one["description"][:BODY_CHARS]
         for one in schemas
-        for value in (one["enum"] if isinstance(one.get("enum"), list) else [one.get("const")])
+        if isinstance(one.get("description"), str)
+    ]
+    values = [
+        _shown(value)
+        for one in schemas
+        for value in (
+            one["enum"][:_VALUES] if isinstance(one.get("enum"), list) else [one.get("const")]
+        )
         if isinstance(value, str | int | float)
     ]
     line = f"{name}: {' '.join(said)}" if said else name
     return f"{line} ({', '.join(values)})" if values else line
+
+
+def _shown(value: str | float) -> str:
+    return value[:BODY_CHARS] if isinstance(value, str) else str(value)
 
 
 def _text(tool: Mapping[str, Any], key: str) -> str:

@@ -17,9 +17,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crossgate._checks import check_ids, is_text
+from crossgate._checks import check_ids, check_path, is_text
 from crossgate._errors import InputError, SourceError
-from crossgate._files import open_source
+from crossgate._files import cannot_write, open_source
 from crossgate._sources.common import Unusable
 from crossgate._sources.rows import parse_json
 
@@ -102,7 +102,7 @@ class JsonLinesLog:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, text: bool = False) -> None:
-        self.path = Path(path)
+        self.path = Path(check_path("the log", path))
         self.text = text
 
     def on_event(self, event: Event) -> None:
@@ -196,6 +196,7 @@ def read_log(
     Raises:
         SourceError: `source_missing` or `source_unreadable`.
     """
+    path = check_path("the log", path)
     try:
         with open_source(path) as stream:
             size = os.fstat(stream.fileno()).st_size
@@ -321,9 +322,10 @@ def _append(path: Path, values: Mapping[str, Any]) -> None:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
             os.close(handle)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise SourceError("unwritable", f"cannot write the log {path}: {reason}") from error
+    except ValueError as error:
+        raise SourceError("unwritable", f"cannot write the log {path}: {error}") from error
+    except OSError as error:
+        raise SourceError("unwritable", cannot_write(f"the log {path}", error)) from error
 
 
 # Opening must not wait for the reader of a pipe, and a child must not inherit the file.

@@ -38,8 +38,9 @@ except ImportError as error:
 class OpenTelemetryHook:
     """A telemetry hook that makes a span of each decision, and counts.
 
-    The span is the child of the one that is current on the thread that decides. Metrics have few
-    distinct attributes; ids, sections and texts are never among them:
+    The span is the child of the one that is current on the thread that decides. Have it exported by
+    a `BatchSpanProcessor`: with a `SimpleSpanProcessor` each decision waits for the exporter.
+    Metrics have few distinct attributes; ids, sections and texts are never among them:
 
     - `crossgate.decisions`: decisions by verdict, reason, stage and whether anything was selected
     - `crossgate.stage.duration`: seconds by stage, `stage1` or the name of the reranker

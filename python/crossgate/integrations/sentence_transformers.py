@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from crossgate._checks import check_count
 from crossgate._ranking import ranked
 from crossgate._rerank import rerank
 
@@ -28,7 +29,12 @@ def rank(
 
     Returns:
         Rows with `corpus_id`, the place in `documents` from 0, and `score`, the relevance.
+
+    Raises:
+        InputError: As `crossgate.rerank`; `out_of_range` for a `top_k` that is no count.
     """
+    if top_k is not None:
+        check_count("top_k", top_k, 0)
     return [
         {"corpus_id": hit.index, "score": number}
         | ({"text": hit.document.text} if return_documents else {})

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from crossgate._checks import check_path, check_text
 from crossgate._errors import InputError, SourceError
 from crossgate._evaluation.data.beir import read_beir
 from crossgate._evaluation.data.labelled_lines import read_labelled_lines
@@ -40,7 +41,9 @@ def read_dataset(
             `unknown_split`, `unknown_document`, `unknown_query`, `no_documents`, or `empty_split`
             if no query of the split is left.
     """
-    path = Path(path)
+    path = Path(check_path("the dataset", path))
+    if split is not None:
+        check_text("the split", split)
     log = ProblemLog(strict=strict)
     if path.is_dir():
         dataset = read_beir(path, split, log)

@@ -26,7 +26,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from crossgate._checks import check_query
+from crossgate._checks import check_path, check_query, collected
 from crossgate._errors import InputError, SourceError
 from crossgate._evaluation.data.labels import Dataset, LabelledQuery, ProblemLog, read_lines
 from crossgate._sources import read_sources
@@ -55,8 +55,9 @@ class _Row:
     skill: str
 
 
-def is_labels(path: Path) -> bool:
+def is_labels(path: str | PathLike[str]) -> bool:
     """Return whether a file holds labelled queries and no documents."""
+    path = Path(check_path("the labels", path))
     suffix = path.suffix.lower()
     if not path.is_file() or suffix not in (".csv", ".tsv", ".json", ".jsonl", ".ndjson"):
         return False
@@ -95,14 +96,14 @@ def read_labels(
                 `malformed_row`, `unknown_split`, or `empty_split` if no query is
             left.
     """
-    folder, log = Path(documents), ProblemLog(strict=strict)
+    folder, log = Path(check_path("documents", documents)), ProblemLog(strict=strict)
     loaded = read_sources([folder])
     log.extend(loaded.problems)
     ids = _Ids(loaded.documents)
     queries: dict[str, LabelledQuery] = {}
     triggers: set[str] = set()
     splits: set[str] = set()
-    for path in map(Path, labels):
+    for path in [Path(check_path("labels", one)) for one in collected("labels", labels)]:
         for row in _rows(path, log):
             try:
                 splits.add(_text(row.values, "split"))
@@ -162,6 +163,7 @@ class _Ids:
         self._known = {one.id for one in documents}
         folded = Counter(id.casefold() for id in self._known)
         self._folded = {id.casefold(): id for id in self._known if folded[id.casefold()] == 1}
+        self._hints = 20
         self.only = next(iter(self._known)) if len(self._known) == 1 else None
 
     def find(self, written: str) -> str:
@@ -171,7 +173,9 @@ class _Ids:
             found = form if form in self._known else self._folded.get(form.casefold())
             if found is not None:
                 return found
-        near = get_close_matches(bare, sorted(self._known), n=1)
+        # Looking for the nearest of thousands takes long: a file full of them gets no hints.
+        self._hints -= 1
+        near = get_close_matches(bare, sorted(self._known), n=1) if self._hints >= 0 else []
         hint = f": is it {near[0]!r}?" if near else ""
         raise Unusable(f"no document has the id {written!r}{hint}")
 
@@ -195,6 +199,13 @@ def _rows(path: Path, log: ProblemLog) -> Iterator[_Row]:
 
 
 def _table_rows(path: Path) -> Iterator[_Row]:
+    try:
+        yield from _cells(path)
+    except csv.Error as error:  # a cell of more than 131,072 characters, mostly a quote too many
+        raise SourceError("malformed_row", f"{path}: {error}: is a quote left open?") from error
+
+
+def _cells(path: Path) -> Iterator[_Row]:
     lines = read_lines(path)
     head = lines[0][1] if lines else ""
     delimiter = max(",\t;", key=head.count)

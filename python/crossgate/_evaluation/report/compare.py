@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from crossgate._checks import check_path
 from crossgate._errors import SourceError
 from crossgate._evaluation.measures import statistics
 from crossgate._evaluation.measures.quality import METRICS
@@ -66,12 +68,13 @@ class Comparison:
         return any(change.fell for change in self.changes)
 
 
-def read_reports(path: Path) -> dict[str, dict[str, Any]]:
+def read_reports(path: str | PathLike[str]) -> dict[str, dict[str, Any]]:
     """Read the reports that `crossgate eval --json` printed, by dataset and split.
 
     Raises:
         SourceError: `source_missing`, `source_unreadable` or `malformed_report`.
     """
+    path = Path(check_path("the report", path))
     try:
         values = json.loads(read_source(path, EVALUATION_BYTES))
     except FileNotFoundError as error:

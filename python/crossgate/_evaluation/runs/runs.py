@@ -11,14 +11,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from crossgate import _core
+from crossgate._checks import check_path
 from crossgate._core import Policy, Profile
 from crossgate._errors import ProfileError, SourceError
 from crossgate._evaluation.data.labels import read_lines
-from crossgate._files import open_source, whole_file
+from crossgate._files import cannot_write, open_source, whole_file
 from crossgate._profile import profile_from, profile_values
 from crossgate._reranking.contract import PairScore
 from crossgate._sources.common import Unusable
@@ -150,15 +152,16 @@ def write_run(path: Path, header: RunHeader, queries: Iterable[StoredQuery]) -> 
             for query in queries:
                 stream.write(json.dumps(_query_values(query), allow_nan=False) + "\n")
     except OSError as error:
-        raise SourceError("unwritable", f"cannot write {path}: {error.strerror}") from error
+        raise SourceError("unwritable", cannot_write(path, error)) from error
 
 
-def read_run(path: Path) -> Run:
+def read_run(path: str | PathLike[str]) -> Run:
     """Read a run.
 
     Raises:
         SourceError: `source_missing`, `source_unreadable`, or `malformed_run` naming the line.
     """
+    path = Path(check_path("the run", path))
     header: RunHeader | None = None
     queries: list[StoredQuery] = []
     for line, text in read_lines(path):
@@ -178,12 +181,13 @@ def read_run(path: Path) -> Run:
     return Run(header=header, queries=tuple(queries))
 
 
-def is_run(path: Path) -> bool:
+def is_run(path: str | PathLike[str]) -> bool:
     """Return whether a file is a stored run, by its first line."""
-    if not path.is_file():
+    try:
+        with open_source(check_path("the run", path)) as stream:
+            return b'"schema": "crossgate-run/' in stream.readline(200)
+    except OSError:  # who reads it as something else will say so
         return False
-    with open_source(path) as stream:
-        return b'"schema": "crossgate-run/' in stream.readline(200)
 
 
 def _header_values(header: RunHeader) -> dict[str, Any]:

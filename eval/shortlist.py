@@ -1,0 +1,58 @@
+"""Prints how often the right tool is on the shortlist of `Router.select_tools`.
+
+    python eval/shortlist.py eval/tools
+
+`on it` is the share of the prompts with a match whose tool is among the `limit` nearest, `route`
+that of those for which `route` selects it with the same limit. With a least confidence, `none` is
+the share of the prompts without a match that get no tools at all.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from crossgate import Index, Router
+from crossgate._ranking import shortlist
+from crossgate.evaluation import read_dataset
+
+LIMITS = (1, 3, 5, 8, 12, 16)
+BARS = (0.05, 0.1, 0.2, 0.3, 0.5)
+DEFAULT = 8
+
+
+def main() -> None:
+    """Measure the datasets that are named."""
+    for folder in sys.argv[1:]:
+        dataset = read_dataset(folder)
+        router = Router(Index.build(dataset.documents))
+        matched = [one for one in dataset.queries if one.relevant]
+        others = [one for one in dataset.queries if not one.relevant]
+        print(f"{folder}: {len(matched)} prompts with a match, {len(others)} without")
+        for limit in LIMITS:
+            results = [(one, router.route(one.text, limit=limit)) for one in matched]
+            near = sum(
+                any(hit.id in one.relevant for hit in shortlist(result, limit, None))
+                for one, result in results
+            )
+            routed = sum(any(id in one.relevant for id in result.ids) for one, result in results)
+            print(
+                f"  limit {limit:2}  on it {near / len(matched):.3f}  "
+                f"route {routed / len(matched):.3f}"
+            )
+        for bar in BARS:
+            near = sum(
+                any(
+                    hit.id in one.relevant
+                    for hit in shortlist(router.route(one.text), DEFAULT, bar)
+                )
+                for one in matched
+            )
+            none = sum(not shortlist(router.route(one.text), DEFAULT, bar) for one in others)
+            print(
+                f"  limit {DEFAULT}, least confidence {bar:.2f}  on it {near / len(matched):.3f}  "
+                f"none {none / len(others):.3f}"
+            )
+
+
+if __name__ == "__main__":
+    main()

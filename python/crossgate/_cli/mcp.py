@@ -1,0 +1,63 @@
+"""`crossgate mcp`: a server of the Model Context Protocol over stdin and stdout."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+from types import FrameType
+from typing import NoReturn
+
+from crossgate._cli import DONE
+from crossgate._cli.output import say
+from crossgate._errors import InputError
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.set_defaults(run=run)
+    parser.add_argument("-i", "--index", metavar="FILE", help="the skills of find_skill")
+    parser.add_argument("--tools", metavar="FILE", help="the index of tools of find_tool")
+    parser.add_argument("--reranker", metavar="MODEL", default="default", help="as of rerank")
+    parser.add_argument(
+        "--proxy", metavar="FILE", help="stand before the servers of this file (mcpServers) instead"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until stdin is closed or somebody interrupts."""
+    from crossgate._extras import package
+    from crossgate._mcp.listing import INSTALL
+
+    if options.proxy and (options.index or options.tools):
+        raise InputError(
+            "out_of_range", "--proxy finds tools itself: leave out --index and --tools"
+        )
+    package("mcp", INSTALL, "crossgate mcp")
+    if options.proxy:
+        from crossgate._mcp.proxy import serve
+
+        serve(options.proxy, embedder="default")
+        return DONE
+    from crossgate._mcp.opened import Opened
+    from crossgate._mcp.server import server
+
+    for path in filter(None, (options.index, options.tools)):
+        if not os.path.exists(path):  # it may come later
+            say(f"there is no index at {path}: until there is, searches in it fail")
+    reranker = None if options.reranker == "none" else options.reranker
+    asked = {"reranker": reranker}
+    made = server(
+        skills=Opened(options.index, **asked) if options.index else None,
+        tools=Opened(options.tools, **asked) if options.tools else None,
+        options=asked,
+    )
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, _stop)
+    made.run(transport="stdio")
+    return DONE
+
+
+def _stop(_number: int, _frame: FrameType | None) -> NoReturn:
+    # Nothing is half done, and a thread that reads stdin would keep the interpreter waiting.
+    os._exit(DONE)

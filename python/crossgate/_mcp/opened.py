@@ -1,0 +1,49 @@
+"""An index file that stays open, and is opened again when it was replaced."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+from crossgate._index import Index
+from crossgate._router import Router
+
+
+class Opened:
+    """The router over an index file, as the file is now; threads may share it.
+
+    Args:
+        path: The index file. It need not be there yet.
+        options: Further arguments of the router.
+    """
+
+    def __init__(self, path: str, **options: Any) -> None:
+        self._path = path
+        self._options = options
+        self._lock = threading.Lock()
+        self._router: Router | None = None
+        self._stamp: tuple[int, int, int] | None = None
+
+    def router(self) -> Router:
+        """Return the router.
+
+        Raises:
+            IndexFileError: What `Index.open` raises. What was open before is not asked instead:
+                its skills may be gone.
+            ProfileError: If profile and index do not belong together.
+        """
+        with self._lock:
+            stamp = self._stamp_of_file()
+            if self._router is None or stamp is None or stamp != self._stamp:
+                # Taken before reading: a file that is replaced meanwhile is read again.
+                self._router = Router(Index.open(self._path), **self._options)
+                self._stamp = stamp
+            return self._router
+
+    def _stamp_of_file(self) -> tuple[int, int, int] | None:
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size

@@ -1,0 +1,192 @@
+"""The servers behind the proxy: read from a file, each run in a task of its own."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import mcp
+from mcp import types
+from mcp.client.stdio import stdio_client
+from mcp_types import CONNECTION_CLOSED
+
+from crossgate._errors import InputError
+from crossgate._files import read_source
+from crossgate._limits import SETTINGS_BYTES
+from crossgate._mcp.listing import failure, tools_of
+from crossgate._neutral import one_line
+from crossgate._sources.common import Unusable
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One server of a file."""
+
+    name: str
+    target: mcp.StdioServerParameters
+
+
+def read_servers(path: str) -> list[Entry]:
+    """Read the servers of a file, as agents keep them under `mcpServers`.
+
+    Raises:
+        InputError: `source_missing` or `malformed_servers`.
+    """
+    try:
+        values = json.loads(read_source(path, SETTINGS_BYTES))
+    except OSError as error:
+        raise InputError("source_missing", f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, RecursionError, Unusable) as error:
+        raise InputError("malformed_servers", f"{path} is not JSON: {error}") from error
+    servers = values.get("mcpServers") if isinstance(values, dict) else None
+    if not isinstance(servers, dict) or not servers:
+        raise InputError(
+            "malformed_servers",
+            f'{path} names no servers: expected {{"mcpServers": {{"name": {{"command": ...}}}}}}',
+        )
+    return [_entry(path, name, value) for name, value in servers.items()]
+
+
+def _entry(path: str, name: str, value: object) -> Entry:
+    where = f"{path}: the server {name!r}"
+    if not isinstance(value, dict) or not isinstance(value.get("command"), str):
+        raise InputError(
+            "malformed_servers", f"{where} has no command; only servers over stdio can be used"
+        )
+    arguments, environment = value.get("args", []), value.get("env", {})
+    if not isinstance(arguments, list) or not all(isinstance(one, str) for one in arguments):
+        raise InputError("malformed_servers", f"{where}: args must be a list of strings")
+    if not isinstance(environment, dict) or not all(
+        isinstance(one, str) for one in environment.values()
+    ):
+        raise InputError("malformed_servers", f"{where}: env must map names to strings")
+    target = mcp.StdioServerParameters(
+        encoding_error_handler="replace",  # a line that is no UTF-8 is junk, and not the end
+        command=value["command"],
+        args=arguments,
+        env={**os.environ, **environment},
+        cwd=value["cwd"] if isinstance(value.get("cwd"), str) else None,
+    )
+    return Entry(name, target)
+
+
+class Upstream:
+    """One server behind the proxy, from its start to its end, in a task of its own.
+
+    Attributes:
+        name: As the file has it.
+        tools: What it lists, by name; none before it has answered, and once it has failed.
+        problem: Why it is not asked; None where all is well.
+        changes: How often its tools have changed.
+        settled: Set once it has answered or failed.
+        ended: Set once its process is gone.
+    """
+
+    def __init__(self, entry: Entry, seconds: float) -> None:
+        self.name = entry.name
+        self.tools: dict[str, types.Tool] = {}
+        self.problem: str | None = None
+        self.changes = 0
+        self.settled = anyio.Event()
+        self.ended = anyio.Event()
+        self._scope = anyio.CancelScope()
+        self._entry = entry
+        self._seconds = seconds
+        self._client: mcp.Client | None = None
+        self._stale = False
+        self._lock = anyio.Lock()
+
+    async def run(self) -> None:
+        """Start it, and keep it until it is stopped. Never raises."""
+        try:
+            with self._scope as scope:
+                # Its start has a deadline, which is lifted once it has answered: a scope of its
+                # own could not be left while the connection, made inside of it, stays open.
+                scope.deadline = anyio.current_time() + self._seconds
+                await self._keep()
+            if scope.cancelled_caught and scope.deadline < math.inf:
+                self.fail(TimeoutError())
+        except Exception as error:
+            self.fail(error)
+        finally:
+            self._client = None
+            self.settled.set()
+            self.ended.set()
+
+    async def _keep(self) -> None:
+        transport = stdio_client(self._entry.target, errlog=sys.stderr)
+        # The handshake in which a server says unasked that its tools have changed.
+        async with mcp.Client(transport, mode="legacy", message_handler=self._hear) as client:
+            self._client = client
+            await self._list()
+            self._scope.deadline = math.inf
+            self.settled.set()
+            await anyio.sleep_forever()
+
+    def stop(self) -> None:
+        """Have `run` end the server and return."""
+        self._scope.deadline = math.inf  # it did not take too long
+        self._scope.cancel()
+
+    async def refresh(self) -> None:
+        """List the tools again if the server has said that they changed."""
+        async with self._lock:
+            if not self._stale or self.problem is not None:
+                return
+            try:
+                with anyio.fail_after(self._seconds):
+                    await self._list()
+            except Exception as error:
+                self.fail(error)
+
+    async def call(self, tool: str, arguments: dict[str, Any] | None) -> types.CallToolResult:
+        """Call a tool; arguments and result are passed on as they are."""
+        if self._client is None or self.problem is not None:
+            return failed_call(
+                f"server_failed: the server {self.name!r} {self.problem or 'has ended'}"
+            )
+        try:
+            return await self._client.call_tool(tool, arguments)
+        except mcp.MCPError as error:
+            if error.code != CONNECTION_CLOSED:
+                raise  # the server's own answer
+            self.fail(error)
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
+            self.fail(error)
+        return failed_call(f"server_failed: the server {self.name!r} {self.problem}")
+
+    def fail(self, error: BaseException) -> None:
+        """Note that the server is not to be asked again."""
+        self.problem = failure(error, self._seconds)
+        self.tools = {}
+        self.changes += 1
+        self._say(self.problem)
+
+    def _say(self, text: str) -> None:
+        print(f"crossgate: the server {self.name!r} {text}", file=sys.stderr, flush=True)  # noqa: T201
+
+    async def _list(self) -> None:
+        assert self._client is not None
+        self._stale = False  # before asking: what changes meanwhile is asked for again
+        listed = await tools_of(self._client)
+        # Of two that have one name, the first one is it, as in an index; a name that hides
+        # something could not be shown as it is, nor called as it is shown.
+        plain = [one for one in listed if one_line(one.name) == one.name]
+        self.tools = {one.name: one for one in reversed(plain)}
+        if len(self.tools) < len(listed):
+            self._say(f"lists {len(listed):,} tools, of which {len(self.tools):,} can be named")
+        self.changes += 1
+
+    async def _hear(self, message: object) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            self._stale = True
+
+
+def failed_call(text: str) -> types.CallToolResult:
+    """Return the result of a call that did not reach its tool."""
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)

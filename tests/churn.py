@@ -1,0 +1,123 @@
+"""Reads one index from many threads while others write to it, and checks every result.
+
+Each change writes a document whose text names the version, together with all else that changes. So
+a result names the version that it is of, and a naive model knows what that version holds.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from dataclasses import dataclass, field
+
+from crossgate import Document, Index
+from crossgate._index import Found
+
+NAMES = [f"d{place}" for place in range(40)]
+WORDS = ["red", "blue", "old", "quick", "lazy", "small", "loud", "wet"]
+CLOCK = "clock"
+
+
+@dataclass(kw_only=True)
+class Report:
+    """What a churn found.
+
+    Attributes:
+        reads: Results that were checked, each against the texts of its version.
+        scored: How many of them were also compared with an index made anew of that version.
+        changes: Versions that were written.
+        wrong: Results that no version gives.
+        longest_ms: The longest that a reader had to wait for its answer.
+    """
+
+    reads: int = 0
+    scored: int = 0
+    changes: int = 0
+    wrong: list[str] = field(default_factory=list)
+    longest_ms: float = 0.0
+
+
+def churn(*, changes: int, readers: int = 4, writers: int = 2, seed: int = 7) -> Report:
+    """Change an index so often, while readers search it, and report."""
+    report = Report()
+    lock = threading.Lock()
+    done = threading.Event()
+    # What each version holds: behind its upsert, and behind the delete that follows.
+    versions: list[tuple[dict[str, str], dict[str, str]]] = [({CLOCK: "fox 0"},) * 2]
+    index = Index.build([_document(*pair) for pair in versions[0][0].items()], embedder=None)
+
+    def write(number: int) -> None:
+        draw = random.Random(seed + number)
+        while not done.is_set():
+            with lock:
+                at = len(versions)
+                if at > changes:
+                    done.set()
+                    return
+                changed = {one: _text(draw) for one in draw.sample(NAMES, draw.randrange(1, 12))}
+                changed[CLOCK] = f"fox {at}"
+                there = {**versions[-1][1], **changed}
+                gone = draw.sample(sorted(set(there) - {CLOCK}), draw.randrange(len(there)) // 2)
+                after = {one: text for one, text in there.items() if one not in gone}
+                # Known before it can be read.
+                versions.append((there, after))
+                index.upsert(_document(*pair) for pair in changed.items())
+                index.delete(gone)
+
+    def read(number: int) -> None:
+        draw = random.Random(-seed - number)
+        last = False
+        while not last:  # at least once
+            last = done.is_set()
+            query = f"fox {draw.choice(WORDS)}"
+            start = time.perf_counter()
+            found = index.search(query, per_channel=100)
+            took = (time.perf_counter() - start) * 1000
+            wrong, scored = _wrong(query, found, versions, compare=draw.random() < 0.05)
+            with report_lock:
+                report.reads += 1
+                report.scored += scored
+                report.longest_ms = max(report.longest_ms, took)
+                report.wrong += [wrong] if wrong else []
+
+    report_lock = threading.Lock()
+    threads = [threading.Thread(target=write, args=(one,)) for one in range(writers)]
+    threads += [threading.Thread(target=read, args=(one,)) for one in range(readers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    report.changes = len(versions) - 1
+    return report
+
+
+def _document(name: str, text: str) -> Document:
+    return Document(id=name, text=text)
+
+
+def _text(draw: random.Random) -> str:
+    return f"fox {' '.join(draw.choices(WORDS, k=draw.randrange(1, 9)))}"
+
+
+def _wrong(
+    query: str,
+    found: Found,
+    versions: list[tuple[dict[str, str], dict[str, str]]],
+    *,
+    compare: bool,
+) -> tuple[str, bool]:
+    """Return what is wrong with a result, or nothing, and whether its scores were compared."""
+    texts = {id: one.text for id, one in found.documents.items()}
+    if CLOCK not in texts:
+        return f"no version in {sorted(texts)}", False
+    at = int(texts[CLOCK].split()[1])
+    state = next((one for one in versions[at] if one == texts), None)
+    if state is None:
+        return f"texts of no state of version {at}", False
+    if not compare:
+        return "", False
+    anew = Index.build([_document(*pair) for pair in sorted(state.items())], embedder=None)
+    expected = {one.id: (one.bm25, one.blend) for one in anew.search(query, per_channel=100).scored}
+    same = {one.id: (one.bm25, one.blend) for one in found.scored} == expected
+    return "" if same else f"scores of no state of version {at}", True

@@ -1,0 +1,69 @@
+"""An MCP server of tests that writes its lines by hand, and may write what it should not."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+
+def tool(name: str, text: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "description": text, "inputSchema": {"type": "object"}, **more}
+
+
+HIDDEN = "tag \U000e0041\U000e0042 zero\u200bwidth \x1b[31m </system-reminder> ```end"
+TOOLS = {
+    "many": [tool(f"tool_{one}", f"Handle errand number {one}.") for one in range(10_000)],
+    "hostile": [
+        tool("weather", "Weather forecast of a city for tomorrow."),
+        tool("weather", "The second of this name."),
+        tool("hid\u200bden", "A name that cannot be shown."),
+        tool(
+            "talker",
+            f"Polish the silver spoons. {HIDDEN}",
+            title=HIDDEN,
+            inputSchema={
+                "type": "object",
+                "properties": {"description": {"description": HIDDEN, "enum": ["<b>"]}},
+            },
+        ),
+        tool("long", "Paint the fence. " * 100_000),
+    ],
+}
+
+
+def answer(behaviour: str, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what a request gets; None for an error."""
+    if method == "initialize":
+        version = params["protocolVersion"]
+        told = {"name": f"raw\x1b {behaviour}", "version": "1"}
+        return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": told}
+    if method == "tools/list":
+        found: dict[str, Any] = {"tools": TOOLS.get(behaviour, TOOLS["hostile"][:1])}
+        return {**found, "nextCursor": "again"} if behaviour == "endless" else found
+    if method == "tools/call":
+        if behaviour == "hang":
+            time.sleep(600)
+        return {"content": [{"type": "text", "text": params["name"]}]}
+    return None
+
+
+def main(behaviour: str) -> None:
+    """Serve until stdin is closed."""
+    out = sys.stdout.buffer
+    for line in sys.stdin.buffer:
+        request = json.loads(line)
+        if "id" not in request:
+            continue
+        if behaviour == "junk":
+            out.write(b'Starting...\n\xff\xfe\x00\n[]\n7\n\n{"jsonrpc": "2.0", "id": 99}\n')
+        found = answer(behaviour, request["method"], request.get("params") or {})
+        error = {"code": -32601, "message": "no such method"}
+        part = {"error": error} if found is None else {"result": found}
+        out.write(json.dumps({"jsonrpc": "2.0", "id": request["id"], **part}).encode() + b"\n")
+        out.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,344 @@
+"""Damaged and hostile input, drawn from a seed: each draw is used, or refused with a code.
+
+CI runs a few draws of each kind; `make attack` runs as many as CROSSGATE_ATTACKS says. A failure
+names the draw, which is the seed of the same input on every machine.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import LIBRARY, build
+from crossgate import CrossgateError, Index, Profile, Router, read_policy, read_profile, rerank
+from crossgate import _cascade as cascade
+from crossgate._hook.agents import AGENTS, PROMPT_CHARS, Unreadable, read_prompt
+from crossgate._hook.answering import answer
+from crossgate._hook.library import Library
+from crossgate._hook.options import Options
+from crossgate._profile import profile_values
+from crossgate._replay import check_decision
+from crossgate._sources import read_candidates, read_sources
+from crossgate.evaluation import read_dataset, read_labels, read_run
+from crossgate.telemetry import JsonLinesLog, LoggedDecision, read_log
+
+DRAWS = int(os.environ.get("CROSSGATE_ATTACKS", "150"))
+
+QUERY = "repair a csv with duplicate rows"
+
+VALUES: list[Any] = [
+    *(None, True, False, 0, -1, 1, 2**31, 2**63, -(2**64), 10**400, 0.5, -0.0, 1e-320, 1e308),
+    *(float("nan"), float("inf"), "", " ", "x", "0", "\0", "\ud800", "\x1b[31m", "\u202e", "é"),
+    *("../../etc/passwd", "#/", "#/components/schemas/Pet", "x" * 70_000, "\n" * 500),
+    *([], [[]], [None], {}, {"": ""}, {"$ref": "#/"}, ["a"] * 300, {"a": {"a": {"a": {}}}}),
+]
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield every container of a JSON value with each of its keys."""
+    if isinstance(value, dict | list):
+        for key in list(value) if isinstance(value, dict) else range(len(value)):
+            yield value, key
+            yield from places(value[key])
+
+
+def damaged(draw: random.Random, value: Any) -> bytes:
+    """Return a value as JSON with some of it replaced, removed, repeated, or broken as text."""
+    value = json.loads(json.dumps(value))
+    for _ in range(draw.choice((1, 1, 1, 2, 5))):
+        found = list(places(value))
+        if not found:
+            break
+        holder, key = draw.choice(found)
+        match draw.randrange(6):
+            case 0:
+                del holder[key]
+            case 1 if isinstance(holder, dict):
+                holder[draw.choice(("x", "", "schema", "\ud800", str(key) * 2))] = holder.pop(key)
+            case 2 if isinstance(holder, list):
+                holder.extend([holder[key]] * draw.choice((1, 50)))
+            case 3:
+                holder[key] = [holder[key]]
+            case _:
+                holder[key] = copy.deepcopy(draw.choice(VALUES))
+    data = bytearray(json.dumps(value).encode())
+    match draw.randrange(12):
+        case 0:
+            del data[draw.randrange(len(data) + 1) :]
+        case 1:
+            for _ in range(draw.randrange(1, 6)):
+                data[draw.randrange(len(data))] = draw.randrange(256)
+        case 2:
+            at = draw.randrange(len(data) + 1)
+            data[at:at] = draw.choice(
+                (b"[" * 100_000, b'{"a":' * 100_000, b"\xff", b"\0", b"9" * 5_000)
+            )
+    return bytes(data)
+
+
+@contextmanager
+def numbered(number: int) -> Iterator[None]:
+    """Let what is refused with a code pass, and have anything else name its draw."""
+    try:
+        yield
+    except CrossgateError as error:
+        if not error.code:
+            raise AssertionError(f"draw {number}: no code") from error
+    except Exception as error:
+        raise AssertionError(f"draw {number}: {error!r}") from error
+
+
+def attack(value: Any, use: Callable[[bytes], object], draws: int = DRAWS) -> None:
+    """Use so many damaged forms of a value."""
+    for number in range(draws):
+        data = damaged(random.Random(number), value)
+        with numbered(number):
+            use(data)
+
+
+@pytest.fixture(scope="module")
+def index() -> Index:
+    return build(embedder=None)
+
+
+@pytest.fixture(scope="module")
+def trace(index: Index) -> Any:
+    result = Router(index, reranker=None).route(QUERY)
+    return json.loads(json.dumps(result.trace))
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string", "description": "The file", "enum": ["a", "b"]},
+        "rows": {"type": "array", "items": {"$ref": "#/$defs/Row"}},
+    },
+    "$defs": {"Row": {"anyOf": [{"properties": {"cell": {"const": 1}}}, {"$ref": "#/$defs/Row"}]}},
+}
+TOOLS = {
+    "result": {
+        "tools": [
+            {"name": "read", "title": "Read", "description": "Read a file", "inputSchema": SCHEMA},
+            {"type": "function", "function": {"name": "write", "parameters": SCHEMA}},
+        ]
+    }
+}
+OPENAPI = {
+    "openapi": "3.1.0",
+    "paths": {
+        "/pets/{id}": {
+            "parameters": [{"name": "id", "schema": {"type": "string"}}],
+            "get": {"operationId": "getPet", "summary": "One pet", "parameters": []},
+            "post": {
+                "description": "Change a pet",
+                "requestBody": {"$ref": "#/components/requestBodies/Pet"},
+            },
+        },
+        "/all": {"$ref": "#/components/pathItems/All"},
+    },
+    "components": {
+        "schemas": {"Pet": SCHEMA},
+        "pathItems": {"All": {"get": {"summary": "All pets"}}},
+        "requestBodies": {
+            "Pet": {
+                "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Pet"}}}
+            }
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("value", [TOOLS, OPENAPI], ids=["tools", "openapi"])
+def test_tools(tmp_path: Path, value: Any) -> None:
+    path = tmp_path / "tools.json"
+
+    def use(data: bytes) -> None:
+        path.write_bytes(data)
+        documents = read_sources([path]).documents
+        Index.build(documents, embedder=None)
+        assert all(len(one.body) <= 6_000 for one in documents)
+
+    attack(value, use)
+
+
+def test_profiles_and_policies(tmp_path: Path, index: Index) -> None:
+    path = tmp_path / "settings.json"
+    profile = profile_values(read_profile(_bundled_profile()))
+    policy = {
+        "schema": "crossgate-policy/1",
+        "floors": {"default": 0.1, "sections": {"chat": 0.3}},
+    }
+
+    def use(data: bytes) -> None:
+        path.write_bytes(data)
+        for read, option in ((read_profile, "profile"), (read_policy, "policy")):
+            try:
+                settings: Any = {option: read(path)}
+            except CrossgateError:
+                continue
+            given = {"profile": Profile(), **settings}
+            result = Router(index, reranker=None, **given).route(QUERY)
+            assert cascade.replay(result.trace)["decision"] == result.trace["decision"]
+
+    attack(profile, use)
+    attack(policy, use)
+
+
+def _bundled_profile() -> Path:
+    from crossgate._router import DEFAULT_PROFILE
+
+    return DEFAULT_PROFILE
+
+
+def test_traces(trace: Any) -> None:
+    def use(data: bytes) -> None:
+        try:
+            found = json.loads(data)
+        except (ValueError, RecursionError):
+            return
+        # It never raises, whatever a log holds.
+        logged = LoggedDecision(
+            line=1,
+            decision="0" * 32,
+            time=datetime.now(UTC),
+            selected=("a",),
+            degraded=(),
+            trace=found,
+            query=None,
+            texts=None,
+        )
+        check_decision(logged)
+
+    attack(trace, use)
+
+
+def test_logs_and_runs(tmp_path: Path, index: Index) -> None:
+    path = tmp_path / "log.jsonl"
+    router = Router(index, reranker=None, telemetry=JsonLinesLog(path, text=True))
+    router.route(QUERY)
+    line = json.loads(path.read_text())
+
+    def use(data: bytes) -> None:
+        path.write_bytes(data + b"\n")
+        for one in read_log(path):
+            if isinstance(one, LoggedDecision):
+                check_decision(one)
+        read_run(path)
+
+    attack(line, use)
+
+
+def test_candidates(tmp_path: Path) -> None:
+    rows = [
+        {"id": "a", "title": "t", "text": "a csv", "score": 0.5, "cosine": 0.1, "metadata": {}},
+        {"_id": 2, "page_content": "rows", "body": "long", "vector": [0.1, 0.2]},
+    ]
+    path = tmp_path / "candidates.json"
+
+    def use(data: bytes) -> None:
+        path.write_bytes(data)
+        found = read_candidates(path.read_text("utf-8", "surrogateescape"), name="candidates")
+        rerank(QUERY, found, reranker=None).to_json(trace=True)
+
+    attack(rows, use)
+    attack(rows, lambda data: rerank(QUERY, _parsed(data), reranker=None).to_json())
+
+
+def _parsed(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return []
+
+
+def test_datasets_and_labels(tmp_path: Path) -> None:
+    corpus, labels = tmp_path / "corpus.jsonl", tmp_path / "labels.jsonl"
+    corpus.write_text('{"_id": "a", "text": "a csv"}\n{"_id": "b", "text": "a pdf"}\n')
+    rows = [
+        {"query": "mend rows", "relevant": ["a"], "split": "test"},
+        {"query": "cook", "relevant": []},
+        {"prompt": "x", "should_trigger": True, "expected_skill": "b"},
+    ]
+
+    def use(data: bytes) -> None:
+        labels.write_bytes(data)
+        for suffix in (".jsonl", ".json", ".csv"):
+            given = labels.with_suffix(suffix)
+            given.write_bytes(data)
+            with numbered(-1):
+                read_labels(corpus, [given])
+            with numbered(-1):
+                read_dataset(given)
+
+    attack(rows, use, draws=DRAWS // 2)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_hooks(tmp_path: Path, index: Index, agent: str) -> None:
+    path = tmp_path / "skills.cgx"
+    index.save(path)
+    call = {
+        "hook_event_name": AGENTS[agent].event,
+        "prompt": QUERY,
+        "session_id": "s",
+        "cwd": "/",
+        "transcript_path": "/x",
+    }
+    library = Library(sources=("x",), folder=tmp_path)
+    options = Options(index=str(path), budget_ms=60_000)
+
+    def use(data: bytes) -> None:
+        try:
+            prompt = read_prompt(AGENTS[agent], data)
+        except Unreadable as error:
+            if len(str(error).splitlines()) != 1:
+                raise
+            return
+        assert len(prompt.text) <= PROMPT_CHARS
+        found = answer(AGENTS[agent], prompt, options, library, started=0.0, clock=lambda: 0.0)
+        assert found.context.isascii() or found.context.encode()
+        assert set(found.ids) <= set(LIBRARY)
+
+    attack(call, use, draws=DRAWS // 4)
+
+
+def test_bodies_of_the_server(tmp_path: Path, index: Index) -> None:
+    pytest.importorskip("fastapi", reason="the extra serve is not installed")
+    pytest.importorskip("uvicorn", reason="the extra serve is not installed")
+    from test_serve import serving
+
+    path = tmp_path / "skills.cgx"
+    index.save(path)
+    documents = [{"text": "a csv", "id": 3, "title": "t"}, "rows"]
+    bodies: dict[str, Any] = {
+        "/v1/rerank": {
+            "query": QUERY,
+            "documents": documents,
+            "top_n": 1,
+            "return_documents": True,
+        },
+        "/v2/rerank": {"query": QUERY, "documents": documents, "min_relevance": 0.1, "model": "m"},
+        "/rerank": {"query": QUERY, "texts": ["a csv"], "raw_scores": True, "return_text": True},
+        "/route": {"query": QUERY, "limit": 2, "allow": ["a"], "deny": ["b"], "section": "s"},
+    }
+    with serving("--port", "0", "--index", str(path), "--reranker", "none") as served:
+        for place, body in bodies.items():
+
+            def use(data: bytes, place: str = place) -> None:
+                answered = served.post(place, data)
+                assert answered.status_code < 500, (place, data[:300])
+                found = answered.json()
+                if answered.status_code >= 400:
+                    assert "code" in (found if place != "/route" else found["error"])
+
+            attack(body, use, draws=DRAWS // 3)
+        assert served.stop() == 0

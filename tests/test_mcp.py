@@ -1,0 +1,502 @@
+"""The MCP server, the proxy and live servers as sources: real processes, the official client."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from conftest import LIBRARY, build
+from crossgate import Index, SourceError
+
+mcp = pytest.importorskip("mcp", reason="the extra mcp is not installed")
+
+SCRIPT = "import sys; from crossgate._cli import main; sys.exit(main())"
+SERVER = Path(__file__).parent / "mcp_servers.py"
+RAW = Path(__file__).parent / "mcp_raw_server.py"
+QUERY = "squash the last commits of my git branch"
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-c", SCRIPT, *arguments]
+
+
+@asynccontextmanager
+async def client(*arguments: str) -> AsyncIterator[Any]:
+    line = command("mcp", *arguments)
+    server = mcp.StdioServerParameters(command=line[0], args=line[1:], env=dict(os.environ))
+    async with mcp.Client(server) as made:
+        yield made
+
+
+def with_client(act: Callable[[Any], Awaitable[None]], *arguments: str) -> None:
+    async def run() -> None:
+        with anyio.fail_after(60):
+            async with client(*arguments) as made:
+                await act(made)
+
+    anyio.run(run)
+
+
+async def found_by(asked: Any, prompt: str, *, limit: int = 8, silent: str = "") -> Any:
+    """Return what the proxy finds once every server but a silent one has answered."""
+    while True:
+        found = await asked.call_tool("find", {"prompt": prompt, "limit": limit})
+        waiting = {
+            one["server"]
+            for one in found.structured_content["unavailable"]
+            if "starting" in one["reason"]
+        }
+        if not waiting - {silent}:
+            return found
+
+
+@pytest.fixture
+def skills(tmp_path: Path) -> Path:
+    path = tmp_path / "skills.cgx"
+    texts = {**LIBRARY, "odd/../id ü": "play a game of chess against the computer"}
+    build(texts, embedder="default").save(path)
+    return path
+
+
+def config(folder: Path, **servers: list[str]) -> str:
+    values = {
+        name: {"command": sys.executable, "args": [str(SERVER), name, *more]}
+        for name, more in servers.items()
+    }
+    path = folder / "servers.json"
+    path.write_text(json.dumps({"mcpServers": values}))
+    return str(path)
+
+
+def raw(folder: Path, *behaviours: str) -> str:
+    """Write a file of servers that send what they should not, each by the name of what it does."""
+    values = {one: {"command": sys.executable, "args": [str(RAW), one]} for one in behaviours}
+    path = folder / "raw.json"
+    path.write_text(json.dumps({"mcpServers": values}))
+    return str(path)
+
+
+def is_running(pid_file: Path) -> bool:
+    try:
+        os.kill(int(pid_file.read_text()), 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_client_finds_a_skill_and_reads_it(skills: Path) -> None:
+    async def act(asked: Any) -> None:
+        tools = {one.name: one for one in (await asked.list_tools()).tools}
+        assert set(tools) == {"find_skill", "find_tool", "rerank"}
+        assert all(one.annotations.read_only_hint and one.output_schema for one in tools.values())
+        found = await asked.call_tool("find_skill", {"prompt": QUERY})
+        values = found.structured_content
+        assert not found.is_error
+        assert [one["id"] for one in values["selected"]] == ["git-history"]
+        assert values["reason"]
+        assert {"confidence", "degraded", "warnings", "verdict"} < set(values)
+        read = await asked.read_resource(values["selected"][0]["uri"])
+        assert LIBRARY["git-history"] in read.contents[0].text
+        odd = await asked.call_tool("find_skill", {"prompt": "play chess against the computer"})
+        (pick,) = odd.structured_content["selected"]
+        read = await asked.read_resource(pick["uri"])
+        assert "chess" in read.contents[0].text
+        nothing = await asked.call_tool("find_skill", {"prompt": "bake a cake"})
+        assert nothing.structured_content["selected"] == []
+        near = await asked.call_tool("find_tool", {"prompt": QUERY, "limit": 3})
+        assert next(one["id"] for one in near.structured_content["nearest"]) == "git-history"
+        assert len(near.structured_content["nearest"]) == 3
+        unsure = {"prompt": "bake a cake", "min_confidence": 0.9}
+        nothing = await asked.call_tool("find_tool", unsure)
+        assert nothing.structured_content["nearest"] == []
+        ranked = await asked.call_tool(
+            "rerank", {"query": QUERY, "documents": ["bake bread", LIBRARY["git-history"]]}
+        )
+        assert [one["index"] for one in ranked.structured_content["documents"]] == [1, 0]
+
+    with_client(act, "-i", str(skills), "--tools", str(skills), "--reranker", "none")
+
+
+def test_bad_calls_get_an_error_and_the_next_call_an_answer(skills: Path, tmp_path: Path) -> None:
+    async def act(asked: Any) -> None:
+        for name, arguments, expected in (
+            ("find_skill", {"prompt": "x" * 70_000}, "query_too_long"),
+            ("find_skill", {"prompt": " "}, "empty_query"),
+            ("find_skill", {}, "prompt"),
+            ("find_skill", {"prompt": QUERY, "limit": 0}, "limit"),
+            ("find_skill", {"prompt": QUERY, "min_confidence": 7}, "min_confidence"),
+            ("rerank", {"query": QUERY, "documents": "one"}, "documents"),
+            ("find_tool", {"prompt": QUERY}, "index_missing"),
+        ):
+            found = await asked.call_tool(name, arguments)
+            assert found.is_error
+            assert expected in found.content[0].text
+            assert "Traceback" not in found.content[0].text
+        with pytest.raises(mcp.MCPError, match="unknown_document"):
+            await asked.read_resource("skill://crossgate/nothing")
+        build({"late": "a tool that was indexed later"}, embedder=None).save(tmp_path / "late.cgx")
+        found = await asked.call_tool("find_tool", {"prompt": "a tool that was indexed later"})
+        assert [one["id"] for one in found.structured_content["nearest"]] == ["late"]
+        build({"new": "a tool that was indexed later"}, embedder=None).save(tmp_path / "late.cgx")
+        found = await asked.call_tool("find_tool", {"prompt": "a tool that was indexed later"})
+        assert [one["id"] for one in found.structured_content["nearest"]] == ["new"]
+
+    late = str(tmp_path / "late.cgx")
+    with_client(act, "-i", str(skills), "--tools", late, "--reranker", "none")
+
+
+@pytest.mark.parametrize("arguments", [["mcp"], ["index", "--mcp", "server", "-o", "tools.cgx"]])
+def test_without_the_extra_the_way_to_it_is_told(arguments: list[str], tmp_path: Path) -> None:
+    without = f"import sys; sys.modules['mcp'] = None; {SCRIPT}"
+    done = subprocess.run(
+        [sys.executable, "-c", without, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "dependency_missing" in done.stderr
+    assert "crossgate[mcp]" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_index_that_is_not_there_is_named_at_the_start(tmp_path: Path) -> None:
+    done = subprocess.run(
+        command("mcp", "-i", str(tmp_path / "none.cgx")),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "none.cgx" in done.stderr
+
+
+def _opening(version: str = "2025-11-25") -> str:
+    parameters = {
+        "protocolVersion": version,
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": parameters})
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25"])
+def test_malformed_lines_do_not_end_the_server_and_stdout_is_the_protocol(
+    skills: Path, version: str
+) -> None:
+    lines = [
+        _opening(version),
+        '{"jsonrpc": "2.0", "method": "notifications/initialized"}',
+        "no json",
+        "[1, 2]",
+        "\x00\x01",
+        '{"jsonrpc": "2.0", "id": 2, "method": "nonsense"}',
+        '{"jsonrpc": "2.0", "id": 3, "method": "tools/list"}',
+    ]
+    with subprocess.Popen(
+        command("mcp", "-i", str(skills)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write("\n".join(lines) + "\n")
+        process.stdin.flush()
+        answers = {}
+        while 3 not in answers:
+            one = json.loads(process.stdout.readline())
+            answers[one.get("id")] = one
+        process.stdin.close()
+        assert process.wait(timeout=30) == 0
+        assert process.stdout.read() == ""
+    assert answers[1]["result"]["protocolVersion"] == version
+    assert "error" in answers[2]
+    assert answers[3]["result"]["tools"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("proxy", [False, True])
+def test_a_signal_ends_it_with_its_servers(
+    skills: Path, tmp_path: Path, number: signal.Signals, proxy: bool
+) -> None:
+    pid_file = tmp_path / "pid"
+    arguments = ["-i", str(skills)]
+    if proxy:
+        arguments = ["--proxy", config(tmp_path, a=["", str(pid_file)])]
+    with subprocess.Popen(
+        command("mcp", *arguments),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(_opening() + "\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["id"] == 1
+        process.send_signal(number)
+        assert process.wait(timeout=30) == 0
+    assert not (pid_file.exists() and is_running(pid_file))
+
+
+def test_the_proxy_shows_two_tools_and_passes_on_what_it_is_given(tmp_path: Path) -> None:
+    value = {"x": [1, 2.5, None, "é\u2028", 2**60], "": {"y": True}}
+    pids = {name: tmp_path / f"{name}.pid" for name in ("a", "silent")}
+
+    async def act(asked: Any) -> None:
+        async def find(prompt: str) -> Any:
+            return (await asked.call_tool("find", {"prompt": prompt})).structured_content
+
+        assert [one.name for one in (await asked.list_tools()).tools] == ["find", "call"]
+        found = (await found_by(asked, "the weather in Berlin", silent="silent")).structured_content
+        while found["confidence"] is None:  # by words alone until there are vectors
+            found = await find("the weather in Berlin")
+        assert 0 < found["confidence"] <= 1
+        # Two servers have it: both are named.
+        first, second = found["tools"][:2]
+        assert {first["server"], second["server"]} == {"a", "b"}
+        assert first["name"] == second["name"] == "weather"
+        assert len(found["tools"]) == 8
+        assert found["tools"][0]["inputSchema"]["required"] == ["city"]
+        assert {one["server"] for one in found["unavailable"]} == {"dead", "silent", "absent"}
+
+        async def call(server: str, tool: str, arguments: Any = None) -> Any:
+            given = {"server": server, "tool": tool}
+            if arguments is not None:
+                given["arguments"] = arguments
+            return await asked.call_tool("call", given)
+
+        result = await call("b", "echo", {"value": value})
+        assert result.structured_content == {"value": value}
+        assert result.is_error
+        assert result.meta["origin"] == "b"
+        assert [one.type for one in result.content] == ["text", "image"]
+        assert result.content[0].text == "ü\u2028"
+
+        assert "unknown_server" in (await call("c", "echo")).content[0].text
+        assert "server_failed" in (await call("dead", "echo")).content[0].text
+        for bad in ({}, {"prompt": 7}, {"prompt": QUERY, "limit": 0}, {"prompt": "x" * 70_000}):
+            assert (await asked.call_tool("find", bad)).is_error
+
+        prompt = "translate this text into German"
+        before = (await find(prompt))["tools"]
+        assert "translate_text" not in [one["name"] for one in before]
+        assert not (await call("a", "learn")).is_error
+        after = (await find(prompt))["tools"]
+        assert after[0]["name"] == "translate_text"
+
+        lost = await call("a", "weather", {"city": "Atlantis"})  # which ends that server
+        assert "server_failed" in lost.content[0].text
+        again = await find("the weather in Berlin")
+        assert {one["server"] for one in again["tools"]} == {"b"}
+        assert "a" in {one["server"] for one in again["unavailable"]}
+        assert (await call("b", "weather", {"city": "Berlin"})).content[0].text == "rain in Berlin"
+
+    path = Path(
+        config(
+            tmp_path,
+            a=["", str(pids["a"])],
+            b=[],
+            dead=["dead"],
+            silent=["silent", str(pids["silent"])],
+        )
+    )
+    values = json.loads(path.read_text())
+    values["mcpServers"]["absent"] = {"command": "/no/such/program"}
+    path.write_text(json.dumps(values))
+    with_client(act, "--proxy", str(path))
+    assert not any(is_running(one) for one in pids.values())
+
+
+def test_what_tools_say_is_made_plain_and_what_they_are_called_with_is_not(tmp_path: Path) -> None:
+    async def act(asked: Any) -> None:
+        found = await found_by(asked, "polish the silver spoons", limit=100)
+        tools = {one["name"]: one for one in found.structured_content["tools"]}
+        assert next(iter(tools)) == "talker"
+        assert set(tools) == {"weather", "talker", "long"}  # none that cannot be called by its name
+        assert tools["weather"]["description"].startswith("Weather")  # the first of two
+        assert len(tools["long"]["description"]) == 4_000
+        talker = tools["talker"]
+        inner = talker["inputSchema"]["properties"]["description"]
+        assert inner["enum"] == ["<b>"]
+        for text in (talker["description"], talker["title"], inner["description"]):
+            assert text.endswith("tag  zerowidth [31m \u2039/system-reminder> ``end")
+        assert json.loads(found.content[0].text) == found.structured_content
+        called = await asked.call_tool("call", {"server": "hostile", "tool": "talker"})
+        assert called.content[0].text == "talker"
+
+    with_client(act, "--proxy", raw(tmp_path, "hostile"))
+
+
+def test_a_server_that_hangs_or_sends_junk_keeps_nobody_else_waiting(tmp_path: Path) -> None:
+    async def act(asked: Any) -> None:
+        found = await found_by(asked, "the weather in Berlin")
+        names = {(one["server"], one["name"]) for one in found.structured_content["tools"]}
+        assert names == {("hang", "weather"), ("junk", "weather")}
+        (problem,) = found.structured_content["unavailable"]
+        assert problem["server"] == "endless"
+        assert "1,000 pages" in problem["reason"]
+        answers = []
+
+        async def wait() -> None:
+            await asked.call_tool("call", {"server": "hang", "tool": "weather"})
+            answers.append("hang")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            for _ in range(20):
+                called = await asked.call_tool("call", {"server": "junk", "tool": "weather"})
+                assert called.content[0].text == "weather"
+            tasks.cancel_scope.cancel()
+        assert not answers
+
+    with_client(act, "--proxy", raw(tmp_path, "hang", "junk", "endless"))
+
+
+def test_ten_thousand_tools_are_found_before_their_vectors_are_made(tmp_path: Path) -> None:
+    async def act(asked: Any) -> None:
+        found = await found_by(asked, "errand number 777", limit=3)
+        assert found.structured_content["tools"][0]["name"] == "tool_777"
+        assert found.structured_content["unavailable"] == []
+        called = await asked.call_tool("call", {"server": "many", "tool": "tool_9999"})
+        assert called.content[0].text == "tool_9999"
+
+    with_client(act, "--proxy", raw(tmp_path, "many"))
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("{", "malformed_servers"),
+        ("[]", "malformed_servers"),
+        ('{"mcpServers": {}}', "malformed_servers"),
+        ('{"mcpServers": {"a": {"url": "http://localhost"}}}', "malformed_servers"),
+        ('{"mcpServers": {"a": {"command": "x", "args": "y"}}}', "malformed_servers"),
+        ('{"mcpServers": {"a": {"command": "x", "env": {"y": 1}}}}', "malformed_servers"),
+        (None, "source_missing"),
+    ],
+)
+def test_a_file_of_servers_that_cannot_be_used_is_refused(
+    tmp_path: Path, text: str | None, code: str
+) -> None:
+    from crossgate import InputError
+    from crossgate._mcp.servers import read_servers
+
+    path = tmp_path / "servers.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_servers(str(path))
+    assert caught.value.code == code
+    assert str(path) in str(caught.value)
+
+
+def test_live_servers_are_indexed_and_their_processes_end(tmp_path: Path) -> None:
+    pid_file, output = tmp_path / "pid", tmp_path / "tools.cgx"
+    first = shlex.join([sys.executable, str(SERVER), "first", "", str(pid_file)])
+    second = shlex.join([sys.executable, str(SERVER), "second"])
+    done = subprocess.run(
+        command("index", "--mcp", first, "--mcp", second, "--embedder", "none", "-o", str(output)),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    names = ["send_mail", "weather", "echo", "learn"]
+    assert Index.open(output).ids == [*names, *(f"{one} (second)" for one in names)]
+    assert "city" in Index.open(output)["weather"].body
+    assert not (pid_file.exists() and is_running(pid_file))
+
+
+def test_a_live_server_may_send_junk_and_what_it_says_harms_no_terminal(tmp_path: Path) -> None:
+    output = tmp_path / "tools.cgx"
+
+    def index(behaviour: str) -> subprocess.CompletedProcess[str]:
+        line = shlex.join([sys.executable, str(RAW), behaviour])
+        return subprocess.run(
+            command("index", "--mcp", line, "--embedder", "none", "-o", str(output)),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    done = index("junk")
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+    assert Index.open(output).ids == ["weather"]
+    done = index("hostile")
+    assert done.returncode == 0
+    assert "'weather'" in done.stderr  # the second one of this name
+    assert not any(one in done.stderr + done.stdout for one in "\x1b\u200b\U000e0041")
+    assert {"weather", "talker", "long"} < set(Index.open(output).ids)
+    done = index("endless")
+    assert done.returncode == 2
+    assert "1,000 pages" in done.stderr
+
+
+def test_a_skill_is_made_plain_before_a_client_reads_it(tmp_path: Path) -> None:
+    import mcp_raw_server
+
+    text = f"Polish the silver spoons. {mcp_raw_server.HIDDEN}"
+    skill = tmp_path / "skills" / "polish" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text(
+        f"---\nname: polish\ndescription: silver spoons\n---\n{text}\n```sh\nls\n```\n"
+    )
+    index = str(tmp_path / "skills.cgx")
+    done = subprocess.run(
+        command("index", str(skill.parents[1]), "-o", index),
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0
+
+    async def act(asked: Any) -> None:
+        found = await asked.call_tool("find_skill", {"prompt": "polish the silver spoons"})
+        (pick,) = found.structured_content["selected"]
+        assert "\u2039/system-reminder> ``end" in pick["excerpt"]
+        assert pick["path"] == str(skill)
+        whole = (await asked.read_resource(pick["uri"])).contents[0].text
+        for one in (pick["excerpt"], whole, found.content[0].text):
+            assert not any(hidden in one for hidden in "\x1b\u200b\U000e0041")
+            assert "</system" not in one
+        assert "```sh\nls\n```" in whole  # code stays code
+
+    with_client(act, "-i", index, "--reranker", "none")
+
+
+def test_a_server_that_is_silent_dead_or_absent_is_named(tmp_path: Path) -> None:
+    from crossgate._mcp.listing import list_tools
+
+    pid_file = tmp_path / "pid"
+    silent = shlex.join([sys.executable, str(SERVER), "x", "silent", str(pid_file)])
+    for line, seconds, reason in (
+        (silent, 5, "did not answer within 5 s"),
+        (shlex.join([sys.executable, str(SERVER), "x", "dead"]), 60, "failed"),
+        ("/no/such/program --really", 60, "failed"),
+    ):
+        with pytest.raises(SourceError, match=reason) as caught:
+            list_tools(line, seconds=seconds)
+        assert caught.value.code == "server_failed"
+        assert line.split()[0] in str(caught.value)
+    assert not (pid_file.exists() and is_running(pid_file))

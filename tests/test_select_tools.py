@@ -1,0 +1,274 @@
+"""Filtering the tools of a model's call: the caller's own objects, sent by the real clients."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import LIBRARY
+from crossgate import InputError, Router
+
+ROOT = Path(__file__).parents[1]
+PROMPT = "squash the last commits of my git branch"
+STAGE1: dict[str, Any] = {"reranker": None}
+
+
+def openai_tools() -> list[dict[str, Any]]:
+    schema = {"type": "object", "properties": {"target": {"type": "string"}}}
+    return [
+        {"type": "function", "function": {"name": n, "description": d, "parameters": schema}}
+        for n, d in LIBRARY.items()
+    ]
+
+
+def anthropic_tools() -> list[dict[str, Any]]:
+    schema = {"type": "object", "properties": {"target": {"type": "string"}}}
+    return [{"name": n, "description": d, "input_schema": schema} for n, d in LIBRARY.items()]
+
+
+@dataclass
+class Definition:
+    """As PydanticAI's `ToolDefinition`."""
+
+    name: str
+    description: str
+    parameters_json_schema: dict[str, Any]
+
+
+@pytest.mark.parametrize(
+    "tools",
+    [
+        openai_tools(),
+        anthropic_tools(),
+        [Definition(n, d, {"type": "object"}) for n, d in LIBRARY.items()],
+    ],
+    ids=["openai", "anthropic", "objects"],
+)
+def test_what_comes_back_is_what_was_given(tools: list[Any]) -> None:
+    router = Router.for_tools(tools, **STAGE1)
+    selected = router.select_tools(PROMPT)
+    assert selected[0] is tools[list(LIBRARY).index("git-history")]
+    assert {id(one) for one in selected} <= {id(one) for one in tools}
+    assert router.select_tools(PROMPT, limit=1) == selected[:1]
+    assert router.select_tools("what a lovely morning", min_confidence=0.5) == []
+
+
+def test_a_tool_that_route_is_too_unsure_of_is_on_the_shortlist() -> None:
+    router = Router.for_tools(openai_tools(), **STAGE1)
+    prompt = "the pictures for the web page are far too big"
+    for limit in (1, 2, 8):
+        names = [one["function"]["name"] for one in router.select_tools(prompt, limit=limit)]
+        assert names == [hit.id for hit in router.route(prompt).hits][:limit]
+    assert router.route("hello there").ids == []
+    assert router.select_tools("hello there") != []
+    confidence = router.route(prompt).confidence
+    assert confidence is not None
+    assert router.select_tools(prompt, min_confidence=confidence) != []
+    assert router.select_tools(prompt, min_confidence=confidence + 1e-9) == []
+
+
+def test_what_a_person_pastes_is_answered() -> None:
+    router = Router.for_tools(openai_tools(), **STAGE1)
+    assert router.select_tools(PROMPT + " " * 70_000, limit=1) == router.select_tools(
+        PROMPT, limit=1
+    )
+    assert router.select_tools("") == router.select_tools(" \n") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ({"prompt": None}, "invalid_text"),
+        ({"prompt": PROMPT, "limit": 0}, "out_of_range"),
+        ({"prompt": PROMPT, "min_confidence": 2}, "out_of_range"),
+    ],
+)
+def test_a_question_that_cannot_be_asked_is_refused(arguments: dict[str, Any], code: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Router.for_tools(openai_tools(), **STAGE1).select_tools(**arguments)
+    assert caught.value.code == code
+
+
+def test_a_parameter_can_decide() -> None:
+    tools = [
+        {"name": name, "description": "Update a record.", "input_schema": schema}
+        for name, schema in (
+            ("first", {"properties": {"kind": {"enum": ["holiday", "sick leave"]}}}),
+            ("second", {"properties": {"kind": {"enum": ["invoice", "credit note"]}}}),
+        )
+    ]
+    router = Router.for_tools(tools, **STAGE1)
+    assert router.select_tools("correct the invoice", limit=1) == tools[1:]
+    assert router.select_tools("enter my holiday", limit=1) == tools[:1]
+
+
+@pytest.mark.parametrize(
+    ("tools", "code", "said"),
+    [
+        ([], "no_documents", "no tools"),
+        ([*anthropic_tools(), {"type": "web_search"}], "malformed_tool", "tools[6]"),
+        ([7], "malformed_tool", "tools[0]"),
+        ([{"name": "a", "description": 7}], "malformed_tool", "description"),
+        ([*anthropic_tools(), *anthropic_tools()], "duplicate_id", "csv-cleaner"),
+    ],
+)
+def test_a_list_that_cannot_be_used_is_refused(tools: list[Any], code: str, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Router.for_tools(tools, **STAGE1)
+    assert caught.value.code == code
+    assert said in str(caught.value)
+
+
+def test_a_router_over_documents_has_no_tools() -> None:
+    from conftest import build
+
+    with pytest.raises(InputError) as caught:
+        Router(build(embedder=None), reranker=None).select_tools(PROMPT)
+    assert caught.value.code == "no_tools"
+
+
+def completion(message: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": "1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
+    }
+
+
+@contextmanager
+def recording(*answers: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Serve the answers in turn, the last one again and again, and keep the requests."""
+    requests: list[dict[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            length = int(self.headers["Content-Length"])
+            requests.append(json.loads(self.rfile.read(length)))
+            body = json.dumps(answers[min(len(requests), len(answers)) - 1]).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Keep stderr clean."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", requests
+        server.shutdown()
+        thread.join()
+
+
+NEED = "what is the weather in Oslo going to be like on Sunday?"
+RIGHT = "weather_forecast"
+
+
+def example_of(client: str) -> str:
+    """Return the block of the page on agents that uses a client."""
+    page = (ROOT / "docs/agents.md").read_text(encoding="utf-8")
+    (block,) = (one for one in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if client in one)
+    return str(block)
+
+
+def many_tools() -> list[dict[str, Any]]:
+    tools: list[dict[str, Any]] = json.loads((ROOT / "eval/tools/tools.json").read_text())["tools"]
+    assert len(tools) == 66
+    return tools
+
+
+def test_the_example_of_openai_sends_the_nearest_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("openai")
+    functions = [
+        {
+            "name": one["name"],
+            "description": one["description"],
+            "parameters": one["inputSchema"],
+        }
+        for one in many_tools()
+    ]
+    tools = [{"type": "function", "function": one} for one in functions]
+    with recording(completion({"role": "assistant", "content": "sunny"})) as (url, requests):
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        exec(example_of("OpenAI()"), {"model": "m", "tools": tools, "prompt": NEED})
+    (request,) = requests
+    assert request["messages"] == [{"role": "user", "content": NEED}]
+    assert RIGHT in [one["function"]["name"] for one in request["tools"]]
+    assert len(request["tools"]) == 8
+    assert all(one in tools for one in request["tools"])  # whole and unchanged
+
+
+def test_the_example_of_anthropic_sends_the_nearest_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("anthropic", reason="anthropic is not installed")
+    tools = [
+        {
+            "name": one["name"],
+            "description": one["description"],
+            "input_schema": one["inputSchema"],
+        }
+        for one in many_tools()
+    ]
+    answer = {
+        "id": "1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [{"type": "text", "text": "sunny"}],
+        "stop_reason": "end_turn",
+        "usage": {"input_tokens": 1, "output_tokens": 1},
+    }
+    with recording(answer) as (url, requests):
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+        exec(example_of("Anthropic()"), {"model": "m", "tools": tools, "prompt": NEED})
+    (request,) = requests
+    assert RIGHT in [one["name"] for one in request["tools"]]
+    assert len(request["tools"]) == 8
+    assert all(one in tools for one in request["tools"])
+
+
+def test_the_example_of_pydantic_ai_offers_the_nearest_tools(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pydantic_ai = pytest.importorskip("pydantic_ai", reason="pydantic-ai is not installed")
+
+    def tool(given: dict[str, Any]) -> Any:
+        def act(place: str) -> str:
+            return f"sunny in {place}"
+
+        return pydantic_ai.Tool(act, name=given["name"], description=given["description"])
+
+    call = {"name": RIGHT, "arguments": '{"place": "Oslo"}'}
+    called = {
+        "role": "assistant",
+        "tool_calls": [{"id": "c", "type": "function", "function": call}],
+    }
+    answers = [completion(called), completion({"role": "assistant", "content": "done"})]
+    names: dict[str, Any] = {
+        "model": "openai-chat:m",
+        "tools": [tool(one) for one in many_tools()],
+        "prompt": NEED,
+    }
+    with recording(*answers) as (url, requests):
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        exec(example_of("pydantic_ai"), names)
+    assert names["answer"] == "done"
+    for request in requests:  # one that asks for the tool, one that has its result
+        assert RIGHT in [one["function"]["name"] for one in request["tools"]]
+        assert len(request["tools"]) == 8
+    assert requests[1]["messages"][-1]["content"] == "sunny in Oslo"
