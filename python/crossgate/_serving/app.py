@@ -264,7 +264,9 @@ def _explain_refusals(app: FastAPI) -> None:
         codes = {400: "malformed_request", 404: "not_found", 405: "method_not_allowed"}
         message = f"{error.detail}; see /docs"
         code = codes.get(error.status_code, "refused")
-        return answer(request, error.status_code, code, message, texts=False)
+        response = answer(request, error.status_code, code, message, texts=False)
+        response.headers.update(error.headers or {})  # a 405 must name the methods that it takes
+        return response
 
     @app.exception_handler(RecursionError)
     async def too_deep(request: Request, error: RecursionError) -> Response:
