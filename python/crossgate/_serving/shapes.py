@@ -201,7 +201,7 @@ def refusal(path: str, code: str, message: str, *, texts: bool = False) -> dict[
     if texts:
         kind = "Overloaded" if code == "overloaded" else "Validation"
         return {"error": message, "error_type": kind, "code": code}
-    if path != "/route":
+    if path.endswith("/rerank"):
         return {"message": message, "detail": message, "code": code}
     return {"error": {"code": code, "message": message}}
 
