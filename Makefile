@@ -28,6 +28,7 @@ $(VENV): pyproject.toml $(LOCK)
 lock: ## pin anew what lint and test install; needs uv
 	printf 'maturin>=1.9.4,<2\npip>=25.1\n' | uv pip compile pyproject.toml - $(GROUPS) --quiet --upgrade --universal \
 		--python-version 3.11 --generate-hashes --no-annotate --no-header --output-file $(LOCK)
+	sed -i '1i # What `make test` and `make lint` install, pinned by hash; `make lock` makes it anew.' $(LOCK)
 
 .PHONY: audit
 audit: $(VENV) ## licences, origin and known holes of all dependencies; needs cargo-deny, pip-audit and a network
@@ -106,17 +107,17 @@ fuzz: ## fuzz the readers of index files and traces and the text analysis, ten m
 	RUSTC_BOOTSTRAP=1 cargo fuzz run --fuzz-dir rust/fuzz --sanitizer none trace -- -max_total_time=600
 	RUSTC_BOOTSTRAP=1 cargo fuzz run --fuzz-dir rust/fuzz --sanitizer none text -- -max_total_time=600
 
-.PHONY: wheels
-wheels: $(VENV) ## the wheels of a release for Linux, cross-built and checked
-	$(BIN)/pip install --quiet --group release
-	rustup target add $(foreach libc,gnu musl,$(foreach cpu,x86_64 aarch64,$(cpu)-unknown-linux-$(libc)))
-	$(BIN)/python release/wheels.py
-
 ATTACKS ?= 5000
 
 .PHONY: attack
 attack: install ## hostile input of every kind, ATTACKS draws of each from a seed; ten minutes
 	CROSSGATE_ATTACKS=$(ATTACKS) $(BIN)/pytest --timeout 3600 tests/test_attacks.py
+
+.PHONY: wheels
+wheels: $(VENV) ## the wheels of a release for Linux, cross-built and checked
+	$(BIN)/pip install --quiet --group release
+	rustup target add $(foreach libc,gnu musl,$(foreach cpu,x86_64 aarch64,$(cpu)-unknown-linux-$(libc)))
+	$(BIN)/python release/wheels.py
 
 .PHONY: clean
 clean: ## remove everything that was built

@@ -19,9 +19,6 @@ os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 
 settings.register_profile("fast", max_examples=30, deadline=None, derandomize=True)
 settings.register_profile("slow", max_examples=2_000, deadline=None)
-# Frameworks report their use to their makers, from threads that outlive a test.
-os.environ["ANONYMIZED_TELEMETRY"] = os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
-
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 LIBRARY = {

@@ -531,24 +531,6 @@ def test_lancedb_filter(tmp_path: Path) -> None:
     refused("out_of_range", adapter.search, table, "pdf", words=False)
 
 
-def test_chroma_filters_and_texts_in_the_metadata(tmp_path: Path) -> None:
-    adapter, client, collection = chroma_collection(ROWS, tmp_path)
-    vector = vector_of("pdf files")
-    given = {"vector": vector, "reranker": None}
-    found = adapter.search(collection, "pdf files", where={"year": {"$gt": 2020}}, **given)
-    assert {hit.document.metadata["year"] > 2020 for hit in found.hits} == {True}
-    assert len(found.hits) == len(ROWS) - 1
-    found = adapter.search(collection, "pdf files", where_document={"$contains": "pdf"}, **given)
-    assert {"pdf" in hit.document.text for hit in found.hits} == {True}
-    found = adapter.search(collection, "pdf files", text="title", **given)
-    assert found.ids[0] == "pdf-toolkit"
-    assert found.hits[0].document.text == "pdf toolkit"
-    collection.add(ids=["bare"], embeddings=[vector])
-    told = refused("malformed_candidate", adapter.search, collection, "pdf files", vector=vector)
-    assert "the document of 'bare' is None" in told
-    client.close()
-
-
 # Engines that fail: the error is the engine's own, and nothing of it stays behind.
 
 
@@ -620,3 +602,21 @@ def test_lancedb_on_a_full_disk(tmp_path: Path) -> None:
         del table
     finally:
         subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def test_chroma_filters_and_texts_in_the_metadata(tmp_path: Path) -> None:
+    adapter, client, collection = chroma_collection(ROWS, tmp_path)
+    vector = vector_of("pdf files")
+    given = {"vector": vector, "reranker": None}
+    found = adapter.search(collection, "pdf files", where={"year": {"$gt": 2020}}, **given)
+    assert {hit.document.metadata["year"] > 2020 for hit in found.hits} == {True}
+    assert len(found.hits) == len(ROWS) - 1
+    found = adapter.search(collection, "pdf files", where_document={"$contains": "pdf"}, **given)
+    assert {"pdf" in hit.document.text for hit in found.hits} == {True}
+    found = adapter.search(collection, "pdf files", text="title", **given)
+    assert found.ids[0] == "pdf-toolkit"
+    assert found.hits[0].document.text == "pdf toolkit"
+    collection.add(ids=["bare"], embeddings=[vector])
+    told = refused("malformed_candidate", adapter.search, collection, "pdf files", vector=vector)
+    assert "the document of 'bare' is None" in told
+    client.close()

@@ -3,7 +3,7 @@
 import html
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -236,8 +236,17 @@ def _count_requests(app: FastAPI, registry: CollectorRegistry) -> None:
 
 
 def _explain_refusals(app: FastAPI) -> None:
-    def answer(request: Request, status: int, code: str, message: str, *, texts: bool) -> Response:
-        headers = {"Retry-After": "1"} if status == 429 else None
+    def answer(
+        request: Request,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        texts: bool,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        if status == 429:
+            headers = {"Retry-After": "1"}
         values = refusal(request.url.path, code, message, texts=texts)
         return AsciiJSON(values, status_code=status, headers=headers)
 
@@ -264,9 +273,8 @@ def _explain_refusals(app: FastAPI) -> None:
         codes = {400: "malformed_request", 404: "not_found", 405: "method_not_allowed"}
         message = f"{error.detail}; see /docs"
         code = codes.get(error.status_code, "refused")
-        response = answer(request, error.status_code, code, message, texts=False)
-        response.headers.update(error.headers or {})  # a 405 must name the methods that it takes
-        return response
+        told = error.headers  # which methods an address allows
+        return answer(request, error.status_code, code, message, texts=False, headers=told)
 
     @app.exception_handler(RecursionError)
     async def too_deep(request: Request, error: RecursionError) -> Response:
