@@ -17,6 +17,7 @@ CASES = [
     ("write unit tests for the parser", "load-tests"),
     ("retouch her face in this portrait", "photos"),
 ]
+BODY = "Run the script, then look at its output, for"
 SKILLS = {
     "deploy": DEPLOY,
     "documents": "Writes letters and reports as .docx files. Not for slides or PowerPoint decks.",
@@ -36,7 +37,7 @@ def library(*, body: str) -> Index:
 
 @pytest.fixture(scope="module")
 def index() -> Index:
-    return library(body="Run the script, then check what it wrote, for")
+    return library(body=BODY)
 
 
 @pytest.mark.parametrize(("query", "excluded"), CASES)
@@ -76,7 +77,7 @@ def test_both_stages_read_the_same(index: Index) -> None:
                 id="deploy",
                 title="deploy",
                 text=rest,
-                body="Run the script, then check what it wrote, for deploy.",
+                body=f"{BODY} deploy.",
             )
         ],
         embedder=OnnxEmbedder(),
