@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -368,10 +369,10 @@ def saved(tmp_path: Path) -> Path:
 
 
 def damaged(path: Path, content: bytes) -> tuple[str, str]:
-    """Return code and message of opening a file with this content."""
+    """Return code and message of reading a file with this content."""
     path.write_bytes(content)
     with pytest.raises(IndexFileError) as caught:
-        Index.open(path)
+        Index.open(path).load()
     return caught.value.code, str(caught.value)
 
 
@@ -407,6 +408,30 @@ def test_a_file_with_any_bit_flipped(saved: Path) -> None:
         assert code in expected, place
         assert str(saved) in message
         assert REBUILD in message
+
+
+def test_a_damaged_part_is_an_error_of_who_needs_it(saved: Path) -> None:
+    """A server asks before it starts, and a change is refused before it changes anything."""
+    whole = saved.read_bytes()
+    opened = 0
+    for place in range(52, len(whole)):
+        saved.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        try:
+            router = Router(Index.open(saved), reranker=None)
+        except IndexFileError:
+            continue
+        opened += 1
+        uses = (
+            router.warm_up,
+            partial(router.route, "red hens"),
+            partial(router.index.upsert, [{"id": "new", "text": "new"}]),
+        )
+        for use in uses:
+            with pytest.raises(IndexFileError, match=str(saved)) as caught:
+                use()
+            assert caught.value.code == "index_corrupt"
+        assert router.index.ids == ["fox", "hen"]
+    assert opened > 20
 
 
 def test_a_file_of_another_version(saved: Path) -> None:

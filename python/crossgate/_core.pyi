@@ -8,6 +8,7 @@ from typing import Any, Protocol, final
 from typing_extensions import disjoint_base
 
 __all__ = [
+    "MOST_CANDIDATES",
     "Answer",
     "Blend",
     "Cliff",
@@ -62,6 +63,9 @@ __all__ = [
 
 __version__: str
 
+MOST_CANDIDATES: int
+"""The most candidates that a profile may ask for."""
+
 class _Vector(Protocol):
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[float]: ...
@@ -83,6 +87,7 @@ class Index:
     def __new__(cls, language: str, embedder: str, dimension: int) -> Index: ...
     @staticmethod
     def open(path: str | PathLike[str]) -> Index: ...
+    def load(self) -> None: ...
     def save(self, path: str | PathLike[str]) -> None: ...
     def upsert(
         self,

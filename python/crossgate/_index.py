@@ -64,7 +64,10 @@ class Index:
     leave behind is forgotten once it is more than half of the index: of its places for documents,
     or of its vocabulary.
 
-    Make one with `Index.build` or `Index.open`.
+    Make one with `Index.build` or `Index.open`. One that was opened reads each part of its file
+    when it is first needed, so whatever meets a damaged one raises `IndexFileError`; `load` reads
+    all of them at once.
+
     Like a mapping it holds documents by id: `"pdf" in index`, `index["pdf"]`, `for id in index`.
     """
 
@@ -134,6 +137,9 @@ class Index:
     ) -> Index:
         """Open an index file.
 
+        The file stays open, and a search reads the parts that it needs: a file that is put in its
+        place changes nothing. The first change reads all of it.
+
         Args:
             path: The file.
             embedder: What made the vectors: an embedder, or the name or folder of a model. It is
@@ -158,13 +164,22 @@ class Index:
         opened.path = Path(path)
         return opened
 
+    def load(self) -> None:
+        """Read what has not been read of the file so far, and check it.
+
+        Raises:
+            IndexFileError: `index_corrupt`, `index_truncated` or `index_unreadable`.
+        """
+        self._core.load()
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the index to a file; an earlier file stays whole until the new one is complete.
 
         A symbolic link stays, and what it points to is replaced.
 
         Raises:
-            IndexFileError: `index_unwritable`, also if a device, a pipe or a folder is there.
+            IndexFileError: `index_unwritable`, also if a device, a pipe or a folder is there; what
+                `load` raises.
         """
         path = check_path("the index", path)
         try:
@@ -252,6 +267,8 @@ class Index:
             deny: Never consider these ids.
 
         Raises:
+            IndexFileError: `index_corrupt`, `index_truncated` or `index_unreadable` if a part of
+                the file is damaged that is needed.
             InputError: `wrong_dimension`, `not_finite` or `zero_vector` for a vector that is no
                 direction; `invalid_text` for a query or id that is no text; `out_of_range` for a
                 `per_channel` below 2, or a single text as ids.

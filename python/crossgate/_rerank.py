@@ -33,9 +33,6 @@ PASSAGE_PROFILE = Path(__file__).parent / "profiles" / "passages.json"
 # What stage 1 has in any case: enough for the candidates that retrievers hand over.
 _LEAST_SECONDS = 0.1
 
-MOST_CANDIDATES = 1_000_000
-"""The most candidates that stage 2 may read."""
-
 
 def _prepare(
     query: str,
@@ -217,7 +214,7 @@ def _default_profile(rerankers: Sequence[str | None], count: int, *, ordered: bo
     fitted = bundled if rerankers and rerankers[0] == bundled.reranker else Profile()
     if ordered:
         fitted = fitted.replace(combine=Profile().combine)
-    return fitted.replace(pool=min(max(1, count), MOST_CANDIDATES))
+    return fitted.replace(pool=min(max(1, count), _core.MOST_CANDIDATES))
 
 
 rerank = decides("rerank")(_prepare)

@@ -307,15 +307,17 @@ class Router:
         return decide_many(lambda query: self.route(query, **options), queries, progress)
 
     def warm_up(self) -> None:
-        """Load the models now, so that the first query does not wait for them.
+        """Load models and index now, so that the first query does not wait for them.
 
         A remote reranker is asked once, which opens its connection; that it may fail is no error.
 
         Raises:
+            IndexFileError: If a part of the index file is damaged.
             ModelError: If a model cannot be loaded or run.
         """
         from crossgate._reranking.contract import passages_of
 
+        self.index.load()
         if self.index.dimension:
             self._load_embedder().embed(["warm up"])
         for load in self._loaders:

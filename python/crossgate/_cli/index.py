@@ -96,7 +96,9 @@ def _earlier_index(path: Path) -> Index | None:
     from crossgate._index import Index
 
     try:
-        return Index.open(path)
+        earlier = Index.open(path)
+        earlier.load()  # one that is damaged somewhere is none
+        return earlier
     except IndexFileError as error:
         if error.code == "not_an_index" and path.stat().st_size > 0:
             raise IndexFileError(

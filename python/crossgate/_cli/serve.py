@@ -104,7 +104,7 @@ def _application(options: argparse.Namespace) -> Any:
     router = None
     if options.index:
         router = Router(Index.open(options.index))
-        router.route("warm up")
+        router.warm_up()
     asked = {"reranker": reranker, "profile": options.profile, "policy": options.policy}
     # Models are loaded, and options found wrong, before the first request and not by it.
     rerank("warm up", ["one", "two"], **asked)

@@ -74,7 +74,9 @@ def build(library: Library, progress: Any = None) -> tuple[int, list[str]]:
         loaded = read_sources(library.sources, kind="skills")
         earlier = None
         with suppress(CrossgateError):
-            earlier = Index.open(library.index)
+            found = Index.open(library.index)
+            found.load()  # one that is damaged somewhere is none
+            earlier = found
         index = Index.build(loaded.documents, reuse=earlier, progress=progress)
         index.save(library.index)
         made["documents"] = len(index)

@@ -1,32 +1,15 @@
 //! BM25F in Lucene's variant over an inverted index that grows and shrinks document by document.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
+
+use crate::error::Result;
+use crate::terms::{Filed, Postings, Terms, for_each_document};
 
 /// Saturation of a term's count, as in Lucene's `BM25Similarity`.
 const K1: f64 = 1.2;
 /// Share of a field's length that a count is normalised by, as in Lucene's `BM25Similarity`.
 const B: f64 = 0.75;
-
-/// Where one term stands: how often in which head, and how often in which passage of a body. Heads
-/// are known by the document's slot, passages by a number that grows with the slot.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Postings {
-    /// Sorted by slot.
-    pub(crate) heads: Vec<(u32, u32)>,
-    /// Sorted by passage.
-    pub(crate) passages: Vec<(u32, u32)>,
-    /// How many documents have the term, in head or body.
-    documents: u32,
-}
-
-impl Postings {
-    /// Postings for [`Bm25::restore_term`], which counts the documents.
-    pub(crate) fn new(heads: Vec<(u32, u32)>, passages: Vec<(u32, u32)>) -> Self {
-        Self { heads, passages, documents: 0 }
-    }
-}
 
 /// What BM25 found out about one document.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -141,7 +124,7 @@ impl Scorer<'_> {
                 }
                 continue;
             }
-            index.for_each_document(until(heads, end), bodies, |slot, head, body| {
+            for_each_document(until(heads, end), bodies, &index.owners, |slot, head, body| {
                 let mut count = f64::from(head) / index.heads.norm(slot, *head_average);
                 if body > 0 {
                     let norm = index.bodies.norm(slot, *body_average);
@@ -187,11 +170,7 @@ fn saturated(average: f64) -> Vec<[f64; TABLE_COUNTS]> {
 /// terms and postings, and each has those of its own that it changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bm25 {
-    term_numbers: HashMap<Arc<str>, u32>,
-    /// Per term.
-    postings: Vec<Arc<Postings>>,
-    /// Terms that no document has any more.
-    dead_terms: usize,
+    terms: Terms,
     heads: Lengths,
     bodies: Lengths,
     /// Per slot, the passage after its last one.
@@ -205,56 +184,61 @@ pub(crate) struct Bm25 {
 
 impl Bm25 {
     /// Adds a document. Its slot must be larger than every slot used before.
-    pub(crate) fn add(&mut self, slot: u32, fields: &Fields) {
+    pub(crate) fn add(&mut self, slot: u32, fields: &Fields) -> Result<()> {
+        let first = number_of(self.owners.len());
+        let vocabulary = self.terms.here(&self.owners)?;
         for (term, (head, passages)) in counts(fields) {
-            let first = number_of(self.owners.len());
-            let postings = self.postings_of(term);
+            let postings = vocabulary.postings_of(term);
             let was_dead = postings.documents == 0;
             postings.documents += 1;
             if head > 0 {
                 postings.heads.push((slot, head));
             }
             postings.passages.extend(passages.iter().map(|(at, count)| (first + at, *count)));
-            self.dead_terms -= usize::from(was_dead);
+            vocabulary.dead -= usize::from(was_dead);
         }
         let body: usize = fields.passages.iter().map(Vec::len).sum();
         let passages = number_of(fields.passages.len());
         self.add_lengths(slot, number_of(fields.head.len()), number_of(body), passages);
+        Ok(())
     }
 
     /// Removes a document; `fields` are those that it was added with. A crafted file may hold others
     /// than its text has: those stay behind, and `compacted` drops them.
-    pub(crate) fn remove(&mut self, slot: u32, fields: &Fields) {
+    pub(crate) fn remove(&mut self, slot: u32, fields: &Fields) -> Result<()> {
         let own = self.passages_of(slot);
+        let vocabulary = self.terms.here(&self.owners)?;
         for term in counts(fields).into_keys() {
-            let number = self.term_numbers.get(term);
-            let postings = number.and_then(|number| self.postings.get_mut(*number as usize));
-            if let Some(postings) = postings.map(Arc::make_mut) {
-                let before = postings.heads.len() + postings.passages.len();
-                if let Ok(at) = postings.heads.binary_search_by_key(&slot, |(slot, _)| *slot) {
-                    postings.heads.remove(at);
-                }
-                let at = run(&postings.passages, &own);
-                postings.passages.drain(at);
-                if postings.heads.len() + postings.passages.len() < before {
-                    postings.documents -= 1;
-                    self.dead_terms += usize::from(postings.documents == 0);
-                }
+            let Some(postings) = vocabulary.known(term) else { continue };
+            let before = postings.heads.len() + postings.passages.len();
+            if let Ok(at) = postings.heads.binary_search_by_key(&slot, |(slot, _)| *slot) {
+                postings.heads.remove(at);
+            }
+            let at = run(&postings.passages, &own);
+            postings.passages.drain(at);
+            if postings.heads.len() + postings.passages.len() < before {
+                postings.documents -= 1;
+                vocabulary.dead += usize::from(postings.documents == 0);
             }
         }
         self.with_body -= usize::from(self.bodies.get(slot) > 0);
         self.heads.clear(slot);
         self.bodies.clear(slot);
         self.documents -= 1;
+        Ok(())
     }
 
-    /// How many terms no document has any more, and how many there are in all.
+    /// How many terms no document has any more, and how many there are in all; none where the terms
+    /// are those of a file.
     pub(crate) fn dead_terms(&self) -> (usize, usize) {
-        (self.dead_terms, self.postings.len())
+        match &self.terms {
+            Terms::Here(vocabulary) => (vocabulary.dead, vocabulary.len()),
+            Terms::Filed(_) => (0, 0),
+        }
     }
 
     /// What an index has that holds these documents alone, numbered from 0, and nothing of others.
-    pub(crate) fn compacted(&self, live: &[u32]) -> Self {
+    pub(crate) fn compacted(&self, live: &[u32]) -> Result<Self> {
         let mut compact = Self::default();
         let mut slots = vec![None; self.heads.of.len()];
         let mut passages = vec![None; self.owners.len()];
@@ -276,14 +260,16 @@ impl Bm25 {
             let number = |place: u32| numbers.get(place as usize).copied().flatten();
             list.iter().filter_map(|(place, count)| Some((number(*place)?, *count))).collect()
         };
-        for (term, list) in self.vocabulary() {
+        let mut terms = self.terms.clone();
+        let vocabulary = compact.terms.here(&[])?;
+        for (term, list) in terms.here(&self.owners)?.sorted() {
             let heads: Vec<_> = renumbered(&list.heads, &slots);
             let passages: Vec<_> = renumbered(&list.passages, &passages);
             if !heads.is_empty() || !passages.is_empty() {
-                compact.restore_term(term, Postings::new(heads, passages));
+                vocabulary.insert(term, Postings::new(heads, passages, &compact.owners));
             }
         }
-        compact
+        Ok(compact)
     }
 
     /// Prepares to score documents against the distinct terms of a query.
@@ -294,14 +280,14 @@ impl Bm25 {
     /// choices: idf = ln(1 + (N - n + 0.5) / (n + 0.5)), which is never negative, and no factor
     /// (k1 + 1), which would not change an order. A body's average length is that of the bodies
     /// there are, so that documents without one change nothing.
-    pub(crate) fn scorer(&self, query_terms: &[String], body_weight: f64) -> Scorer<'_> {
+    pub(crate) fn scorer(&self, query_terms: &[String], body_weight: f64) -> Result<Scorer<'_>> {
         // An index of empty documents has no average to divide by, and no postings to score.
         let average =
             |total: u64, count: usize| (total as f64 / count as f64).max(f64::MIN_POSITIVE);
         let head_average = average(self.heads.total, self.documents);
-        let lists: Vec<_> = distinct(query_terms).filter_map(|term| self.list(term)).collect();
+        let lists = self.lists(query_terms)?;
         let heads: usize = lists.iter().map(|list| list.heads.len()).sum();
-        Scorer {
+        Ok(Scorer {
             index: self,
             cursors: lists
                 .into_iter()
@@ -319,13 +305,13 @@ impl Bm25 {
             } else {
                 Vec::new()
             },
-        }
+        })
     }
 
     /// Scores every document, one entry per slot.
     #[cfg(test)]
     pub(crate) fn matches(&self, query_terms: &[String], body_weight: f64) -> Vec<Match> {
-        let mut scorer = self.scorer(query_terms, body_weight);
+        let mut scorer = self.scorer(query_terms, body_weight).unwrap();
         let mut matches = vec![Match::default(); self.heads.of.len()];
         for (first, window) in (0..).step_by(WINDOW).zip(matches.chunks_mut(WINDOW)) {
             scorer.next(first, window);
@@ -335,10 +321,10 @@ impl Bm25 {
 
     /// Which passage of a document, from 0, holds the distinct terms of a query that are rarest in
     /// sum, the first of equal ones; none where no passage holds any.
-    pub(crate) fn best_passage(&self, slot: u32, query_terms: &[String]) -> Option<usize> {
+    pub(crate) fn best_passage(&self, slot: u32, query_terms: &[String]) -> Result<Option<usize>> {
         let own = self.passages_of(slot);
         let mut scores = vec![0.0; own.len()];
-        for list in distinct(query_terms).filter_map(|term| self.list(term)) {
+        for list in self.lists(query_terms)? {
             for (passage, _) in list.passages.get(run(&list.passages, &own)).unwrap_or_default() {
                 if let Some(score) = scores.get_mut((passage - own.start) as usize) {
                     *score += self.idf(list);
@@ -350,7 +336,7 @@ impl Bm25 {
                 if one.1 > best.1 { one } else { best }
             },
         );
-        best.filter(|(_, score)| *score > 0.0).map(|(passage, _)| passage)
+        Ok(best.filter(|(_, score)| *score > 0.0).map(|(passage, _)| passage))
     }
 
     /// The passages of a document by their numbers.
@@ -364,46 +350,28 @@ impl Bm25 {
         (1.0 + (self.documents as f64 - containing + 0.5) / (containing + 0.5)).ln()
     }
 
-    /// Calls with slot, count in the head and count in the body, in the order of the slots.
-    fn for_each_document(
-        &self,
-        heads: &[(u32, u32)],
-        passages: &[(u32, u32)],
-        mut call: impl FnMut(u32, u32, u32),
-    ) {
-        let owner = |passage: u32| self.owners.get(passage as usize).copied().unwrap_or(u32::MAX);
-        let mut heads = heads.iter().copied().peekable();
-        let bodies = passages.chunk_by(|one, next| owner(one.0) == owner(next.0));
-        for body in bodies {
-            let slot = body.first().map_or(u32::MAX, |(passage, _)| owner(*passage));
-            while let Some((before, head)) = heads.next_if(|(before, _)| *before < slot) {
-                call(before, head, 0);
-            }
-            let head = heads.next_if(|(same, _)| *same == slot).map_or(0, |(_, head)| head);
-            call(slot, head, body.iter().map(|(_, count)| count).sum());
-        }
-        for (slot, head) in heads {
-            call(slot, head, 0);
-        }
-    }
-
-    /// All terms with their postings, in the order in which the terms were first seen.
+    /// All terms that a document has, with their postings, in alphabetical order; an index that was
+    /// compacted has them in memory.
     pub(crate) fn vocabulary(&self) -> Vec<(&str, &Postings)> {
-        let mut terms: Vec<_> = self.term_numbers.iter().collect();
-        terms.sort_unstable_by_key(|(_, number)| **number);
-        terms
-            .into_iter()
-            .filter_map(|(term, _)| self.list(term).map(|list| (&**term, list)))
-            .collect()
+        match &self.terms {
+            Terms::Here(vocabulary) => vocabulary.sorted(),
+            Terms::Filed(_) => Vec::new(),
+        }
     }
 
-    /// Takes a term with its postings over, after all documents; the reader of index files checks
-    /// them.
-    pub(crate) fn restore_term(&mut self, term: &str, list: Postings) {
-        let mut documents = 0;
-        self.for_each_document(&list.heads, &list.passages, |_, _, _| documents += 1);
-        *self.postings_of(term) = Postings { documents, ..list };
-        self.dead_terms -= 1;
+    /// Reads of a file's terms what was not read so far.
+    pub(crate) fn load(&self) -> Result<()> {
+        self.terms.load(&self.owners)
+    }
+
+    /// Takes over the terms of a file, after the lengths of all documents.
+    pub(crate) fn restore(&mut self, terms: Filed) {
+        self.terms = Terms::Filed(terms.into());
+    }
+
+    /// The fields' lengths of a document and the number of its passages, as `add_lengths` takes them.
+    pub(crate) fn lengths(&self, slot: u32) -> (u32, u32, u32) {
+        (self.heads.get(slot), self.bodies.get(slot), number_of(self.passages_of(slot).len()))
     }
 
     /// Records a document without its postings: the lengths of its fields in terms, and the number
@@ -418,29 +386,15 @@ impl Bm25 {
         self.with_body += usize::from(body > 0);
     }
 
-    /// The postings of a term; none where no document has it.
-    fn list(&self, term: &str) -> Option<&Postings> {
-        let number = self.term_numbers.get(term)?;
-        self.postings.get(*number as usize).map(|list| &**list).filter(|list| list.documents > 0)
-    }
-
-    /// The postings of a term; a new one counts as dead until it has a document.
-    fn postings_of(&mut self, term: &str) -> &mut Postings {
-        let next = number_of(self.postings.len());
-        let number = self.term_numbers.get(term).copied().unwrap_or(next);
-        if number == next {
-            self.term_numbers.insert(term.into(), next);
-            self.postings.push(Arc::default());
-            self.dead_terms += 1;
-        }
-        // A number in the map is always one of a list.
-        #[expect(clippy::indexing_slicing, reason = "each number was given out with its list")]
-        Arc::make_mut(&mut self.postings[number as usize])
+    /// The postings of the distinct terms of a query that a document has.
+    fn lists(&self, query_terms: &[String]) -> Result<Vec<&Postings>> {
+        let lists = distinct(query_terms).map(|term| self.terms.list(term, &self.owners));
+        lists.filter_map(Result::transpose).collect()
     }
 }
 
 /// Indexes hold fewer than 2^32 documents, passages and terms.
-fn number_of(length: usize) -> u32 {
+pub(crate) fn number_of(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
 
@@ -535,7 +489,7 @@ mod tests {
         ) {
             let mut index = Bm25::default();
             for (slot, fields) in documents.iter().enumerate() {
-                index.add(u32::try_from(slot).unwrap(), fields);
+                index.add(u32::try_from(slot).unwrap(), fields).unwrap();
             }
             let expected = naive(&documents, &query, weight);
             for (found, expected) in index.matches(&query, weight).iter().zip(expected) {
@@ -552,14 +506,14 @@ mod tests {
             let (mut changed, mut fresh) = (Bm25::default(), Bm25::default());
             for (slot, (fields, keep)) in documents.iter().enumerate() {
                 let slot = u32::try_from(slot).unwrap();
-                changed.add(slot, fields);
+                changed.add(slot, fields).unwrap();
                 if *keep {
-                    fresh.add(slot, fields);
+                    fresh.add(slot, fields).unwrap();
                 }
             }
             for (slot, (fields, keep)) in documents.iter().enumerate() {
                 if !keep {
-                    changed.remove(u32::try_from(slot).unwrap(), fields);
+                    changed.remove(u32::try_from(slot).unwrap(), fields).unwrap();
                 }
             }
             let (was, is) = (&changed, &fresh);
@@ -570,7 +524,7 @@ mod tests {
             }
             for (slot, _) in documents.iter().enumerate().filter(|(_, (_, keep))| *keep) {
                 let slot = u32::try_from(slot).unwrap();
-                prop_assert_eq!(was.best_passage(slot, &query), is.best_passage(slot, &query));
+                prop_assert_eq!(was.best_passage(slot, &query).unwrap(), is.best_passage(slot, &query).unwrap());
             }
         }
 
@@ -580,7 +534,7 @@ mod tests {
         ) {
             let mut index = Bm25::default();
             for (slot, fields) in documents.iter().enumerate() {
-                index.add(u32::try_from(slot).unwrap(), fields);
+                index.add(u32::try_from(slot).unwrap(), fields).unwrap();
             }
             let holds = |one: &Fields, term: &String| {
                 one.head.contains(term) || one.passages.concat().contains(term)
@@ -599,7 +553,8 @@ mod tests {
                 let scores: Vec<f64> = fields.passages.iter().map(score).collect();
                 let most = scores.iter().copied().fold(0.0, f64::max);
                 let expected = scores.iter().position(|one| *one == most && most > 0.0);
-                prop_assert_eq!(index.best_passage(u32::try_from(slot).unwrap(), &query), expected);
+                let found = index.best_passage(u32::try_from(slot).unwrap(), &query).unwrap();
+                prop_assert_eq!(found, expected);
             }
         }
     }
@@ -607,8 +562,8 @@ mod tests {
     #[test]
     fn repeating_a_query_term_changes_nothing() {
         let mut index = Bm25::default();
-        index.add(0, &fields("red fox", ""));
-        index.add(1, &fields("red hen", ""));
+        index.add(0, &fields("red fox", "")).unwrap();
+        index.add(1, &fields("red hen", "")).unwrap();
         let found = |query: &str| index.matches(&words(query), 0.5);
         assert_eq!(found("fox fox red"), found("fox red"));
         assert_eq!(found("fox red")[0].overlap, 2);
@@ -617,8 +572,8 @@ mod tests {
     #[test]
     fn a_body_without_weight_is_not_there() {
         let mut index = Bm25::default();
-        index.add(0, &fields("red", "fox fox"));
-        index.add(1, &fields("fox", ""));
+        index.add(0, &fields("red", "fox fox")).unwrap();
+        index.add(1, &fields("fox", "")).unwrap();
         let found = index.matches(&words("fox"), 0.0);
         assert_eq!((found[0].score, found[0].overlap), (0.0, 0));
         assert!(index.matches(&words("fox"), 0.5)[0].score > 0.0);

@@ -1,4 +1,8 @@
 //! Unit vectors in one matrix, and their cosine with a query, the same to the bit on every machine.
+//!
+//! A search reads each vector in 8 bits first, a quarter of its bytes. What rounding took away is
+//! known for each, so that they bound the cosine, and only vectors that may matter are read whole:
+//! what is found is what the whole vectors say, to the bit.
 
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,6 +10,7 @@ use std::thread::Builder;
 
 use multiversion::multiversion;
 
+use crate::blocks::{Block, Lazy, corrupt};
 use crate::error::{Error, Result};
 
 /// Numbers added up side by side. Fixed, so that the order of additions and with it the last bit of
@@ -13,7 +18,7 @@ use crate::error::{Error, Result};
 const LANES: usize = 16;
 
 /// Fewer rows than this are not worth another thread.
-const ROWS_PER_THREAD: usize = 8_192;
+const ROWS_PER_THREAD: usize = if cfg!(test) { 300 } else { 32_768 };
 
 /// Rows that clones share until one of them changes any.
 const ROWS_PER_BLOCK: usize = 256;
@@ -24,7 +29,37 @@ pub(crate) struct Dense {
     dimension: usize,
     rows: usize,
     /// Each but the last has `ROWS_PER_BLOCK` rows.
-    blocks: Vec<Arc<Vec<f32>>>,
+    blocks: Vec<Arc<Rows>>,
+}
+
+/// Some rows, whole and in 8 bits.
+#[derive(Clone, Debug)]
+struct Rows {
+    dimension: usize,
+    count: usize,
+    values: Lazy<Vec<f32>>,
+    levels: Lazy<Levels>,
+}
+
+/// Rows in 8 bits.
+#[derive(Clone, Debug, Default)]
+struct Levels {
+    levels: Vec<i8>,
+    /// Per row, what its levels stand for.
+    rounded: Vec<Rounded>,
+}
+
+/// A row is `step` times its levels, and a vector of length `error` at most.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rounded {
+    step: f32,
+    error: f32,
+}
+
+/// A query in 16 bits: `step` times its levels, and a vector of length `error` at most.
+struct RoundedQuery {
+    levels: Vec<i16>,
+    rounded: Rounded,
 }
 
 impl Dense {
@@ -36,55 +71,109 @@ impl Dense {
         self.dimension
     }
 
+    #[cfg(test)]
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The vectors of a file: of each block, where it is whole and in 8 bits.
+    pub(crate) fn filed(
+        dimension: usize,
+        rows: usize,
+        blocks: Vec<(Block, Block)>,
+    ) -> Result<Self> {
+        if blocks.len() != rows.div_ceil(ROWS_PER_BLOCK) {
+            return Err(corrupt("it does not hold one vector per document"));
+        }
+        let blocks = blocks.into_iter().enumerate().map(|(place, (values, levels))| {
+            Arc::new(Rows {
+                dimension,
+                count: ROWS_PER_BLOCK.min(rows - place * ROWS_PER_BLOCK),
+                values: Lazy::later(values),
+                levels: Lazy::later(levels),
+            })
+        });
+        Ok(Self { dimension, rows, blocks: blocks.collect() })
+    }
+
+    /// What a file holds of these rows: of each block, the bytes of its vectors whole and in 8 bits.
+    pub(crate) fn to_bytes(&self, rows: &[u32]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let bytes = |block: &Arc<Rows>| {
+            let Levels { levels, rounded } = block.levels()?;
+            let rounded = rounded.iter().flat_map(|row| [row.step, row.error]);
+            let mut small: Vec<u8> = rounded.flat_map(f32::to_le_bytes).collect();
+            small.extend(levels.iter().map(|level| level.cast_unsigned()));
+            let values = block.values()?.iter();
+            Ok((values.flat_map(|value| value.to_le_bytes()).collect(), small))
+        };
+        self.compacted(rows)?.blocks.iter().map(bytes).collect()
+    }
+
+    /// These rows alone, numbered from 0.
+    pub(crate) fn compacted(&self, rows: &[u32]) -> Result<Self> {
+        let mut compact = Self::new(self.dimension);
+        for (number, row) in (0..).zip(rows) {
+            compact.set(number, self.row(*row)?)?;
+        }
+        Ok(compact)
+    }
+
     /// Stores a vector of length 1 in a row; rows between are zero.
-    pub(crate) fn set(&mut self, row: u32, unit: &[f32]) {
+    pub(crate) fn set(&mut self, row: u32, unit: &[f32]) -> Result<()> {
         let row = row as usize;
-        let whole = ROWS_PER_BLOCK * self.dimension;
         self.rows = self.rows.max(row + 1);
         while self.blocks.len() <= row / ROWS_PER_BLOCK {
             if let Some(last) = self.blocks.last_mut() {
-                Arc::make_mut(last).resize(whole, 0.0);
+                Arc::make_mut(last).resize(ROWS_PER_BLOCK)?;
             }
-            self.blocks.push(Arc::default());
+            self.blocks.push(Arc::new(Rows::new(self.dimension)));
         }
-        let Some(block) = self.blocks.get_mut(row / ROWS_PER_BLOCK).map(Arc::make_mut) else {
-            return;
-        };
-        let start = row % ROWS_PER_BLOCK * self.dimension;
-        if block.len() < start + self.dimension {
-            block.resize(start + self.dimension, 0.0);
-        }
-        if let Some(place) = block.get_mut(start..start + self.dimension) {
-            place.copy_from_slice(unit);
+        match self.blocks.get_mut(row / ROWS_PER_BLOCK) {
+            Some(block) => Arc::make_mut(block).set(row % ROWS_PER_BLOCK, unit),
+            None => Ok(()),
         }
     }
 
-    pub(crate) fn row(&self, row: u32) -> &[f32] {
+    pub(crate) fn row(&self, row: u32) -> Result<&[f32]> {
         let row = row as usize;
+        let Some(block) = self.blocks.get(row / ROWS_PER_BLOCK) else { return Ok(&[]) };
         let start = row % ROWS_PER_BLOCK * self.dimension;
-        self.blocks
-            .get(row / ROWS_PER_BLOCK)
-            .and_then(|block| block.get(start..start + self.dimension))
-            .unwrap_or_default()
+        Ok(block.values()?.get(start..start + self.dimension).unwrap_or_default())
     }
 
-    /// The cosine of every row with a vector of length 1, in [-1, 1].
-    pub(crate) fn cosines(&self, unit: &[f32]) -> Vec<f32> {
-        let mut cosines = vec![0.0; self.rows];
+    /// Reads of a file's vectors what was not read so far.
+    pub(crate) fn load(&self) -> Result<()> {
+        self.blocks.iter().try_for_each(|block| block.values().and(block.levels()).map(drop))
+    }
+
+    /// The cosine of a row with a vector of length 1, in [-1, 1].
+    pub(crate) fn cosine(&self, row: u32, unit: &[f32]) -> Result<f32> {
+        let mut cosine = [0.0];
+        dot_rows(self.row(row)?, unit, &mut cosine);
+        let [cosine] = cosine;
+        Ok(cosine)
+    }
+
+    /// For every row, what [`Dense::cosine`] with a vector of length 1 is at most, and not much more.
+    pub(crate) fn bounds(&self, unit: &[f32]) -> Result<Vec<f32>> {
+        let query = RoundedQuery::of(unit);
+        let mut bounds = vec![0.0; self.rows];
+        let blocks: Vec<&Levels> =
+            self.blocks.iter().map(|block| block.levels()).collect::<Result<_>>()?;
         if self.rows <= ROWS_PER_THREAD {
             // Asking for the number of processors reads files, which takes longer than a few rows.
-            dot_blocks(&self.blocks, unit, &mut cosines);
-            return cosines;
+            bound_blocks(&blocks, &query, &mut bounds);
+            return Ok(bounds);
         }
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         // Whole blocks, and few parts: a thread that waits for the lock on a busy machine waits long.
-        let blocks = self.rows.div_ceil(processors).max(ROWS_PER_THREAD).div_ceil(ROWS_PER_BLOCK);
-        let share = blocks * ROWS_PER_BLOCK;
-        let parts = Mutex::new(cosines.chunks_mut(share).zip(self.blocks.chunks(blocks)));
+        let each = self.rows.div_ceil(processors).max(ROWS_PER_THREAD).div_ceil(ROWS_PER_BLOCK);
+        let share = each * ROWS_PER_BLOCK;
+        let parts = Mutex::new(bounds.chunks_mut(share).zip(blocks.chunks(each)));
         let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
         let work = || {
-            while let Some((cosines, blocks)) = next() {
-                dot_blocks(blocks, unit, cosines);
+            while let Some((bounds, blocks)) = next() {
+                bound_blocks(blocks, &query, bounds);
             }
         };
         // Threads of this call alone: those of a pool would be gone after a fork.
@@ -97,13 +186,150 @@ impl Dense {
             }
             work();
         });
-        cosines
+        Ok(bounds)
     }
 }
 
-fn dot_blocks(blocks: &[Arc<Vec<f32>>], query: &[f32], products: &mut [f32]) {
-    for (products, rows) in products.chunks_mut(ROWS_PER_BLOCK).zip(blocks) {
-        dot_rows(rows, query, products);
+impl Rows {
+    fn new(dimension: usize) -> Self {
+        Self { dimension, count: 0, values: Vec::new().into(), levels: Levels::default().into() }
+    }
+
+    fn values(&self) -> Result<&Vec<f32>> {
+        self.values.get(|bytes| {
+            if bytes.len() != self.count * self.dimension * 4 {
+                return Err(corrupt("it does not hold one vector per document"));
+            }
+            let values: Vec<f32> =
+                bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+            for vector in values.chunks_exact(self.dimension) {
+                let square: f64 = vector.iter().map(|value| f64::from(*value).powi(2)).sum();
+                if !square.is_finite() || (square - 1.0).abs() > 1e-3 {
+                    return Err(corrupt("a vector is not of length 1"));
+                }
+            }
+            Ok(values)
+        })
+    }
+
+    fn levels(&self) -> Result<&Levels> {
+        self.levels.get(|bytes| {
+            let halves = bytes.split_at_checked(self.count * 8);
+            let Some((rounded, levels)) =
+                halves.filter(|(_, levels)| levels.len() == self.count * self.dimension)
+            else {
+                return Err(corrupt("it does not hold one vector per document"));
+            };
+            let (pairs, _) = rounded.as_chunks::<8>();
+            let rounded = pairs.iter().map(|[a, b, c, d, e, f, g, h]| Rounded {
+                step: f32::from_le_bytes([*a, *b, *c, *d]),
+                error: f32::from_le_bytes([*e, *f, *g, *h]),
+            });
+            let levels = levels.iter().map(|level| level.cast_signed());
+            Ok(Levels { levels: levels.collect(), rounded: rounded.collect() })
+        })
+    }
+
+    /// Both parts, read and ready to be changed.
+    fn parts(&mut self) -> Result<Option<(&mut Vec<f32>, &mut Levels)>> {
+        self.values()?;
+        self.levels()?;
+        Ok(self.values.get_mut().zip(self.levels.get_mut()))
+    }
+
+    fn resize(&mut self, count: usize) -> Result<()> {
+        let dimension = self.dimension;
+        if let Some((values, Levels { levels, rounded })) = self.parts()? {
+            values.resize(count * dimension, 0.0);
+            levels.resize(count * dimension, 0);
+            rounded.resize(count, Rounded::default());
+        }
+        self.count = count;
+        Ok(())
+    }
+
+    fn set(&mut self, row: usize, unit: &[f32]) -> Result<()> {
+        if self.count <= row {
+            self.resize(row + 1)?;
+        }
+        let span = row * self.dimension..(row + 1) * self.dimension;
+        let Some((values, Levels { levels, rounded })) = self.parts()? else { return Ok(()) };
+        let (Some(values), Some(levels), Some(rounded)) =
+            (values.get_mut(span.clone()), levels.get_mut(span), rounded.get_mut(row))
+        else {
+            return Ok(());
+        };
+        values.copy_from_slice(unit);
+        *rounded = Rounded::of(unit, f32::from(i8::MAX), |place, level| {
+            if let Some(entry) = levels.get_mut(place) {
+                #[expect(clippy::cast_possible_truncation, reason = "a level lies in [-127, 127]")]
+                let level = level as i8;
+                *entry = level;
+            }
+        });
+        Ok(())
+    }
+}
+
+impl Rounded {
+    /// Rounds a vector to whole levels up to `most`, and hands each over with its place.
+    fn of(vector: &[f32], most: f32, mut put: impl FnMut(usize, f32)) -> Self {
+        let largest = vector.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
+        if largest == 0.0 {
+            return Self::default();
+        }
+        // Not below the smallest normal number, where a step has no digits left.
+        let step = (largest / most).max(f32::MIN_POSITIVE);
+        let mut square = 0.0_f64;
+        for (place, value) in vector.iter().enumerate() {
+            let level = (value / step).round();
+            put(place, level);
+            square += (f64::from(*value) - f64::from(step) * f64::from(level)).powi(2);
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "rounded up")]
+        Self { step, error: (square.sqrt() as f32).next_up() }
+    }
+}
+
+impl RoundedQuery {
+    fn of(unit: &[f32]) -> Self {
+        // No sum of products with levels of 8 bits overflows 32 bits.
+        let most = i32::MAX / i32::from(i8::MAX) / i32::try_from(unit.len()).unwrap_or(i32::MAX);
+        let most = most.clamp(1, i32::from(i16::MAX));
+        let mut levels = vec![0; unit.len()];
+        let rounded = Rounded::of(unit, most as f32, |place, level| {
+            if let Some(entry) = levels.get_mut(place) {
+                #[expect(clippy::cast_possible_truncation, reason = "a level fits 16 bits")]
+                let level = level as i16;
+                *entry = level;
+            }
+        });
+        Self { levels, rounded }
+    }
+}
+
+fn bound_blocks(blocks: &[&Levels], query: &RoundedQuery, bounds: &mut [f32]) {
+    // What the sum of floats in `dot` may be off by: an epsilon for each addition on its way.
+    let additions = query.levels.len() / LANES + 2 * LANES;
+    let slack = additions as f32 * f32::EPSILON;
+    for (bounds, block) in bounds.chunks_mut(ROWS_PER_BLOCK).zip(blocks) {
+        multiply_levels(&block.levels, &query.levels, bounds);
+        for (bound, row) in bounds.iter_mut().zip(&block.rounded) {
+            // |x q - x' q'| <= |x - x'| |q| + |x'| |q - q'|, where x and q have length 1 but for
+            // rounding (the reader of index files lets 1.0005 pass) and x' is within its error of x.
+            let off = row.error * 1.001 + (1.001 + row.error) * query.rounded.error + slack;
+            *bound = *bound * row.step * query.rounded.step + off;
+        }
+    }
+}
+
+/// The product of the levels of each row with those of the query, a whole number below 2^31.
+#[multiversion(targets("x86_64+avx512f+avx512bw", "x86_64+avx2", "aarch64+neon"))]
+fn multiply_levels(rows: &[i8], query: &[i16], products: &mut [f32]) {
+    for (row, product) in rows.chunks_exact(query.len()).zip(products) {
+        let sum: i32 =
+            row.iter().zip(query).map(|(one, other)| i32::from(*one) * i32::from(*other)).sum();
+        *product = sum as f32;
     }
 }
 
@@ -179,7 +405,7 @@ mod tests {
         let mut dense = Dense::new(dimension);
         for (row, vector) in rows.iter().enumerate() {
             let unit = unit("test", vector, dimension).unwrap();
-            dense.set(u32::try_from(row).unwrap(), &unit);
+            dense.set(u32::try_from(row).unwrap(), &unit).unwrap();
         }
         dense
     }
@@ -189,9 +415,11 @@ mod tests {
         fn equals_the_definition(
             rows in prop::collection::vec(vector(37), 1..9), query in vector(37),
         ) {
-            let found = matrix(&rows, 37).cosines(&unit("query", &query, 37).unwrap());
+            let matrix = matrix(&rows, 37);
+            let query_unit = unit("query", &query, 37).unwrap();
             let length = |v: &[f32]| v.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
-            for (row, found) in rows.iter().zip(found) {
+            for (number, row) in (0..).zip(&rows) {
+                let found = matrix.cosine(number, &query_unit).unwrap();
                 let product: f64 =
                     row.iter().zip(&query).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum();
                 let expected = product / length(row) / length(&query);
@@ -207,16 +435,54 @@ mod tests {
         }
     }
 
+    /// Vectors of every shape that rounding could be wrong about: even ones, some with a few large
+    /// numbers among many small ones, some with nothing else.
+    fn uneven(dimension: usize) -> impl Strategy<Value = Vec<f32>> {
+        let number = prop_oneof![-1.0_f32..1.0, -1e-3_f32..1e-3, -1e-30_f32..1e-30, Just(0.0)];
+        prop::collection::vec(number, dimension)
+            .prop_filter("a direction", |vector| vector.iter().any(|value| *value != 0.0))
+    }
+
+    proptest! {
+        #[test]
+        fn bounds_hold_and_are_near(
+            (rows, query) in (1_usize..400).prop_flat_map(|dimension| {
+                (prop::collection::vec(uneven(dimension), 1..9), uneven(dimension))
+            }),
+        ) {
+            let matrix = matrix(&rows, query.len());
+            let query = unit("query", &query, query.len()).unwrap();
+            for (row, bound) in (0..).zip(matrix.bounds(&query).unwrap()) {
+                let cosine = matrix.cosine(row, &query).unwrap();
+                prop_assert!(cosine <= bound, "{cosine} {bound}");
+                // Half a level in each number, if all are off by as much: sqrt(400) / 254.
+                prop_assert!(bound - cosine < 2.0 * 0.08, "{cosine} {bound}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_sum_of_levels_overflows() {
+        let even = unit("even", &vec![1.0; 65_536], 65_536).unwrap();
+        let mut dense = Dense::new(65_536);
+        dense.set(0, &even).unwrap();
+        let bound = dense.bounds(&even).unwrap()[0];
+        assert!((1.0..1.01).contains(&bound), "{bound}");
+    }
+
     #[test]
     fn threads_and_neighbours_do_not_change_a_bit() {
         let rows: Vec<Vec<f32>> = (0..2 * ROWS_PER_THREAD + 7)
             .map(|row| (0..5).map(|column| ((row * 31 + column * 7) % 97) as f32 - 48.0).collect())
             .collect();
         let query = unit("query", &[1.0, -2.0, 3.0, 0.5, 0.25], 5).unwrap();
-        let all = matrix(&rows, 5).cosines(&query);
+        let all = matrix(&rows, 5);
+        let bounds = all.bounds(&query).unwrap();
         for row in [0, 1, ROWS_PER_THREAD - 1, ROWS_PER_THREAD, 2 * ROWS_PER_THREAD + 6] {
-            let alone = matrix(&rows[row..=row], 5).cosines(&query);
-            assert_eq!(alone[0].to_bits(), all[row].to_bits());
+            let alone = matrix(&rows[row..=row], 5);
+            assert_eq!(alone.bounds(&query).unwrap()[0].to_bits(), bounds[row].to_bits());
+            let cosine = all.cosine(u32::try_from(row).unwrap(), &query).unwrap();
+            assert_eq!(alone.cosine(0, &query).unwrap().to_bits(), cosine.to_bits());
         }
     }
 

@@ -12,6 +12,7 @@
     )
 )]
 
+mod blocks;
 mod bm25;
 mod checks;
 mod confidence;
@@ -21,6 +22,7 @@ mod file;
 #[cfg(feature = "python")]
 mod python;
 mod stop_words;
+mod terms;
 
 pub mod cliff;
 pub mod conclude;

@@ -116,6 +116,14 @@ impl Blend {
         }
     }
 
+    /// A cosine below which no document without a BM25 score reaches a blend; a little less than the
+    /// exact one, so that rounding hides none.
+    pub(crate) fn least_cosine(&self, blend: f64) -> f64 {
+        let share = self.cosine_weight / (self.cosine_weight + self.bm25_weight);
+        let least = blend / share;
+        if least.is_finite() { least - 1e-9 * least.abs() } else { f64::NEG_INFINITY }
+    }
+
     /// The weighted mean of cosine and bounded BM25, in [-1, 1]; without a cosine the latter alone.
     pub fn score(&self, cosine: Option<f64>, bm25: f64) -> f64 {
         let bounded = self.bounded_bm25(bm25);

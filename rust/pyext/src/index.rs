@@ -95,20 +95,28 @@ impl Index {
     /// Removes documents in one step; returns how many were there.
     #[expect(clippy::needless_pass_by_value, reason = "Python hands over an owned list")]
     fn remove(&self, py: Python<'_>, ids: Vec<String>) -> PyResult<usize> {
-        py.detach(|| self.write(|index| Ok(ids.iter().filter(|id| index.remove(id)).count())))
+        let remove = |index: &mut crossgate_core::Index| {
+            ids.iter().try_fold(0, |count, id| Ok(count + usize::from(index.remove(id)?)))
+        };
+        py.detach(|| self.write(remove)).map_err(Into::into)
+    }
+
+    fn get(&self, py: Python<'_>, id: &str) -> PyResult<Option<Text>> {
+        py.detach(|| self.read().get(id).map(|found| found.map(text_of))).map_err(Into::into)
+    }
+
+    fn vector(&self, py: Python<'_>, id: &str) -> PyResult<Option<Vec<f32>>> {
+        py.detach(|| self.read().vector(id).map(|found| found.map(<[f32]>::to_vec)))
             .map_err(Into::into)
     }
 
-    fn get(&self, py: Python<'_>, id: &str) -> Option<Text> {
-        py.detach(|| self.read().get(id).map(text_of))
-    }
-
-    fn vector(&self, py: Python<'_>, id: &str) -> Option<Vec<f32>> {
-        py.detach(|| self.read().vector(id).map(<[f32]>::to_vec))
-    }
-
     fn ids(&self, py: Python<'_>) -> Vec<String> {
-        py.detach(|| self.read().records().map(|record| record.id.clone()).collect())
+        py.detach(|| self.read().ids().map(str::to_owned).collect())
+    }
+
+    /// Reads of a file what was not read so far.
+    fn load(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.read().load()).map_err(Into::into)
     }
 
     /// The best candidates and what they say: title, text, metadata; both of one version.
@@ -132,7 +140,8 @@ impl Index {
             // One version for both: no document can change between its score and its text.
             let index = self.read();
             let found = index.search(query, vector.as_deref(), &options)?;
-            let texts = found.iter().filter_map(|one| index.get(&one.id).map(text_of)).collect();
+            let texts = found.iter().filter_map(|one| index.get(&one.id).transpose());
+            let texts = texts.map(|record| record.map(text_of)).collect::<Result<_, Error>>()?;
             Ok((found, texts))
         })
         .map_err(|error: Error| error.into())
@@ -153,8 +162,8 @@ impl Index {
         py.detach(|| self.read().dimension())
     }
 
-    fn fingerprint(&self, py: Python<'_>) -> String {
-        py.detach(|| self.read().fingerprint())
+    fn fingerprint(&self, py: Python<'_>) -> PyResult<String> {
+        py.detach(|| self.read().fingerprint()).map_err(Into::into)
     }
 
     fn __len__(&self, py: Python<'_>) -> usize {
@@ -162,7 +171,7 @@ impl Index {
     }
 
     fn __contains__(&self, py: Python<'_>, id: &str) -> bool {
-        py.detach(|| self.read().get(id).is_some())
+        py.detach(|| self.read().contains(id))
     }
 }
 

@@ -37,6 +37,9 @@ mod _core {
     };
 
     #[pymodule_export]
+    const MOST_CANDIDATES: usize = crossgate_core::profile::MOST_CANDIDATES;
+
+    #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "the name that Python expects")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
 }
