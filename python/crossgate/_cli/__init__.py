@@ -35,6 +35,7 @@ COMMANDS = {
     "calibrate": "fit the gate and the guardrails on labelled data",
     "hook": "tell an agent on each prompt which skill fits; `hook install` sets it up",
     "models": "list, pull, verify and find models",
+    "bench": "measure what crossgate costs on this machine, beside other libraries",
     "completion": "print what completes commands and options in bash, zsh or tcsh",
     "doctor": "say what is installed, which models are here, and what is off and why",
 }

@@ -19,10 +19,10 @@ def describe_machine() -> dict[str, str | int]:
     }
 
 
-def describe_versions() -> dict[str, str]:
+def describe_versions(*others: str) -> dict[str, str]:
     """Return the versions of Python and of the packages that a figure depends on."""
     found = {"python": platform.python_version()}
-    for name in _PACKAGES:
+    for name in dict.fromkeys((*_PACKAGES, *others)):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

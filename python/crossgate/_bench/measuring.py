@@ -1,0 +1,125 @@
+"""Timing contenders side by side, and what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from statistics import median, quantiles
+from typing import Any
+
+OURS = "crossgate"
+
+Run = Callable[[], object]
+"""What is timed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """What one contender needs for one case.
+
+    Attributes:
+        case: What is done, such as `1,000 documents`.
+        contender: Who does it.
+        unit: `ms` or `MiB`, of which less is better, or a rate such as `pairs/s`.
+        values: One measurement per repetition.
+    """
+
+    case: str
+    contender: str
+    unit: str
+    values: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The middle of the measurements."""
+        return median(self.values)
+
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        """What a quarter of the measurements is at most, and what a quarter is at least."""
+        if len(self.values) < 2:
+            return self.values[0], self.values[0]
+        low, _, high = quantiles(self.values, n=4, method="inclusive")
+        return low, high
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figure as JSON takes it."""
+        low, high = self.quartiles
+        return {
+            "case": self.case,
+            "contender": self.contender,
+            "unit": self.unit,
+            "median": self.median,
+            "quartiles": [low, high],
+            "repetitions": len(self.values),
+        }
+
+
+def side_by_side(
+    case: str, contenders: Mapping[str, Run], repetitions: int, *, each: float | None = None
+) -> Iterator[Figure]:
+    """Time contenders in turns, so that what else the machine does slows all of them.
+
+    Each runs once before, untimed: what it loads or caches then is not what is measured.
+
+    Args:
+        case: What they do.
+        contenders: Who does it.
+        repetitions: How often each is timed, at least 1.
+        each: How many units one run does: then the figure is a rate per second.
+    """
+    values: dict[str, list[float]] = {name: [] for name in contenders}
+    for run in contenders.values():
+        run()
+    for _ in range(repetitions):
+        for name, run in contenders.items():
+            start = time.perf_counter()
+            run()
+            seconds = time.perf_counter() - start
+            values[name].append(each / seconds if each else seconds * 1e3)
+    for name, found in values.items():
+        unit = "per second" if each else "ms"
+        yield Figure(case=case, contender=name, unit=unit, values=tuple(found))
+
+
+def table(figures: list[Figure]) -> str:
+    """Return a table in Markdown: one row per case, the contenders side by side.
+
+    Where there are several, each but the first is followed by how many times as fast crossgate is.
+    """
+    names = list(dict.fromkeys(one.contender for one in figures))
+    compared = [name for name in names if name != OURS and OURS in names]
+    cells = {(one.case, one.contender): one for one in figures}
+    head = [f"| {figures[0].unit} |"]
+    head += [f" {name} |" + (" ratio |" if name in compared else "") for name in names]
+    rows = ["".join(head), "| --- |" + " --- |" * (len(names) + len(compared))]
+    for case in dict.fromkeys(one.case for one in figures):
+        ours = cells.get((case, OURS))
+        row = f"| {case} |"
+        for name in names:
+            one = cells.get((case, name))
+            row += f" {_shown(one)} |"
+            if name in compared:
+                row += f" {_ratio(ours, one)} |"
+        rows.append(row)
+    return "\n".join(rows)
+
+
+def _shown(figure: Figure | None) -> str:
+    if figure is None:
+        return ""
+    low, high = figure.quartiles
+    return f"{_number(figure.median)} ({_number(low)} to {_number(high)})"
+
+
+def _ratio(ours: Figure | None, other: Figure | None) -> str:
+    if ours is None or other is None:
+        return ""
+    less_is_better = ours.unit in ("ms", "MiB")
+    ratio = other.median / ours.median if less_is_better else ours.median / other.median
+    return f"{ratio:.2g}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,0 +1,99 @@
+"""`crossgate bench`: what crossgate costs on this machine, beside others in one run."""
+
+from __future__ import annotations
+
+import argparse
+
+from crossgate._cli import DONE
+from crossgate._cli.output import json_option, say, show, show_json
+
+SCHEMA = "crossgate-bench/1"
+
+# Making a million documents takes minutes: it is asked for.
+_DEFAULT = ("processes", "routes", "pairs", "bm25", "cosine", "indexing")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    from crossgate._bench.peers import NAMES
+
+    parser.set_defaults(run=run)
+    json_option(parser)
+    parser.add_argument(
+        "sections",
+        nargs="*",
+        metavar="SECTION",
+        choices=[[], *_DEFAULT, "growth"],
+        help=f"what to measure: {', '.join(_DEFAULT)} (default: all of these), growth",
+    )
+    parser.add_argument(
+        "--against",
+        metavar="NAMES",
+        help=f"measure these beside it: {', '.join(NAMES)}, with commas (default: those installed)",
+    )
+    parser.add_argument(
+        "--sizes",
+        type=_sizes,
+        default="1000,10000,100000",
+        metavar="N,...",
+        help="numbers of documents (default: 1000,10000,100000)",
+    )
+    parser.add_argument(
+        "--repetitions",
+        type=_repetitions,
+        default=15,
+        metavar="N",
+        help="how often each is timed, kernels ten times as often (default: 15)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure section by section, and print each when it is done."""
+    # One thread for everyone whose work one thread does here; read when numpy is imported.
+    import os
+
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+    from crossgate._bench import peers
+    from crossgate._bench.measuring import table
+    from crossgate._bench.sections import SECTIONS, Settings
+    from crossgate._evaluation.runs.machine import describe_machine, describe_versions
+
+    settings = Settings(
+        repetitions=options.repetitions, sizes=options.sizes, against=peers.chosen(options.against)
+    )
+    machine, versions = describe_machine(), describe_versions(*settings.against)
+    found = {}
+    for name in options.sections or _DEFAULT:
+        say(f"measuring {name}")
+        figures = list(SECTIONS[name](settings))
+        found[name] = [one.to_dict() for one in figures]
+        if not options.json:
+            title, _, _ = (SECTIONS[name].__doc__ or "").partition("\n")
+            units = dict.fromkeys(one.unit for one in figures)
+            tables = (table([one for one in figures if one.unit == unit]) for unit in units)
+            show("\n\n".join([title, *tables]) + "\n")
+    if options.json:
+        show_json({"schema": SCHEMA, "machine": machine, "versions": versions, "sections": found})
+    else:
+        shown = ", ".join(f"{name} {version}" for name, version in versions.items())
+        show(
+            "Median (quartiles); ratio: how many times as fast crossgate is. "
+            f"{machine['processor']}, {machine['cores']} cores, {machine['system']}; {shown}"
+        )
+    return DONE
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    found = tuple(int(one) for one in text.split(","))
+    if not found or min(found) < 20:
+        raise argparse.ArgumentTypeError(f"{text}: whole numbers with commas, each at least 20")
+    return found
+
+
+def _repetitions(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value}: at least 1")
+    return value
