@@ -131,6 +131,7 @@ def test_what_is_not_run_says_why() -> None:
         "models.md: needs a model from the hub",
         "pipelines.md: takes minutes",
         "serve.md: needs a running server",
+        "speed.md: takes two minutes",
         "rag.md: downloads a model",
         "rerankers.md: needs a provider key",
         "stores.md: needs a Chroma collection",

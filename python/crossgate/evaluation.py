@@ -15,6 +15,7 @@ from crossgate._evaluation.report.html import html_report
 from crossgate._evaluation.report.steps import StepsReport, measure_steps, text_steps
 from crossgate._evaluation.report.summary import Report, summarize
 from crossgate._evaluation.report.text import headline, text_report
+from crossgate._evaluation.runs.candidates import is_candidates, measure_candidates
 from crossgate._evaluation.runs.measuring import measure
 from crossgate._evaluation.runs.runs import (
     ALL_MODES,
@@ -40,9 +41,11 @@ __all__ = [
     "compare",
     "headline",
     "html_report",
+    "is_candidates",
     "is_labels",
     "is_run",
     "measure",
+    "measure_candidates",
     "measure_steps",
     "read_dataset",
     "read_labels",

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 DATASETS = (
     "documents and after them files of labels, such as skills/ labels.jsonl; or a BEIR folder, a "
-    ".jsonl file of both, or a run that eval --runs stored, which needs no model"
+    ".jsonl file of both or of queries with a retriever's candidates, or a run that eval --runs "
+    "stored, which needs no model"
 )
 """What the two commands say of their arguments."""
 
@@ -40,11 +41,12 @@ def subjects_of(paths: Sequence[str]) -> list[Subject]:
     Raises:
         SourceError: `no_documents` if labels come first.
     """
+    from crossgate._evaluation.runs.candidates import is_candidates
     from crossgate.evaluation import is_labels
 
     found: list[Subject] = []
     for path in map(Path, paths):
-        if not is_labels(path):
+        if is_candidates(path) or not is_labels(path):
             found.append(Subject(path))
         elif found:
             found[-1] = replace(found[-1], labels=(*found[-1].labels, path))
@@ -127,10 +129,13 @@ def run_of(
     subject: Subject, options: argparse.Namespace, modes: Sequence[Mode], **measuring: Any
 ) -> Run:
     """Read a stored run, or measure a dataset; with --unnamed the easiest queries are left out."""
+    from crossgate._evaluation.runs.candidates import is_candidates
     from crossgate.evaluation import is_run, measure, read_run
 
     if is_run(subject.path):
         run = read_run(subject.path)
+    elif is_candidates(subject.path):
+        run = _run_of_candidates(subject.path, options)
     else:
         dataset = dataset_of(subject, options)
         with runs_folder(options.runs) as folder:
@@ -153,6 +158,29 @@ def run_of(
         message = f"every query of {run.header.dataset} names its document: drop --unnamed"
         raise InputError("out_of_range", message)
     return replace(run, queries=kept)
+
+
+def _run_of_candidates(path: Path, options: argparse.Namespace) -> Run:
+    from crossgate._evaluation.runs.candidates import RETRIEVER, measure_candidates
+    from crossgate.evaluation import read_run
+
+    if options.background:
+        message = f"--background needs documents to pick from: {path} holds candidates alone"
+        raise InputError("out_of_range", message)
+    with runs_folder(options.runs) as folder:
+        output = folder / f"{path.stem}-candidates.run.jsonl"
+        problems = measure_candidates(
+            path,
+            output,
+            profile=options.profile,
+            reranker=options.reranker,
+            embedder=RETRIEVER if options.embedder == "default" else options.embedder,
+            limit=options.limit,
+            seed=options.seed,
+            strict=options.strict,
+        )
+        say_skipped(problems, path.name)
+        return read_run(output)
 
 
 @contextmanager

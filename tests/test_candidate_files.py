@@ -1,0 +1,187 @@
+"""Queries with the candidates of another retriever: read, reranked, and fitted a gate to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import FunctionReranker, build, documents
+from crossgate import Index, Profile, ProfileError, Router, SourceError, read_profile, rerank
+from crossgate._cli import run
+from crossgate._evaluation.runs.candidates import RETRIEVER
+from crossgate._reranking.contract import PairScore
+from crossgate.evaluation import (
+    is_candidates,
+    is_labels,
+    measure_candidates,
+    read_dataset,
+    read_run,
+)
+
+SKILLS = Path(__file__).parent.parent / "eval" / "skills"
+
+ROW: dict[str, Any] = {
+    "query": "merge two pdf files",
+    "relevant": ["pdf"],
+    "candidates": [
+        {"id": "pdf", "title": "PDF", "text": "merge and split pdf files", "cosine": 0.8},
+        {"_id": "csv", "content": "repair tables", "cosine": 0.1, "page": 3},
+    ],
+}
+
+
+def overlap() -> FunctionReranker:
+    """Return a reranker whose logit is the number of words that query and passage share."""
+
+    def score(query: str, texts: Any) -> list[PairScore]:
+        words = set(query.split())
+        return [PairScore(float(len(words & set(one.lower().split())))) for one in texts]
+
+    return FunctionReranker(score)
+
+
+def written(path: Path, *rows: object) -> Path:
+    """Write JSON lines."""
+    lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_the_run_holds_what_rerank_saw(tmp_path: Path) -> None:
+    nothing = {**ROW, "query": "bake bread", "relevant": [], "kind": "off topic"}
+    path = written(tmp_path / "found.jsonl", ROW, nothing)
+    assert is_candidates(path)
+    output = tmp_path / "runs" / "found.run.jsonl"
+    assert measure_candidates(path, output, reranker=overlap(), embedder="mine@1") == ()
+    stored = read_run(output)
+    header = stored.header
+    assert (header.dataset, header.embedder, header.reranker) == ("found", "mine@1", "function@1")
+    assert (header.documents, header.modes, header.profile.pool) == (2, ("always",), 2)
+    first, second = stored.queries
+    assert (first.text, first.relevant, second.relevant) == (ROW["query"], {"pdf": 1}, {})
+    assert second.kind == "off topic"
+    seen = rerank(ROW["query"], ROW["candidates"], reranker=overlap(), profile=Profile(pool=2))
+    assert [one.to_dict() for one in first.scored] == seen.trace["stage1"]
+    assert [one.cosine for one in first.scored] == [0.8, 0.1]
+    assert {id: pair.score for id, pair in first.pairs.items()} == {"pdf": 3.0, "csv": 0.0}
+
+
+def test_what_fits_and_was_not_found_counts_as_missed(tmp_path: Path) -> None:
+    path = written(tmp_path / "found.jsonl", {**ROW, "relevant": ["elsewhere"]})
+    measure_candidates(path, tmp_path / "run.jsonl", reranker=overlap())
+    (query,) = read_run(tmp_path / "run.jsonl").queries
+    assert (query.relevant, len(query.scored)) == ({"elsewhere": 1}, 2)
+
+
+@pytest.mark.parametrize(
+    ("row", "what"),
+    [
+        ("{", "JSON"),
+        ([], "must be a JSON object with query, candidates, relevant"),
+        ({"query": "q", "candidates": ROW["candidates"]}, "must be a JSON object with query"),
+        ({**ROW, "query": 7}, "the query is no text"),
+        ({**ROW, "query": ""}, "query"),
+        ({**ROW, "candidates": []}, "at least one"),
+        ({**ROW, "candidates": [{"id": "a", "text": "b"}]}, "candidate 'a' has no cosine"),
+        ({**ROW, "candidates": [{"id": "a", "cosine": 0.5}]}, "candidate 1 has no text"),
+        ({**ROW, "candidates": [{"text": "a", "cosine": 1.5}]}, "between -1 and 1"),
+        ({**ROW, "relevant": {"pdf": 1}}, "relevant must be a list of ids"),
+        ({**ROW, "relevant": [1]}, "relevant must be a list of ids"),
+        ({**ROW, "kind": 1}, "the kind is no text"),
+    ],
+)
+def test_a_bad_row_is_named_and_left_out(tmp_path: Path, row: object, what: str) -> None:
+    path = written(tmp_path / "found.jsonl", ROW, row)
+    (problem,) = measure_candidates(path, tmp_path / "run.jsonl", reranker=overlap())
+    assert "found.jsonl:2" in str(problem)
+    assert what in str(problem)
+    assert len(read_run(tmp_path / "run.jsonl").queries) == 1
+    with pytest.raises(SourceError, match=r"found\.jsonl:2") as raised:
+        measure_candidates(path, tmp_path / "run.jsonl", reranker=overlap(), strict=True)
+    assert raised.value.code == "malformed_row"
+    alone = written(tmp_path / "alone.jsonl", row)
+    with pytest.raises(SourceError) as raised:
+        measure_candidates(alone, tmp_path / "none.jsonl", reranker=overlap())
+    assert raised.value.code == "empty_split"
+
+
+def test_candidates_that_stand_twice_are_refused(tmp_path: Path) -> None:
+    twice = {**ROW, "candidates": [ROW["candidates"][0]] * 2}
+    path = written(tmp_path / "found.jsonl", twice)
+    with pytest.raises(Exception, match="stands twice"):
+        measure_candidates(path, tmp_path / "run.jsonl", reranker=overlap())
+    assert not (tmp_path / "run.jsonl").exists()
+
+
+def test_other_files_are_none(tmp_path: Path) -> None:
+    labels = {"query": "q", "relevant": []}
+    assert not is_candidates(written(tmp_path / "labels.jsonl", labels))
+    assert is_labels(tmp_path / "labels.jsonl")
+    assert not is_candidates(written(tmp_path / "ids.jsonl", {**labels, "candidates": ["a"]}))
+    assert not is_candidates(written(tmp_path / "no.json", ROW))
+    for content in ("", "\0", "[]", "{"):
+        (tmp_path / "odd.jsonl").write_text(content)
+        assert not is_candidates(tmp_path / "odd.jsonl")
+    assert not is_candidates(tmp_path / "absent.jsonl")
+    assert not is_candidates(tmp_path)
+
+
+def test_a_gate_is_fitted_to_cosines_and_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The path of a user: a file, one command, and rerank has a working gate."""
+    pytest.importorskip("scipy", reason="scipy is not installed")
+    monkeypatch.chdir(tmp_path)
+    dataset = read_dataset(SKILLS, split="test")
+    texts = {one.id: one.content for one in dataset.documents}
+    index = Index.build([{"id": id, "text": text} for id, text in texts.items()])
+    asked = dataset.queries[::4]
+    vectors = index.load_embedder().embed([one.text for one in asked])
+    rows: list[dict[str, Any]] = []
+    for query, vector in zip(asked, vectors, strict=True):
+        found = index.search(query.text, vector, per_channel=4).scored
+        candidates = [
+            {"id": one.id, "text": texts[one.id], "cosine": one.cosine}
+            for one in sorted(found, key=lambda one: -(one.cosine or 0))[:4]
+        ]
+        rows.append({"query": query.text, "relevant": [*query.relevant], "candidates": candidates})
+    path = written(tmp_path / "found.jsonl", *rows)
+    command = ["calibrate", str(path), "--reranker", "crossgate-router-minilm-l6"]
+    code = run([*command, "--max-false-inject", "0.3", "-o", "mine.json"])
+    output = capsys.readouterr()
+    assert code == 0, output.err
+    assert "the candidates are those of another retriever" in output.out
+    profile = read_profile("mine.json")
+    assert profile.embedder == RETRIEVER
+    assert profile.answer.threshold is not None
+    results = [
+        rerank(
+            row["query"],
+            row["candidates"],
+            profile=profile,
+            reranker="crossgate-router-minilm-l6",
+        )
+        for row in rows[:40]
+    ]
+    assert any(result.trace["stage2"] == [] and result.ids for result in results), "a clear winner"
+    assert any(not result.ids for result in results), "nothing fits"
+    with pytest.raises(ProfileError, match="retriever"):
+        Router(build(), profile=profile)
+    assert run([*command, "--background", "-o", "other.json"]) == 2
+    assert "--background needs documents" in capsys.readouterr().err
+
+
+def test_documents_of_the_library_are_enough(tmp_path: Path) -> None:
+    """Candidates without an id get their places, as in rerank."""
+    row = {
+        "query": "merge pdf",
+        "relevant": ["1"],
+        "candidates": [{"text": one.text, "cosine": 0.5} for one in documents()[:3]],
+    }
+    path = written(tmp_path / "found.jsonl", row)
+    measure_candidates(path, tmp_path / "run.jsonl", reranker=overlap())
+    (query,) = read_run(tmp_path / "run.jsonl").queries
+    assert {one.id for one in query.scored} == {"1", "2", "3"}
