@@ -11,6 +11,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
@@ -28,17 +29,31 @@ from crossgate._core import (
     Stage2Confidence,
     Winner,
 )
-from crossgate._evaluation.measures.economics import trade_off
-from crossgate._evaluation.measures.losses import count_moves, where_lost
+from crossgate._evaluation.measures.economics import Latency, trade_off
+from crossgate._evaluation.measures.losses import PLACES, count_moves, where_lost
 from crossgate._evaluation.measures.quality import METRICS, measure_answer
 from crossgate._evaluation.measures.signals import histograms, reliability
-from crossgate._evaluation.report.charts import curve_chart, shares_shown, standalone
+from crossgate._evaluation.measures.statistics import Interval
+from crossgate._evaluation.report.charts import (
+    curve_chart,
+    flow_chart,
+    interval_chart,
+    latency_chart,
+    shares_shown,
+    standalone,
+)
 from crossgate._evaluation.report.compare import REPORTS_SCHEMA, compare
 from crossgate._evaluation.report.queries import SCRIPT, queries_table
 from crossgate._evaluation.report.summary import Report, summarize
 from crossgate._evaluation.runs.modes import decide
 from crossgate._evaluation.runs.runs import MODES, Mode, Run, RunHeader, StoredQuery
-from crossgate.evaluation import headline, html_report, read_reports, text_report
+from crossgate.evaluation import (
+    headline,
+    html_comparison,
+    html_report,
+    read_reports,
+    text_report,
+)
 from test_evaluation_datasets import write_beir
 from test_evaluation_runs import measured
 
@@ -399,8 +414,6 @@ def test_the_reliability_is_that_of_the_confidence() -> None:
 
 
 def test_a_chart_of_its_own_is_an_svg_file() -> None:
-    from xml.etree import ElementTree
-
     points = summarize(run_of()).curve
     root = ElementTree.fromstring(standalone(curve_chart(points)))
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
@@ -411,6 +424,60 @@ def test_a_chart_of_its_own_is_an_svg_file() -> None:
     (style,) = root.iter("{http://www.w3.org/2000/svg}style")
     used = {one.get("class") for one in root.iter() if one.get("class")} - {"label"}
     assert all(f".{name} {{" in (style.text or "") for name in used)
+
+
+def svg(chart: str) -> list[ElementTree.Element]:
+    """Return all elements of a chart, which has to be well formed."""
+    return list(ElementTree.fromstring(chart).iter())
+
+
+def test_the_flow_has_a_band_as_thick_as_its_queries_for_each_end() -> None:
+    lost = summarize(run_of()).lost["gated"]
+    elements = svg(flow_chart(9, lost))
+    labels = [one.text or "" for one in elements if one.tag == "text"]
+    assert labels[0] == "9 queries with a match"
+    counts = {label.split(": ")[0]: int(label.split(": ")[1].split()[0]) for label in labels[1:]}
+    assert counts.pop("right first pick") == 9 - sum(lost.values())
+    assert counts == {PLACES[place]: count for place, count in lost.items()}
+    heights = {
+        one[0].text.split(":")[0]: [float(y) for y in re.findall(r" V([\d.]+)", one.get("d", ""))]
+        for one in elements
+        if one.tag == "path" and one[0].text
+    }
+    assert set(heights) == {"right first pick", *counts}
+    tops = {
+        one[0].text.split(":")[0]: float(re.findall(r",([\d.]+) V", one.get("d", ""))[0])
+        for one in elements
+        if one.tag == "path" and one[0].text
+    }
+    thick = {name: bottom - tops[name] for name, (bottom,) in heights.items()}
+    each = thick["right first pick"] / (9 - sum(lost.values()))
+    assert all(
+        thick[name] == pytest.approx(count * each, abs=0.2) for name, count in counts.items()
+    )
+
+
+@pytest.mark.parametrize("lost", [{}, {"retrieval": 3}, {"gate": 3}, {"retrieval": 1, "gate": 2}])
+def test_a_flow_may_have_one_end_only(lost: dict[str, int]) -> None:
+    labels = [one.text or "" for one in svg(flow_chart(3, lost)) if one.tag == "text"]
+    assert len(labels) == 1 + len(lost) + (not lost)
+
+
+def test_latency_is_drawn_as_a_rising_share_of_the_queries() -> None:
+    account = summarize(run_of()).economics
+    assert account is not None
+    assert all(len(one.spread) == 21 for one in account.latencies)
+    slow = Latency(path="slow <1>", count=2, p50=10.0, p95=1e4, p99=1e4, spread=(0.0, 10.0, 1e4))
+    elements = svg(latency_chart([slow, *account.latencies]))
+    lines = [one for one in elements if one.tag == "polyline"]
+    assert len(lines) == 1 + len(account.latencies)
+    for line in lines:
+        points = [tuple(map(float, one.split(","))) for one in line.get("points", "").split()]
+        # Time only grows to the right, the share only grows upwards.
+        assert points == sorted(points, key=lambda point: (point[0], -point[1]))
+    ticks = [one.text for one in elements if one.get("class") == "tick"]
+    assert "10,000" in ticks
+    assert any(one.text == "slow <1>: 50% within 10.0 ms" for one in elements)
 
 
 def test_another_profile_is_tried_without_a_model() -> None:
@@ -580,8 +647,9 @@ def test_the_page_is_whole_loads_nothing_and_escapes_all_text() -> None:
     assert "http" not in markup
     assert "url(" not in markup
     assert "prefers-color-scheme: dark" in markup
-    # The curve, the distributions of cosine and logit, and the reliability diagram.
-    assert markup.count("<svg") == 4
+    # The curve, latency, where answers get lost, the distributions of cosine and logit, and the
+    # reliability diagram.
+    assert markup.count("<svg") == 6
     assert "lost in gate" in page.text
     # The one script is the table's own, and no text of a query got into it.
     assert markup.count("<script") == 1
@@ -689,6 +757,48 @@ def test_one_query_is_no_evidence() -> None:
     assert not found["gated", "recall@1"].fell
 
 
+def test_the_queries_behind_recall_are_named() -> None:
+    before = dict(reports_of(summarize(run_of())))
+    turned = run_of(QUERIES[::-1], profile=CLOSED)
+    found = {one.mode: one for one in compare(before, reports_of(summarize(turned))).moved}
+    # Without a gate all are reranked: two that the gate held back are right, none is lost.
+    assert found["never"].gained == found["never"].lost == ()
+    assert (found["gated"].gained, found["gated"].lost) == (("gate", "below floor"), ())
+    back = compare(reports_of(summarize(turned)), before).moved
+    assert {one.mode: one.lost for one in back}["gated"] == ("below floor", "gate")
+
+
+def test_the_page_of_a_comparison_is_whole_and_escapes_all_names() -> None:
+    evil = "<script>alert(1)</script>"
+    queries = [replace(one, id=f"{one.id} {evil} {n}") for one in QUERIES for n in range(12)]
+    before, after = (
+        reports_of(summarize(run_of(queries, profile=profile, dataset=evil)))
+        for profile in (CLOSED, PROFILE)
+    )
+    found = compare(before, after)
+    markup, page = html_comparison(found, before, after), Page()
+    page.feed(markup)
+    assert (page.open, page.loads) == ([], [])
+    assert "<script" not in markup
+    assert evil in page.text
+    fallen = sum(one.fell for one in found.changes)
+    assert fallen
+    assert f"{fallen} of {len(found.changes)} metrics fell beyond noise." in page.text
+    # Both curves in one picture, and an interval for each metric.
+    assert markup.count('<polyline class="line of-') == 2
+    assert markup.count('<svg class="interval"') == len(found.changes)
+    assert markup.count("worse") >= 2 * fallen
+    assert "24 queries lost a right first pick" in page.text
+
+
+def test_an_interval_stays_on_its_scale() -> None:
+    elements = svg(interval_chart(Interval(-0.2, -0.5, 0.1, 9), 0.5, worse=True))
+    (line,) = (one.get("points") for one in elements if one.tag == "polyline")
+    assert line == "6.0,8 70.8,8"
+    (dot,) = (one.get("cx") for one in elements if one.tag == "circle")
+    assert dot == "38.4"
+
+
 def test_what_cannot_be_compared_is_refused_and_the_rest_noted() -> None:
     one, other = dict(many(PROFILE, 1)), dict(many(PROFILE, 1, labels="others"))
     for before, after in ((one, other), (one, dict(many(PROFILE, 1, split="dev")))):
@@ -710,7 +820,17 @@ def test_what_is_no_report_is_refused(tmp_path: Path) -> None:
     assert list(read_reports(path)) == ["by-hand test"]
     broken = json.loads(dump(good))
     broken["reports"][0]["per_query"]["gated"]["recall@1"].pop()
-    for text in ("", "{", "[]", "{}", json.dumps(broken), '{"schema": "crossgate-evals/1"}'):
+    bent = json.loads(dump(good))
+    bent["reports"][0]["curve"][0]["colour"] = "red"
+    for text in (
+        "",
+        "{",
+        "[]",
+        "{}",
+        json.dumps(broken),
+        json.dumps(bent),
+        '{"schema": "crossgate-evals/1"}',
+    ):
         path.write_text(text)
         with pytest.raises(CrossgateError) as raised:
             read_reports(path)
@@ -815,9 +935,13 @@ def test_the_command_compares_and_its_code_tells(
     assert evaluate.run(options("compare", after, before)) == 1
     text = capsys.readouterr().out
     assert re.search(r"gated, recall@1 .* FELL\n", text)
+    assert "gated: 0 queries gained a right first pick, 24 lost it" in text
     assert max(map(len, text.split("\n"))) <= 100
     assert evaluate.run(options("compare", after, before, json=True)) == 1
     assert json.loads(capsys.readouterr().out)["fell"] is True
+    page = tmp_path / "page.html"
+    assert evaluate.run(options("compare", after, before, html=str(page))) == 1
+    assert "fell beyond noise" in page.read_text()
     with pytest.raises(CrossgateError) as raised:
         evaluate.run(options("compare", before))
     assert raised.value.code == "out_of_range"

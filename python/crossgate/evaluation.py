@@ -11,6 +11,7 @@ computed from stored runs, by the same cascade that routes.
 from crossgate._evaluation.data.datasets import Dataset, LabelledQuery, read_dataset
 from crossgate._evaluation.data.label_files import is_labels, read_labels, with_background
 from crossgate._evaluation.report.compare import Comparison, compare, read_reports
+from crossgate._evaluation.report.compare_page import html_comparison
 from crossgate._evaluation.report.html import html_report
 from crossgate._evaluation.report.steps import StepsReport, measure_steps, text_steps
 from crossgate._evaluation.report.summary import Report, summarize
@@ -40,6 +41,7 @@ __all__ = [
     "StoredQuery",
     "compare",
     "headline",
+    "html_comparison",
     "html_report",
     "is_candidates",
     "is_labels",

@@ -63,7 +63,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="show instead what fusion, decay, cross-encoder, gate and diversity each add",
     )
     parser.add_argument("--signals", action="store_true", help="rate the signals by their AUC")
-    parser.add_argument("--html", metavar="FILE", help="also write the report as a page")
+    parser.add_argument(
+        "--html", metavar="FILE", help="also write the report, or the comparison, as a page"
+    )
     parser.add_argument(
         "--curve", metavar="FILE", help="also draw recall@1 against skip rate, as SVG"
     )
@@ -162,14 +164,18 @@ def _steps(options: argparse.Namespace) -> int:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from crossgate._evaluation.report.compare import compare
-    from crossgate.evaluation import read_reports
+    from crossgate.evaluation import compare, html_comparison, read_reports
 
     files = [Path(path) for path in options.dataset[1:]]
     if len(files) != 2:
         message = f"{len(files)} files to compare: crossgate eval compare BEFORE.json AFTER.json"
         raise InputError("out_of_range", message)
-    found = compare(*(read_reports(path) for path in files), seed=options.seed)
+    if options.html:
+        _check_writable(Path(options.html))
+    before, after = map(read_reports, files)
+    found = compare(before, after, seed=options.seed)
+    if options.html:
+        _write(Path(options.html), html_comparison(found, before, after))
     show(dump(_comparison_values(found)) if options.json else render_comparison(found))
     return FELL if found.fell else DONE
 
@@ -184,6 +190,12 @@ def render_comparison(found: Comparison) -> str:
         else f"no metric fell beyond noise, {len(changed)} of {len(found.changes)} changed"
     ]
     lines += [f"note: {note}" for note in found.notes]
+    lines += [
+        f"{one.dataset}, {one.mode}: {len(one.gained)} queries gained a right first pick, "
+        f"{len(one.lost)} lost it"
+        for one in found.moved
+        if one.gained or one.lost
+    ]
     if changed:
         lines += ["", f"{'':<44} {'before':>7} {'after':>7}  difference, 95 % interval"]
     for one in sorted(changed, key=lambda one: not one.fell):

@@ -29,6 +29,7 @@ class Latency:
         p50: Median.
         p95: 95th percentile.
         p99: 99th percentile.
+        spread: Every fifth percentile, from the least to the most.
     """
 
     path: str
@@ -36,6 +37,7 @@ class Latency:
     p50: float
     p95: float
     p99: float
+    spread: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,7 +314,8 @@ def _latency(path: str, times: Sequence[float | None]) -> Latency | None:
     if not known:
         return None
     p50, p95, p99 = np.percentile(known, [50, 95, 99]).tolist()
-    return Latency(path=path, count=len(known), p50=p50, p95=p95, p99=p99)
+    spread = tuple(np.percentile(known, range(0, 101, 5)).round(3).tolist())
+    return Latency(path=path, count=len(known), p50=p50, p95=p95, p99=p99, spread=spread)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from crossgate._evaluation.measures.economics import AbstentionPoint, CurvePoint
+from crossgate._evaluation.measures.economics import AbstentionPoint, CurvePoint, Latency
+from crossgate._evaluation.measures.losses import PLACES
 from crossgate._evaluation.measures.signals import Histogram, ReliabilityBin
+from crossgate._evaluation.measures.statistics import Interval
 
 _WIDTH, _HEIGHT = 360, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 16, 26, 40
@@ -21,17 +23,20 @@ _LEAST_SHOWN = 0.2
 Scale = Callable[[float], float]
 
 
-def curve_chart(points: Sequence[CurvePoint]) -> str:
-    """Return recall@1 against the share of skipped queries, the shipped point marked."""
-    known = [(one.skip_rate, one.recall, one.shipped) for one in points if one.recall is not None]
-    return _curve(known, "queries that skip stage 2", "recall@1", "recall@1 against skip rate")
+def curve_chart(*curves: Sequence[CurvePoint]) -> str:
+    """Return recall@1 against the share of skipped queries, the shipped point of each marked."""
+    known = [
+        [(one.skip_rate, one.recall, one.shipped) for one in points if one.recall is not None]
+        for points in curves
+    ]
+    return _curves(known, "queries that skip stage 2", "recall@1", "recall@1 against skip rate")
 
 
 def abstention_chart(points: Sequence[AbstentionPoint]) -> str:
     """Return precision@1 against the share of false injects, the shipped point marked."""
     known = [(one.false_inject, one.precision, one.shipped) for one in points]
-    return _curve(
-        known,
+    return _curves(
+        [known],
         "no-match queries that get a pick",
         "precision@1",
         "precision@1 against false injects",
@@ -53,30 +58,64 @@ text { fill: #1d2530; font: 11px system-ui, sans-serif; } .tick { fill: #5c6875;
 """
 
 
-def _curve(
-    points: Sequence[tuple[float, float, bool]], x_label: str, y_label: str, title: str
+def _curves(
+    curves: Sequence[Sequence[tuple[float, float, bool]]], x_label: str, y_label: str, title: str
 ) -> str:
-    """Return a line of a metric over a share, the shipped point marked."""
-    ticks = _ticks(*shares_shown([value for _, value, _ in points]))
+    """Return lines of a metric over a share, the shipped point of each marked."""
+    ticks = _ticks(*shares_shown([value for points in curves for _, value, _ in points]))
     across, up = _scales((0.0, 1.0), (ticks[0], ticks[-1]))
-    line = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y, shipped in points if not shipped)
-    parts = [
-        *_axes((0.0, 0.25, 0.5, 0.75, 1.0), ticks, across, up, _percent, _three),
-        f'<polyline class="line" points="{line}"/>',
-    ]
-    for x, y, shipped in points:
-        parts.append(
-            f'<circle class="{"mark" if shipped else "spot"}" cx="{across(x):.1f}" '
-            f'cy="{up(y):.1f}" r="{5 if shipped else 4}"><title>{html.escape(x_label)}: {x:.1%}, '
-            f"{html.escape(y_label)}: {y:.3f}</title></circle>"
+    parts = list(_axes((0.0, 0.25, 0.5, 0.75, 1.0), ticks, across, up, _percent, _three))
+    for place, points in enumerate(curves):
+        line = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y, shipped in points if not shipped)
+        colour = f" of-{place}" if len(curves) > 1 else ""
+        parts.append(f'<polyline class="line{colour}" points="{line}"/>')
+        parts += (
+            _point(point, across, up, x_label, y_label, alone=len(curves) == 1) for point in points
         )
-        if shipped:
-            anchor, shift = ("end", -9) if x > 0.6 else ("start", 9)
-            parts.append(
-                f'<text class="label" text-anchor="{anchor}" x="{across(x) + shift:.1f}" '
-                f'y="{up(y) + 16:.1f}">shipped: {x:.1%}, {y:.3f}</text>'
-            )
     return _svg(parts, x_label, y_label, title)
+
+
+def _point(
+    point: tuple[float, float, bool],
+    across: Scale,
+    up: Scale,
+    x_label: str,
+    y_label: str,
+    *,
+    alone: bool,
+) -> str:
+    x, y, shipped = point
+    circle = (
+        f'<circle class="{"mark" if shipped else "spot"}" cx="{across(x):.1f}" '
+        f'cy="{up(y):.1f}" r="{5 if shipped else 4}"><title>{html.escape(x_label)}: {x:.1%}, '
+        f"{html.escape(y_label)}: {y:.3f}</title></circle>"
+    )
+    if not (shipped and alone):
+        return circle
+    anchor, shift = ("end", -9) if x > 0.6 else ("start", 9)
+    return circle + (
+        f'<text class="label" text-anchor="{anchor}" x="{across(x) + shift:.1f}" '
+        f'y="{up(y) + 16:.1f}">shipped: {x:.1%}, {y:.3f}</text>'
+    )
+
+
+def interval_chart(interval: Interval, most: float, *, worse: bool) -> str:
+    """Return a difference and its interval on a scale from -`most` to +`most`."""
+
+    def across(value: float) -> float:
+        return 60 + 54 * max(-1.0, min(1.0, value / most))
+
+    name = "line worse" if worse else "line"
+    dot = "mark worse" if worse else "dot"
+    label = f"{interval.value:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
+    return (
+        f'<svg class="interval" viewBox="0 0 120 16" role="img" aria-label="{label}">'
+        '<line class="grid" x1="60" x2="60" y1="0" y2="16"/>'
+        f'<polyline class="{name}" points="{across(interval.low):.1f},8 '
+        f'{across(interval.high):.1f},8"/>'
+        f'<circle class="{dot}" cx="{across(interval.value):.1f}" cy="8" r="4">'
+        f"<title>{label}</title></circle></svg>"
+    )
 
 
 def reliability_chart(bins: Sequence[ReliabilityBin]) -> str:
@@ -116,13 +155,18 @@ def histogram_chart(histogram: Histogram) -> str:
         for place, height in enumerate(heights):
             left = across(histogram.low + place * width)
             right = across(histogram.low + (place + 1) * width)
+            start = histogram.low + place * width
             parts.append(
                 f'<rect class="{name}" x="{left:.1f}" y="{up(height):.1f}" '
-                f'width="{right - left:.1f}" height="{up(0) - up(height):.1f}"/>'
+                f'width="{right - left:.1f}" height="{up(0) - up(height):.1f}"><title>'
+                f"{height:.1%} of the queries {_GROUPS[name]} lie between {_short(start)} and "
+                f"{_short(start + width)}</title></rect>"
             )
     title = f"{histogram.name} of queries with and without a match"
     return _svg(parts, f"{_SCORES[histogram.name]}", "share of queries", title)
 
+
+_GROUPS = {"match": "with a match", "no-match": "without one"}
 
 _SCORES = {
     "cosine": "best cosine",
@@ -130,6 +174,103 @@ _SCORES = {
     "rerank_score": "rerank score of the first document",
     "confidence": "confidence of the answer",
 }
+
+
+def latency_chart(latencies: Sequence[Latency]) -> str:
+    """Return the share of queries that are answered within a time, one line per path."""
+    known = [one for one in latencies if one.spread]
+    times = [max(time, 1e-3) for one in known for time in (one.spread[0], one.spread[-1])]
+    low, high = math.floor(math.log10(min(times))), math.ceil(math.log10(max(times)))
+    high = max(high, low + 1)
+    scale, up = _scales((low, high), (0.0, 1.0))
+
+    def across(milliseconds: float) -> float:
+        return scale(math.log10(max(milliseconds, 1e-3)))
+
+    x_ticks = [10.0**power for power in range(low, high + 1)]
+    parts = list(_axes(x_ticks, (0.0, 0.25, 0.5, 0.75, 1.0), across, up, _whole, _percent))
+    for place, one in enumerate(known):
+        name = path_name(one.path)
+        steps = len(one.spread) - 1
+        points = [(across(time), up(at / steps)) for at, time in enumerate(one.spread)]
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        parts.append(f'<polyline class="line of-{place % _COLOURS}" points="{line}"/>')
+        parts += [
+            f'<circle class="spot" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{html.escape(name)}: '
+            f"{at / steps:.0%} within {time:.1f} ms</title></circle>"
+            for at, (time, (x, y)) in enumerate(zip(one.spread, points, strict=True))
+        ]
+    return _svg(parts, "milliseconds", "queries answered", "latency by path")
+
+
+_COLOURS = 5
+"""How many lines of one chart the page has colours for."""
+
+
+def path_name(path: str) -> str:
+    """Return what a path of a query is called in a report."""
+    return f"gated, {path}" if path in ("skipped", "reranked") else path
+
+
+def flow_chart(matched: int, lost: Mapping[str, int]) -> str:
+    """Return where the queries that something fits end up, as bands that grow with their number.
+
+    Args:
+        matched: How many queries something fits.
+        lost: How many of them lost the right answer, by the keys of `PLACES`.
+    """
+    missing = {place: lost[place] for place in PLACES if lost.get(place)}
+    unfound = missing.pop("retrieval", 0)
+    # A number is read beside its band, so that each band has room for a line of text.
+    ends = [("match", "right first pick", matched - unfound - sum(missing.values()))]
+    ends += [("no-match", PLACES[place], count) for place, count in missing.items()]
+    if unfound:
+        ends.append(("no-match", PLACES["retrieval"], unfound))
+    ends = [end for end in ends if end[2]]
+    room = 300.0 - _GAP * (len(ends) - 1)
+    unit = room / matched
+    found = matched - unfound
+    parts = [
+        _band("match", 10, 140, (20.0, found * unit), (20.0, found * unit), ""),
+        f'<text class="label" x="10" y="14">{matched} queries with a match</text>',
+    ]
+    left, right = 20.0, 20.0
+    for name, label, count in ends:
+        height = count * unit
+        start, x = left, 140
+        if label == PLACES["retrieval"]:
+            start, x = 20.0 + found * unit, 10
+        share = f"{label}: {count} of {matched}, {count / matched:.1%}"
+        parts.append(_band(name, x, 360, (start, height), (right, height), share))
+        parts.append(
+            f'<text class="label" x="370" y="{right + height / 2 + 4:.1f}">{html.escape(label)}: '
+            f"{count} ({count / matched:.0%})</text>"
+        )
+        left, right = left + height, right + max(height, _LINE) + _GAP
+    return (
+        f'<svg viewBox="0 0 580 {right + 8:.0f}" role="img" '
+        f'aria-label="where right answers get lost">{"".join(parts)}</svg>'
+    )
+
+
+_GAP, _LINE = 6.0, 12.0
+
+
+def _band(
+    name: str,
+    start: float,
+    end: float,
+    left: tuple[float, float],
+    right: tuple[float, float],
+    title: str,
+) -> str:
+    (y1, h1), (y2, h2), middle = left, right, (start + end) / 2
+    shape = (
+        f"M{start:.1f},{y1:.1f} C{middle:.1f},{y1:.1f} {middle:.1f},{y2:.1f} {end:.1f},{y2:.1f} "
+        f"V{y2 + h2:.1f} "
+        f"C{middle:.1f},{y2 + h2:.1f} {middle:.1f},{y1 + h1:.1f} {start:.1f},{y1 + h1:.1f} Z"
+    )
+    return f'<path class="{name}" d="{shape}"><title>{html.escape(title)}</title></path>'
 
 
 def _scales(across: tuple[float, float], up: tuple[float, float]) -> tuple[Scale, Scale]:
@@ -201,6 +342,10 @@ def _percent(value: float) -> str:
 
 def _three(value: float) -> str:
     return f"{value:.3f}"
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.10g}"
 
 
 def _short(value: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 from crossgate._checks import check_path
 from crossgate._errors import SourceError
 from crossgate._evaluation.measures import statistics
+from crossgate._evaluation.measures.economics import CurvePoint
 from crossgate._evaluation.measures.quality import METRICS
 from crossgate._evaluation.measures.statistics import Interval
 from crossgate._evaluation.report.summary import SCHEMA
@@ -51,15 +52,34 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """Which queries of one mode have a right first pick in one of the reports only.
+
+    Attributes:
+        dataset: Name and split of the dataset.
+        mode: The mode.
+        gained: Ids of the queries that have it in the second report, in the first one's order.
+        lost: Ids of those that had it in the first.
+    """
+
+    dataset: str
+    mode: str
+    gained: tuple[str, ...]
+    lost: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """What changed between two reports.
 
     Attributes:
         changes: Every metric that both reports have.
+        moved: The queries behind recall@1, for each mode that both reports have.
         notes: What only one of them has.
     """
 
     changes: tuple[Change, ...]
+    moved: tuple[Moved, ...]
     notes: tuple[str, ...]
 
     @property
@@ -123,14 +143,23 @@ def compare(
         if name not in other
     ]
     changes: list[Change] = []
+    moved: list[Moved] = []
     for name in shared:
-        changes += _changes(name, before[name], after[name], seed, notes)
-    return Comparison(changes=tuple(changes), notes=tuple(notes))
+        _check_alike(name, before[name], after[name], notes)
+        for mode in before[name]["per_query"]:
+            if mode not in after[name]["per_query"]:
+                notes.append(f"{name}: the mode {mode} is only in the first report")
+                continue
+            ids, old, new = _paired(before[name], after[name], mode)
+            changes += _changes(name, mode, old, new, seed)
+            moved += _moved(name, mode, ids, old, new)
+    return Comparison(changes=tuple(changes), moved=tuple(moved), notes=tuple(notes))
 
 
-def _changes(
-    name: str, before: dict[str, Any], after: dict[str, Any], seed: int, notes: list[str]
-) -> list[Change]:
+def _check_alike(
+    name: str, before: dict[str, Any], after: dict[str, Any], notes: list[str]
+) -> None:
+    """Refuse reports on other documents or labels, and note what else differs."""
     for what, key in (("documents", "corpus"), ("queries or labels", "labels")):
         if before["header"][key] != after["header"][key]:
             raise SourceError(
@@ -142,34 +171,50 @@ def _changes(
             notes.append(f"{name}: the {role} was {old}, now {new}")
     if before["profile"] != after["profile"]:
         notes.append(f"{name}: the profiles differ")
+
+
+Values = dict[str, "np.ndarray[tuple[int], np.dtype[np.float64]]"]
+"""Each metric's value for each query, NaN where it does not count."""
+
+
+def _paired(
+    before: dict[str, Any], after: dict[str, Any], mode: str
+) -> tuple[list[str], Values, Values]:
+    """Return the ids of the queries and what both reports say of them, in the same order."""
     places = {id: place for place, id in enumerate(after["ids"])}
     order = [places[id] for id in before["ids"]]
-    changes = []
-    for mode, metrics in before["per_query"].items():
-        if mode not in after["per_query"]:
-            notes.append(f"{name}: the mode {mode} is only in the first report")
-            continue
-        later = after["per_query"][mode]
-        shared = [metric for metric in metrics if metric in _DIRECTION and metric in later]
-        old = np.array([metrics[metric] for metric in shared], dtype=np.float64)
-        new = np.array([[later[metric][place] for place in order] for metric in shared], np.float64)
-        differences = statistics.means((new - old).T, seed=seed) if shared else []
-        for place, (metric, difference) in enumerate(zip(shared, differences, strict=True)):
-            if difference is None:
-                continue
-            worse = difference.high < 0 if _DIRECTION[metric] else difference.low > 0
-            changes.append(
-                Change(
-                    dataset=name,
-                    mode=mode,
-                    metric=metric,
-                    before=float(np.nanmean(old[place])),
-                    after=float(np.nanmean(new[place])),
-                    difference=difference,
-                    fell=worse,
-                )
+    first, second = before["per_query"][mode], after["per_query"][mode]
+    shared = [metric for metric in first if metric in _DIRECTION and metric in second]
+    old = {metric: np.array(first[metric], np.float64) for metric in shared}
+    new = {metric: np.array(second[metric], np.float64)[order] for metric in shared}
+    return before["ids"], old, new
+
+
+def _changes(name: str, mode: str, old: Values, new: Values, seed: int) -> Iterator[Change]:
+    if not old:
+        return
+    differences = np.array([new[metric] - old[metric] for metric in old])
+    for metric, difference in zip(old, statistics.means(differences.T, seed=seed), strict=True):
+        if difference is not None:
+            yield Change(
+                dataset=name,
+                mode=mode,
+                metric=metric,
+                before=float(np.nanmean(old[metric])),
+                after=float(np.nanmean(new[metric])),
+                difference=difference,
+                fell=difference.high < 0 if _DIRECTION[metric] else difference.low > 0,
             )
-    return changes
+
+
+def _moved(name: str, mode: str, ids: list[str], old: Values, new: Values) -> Iterator[Moved]:
+    if "recall@1" in old:
+        difference = new["recall@1"] - old["recall@1"]
+        gained, lost = (
+            tuple(ids[place] for place in np.flatnonzero(found))
+            for found in (difference > 0, difference < 0)
+        )
+        yield Moved(dataset=name, mode=mode, gained=gained, lost=lost)
 
 
 def _name(report: Mapping[str, Any]) -> str:
@@ -184,6 +229,8 @@ def _check(report: Mapping[str, Any]) -> None:
     for key in ("corpus", "labels", "embedder", "reranker"):
         header[key]
     report["profile"]
+    for point in report.get("curve") or ():
+        CurvePoint(**point)
     for metrics in report["per_query"].values():
         for values in metrics.values():
             if len(values) != len(report["ids"]):

@@ -1,4 +1,4 @@
-"""A report as one page that needs nothing else: no script, font or picture from elsewhere."""
+"""A report as a page: its figures, its pictures, its examples and all its queries."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from crossgate._evaluation.measures.signals import calibration_error
 from crossgate._evaluation.report.charts import (
     abstention_chart,
     curve_chart,
+    flow_chart,
     histogram_chart,
+    latency_chart,
+    path_name,
     reliability_chart,
 )
-from crossgate._evaluation.report.queries import SCRIPT, queries_table
-from crossgate._evaluation.report.queries import STYLE as QUERIES_STYLE
+from crossgate._evaluation.report.page import figure, page, table
+from crossgate._evaluation.report.queries import SCRIPT, STYLE, queries_table
 from crossgate._evaluation.report.summary import Report
 from crossgate._evaluation.report.text import (
     headline,
@@ -29,79 +32,12 @@ from crossgate._evaluation.report.text import (
 
 _OPEN = 3  # examples that are shown without a click
 
-_STYLE = """
-:root { color-scheme: light dark; --ground: #fff; --text: #1d2530; --soft: #5c6875;
-  --rule: #d9dee4; --panel: #f5f7f9; --match: #1f6fb2; --no-match: #c2571a; --bad: #a3261b; }
-@media (prefers-color-scheme: dark) { :root { --ground: #14181d; --text: #e4e9ee; --soft: #9aa7b4;
-  --rule: #323a43; --panel: #1c2229; --match: #6db3f2; --no-match: #f0955a; --bad: #ff8a7d; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 70rem; padding: 1rem; background: var(--ground);
-  color: var(--text); font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
-h1 { font-size: 1.5rem; line-height: 1.3; margin: .5rem 0; }
-h2 { font-size: 1.15rem; margin: 2.2rem 0 .5rem; }
-h3 { font-size: 1rem; margin: 1.2rem 0 .2rem; }
-p { margin: .4rem 0; max-width: 46rem; }
-.headline { font-size: 1.1rem; border-left: 4px solid var(--match); padding: .4rem .8rem;
-  background: var(--panel); max-width: none; }
-.warning { border-color: var(--bad); }
-.soft { color: var(--soft); font-size: .9rem; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid var(--rule);
-  white-space: nowrap; vertical-align: top; }
-th:first-child, td:first-child { text-align: left; padding-left: 0; position: sticky; left: 0;
-  background: var(--ground); }
-td:first-child { white-space: normal; min-width: 6.5rem; }
-td small { display: block; color: var(--soft); font-size: .78rem; }
-.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 20rem), 1fr));
-  gap: 1rem; }
-.wide { max-width: 34rem; }
-figure { margin: 0; }
-figcaption { font-size: .85rem; color: var(--soft); }
-svg { width: 100%; height: auto; display: block; }
-svg text { fill: var(--text); font: 11px system-ui, sans-serif; }
-svg .tick { fill: var(--soft); font-size: 10px; }
-.grid { stroke: var(--rule); }
-.ideal { stroke: var(--soft); stroke-dasharray: 4 3; }
-.line { fill: none; stroke: var(--match); stroke-width: 2; }
-.mark { fill: var(--no-match); } .spot { fill: transparent; }
-.spot:hover { fill: var(--match); }
-.dot { fill: var(--match); fill-opacity: .7; }
-.match { fill: var(--match); fill-opacity: .55; }
-.no-match { fill: var(--no-match); fill-opacity: .55; }
-.key { display: inline-block; width: .8em; height: .8em; margin: 0 .3em 0 .6em; }
-.key.match { background: var(--match); } .key.no-match { background: var(--no-match); }
-details { border-bottom: 1px solid var(--rule); padding: .4rem 0; }
-summary { cursor: pointer; }
-dl { margin: .4rem 0 .4rem 1rem; } dt { font-size: .85rem; color: var(--soft); }
-dd { margin: 0 0 .5rem; }
-code { font-size: .9em; }
-@media (max-width: 32rem) { table { font-size: .82rem; } th, td { padding: .25rem .2rem; }
-  td:first-child { min-width: 5.5rem; } td small { font-size: .66rem; letter-spacing: -.02em; }
-  body { padding: .7rem; } }
-"""
-
 
 def html_report(reports: Sequence[Report]) -> str:
     """Return one page with all reports, text of queries and documents escaped."""
     names = ", ".join(f"{one.header.dataset} {one.header.split}" for one in reports)
-    body = "".join(part for report in reports for part in _report(report))
-    return _visible(
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>crossgate eval: {escape(names)}</title>"
-        f"<style>{_STYLE}{QUERIES_STYLE}</style></head>"
-        f"<body>{body}<script>{SCRIPT}</script></body></html>\n"
-    )
-
-
-def _visible(page: str) -> str:
-    """Return a page without the characters that no reader sees or that turn text around.
-
-    Names and texts of others may hold control characters, ESC among them, and marks that change
-    the direction of writing; nothing of our own does but line breaks.
-    """
-    return "".join(one if one == "\n" or one.isprintable() else " " for one in page)
+    parts = (part for report in reports for part in _report(report))
+    return page(f"crossgate eval: {names}", parts, style=STYLE, script=SCRIPT)
 
 
 def _report(report: Report) -> Iterator[str]:
@@ -158,7 +94,7 @@ def _quality(report: Report) -> Iterator[str]:
     if report.no_match:
         cells = [percentage(report.kept(mode)) for mode in report.modes]
         rows.append(["recall@1 kept<small>of the row above it</small>", *cells])
-    yield _table(["", *report.modes], rows)
+    yield table(["", *report.modes], rows)
     if not report.no_match:
         yield "<p>Abstention was not measured: no query is known to fit nothing.</p>"
     if report.ceiling is not None:
@@ -175,13 +111,13 @@ def _gate(report: Report) -> Iterator[str]:
     yield "<h2>What the gate saves</h2>"
     if report.curve and report.matched:
         yield '<div class="charts">'
-        yield _figure(
+        yield figure(
             curve_chart(report.curve),
             "recall@1 while the margins of the gate are moved and all else stays. Further right is "
             "cheaper, further up is better.",
         )
         if report.abstention:
-            yield _figure(
+            yield figure(
                 abstention_chart(report.abstention),
                 "precision@1 while the bar on the confidence of an answer is moved and all else "
                 "stays. Further left is more silent where nothing fits, further up is better.",
@@ -197,17 +133,25 @@ def _gate(report: Report) -> Iterator[str]:
     always = "" if account.pairs_always is None else f" of {account.pairs_always} without a gate"
     yield f"<p>Tail of the pool cut below a score cliff: {escape(tail_cut(account))}.</p>"
     yield f"<p>{account.pairs} pairs were scored{always}.</p>"
-    yield _table(
+    yield table(
         ["milliseconds", "queries", "p50", "p95", "p99"],
         [
             [
-                f"gated, {one.path}" if one.path in ("skipped", "reranked") else one.path,
+                path_name(one.path),
                 str(one.count),
                 *(f"{value:.1f}" for value in (one.p50, one.p95, one.p99)),
             ]
             for one in account.latencies
         ],
     )
+    timed = [one for one in account.latencies if one.spread]
+    if timed:
+        keys = "".join(
+            f'<span class="key of-{place}"></span>{escape(path_name(one.path))}'
+            for place, one in enumerate(timed)
+        )
+        chart = figure(latency_chart(timed), f"Further left is faster. {keys}")
+        yield f'<div class="charts">{chart}</div>'
     noise = report.noise
     if noise.first_ms is not None and noise.second_ms is not None:
         yield (
@@ -225,7 +169,13 @@ def _losses(report: Report) -> Iterator[str]:
     if not report.matched:
         return
     yield "<h2>Where right answers get lost</h2>"
-    yield _table(
+    shown = "gated" if "gated" in report.modes else report.modes[-1]
+    flow = figure(
+        flow_chart(report.matched, report.lost[shown]),
+        f"{shown}: a band is as thick as its queries are many.",
+    )
+    yield f'<div class="wide">{flow}</div>'
+    yield table(
         ["first pick does not fit", *report.modes],
         [
             [
@@ -253,7 +203,7 @@ def _groups(report: Report) -> Iterator[str]:
                 label = f"{escape(group.name)}<small>{group.queries} queries</small>"
                 rows.append([label, *(_stacked(share(found[mode])) for mode in report.modes)])
         if rows:
-            yield f"<h2>{title}</h2>" + _table(["", *report.modes], rows)
+            yield f"<h2>{title}</h2>" + table(["", *report.modes], rows)
 
 
 def _signals(report: Report) -> Iterator[str]:
@@ -262,7 +212,7 @@ def _signals(report: Report) -> Iterator[str]:
     yield "<h2>Signals</h2><p>Area under the ROC curve for the gate's two questions: does a low "
     yield "value tell that stage 2 is needed, does a high one tell that something fits? 0.5 is "
     yield "chance.</p>"
-    yield _table(
+    yield table(
         ["", "rerank?", "anything relevant?"],
         [
             [escape(one.name), _stacked(share(one.rerank)), _stacked(share(one.answer))]
@@ -272,10 +222,10 @@ def _signals(report: Report) -> Iterator[str]:
     yield '<div class="charts">'
     key = '<span class="key match"></span>with a match<span class="key no-match"></span>without'
     for histogram in report.histograms:
-        yield _figure(histogram_chart(histogram), key)
+        yield figure(histogram_chart(histogram), key)
     error = calibration_error(report.reliability)
     if error is not None:
-        yield _figure(
+        yield figure(
             reliability_chart(report.reliability),
             f"{_stated(report)} against how often the first document fits; on the dashed line it "
             f"could be read as a probability. Mean distance {error:.3f}.",
@@ -312,16 +262,6 @@ def _document(role: str, document: Shown | None) -> str:
         f"<dt>{role}: <code>{escape(document.id)}</code>, {rank}{logit}</dt>"
         f"<dd>{escape(document.excerpt)}</dd>"
     )
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-    return f'<div class="scroll"><table><tr>{top}</tr>{body}</table></div>'
-
-
-def _figure(chart: str, caption: str) -> str:
-    return f"<figure>{chart}<figcaption>{caption}</figcaption></figure>"
 
 
 def _stacked(cell: str) -> str:

@@ -1,0 +1,97 @@
+"""Two reports side by side as a page: what changed, both curves in one, and whose pick moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from crossgate._evaluation.measures.economics import CurvePoint
+from crossgate._evaluation.report.charts import curve_chart, interval_chart
+from crossgate._evaluation.report.compare import Change, Comparison, Moved
+from crossgate._evaluation.report.page import figure, page, table
+
+
+def html_comparison(
+    comparison: Comparison,
+    before: Mapping[str, dict[str, Any]],
+    after: Mapping[str, dict[str, Any]],
+) -> str:
+    """Return one page with all that a comparison found, all names escaped.
+
+    Args:
+        comparison: What `compare` returned for the two.
+        before: Reports by dataset and split, as `read_reports` returns them.
+        after: The same, later.
+    """
+    names = list(dict.fromkeys(one.dataset for one in comparison.changes))
+    parts = (part for name in names for part in _dataset(name, comparison, before, after))
+    return page(f"crossgate eval compare: {', '.join(names)}", (*_head(comparison), *parts))
+
+
+def _head(comparison: Comparison) -> Iterator[str]:
+    fallen = sum(one.fell for one in comparison.changes)
+    total = len(comparison.changes)
+    kind = "headline warning" if fallen else "headline"
+    verdict = (
+        f"{fallen} of {total} metrics fell beyond noise."
+        if fallen
+        else f"None of {total} metrics fell beyond noise."
+    )
+    yield f'<h1>Before and after</h1><p class="{kind}">{verdict}</p>'
+    yield from (f'<p class="soft">{escape(note)}</p>' for note in comparison.notes)
+
+
+def _dataset(
+    name: str,
+    comparison: Comparison,
+    before: Mapping[str, dict[str, Any]],
+    after: Mapping[str, dict[str, Any]],
+) -> Iterator[str]:
+    changes = [one for one in comparison.changes if one.dataset == name]
+    yield f"<h2>{escape(name)}</h2>"
+    curves = [
+        [CurvePoint(**point) for point in report[name].get("curve") or ()]
+        for report in (before, after)
+    ]
+    if all(any(point.recall is not None for point in points) for points in curves):
+        key = '<span class="key of-0"></span>before<span class="key of-1"></span>after'
+        chart = figure(curve_chart(*curves), f"Further right is cheaper, up better. {key}")
+        yield f'<div class="charts">{chart}</div>'
+    most = max(
+        (max(abs(one.difference.low), abs(one.difference.high)) for one in changes), default=0.0
+    )
+    for mode in dict.fromkeys(one.mode for one in changes):
+        yield f"<h3>{escape(mode)}</h3>"
+        yield _changes([one for one in changes if one.mode == mode], most or 1.0)
+        for moved in comparison.moved:
+            if (moved.dataset, moved.mode) == (name, mode):
+                yield from _queries(moved)
+
+
+def _changes(changes: Sequence[Change], most: float) -> str:
+    rows = []
+    for one in sorted(changes, key=lambda one: not one.fell):
+        found = one.difference
+        interval = f"<small>[{found.low:+.3f}, {found.high:+.3f}]</small>"
+        rows.append(
+            [
+                f"{escape(one.metric)}{'<small>fell beyond noise</small>' if one.fell else ''}",
+                f"{one.before:.3f}",
+                f"{one.after:.3f}",
+                f"{found.value:+.3f}{interval}",
+                interval_chart(found, most, worse=one.fell),
+            ]
+        )
+    return table(["", "before", "after", "difference", ""], rows)
+
+
+def _queries(moved: Moved) -> Iterator[str]:
+    for ids, what in (
+        (moved.lost, "lost a right first pick"),
+        (moved.gained, "gained a right first pick"),
+    ):
+        if ids:
+            shown = ", ".join(f"<code>{escape(id)}</code>" for id in ids)
+            count = f"{len(ids)} {'query' if len(ids) == 1 else 'queries'}"
+            yield f"<details><summary>{count} {what}</summary><p>{shown}</p></details>"
