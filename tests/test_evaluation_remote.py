@@ -144,7 +144,7 @@ def test_its_column_stands_beside_the_others(tmp_path: Path, server: ProvidersSe
     assert "remote" in values["quality"]
     assert "remote" in {one["path"] for one in values["economics"]["latencies"]}
     page = html_report([report])
-    assert "<th>remote</th>" in page
+    assert ">remote</abbr></th>" in page
     assert "cohere/rerank-v4.0-pro" in page
     # Nobody who does not ask for it sees it.
     assert summarize(run).modes == MODES
@@ -327,5 +327,5 @@ def test_the_command_shows_a_stored_run_without_a_key(
     done = here(path, "--modes", "always,remote", "--html", page, capsys=capsys)
     assert done.code == 0, done.err
     assert "remote cohere/rerank-v4.0-pro" in " ".join(done.out.split())
-    assert "<th>remote</th>" in page.read_text()
+    assert ">remote</abbr></th>" in page.read_text()
     assert len(here(path, capsys=capsys).out) > 0
