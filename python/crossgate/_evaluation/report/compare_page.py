@@ -58,15 +58,24 @@ def _dataset(
         key = '<span class="key of-0"></span>before<span class="key of-1"></span>after'
         chart = figure(curve_chart(*curves), f"Further right is cheaper, up better. {key}")
         yield f'<div class="charts">{chart}</div>'
-    most = max(
-        (max(abs(one.difference.low), abs(one.difference.high)) for one in changes), default=0.0
-    )
+    # The skip rate moves by far more than quality does, and would make one scale useless for both.
+    ends = [
+        abs(end)
+        for one in changes
+        if one.metric != "skipped"
+        for end in (one.difference.low, one.difference.high)
+    ]
+    most = max(ends, default=0.0) or 1.0
     for mode in dict.fromkeys(one.mode for one in changes):
+        mine = [one for one in changes if one.mode == mode]
+        moved = [one for one in mine if one.before != one.after or one.fell]
         yield f"<h3>{escape(mode)}</h3>"
-        yield _changes([one for one in changes if one.mode == mode], most or 1.0)
-        for moved in comparison.moved:
-            if (moved.dataset, moved.mode) == (name, mode):
-                yield from _queries(moved)
+        yield _changes(moved, most) if moved else ""
+        if len(moved) < len(mine):
+            yield f'<p class="soft">{len(mine) - len(moved)} metrics are the same in both.</p>'
+        for one in comparison.moved:
+            if (one.dataset, one.mode) == (name, mode):
+                yield from _queries(one)
 
 
 def _changes(changes: Sequence[Change], most: float) -> str:
@@ -74,9 +83,10 @@ def _changes(changes: Sequence[Change], most: float) -> str:
     for one in sorted(changes, key=lambda one: not one.fell):
         found = one.difference
         interval = f"<small>[{found.low:+.3f}, {found.high:+.3f}]</small>"
+        note = "<small>fell beyond noise</small>" if one.fell else ""
         rows.append(
             [
-                f"{escape(one.metric)}{'<small>fell beyond noise</small>' if one.fell else ''}",
+                f"{escape(one.metric.replace('_', ' '))}{note}",
                 f"{one.before:.3f}",
                 f"{one.after:.3f}",
                 f"{found.value:+.3f}{interval}",

@@ -31,7 +31,7 @@ td:first-child { white-space: normal; min-width: 6.5rem; }
 td small { display: block; color: var(--soft); font-size: .78rem; }
 .charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 20rem), 1fr));
   gap: 1rem; }
-.wide { max-width: 34rem; }
+.wide { max-width: 34rem; overflow-x: auto; } .wide svg { min-width: 28rem; }
 figure { margin: 0; }
 figcaption { font-size: .85rem; color: var(--soft); }
 svg { width: 100%; height: auto; display: block; }
