@@ -126,6 +126,7 @@ def test_what_is_not_run_says_why() -> None:
         "calibration.md: needs labelled queries of your own, "
         'and the extra calibrate (pip install ".[calibrate]")',
         "calibration.md: takes minutes",
+        "calibration.md: needs transcripts of your own",
         "calibration.md: needs two earlier reports",
         "agents.md: needs decisions of a hook",
         "log.md: needs a log of some hundred decisions with what was used",

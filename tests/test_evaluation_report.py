@@ -856,6 +856,7 @@ def options(*dataset: object, **given: Any) -> argparse.Namespace:
         "signals": False,
         "unnamed": False,
         "background": False,
+        "from_transcripts": None,
         "steps": False,
         "html": None,
         "curve": None,

@@ -235,7 +235,8 @@ def test_labels_belong_to_the_path_before_them(skills: Path, tmp_path: Path) -> 
 
 def options(**given: Any) -> argparse.Namespace:
     """Return the options that reading asks for."""
-    defaults = {"split": None, "limit": None, "seed": 0, "strict": False, "background": False}
+    defaults: dict[str, Any] = {"split": None, "limit": None, "seed": 0, "strict": False}
+    defaults |= {"background": False, "from_transcripts": None}
     return argparse.Namespace(**{**defaults, **given})
 
 

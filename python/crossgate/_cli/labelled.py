@@ -74,6 +74,12 @@ def labelled_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="add everyday prompts that are shipped and that nothing should fit",
     )
+    parser.add_argument(
+        "--from-transcripts",
+        metavar="FOLDER",
+        help="label the prompts of Claude Code's transcripts, such as those in "
+        "~/.claude/projects, by the skills that were opened for them",
+    )
     parser.add_argument("--runs", metavar="FOLDER", help="keep the stored runs here")
     parser.add_argument(
         "--embedder", metavar="MODEL", default="default", help="name, folder, or none"
@@ -104,16 +110,20 @@ def dataset_of(subject: Subject, options: argparse.Namespace) -> Dataset:
 
     path, strict = subject.path, options.strict
     bare = path.is_dir() and not (path / "queries.jsonl").exists()
-    if subject.labels or (options.background and bare):
+    if subject.labels or options.from_transcripts or (options.background and bare):
         dataset = read_labels(
             path,
             subject.labels,
+            transcripts=options.from_transcripts,
             split=options.split,
             background=options.background,
             strict=strict,
         )
     elif bare and not (path / "corpus.jsonl").exists():
-        message = f"{path} holds no labels: name a file of them after it, or add --background"
+        message = (
+            f"{path} holds no labels: name a file of them after it, or add --background or "
+            "--from-transcripts"
+        )
         raise SourceError("empty_split", message)
     else:
         dataset = read_dataset(path, split=options.split, strict=strict)

@@ -1,8 +1,9 @@
-"""`crossgate used`: note in a log what was used of a decision."""
+"""`crossgate used`: note in a log what was used, of one decision or by an agent's transcripts."""
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 
 from crossgate._cli import DONE
 from crossgate._cli.decision import LOG_VARIABLE, log_path
@@ -13,22 +14,52 @@ from crossgate._errors import InputError
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.set_defaults(run=run)
+    parser.usage = "crossgate used [OPTION...] DECISION [ID...] | --from-transcripts FOLDER"
     json_option(parser)
-    parser.add_argument("decision", metavar="DECISION", help="the decision_id of route --json")
+    parser.add_argument(
+        "decision", metavar="DECISION", nargs="?", help="the decision_id of route --json"
+    )
     parser.add_argument("ids", metavar="ID", nargs="*", help="what was used")
-    parser.add_argument("--log", metavar="FILE", help="the log (default: CROSSGATE_LOG)")
+    parser.add_argument(
+        "--from-transcripts",
+        metavar="FOLDER",
+        help="note of every decision what the agent opened then, by Claude Code's transcripts, "
+        "such as those in ~/.claude/projects",
+    )
+    parser.add_argument("--log", metavar="FILE", help=f"the log (default: {LOG_VARIABLE})")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Append the note."""
+    """Append the note, or the notes."""
     from crossgate._telemetry.log import JsonLinesLog
 
     path = log_path(options)
     if path is None:
         raise InputError("out_of_range", f"no log: name one with --log FILE or {LOG_VARIABLE}")
+    if (options.decision is None) == (options.from_transcripts is None):
+        message = "what was used? Name a decision and ids, or a folder with --from-transcripts"
+        raise InputError("out_of_range", message)
+    if options.from_transcripts is not None:
+        return _from_transcripts(path, options)
     JsonLinesLog(path).used(options.decision, options.ids)
     if options.json:
         show_json({"log": path, "decision": options.decision, "used": options.ids})
     else:
         show(f"{path}: {len(options.ids)} used of {options.decision}")
+    return DONE
+
+
+def _from_transcripts(path: str, options: argparse.Namespace) -> int:
+    from crossgate._telemetry.opened import note_opened
+
+    found = note_opened(path, options.from_transcripts)
+    if options.json:
+        show_json({"log": path, **asdict(found)})
+    else:
+        rest = found.decisions - found.known - found.opened - found.unopened
+        show(
+            f"{path}: of {found.decisions} decisions {found.opened} were noted with what was "
+            f"opened and {found.unopened} with nothing; {found.known} had a note before, and "
+            f"{rest} stand in no transcript"
+        )
     return DONE

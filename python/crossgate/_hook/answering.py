@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,21 +15,13 @@ from crossgate._hook.context import Pick, context_of
 from crossgate._hook.library import Library
 from crossgate._hook.options import Options
 from crossgate._hook.record import Session
+from crossgate._prompts import is_command, is_from_machine
 from crossgate._types import Hit, RouteResult
 
 if TYPE_CHECKING:
     from crossgate._telemetry.events import TelemetryHook
 
 Outcome = Literal["injected", "nothing", "skipped", "failed"]
-
-# `/deploy staging`, and not `/usr/bin/env: no such file`; `$name` is how Codex calls a skill.
-_COMMAND = re.compile(r"\s*(?:/[\w:.-]+|\$[\w:-]+|![^\s!])(?:\s|\Z)|\s*!")
-# What agents put into the prompt in place of a person.
-_MACHINE = re.compile(
-    r"\s*<(?:task-notification|system-reminder|command-(?:name|message|args)|local-command|"
-    r"bash-(?:input|stdout|stderr)|user-prompt-submit-hook)\b"
-)
-
 
 _HARMLESS = {"budget", "telemetry_failed"}
 
@@ -78,9 +69,9 @@ def answer(
     """
     if not prompt.text.replace("\0", "").strip():
         return Answer(outcome="skipped", reason="empty_prompt")
-    if _COMMAND.match(prompt.text):
+    if is_command(prompt.text):
         return Answer(outcome="skipped", reason="command")
-    if _MACHINE.match(prompt.text):
+    if is_from_machine(prompt.text):
         return Answer(outcome="skipped", reason="not_a_person")
     path = Path(options.index).expanduser() if options.index else library.index
     if not options.index and not library.sources:

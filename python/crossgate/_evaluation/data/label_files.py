@@ -29,6 +29,7 @@ from typing import Any
 from crossgate._checks import check_path, check_query, collected
 from crossgate._errors import InputError, SourceError
 from crossgate._evaluation.data.labels import Dataset, LabelledQuery, ProblemLog, read_lines
+from crossgate._evaluation.data.transcript_labels import UNOPENED, transcript_queries
 from crossgate._sources import read_sources
 from crossgate._sources.common import Unusable
 from crossgate._sources.rows import parse_json
@@ -78,6 +79,7 @@ def read_labels(
     documents: str | PathLike[str],
     labels: Sequence[str | PathLike[str]],
     *,
+    transcripts: str | PathLike[str] | None = None,
     split: str | None = None,
     background: bool = False,
     strict: bool = False,
@@ -86,14 +88,16 @@ def read_labels(
 
     Args:
         documents: What is picked from: anything that `Index.build` can be given as a path.
-        labels: Files of labels, see above; may be empty where `background` is set.
+        labels: Files of labels, see above; may be empty where one of the next two is set.
+        transcripts: A folder of Claude Code's transcripts: what an agent opened for a prompt fits
+            it, and where it opened nothing, nothing does.
         split: Keep the rows of this split and those that name none; None for all rows.
         background: Add the shipped everyday prompts, which no library is for.
         strict: Whether a malformed row is fatal. Otherwise it is skipped and counted.
 
     Raises:
         SourceError: `source_missing`, `source_unreadable`, `source_unknown`, `no_documents`,
-                `malformed_row`, `unknown_split`, or `empty_split` if no query is
+            `malformed_row`, `no_transcripts`, `unknown_split`, or `empty_split` if no query is
             left.
     """
     folder, log = Path(check_path("documents", documents)), ProblemLog(strict=strict)
@@ -117,13 +121,23 @@ def read_labels(
                 triggers.add(query.text)
             known = queries.get(query.text)
             queries[query.text] = query if known is None else _joined(known, query)
+    if transcripts is not None:
+        folder_of = Path(check_path("transcripts", transcripts))
+        heard = transcript_queries(folder_of, ids.find, log)
+        queries = {one.text: one for one in heard} | queries  # what a person says counts
     if split is not None and split not in splits:
         there = ", ".join(sorted(splits - {""})) or "none"
         raise SourceError("unknown_split", f"no label names the split {split!r}; splits: {there}")
-    if not queries and (labels or not background):
-        names = ", ".join(map(str, labels)) or "no file"
+    if not queries and (labels or transcripts or not background):
+        names = ", ".join(map(str, [*labels, *([transcripts] if transcripts else [])])) or "no file"
         raise SourceError("empty_split", f"no labelled query in {names}{log.hint()}")
     notes = list(_notes(queries, triggers))
+    if transcripts is not None:
+        unopened = sum(one.kind == UNOPENED for one in queries.values())
+        notes.append(
+            f"{unopened} prompts for which the agent opened no skill count as fitting nothing, "
+            "though one may: false injects are an upper bound"
+        )
     if background:
         added = [one for one in background_queries() if one.text not in queries]
         queries |= {one.text: one for one in added}
@@ -133,12 +147,19 @@ def read_labels(
         )
     return Dataset(
         name=folder.resolve().name.removesuffix(".jsonl"),
-        split=split or (Path(labels[0]).stem if labels else BACKGROUND),
+        split=split or _split(labels, transcripts),
         documents=loaded.documents,
         queries=tuple(queries.values()),
         problems=tuple(log.problems),
         notes=tuple(notes),
     )
+
+
+def _split(labels: Sequence[str | PathLike[str]], transcripts: str | PathLike[str] | None) -> str:
+    """Return what the queries are called after."""
+    if labels:
+        return Path(labels[0]).stem
+    return BACKGROUND if transcripts is None else "transcripts"
 
 
 def background_queries() -> Iterator[LabelledQuery]:

@@ -1,0 +1,61 @@
+"""Labels from transcripts: a person's prompts, and the skills that the agent opened for them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+from crossgate._checks import check_query
+from crossgate._errors import InputError
+from crossgate._evaluation.data.labels import LabelledQuery, ProblemLog
+from crossgate._sources.common import Unusable
+from crossgate._transcripts import Turn, read_turns, transcripts_below
+
+OPENED, UNOPENED = "skill opened", "no skill opened"
+"""The kinds of the queries, by which the report groups them."""
+
+
+def transcript_queries(
+    folder: Path, find: Callable[[str], str], log: ProblemLog
+) -> list[LabelledQuery]:
+    """Return each prompt once, with what was opened for it in half of the places or more.
+
+    A prompt such as "yes, do it" stands in many conversations, and what follows it is chance: half
+    of them have to agree. A prompt for which a skill was opened that the library does not have is
+    left out, for what fits it is not there.
+
+    Args:
+        folder: Transcripts, or one of them.
+        find: Returns the id of a document by a name; raises `Unusable` where there is none.
+        log: Gets the files and prompts that were left out.
+
+    Raises:
+        SourceError: As `transcripts_below`, or `malformed_row` if the log is strict.
+    """
+    turns: dict[str, list[Turn]] = defaultdict(list)
+    for path in transcripts_below(folder):
+        try:
+            for turn in read_turns(path):
+                turns[turn.text].append(turn)
+        except OSError as error:
+            log.add(path, None, f"cannot be read: {error.strerror}")
+    queries = []
+    for text, found in turns.items():
+        first = found[0]
+        try:
+            check_query(text)
+            opened = Counter(find(name) for turn in found for name in turn.opened)
+        except (InputError, Unusable) as error:
+            log.add(first.path, first.line, str(error))
+            continue
+        fits = {id: 1 for id, count in opened.items() if 2 * count >= len(found)}
+        queries.append(
+            LabelledQuery(
+                id=f"{first.path.stem}:{first.line}",
+                text=text,
+                relevant=fits,
+                kind=OPENED if fits else UNOPENED,
+            )
+        )
+    return queries

@@ -1,0 +1,297 @@
+"""Transcripts of an agent: what is read of them, as labels and as uses of logged decisions."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conftest import LIBRARY
+from crossgate import CrossgateError, Document, Index, Router
+from crossgate._cli import run
+from crossgate._evaluation.data.label_files import read_labels
+from crossgate._evaluation.data.transcript_labels import OPENED, UNOPENED
+from crossgate._telemetry.log import JsonLinesLog, LoggedUse, read_log
+from crossgate._telemetry.opened import note_opened
+from crossgate._transcripts import read_turns, transcripts_below
+
+
+def said(text: str | Sequence[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    """Return a line of a person, or of the agent in a person's name."""
+    return {"type": "user", "message": {"role": "user", "content": text}, **more}
+
+
+def called(name: str, **given: Any) -> dict[str, Any]:
+    """Return a line in which the agent calls a tool."""
+    block = {"type": "tool_use", "id": "toolu_01", "name": name, "input": given}
+    text = {"type": "text", "text": "Skill(skill: other) and other/SKILL.md, in words alone."}
+    return {"type": "assistant", "message": {"role": "assistant", "content": [text, block]}}
+
+
+def result(text: str) -> dict[str, Any]:
+    """Return a line with what a tool gave."""
+    return said([{"type": "tool_result", "tool_use_id": "toolu_01", "content": text}])
+
+
+def transcript(path: Path, *lines: dict[str, Any] | str) -> Path:
+    """Write a transcript."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    texts = [one if isinstance(one, str) else json.dumps(one) for one in lines]
+    path.write_text("\n".join(texts) + "\n")
+    return path
+
+
+def heard(path: Path) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the prompts of a transcript with what was opened."""
+    return [(one.text, one.opened) for one in read_turns(path)]
+
+
+def test_a_skill_belongs_to_the_prompt_before_it(tmp_path: Path) -> None:
+    path = transcript(
+        tmp_path / "a.jsonl",
+        {"type": "summary", "summary": "Merging"},
+        said("merge these"),
+        called("Skill", skill="docs:pdf-toolkit", args="x"),
+        result("Launching skill: pdf-toolkit"),
+        said([{"type": "text", "text": "Base directory for this skill: /s/pdf"}], isMeta=True),
+        called("Read", file_path="/home/me/.claude/skills/csv-cleaner/SKILL.md"),
+        called("Bash", command="cat 'C:\\skills\\git-history\\SKILL.md' | head"),
+        called("Skill", skill="docs:pdf-toolkit"),
+        # What is written into a file may quote any path.
+        called("Write", file_path="notes.md", content="see other/SKILL.md"),
+        said([{"type": "text", "text": "now "}, {"type": "text", "text": "the next"}]),
+        said("and this"),
+        called("Skill", command="/deploy"),
+    )
+    assert heard(path) == [
+        ("merge these", ("docs:pdf-toolkit", "csv-cleaner", "git-history")),
+        ("now \nthe next", ()),
+        ("and this", ("deploy",)),
+    ]
+    assert [one.line for one in read_turns(path)] == [2, 10, 11]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        said("<command-name>/compact</command-name>"),
+        said("<local-command-stdout>done</local-command-stdout>"),
+        said("[Request interrupted by user]"),
+        said("This session is being continued from a previous conversation that ran out"),
+        said("Caveat: The messages below were generated", isMeta=True),
+        said("a summary", isCompactSummary=True),
+        said("what one agent asks another", isSidechain=True),
+        said("   "),
+        said([{"type": "image", "source": {}}]),
+        result("42"),
+        {"type": "user"},
+        {"type": "user", "message": {"content": 5}},
+        {"type": "user", "message": {"content": [5, {"type": "text", "text": 5}]}},
+        {**called("Skill", skill="x"), "isSidechain": True},
+        called("Skill", skill=5),
+        {"type": "assistant", "message": {"content": [{"type": "tool_use", "input": []}]}},
+        '{"type": "user", "mess',
+        "[1, 2]" * 40_000,
+        '{"type": "user", "a": ' + "[" * 100_000,
+    ],
+)
+def test_what_no_person_wrote_and_what_is_damaged_says_nothing(
+    tmp_path: Path, line: dict[str, Any] | str
+) -> None:
+    path = transcript(tmp_path / "a.jsonl", line, said("hello"), line)
+    assert heard(path) == [("hello", ())]
+
+
+def test_what_follows_a_command_belongs_to_nobody(tmp_path: Path) -> None:
+    path = transcript(
+        tmp_path / "a.jsonl", said("hi"), said("/deploy staging"), called("Skill", skill="deploy")
+    )
+    assert heard(path) == [("hi", ())]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.binary(),
+            st.recursive(
+                st.none() | st.text() | st.integers(),
+                lambda x: (
+                    st.lists(x)
+                    | st.dictionaries(
+                        st.sampled_from(
+                            [
+                                "type",
+                                "message",
+                                "content",
+                                "user",
+                                "tool_use",
+                                "input",
+                                "name",
+                                "text",
+                            ]
+                        ),
+                        x,
+                    )
+                ),
+            ).map(lambda x: json.dumps(x).encode()),
+        )
+    )
+)
+def test_no_bytes_break_the_reader(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.jsonl"
+    path.write_bytes(b'"user" "tool_use"'.join([b"", *lines]) + b"\n" + b"\n".join(lines))
+    for turn in read_turns(path):
+        assert turn.text.strip()
+
+
+@pytest.fixture
+def skills(tmp_path: Path) -> Path:
+    """Return a folder of skills."""
+    for name, text in LIBRARY.items():
+        (tmp_path / "skills" / name).mkdir(parents=True)
+        page = f"---\nname: {name}\ndescription: {text}\n---\nDo it.\n"
+        (tmp_path / "skills" / name / "SKILL.md").write_text(page)
+    return tmp_path / "skills"
+
+
+NAMES = list(LIBRARY)
+
+
+def conversations(folder: Path) -> Path:
+    """Write some transcripts about the library."""
+    transcript(
+        folder / "-home-me" / "one.jsonl",
+        said("do the first"),
+        called("Skill", skill=f"docs:{NAMES[0]}"),
+        said("thanks"),
+        said("yes"),
+        called("Skill", skill=NAMES[1]),
+    )
+    transcript(
+        folder / "-home-me-other" / "two.jsonl",
+        said("yes"),
+        said("yes"),
+        said("do the second"),
+        called("Read", file_path=f"/x/{NAMES[1]}/SKILL.md"),
+        said("do another"),
+        called("Skill", skill="elsewhere"),
+    )
+    return folder
+
+
+def test_prompts_are_labelled_by_what_was_opened(tmp_path: Path, skills: Path) -> None:
+    found = read_labels(skills, [], transcripts=conversations(tmp_path / "t"))
+    assert {one.text: (dict(one.relevant), one.kind) for one in found.queries} == {
+        "do the first": ({NAMES[0]: 1}, OPENED),
+        "thanks": ({}, UNOPENED),
+        # One of three: chance.
+        "yes": ({}, UNOPENED),
+        "do the second": ({NAMES[1]: 1}, OPENED),
+    }
+    assert (found.split, len(found.problems)) == ("transcripts", 1)
+    assert "no document has the id 'elsewhere'" in str(found.problems[0])
+    assert any(note.startswith("2 prompts for which the agent opened no") for note in found.notes)
+
+
+def test_what_a_person_labelled_counts(tmp_path: Path, skills: Path) -> None:
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text(json.dumps({"query": "yes", "relevant": [NAMES[2]]}) + "\n")
+    found = read_labels(skills, [labels], transcripts=conversations(tmp_path / "t"))
+    (yes,) = (one for one in found.queries if one.text == "yes")
+    assert dict(yes.relevant) == {NAMES[2]: 1}
+    assert len(found.queries) == 4
+
+
+@pytest.mark.parametrize(
+    ("make", "code"),
+    [
+        (lambda path: None, "source_missing"),
+        (lambda path: path.mkdir(), "no_transcripts"),
+        (lambda path: transcript(path / "a.jsonl", said("/clear")), "empty_split"),
+    ],
+)
+def test_a_folder_without_prompts_is_refused(
+    tmp_path: Path, skills: Path, make: Any, code: str
+) -> None:
+    make(tmp_path / "t")
+    with pytest.raises(CrossgateError) as raised:
+        read_labels(skills, [], transcripts=tmp_path / "t")
+    assert raised.value.code == code
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="there are no named pipes")
+def test_a_transcript_that_is_no_file_is_passed_over(tmp_path: Path, skills: Path) -> None:
+    folder = conversations(tmp_path / "t")
+    os.mkfifo(folder / "pipe.jsonl")
+    (folder / "loop.jsonl").symlink_to(folder / "loop.jsonl")
+    assert len(transcripts_below(folder)) == 2
+    assert len(read_labels(skills, [], transcripts=folder).queries) == 4
+
+
+def test_the_commands_take_transcripts(
+    tmp_path: Path, skills: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = conversations(tmp_path / "t")
+    given = [str(skills), "--from-transcripts", str(folder), "--embedder", "none"]
+    assert run(["eval", *given, "--modes", "never"]) == 0
+    assert "2 queries with a match, 2 without" in " ".join(capsys.readouterr().out.split())
+    # Four prompts are no ground for a profile.
+    assert run(["calibrate", *given, "-o", str(tmp_path / "p.json")]) == 2
+    assert "error[" in capsys.readouterr().err
+    assert not (tmp_path / "p.json").exists()
+
+
+def logged(tmp_path: Path, *prompts: str) -> tuple[Path, list[str]]:
+    """Return a log with a decision on each prompt, and the decisions' ids."""
+    path = tmp_path / "log.jsonl"
+    documents = [Document(id=id, text=text, title=id) for id, text in LIBRARY.items()]
+    router = Router(Index.build(documents, embedder=None), telemetry=JsonLinesLog(path))
+    return path, [str(router.route(one).decision_id) for one in prompts]
+
+
+def uses(path: Path) -> dict[str, tuple[str, ...]]:
+    """Return what a log says was used, by decision."""
+    return {one.decision: tuple(one.used) for one in read_log(path) if isinstance(one, LoggedUse)}
+
+
+def test_what_was_opened_is_noted_of_each_decision_once(tmp_path: Path) -> None:
+    folder = conversations(tmp_path / "t")
+    text = next(iter(LIBRARY.values()))
+    transcript(folder / "three.jsonl", said(text), called("Skill", skill=f"docs:{NAMES[0]}"))
+    path, ids = logged(tmp_path, text, "thanks", "yes", "never said", "do another")
+    JsonLinesLog(path).used(ids[2], [NAMES[2]])
+    found = note_opened(path, folder)
+    assert (found.decisions, found.known, found.opened, found.unopened) == (5, 1, 2, 1)
+    assert uses(path) == {
+        ids[0]: (NAMES[0],),
+        ids[1]: (),
+        ids[2]: (NAMES[2],),  # a person's judgement stays
+        ids[4]: ("elsewhere",),  # no candidate of the decision, and used all the same
+    }
+    again = note_opened(path, folder)
+    assert (again.known, again.opened, again.unopened) == (4, 0, 0)
+
+
+def test_the_command_notes_and_says_what(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = conversations(tmp_path / "t")
+    path, _ = logged(tmp_path, "thanks", "do the first", "never said")
+    given = ["used", "--log", str(path)]
+    assert run([*given, "--from-transcripts", str(folder), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["decisions"], shown["known"], shown["opened"], shown["unopened"]) == (3, 0, 1, 1)
+    assert run([*given, "--from-transcripts", str(folder)]) == 0
+    assert "2 had a note before, and 1 stand in no transcript" in capsys.readouterr().out
+    for bad in ([], ["0" * 32, "--from-transcripts", str(folder)]):
+        assert run([*given, *bad]) == 2
+        assert "error[out_of_range]" in capsys.readouterr().err
