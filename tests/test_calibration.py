@@ -1091,7 +1091,12 @@ def test_ctrl_c_leaves_an_earlier_profile_as_it_was(
     monkeypatch.setattr(
         calibrating, "measure_answer", lambda *_: signal.raise_signal(signal.SIGINT)
     )
-    assert cli.run(["calibrate", str(path), "-o", str(output)]) == 130
+    # A background job of a shell ignores it, and so would these tests.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert cli.run(["calibrate", str(path), "-o", str(output)]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert capsys.readouterr().out == ""
     assert output.read_text() == "earlier"
     assert sorted(os.listdir(tmp_path)) == ["a.run.jsonl", "out.json"]

@@ -9,14 +9,18 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from crossgate import Document, Index, IndexFileError, ProfileError, SourceError
+from crossgate import _cli as cli
+from crossgate._cli import doctor
 from crossgate._evaluation.report.compare import read_reports
 from crossgate._files import LEFTOVER_SECONDS, read_source, try_writing, whole_file
 from crossgate._profile import read_profile
+from crossgate._sources import read_sources
 from crossgate.telemetry import read_log
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -200,3 +204,62 @@ def test_a_huge_file_is_refused_before_it_is_read(
 def test_a_file_whose_length_says_nothing_is_bounded() -> None:
     with pytest.raises(OSError, match="it is larger than 10 bytes, the most that is read"):
         read_source("/proc/self/status", 10)
+
+
+def test_room_is_made_for_a_file_and_not_for_the_limit(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x" * 3_000_000)
+    assert len(read_source(tmp_path / "a", 1 << 50)) == 3_000_000
+    assert read_source("/proc/self/status", 1 << 50).startswith(b"Name:")
+
+
+LONG = "n" * 300
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("eval", LONG),
+        ("eval", "skills", LONG),
+        ("eval", "skills", "--from-transcripts", LONG),
+        ("calibrate", LONG, "-o", "p.json"),
+        ("index", LONG, "-o", "x.cgx"),
+        ("route", "-i", LONG, "q"),
+        ("rerank", "q", LONG),
+        ("lint", LONG),
+        ("replay", LONG),
+        ("models", "verify", LONG),
+    ],
+)
+def test_a_name_that_is_too_long_names_no_file(
+    arguments: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "skills").mkdir()
+    (tmp_path / "skills" / "a.md").write_text("# A\n\nText.\n")
+    assert cli.run(list(arguments)) in (2, 3)
+    told = capsys.readouterr().err
+    assert "error[" in told
+    assert "bug" not in told
+
+
+def test_too_little_memory_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor, "run", lambda _: bytearray(1 << 62))
+    assert cli.run(["doctor"]) == 3
+    assert capsys.readouterr().err.startswith("crossgate: error[out_of_memory]: ")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_a_link_that_only_seems_to_be_there_is_left_out() -> None:
+    """A process that has ended and is not yet waited for has such links."""
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        folder = f"/proc/{ended.pid}"
+        with pytest.raises(FileNotFoundError):
+            os.readlink(f"{folder}/exe")
+        with suppress(SourceError):
+            read_sources([folder])

@@ -185,6 +185,12 @@ def fifo(folder: Path) -> Path:
     return folder / "pipe"
 
 
+def written(path: Path, data: bytes) -> Path:
+    """Write a file that is no log."""
+    path.write_bytes(data)
+    return path
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
@@ -193,8 +199,10 @@ def fifo(folder: Path) -> Path:
         (lambda folder: folder, "Is a directory"),
         (lambda folder: folder / ("x" * 300), "name too long"),
         (lambda folder: folder / "nul\0byte", "null byte"),
+        (lambda folder: written(folder / "a.profile.json", b'{"schema": "x/1"}'), "is no log"),
+        (lambda folder: written(folder / "a.cgx", bytes(range(256)) * 8), "is no log"),
     ],
-    ids=["disk full", "folder missing", "folder", "name too long", "nul"],
+    ids=["disk full", "folder missing", "folder", "name too long", "nul", "profile", "index"],
 )
 def test_a_log_that_cannot_be_written_stops_no_decision(
     make: Callable[[Path], Path], said: str, tmp_path: Path
@@ -207,6 +215,20 @@ def test_a_log_that_cannot_be_written_stops_no_decision(
     with pytest.raises(SourceError) as caught:
         log.used(ID, [])
     assert caught.value.code == "unwritable"
+
+
+def test_what_is_no_log_is_left_as_it_is(tmp_path: Path) -> None:
+    path = written(tmp_path / "skills.cgx", bytes(range(256)) * 8)
+    before = path.read_bytes()
+    with pytest.raises(SourceError, match="name another file"):
+        JsonLinesLog(path).used(ID, [])
+    route(JsonLinesLog(path))
+    assert path.read_bytes() == before
+    # Empty lines are none, and a torn log is one all the same.
+    for torn in (b"\n", b'\n{"schema": "crossgate-log/2", "ki'):
+        path.write_bytes(torn)
+        JsonLinesLog(path).used(ID, ["a"])
+        assert path.read_bytes().splitlines()[-1].startswith(b'{"schema": "crossgate-log/2", "ki')
 
 
 def test_a_pipe_that_nobody_reads_is_not_waited_for(tmp_path: Path) -> None:

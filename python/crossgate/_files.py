@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 # Opening must not wait for the other end of a pipe, and a child must not inherit the file.
 _FLAGS = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
 
+_PART = 1024 * 1024
+
 LEFTOVER_SECONDS = 3600.0
 """For so long a file aside that nobody writes to is left alone."""
 
@@ -155,7 +157,10 @@ def read_source(path: str | os.PathLike[str], limit: int) -> bytes:
         OSError: As `open_source` does.
     """
     with open_source(path, limit) as stream:
-        data = stream.read(limit + 1)
+        # Room is made for as much as is asked for, so not for the limit at once.
+        data = stream.read(os.fstat(stream.fileno()).st_size + 1)
+        while len(data) <= limit and (more := stream.read(min(_PART, limit + 1 - len(data)))):
+            data += more
     if len(data) > limit:  # it grew, or lies in /proc, where the length of a file says nothing
         raise _too_large(limit)
     return data

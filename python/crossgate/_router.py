@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
@@ -381,4 +382,4 @@ def _other_corpus(profile: Profile, index: Index) -> tuple[ResultWarning, ...]:
 def _beside(index: Index) -> Path | None:
     """Return the profile that was written for an index: it stands beside the index's file."""
     path = None if index.path is None else index.path.with_suffix(".profile.json")
-    return path if path is not None and path.is_file() else None
+    return path if path is not None and os.path.isfile(path) else None

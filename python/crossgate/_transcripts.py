@@ -59,11 +59,11 @@ def transcripts_below(folder: str | os.PathLike[str]) -> list[Path]:
         SourceError: `source_missing`, or `no_transcripts` if there is none.
     """
     root = Path(check_path("the transcripts", folder))
-    if root.is_file():
+    if os.path.isfile(root):
         return [root]
-    if not root.is_dir():
+    if not os.path.isdir(root):
         raise SourceError("source_missing", f"no such folder: {root}")
-    found = sorted(path for path in root.rglob("*.jsonl") if path.is_file())
+    found = sorted(path for path in root.rglob("*.jsonl") if os.path.isfile(path))
     if not found:
         message = (
             f"{root} holds no transcript (*.jsonl): Claude Code has them in ~/.claude/projects"

@@ -120,6 +120,9 @@ def _run(arguments: Sequence[str]) -> int:
         return FAILURE if error.code in _FAILURES else BAD_INPUT
     except BrokenPipeError:  # a reader may leave early, as `head` does
         return DONE
+    except MemoryError:
+        say("error[out_of_memory]: there is too little memory: name fewer or shorter documents")
+        return FAILURE
     except Exception as error:  # exit code 1 has a meaning of its own
         import errno
         import traceback

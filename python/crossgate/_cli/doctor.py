@@ -205,7 +205,7 @@ def _cache() -> Check:
         folder = cache.cache_folder()
     except CrossgateError as error:
         return _check("cache", "off", str(error), "the bundled models work as they are")
-    present = next(one for one in (folder, *folder.parents) if one.exists())
+    present = next(one for one in (folder, *folder.parents) if os.path.exists(one))
     if os.access(present, os.W_OK):
         return _check("cache", "ok", f"{folder}, writable")
     return _check(

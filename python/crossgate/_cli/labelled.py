@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -109,7 +110,7 @@ def dataset_of(subject: Subject, options: argparse.Namespace) -> Dataset:
     from crossgate.evaluation import read_dataset, read_labels, with_background
 
     path, strict = subject.path, options.strict
-    bare = path.is_dir() and not (path / "queries.jsonl").exists()
+    bare = os.path.isdir(path) and not os.path.exists(path / "queries.jsonl")
     if subject.labels or options.from_transcripts or (options.background and bare):
         dataset = read_labels(
             path,
@@ -119,7 +120,7 @@ def dataset_of(subject: Subject, options: argparse.Namespace) -> Dataset:
             background=options.background,
             strict=strict,
         )
-    elif bare and not (path / "corpus.jsonl").exists():
+    elif bare and not os.path.exists(path / "corpus.jsonl"):
         message = (
             f"{path} holds no labels: name a file of them after it, or add --background or "
             "--from-transcripts"

@@ -76,7 +76,7 @@ def answer(
     path = Path(options.index).expanduser() if options.index else library.index
     if not options.index and not library.sources:
         return Answer(outcome="skipped", reason="no_skills", detail="the agent has no skills")
-    if not path.is_file():
+    if not os.path.isfile(path):
         return Answer(outcome="failed", reason="no_index", detail=f"there is no index at {path}")
     try:
         result = _decide(path, prompt, options, started, clock)

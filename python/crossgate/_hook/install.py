@@ -144,7 +144,7 @@ def program(notes: list[str], *, shared: bool) -> list[str]:
         notes.append(
             "crossgate is not on the PATH, so that the command holds for this machine only"
         )
-    path = str(beside) if beside.is_file() else found
+    path = str(beside) if os.path.isfile(beside) else found
     if path is None:
         return [sys.executable, "-c", "from crossgate._cli import main; main()"]
     if re.search(r"[/\\](?:archive-v\d+|pipx[/\\]\.cache)[/\\]", path):
@@ -216,7 +216,7 @@ def _prompt(library: Library) -> str:
     """Return a prompt that one of the skills should answer: its own description."""
     from crossgate._index import Index
 
-    index = Index.open(library.index) if library.index.is_file() else None
+    index = Index.open(library.index) if os.path.isfile(library.index) else None
     first = index.get(index.ids[0]) if index is not None and len(index) else None
     return first.text[:400] if first else "Which skill fits this?"
 
@@ -226,7 +226,7 @@ def _write_plugin(path: Path, command: str) -> bool:
     line = f"const COMMAND = {json.dumps(shlex.split(command))};"
     text = re.sub(r"^const COMMAND = .*$", lambda _: line, text, flags=re.MULTILINE)
     try:
-        if path.exists() and read_source(path, SETTINGS_BYTES) == text.encode():
+        if os.path.exists(path) and read_source(path, SETTINGS_BYTES) == text.encode():
             return False
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as stream:

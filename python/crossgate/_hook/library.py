@@ -105,7 +105,7 @@ def project_of(agent: Agent, folder: str) -> Path | None:
         if os.path.realpath(place) == home:
             return None
         marks = (".git", *agent.project_skills)
-        if (named and place == path) or any((place / one).exists() for one in marks):
+        if (named and place == path) or any(os.path.exists(place / one) for one in marks):
             return place
     return None
 
@@ -113,7 +113,7 @@ def project_of(agent: Agent, folder: str) -> Path | None:
 def _linked(folder: str) -> list[str]:
     """Return the folders that are linked into a folder of skills: people keep theirs elsewhere."""
     with os.scandir(folder) as entries:
-        return sorted(one.path for one in entries if one.is_symlink() and one.is_dir())
+        return sorted(one.path for one in entries if one.is_symlink() and os.path.isdir(one))
 
 
 def _plugins(folder: Path) -> list[Path]:
@@ -166,7 +166,7 @@ def is_stale(library: Library) -> bool:
         values = json.loads(read_source(library.manifest, TEXT_BYTES))
         made_of = values["seen"] if values["schema"] == SCHEMA else None
         # What stands on the manifest was tried; that the index is gone needs another try.
-        if values["documents"] and not library.index.is_file():
+        if values["documents"] and not os.path.isfile(library.index):
             return True
     except (OSError, ValueError, RecursionError, LookupError, TypeError):
         return True

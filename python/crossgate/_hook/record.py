@@ -84,7 +84,7 @@ class Session:
         if self._path is None:
             return
         with suppress(OSError, ValueError):
-            if not self._path.exists():
+            if not os.path.exists(self._path):
                 _forget_oldest(self._path.parent)
             elif self._path.stat().st_size > SESSION_BYTES:
                 self._path.unlink()

@@ -96,7 +96,7 @@ def edit(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> bool
             shutil.copy2(target, target.with_name(target.name + BACKUP))
         with whole_file(path) as stream:
             stream.write(text)
-            if path.exists() and read_source(path, SETTINGS_BYTES) != before:
+            if os.path.exists(path) and read_source(path, SETTINGS_BYTES) != before:
                 raise OSError(
                     None, "it was changed in the meantime, so it was left alone: try again"
                 )

@@ -73,7 +73,7 @@ def _from_folder(name: str, kind: Kind) -> LocalModel:
         message = f"model folder {root} has no tokenizer.json; copy it from the model's repository"
         raise ModelError("model_incomplete", message)
     beside = (graph.with_name(graph.name + suffix) for suffix in _WEIGHTS_SUFFIXES)
-    weights = next((path for path in beside if path.is_file()), graph)
+    weights = next((path for path in beside if os.path.isfile(path)), graph)
     try:
         digest = sha256_of(weights)
     except OSError as error:
@@ -98,7 +98,7 @@ def _setting_of_folder(root: Path, file: str, key: str) -> object:
     try:
         return json.loads(read_source(path, SETTINGS_BYTES))[key]
     except OSError as error:
-        if not path.exists():
+        if not os.path.exists(path):
             return None
         message = f"model file {path} cannot be read: {error.strerror}"
         raise ModelError("model_unsupported", message) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
@@ -333,13 +334,13 @@ def _public(url: str) -> str:
 
 
 def _length(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+    return path.stat().st_size if os.path.exists(path) else 0
 
 
 def _replace_folder(partial: Path, root: Path) -> None:
     import shutil
 
-    if root.exists():
+    if os.path.exists(root):
         shutil.rmtree(root)  # it was verified a moment ago, and found wanting
     partial.rename(root)
 

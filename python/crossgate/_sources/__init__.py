@@ -377,7 +377,10 @@ class _Reader:
 
 def _is_below(path: str, folder: str) -> bool:
     """Return whether a path ends in a folder, given with a separator at its end, or is it."""
-    return os.path.join(os.path.realpath(path), "").startswith(folder)
+    try:
+        return os.path.join(os.path.realpath(path), "").startswith(folder)
+    except OSError:  # a link that goes while it is followed
+        return False
 
 
 def _kind_of_file(path: str) -> Kind:

@@ -333,12 +333,26 @@ _FLAGS = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BIN
 
 
 def _is_torn(path: Path, status: os.stat_result) -> bool:
-    """Return whether the last line of a file has no end, as far as the file may be read."""
+    """Return whether the last line of a file has no end, as far as the file may be read.
+
+    Raises:
+        SourceError: `unwritable` for a file that is no log, such as an index: a line more would
+            damage it.
+    """
     if not stat.S_ISREG(status.st_mode) or not status.st_size:
         return False
     try:
         with path.open("rb", buffering=0) as stream:
+            start = stream.read(_HEAD_BYTES).lstrip()
             stream.seek(-1, os.SEEK_END)
-            return stream.read(1) != b"\n"
+            torn = stream.read(1) != b"\n"
     except OSError:
         return False
+    if start and _FAMILY not in start:
+        message = f"{path} is no log of decisions: nothing was written to it, name another file"
+        raise SourceError("unwritable", message)
+    return torn
+
+
+_HEAD_BYTES = 512
+_FAMILY = SCHEMA.partition("/")[0].encode() + b"/"

@@ -13,6 +13,7 @@ that it belongs to every split. Of the metadata, `kind` and `mentions_name` are 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -174,7 +175,7 @@ def _read_judgements(
 
 def _rows(path: Path, columns: int, log: ProblemLog) -> Iterator[tuple[int, str, str, int]]:
     """Yield line, query, document and grade of each row of a table."""
-    if not path.exists():
+    if not os.path.exists(path):
         return
     for place, (line, text) in enumerate(read_lines(path)):
         cells = text.split("\t")
@@ -197,7 +198,7 @@ def _read_candidates(
     path: Path, queries: Mapping[str, _Query], documents: set[str], log: ProblemLog
 ) -> dict[str, tuple[str, ...]]:
     lists: dict[str, tuple[str, ...]] = {}
-    for line, text in read_lines(path) if path.exists() else ():
+    for line, text in read_lines(path) if os.path.exists(path) else ():
         try:
             row = parse_json(text)
             ids = row.get("candidates") if isinstance(row, dict) else None

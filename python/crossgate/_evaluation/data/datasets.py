@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -45,9 +46,9 @@ def read_dataset(
     if split is not None:
         check_text("the split", split)
     log = ProblemLog(strict=strict)
-    if path.is_dir():
+    if os.path.isdir(path):
         dataset = read_beir(path, split, log)
-    elif not path.exists():
+    elif not os.path.exists(path):
         raise SourceError("source_missing", f"no such file or folder: {path}")
     elif path.suffix in (".jsonl", ".ndjson"):
         dataset = read_labelled_lines(path, split, log)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -60,7 +61,7 @@ def is_labels(path: str | PathLike[str]) -> bool:
     """Return whether a file holds labelled queries and no documents."""
     path = Path(check_path("the labels", path))
     suffix = path.suffix.lower()
-    if not path.is_file() or suffix not in (".csv", ".tsv", ".json", ".jsonl", ".ndjson"):
+    if not os.path.isfile(path) or suffix not in (".csv", ".tsv", ".json", ".jsonl", ".ndjson"):
         return False
     if suffix in (".csv", ".tsv"):
         return True
@@ -314,7 +315,7 @@ def _skill(row: _Row, ids: _Ids) -> str:
     if isinstance(named, str) and named:
         return ids.find(named)
     for folder in row.path.resolve().parents:
-        if (folder / "SKILL.md").is_file():
+        if os.path.isfile(folder / "SKILL.md"):
             return ids.find(read_sources([folder / "SKILL.md"]).documents[0].id)
     if ids.only is not None:
         return ids.only

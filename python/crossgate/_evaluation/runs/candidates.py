@@ -10,6 +10,7 @@ counts against the retriever. `kind` is optional.
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,7 +56,7 @@ class _Row:
 def is_candidates(path: str | PathLike[str]) -> bool:
     """Return whether a file holds queries with their candidates, by its first line."""
     path = Path(check_path("the candidates", path))
-    if not path.is_file() or path.suffix.lower() not in (".jsonl", ".ndjson"):
+    if not os.path.isfile(path) or path.suffix.lower() not in (".jsonl", ".ndjson"):
         return False
     try:
         with open_source(path) as stream:
