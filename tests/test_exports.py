@@ -72,12 +72,12 @@ def test_the_package_is_typed() -> None:
 
 
 def test_every_code_is_documented() -> None:
-    from crossgate._cli import decision
+    from crossgate import _words
 
     root = Path(__file__).parents[1]
     page = (root / "docs" / "reasons.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"`([a-z0-9_]+)`", page))
-    used = {one.value for one in crossgate.Verdict} | set(decision.REASONS) | set(decision.DROPPED)
+    used = {one.value for one in crossgate.Verdict} | set(_words.REASONS) | set(_words.DROPPED)
     package = Path(crossgate.__file__).parent
     for path in (*package.rglob("*.py"), *(root / "rust").rglob("src/*.rs")):
         text = path.read_text(encoding="utf-8")
@@ -115,7 +115,7 @@ def test_the_codes_of_degradations_are_a_closed_set() -> None:
 
 
 def test_the_command_line_explains_what_the_core_says() -> None:
-    from crossgate._cli import decision
+    from crossgate import _words
 
     def codes(file: str, name: str) -> set[str]:
         root = Path(__file__).parents[1] / "rust" / "core" / "src"
@@ -123,17 +123,17 @@ def test_the_command_line_explains_what_the_core_says() -> None:
         (body,) = re.findall(rf"pub enum {name} \{{(.*?)\n    \}}", text, re.DOTALL)
         return set(re.findall(r'= "([a-z_]+)"', body))
 
-    assert set(decision.REASONS) == codes("gate.rs", "Reason")
-    assert set(decision.DROPPED) == codes("conclude.rs", "Dropped")
+    assert set(_words.REASONS) == codes("gate.rs", "Reason")
+    assert set(_words.DROPPED) == codes("conclude.rs", "Dropped")
     assert {one.value for one in crossgate.Verdict} == codes("gate.rs", "Verdict")
 
 
 def test_the_command_line_explains_every_reason() -> None:
-    from crossgate._cli import decision
+    from crossgate import _words
 
     page = (Path(__file__).parents[1] / "docs" / "reasons.md").read_text(encoding="utf-8")
     sections = dict(re.findall(r"## ([^\n]+)\n(.*?)(?=\n## |\Z)", page, re.DOTALL))
     reasons = re.findall(r"^\| (?:`\w+` )?\| `(\w+)` \|", sections["Verdicts and reasons"], re.M)
     dropped = re.findall(r"^\| `(\w+)` \|", sections["Why a hit was not selected"], re.M)
-    assert sorted(decision.REASONS) == sorted(reasons)
-    assert sorted(decision.DROPPED) == sorted(dropped)
+    assert sorted(_words.REASONS) == sorted(reasons)
+    assert sorted(_words.DROPPED) == sorted(dropped)

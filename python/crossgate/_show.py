@@ -3,18 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from crossgate._extras import package
-
-if TYPE_CHECKING:
-    from crossgate._types import Hit, RouteResult
+from crossgate._words import DROPPED, REASONS
 
 _IDS = 3
 _ID_CHARACTERS = 40
 _TEXT_CHARACTERS = 160
 _ROWS = 20
+
+
+class Note(Protocol):
+    """What is shown of a degradation or a warning."""
+
+    @property
+    def code(self) -> str: ...
+    @property
+    def detail(self) -> str: ...
+
+
+class Hit(Protocol):
+    """What is shown of a hit; `crossgate.Hit` has it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def excerpt(self) -> str: ...
+    @property
+    def index(self) -> int | None: ...
+    @property
+    def score(self) -> float | None: ...
+    @property
+    def dropped(self) -> str | None: ...
+    def to_dict(self, *, text: bool = False) -> dict[str, Any]: ...
+
+
+class Result(Protocol):
+    """What is shown of a decision; `crossgate.RouteResult` has it."""
+
+    @property
+    def ids(self) -> list[str]: ...
+    @property
+    def hits(self) -> Sequence[Hit]: ...
+    @property
+    def verdict(self) -> StrEnum: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def stage(self) -> int: ...
+    @property
+    def confidence(self) -> float | None: ...
+    @property
+    def degraded(self) -> Sequence[Note]: ...
+    @property
+    def warnings(self) -> Sequence[Note]: ...
 
 
 def hit_line(hit: Hit) -> str:
@@ -24,13 +71,15 @@ def hit_line(hit: Hit) -> str:
     return f"<Hit {_cut(hit.id, _ID_CHARACTERS)!r}{place}: {hit.dropped or 'selected'}{score}>"
 
 
-def result_line(result: RouteResult) -> str:
+def result_line(result: Result) -> str:
     """Return a decision on one short line."""
     ids = [repr(_cut(id, _ID_CHARACTERS)) for id in result.ids[:_IDS]]
-    if len(result) > _IDS:
+    if len(result.ids) > _IDS:
         ids.append("...")
     parts = [
-        f"{len(result)} of {len(result.hits)} selected" + (": " if ids else "") + ", ".join(ids),
+        f"{len(result.ids)} of {len(result.hits)} selected"
+        + (": " if ids else "")
+        + ", ".join(ids),
         f"{result.verdict.value} ({result.reason})",
         f"stage {result.stage}",
     ]
@@ -41,15 +90,13 @@ def result_line(result: RouteResult) -> str:
     return f"<RouteResult {'; '.join(parts)}>"
 
 
-def result_html(result: RouteResult) -> str:
+def result_html(result: Result) -> str:
     """Return a decision as a table of HTML; every text of query and documents is escaped."""
-    from crossgate._cli.decision import REASONS
-
     verdict = result.verdict.value.replace("_", " ")
     sure = "" if result.confidence is None else f", confidence {result.confidence:.2f}"
     head = (
         f"<b>{escape(verdict)}</b>: {escape(REASONS.get(result.reason, result.reason))} "
-        f"({len(result)} of {len(result.hits)} selected{sure})"
+        f"({len(result.ids)} of {len(result.hits)} selected{sure})"
     )
     columns = "".join(
         f"<th style='text-align:left'>{one}</th>" for one in ("", "id", "text", "score", "outcome")
@@ -67,11 +114,8 @@ def result_html(result: RouteResult) -> str:
 
 
 def _row(place: int, hit: Hit) -> str:
-    from crossgate._cli.decision import DROPPED
-
     outcome = "selected" if hit.dropped is None else DROPPED.get(hit.dropped, hit.dropped)
-    title = hit.document.title
-    text = f"{title}: {hit.excerpt}" if title and title != hit.id else hit.excerpt
+    text = f"{hit.title}: {hit.excerpt}" if hit.title not in ("", hit.id) else hit.excerpt
     cells = (
         str(place),
         escape(_cut(hit.id, _ID_CHARACTERS)),
@@ -84,7 +128,7 @@ def _row(place: int, hit: Hit) -> str:
     return f"<tr style='font-weight:{weight}'>{row}</tr>"
 
 
-def result_frame(result: RouteResult) -> Any:
+def result_frame(result: Result) -> Any:
     """Return a row per hit as a `pandas.DataFrame`.
 
     Raises:

@@ -191,6 +191,11 @@ class Hit:
         return self.document.id
 
     @property
+    def title(self) -> str:
+        """The document's title; empty where it has none."""
+        return self.document.title
+
+    @property
     def excerpt(self) -> str:
         """What of the document fits the query best: the passage, or without one the text."""
         if self.passage is None:

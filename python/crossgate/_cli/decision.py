@@ -11,37 +11,13 @@ from typing import TYPE_CHECKING, Any
 from crossgate._cli import DONE, NOTHING_RELEVANT
 from crossgate._cli.output import WIDTH, columns, fit, paint, plain, say, show, show_json
 from crossgate._types import Hit, RouteResult, Verdict
+from crossgate._words import DROPPED, REASONS
 
 if TYPE_CHECKING:
     from crossgate._telemetry.events import TelemetryHook
 
 LOG_VARIABLE = "CROSSGATE_LOG"
 """Environment variable that names the log where `--log` does not; empty for none."""
-
-REASONS = {
-    "no_candidates": "there was nothing to choose from",
-    "improbable": "nothing is likely to fit",
-    "below_floor": "no candidate clears the floor of this section",
-    "no_overlap": "no document shares a word with the query",
-    "confident_winner": "meaning and words put one document well ahead",
-    "lexical_winner": "the words match one document and no other comes near",
-    "undecided": "no clear winner, and no cross-encoder to ask",
-    "reranked": "no clear winner, so the cross-encoder decided",
-    "rejected": "no clear winner, and none that is likely to fit",
-}
-
-DROPPED = {
-    "nothing_relevant": "nothing is relevant",
-    "below_floor": "below the floor",
-    "below_cliff": "below the cliff",
-    "not_reranked": "not in the pool",
-    "disagreement": "stage 1 disagrees",
-    "below_minimum": "score too low",
-    "irrelevant": "not relevant enough",
-    "improbable": "unlikely to fit",
-    "beyond_lead": "too far behind",
-    "over_limit": "over the limit",
-}
 
 _VERDICT_COLOURS = {
     Verdict.CONFIDENT: "32",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::error::Result;
-use crate::terms::{Filed, Postings, Terms, for_each_document};
+use crate::terms::{Filed, Postings, Terms, for_each_document, number_of};
 
 /// Saturation of a term's count, as in Lucene's `BM25Similarity`.
 const K1: f64 = 1.2;
@@ -391,11 +391,6 @@ impl Bm25 {
         let lists = distinct(query_terms).map(|term| self.terms.list(term, &self.owners));
         lists.filter_map(Result::transpose).collect()
     }
-}
-
-/// Indexes hold fewer than 2^32 documents, passages and terms.
-pub(crate) fn number_of(length: usize) -> u32 {
-    u32::try_from(length).unwrap_or(u32::MAX)
 }
 
 /// Where the postings of some passages stand in a list that is sorted by passage.

@@ -225,7 +225,7 @@ impl Contents {
                 .collect(),
             levels: self.levels.iter().map(|block| put(block)).collect(),
             documents: (self.documents.iter())
-                .map(|records| (crate::bm25::number_of(records.len()), put(&encoded(records))))
+                .map(|records| (crate::terms::number_of(records.len()), put(&encoded(records))))
                 .collect(),
             vectors: self.vectors.iter().map(|block| put(block)).collect(),
         };

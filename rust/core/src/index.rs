@@ -7,11 +7,12 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Serialize};
 
 use crate::blocks::{Lazy, corrupt};
-use crate::bm25::{Bm25, Fields, Match, WINDOW, number_of};
+use crate::bm25::{Bm25, Fields, Match, WINDOW};
 use crate::dense::{Dense, unit};
 use crate::error::{Error, Result};
 use crate::exclusions::announced;
 use crate::stage1::{Blend, Scored, Span, best_first, sort};
+use crate::terms::number_of;
 use crate::text::Analyzer;
 
 /// One document as the index keeps it.

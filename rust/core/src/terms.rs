@@ -6,8 +6,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::blocks::{Block, Lazy, corrupt};
-use crate::bm25::number_of;
 use crate::error::{Error, Result};
+
+/// Indexes hold fewer than 2^32 documents, passages and terms.
+pub(crate) fn number_of(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
 
 /// Where one term stands: how often in which head, and how often in which passage of a body. Heads
 /// are known by the document's slot, passages by a number that grows with the slot.

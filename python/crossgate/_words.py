@@ -1,0 +1,30 @@
+"""What people read for the codes of a decision."""
+
+from __future__ import annotations
+
+REASONS = {
+    "no_candidates": "there was nothing to choose from",
+    "improbable": "nothing is likely to fit",
+    "below_floor": "no candidate clears the floor of this section",
+    "no_overlap": "no document shares a word with the query",
+    "confident_winner": "meaning and words put one document well ahead",
+    "lexical_winner": "the words match one document and no other comes near",
+    "undecided": "no clear winner, and no cross-encoder to ask",
+    "reranked": "no clear winner, so the cross-encoder decided",
+    "rejected": "no clear winner, and none that is likely to fit",
+}
+"""Why a decision came out as it did, by `RouteResult.reason`."""
+
+DROPPED = {
+    "nothing_relevant": "nothing is relevant",
+    "below_floor": "below the floor",
+    "below_cliff": "below the cliff",
+    "not_reranked": "not in the pool",
+    "disagreement": "stage 1 disagrees",
+    "below_minimum": "score too low",
+    "irrelevant": "not relevant enough",
+    "improbable": "unlikely to fit",
+    "beyond_lead": "too far behind",
+    "over_limit": "over the limit",
+}
+"""Why a hit was not selected, by `Hit.dropped`."""
