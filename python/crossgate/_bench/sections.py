@@ -24,6 +24,7 @@ from crossgate._model_files.manifest import BUNDLED, EMBEDDER, PASSAGE_RERANKER,
 from crossgate._reranking.contract import passages_of
 from crossgate._reranking.cross_encoder import CrossEncoder
 from crossgate._router import Router
+from crossgate._samples import SKILLS
 
 _NULL = subprocess.DEVNULL
 
@@ -251,8 +252,6 @@ def _seconds(run: Run) -> float:
 
 def _library(size: int) -> Index:
     """Return an index of the demo's skills among many others, without embedding those."""
-    from crossgate._cli.demo import SKILLS
-
     embedder = OnnxEmbedder(EMBEDDER)
     texts = Texts()
     made = [f"{one.title}\n{one.text}" for one in SKILLS]
@@ -272,8 +271,6 @@ def _library(size: int) -> Index:
 
 def _english() -> list[str]:
     """Return words of the demo: models cut those that mean nothing into many pieces."""
-    from crossgate._cli.demo import SKILLS
-
     return list(dict.fromkeys(word for one in SKILLS for word in one.text.split()))
 
 
