@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import re
@@ -80,9 +81,14 @@ class NearDuplicates:
 
 @dataclass(slots=True)
 class TrainingData:
-    """All pools of documents (pool, then id, then text) and the examples about them."""
+    """All pools of documents (pool, then id, then text) and the examples about them.
+
+    Skills may have a body and come from a repository, both by their id.
+    """
 
     pools: dict[str, dict[str, str]] = field(default_factory=dict)
+    bodies: dict[str, str] = field(default_factory=dict)
+    repositories: dict[str, str] = field(default_factory=dict)
     examples: list[Example] = field(default_factory=list)
     removed: Counter[str] = field(default_factory=Counter)
     held_queries: NearDuplicates = field(default_factory=lambda: NearDuplicates((), 1.0))
@@ -103,6 +109,20 @@ class TrainingData:
                 self.removed[source] += 1
                 continue
             self.examples.append(Example(source, pool, query, fitting, ruled_out))
+
+
+    def half(self, example: Example) -> int:
+        """Returns 0 or 1: which half of the examples this one is in.
+
+        Examples about documents of one repository, or about one tool, are in the same half, since
+        a model that has seen some of them knows the rest. A new request for a known intent is what
+        intents are used for, so these are split by request, and so are passages.
+        """
+        key = example.query
+        documents = example.positives or example.negatives
+        if documents and example.pool in BY_DOCUMENT:
+            key = self.repositories.get(documents[0], documents[0])
+        return hashlib.sha256(key.encode()).digest()[0] % 2
 
 
 class Deck:
@@ -139,6 +159,9 @@ class Decks:
         source = self._rng.choices(list(mixture), list(mixture.values()))[0]
         return self._decks[source].draw()
 
+
+# Pools whose documents are new where a model is used.
+BY_DOCUMENT = ("skills", "metatool", "bfcl", "seal-tools", "acebench", "toolalpaca")
 
 # The prompts written for this project about public skills.
 SKILL_PROMPTS = ("skills", "tasks", "topic_swap", "jargon", "more")
@@ -217,6 +240,12 @@ def _add_skills(found: TrainingData, data: Path, prompts: Path, written: Iterabl
             near.add(row["_id"])
         else:
             pool[row["_id"]] = text
+            found.repositories[row["_id"]] = metadata["repo"]
+    found.bodies = {
+        row["_id"]: row["body"]
+        for row in read_rows(data / "skill-bodies/bodies.jsonl")
+        if row["_id"] in pool
+    }
     found.removed["skills of a hold-out or near one"] = len(near)
     found.pools["skills"] = pool
 

@@ -1,9 +1,11 @@
 """Writes groups of one query and the documents that stage 1 finds best, to train stage 2 on.
 
-    python mine_groups.py DATA OUTPUT
+    python mine_groups.py DATA HALF_0 HALF_1 OUTPUT
 
-Stage 1 is crossgate itself, with its bundled embedder and profile, so that stage 2 learns from the
-candidates, the passages and the mistakes that it will meet. Needs crossgate installed, no torch.
+Stage 1 is crossgate itself, with its bundled profile, so that stage 2 learns from the candidates,
+the passages and the mistakes that it will meet. An embedder knows the requests that it was trained
+on too well: it makes fewer mistakes there. So there are two of them, each trained on half of the
+examples, and each half is searched with the other half's. Needs crossgate installed, no torch.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from corpora import Decks, Example, TrainingData, read_rows, read_training_data, shingles
+from corpora import Decks, Example, TrainingData, read_training_data, shingles
 from hashes import check_hashes
 
 from crossgate import Document, Index, OnnxEmbedder
@@ -28,30 +30,28 @@ HERE = Path(__file__).parent
 
 # How often groups of a source are drawn, relative to the others.
 MIXTURE: dict[str, float] = {
-    "skill-triggers": 0.20,
-    "written skills": 0.09,
-    "written tasks": 0.08,
-    "written topic_swap": 0.05,
-    "written jargon": 0.03,
-    "written more": 0.06,
-    "skill-examples-weak": 0.04,
-    "metatool": 0.08,
-    "bfcl": 0.05,
-    "seal-tools": 0.03,
-    "acebench": 0.02,
+    "skill-triggers": 0.24,
+    "written skills": 0.10,
+    "written tasks": 0.09,
+    "written topic_swap": 0.06,
+    "written jargon": 0.04,
+    "written more": 0.07,
+    "skill-examples-weak": 0.05,
+    "metatool": 0.07,
+    "bfcl": 0.03,
+    "seal-tools": 0.02,
+    "acebench": 0.01,
     "toolalpaca": 0.01,
-    "clinc150": 0.06,
-    "written near misses": 0.02,
-    "nlupp": 0.02,
-    "scifact": 0.06,
-    "cosqa": 0.05,
-    "medquad": 0.02,
-    "markdown-sections-weak": 0.04,
-    "written passage questions": 0.08,
-    "debian": 0.08,
+    "clinc150": 0.04,
+    "written near misses": 0.01,
+    "nlupp": 0.01,
+    "scifact": 0.04,
+    "cosqa": 0.04,
+    "markdown-sections-weak": 0.02,
+    "written passage questions": 0.05,
 }
 
-PASSAGE_POOLS = ("scifact", "cosqa", "medquad", "markdown-sections-weak", "debian")
+PASSAGE_POOLS = ("scifact", "cosqa", "markdown-sections-weak")
 """Searched by words alone: as many passages are reranked without a cosine as with one."""
 
 GROUP = 8
@@ -83,10 +83,10 @@ def draw(data: TrainingData, count: int, chance: random.Random) -> list[tuple[st
     return drawn
 
 
-def indexed(
-    data: TrainingData, drawn: list[tuple[str, Example]], bodies: dict[str, str], seed: int
-) -> Iterator[tuple[str, Index]]:
-    """Yields each pool's name and its index, one after the other."""
+def documents_of(
+    data: TrainingData, drawn: list[tuple[str, Example]], seed: int
+) -> Iterator[tuple[str, list[Document]]]:
+    """Yields each pool's name and the documents of it that are searched."""
     named: dict[str, set[str]] = defaultdict(set)
     for pool, example in drawn:
         named[pool].update(example.positives, example.negatives)
@@ -96,13 +96,8 @@ def indexed(
         others = [id for id in texts if id not in ids]
         chance = random.Random(f"{seed} {pool}")
         kept += chance.sample(others, min(len(others), max(0, POOL - len(kept))))
-        documents = [
-            Document(id=id, text=texts[id], body=bodies.get(id, "") if pool == "skills" else "")
-            for id in kept
-        ]
-        embedder = None if pool in PASSAGE_POOLS else "default"
-        print(f"indexing {pool}: {len(documents)} documents", flush=True)
-        yield pool, Index.build(documents, embedder=embedder)
+        bodies = data.bodies if pool == "skills" else {}
+        yield pool, [Document(id=id, text=texts[id], body=bodies.get(id, "")) for id in kept]
 
 
 def group_of(
@@ -158,6 +153,8 @@ def main() -> None:
     """Reads the arguments, checks the data's hashes and writes the groups."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of the public sets")
+    parser.add_argument("half_0", type=Path, help="model folder, trained on half 0 of the examples")
+    parser.add_argument("half_1", type=Path, help="model folder, trained on half 1 of the examples")
     parser.add_argument("output", type=Path, help="file to write, one group to a line")
     parser.add_argument("--groups", type=int, default=8000, help="how many are drawn")
     parser.add_argument("--seed", type=int, default=1)
@@ -165,10 +162,6 @@ def main() -> None:
     check_hashes(options.data, HERE / "data.sha256")
     data = read_training_data(options.data, HERE / "prompts")
     print(f"{len(data.examples)} examples; left out: {dict(data.removed)}", flush=True)
-    bodies = {
-        str(row["_id"]): str(row["body"])
-        for row in read_rows(options.data / "skill-bodies/bodies.jsonl")
-    }
     profile = json.loads(DEFAULT_PROFILE.read_text(encoding="utf-8"))
     settings = {
         "blend": Blend(**profile["blend"]),
@@ -177,13 +170,22 @@ def main() -> None:
     }
     chance = random.Random(options.seed)
     drawn = draw(data, options.groups, chance)
-    embedder = OnnxEmbedder()
+    embedders = [OnnxEmbedder(folder) for folder in (options.half_0, options.half_1)]
     groups: dict[int, dict[str, Any]] = {}
-    for pool, index in indexed(data, drawn, bodies, options.seed):
+    for pool, documents in documents_of(data, drawn, options.seed):
         places = [place for place, (name, _) in enumerate(drawn) if name == pool]
-        queries = [drawn[place][1].query[:QUERY_CHARACTERS] for place in places]
-        vectors = embedder.embed(queries) if index.dimension else [None] * len(queries)
-        for place, vector in zip(places, vectors, strict=True):
+        print(f"{pool}: {len(documents)} documents, {len(places)} examples", flush=True)
+        if pool in PASSAGE_POOLS:
+            words = Index.build(documents, embedder=None)
+            searched = [(words, place, None) for place in places]
+        else:
+            searched = []
+            for half, embedder in enumerate(embedders):
+                index = Index.build(documents, embedder=embedder)
+                unseen = [place for place in places if data.half(drawn[place][1]) != half]
+                vectors = embedder.embed([drawn[one][1].query[:QUERY_CHARACTERS] for one in unseen])
+                searched += [(index, *one) for one in zip(unseen, vectors, strict=True)]
+        for index, place, vector in searched:
             group = group_of(index, drawn[place][1], vector, settings)
             if group is not None:
                 groups[place] = group

@@ -24,7 +24,7 @@ from training import Encoder, Optimiser, fill, freeze, rank, run_workers, save, 
 from transformers import BertConfig, BertForSequenceClassification
 
 # Documents of a group that are read, the fitting one first: more cost more than they teach.
-GROUP = 5
+GROUP = 4
 GROUPS_PER_BATCH = 10
 PAIRS_PER_PASS = 12
 

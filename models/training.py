@@ -232,6 +232,8 @@ def load_embedder(folder: Path) -> BertModel:
     """Returns the model of a folder with `config.json` and `model.safetensors`, without dropout."""
     config = BertConfig.from_json_file(folder / "config.json")
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
+    # The fused attention is slower than the plain one in bfloat16.
+    config._attn_implementation = "eager"
     model = BertModel(config, add_pooling_layer=False)
     fill(model, load_file(folder / "model.safetensors"), folder)
     return model.train()
@@ -266,7 +268,12 @@ def embed(
 
 
 def pool_mean(model: torch.nn.Module, inputs: dict[str, Tensor]) -> Tensor:
-    """Returns the mean over the unmasked tokens, scaled to unit length, [batch, width]."""
-    hidden = model(**inputs).last_hidden_state
+    """Returns the mean over the unmasked tokens, scaled to unit length, [batch, width].
+
+    The products are made in bfloat16, three times as fast on a processor that has them.
+    """
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        hidden = model(**inputs).last_hidden_state
+    hidden = hidden.float()
     mask = inputs["attention_mask"].unsqueeze(-1).to(hidden.dtype)
     return torch.nn.functional.normalize((hidden * mask).sum(1), dim=-1)

@@ -122,9 +122,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def groups(project: Path) -> Path:
     """Groups that stage 1, which is crossgate's own, found for the prompts of the project."""
-    path = project / "groups.jsonl"
+    path, embedder = project / "groups.jsonl", str(MODELS / "bundled/crossgate-embedder-minilm-l6")
+    arguments = ["../data", embedder, embedder, str(path), "--groups", "400"]
     done = subprocess.run(
-        [sys.executable, "mine_groups.py", "../data", str(path), "--groups", "400"],
+        [sys.executable, "mine_groups.py", *arguments],
         cwd=project / "models",
         env=os.environ | {"PYTHONPATH": str(project / "models")},
         capture_output=True,
@@ -460,6 +461,22 @@ def test_what_is_held_out_is_not_trained_on(project: Path) -> None:
     assert queries["skills it"].negatives == ("skills soup",)
     assert data.removed["skills of a hold-out or near one"] == 3
     assert data.removed["skill-triggers: prompts near a hold-out's"] == 1
+
+
+def test_what_a_model_has_seen_of_a_repository_is_in_one_half(project: Path) -> None:
+    data = _read(project)
+    example = type(data.examples[0])
+    data.repositories |= {"skill-triggers soup": "a", "skill-triggers boat": "a"}
+
+    def half(query: str, *positives: str, pool: str = "skills", ruled_out: str = "") -> int:
+        return int(data.half(example("any", pool, query, positives, (ruled_out,))))
+
+    queries = [f"how do i use a {one}" for one in SUBJECTS]
+    soup = {half(one, "skill-triggers soup") for one in queries}
+    assert soup == {half(one, "skill-triggers boat") for one in queries}
+    assert soup == {half(one, ruled_out="skill-triggers boat") for one in queries}
+    assert {half("it", one, pool="bfcl") for one in SUBJECTS} == {0, 1}
+    assert {half(one, "clinc150 boat", pool="clinc150") for one in queries} == {0, 1}
 
 
 def test_a_package_is_asked_for_by_the_line_that_sums_it_up(project: Path) -> None:
