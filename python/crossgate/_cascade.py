@@ -18,7 +18,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from crossgate import _core
+import crossgate._core as _core
 from crossgate._checks import is_text
 from crossgate._clock import ENDLESS, Deadline, milliseconds
 from crossgate._types import (
@@ -186,7 +186,7 @@ def _steps(request: Request) -> Generator[Call, Scores, RouteResult]:
         timings["stage2"] = milliseconds(before)
     pairs = [] if reply is None else _pairs(reply)
     identity = None if reply is None else reply.identity
-    if pairs and profile.reranker not in (None, identity):
+    if pairs and not _core.fits(profile, identity):
         degraded.append(_not_fitted(profile, identity))
 
     decision = _core.conclude(gated, pairs, identity, profile, policy)

@@ -47,6 +47,7 @@ __all__ = [
     "conclude",
     "diversify_vectors",
     "diversify_words",
+    "fits",
     "fuse_ranks",
     "fuse_scores",
     "gate",
@@ -608,6 +609,7 @@ def conclude(
     profile: Profile,
     policy: Policy,
 ) -> Decision: ...
+def fits(profile: Profile, reranker: str | None) -> bool: ...
 def gate(scored: Sequence[Scored], profile: Profile, policy: Policy, request: Request) -> Gated: ...
 def known_elsewhere(
     candidates: Sequence[Scored],
