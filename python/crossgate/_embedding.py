@@ -9,7 +9,7 @@ from functools import cached_property
 from os import PathLike
 from typing import Protocol, runtime_checkable
 
-from crossgate import _core
+import crossgate._core as _core
 from crossgate._errors import ModelError
 from crossgate._model_files.cache import LocalModel
 from crossgate._model_files.folder import locate

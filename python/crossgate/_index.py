@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from crossgate import _core
+import crossgate._core as _core
 from crossgate._candidates import ID_FIELDS, candidate
 from crossgate._checks import (
     check_ids,

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from crossgate import _core
+import crossgate._core as _core
 from crossgate._candidates import candidate, check_kept_scores
 from crossgate._cascade import Request, Stage1
 from crossgate._checks import check_kind, check_limit, check_query, check_request, check_text, shown

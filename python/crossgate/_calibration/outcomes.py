@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crossgate import _core
+import crossgate._core as _core
 from crossgate._core import Profile
 from crossgate._evaluation.runs.runs import StoredQuery
 

@@ -12,7 +12,7 @@ from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field
 
-from crossgate import __version__
+from crossgate._core import __version__
 from crossgate._errors import CrossgateError
 from crossgate._hook.answering import file_of
 from crossgate._mcp.opened import Opened

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from crossgate import _core
+import crossgate._core as _core
 from crossgate._errors import ModelError
 from crossgate._files import open_source, read_source, whole_file
 from crossgate._limits import SETTINGS_BYTES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from crossgate import _core
+import crossgate._core as _core
 from crossgate._checks import (
     check_count,
     check_hits,

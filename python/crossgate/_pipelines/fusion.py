@@ -8,7 +8,7 @@ from enum import StrEnum
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
-from crossgate import _core
+import crossgate._core as _core
 from crossgate._checks import (
     check_count,
     check_hits,

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from crossgate import _cascade as cascade
-from crossgate import _core
+import crossgate._cascade as cascade
+import crossgate._core as _core
 from crossgate._cascade import Request, Stage1
 from crossgate._clock import Deadline
 from crossgate._core import Policy, Profile
