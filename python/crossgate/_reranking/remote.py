@@ -274,7 +274,8 @@ class RemoteReranker:
     ) -> Scores:
         """Ask the provider until `time.monotonic` is end."""
         until = asyncio.get_running_loop().time() + end - time.monotonic()
-        texts, cut, size = await self._prepared(query, [one.text for one in passages], until)
+        await self._prepare_transport(until)
+        texts, cut, size = await self._cut(query, [one.text for one in passages], until)
         batches = self._split(len(texts), size)
         answers = await asyncio.gather(
             *(
@@ -305,14 +306,16 @@ class RemoteReranker:
         """Return the places of each batch; whoever ranks all at once makes one of them."""
         return _batches(documents, most)
 
-    async def _prepared(
+    async def _prepare_transport(self, until: float) -> None:
+        prepare = getattr(self._transport, "prepare", None)
+        if prepare is not None and not self._ready:
+            await self._in_thread(prepare, until, "preparing the first request")
+            self._ready = True
+
+    async def _cut(
         self, query: str, documents: Sequence[str], until: float
     ) -> tuple[list[str], list[bool], int | None]:
         """Return the texts to send, which of them were cut, and how many fit into a request."""
-        prepare_transport = getattr(self._transport, "prepare", None)
-        if prepare_transport is not None and not self._ready:
-            await self._in_thread(prepare_transport, until, "what is done only once, at first use")
-            self._ready = True
         limits = self._limits
         if limits is None:
             return list(documents), [False] * len(documents), None
