@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -11,9 +10,9 @@ from crossgate._calibration import answering
 from crossgate._calibration.calibrating import (
     Calibration,
     Objective,
-    account,
     check_false_injects,
     check_runs,
+    documented,
     figures_of,
     usable,
 )
@@ -110,10 +109,7 @@ def set_bar(
         notes=(*notes, *_notes(before, least, matched, fit, reason)),
     )
     check_false_injects(found.report, max_false_inject)
-    fitted = account(runs, found, objective, seed, command)
-    known = (run.header.corpus for run in runs if run.header.corpus)
-    fingerprints = [] if any_corpus else list(dict.fromkeys(known))
-    return replace(found, profile=profile.replace(corpora=fingerprints, fitted=fitted))
+    return documented(found, runs, objective, any_corpus=any_corpus, seed=seed, command=command)
 
 
 def _notes(

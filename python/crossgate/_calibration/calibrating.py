@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from crossgate import __version__
 from crossgate._calibration import answering, skipping, weights
 from crossgate._calibration.halves import is_chained, split
 from crossgate._calibration.outcomes import (
@@ -32,6 +31,7 @@ from crossgate._core import (
     Stage1Confidence,
     Stage2Confidence,
     Winner,
+    __version__,
 )
 from crossgate._errors import CalibrationError, InputError, SourceError
 from crossgate._evaluation.measures.quality import measure_answer
@@ -222,11 +222,7 @@ def calibrate(
         notes=tuple(notes),
     )
     _check_promise(found.report, objective)
-    fitted = account(runs, found, objective, seed, command)
-    # A run that comes from a log does not know its documents.
-    known = (run.header.corpus for run in runs if run.header.corpus)
-    fingerprints = () if any_corpus else tuple(dict.fromkeys(known))
-    return replace(found, profile=profile.replace(corpora=list(fingerprints), fitted=fitted))
+    return documented(found, runs, objective, any_corpus=any_corpus, seed=seed, command=command)
 
 
 def _place(header: RunHeader) -> tuple[str, ...]:
@@ -522,11 +518,17 @@ def _at_least(interval: Interval, level: float) -> float:
     return interval.value - tail * (interval.value - interval.low)
 
 
-def account(
-    runs: Sequence[Run], found: Calibration, objective: Objective, seed: int, command: str
-) -> dict[str, Any]:
-    """Return what the profile says about its own making."""
-    return {
+def documented(
+    found: Calibration,
+    runs: Sequence[Run],
+    objective: Objective,
+    *,
+    any_corpus: bool,
+    seed: int,
+    command: str,
+) -> Calibration:
+    """Return a calibration whose profile says how it was made, and for which documents."""
+    fitted = {
         "objective": objective.describe(),
         "data": [
             {
@@ -548,6 +550,10 @@ def account(
         "crossgate": __version__,
         "command": command,
     }
+    # A run that comes from a log does not know its documents.
+    known = dict.fromkeys(run.header.corpus for run in runs if run.header.corpus)
+    profile = found.profile.replace(corpora=[] if any_corpus else list(known), fitted=fitted)
+    return replace(found, profile=profile)
 
 
 def _triple(interval: Interval | None) -> list[float] | None:
