@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Protocol, overload
 
-from crossgate import _core
+import crossgate._core as _core
 from crossgate._core import Span
 from crossgate._errors import ModelError, first_line
 
@@ -160,9 +160,9 @@ class Hit:
             candidates are like; None where the profile has no model of that.
         stage1_rank: Place after stage 1, from 1.
         stage2_rank: Place after stage 2, from 1, or None if stage 2 did not read this pair.
-        provider: Which tier made `score`, and with it the scale of the score: `stage1` or the name
+        provider: What made `score`, and with it the scale of the score: `stage1` or the name
             of the reranker. Later steps must not compare scores of two providers.
-        truncated: Whether the end of the document did not fit into the tier's input.
+        truncated: Whether the end of the document did not fit into the reranker's input.
         dropped: Why the hit was not selected, as a stable code, or None for a selected hit.
         passage: The part of the document's body that fits the query best, in characters; None
             where it has no body, or none of its words.
@@ -205,7 +205,7 @@ class Hit:
     def to_dict(self, *, text: bool = False) -> dict[str, Any]:
         """Return the hit as JSON values, the document's vector left out.
 
-        `provider` is the stamp of the tier that made `score`; the steps of `crossgate.pipelines`
+        `provider` says what made `score`; the steps of `crossgate.pipelines`
         scale their boosts by it.
 
         Args:

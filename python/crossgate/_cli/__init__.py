@@ -144,7 +144,7 @@ def parser_of(asked: str | None) -> argparse.ArgumentParser:
     import argparse
     from importlib import import_module
 
-    from crossgate import __version__
+    from crossgate._core import __version__
 
     parser = argparse.ArgumentParser(
         prog="crossgate",

@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE, NOTHING_RELEVANT
+from crossgate._cli.input import model_or_none
 from crossgate._cli.output import WIDTH, columns, fit, paint, plain, say, show, show_json
+from crossgate._errors import InputError
 from crossgate._types import Hit, RouteResult, Verdict
 from crossgate._words import DROPPED, REASONS
 
@@ -34,6 +36,7 @@ def decision_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reranker",
         metavar="MODEL",
+        type=model_or_none,
         default="default",
         help="name of a model or plug-in, folder of a model, or none for stage 1 alone",
     )
@@ -52,15 +55,22 @@ def decision_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def log_path(options: argparse.Namespace) -> str | None:
-    """Return the log that is named, or None."""
-    return options.log or os.environ.get(LOG_VARIABLE) or None
+def log_path(options: argparse.Namespace) -> str:
+    """Return the log that `--log` or the environment names.
+
+    Raises:
+        InputError: `out_of_range` if neither does.
+    """
+    path: str = options.log or os.environ.get(LOG_VARIABLE, "")
+    if not path:
+        raise InputError("out_of_range", f"no log: name one with --log FILE or {LOG_VARIABLE}")
+    return path
 
 
 def log_of(options: argparse.Namespace) -> TelemetryHook | None:
     """Return the log of a decision, or None."""
-    path = log_path(options)
-    if path is None:
+    path = options.log or os.environ.get(LOG_VARIABLE)
+    if not path:
         return None
     from crossgate._telemetry.log import JsonLinesLog
 

@@ -150,7 +150,7 @@ def _steps(options: argparse.Namespace) -> int:
                     reranker=CrossEncoder(
                         PASSAGE_RERANKER if options.reranker == "default" else options.reranker
                     ),
-                    embedder=None if options.embedder == "none" else options.embedder,
+                    embedder=options.embedder,
                     profile=read_profile(options.profile) if options.profile else AGREEMENT,
                     seed=options.seed,
                     progress=report,
@@ -225,18 +225,18 @@ def _modes(text: str) -> list[Mode]:
 
 
 def _remote(options: argparse.Namespace, modes: Sequence[Mode]) -> Reranker | None:
-    """Return the tier of the mode `remote`, before any work is done; None where it is not asked.
+    """Return the reranker of the mode `remote` before any work is done, or None without the mode.
 
     Raises:
-        InputError: `out_of_range` if only one of the mode and the tier is named, or if the
-            environment switches remote tiers off.
+        InputError: `out_of_range` if only one of the mode and the reranker is named, or if the
+            environment switches remote rerankers off.
         RerankerError: `no_key`.
     """
     from crossgate._reranking.remote import SWITCH, switched_off
     from crossgate.evaluation import is_run
     from crossgate.rerankers import CohereReranker, JinaReranker, VoyageReranker
 
-    # A stored run holds what the tier said.
+    # A stored run holds what the reranker said.
     asked = "remote" in modes and not all(is_run(Path(path)) for path in options.dataset)
     if options.remote is None:
         if asked:
@@ -247,7 +247,7 @@ def _remote(options: argparse.Namespace, modes: Sequence[Mode]) -> Reranker | No
         message = f"--remote {options.remote} needs the mode: --modes never,gated,always,remote"
         raise InputError("out_of_range", message)
     if switched_off():
-        raise InputError("out_of_range", f"{SWITCH} switches remote tiers off: unset it")
+        raise InputError("out_of_range", f"{SWITCH} switches remote rerankers off: unset it")
     match options.remote:
         case "voyage":
             return VoyageReranker()

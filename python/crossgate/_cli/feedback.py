@@ -7,7 +7,7 @@ import argparse
 from crossgate._cli import DONE
 from crossgate._cli.decision import LOG_VARIABLE, log_path
 from crossgate._cli.output import json_option, show, show_json
-from crossgate._errors import InputError, SourceError
+from crossgate._errors import SourceError
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,8 +30,6 @@ def run(options: argparse.Namespace) -> int:
     from crossgate._telemetry.log import JsonLinesLog, LoggedDecision, read_log
 
     path = log_path(options)
-    if path is None:
-        raise InputError("out_of_range", f"no log: name one with --log FILE or {LOG_VARIABLE}")
     last: LoggedDecision | None = None
     for line in read_log(path):
         if isinstance(line, LoggedDecision):

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from crossgate._sources import Loaded
 
 
+def model_or_none(text: str) -> str | None:
+    """Return the model that an option names; `none` means no model."""
+    return None if text == "none" else text
+
+
 def document_arguments(parser: argparse.ArgumentParser, *, sources: str = "+") -> None:
     """Add the documents that a command reads, and how it is to index them.
 
@@ -36,6 +41,7 @@ def document_arguments(parser: argparse.ArgumentParser, *, sources: str = "+") -
     parser.add_argument(
         "--embedder",
         metavar="MODEL",
+        type=model_or_none,
         default="default",
         help="name or folder of a model, or none to search by words alone",
     )
@@ -59,7 +65,7 @@ def index_of(loaded: Loaded, options: argparse.Namespace, earlier: Index | None 
     with progress("embedding") as report:
         return Index.build(
             loaded.documents,
-            embedder=None if options.embedder == "none" else options.embedder,
+            embedder=options.embedder,
             language=options.language,
             reuse=earlier,
             progress=report,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crossgate._cli.input import model_or_none
 from crossgate._cli.output import say_skipped
 from crossgate._errors import InputError, SourceError
 
@@ -83,7 +84,11 @@ def labelled_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--runs", metavar="FOLDER", help="keep the stored runs here")
     parser.add_argument(
-        "--embedder", metavar="MODEL", default="default", help="name, folder, or none"
+        "--embedder",
+        metavar="MODEL",
+        type=model_or_none,
+        default="default",
+        help="name, folder, or none",
     )
     parser.add_argument("--reranker", metavar="MODEL", default="default", help="name or folder")
 
@@ -155,7 +160,7 @@ def run_of(
                 dataset,
                 output,
                 profile=options.profile,
-                embedder=None if options.embedder == "none" else options.embedder,
+                embedder=options.embedder,
                 reranker=options.reranker,
                 modes=modes,
                 seed=options.seed,
@@ -185,7 +190,7 @@ def _run_of_candidates(path: Path, options: argparse.Namespace) -> Run:
             output,
             profile=options.profile,
             reranker=options.reranker,
-            embedder=RETRIEVER if options.embedder == "default" else options.embedder,
+            embedder=RETRIEVER if options.embedder in ("default", None) else options.embedder,
             limit=options.limit,
             seed=options.seed,
             strict=options.strict,

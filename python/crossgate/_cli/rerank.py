@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
         options.query,
         candidates,
         limit=options.limit,
-        reranker=None if options.reranker == "none" else options.reranker,
+        reranker=options.reranker,
         profile=options.profile,
         policy=options.policy,
         section=options.section,

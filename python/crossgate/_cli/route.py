@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
         raise embedder_mismatch(options.index, opened.embedder, "none")
     router = Router(
         opened,
-        reranker=None if options.reranker == "none" else options.reranker,
+        reranker=options.reranker,
         profile=options.profile,
         policy=options.policy,
         telemetry=log_of(options),

@@ -34,8 +34,6 @@ def run(options: argparse.Namespace) -> int:
     from crossgate._telemetry.log import JsonLinesLog
 
     path = log_path(options)
-    if path is None:
-        raise InputError("out_of_range", f"no log: name one with --log FILE or {LOG_VARIABLE}")
     if (options.decision is None) == (options.from_transcripts is None):
         message = "what was used? Name a decision and ids, or a folder with --from-transcripts"
         raise InputError("out_of_range", message)

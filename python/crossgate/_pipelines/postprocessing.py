@@ -110,8 +110,8 @@ def prefer_sources(
     Each hit is ordered by its score plus a boost. The boosts fall in equal steps from the first
     source of the order to 0 for sources that it does not name, and all are below the margin: at a
     margin of 0.01 a preferred hit of 0.850 goes before another of 0.851, and never one of 0.85
-    before one of 0.95. Scores of stage 1 and of a lexical tier lie closer together than those of a
-    cross-encoder, so their boosts are half as large. Equal sums keep their order.
+    before one of 0.95. Scores of stage 1 and of a lexical reranker lie closer together than those
+    of a cross-encoder, so their boosts are half as large. Equal sums keep their order.
 
     Args:
         hits: The hits, best first.

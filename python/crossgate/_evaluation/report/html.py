@@ -25,7 +25,7 @@ from crossgate._evaluation.report.text import (
     headline,
     percentage,
     points,
-    remote_tier,
+    remote_reranker,
     share,
     tail_cut,
 )
@@ -68,7 +68,7 @@ def _subject(report: Report) -> Iterator[str]:
     versions = ", ".join(f"{name} {version}" for name, version in header.versions.items())
     lines = [
         f"profile {report.profile.name}; {header.embedder or 'no embedder'}; "
-        f"{header.reranker or 'no reranker'}{remote_tier(report)}; seed {header.seed}",
+        f"{header.reranker or 'no reranker'}{remote_reranker(report)}; seed {header.seed}",
         f"{header.machine['processor']}, {header.machine['cores']} cores, "
         f"{header.machine['system']}; {versions}; {header.date}",
         *report.notes,

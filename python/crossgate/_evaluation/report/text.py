@@ -6,6 +6,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from crossgate._core import fits
 from crossgate._evaluation.measures.economics import Economics
 from crossgate._evaluation.measures.losses import DEPTH, PLACES
 from crossgate._evaluation.measures.signals import calibration_error
@@ -80,7 +81,7 @@ def _subject(report: Report) -> Iterator[str]:
         f"{header.dataset} {header.split}: {header.documents} documents, {report.matched} queries "
         f"with a match, {report.no_match} without{skipped}",
         f"profile {report.profile.name}; {header.embedder or 'no embedder'}; "
-        f"{header.reranker or 'no reranker'}{remote_tier(report)}",
+        f"{header.reranker or 'no reranker'}{remote_reranker(report)}",
         f"{header.machine['processor']}, {header.machine['cores']} cores; "
         + ", ".join(f"{name} {version}" for name, version in header.versions.items()),
     ]
@@ -264,12 +265,12 @@ def share(interval: Interval | None) -> str:
     return f"{interval.value:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
 
 
-def remote_tier(report: Report) -> str:
+def remote_reranker(report: Report) -> str:
     """Return who answered in the mode `remote`, to be put behind the models; empty without it."""
     identity = report.header.remote
     if identity is None or "remote" not in report.modes:
         return ""
-    fitted = report.profile.reranker in (None, identity)
+    fitted = fits(report.profile, identity)
     return f"; remote {identity}{'' if fitted else ', for which the profile was not fitted'}"
 
 
