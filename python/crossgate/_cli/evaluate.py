@@ -48,19 +48,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--modes",
         default="never,gated,always",
-        help="which modes stand side by side, of never, gated, always and remote (default: the "
-        "first three)",
+        help="modes to compare, of never, gated, always and remote (default: the first three)",
     )
     parser.add_argument(
         "--remote",
         choices=("voyage", "cohere", "jina"),
-        help="who reads every query's pool in the mode remote; needs a key, and what it reads is "
-        "sent there",
+        help="provider for the mode remote; needs a key, and is sent the query and its candidates",
     )
     parser.add_argument(
         "--steps",
         action="store_true",
-        help="show instead what fusion, decay, cross-encoder, gate and diversity each add",
+        help="instead, show what fusion, decay, cross-encoder, gate and diversity each add",
     )
     parser.add_argument("--signals", action="store_true", help="rate the signals by their AUC")
     parser.add_argument(
@@ -219,7 +217,7 @@ def _modes(text: str) -> list[Mode]:
     wanted = {one.strip() for one in text.split(",")}
     unknown = sorted(wanted - set(ALL_MODES))
     if unknown:
-        message = f"no mode {unknown[0]!r}: choose of {', '.join(ALL_MODES)}"
+        message = f"no mode {unknown[0]!r}: choose from {', '.join(ALL_MODES)}"
         raise InputError("out_of_range", message)
     return [mode for mode in ALL_MODES if mode in wanted]
 
@@ -248,13 +246,9 @@ def _remote(options: argparse.Namespace, modes: Sequence[Mode]) -> Reranker | No
         raise InputError("out_of_range", message)
     if switched_off():
         raise InputError("out_of_range", f"{SWITCH} switches remote rerankers off: unset it")
-    match options.remote:
-        case "voyage":
-            return VoyageReranker()
-        case "cohere":
-            return CohereReranker()
-        case _:
-            return JinaReranker()
+    providers = {"voyage": VoyageReranker, "cohere": CohereReranker, "jina": JinaReranker}
+    made: Reranker = providers[options.remote]()
+    return made
 
 
 def _check_writable(path: Path) -> None:
