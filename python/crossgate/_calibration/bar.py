@@ -38,7 +38,7 @@ def set_bar(
     command: str = "",
     reason: str = "",
 ) -> Calibration:
-    """Raise a profile's bar on the confidence of an answer, and leave all else as it was.
+    """Raise a profile's threshold on the confidence of an answer, and leave all else unchanged.
 
     The bar is set on one half of the queries that nothing fits, by split conformal prediction;
     the other half, and all queries that something fits, show what it is worth. It is never lowered:

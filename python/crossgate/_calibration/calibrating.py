@@ -176,7 +176,7 @@ def calibrate(
 
     Args:
         runs: Stored runs with the mode `always`, all by the same models. Neither their order nor
-            that of their queries counts, and a query that stands in several counts once.
+            that of their queries counts, and a query that occurs in several counts once.
         objective: What to achieve.
         before: The profile to compare with; None for the one that the first run was made with, in
             the order of the datasets' names.

@@ -103,7 +103,7 @@ def run_from_log(
     Args:
         path: The log.
         strict: Whether a malformed line is fatal.
-        progress: Is called with the bytes read and the bytes there are, now and then.
+        progress: Called now and then with the bytes read so far and the total.
 
     Raises:
         CalibrationError: `no_labels` if no decision is left to learn from.

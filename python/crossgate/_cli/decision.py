@@ -32,7 +32,7 @@ _PASSAGE_LINES = 4
 
 def decision_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that every decision takes."""
-    parser.add_argument("--explain", action="store_true", help="show how the decision came about")
+    parser.add_argument("--explain", action="store_true", help="show how the decision was made")
     parser.add_argument(
         "--reranker",
         metavar="MODEL",
@@ -40,18 +40,25 @@ def decision_options(parser: argparse.ArgumentParser) -> None:
         default="default",
         help="name of a model or plug-in, folder of a model, or none for stage 1 alone",
     )
-    parser.add_argument("--profile", metavar="FILE", help="what was fitted: a calibration profile")
-    parser.add_argument("--policy", metavar="FILE", help="what you choose: floors, warnings, ...")
     parser.add_argument(
-        "--min-confidence", type=float, metavar="C", help="select nothing less probable, 0 to 1"
+        "--profile", metavar="FILE", help="calibration profile: the fitted thresholds"
     )
-    parser.add_argument("--section", metavar="NAME", help="picks a floor of the policy")
-    parser.add_argument("--grade", metavar="LETTER", help="of the retrieval, A to F")
+    parser.add_argument("--policy", metavar="FILE", help="policy: the settings that you choose")
+    parser.add_argument(
+        "--min-confidence",
+        type=float,
+        metavar="C",
+        help="select nothing below this confidence, 0 to 1",
+    )
+    parser.add_argument(
+        "--section", metavar="NAME", help="what part of your work this is for; selects a floor"
+    )
+    parser.add_argument("--grade", metavar="LETTER", help="grade of the retrieval, A to F")
     parser.add_argument(
         "--log", metavar="FILE", help="append the decision to a log (default: CROSSGATE_LOG)"
     )
     parser.add_argument(
-        "--log-text", action="store_true", help="log the texts too, not their hashes alone"
+        "--log-text", action="store_true", help="log the texts too, not only their hashes"
     )
 
 

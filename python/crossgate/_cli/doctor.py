@@ -171,7 +171,7 @@ def _plugin(plugin: plugins.Plugin) -> Check:
     try:
         plugins.load(plugin.name)
     except CrossgateError as error:
-        return _check(what, "broken", str(error), f"mend or uninstall {plugin.package}")
+        return _check(what, "broken", str(error), f"fix or uninstall {plugin.package}")
     return _check(what, "ok", f"of {plugin.package}")
 
 

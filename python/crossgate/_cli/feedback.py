@@ -19,8 +19,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "ids",
         metavar="ID",
         nargs="*",
-        help="what would have been right, or of several picks what was (default: nothing for "
-        "wrong, all that was selected for right)",
+        help="what would have been right, or which of several picks was (default: nothing for "
+        "wrong, everything that was selected for right)",
     )
     parser.add_argument("--log", metavar="FILE", help=f"the log (default: {LOG_VARIABLE})")
 

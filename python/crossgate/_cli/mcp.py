@@ -20,10 +20,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-i", "--index", metavar="FILE", help="the skills of find_skill")
     parser.add_argument("--tools", metavar="FILE", help="the index of tools of find_tool")
     parser.add_argument(
-        "--reranker", metavar="MODEL", type=model_or_none, default="default", help="as of rerank"
+        "--reranker", metavar="MODEL", type=model_or_none, default="default", help="as for rerank"
     )
     parser.add_argument(
-        "--proxy", metavar="FILE", help="stand before the servers of this file (mcpServers) instead"
+        "--proxy",
+        metavar="FILE",
+        help="act as a proxy for the servers in this file (mcpServers) instead",
     )
 
 

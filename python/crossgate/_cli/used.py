@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from-transcripts",
         metavar="FOLDER",
-        help="note of every decision what the agent opened then, by Claude Code's transcripts, "
+        help="record for every decision what the agent opened, from Claude Code's transcripts, "
         "such as those in ~/.claude/projects",
     )
     parser.add_argument("--log", metavar="FILE", help=f"the log (default: {LOG_VARIABLE})")

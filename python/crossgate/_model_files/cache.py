@@ -58,7 +58,7 @@ class LocalModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileCheck:
-    """What became of the verification of one file.
+    """The result of verifying one file.
 
     Attributes:
         file: What the manifest expects.

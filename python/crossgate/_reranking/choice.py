@@ -37,7 +37,7 @@ def listed(choice: Choice) -> list[One]:
 
 
 def check_reranker(one: object) -> None:
-    """Refuse what is no reranker, before a query finds out.
+    """Refuse what is not a reranker, before a query finds out.
 
     Raises:
         InputError: `out_of_range`, naming what it lacks.

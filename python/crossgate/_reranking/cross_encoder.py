@@ -59,7 +59,7 @@ class CrossEncoder:
         went, never on which thread was faster. Loading the model counts, and cannot be cut short.
 
         Args:
-            query: What is wanted.
+            query: The query.
             passages: What to read, the most promising first.
             deadline: When to stop.
 
@@ -95,7 +95,7 @@ class CrossEncoder:
             raise InputError(
                 "query_too_long",
                 f"the query has {len(query):,} characters and {len(asked.ids)} word pieces, "
-                f"{self.name} reads at most {most} pieces: pass the part that says what is wanted",
+                f"{self.name} reads at most {most} pieces: pass only the part with the request",
             )
 
         def score(text: str) -> PairScore:

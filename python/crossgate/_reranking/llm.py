@@ -23,11 +23,11 @@ _MOST_BYTES = 4 << 20
 
 
 class LLMReranker(RemoteReranker):
-    """Has a language model put the documents in order, a window of them at a time.
+    """Has a language model order the documents, one window of them at a time.
 
     Its logits are made of ranks alone (`listwise.ordinal_logits`): they order documents
-    within one call and say nothing about whether any of them fits, so that neither a profile's
-    `minimum` nor its `margin` can be fitted to them. A model is asked once per window, one after
+    within one call and say nothing about whether any of them fits, so that no threshold of a
+    profile can be fitted to them. A model is asked once per window, one after
     another: nine times for 100 documents, and seconds each time. An answer that names no passage is
     a failure of the call; the order of stage 1 stands then.
 
@@ -44,7 +44,7 @@ class LLMReranker(RemoteReranker):
         document_characters: What a document is cut to, at least 1.
         parameters: Sent with each request; by default `{"temperature": 0}`, which some models
             refuse.
-        options: As of `RemoteReranker`; here a call may take 30 s and is sent twice at most.
+        options: As for `RemoteReranker`; here a call may take 30 s and is sent twice at most.
 
     Raises:
         RerankerError: `no_key` if neither `base_url` nor a key is given, and the environment holds

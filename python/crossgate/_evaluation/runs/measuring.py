@@ -86,7 +86,7 @@ def measure(
     """
     unknown = [mode for mode in modes if mode not in ALL_MODES]
     if unknown or not modes:
-        message = f"no mode {', '.join(unknown) or 'given'}: choose of {', '.join(ALL_MODES)}"
+        message = f"no mode {', '.join(unknown) or 'given'}: choose from {', '.join(ALL_MODES)}"
         raise InputError("out_of_range", message)
     if ("remote" in modes) != (remote is not None):
         message = "the mode remote and a remote reranker go together: give both or neither"

@@ -125,7 +125,7 @@ class StoredQuery:
 
     @property
     def need(self) -> float | None:
-        """How probable it is that the query asks for anything; None where nobody asked."""
+        """The probability that the query asks for anything; None where nobody asked."""
         known = None if self.signals is None else self.signals.get("need")
         return None if known is None else float(known)
 
@@ -200,7 +200,7 @@ def _header_values(header: RunHeader) -> dict[str, Any]:
 def _header(values: dict[str, Any]) -> RunHeader:
     schema = values.pop("schema", None)
     if schema != SCHEMA:
-        raise Unusable(f"it is of version {str(schema)[:60]!r}, not {SCHEMA!r}: measure anew")
+        raise Unusable(f"it is of version {str(schema)[:60]!r}, not {SCHEMA!r}: measure again")
     return RunHeader(
         **{
             **values,
