@@ -119,16 +119,18 @@ def _notes(
     fit: Sequence[StoredQuery],
     reason: str,
 ) -> list[str]:
-    notes = [f"only the bar was set; all else is that of the profile {before.name}"]
+    notes = [f"only the threshold was set; everything else is that of the profile {before.name}"]
     if reason:
         notes.append(reason)
     old = before.answer.threshold or 0.0
     if least <= old:
-        notes.append(f"the bar was high enough: these queries ask for {least:.3g}, it is {old:.3g}")
+        notes.append(
+            f"the threshold was high enough: these queries need {least:.3g}, it is {old:.3g}"
+        )
     if not matched:
         notes.append(
-            "no query that something fits was given, so nobody knows what this bar costs: a few "
-            "dozen labelled prompts would say"
+            "there are no queries that something fits, so the cost of this threshold is unknown: a "
+            "few dozen labelled prompts would show it"
         )
     picks = [(decide(query, before, "always"), query) for query in fit]
     sure = [(one.confidence or 0.0, one.hits[0].id, query.text) for one, query in picks if one.hits]
@@ -138,7 +140,7 @@ def _notes(
             for confidence, id, text in sorted(sure, reverse=True)[:_SHOWN]
         )
         notes.append(
-            f"nearest to a pick were {shown}. Where the library is about such everyday matters, "
-            "this bar silences prompts that it should serve"
+            f"closest to a pick were {shown}. If the library is about such everyday matters, this "
+            "threshold suppresses answers that it should give"
         )
     return notes

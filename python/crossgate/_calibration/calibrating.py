@@ -51,13 +51,13 @@ LEAST_RIGHT = 20
 SECOND_PICK = 0.3
 """A second pick must be right at least this often to be worth its place.
 
-It then stands where the first one is hardly right more often. With 0.2, which it was before, of
-five second picks on `eval/skills` four were wrong.
+At such leads the first pick is hardly right more often. With 0.2, the earlier value, four of five
+second picks on `eval/skills` were wrong.
 """
 SIGNIFICANCE = 0.05
-"""A promise counts as broken where keeping it would make the report half this improbable."""
+"""A promise counts as broken if the report half would be this improbable under it."""
 CHANCE = 0.001
-"""A gate is established only by what noise would show more rarely than this."""
+"""A gate counts as established only if noise would produce the result more rarely than this."""
 
 _SHOWN = ("recall@1", "false_inject", "wrong_pick@1", "skipped")
 
@@ -279,20 +279,20 @@ def usable(runs: Sequence[Run]) -> tuple[list[tuple[StoredQuery, str]], list[str
     notes = list(dict.fromkeys(note for run in runs for note in run.header.notes))
     if all(query.relevant for query, _ in usable):
         notes.append(
-            "something fits every query: abstention was not measured, and a probability says right "
-            "or wrong, not whether anything fits"
+            "something fits every query: abstention was not measured, and the confidence says "
+            "whether the pick is right, not whether anything fits"
         )
     if twice := sum(len(run.queries) for run in runs) - len(once):
-        notes.append(f"{twice} queries stand in the runs a second time and were counted once")
+        notes.append(f"{twice} queries occur in the runs a second time and were counted once")
     if unusable := len(once) - len(usable):
         notes.append(f"{unusable} queries have no candidate or no logits and were left out")
     if is_chained([query for query, _ in usable], [corpus for _, corpus in usable]):
         notes.append(
-            "labels chain most queries into one group: the halves share documents, but for those "
-            "that fit a query best"
+            "labels connect most queries into one group: the halves share documents, except for "
+            "those that fit a query best"
         )
     if len(runs) > 1:
-        notes.append("weights count all queries alike, so that the largest dataset weighs most")
+        notes.append("the weights count all queries alike, so the largest dataset counts most")
     return usable, notes
 
 
@@ -484,31 +484,29 @@ def _check_promise(report: Figures, objective: Objective) -> None:
         if binom.cdf(count, kept.count, share) < SIGNIFICANCE:
             raise CalibrationError(
                 "promise_broken",
-                f"{count} of {kept.count} right picks of the report half pass the bar: that is no "
-                f"chance if it is to be {share:.1%}. Nothing was written; give more queries, or "
-                "keep less",
+                f"{count} of {kept.count} right picks of the report half pass the threshold, too "
+                f"few for {share:.1%}. Nothing was written; give more queries, or keep less",
             )
     lost = report.recall_loss
     if lost is not None and _at_least(lost, SIGNIFICANCE) > objective.max_recall_loss:
         raise CalibrationError(
             "promise_broken",
-            f"on the report half skipping costs {lost.value:.1%} of recall@1, surely more than "
+            f"on the report half, skipping costs {lost.value:.1%} of recall@1, clearly more than "
             f"{objective.max_recall_loss:.1%}. Nothing was written; give more queries, or "
             "allow a larger loss",
         )
 
 
 def check_false_injects(report: Figures, level: float | None) -> None:
-    """Refuse a bar that lets surely more false injects through than were promised."""
+    """Refuse a threshold that clearly lets more false injects through than promised."""
     injected = report.modes["gated"]["false_inject"]
     if level is not None and injected is not None:
         count = round(injected.value * injected.count)
         if binom.sf(count - 1, injected.count, level) < SIGNIFICANCE:
             raise CalibrationError(
                 "promise_broken",
-                f"{count} of {injected.count} no-match queries of the report half get a pick: that "
-                f"is no chance if it is to be {level:.1%}. Nothing was written; are these queries "
-                "of one kind?",
+                f"{count} of {injected.count} no-match queries of the report half get a pick, too "
+                f"many for {level:.1%}. Nothing was written; are these queries of one kind?",
             )
 
 

@@ -23,7 +23,7 @@ _LEAST_PASSAGE_PIECES = 16
 class CrossEncoder:
     """A cross-encoder that runs on this machine; it is loaded when it is first used.
 
-    Only the passage is ever cut, at a word piece, and its score says so.
+    A pair that is too long is cut at the end of the passage, never the query; its score says so.
 
     Args:
         model: Name of a model, or a folder with `model.onnx` and `tokenizer.json`. The graph must
@@ -53,10 +53,11 @@ class CrossEncoder:
     def score(
         self, query: str, passages: Sequence[Passage], *, deadline: Deadline = ENDLESS
     ) -> Scores:
-        """Return one logit per passage, or, where time runs out, one for each of the first ones.
+        """Return one logit per passage, or, if time runs out, one for each of the first passages.
 
-        What is scored is always a prefix: which passages have a logit depends on how far the time
-        went, never on which thread was faster. Loading the model counts, and cannot be cut short.
+        The scored passages are always the first ones: which passages have a logit depends on the
+            time,
+        never on which thread was faster. Loading the model counts, and cannot be interrupted.
 
         Args:
             query: The query.

@@ -66,8 +66,8 @@ def decide(
         remote: Identity of the remote reranker, for the mode of that name. Where it did not
             answer, the order of stage 1 stands.
         policy: The policy to decide by; None for the default.
-        hold_back: Whether nothing may be an answer. Without it no threshold, floor or guardrail
-            keeps a candidate from being selected.
+        hold_back: Whether the answer may be empty. Otherwise no threshold, floor or guardrail keeps
+            a candidate from being selected.
     """
     # Which profile a stored run may be decided by is checked before, by `check_suitable`.
     remembered = _Remembered(query.pairs, identity=profile.reranker or "stored")
