@@ -838,7 +838,7 @@ def misleading(query: StoredQuery) -> StoredQuery:
     ("name", "change", "named"),
     [
         ("inject", like_a_match, "no-match queries of the report half get a pick"),
-        ("recall", fainter, "right picks of the report half pass the bar"),
+        ("recall", fainter, "right picks of the report half pass the threshold"),
         ("cost", misleading, "skipping costs"),
     ],
     ids=["inject", "recall", "skipping"],

@@ -49,8 +49,8 @@ def test_no_folder_is_in_a_circle() -> None:
     rooms: dict[str, set[str]] = {}
     for name, targets in IMPORTS.items():
         rooms.setdefault(room(name), set()).update(map(room, targets - {name}))
-    for name, targets in rooms.items():
-        targets.discard(name)
+    for name, others in rooms.items():
+        others.discard(name)
     assert len(list(TopologicalSorter(rooms).static_order())) > 40
 
 
