@@ -111,7 +111,7 @@ def test_the_tables_are_markdown_with_the_machine() -> None:
 
 
 def test_what_cannot_be_measured_is_refused() -> None:
-    with pytest.raises(InputError, match="choose of numpy"):
+    with pytest.raises(InputError, match="choose from numpy"):
         peers.chosen("nmupy")
     assert peers.chosen("") == ()
     assert peers.chosen("numpy,numpy") == ("numpy",)

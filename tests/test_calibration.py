@@ -756,12 +756,12 @@ def test_the_bar_alone_is_raised_and_all_else_stays(
     assert injected.value <= 0.1 < loose.value
     assert found.report.matched == 5
     assert "few labels" in found.notes
-    assert any(note.startswith("nearest to a pick were") for note in found.notes)
+    assert any(note.startswith("closest to a pick were") for note in found.notes)
     # A bar that is high enough stays where it is.
     high = before.replace(answer=before.answer.replace(threshold=0.999))
     again = set_bar([run_of(queries)], 0.1, before=high)
     assert again.profile.answer.threshold == 0.999
-    assert any(note.startswith("the bar was high enough") for note in again.notes)
+    assert any(note.startswith("the threshold was high enough") for note in again.notes)
 
 
 def test_the_bar_alone_needs_a_confidence_and_queries_that_nothing_fits(
@@ -795,7 +795,7 @@ def test_queries_that_hang_together_are_noted() -> None:
         replace(one, wrong=one.wrong | {"tool-00"}) if one.relevant else one for one in synthetic()
     ]
     found = calibrate([run_of(queries)], Objective(cost_ratio=1.0))
-    assert any("chain most queries into one group" in note for note in found.notes)
+    assert any("connect most queries into one group" in note for note in found.notes)
     assert not any("chain" in note for note in calibrate([run_of(synthetic())], Objective()).notes)
 
 
@@ -838,7 +838,7 @@ def misleading(query: StoredQuery) -> StoredQuery:
     ("name", "change", "named"),
     [
         ("inject", like_a_match, "no-match queries of the report half get a pick"),
-        ("recall", fainter, "right picks of the report half pass the bar"),
+        ("recall", fainter, "right picks of the report half pass the threshold"),
         ("cost", misleading, "skipping costs"),
     ],
     ids=["inject", "recall", "skipping"],
@@ -923,7 +923,7 @@ def test_neither_the_order_of_runs_nor_that_of_queries_counts() -> None:
     assert without_date(found.profile) == without_date(wanted.profile)
     assert replace(found, profile=wanted.profile) == wanted
     assert found.profile.corpora == ["c1", "c2"]
-    assert "weights count all queries alike, so that the largest dataset weighs most" in found.notes
+    assert "the weights count all queries alike, so the largest dataset counts most" in found.notes
     other = calibrate(runs, OBJECTIVES["recall"], seed=1)
     assert other.profile.answer != wanted.profile.answer
 
@@ -935,7 +935,7 @@ def test_a_query_that_stands_in_two_runs_counts_once(
     twice, once = calibrate(both, OBJECTIVES["cost"]), fits["cost"]
     assert (twice.report, twice.profile.answer) == (once.report, once.profile.answer)
     count = len(run.queries)
-    assert f"{count} queries stand in the runs a second time and were counted once" in twice.notes
+    assert f"{count} queries occur in the runs a second time and were counted once" in twice.notes
 
 
 def test_queries_without_candidates_or_logits_are_left_out_and_noted(
@@ -1262,7 +1262,7 @@ def test_without_labels_everyday_prompts_set_the_bar(tmp_path: Path) -> None:
     printed = checked(done, "calibration")
     assert (printed["fit"]["matched"], printed["report"]["matched"]) == (0, 0)
     assert printed["fit"]["no_match"] + printed["report"]["no_match"] == 303
-    assert any("nobody knows what this bar costs" in note for note in printed["notes"])
+    assert any("the cost of this threshold is unknown" in note for note in printed["notes"])
     # The bar is never lowered, and nothing else changes.
     default, made = read_profile(DEFAULT_PROFILE), read_profile(output)
     assert default.answer.threshold is not None

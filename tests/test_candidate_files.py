@@ -82,7 +82,7 @@ def test_what_fits_and_was_not_found_counts_as_missed(tmp_path: Path) -> None:
         ("{", "JSON"),
         ([], "must be a JSON object with query, candidates, relevant"),
         ({"query": "q", "candidates": ROW["candidates"]}, "must be a JSON object with query"),
-        ({**ROW, "query": 7}, "the query is no text"),
+        ({**ROW, "query": 7}, "the query is not text"),
         ({**ROW, "query": ""}, "query"),
         ({**ROW, "candidates": []}, "at least one"),
         ({**ROW, "candidates": [{"id": "a", "text": "b"}]}, "candidate 'a' has no cosine"),
@@ -90,7 +90,7 @@ def test_what_fits_and_was_not_found_counts_as_missed(tmp_path: Path) -> None:
         ({**ROW, "candidates": [{"text": "a", "cosine": 1.5}]}, "between -1 and 1"),
         ({**ROW, "relevant": {"pdf": 1}}, "relevant must be a list of ids"),
         ({**ROW, "relevant": [1]}, "relevant must be a list of ids"),
-        ({**ROW, "kind": 1}, "the kind is no text"),
+        ({**ROW, "kind": 1}, "the kind is not text"),
     ],
 )
 def test_a_bad_row_is_named_and_left_out(tmp_path: Path, row: object, what: str) -> None:
@@ -111,7 +111,7 @@ def test_a_bad_row_is_named_and_left_out(tmp_path: Path, row: object, what: str)
 def test_candidates_that_stand_twice_are_refused(tmp_path: Path) -> None:
     twice = {**ROW, "candidates": [ROW["candidates"][0]] * 2}
     path = written(tmp_path / "found.jsonl", twice)
-    with pytest.raises(Exception, match="stands twice"):
+    with pytest.raises(Exception, match="occurs twice"):
         measure_candidates(path, tmp_path / "run.jsonl", reranker=overlap())
     assert not (tmp_path / "run.jsonl").exists()
 

@@ -501,7 +501,7 @@ def test_doctor_on_remote_tiers(run: Any, variables: dict[str, str], state: str,
     (one,) = (
         check
         for check in checked(done, "doctor")["checks"]
-        if check["what"] == "remote tier Voyage"
+        if check["what"] == "remote reranker Voyage"
     )
     assert one["state"] == state
     assert said in one["detail"]
@@ -522,7 +522,8 @@ def test_doctor_on_a_tier_that_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
         permit = breaker.admit()
         assert permit is not None
         permit.failure()
-    (dead,) = (one for one in doctor.tiers() if one["what"] == "remote tier at dead.example")
+    found = {one["what"]: one for one in doctor.remote_rerankers()}
+    dead = found["remote reranker at dead.example"]
     assert dead["state"] == "broken"
     assert "left alone for another" in dead["detail"]
     assert dead["advice"]
@@ -533,9 +534,10 @@ def test_doctor_on_a_tier_that_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CO_API_KEY", "secret-5")
     monkeypatch.delenv("CROSSGATE_REMOTE", raising=False)
     monkeypatch.setattr(metadata, "version", missing)
-    (absent,) = (one for one in doctor.tiers() if one["what"] == "remote tier Cohere")
+    found = {one["what"]: one for one in doctor.remote_rerankers()}
+    absent = found["remote reranker Cohere"]
     assert (absent["state"], absent["advice"]) == ("broken", "pip install '.[remote]' from a clone")
-    assert "secret-5" not in json.dumps(doctor.tiers())
+    assert "secret-5" not in json.dumps(doctor.remote_rerankers())
 
 
 def test_warnings_go_to_stderr_and_into_the_json(

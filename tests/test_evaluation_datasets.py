@@ -123,7 +123,7 @@ def test_the_split_is_the_usual_one_or_the_wanted_one(tmp_path: Path) -> None:
         ('{"_id": "x", "text": "y", "metadata": []}', ""),
         ('{"_id": "x", "text": "y", "metadata": [1]}', "metadata"),
         ('{"_id": "x", "text": "y", "metadata": {"mentions_name": "yes"}}', "mentions_name"),
-        ('{"_id": "q1", "text": "again"}', "stands twice"),
+        ('{"_id": "q1", "text": "again"}', "occurs twice"),
     ],
 )
 def test_a_malformed_query_names_its_line_and_is_counted(
@@ -149,7 +149,7 @@ def test_a_malformed_query_names_its_line_and_is_counted(
     [
         ("q1\tcsv-cleaner", "has 2 columns"),
         ("q1\t0\tcsv-cleaner\t1", "has 4 columns"),
-        ("q1\tcsv-cleaner\tgood", "'good' is no whole number"),
+        ("q1\tcsv-cleaner\tgood", "'good' is not a whole number"),
         ("n1\tcsv-cleaner\t1", "marked no_match"),
     ],
 )

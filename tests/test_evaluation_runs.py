@@ -290,7 +290,7 @@ def test_a_run_of_another_version_is_named(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("crossgate-run/2", "crossgate-run/1"))
     assert is_run(path)
     said = refused("malformed_run", read_run, path)
-    assert "'crossgate-run/1', not 'crossgate-run/2': measure anew" in said
+    assert "'crossgate-run/1', not 'crossgate-run/2': measure again" in said
 
 
 def test_a_stored_run_is_decided_by_another_policy(tmp_path: Path) -> None:

@@ -102,8 +102,9 @@ def test_the_codes_of_degradations_are_a_closed_set() -> None:
     page = (root / "docs" / "reasons.md").read_text(encoding="utf-8")
     (section,) = re.findall(r"\n## Degradations\n(.*?)\n## ", page, re.DOTALL)
     listed = set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
-    gate = (root / "rust" / "core" / "src" / "gate.rs").read_text(encoding="utf-8")
-    said = set(re.findall(r'\bnote\(\s*"([a-z_]+)",', gate))
+    core = root / "rust" / "core" / "src"
+    rules = "".join((core / f).read_text(encoding="utf-8") for f in ("gate.rs", "conclude.rs"))
+    said = set(re.findall(r'\bnote\(\s*"([a-z_]+)",', rules))
     for error in (crossgate.ModelError("model_missing", ""), ValueError()):
         said |= {degradation("embedder", error).code, degradation("reranker", error).code}
     for path in Path(crossgate.__file__).parent.rglob("*.py"):

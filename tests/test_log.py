@@ -199,8 +199,8 @@ def written(path: Path, data: bytes) -> Path:
         (lambda folder: folder, "Is a directory"),
         (lambda folder: folder / ("x" * 300), "name too long"),
         (lambda folder: folder / "nul\0byte", "null byte"),
-        (lambda folder: written(folder / "a.profile.json", b'{"schema": "x/1"}'), "is no log"),
-        (lambda folder: written(folder / "a.cgx", bytes(range(256)) * 8), "is no log"),
+        (lambda folder: written(folder / "a.profile.json", b'{"schema": "x/1"}'), "is not a log"),
+        (lambda folder: written(folder / "a.cgx", bytes(range(256)) * 8), "is not a log"),
     ],
     ids=["disk full", "folder missing", "folder", "name too long", "nul", "profile", "index"],
 )

@@ -88,7 +88,7 @@ def test_the_first_query_that_cannot_be_used_is_named(index: Index) -> None:
     assert "query 2: candidate 1 " in refused(
         "malformed_candidate", rerank_many, [("a", ["b"]), ("a", []), ("a", [5])]
     )
-    assert "query 0: a str is no pair" in refused("malformed_candidate", rerank_many, ["ab"])
+    assert "query 0: a str is not a pair" in refused("malformed_candidate", rerank_many, ["ab"])
     refused("malformed_candidate", rerank_many, [("a", ["b"], 5)])
     refused("out_of_range", router.route_many, "merge pdf files")
     refused("out_of_range", router.route_many, ["a"], vector=[1.0])

@@ -1153,7 +1153,7 @@ def test_lock_file_that_cannot_be_read(content: bytes) -> None:
 )
 def test_description_that_is_none(unpinned: Puller, hub: HubServer, content: bytes) -> None:
     hub.faults.append(Fault(path="?blobs=true", content=content))
-    assert unpinned.fails("pull_failed").message.endswith("is no description")
+    assert unpinned.fails("pull_failed").message.endswith("is not a description of a model")
     assert not cache.lock_file("tiny-ranker").exists()
 
 
@@ -1172,7 +1172,7 @@ def test_description_of_a_file_that_is_none(
         if "lfs" in sibling:
             sibling["lfs"] = stored
     hub.faults.append(Fault(path="?blobs=true", content=json.dumps(description).encode()))
-    assert unpinned.fails("pull_failed").message.endswith("is no description")
+    assert unpinned.fails("pull_failed").message.endswith("is not a description of a model")
     assert not cache.lock_file("tiny-ranker").exists()
 
 

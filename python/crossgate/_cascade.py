@@ -18,7 +18,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from crossgate import _core
+import crossgate._core as _core
 from crossgate._checks import is_text
 from crossgate._clock import ENDLESS, Deadline, milliseconds
 from crossgate._types import (
@@ -41,7 +41,7 @@ STAGE1 = "stage1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage1:
-    """What stage 1 found.
+    """What stage 1 returns.
 
     Attributes:
         scored: The candidates.
@@ -49,7 +49,7 @@ class Stage1:
         degraded: What of stage 1 did not run as configured.
         warnings: Signs that what it found is worth less than it looks.
         timings: Milliseconds per step of stage 1.
-        need: How probable it is that the query asks for anything that a document could serve, in
+        need: The probability that the query asks for anything that a document could serve, in
             [0, 1]; None where that is not known, and where the caller has decided that it does.
         indexes: Places of the documents in the caller's list, from 0; none without such a list.
     """
@@ -74,13 +74,13 @@ class Request:
         policy: What was chosen.
         rerankers: Return stage 2, the preferred reranker first; none where it is switched off.
             Called only in doubt, and each only if those before it did not answer.
-        limit: How many documents are selected at most, or None for all that pass.
+        limit: Maximum number of documents to select, or None for all that pass.
         section: What part of the caller's work this is for; picks the floor.
         grade: How good the caller finds the retrieval, `A` to `F`; a low one relaxes the floor.
         min_confidence: The least confidence of an answer; None for what the profile says alone.
         require_overlap: Whether, without vectors, nothing is relevant that shares no term.
         deadline: When the query must be decided.
-        telemetry: Is told what happens; None for nobody.
+        telemetry: Receives events; None for no telemetry.
         started: When the call entered, by `perf_counter`.
     """
 
@@ -157,48 +157,47 @@ def _steps(request: Request) -> Generator[Call, Scores, RouteResult]:
     start = request.started
     profile, policy = request.profile, request.policy
     watch = None if request.telemetry is None else _watch(request.telemetry)
-    found = request.stage1()
-    timings = dict(found.timings)
+    stage1 = request.stage1()
+    timings = dict(stage1.timings)
     if watch:
-        watch.stage1_finished(len(found.scored), milliseconds(start))
+        watch.stage1_finished(len(stage1.scored), milliseconds(start))
 
-    asked = _asked(request, found)
-    gated = _core.gate(found.scored, profile, policy, asked)
+    asked = _asked(request, stage1)
+    gated = _core.gate(stage1.scored, profile, policy, asked)
     if gated.cliff is not None and gated.cliff.cut and not _is_available(request.rerankers):
         # Asked only now that there is something to cut: a fallback wants more candidates, not less.
         asked = asked.replace(reranker_down=True)
-        gated = _core.gate(found.scored, profile, policy, asked)
+        gated = _core.gate(stage1.scored, profile, policy, asked)
     if watch:
         watch.gate_decided(gated)
 
     degraded = [
-        *found.degraded,
-        *(Degradation(code=one.code, detail=one.detail) for one in gated.notes),
+        *stage1.degraded,
+        *(Degradation(code=note.code, detail=note.detail) for note in gated.notes),
     ]
     reply: Reply | None = None
     if gated.verdict == Verdict.AMBIGUOUS and request.rerankers:
         from crossgate._reranking.chain import ask
 
         before = perf_counter()
-        passages = _passages(gated, found.documents)
+        passages = _passages(gated, stage1.documents)
         reply = yield from ask(request.rerankers, request.query, passages, request.deadline, watch)
         degraded += reply.degraded
         timings["stage2"] = milliseconds(before)
     pairs = [] if reply is None else _pairs(reply)
     identity = None if reply is None else reply.identity
-    if pairs and profile.reranker not in (None, identity):
-        degraded.append(_not_fitted(profile, identity))
 
     decision = _core.conclude(gated, pairs, identity, profile, policy)
+    degraded += [Degradation(code=note.code, detail=note.detail) for note in decision.notes]
     timings["total"] = milliseconds(start)
     trace = json.loads(_core.trace(profile, policy, asked, gated, identity, pairs, decision))
     trace |= {
         "query_sha256": hashlib.sha256(request.query.encode()).hexdigest(),
         "budget_ms": request.deadline.budget_ms,
-        "asked": [list(one) for one in reply.asked] if reply else [],
+        "asked": [list(answer) for answer in reply.asked] if reply else [],
     }
-    hits = _hits(gated, decision, pairs, found, (reply and reply.name) or STAGE1)
-    warnings = (ResultWarning(code=one.code, detail=one.detail) for one in decision.warnings)
+    hits = _hits(gated, decision, pairs, stage1, (reply and reply.name) or STAGE1)
+    warnings = (ResultWarning(code=note.code, detail=note.detail) for note in decision.warnings)
     result = RouteResult(
         verdict=Verdict(decision.verdict),
         reason=decision.reason,
@@ -209,7 +208,7 @@ def _steps(request: Request) -> Generator[Call, Scores, RouteResult]:
         degraded=tuple(degraded),
         timings=timings,
         trace=trace,
-        warnings=(*found.warnings, *warnings),
+        warnings=(*stage1.warnings, *warnings),
     )
     return watch.route_finished(request.query, result) if watch else result
 
@@ -228,38 +227,38 @@ def replay(trace: Mapping[str, Any]) -> dict[str, Any]:
     return {"gate": gated.to_dict(), "decision": decision.to_dict()}
 
 
-def _asked(request: Request, found: Stage1) -> _core.Request:
+def _asked(request: Request, stage1: Stage1) -> _core.Request:
     sources: dict[str, str] = {}
     if request.policy.cliff_core is not None:
-        sources = sources_of(found.documents, request.policy.source_type)
+        sources = sources_of(stage1.documents, request.policy.source_type)
     return _core.Request(
         limit=None if request.limit is None else min(request.limit, sys.maxsize),
         section=request.section,
         grade=request.grade,
         require_overlap=request.require_overlap,
         sources=sources,
-        need=found.need,
+        need=stage1.need,
         min_confidence=request.min_confidence,
     )
 
 
 def sources_of(documents: Mapping[str, Document], key: str) -> dict[str, str]:
     """Return the source types of documents by id; one that is no text counts as none."""
-    found = {id: one.metadata.get(key) for id, one in documents.items()}
-    return {id: kind for id, kind in found.items() if isinstance(kind, str) and is_text(kind)}
+    kinds = {id: document.metadata.get(key) for id, document in documents.items()}
+    return {id: kind for id, kind in kinds.items() if isinstance(kind, str) and is_text(kind)}
 
 
 def _passages(gated: _core.Gated, documents: Mapping[str, Document]) -> list[Passage]:
     scored = gated.scored
     return [
         Passage(
-            id=one.id,
-            text=readable(documents[one.id], one.passage),
-            cosine=one.cosine,
-            bm25=one.bm25,
-            blend=one.blend,
+            id=candidate.id,
+            text=readable(documents[candidate.id], candidate.passage),
+            cosine=candidate.cosine,
+            bm25=candidate.bm25,
+            blend=candidate.blend,
         )
-        for one in (scored[place] for place in gated.pool)
+        for candidate in (scored[rank] for rank in gated.pool)
     ]
 
 
@@ -281,20 +280,20 @@ def _hits(
     gated: _core.Gated,
     decision: _core.Decision,
     pairs: Sequence[_core.Pair],
-    found: Stage1,
+    stage1: Stage1,
     provider: str,
 ) -> tuple[Hit, ...]:
     scored, by_id = gated.scored, {pair.id: pair for pair in pairs}
     hits = []
     for place in decision.places:
-        one, pair = scored[place.stage1_rank - 1], by_id.get(place.id)
+        candidate, pair = scored[place.stage1_rank - 1], by_id.get(place.id)
         read = None if place.stage2_rank is None else pair
         hits.append(
             Hit(
-                document=found.documents[place.id],
-                cosine=one.cosine,
-                bm25=one.bm25,
-                blend=one.blend,
+                document=stage1.documents[place.id],
+                cosine=candidate.cosine,
+                bm25=candidate.bm25,
+                blend=candidate.blend,
                 rerank_score=None if read is None else read.score,
                 score=place.score,
                 stage1_rank=place.stage1_rank,
@@ -303,8 +302,8 @@ def _hits(
                 truncated=read is not None and read.truncated,
                 dropped=place.dropped,
                 relevance=place.relevance,
-                passage=one.passage,
-                index=found.indexes.get(place.id),
+                passage=candidate.passage,
+                index=stage1.indexes.get(place.id),
             )
         )
     return tuple(hits)
@@ -325,11 +324,3 @@ def _is_available(rerankers: Sequence[Callable[[], Reranker]]) -> bool:
         return bool(rerankers) and is_available(rerankers[0]())
     except Exception:  # `ask` will say what is wrong with it
         return False
-
-
-def _not_fitted(profile: _core.Profile, identity: str | None) -> Degradation:
-    return Degradation(
-        code="reranker_not_fitted",
-        detail=f"profile {profile.name!r} was fitted for {profile.reranker}, not for {identity}: "
-        "its order counts, its scores meet no threshold",
-    )

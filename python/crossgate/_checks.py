@@ -17,7 +17,7 @@ MAX_QUERY_CHARACTERS = 65_536
 
 
 def check_text(what: str, text: object) -> None:
-    """Refuse what is no Unicode text.
+    """Refuse what is not Unicode text.
 
     Args:
         what: Names the text in the error, such as `the query`.
@@ -49,14 +49,14 @@ def is_text(text: str) -> bool:
 
 
 def check_ids(what: str, ids: Iterable[str]) -> set[str]:
-    """Refuse what is no collection of ids, and return them.
+    """Refuse what is not a collection of ids, and return them.
 
     Args:
         what: Names the collection in the error, such as `allow`.
         ids: The ids.
 
     Raises:
-        InputError: `out_of_range` for a single text, `invalid_text` for an id that is none.
+        InputError: `out_of_range` for a single text, `invalid_text` for an id that is not text.
     """
     found = collected(what, ids)
     for id in found:
@@ -89,7 +89,7 @@ def shown(value: object) -> str:
 
 
 def check_path(what: str, path: object) -> str:
-    """Refuse what is no path of a file, and return it as a text.
+    """Refuse what is not a path of a file, and return it as a text.
 
     Raises:
         InputError: `out_of_range`.
@@ -112,7 +112,7 @@ def check_number(
     *,
     above: bool = False,
 ) -> None:
-    """Refuse what is no number within limits.
+    """Refuse what is not a number within limits.
 
     Args:
         what: Names it in the error.
@@ -139,7 +139,7 @@ def check_number(
 
 
 def check_numbers(what: str, values: Any, least: float = -math.inf, *, finite: bool = True) -> None:
-    """Refuse what is no list of numbers of at least `least`, all finite unless told otherwise.
+    """Refuse what is not a list of numbers of at least `least`, all finite unless told otherwise.
 
     Raises:
         InputError: `out_of_range`.
@@ -154,7 +154,7 @@ def check_numbers(what: str, values: Any, least: float = -math.inf, *, finite: b
 
 
 def check_count(what: str, value: object, least: int = 1, most: int = sys.maxsize) -> None:
-    """Refuse what is no whole number within limits.
+    """Refuse what is not a whole number within limits.
 
     Raises:
         InputError: `out_of_range`.
@@ -177,7 +177,7 @@ def check_kind(what: str, value: object, kind: Any, way_out: str) -> None:
 
 
 def check_hits(what: str, hits: object) -> None:
-    """Refuse what is no list of hits, each with an id.
+    """Refuse what is not a list of hits, each with an id.
 
     Raises:
         InputError: `malformed_candidate`.
@@ -211,7 +211,7 @@ def check_query(query: str) -> None:
         InputError: `empty_query`, `query_too_long` or `invalid_text`.
     """
     if is_empty(query):
-        raise InputError("empty_query", "the query is empty: say what is wanted")
+        raise InputError("empty_query", "the query is empty: pass a prompt or question")
     check_prompt(query)
 
 
@@ -226,7 +226,7 @@ def check_prompt(query: str) -> None:
         raise InputError(
             "query_too_long",
             f"the query has {len(query):,} characters, at most {MAX_QUERY_CHARACTERS:,} are read: "
-            "pass the part that says what is wanted",
+            "pass only the part that states the request",
         )
 
 
@@ -234,7 +234,7 @@ def check_limit(limit: int | None) -> None:
     """Refuse a limit that selects nothing.
 
     Raises:
-        InputError: `out_of_range` if the limit is no whole number, or below 1.
+        InputError: `out_of_range` if the limit is not a whole number, or below 1.
     """
     if limit is None:
         return

@@ -9,7 +9,7 @@ from functools import cached_property
 from os import PathLike
 from typing import Protocol, runtime_checkable
 
-from crossgate import _core
+import crossgate._core as _core
 from crossgate._errors import ModelError
 from crossgate._model_files.cache import LocalModel
 from crossgate._model_files.folder import locate
@@ -42,14 +42,14 @@ class Embedder(Protocol):
 
         Args:
             texts: The texts, at most cut at their end.
-            progress: Called with the number of texts that are done.
+            progress: Called with the number of texts done so far.
         """
 
 
 class OnnxEmbedder:
     """A sentence-embedding model that runs on this machine; it is loaded when it is first used.
 
-    The end of a text that is longer than the model's maximum length is left out. The bundled model
+    A text that is longer than the model's maximum length is cut at its end. The bundled model
     runs in crossgate's own core, where a text has the same vector to the bit on every processor;
     any other runs in onnxruntime.
 
@@ -91,10 +91,10 @@ class OnnxEmbedder:
         return run_all(self._loaded(), texts, progress)
 
     def need(self, vector: Vector) -> float | None:
-        """Return how probable it is that a query asks for anything that a document could serve.
+        """Return the probability that a query asks for anything that a document could serve.
 
-        Most prompts of a conversation do not: "go on", "what did you change?". A linear head over
-        the query's vector says so; models/train_need.py made it.
+        Most prompts of a conversation do not ("go on", "what did you change?"). A linear head over
+        the query's vector estimates this; models/train_need.py fits it.
 
         Args:
             vector: The query's vector by this model.
@@ -152,7 +152,7 @@ def _by_onnxruntime(local: LocalModel) -> Callable[[str], Sequence[float]]:
 
 
 class PrecomputedVectors:
-    """Stands for an embedder that runs elsewhere: documents and queries bring their vectors along.
+    """Stands in for an embedder that runs elsewhere: documents and queries come with their vectors.
 
     Args:
         identity: Name and version of the model that makes the vectors.
@@ -173,5 +173,5 @@ class PrecomputedVectors:
         """
         raise ModelError(
             "model_missing",
-            f"vectors of {self.identity!r} are made elsewhere: pass the vector along with the text",
+            f"vectors of {self.identity!r} are made elsewhere: pass the vector with the text",
         )

@@ -99,7 +99,7 @@ def check_target(path: Path) -> Path:
 
     Raises:
         OSError: If something is there that is not a regular file. Replacing a device or a pipe
-            would remove it from the machine, and writing to it could wait for ever.
+            would remove it from the machine, and writing to it could wait forever.
     """
     if "\0" in str(path):
         raise OSError(errno.EINVAL, "its name cannot be one: it holds a NUL")

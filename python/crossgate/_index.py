@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from crossgate import _core
+import crossgate._core as _core
 from crossgate._candidates import ID_FIELDS, candidate
 from crossgate._checks import (
     check_ids,
@@ -57,16 +57,16 @@ class Found(NamedTuple):
 class Index:
     """Documents with their terms and vectors. Threads may search and change it at once.
 
-    A search sees one version of the index from its start to its end. A change makes the next
-    version beside it, which shares what stays the same, so that readers never wait for a writer;
-    writers wait for each other. A version costs a few words per document and term, about 4 ms in an
-    index of 20,000 documents, so hand over together what changes together. What removed documents
-    leave behind is forgotten once it is more than half of the index: of its places for documents,
+    A search sees one version of the index from start to end. A change makes a new version, which
+    shares what stays the same, so that readers never wait for a writer; writers wait for each
+    other. A version costs a few words per document and term, about 4 ms in an
+    index of 20,000 documents, so make changes together where you can. The space of
+    removed documents is freed once it is more than half of the index: of its slots for documents,
     or of its vocabulary.
 
-    Make one with `Index.build` or `Index.open`. One that was opened reads each part of its file
-    when it is first needed, so whatever meets a damaged one raises `IndexFileError`; `load` reads
-    all of them at once.
+    Make one with `Index.build` or `Index.open`. An opened index reads each part of its file when it
+    is first needed, so any call may raise `IndexFileError` for a damaged part; `load` reads all
+    parts at once.
 
     Like a mapping it holds documents by id: `"pdf" in index`, `index["pdf"]`, `for id in index`.
     """
@@ -92,13 +92,13 @@ class Index:
         Args:
             documents: At least one, ids unique, each with a title or a text. The first 6,000
                 characters of a body are kept. Texts and mappings are read as `rerank` reads its
-                candidates: one without an id gets its position as id, from 1.
-            embedder: What makes the vectors: an embedder, the name or folder of a model, or None
-                for an index that is searched by words alone.
+                candidates; without an id, the id is the position, from 1.
+            embedder: Makes the vectors: an embedder, the name or folder of a model, or None for an
+                index that is searched by words alone.
             language: Snowball language of the stemmer, such as `english`, or `none`.
-            reuse: An earlier index; documents that read the same to the embedder keep their
-                vectors.
-            progress: Called with the number of embedded texts and of those to embed.
+            reuse: An earlier index; documents whose text for the embedder has not changed keep
+                their vectors.
+            progress: Called with the number of texts embedded so far and the total.
 
         Raises:
             InputError: `no_documents`, `duplicate_id`, `empty_document`, `invalid_text`,
@@ -137,13 +137,13 @@ class Index:
     ) -> Index:
         """Open an index file.
 
-        The file stays open, and a search reads the parts that it needs: a file that is put in its
-        place changes nothing. The first change reads all of it.
+        The file stays open, and a search reads the parts that it needs; replacing the file does not
+        affect an open index. The first change reads all of it.
 
         Args:
             path: The file.
-            embedder: What made the vectors: an embedder, or the name or folder of a model. It is
-                needed where it is no model that crossgate knows by name.
+            embedder: What made the vectors: an embedder, or the name or folder of a model. Needed
+                only for a model that crossgate does not know by name.
 
         Raises:
             IndexFileError: `index_missing`, `index_unreadable`, `not_an_index`, `index_version`,
@@ -173,7 +173,7 @@ class Index:
         self._core.load()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the index to a file; an earlier file stays whole until the new one is complete.
+        """Write the index to a file; an earlier file stays intact until the new one is complete.
 
         A symbolic link stays, and what it points to is replaced.
 
@@ -196,12 +196,12 @@ class Index:
         *,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Add documents, and replace those whose id is there already; all of them or none.
+        """Add documents, and replace those whose ids exist already; all of them or none.
 
         Args:
-            documents: Those without a vector are embedded, where the index holds vectors. Each
-                needs an id.
-            progress: Called with the number of embedded texts and of those to embed.
+            documents: Each needs an id. Those without a vector are embedded, if the index has
+                vectors.
+            progress: Called with the number of texts embedded so far and the total.
 
         Raises:
             InputError: As `build` does.
@@ -230,7 +230,7 @@ class Index:
         )
 
     def delete(self, ids: Iterable[str]) -> int:
-        """Remove documents by id, all in one step, and return how many of them were there.
+        """Remove documents by id, all in one step, and return how many of them existed.
 
         Raises:
             InputError: `out_of_range` for what is no collection of ids.
@@ -253,24 +253,24 @@ class Index:
         allow: Iterable[str] | None = None,
         deny: Iterable[str] = (),
     ) -> Found:
-        """Score the documents by words, and by meaning where there is a vector.
+        """Score the documents by words, and by meaning if there is a vector.
 
-        Scores and documents are of one version of the index, whatever other threads change.
+        Scores and documents come from one version of the index, whatever other threads change.
 
         Args:
-            query: What is wanted.
+            query: The query.
             vector: The query's embedding by the index's embedder; None for words alone.
-            blend: How both become one score; None for 70 % cosine and 30 % BM25.
-            per_channel: How many candidates cosine, BM25 and their blend each bring in; at least
-                2.
+            blend: How the two are combined; None for 70 % cosine and 30 % BM25.
+            per_channel: How many candidates cosine, BM25 and their blend each contribute; at
+                least 2.
             allow: Consider only these ids; None for all.
             deny: Never consider these ids.
 
         Raises:
-            IndexFileError: `index_corrupt`, `index_truncated` or `index_unreadable` if a part of
-                the file is damaged that is needed.
-            InputError: `wrong_dimension`, `not_finite` or `zero_vector` for a vector that is no
-                direction; `invalid_text` for a query or id that is no text; `out_of_range` for a
+            IndexFileError: `index_corrupt`, `index_truncated` or `index_unreadable` if a needed
+                part of the file is damaged.
+            InputError: `wrong_dimension`, `not_finite` or `zero_vector` for a vector that cannot be
+                compared; `invalid_text` for a query or id that is not text; `out_of_range` for a
                 `per_channel` below 2, or a single text as ids.
         """
         check_text("the query", query)
@@ -344,10 +344,10 @@ class Index:
 
     def __getitem__(self, id: str) -> Document:
         if not isinstance(id, str):
-            raise TypeError(f"an index is asked for an id, a str, not {id!r}: its ids are `.ids`")
+            raise TypeError(f"the index takes ids, each a str, not {id!r}: `.ids` lists them")
         found = self.get(id)
         if found is None:
-            raise KeyError(f"no document has the id {id!r}: the ids are `.ids`")
+            raise KeyError(f"no document has the id {id!r}: `.ids` lists the ids")
         return found
 
     def __contains__(self, id: object) -> bool:
@@ -359,7 +359,7 @@ class Index:
     def __reduce__(self) -> tuple[Callable[..., Index], tuple[bytes, Embedder | None, Path | None]]:
         """Pickle as the bytes of its file, which are checksummed.
 
-        An embedder that crossgate knows by name is loaded anew; one of your own must pickle.
+        An embedder that crossgate knows by name is loaded again; one of your own must pickle.
         """
         import pickle
         import tempfile
@@ -421,7 +421,7 @@ def embedder_mismatch(where: str, found: str, wanted: str) -> IndexFileError:
 
 
 def check_embedder(embedder: object) -> None:
-    """Refuse what is no embedder, before a query finds out.
+    """Refuse what is not an embedder, before a query finds out.
 
     Raises:
         InputError: `out_of_range`.
@@ -464,7 +464,7 @@ def check_documents(documents: Iterable[Document]) -> None:
         _check(document)
         if document.id in seen:
             raise InputError(
-                "duplicate_id", f"the id {document.id!r} stands twice: ids must be unique"
+                "duplicate_id", f"the id {document.id!r} occurs twice: ids must be unique"
             )
         seen.add(document.id)
 

@@ -26,8 +26,8 @@ def decide_many(
         decide: Decides one item. The models free the interpreter's lock while they run, so that
             threads are enough to keep all cores busy.
         items: The queries.
-        progress: Called with the number of decisions made and of those to make; True for a bar on
-            stderr where that is a terminal, False for nothing.
+        progress: Called with the number of decisions made so far and the total; True for a bar on
+            stderr if that is a terminal, False for none.
 
     Raises:
         InputError: For the first query that cannot be used, naming its place, from 0. The queries

@@ -28,7 +28,7 @@ def read_profile(path: str | PathLike[str]) -> Profile:
             fits it anew.
     """
     file = Path(check_path("profile", path))
-    return _read(file, Profile, "profile", PROFILE_SCHEMA, "fit it anew with `calibrate`")
+    return _read(file, Profile, "profile", PROFILE_SCHEMA, "fit it again with `calibrate`")
 
 
 def read_policy(path: str | PathLike[str]) -> Policy:
@@ -39,7 +39,7 @@ def read_policy(path: str | PathLike[str]) -> Policy:
             `policy_version` for a policy of another version of the format.
     """
     file = Path(check_path("policy", path))
-    return _read(file, Policy, "policy", POLICY_SCHEMA, "write it anew, see docs/profile.md")
+    return _read(file, Policy, "policy", POLICY_SCHEMA, "write it again, see docs/profile.md")
 
 
 def as_profile(profile: Profile | str | PathLike[str]) -> Profile:
@@ -73,7 +73,7 @@ def profile_from(values: object) -> Profile:
     Raises:
         ProfileError: `profile_malformed` or `profile_version`.
     """
-    return _of(values, Profile, "profile", PROFILE_SCHEMA, "fit it anew with `calibrate`")
+    return _of(values, Profile, "profile", PROFILE_SCHEMA, "fit it again with `calibrate`")
 
 
 def write_profile(path: str | PathLike[str], profile: Profile) -> None:

@@ -27,7 +27,7 @@ def ranked(
 
     Args:
         result: The decision.
-        limit: How many at most; None for all.
+        limit: Maximum number; None for all.
         least: Leave out those whose number is below it; None leaves out nothing.
     """
     pairs = sorted(
@@ -44,7 +44,7 @@ def shortlist(result: RouteResult, limit: int, least: float | None) -> tuple[Hit
 
     Args:
         result: The decision.
-        limit: How many at most.
+        limit: Maximum number.
         least: None at all where the decision is less confident; None for no such bar.
     """
     if least is not None and (result.confidence is None or result.confidence < least):

@@ -1,4 +1,4 @@
-"""Making a logged decision again, and saying where it differs."""
+"""Replaying a logged decision, and saying where it differs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from crossgate._telemetry.log import LoggedDecision, MalformedLine
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Where a decision made again is not the one that was logged.
+    """Where a replayed decision differs from the logged one.
 
     Attributes:
         field: The place in the line, such as `trace.decision.places[0][1]`.

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from crossgate import _core
+import crossgate._core as _core
 from crossgate._candidates import candidate, check_kept_scores
 from crossgate._cascade import Request, Stage1
 from crossgate._checks import check_kind, check_limit, check_query, check_request, check_text, shown
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PASSAGE_PROFILE = Path(__file__).parent / "profiles" / "passages.json"
 
-# What stage 1 has in any case: enough for the candidates that retrievers hand over.
+# Stage 1 gets this long in any case: enough for what retrievers usually return.
 _LEAST_SECONDS = 0.1
 
 
@@ -53,18 +53,18 @@ def _prepare(
 ) -> Request:
     """Reorder the candidates that another retriever found, by the same cascade as `Router`.
 
-    Stage 1 is BM25 over the candidates, blended with their cosines where every candidate brings
-    one (or a vector, and the query's is given). Where every candidate brings a `score` instead,
-    the retriever's order is stage 1. Without a profile all candidates are reranked, and what the
-    bundled profile for passages finds irrelevant is not selected; for another reranker than the
-    bundled one there is no such bar, and `degraded` says `no_profile`.
+    Stage 1 is BM25 over the candidates, blended with their cosines if every candidate has one (or
+    a vector, and the query's vector is given). If every candidate has a `score` instead, the
+    retriever's order is stage 1. Without a profile, all candidates are reranked, and those that the
+    bundled profile for passages finds irrelevant are not selected; with any other reranker than the
+    bundled one there is no such threshold, and `degraded` says `no_profile`.
 
     Args:
-        query: What is wanted, at most 65,536 characters.
+        query: The query, at most 65,536 characters.
         candidates: Texts, `Candidate` or `Document` values, or mappings with the fields of a
             `Candidate`, of which only `text` is needed. A text without an id gets its position
-            as id.
-        limit: How many are selected at most; None for all that pass.
+            as its id.
+        limit: Maximum number to select; None for all that pass.
         vector: The query's embedding, to be compared with the candidates' vectors.
         reranker: Stage 2: a reranker, the name or folder of a model, a sequence of these as in
             `Router`, or None for stage 1 alone. By default the bundled ms-marco-minilm-l12, which
@@ -74,18 +74,16 @@ def _prepare(
         language: Snowball language of the stemmer, or `none`.
         section: Picks a floor of the policy, as in `Router.route`.
         grade: How good you find the retrieval, as in `Router.route`.
-        budget_ms: Milliseconds that the decision may take, as in `Router.route`. Candidates of
-            so many words that stage 1 does not read them in this time, or in 100 ms where it is
-            less, stay in the order of the retriever; `degraded` says so, and a thread reads on to
-            its end.
+        budget_ms: Milliseconds that the decision may take, as in `Router.route`. If stage 1 cannot
+            read all candidates in this time, or in 100 ms if that is longer, they stay in the order
+            of the retriever and `degraded` says so; a thread goes on reading in the background.
         min_confidence: As in `Router.route`.
-        telemetry: Is told what happens; None for nobody.
-        keep_scores: Take the candidates' scores, which must all be there and lie in [0, 1], for the
-            blend of stage 1 as they are, as fusion and decay made them. The gate sees the cosines
-            that there are all the same.
+        telemetry: Receives events; None for no telemetry.
+        keep_scores: Use the candidates' scores, as fusion and decay left them, as the blend of
+            stage 1; every candidate needs one, in [0, 1]. The gate still sees the cosines.
 
     Returns:
-        The decision; no candidates give `nothing_relevant`, not an error.
+        The decision. Without candidates it is `nothing_relevant`, not an error.
 
     Raises:
         InputError: Bad input, as in `Router.route`; `malformed_candidate`, `duplicate_id` or
@@ -99,64 +97,70 @@ def _prepare(
     check_limit(limit)
     check_request(section, grade)
     if isinstance(candidates, str | Mapping) or not isinstance(candidates, Iterable):
-        given = "a single one" if isinstance(candidates, str | Mapping) else shown(candidates)
-        raise InputError("malformed_candidate", f"candidates is {given}: pass a list")
-    found = [candidate(place, one) for place, one in enumerate(candidates, start=1)]
+        what = "a single one" if isinstance(candidates, str | Mapping) else shown(candidates)
+        raise InputError("malformed_candidate", f"candidates is {what}: pass a list")
+    given = [candidate(number, row) for number, row in enumerate(candidates, start=1)]
     check_text("the language", language)
     check_kind("keep_scores", keep_scores, bool, "True or False")
     if keep_scores:
-        check_kept_scores(found)
+        check_kept_scores(given)
     rerankers = listed(reranker)
     known = identities(rerankers, PASSAGE_RERANKER)
     notes: tuple[Degradation, ...] = ()
     if profile is None:
         ordered = vector is not None or any(
-            one.score is not None or one.cosine is not None for one in found
+            document.score is not None or document.cosine is not None for document in given
         )
-        fitted = _default_profile(known, len(found), ordered=ordered)
+        fitted = _default_profile(known, len(given), ordered=ordered)
         if fitted.reranker is None:
             notes = (no_profile("", known),)
     else:
         fitted = as_profile(profile)
         check_fitted(fitted, None, known)
     check_confidence(min_confidence, fitted)
-    comparable = vector is not None and all(one.vector is not None for one in found)
-    check_documents(found)
+    comparable = vector is not None and all(document.vector is not None for document in given)
+    check_documents(given)
     index = Index(_core.Index(language, "", len(vector or ()) if comparable else 0), None)
 
     def read() -> Sequence[_core.Scored]:
-        index.upsert(one if comparable else replace(one, vector=None) for one in found)
+        index.upsert(
+            document if comparable else replace(document, vector=None) for document in given
+        )
         scored, _ = index.search(
             query,
             vector if comparable else None,
             blend=fitted.blend,
-            per_channel=max(2, len(found)),
+            per_channel=max(2, len(given)),
         )
         return scored
 
     def stage1() -> Stage1:
         start = perf_counter()
         scored, late = _in_time(read, deadline)
-        scores = {one.id: one.score for one in found if one.score is not None}
+        scores = {document.id: document.score for document in given if document.score is not None}
         if late:
-            scored = [_unread(one.id) for one in found]
-            if not keep_scores and len(scores) < len(found):
+            scored = [_unread(document.id) for document in given]
+            if not keep_scores and len(scores) < len(given):
                 # The order in which the retriever handed them over is all that is known of it.
-                scores = {one.id: -float(place) for place, one in enumerate(found)}
+                scores = {document.id: -float(position) for position, document in enumerate(given)}
         if late or keep_scores or not comparable:
             scored = _core.known_elsewhere(
                 list(scored),
-                cosines={one.id: one.cosine for one in found if one.cosine is not None},
+                cosines={
+                    document.id: document.cosine
+                    for document in given
+                    if document.cosine is not None
+                },
                 scores=scores,
                 keep=keep_scores,
                 blend=fitted.blend,
             )
         return Stage1(
             scored=scored,
-            documents={one.id: one for one in found},
+            documents={document.id: document for document in given},
             degraded=(*notes, *late),
             timings={"search": milliseconds(start)},
-            indexes={one.id: place for place, one in enumerate(found)},
+            indexes={document.id: position for position, document in enumerate(given)},
         )
 
     return Request(
@@ -220,7 +224,7 @@ def _default_profile(rerankers: Sequence[str | None], count: int, *, ordered: bo
 rerank = decides("rerank")(_prepare)
 arerank = adecides(
     "arerank",
-    "Do what `rerank` does, with the same arguments, without holding up the event loop.",
+    "Do what `rerank` does, with the same arguments, without blocking the event loop.",
 )(_prepare)
 
 
@@ -235,9 +239,9 @@ def rerank_many(
     Args:
         queries: Pairs of a query and its candidates, as `rerank` takes them; with two lists,
             `zip(queries, found)`.
-        progress: Called with the number of decisions made and of those to make; True for a bar on
-            stderr where that is a terminal, False for nothing.
-        options: Further arguments of `rerank`, but `vector`; they hold for every query.
+        progress: Called with the number of decisions made so far and the total; True for a bar on
+            stderr if that is a terminal, False for none.
+        options: Further arguments of `rerank`, except `vector`; they apply to every query.
 
     Returns:
         The decisions, in the order of the queries.
@@ -257,8 +261,8 @@ def rerank_many(
         if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
             raise InputError(
                 "malformed_candidate",
-                f"a {type(pair).__name__} is no pair: pass (query, candidates), such as the pairs "
-                "of zip(queries, candidates)",
+                f"a {type(pair).__name__} is not a pair: pass (query, candidates), as "
+                "zip(queries, candidates) makes them",
             )
         return rerank(*pair, **options)
 

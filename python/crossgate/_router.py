@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _EMPTY_QUERY = ResultWarning(
     code="empty_query",
-    detail="the query is empty, so that nothing was searched: say what is wanted",
+    detail="the query is empty, so nothing was searched: pass a prompt or question",
 )
 
 DEFAULT_PROFILE = Path(__file__).parent / "profiles" / "default.json"
@@ -49,25 +49,25 @@ DEFAULT_PROFILE = Path(__file__).parent / "profiles" / "default.json"
 class Router:
     """Picks the documents of an index that fit a query, or none; threads may share it.
 
-    Models are loaded when a query first needs them: a decision on a given vector that the gate
-    takes alone loads none.
+    Models are loaded when a query first needs them: a query with a given vector that the gate
+    decides alone loads none.
 
     Args:
-        index: What to pick from, or its file. Changes to it are seen by the next query.
-        embedder: What embeds queries; by default the model that made the index's vectors.
+        index: What to pick from, or its file. The next query sees changes to it.
+        embedder: Embeds the queries; by default the model that made the index's vectors.
         reranker: Stage 2: a reranker, the name or folder of a model, or None to leave the order
-            of stage 1 as it is. Of a sequence of these the first one that answers decides, so
-            that each next one is what remains when those before it fail; None in it is left out.
-        profile: What was fitted: a profile or its file; None for the file beside the index
-            (`skills.profile.json` beside `skills.cgx`), or without one for the bundled profile,
-            which applies to the bundled models; with any other model every query is reranked and
-            the result says so.
-        policy: What you choose: a policy or its file; None for floors, fast paths and warnings
-            that are all off.
-        telemetry: Is told what happens in each decision; None for nobody.
+            of stage 1 as it is. Of a sequence of these, the first one that answers decides, so each
+            is the fallback of those before it; None in a sequence is ignored.
+        profile: What was fitted: a profile or its file; None for the file next to the index
+            (`skills.profile.json` for `skills.cgx`), or else the bundled profile, which applies to
+            the bundled models; with any other model every query is reranked and the result says
+            so.
+        policy: What you choose: a policy or its file; None to leave floors, fast paths and
+            warnings off.
+        telemetry: Receives the events of each decision; None for no telemetry.
 
     Raises:
-        InputError: `out_of_range` if the index is none.
+        InputError: `out_of_range` if the index is not one.
         IndexFileError: `embedder_mismatch` if the index was made by another embedder; what
             `Index.open` raises for a file that cannot be opened.
         ProfileError: If profile or policy cannot be read, or the profile was fitted for other
@@ -122,13 +122,13 @@ class Router:
     ) -> Router:
         """Return a router over the tools of an agent, for `select_tools`.
 
-        They are embedded here, once: make the router where the list of tools is made.
+        The tools are embedded here, once: make the router where the list of tools is made.
 
         Args:
             tools: The definitions as a model's API takes them (OpenAI, Anthropic), as an MCP server
                 lists them, or objects with `name`, `description` and such a schema, like
                 PydanticAI's `ToolDefinition`.
-            embedder: As of `Index.build`; None to search by words alone.
+            embedder: As in `Index.build`; None to search by words alone.
             options: Further arguments of the router: reranker, profile, policy, telemetry.
 
         Raises:
@@ -146,25 +146,26 @@ class Router:
     def select_tools(
         self, prompt: str, *, limit: int = 8, min_confidence: float | None = None
     ) -> list[Any]:
-        """Return those of the tools of `for_tools` that come nearest to a prompt: the very objects.
+        """Return the tools of `for_tools` that come closest to a prompt: the same objects.
 
-        It is a shortlist, best first, from which the model picks: unlike what `route` selects, a
-        tool is on it even if it is not certain to fit. A prompt that is too long is cut; for an
-        empty one there are no tools.
+        It is a shortlist, best first, from which the model picks: unlike with `route`, a tool can
+            be
+        on it even if it is not certain to fit. A prompt that is too long is cut; an empty prompt
+        gets no tools.
 
         Args:
-            prompt: What is wanted.
-            limit: How many at most; those that the profile's `per_channel` leaves in question are
+            prompt: The prompt.
+            limit: Maximum number; those that the profile's `per_channel` leaves in question are
                 twenty with the bundled one.
-            min_confidence: No tools at all where it is less probable, in [0, 1], that any of them
-                fits; None for the shortlist whatever is asked.
+            min_confidence: Return no tools if the probability that any of them fits is lower, in
+                [0, 1]; None to return the shortlist in any case.
 
         Raises:
             InputError: As `route`; `no_tools` for a router that was not made by `for_tools`.
         """
         if not self._tools:
             raise InputError(
-                "no_tools", "this router knows no tools: make it with Router.for_tools(tools)"
+                "no_tools", "this router has no tools: make it with Router.for_tools(tools)"
             )
         if isinstance(prompt, str):  # route says what is wrong with anything else
             prompt = prompt[:MAX_QUERY_CHARACTERS]
@@ -188,31 +189,31 @@ class Router:
     ) -> Request:
         """Decide which documents fit a query.
 
-        Only bad input raises. A model that is missing or fails does not: the result says so in
-        `degraded`, and rests on what did run. Nothing fits an empty query, since people send those
-        too; the result has the warning `empty_query`.
+        Only bad input raises. If a model is missing or fails, the result says so in `degraded`, and
+        is based on what did run. An empty query is not an error, since people send those too:
+        nothing fits, and the result has the warning `empty_query`.
 
         Args:
-            query: What is wanted, at most 65,536 characters.
-            limit: How many documents are selected at most; None for all that pass.
-            vector: The query's embedding by the index's embedder, to save making it.
+            query: The query, at most 65,536 characters.
+            limit: Maximum number of documents to select; None for all that pass.
+            vector: The query's embedding by the index's embedder, if you already have it.
             allow: Consider only these ids; None for all.
             deny: Never consider these ids.
-            section: What part of your work this is for: picks a floor of the policy. A section
-                that has none gets the default floor, and the result says so.
-            grade: How good you find the retrieval, `A` (best) to `F`. C, D and F relax the floor
-                and widen the pool; an unknown one does nothing, and the result says so.
-            budget_ms: Milliseconds that the decision may take, counted from here; None for any
-                time. A reranker that they are not enough for is left out, and `degraded` says so;
-                with zero or less the order of stage 1 stands. Stage 1 always runs.
-            min_confidence: Select nothing in which the decision is less confident, in [0, 1], or
-                whose confidence is not known; None for the bar of the profile alone, which always
-                holds. What is decided, and how, stays the same.
+            section: What part of your work this is for; selects a floor of the policy. A section
+                without a floor gets the default floor, and the result says so.
+            grade: Your grade for the retrieval, `A` (best) to `F`. C, D and F relax the floor and
+                widen the pool; an unknown grade has no effect, and the result says so.
+            budget_ms: Milliseconds that the decision may take, counted from the call; None for no
+                limit. A reranker that would need longer is not asked, and `degraded` says so; with
+                zero or less the order of stage 1 stands. Stage 1 always runs.
+            min_confidence: Select nothing if the confidence of the decision is lower, in [0, 1], or
+                not known; None for the profile's threshold alone, which always applies. It does not
+                change the order or the stages.
 
         Raises:
             InputError: `query_too_long`, `invalid_text`, `out_of_range`,
                 `no_documents` if the index is empty, or `wrong_dimension`, `not_finite` or
-                `zero_vector` for a vector that is no direction.
+                `zero_vector` for a vector that cannot be compared.
         """
         started = perf_counter()
         deadline = Deadline(budget_ms)
@@ -278,7 +279,7 @@ class Router:
     route = decides("route")(_prepare)
     aroute = adecides(
         "aroute",
-        """Do what `route` does, with the same arguments, without holding up the event loop.
+        """Do what `route` does, with the same arguments, without blocking the event loop.
 
         A remote reranker is awaited, and gives up its requests when this is cancelled; models run
         on threads of the loop's pool.
@@ -291,10 +292,10 @@ class Router:
         """Do what `route` does for each query, on all cores; results keep the queries' order.
 
         Args:
-            queries: What is wanted, each as `route` takes it.
-            progress: Called with the number of decisions made and of those to make; True for a
-                bar on stderr where that is a terminal, False for nothing.
-            options: Further arguments of `route`, but `vector`; they hold for every query.
+            queries: The queries, each as `route` takes it.
+            progress: Called with the number of decisions made so far and the total; True for a
+                progress bar on stderr if that is a terminal, False for none.
+            options: Further arguments of `route`, except `vector`; they apply to every query.
 
         Raises:
             InputError: As `route`, naming the first query's place, from 0; `out_of_range` for a
@@ -310,7 +311,7 @@ class Router:
     def warm_up(self) -> None:
         """Load models and index now, so that the first query does not wait for them.
 
-        A remote reranker is asked once, which opens its connection; that it may fail is no error.
+        A remote reranker is asked once, which opens its connection; a failure is not an error here.
 
         Raises:
             IndexFileError: If a part of the index file is damaged.
@@ -338,7 +339,7 @@ class Router:
         return vector, ()
 
     def _need(self, vector: Vector | None) -> float | None:
-        """Return how probable it is that the query asks for anything, where that can be told."""
+        """Return the probability that the query asks for anything, where that can be told."""
         if vector is None:
             return None
         from crossgate._embedding import OnnxEmbedder

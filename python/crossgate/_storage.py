@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from crossgate import _core
+import crossgate._core as _core
 from crossgate._types import Document
 
 TOKEN_DIMENSION = 128

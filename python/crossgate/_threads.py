@@ -99,7 +99,7 @@ def run_all(
     Args:
         function: What to do with one item.
         items: The items.
-        progress: Called with the number of items that are done, after each.
+        progress: Called with the number of items done so far, after each.
     """
     if len(items) == 1 and progress is None:
         return [function(items[0])]
@@ -160,7 +160,7 @@ def _run(
         return [results[place] for place in takewhile(results.__contains__, range(len(items)))]
     except KeyboardInterrupt:
         # It may have come while a thread was being started: nobody but its queue knows of such
-        # a thread, and without a word through it the process would wait for it for ever.
+        # a thread, and without a word through it the process would wait for it forever.
         _retire(executor)
         raise
     finally:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from types import FunctionType
 from typing import Any, ParamSpec, TypeVar
 
-from crossgate import _cascade as cascade
+import crossgate._cascade as cascade
 from crossgate._types import RouteResult
 
 P = ParamSpec("P")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Protocol, overload
 
-from crossgate import _core
+import crossgate._core as _core
 from crossgate._core import Span
 from crossgate._errors import ModelError, first_line
 
@@ -38,10 +38,10 @@ class Document:
 
     Attributes:
         id: Unique within an index. Ties between equal scores go to the smaller id.
-        text: What the document says in short; for a skill its description.
+        text: The short text of the document; for a skill, its description.
         title: A name or heading, read together with the text; empty if there is none.
-        body: What it says at length, such as what follows the front matter of a skill; empty if
-            there is nothing more. Its first 6,000 characters are searched, by their words.
+        body: The long text, such as what follows the front matter of a skill; empty if there is
+            none. Its first 6,000 characters are searched, by their words.
         metadata: JSON values that belong to the caller; kept and never read.
         vector: Embedding of the document by the index's embedder, or None to have it embedded.
     """
@@ -57,8 +57,8 @@ class Document:
     def content(self) -> str:
         """The head, which every scorer reads: `title: text`.
 
-        The text of a document with a body is its description. What that says the document is not
-        for ("do not use for ...") is left out here: its words would speak for the document.
+        The text of a document with a body is its description. What it says the document is not for
+        ("do not use for ...") is left out here: those words would count in the document's favour.
         """
         return content(self.title, _core.announced(self.text) if self.body else self.text)
 
@@ -78,7 +78,7 @@ class Candidate(Document):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """What a reranker reads of a document, and what stage 1 knows of it.
+    """What a reranker reads of a document, and what stage 1 knows about it.
 
     Attributes:
         id: The document's id.
@@ -112,7 +112,7 @@ class Degradation:
 
     Attributes:
         code: Identifier for programs, such as `reranker_unavailable`.
-        detail: One line for people: what happened and what to do.
+        detail: One line for a person to read: what happened and what to do.
     """
 
     code: str
@@ -135,7 +135,7 @@ class ResultWarning:
 
     Attributes:
         code: Identifier for programs, such as `flat_scores`.
-        detail: One line for people: what was seen, the threshold, and what to look at.
+        detail: One line for a person to read: what was seen, the threshold, and what to look at.
     """
 
     code: str
@@ -156,13 +156,13 @@ class Hit:
             two rerankers.
         score: What the final order is made of; its scale depends on `combine` and on the stage.
             None for a candidate that a floor dropped or that stage 2 had no room for.
-        relevance: How probable it is that the document fits, in [0, 1], whatever the other
+        relevance: The probability that the document fits, in [0, 1], whatever the other
             candidates are like; None where the profile has no model of that.
         stage1_rank: Place after stage 1, from 1.
         stage2_rank: Place after stage 2, from 1, or None if stage 2 did not read this pair.
-        provider: Which tier made `score`, and with it the scale of the score: `stage1` or the name
+        provider: What made `score`, and with it the scale of the score: `stage1` or the name
             of the reranker. Later steps must not compare scores of two providers.
-        truncated: Whether the end of the document did not fit into the tier's input.
+        truncated: Whether the end of the document did not fit into the reranker's input.
         dropped: Why the hit was not selected, as a stable code, or None for a selected hit.
         passage: The part of the document's body that fits the query best, in characters; None
             where it has no body, or none of its words.
@@ -205,7 +205,7 @@ class Hit:
     def to_dict(self, *, text: bool = False) -> dict[str, Any]:
         """Return the hit as JSON values, the document's vector left out.
 
-        `provider` is the stamp of the tier that made `score`; the steps of `crossgate.pipelines`
+        `provider` says what made `score`; the steps of `crossgate.pipelines`
         scale their boosts by it.
 
         Args:
@@ -239,25 +239,25 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteResult:
-    """A decision: what was selected, from what, and why.
+    """A decision: what was selected, from which candidates, and why.
 
-    Its length is the number of selected hits and iterating yields them, best first; so it is false
-    where nothing fits. A notebook shows it as a table.
+    Its length is the number of selected hits, and iterating yields them, best first; so it is false
+    if nothing fits. A notebook shows it as a table.
 
     Attributes:
         verdict: What the gate made of stage 1.
         reason: Stable code of the rule that decided; see `docs/reasons.md`.
-        stage: 1 if the stage-1 order stands, 2 if the cross-encoder had its say.
-        confidence: How probable it is that the first hit fits rather than nothing, in [0, 1]; None
-            where the profile has no model for it. See `crossgate._profile.Confidence`.
+        stage: 1 if the stage-1 order stands, 2 if a reranker's scores count.
+        confidence: The probability that the first hit fits rather than nothing, in [0, 1]; None
+            where the profile has no model for it. See docs/profile.md.
         selected: The hits that fit, best first; empty if nothing does.
         hits: All candidates that were considered, best first, the selected ones among them.
         degraded: What did not run as configured; empty when all went well.
         timings: Milliseconds per step. The only part of a result that differs between two runs.
         trace: The inputs and outputs of each step, as JSON values, enough to replay the decision.
-        decision_id: What a log knows the decision by, 32 hexadecimal digits; None where no
-            telemetry was asked for.
-        warnings: Signs that the result is worth less than it looks; see `Profile.health`.
+        decision_id: Identifies the decision in a log, 32 hexadecimal digits; None without
+            telemetry.
+        warnings: Signs that the result is worth less than it looks; see docs/reasons.md.
     """
 
     verdict: Verdict

@@ -8,7 +8,7 @@ REASONS = {
     "below_floor": "no candidate clears the floor of this section",
     "no_overlap": "no document shares a word with the query",
     "confident_winner": "meaning and words put one document well ahead",
-    "lexical_winner": "the words match one document and no other comes near",
+    "lexical_winner": "the words match one document, and no other comes close",
     "undecided": "no clear winner, and no cross-encoder to ask",
     "reranked": "no clear winner, so the cross-encoder decided",
     "rejected": "no clear winner, and none that is likely to fit",

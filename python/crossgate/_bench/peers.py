@@ -27,7 +27,7 @@ def chosen(names: str | None) -> tuple[str, ...]:
     for name in found:
         if name not in NAMES:
             raise InputError(
-                "out_of_range", f"--against {name}: choose of {', '.join(NAMES)}, with commas"
+                "out_of_range", f"--against {name}: choose from {', '.join(NAMES)}, with commas"
             )
         if find_spec(name) is None:
             raise InputError(

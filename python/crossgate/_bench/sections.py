@@ -13,7 +13,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from crossgate import _core
+import crossgate._core as _core
 from crossgate._bench import peers
 from crossgate._bench.measuring import OURS, Figure, Run, side_by_side
 from crossgate._bench.texts import Texts

@@ -1,4 +1,4 @@
-"""Fitting when to answer: how probable it is that a pick fits, and how probable it must be."""
+"""Fitting when to answer: the probability that a pick fits, and how probable it must be."""
 
 from __future__ import annotations
 

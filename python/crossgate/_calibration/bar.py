@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -11,9 +10,9 @@ from crossgate._calibration import answering
 from crossgate._calibration.calibrating import (
     Calibration,
     Objective,
-    account,
     check_false_injects,
     check_runs,
+    documented,
     figures_of,
     usable,
 )
@@ -39,7 +38,7 @@ def set_bar(
     command: str = "",
     reason: str = "",
 ) -> Calibration:
-    """Raise a profile's bar on the confidence of an answer, and leave all else as it was.
+    """Raise a profile's threshold on the confidence of an answer, and leave all else unchanged.
 
     The bar is set on one half of the queries that nothing fits, by split conformal prediction;
     the other half, and all queries that something fits, show what it is worth. It is never lowered:
@@ -110,10 +109,7 @@ def set_bar(
         notes=(*notes, *_notes(before, least, matched, fit, reason)),
     )
     check_false_injects(found.report, max_false_inject)
-    fitted = account(runs, found, objective, seed, command)
-    known = (run.header.corpus for run in runs if run.header.corpus)
-    fingerprints = [] if any_corpus else list(dict.fromkeys(known))
-    return replace(found, profile=profile.replace(corpora=fingerprints, fitted=fitted))
+    return documented(found, runs, objective, any_corpus=any_corpus, seed=seed, command=command)
 
 
 def _notes(
@@ -123,16 +119,18 @@ def _notes(
     fit: Sequence[StoredQuery],
     reason: str,
 ) -> list[str]:
-    notes = [f"only the bar was set; all else is that of the profile {before.name}"]
+    notes = [f"only the threshold was set; everything else is that of the profile {before.name}"]
     if reason:
         notes.append(reason)
     old = before.answer.threshold or 0.0
     if least <= old:
-        notes.append(f"the bar was high enough: these queries ask for {least:.3g}, it is {old:.3g}")
+        notes.append(
+            f"the threshold was high enough: these queries need {least:.3g}, it is {old:.3g}"
+        )
     if not matched:
         notes.append(
-            "no query that something fits was given, so nobody knows what this bar costs: a few "
-            "dozen labelled prompts would say"
+            "there are no queries that something fits, so the cost of this threshold is unknown: a "
+            "few dozen labelled prompts would show it"
         )
     picks = [(decide(query, before, "always"), query) for query in fit]
     sure = [(one.confidence or 0.0, one.hits[0].id, query.text) for one, query in picks if one.hits]
@@ -142,7 +140,7 @@ def _notes(
             for confidence, id, text in sorted(sure, reverse=True)[:_SHOWN]
         )
         notes.append(
-            f"nearest to a pick were {shown}. Where the library is about such everyday matters, "
-            "this bar silences prompts that it should serve"
+            f"closest to a pick were {shown}. If the library is about such everyday matters, this "
+            "threshold suppresses answers that it should give"
         )
     return notes

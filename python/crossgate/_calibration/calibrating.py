@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from crossgate import __version__
 from crossgate._calibration import answering, skipping, weights
 from crossgate._calibration.halves import is_chained, split
 from crossgate._calibration.outcomes import (
@@ -32,6 +31,7 @@ from crossgate._core import (
     Stage1Confidence,
     Stage2Confidence,
     Winner,
+    __version__,
 )
 from crossgate._errors import CalibrationError, InputError, SourceError
 from crossgate._evaluation.measures.quality import measure_answer
@@ -51,13 +51,13 @@ LEAST_RIGHT = 20
 SECOND_PICK = 0.3
 """A second pick must be right at least this often to be worth its place.
 
-It then stands where the first one is hardly right more often. With 0.2, which it was before, of
-five second picks on `eval/skills` four were wrong.
+At such leads the first pick is hardly right more often. With 0.2, the earlier value, four of five
+second picks on `eval/skills` were wrong.
 """
 SIGNIFICANCE = 0.05
-"""A promise counts as broken where keeping it would make the report half this improbable."""
+"""A promise counts as broken if the report half would be this improbable under it."""
 CHANCE = 0.001
-"""A gate is established only by what noise would show more rarely than this."""
+"""A gate counts as established only if noise would produce the result more rarely than this."""
 
 _SHOWN = ("recall@1", "false_inject", "wrong_pick@1", "skipped")
 
@@ -176,7 +176,7 @@ def calibrate(
 
     Args:
         runs: Stored runs with the mode `always`, all by the same models. Neither their order nor
-            that of their queries counts, and a query that stands in several counts once.
+            that of their queries counts, and a query that occurs in several counts once.
         objective: What to achieve.
         before: The profile to compare with; None for the one that the first run was made with, in
             the order of the datasets' names.
@@ -222,11 +222,7 @@ def calibrate(
         notes=tuple(notes),
     )
     _check_promise(found.report, objective)
-    fitted = account(runs, found, objective, seed, command)
-    # A run that comes from a log does not know its documents.
-    known = (run.header.corpus for run in runs if run.header.corpus)
-    fingerprints = () if any_corpus else tuple(dict.fromkeys(known))
-    return replace(found, profile=profile.replace(corpora=list(fingerprints), fitted=fitted))
+    return documented(found, runs, objective, any_corpus=any_corpus, seed=seed, command=command)
 
 
 def _place(header: RunHeader) -> tuple[str, ...]:
@@ -283,20 +279,20 @@ def usable(runs: Sequence[Run]) -> tuple[list[tuple[StoredQuery, str]], list[str
     notes = list(dict.fromkeys(note for run in runs for note in run.header.notes))
     if all(query.relevant for query, _ in usable):
         notes.append(
-            "something fits every query: abstention was not measured, and a probability says right "
-            "or wrong, not whether anything fits"
+            "something fits every query: abstention was not measured, and the confidence says "
+            "whether the pick is right, not whether anything fits"
         )
     if twice := sum(len(run.queries) for run in runs) - len(once):
-        notes.append(f"{twice} queries stand in the runs a second time and were counted once")
+        notes.append(f"{twice} queries occur in the runs a second time and were counted once")
     if unusable := len(once) - len(usable):
         notes.append(f"{unusable} queries have no candidate or no logits and were left out")
     if is_chained([query for query, _ in usable], [corpus for _, corpus in usable]):
         notes.append(
-            "labels chain most queries into one group: the halves share documents, but for those "
-            "that fit a query best"
+            "labels connect most queries into one group: the halves share documents, except for "
+            "those that fit a query best"
         )
     if len(runs) > 1:
-        notes.append("weights count all queries alike, so that the largest dataset weighs most")
+        notes.append("the weights count all queries alike, so the largest dataset counts most")
     return usable, notes
 
 
@@ -488,31 +484,29 @@ def _check_promise(report: Figures, objective: Objective) -> None:
         if binom.cdf(count, kept.count, share) < SIGNIFICANCE:
             raise CalibrationError(
                 "promise_broken",
-                f"{count} of {kept.count} right picks of the report half pass the bar: that is no "
-                f"chance if it is to be {share:.1%}. Nothing was written; give more queries, or "
-                "keep less",
+                f"{count} of {kept.count} right picks of the report half pass the threshold, too "
+                f"few for {share:.1%}. Nothing was written; give more queries, or keep less",
             )
     lost = report.recall_loss
     if lost is not None and _at_least(lost, SIGNIFICANCE) > objective.max_recall_loss:
         raise CalibrationError(
             "promise_broken",
-            f"on the report half skipping costs {lost.value:.1%} of recall@1, surely more than "
+            f"on the report half, skipping costs {lost.value:.1%} of recall@1, clearly more than "
             f"{objective.max_recall_loss:.1%}. Nothing was written; give more queries, or "
             "allow a larger loss",
         )
 
 
 def check_false_injects(report: Figures, level: float | None) -> None:
-    """Refuse a bar that lets surely more false injects through than were promised."""
+    """Refuse a threshold that clearly lets more false injects through than promised."""
     injected = report.modes["gated"]["false_inject"]
     if level is not None and injected is not None:
         count = round(injected.value * injected.count)
         if binom.sf(count - 1, injected.count, level) < SIGNIFICANCE:
             raise CalibrationError(
                 "promise_broken",
-                f"{count} of {injected.count} no-match queries of the report half get a pick: that "
-                f"is no chance if it is to be {level:.1%}. Nothing was written; are these queries "
-                "of one kind?",
+                f"{count} of {injected.count} no-match queries of the report half get a pick, too "
+                f"many for {level:.1%}. Nothing was written; are these queries of one kind?",
             )
 
 
@@ -522,11 +516,17 @@ def _at_least(interval: Interval, level: float) -> float:
     return interval.value - tail * (interval.value - interval.low)
 
 
-def account(
-    runs: Sequence[Run], found: Calibration, objective: Objective, seed: int, command: str
-) -> dict[str, Any]:
-    """Return what the profile says about its own making."""
-    return {
+def documented(
+    found: Calibration,
+    runs: Sequence[Run],
+    objective: Objective,
+    *,
+    any_corpus: bool,
+    seed: int,
+    command: str,
+) -> Calibration:
+    """Return a calibration whose profile says how it was made, and for which documents."""
+    fitted = {
         "objective": objective.describe(),
         "data": [
             {
@@ -548,6 +548,10 @@ def account(
         "crossgate": __version__,
         "command": command,
     }
+    # A run that comes from a log does not know its documents.
+    known = dict.fromkeys(run.header.corpus for run in runs if run.header.corpus)
+    profile = found.profile.replace(corpora=[] if any_corpus else list(known), fitted=fitted)
+    return replace(found, profile=profile)
 
 
 def _triple(interval: Interval | None) -> list[float] | None:

@@ -17,7 +17,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from crossgate import _core
+import crossgate._core as _core
 from crossgate._core import Profile
 from crossgate._errors import CalibrationError, CrossgateError
 from crossgate._evaluation.data.labels import ProblemLog
@@ -70,8 +70,8 @@ class _Decision:
     def models(self) -> _Models | None:
         """The models that made its scores; None where it does not name both."""
         embedder = self.profile.embedder
-        # Another tier's logits are not those that the profile is for.
-        if embedder is None or self.profile.reranker not in (None, self.reranker):
+        # A fallback's scores are not those that the profile is for.
+        if embedder is None or not _core.fits(self.profile, self.reranker):
             return None
         if self.reranker is None or any(one.cosine is None for one in self.scored):
             return None
@@ -103,7 +103,7 @@ def run_from_log(
     Args:
         path: The log.
         strict: Whether a malformed line is fatal.
-        progress: Is called with the bytes read and the bytes there are, now and then.
+        progress: Called now and then with the bytes read so far and the total.
 
     Raises:
         CalibrationError: `no_labels` if no decision is left to learn from.

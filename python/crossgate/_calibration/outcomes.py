@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crossgate import _core
+import crossgate._core as _core
 from crossgate._core import Profile
 from crossgate._evaluation.runs.runs import StoredQuery
 
@@ -31,7 +31,7 @@ class Outcomes:
         stage1_right: Whether the first of stage 1 fits.
         stage2_right: Whether the first of stage 2 fits.
         matched: Whether anything fits.
-        need: How probable it is that the query asks for anything; 1 where nobody asked.
+        need: The probability that the query asks for anything; 1 where nobody asked.
         chance: The share of the pool that fits: how often a pick at random would be right.
         stage1_lead: How far the second of stage 1 lies behind the first, in blend.
         stage1_second: Whether that second fits.

@@ -1,4 +1,4 @@
-"""Fitting how probable it is that a candidate fits, whatever the others are like."""
+"""Fitting the probability that a candidate fits, whatever the others are like."""
 
 from __future__ import annotations
 

@@ -26,18 +26,18 @@ COMMANDS = {
     "lint": "find what hurts routing in a library of skills",
     "route": "pick the documents of an index that fit a query, or none",
     "rerank": "reorder candidates that another retriever found",
-    "serve": "answer over HTTP, in the shapes of other rerankers",
-    "mcp": "serve an agent over MCP, or stand before its MCP servers",
-    "replay": "make the decisions of a log again, and stop where one differs",
-    "used": "note in a log what was used of a decision, or that nothing was",
-    "feedback": "note in a log that its last decision was right or wrong",
+    "serve": "serve reranking over HTTP, in the formats of other rerankers",
+    "mcp": "serve an agent over MCP, or act as a proxy for its MCP servers",
+    "replay": "replay the decisions of a log, and stop at the first that differs",
+    "used": "record in a log what was used of a decision, or that nothing was",
+    "feedback": "record in a log whether its last decision was right",
     "eval": "measure whether the gate pays for itself on labelled data",
     "calibrate": "fit the gate and the guardrails on labelled data",
     "hook": "tell an agent on each prompt which skill fits; `hook install` sets it up",
     "models": "list, pull, verify and find models",
-    "bench": "measure what crossgate costs on this machine, beside other libraries",
-    "completion": "print what completes commands and options in bash, zsh or tcsh",
-    "doctor": "say what is installed, which models are here, and what is off and why",
+    "bench": "measure what crossgate costs on this machine, compared with other libraries",
+    "completion": "print a completion script for bash, zsh or tcsh",
+    "doctor": "show what is installed, which models are present, and what is off and why",
 }
 
 _MODULES = {"eval": "evaluate"}
@@ -121,7 +121,7 @@ def _run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:  # a reader may leave early, as `head` does
         return DONE
     except MemoryError:
-        say("error[out_of_memory]: there is too little memory: name fewer or shorter documents")
+        say("error[out_of_memory]: not enough memory: use fewer or shorter documents")
         return FAILURE
     except Exception as error:  # exit code 1 has a meaning of its own
         import errno
@@ -144,7 +144,7 @@ def parser_of(asked: str | None) -> argparse.ArgumentParser:
     import argparse
     from importlib import import_module
 
-    from crossgate import __version__
+    from crossgate._core import __version__
 
     parser = argparse.ArgumentParser(
         prog="crossgate",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from crossgate._cli import DONE
+from crossgate._cli.input import at_least
 from crossgate._cli.output import json_option, say, show, show_json
 
 SCHEMA = "crossgate-bench/1"
@@ -41,7 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--repetitions",
-        type=_repetitions,
+        type=at_least(1),
         default=15,
         metavar="N",
         help="how often each is timed, kernels ten times as often (default: 15)",
@@ -98,10 +99,3 @@ def _sizes(text: str) -> tuple[int, ...]:
     if not found or min(found) < 20:
         raise argparse.ArgumentTypeError(f"{text}: whole numbers with commas, each at least 20")
     return found
-
-
-def _repetitions(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value}: at least 1")
-    return value

@@ -75,9 +75,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=0.01,
         help="the recall@1 that skipping may cost against reranking everything (default: 0.01)",
     )
-    parser.add_argument("--name", help="of the profile (default: that of the file)")
+    parser.add_argument("--name", help="name of the profile (default: that of the file)")
     parser.add_argument(
-        "--any-corpus", action="store_true", help="meant for other documents, too: no warning there"
+        "--any-corpus", action="store_true", help="for other documents as well: no warning for them"
     )
     parser.add_argument(
         "--profile", metavar="FILE", help="profile to measure with and to compare with"

@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE, NOTHING_RELEVANT
+from crossgate._cli.input import model_or_none
 from crossgate._cli.output import WIDTH, columns, fit, paint, plain, say, show, show_json
+from crossgate._errors import InputError
 from crossgate._types import Hit, RouteResult, Verdict
 from crossgate._words import DROPPED, REASONS
 
@@ -30,37 +32,52 @@ _PASSAGE_LINES = 4
 
 def decision_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that every decision takes."""
-    parser.add_argument("--explain", action="store_true", help="show how the decision came about")
+    parser.add_argument("--explain", action="store_true", help="show how the decision was made")
     parser.add_argument(
         "--reranker",
         metavar="MODEL",
+        type=model_or_none,
         default="default",
         help="name of a model or plug-in, folder of a model, or none for stage 1 alone",
     )
-    parser.add_argument("--profile", metavar="FILE", help="what was fitted: a calibration profile")
-    parser.add_argument("--policy", metavar="FILE", help="what you choose: floors, warnings, ...")
     parser.add_argument(
-        "--min-confidence", type=float, metavar="C", help="select nothing less probable, 0 to 1"
+        "--profile", metavar="FILE", help="calibration profile: the fitted thresholds"
     )
-    parser.add_argument("--section", metavar="NAME", help="picks a floor of the policy")
-    parser.add_argument("--grade", metavar="LETTER", help="of the retrieval, A to F")
+    parser.add_argument("--policy", metavar="FILE", help="policy: the settings that you choose")
+    parser.add_argument(
+        "--min-confidence",
+        type=float,
+        metavar="C",
+        help="select nothing below this confidence, 0 to 1",
+    )
+    parser.add_argument(
+        "--section", metavar="NAME", help="what part of your work this is for; selects a floor"
+    )
+    parser.add_argument("--grade", metavar="LETTER", help="grade of the retrieval, A to F")
     parser.add_argument(
         "--log", metavar="FILE", help="append the decision to a log (default: CROSSGATE_LOG)"
     )
     parser.add_argument(
-        "--log-text", action="store_true", help="log the texts too, not their hashes alone"
+        "--log-text", action="store_true", help="log the texts too, not only their hashes"
     )
 
 
-def log_path(options: argparse.Namespace) -> str | None:
-    """Return the log that is named, or None."""
-    return options.log or os.environ.get(LOG_VARIABLE) or None
+def log_path(options: argparse.Namespace) -> str:
+    """Return the log that `--log` or the environment names.
+
+    Raises:
+        InputError: `out_of_range` if neither does.
+    """
+    path: str = options.log or os.environ.get(LOG_VARIABLE, "")
+    if not path:
+        raise InputError("out_of_range", f"no log: name one with --log FILE or {LOG_VARIABLE}")
+    return path
 
 
 def log_of(options: argparse.Namespace) -> TelemetryHook | None:
     """Return the log of a decision, or None."""
-    path = log_path(options)
-    if path is None:
+    path = options.log or os.environ.get(LOG_VARIABLE)
+    if not path:
         return None
     from crossgate._telemetry.log import JsonLinesLog
 

@@ -8,9 +8,9 @@ import platform
 from importlib import metadata
 from urllib.parse import urlsplit
 
-from crossgate import __version__
 from crossgate._cli import DONE, FAILURE
 from crossgate._cli.output import json_option, show, show_json
+from crossgate._core import __version__
 from crossgate._errors import CrossgateError
 from crossgate._hook.agents import AGENTS
 from crossgate._model_files import cache, manifest
@@ -57,29 +57,29 @@ def examine() -> list[Check]:
         _package("huggingface-hub", "pulls models"),
     ]
     checks += _models()
-    checks += tiers()
+    checks += remote_rerankers()
     checks += [_plugin(one) for one in plugins.available()]
     checks.append(_cache())
     checks += _hooks()
     return checks
 
 
-def tiers() -> list[Check]:
-    """Return one entry per remote tier, and one per endpoint that is failing in this process."""
+def remote_rerankers() -> list[Check]:
+    """Return one entry per remote reranker, and one per endpoint that fails in this process."""
     from crossgate._reranking import cohere, jina, process, voyage
 
     checks = [
-        _tier("Voyage", voyage.VARIABLES, "voyageai", "voyage"),
-        _tier("Cohere", cohere.VARIABLES, "httpx2", "remote"),
-        _tier("Jina", jina.VARIABLES, "httpx2", "remote"),
+        _remote_reranker("Voyage", voyage.VARIABLES, "voyageai", "voyage"),
+        _remote_reranker("Cohere", cohere.VARIABLES, "httpx2", "remote"),
+        _remote_reranker("Jina", jina.VARIABLES, "httpx2", "remote"),
     ]
     for endpoint, breaker in sorted(process.endpoints().items()):
         # Only the host: an address may hold a password.
-        what = f"remote tier at {_host(endpoint)}"
+        what = f"remote reranker at {_host(endpoint)}"
         if breaker.state == "open":
             wait = breaker.seconds_closed_off
             left = f"for another {wait:.0f} s" if wait else "until the next query tries it again"
-            detail = f"it kept failing, so it is left alone {left}; the next tier answers meanwhile"
+            detail = f"it kept failing, so it is left alone {left}; the next reranker answers"
             checks.append(_check(what, "broken", detail, "check network, key and status page"))
         elif breaker.state == "half_open":
             detail = "it failed and is being tried out again, one call at a time"
@@ -94,16 +94,16 @@ def _host(endpoint: str) -> str:
         return "an address that is none"
 
 
-def _tier(provider: str, variables: tuple[str, ...], package: str, extra: str) -> Check:
+def _remote_reranker(provider: str, variables: tuple[str, ...], package: str, extra: str) -> Check:
     from crossgate._reranking import remote
 
-    what = f"remote tier {provider}"
+    what = f"remote reranker {provider}"
     variable = next((one for one in variables if os.environ.get(one, "").strip()), None)
     if remote.switched_off():
         return _check(
             what,
             "off",
-            f"{remote.SWITCH}={os.environ[remote.SWITCH].strip()} switches all remote tiers off",
+            f"{remote.SWITCH}={os.environ[remote.SWITCH].strip()} switches remote rerankers off",
             f"unset {remote.SWITCH} to have them asked again",
         )
     if variable is None:
@@ -119,7 +119,7 @@ def _tier(provider: str, variables: tuple[str, ...], package: str, extra: str) -
         return _check(
             what,
             "broken",
-            f"there is a key in {variable}, but {package} is not installed: the next tier answers",
+            f"there is a key in {variable}, but {package} is missing: the next reranker answers",
             f"pip install '.[{extra}]' from a clone",
         )
     return _check(
@@ -171,7 +171,7 @@ def _plugin(plugin: plugins.Plugin) -> Check:
     try:
         plugins.load(plugin.name)
     except CrossgateError as error:
-        return _check(what, "broken", str(error), f"mend or uninstall {plugin.package}")
+        return _check(what, "broken", str(error), f"fix or uninstall {plugin.package}")
     return _check(what, "ok", f"of {plugin.package}")
 
 

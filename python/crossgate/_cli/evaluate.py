@@ -48,19 +48,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--modes",
         default="never,gated,always",
-        help="which modes stand side by side, of never, gated, always and remote (default: the "
-        "first three)",
+        help="modes to compare, of never, gated, always and remote (default: the first three)",
     )
     parser.add_argument(
         "--remote",
         choices=("voyage", "cohere", "jina"),
-        help="who reads every query's pool in the mode remote; needs a key, and what it reads is "
-        "sent there",
+        help="provider for the mode remote; needs a key, and is sent the query and its candidates",
     )
     parser.add_argument(
         "--steps",
         action="store_true",
-        help="show instead what fusion, decay, cross-encoder, gate and diversity each add",
+        help="instead, show what fusion, decay, cross-encoder, gate and diversity each add",
     )
     parser.add_argument("--signals", action="store_true", help="rate the signals by their AUC")
     parser.add_argument(
@@ -150,7 +148,7 @@ def _steps(options: argparse.Namespace) -> int:
                     reranker=CrossEncoder(
                         PASSAGE_RERANKER if options.reranker == "default" else options.reranker
                     ),
-                    embedder=None if options.embedder == "none" else options.embedder,
+                    embedder=options.embedder,
                     profile=read_profile(options.profile) if options.profile else AGREEMENT,
                     seed=options.seed,
                     progress=report,
@@ -219,24 +217,24 @@ def _modes(text: str) -> list[Mode]:
     wanted = {one.strip() for one in text.split(",")}
     unknown = sorted(wanted - set(ALL_MODES))
     if unknown:
-        message = f"no mode {unknown[0]!r}: choose of {', '.join(ALL_MODES)}"
+        message = f"no mode {unknown[0]!r}: choose from {', '.join(ALL_MODES)}"
         raise InputError("out_of_range", message)
     return [mode for mode in ALL_MODES if mode in wanted]
 
 
 def _remote(options: argparse.Namespace, modes: Sequence[Mode]) -> Reranker | None:
-    """Return the tier of the mode `remote`, before any work is done; None where it is not asked.
+    """Return the reranker of the mode `remote` before any work is done, or None without the mode.
 
     Raises:
-        InputError: `out_of_range` if only one of the mode and the tier is named, or if the
-            environment switches remote tiers off.
+        InputError: `out_of_range` if only one of the mode and the reranker is named, or if the
+            environment switches remote rerankers off.
         RerankerError: `no_key`.
     """
     from crossgate._reranking.remote import SWITCH, switched_off
     from crossgate.evaluation import is_run
     from crossgate.rerankers import CohereReranker, JinaReranker, VoyageReranker
 
-    # A stored run holds what the tier said.
+    # A stored run holds what the reranker said.
     asked = "remote" in modes and not all(is_run(Path(path)) for path in options.dataset)
     if options.remote is None:
         if asked:
@@ -247,14 +245,10 @@ def _remote(options: argparse.Namespace, modes: Sequence[Mode]) -> Reranker | No
         message = f"--remote {options.remote} needs the mode: --modes never,gated,always,remote"
         raise InputError("out_of_range", message)
     if switched_off():
-        raise InputError("out_of_range", f"{SWITCH} switches remote tiers off: unset it")
-    match options.remote:
-        case "voyage":
-            return VoyageReranker()
-        case "cohere":
-            return CohereReranker()
-        case _:
-            return JinaReranker()
+        raise InputError("out_of_range", f"{SWITCH} switches remote rerankers off: unset it")
+    providers = {"voyage": VoyageReranker, "cohere": CohereReranker, "jina": JinaReranker}
+    made: Reranker = providers[options.remote]()
+    return made
 
 
 def _check_writable(path: Path) -> None:

@@ -7,7 +7,7 @@ import argparse
 from crossgate._cli import DONE
 from crossgate._cli.decision import LOG_VARIABLE, log_path
 from crossgate._cli.output import json_option, show, show_json
-from crossgate._errors import InputError, SourceError
+from crossgate._errors import SourceError
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,8 +19,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "ids",
         metavar="ID",
         nargs="*",
-        help="what would have been right, or of several picks what was (default: nothing for "
-        "wrong, all that was selected for right)",
+        help="what would have been right, or which of several picks was (default: nothing for "
+        "wrong, everything that was selected for right)",
     )
     parser.add_argument("--log", metavar="FILE", help=f"the log (default: {LOG_VARIABLE})")
 
@@ -30,8 +30,6 @@ def run(options: argparse.Namespace) -> int:
     from crossgate._telemetry.log import JsonLinesLog, LoggedDecision, read_log
 
     path = log_path(options)
-    if path is None:
-        raise InputError("out_of_range", f"no log: name one with --log FILE or {LOG_VARIABLE}")
     last: LoggedDecision | None = None
     for line in read_log(path):
         if isinstance(line, LoggedDecision):

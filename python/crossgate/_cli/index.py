@@ -103,7 +103,7 @@ def _earlier_index(path: Path) -> Index | None:
         if error.code == "not_an_index" and path.stat().st_size > 0:
             raise IndexFileError(
                 "not_an_index",
-                f"{path} is no crossgate index and would be overwritten: choose another file "
+                f"{path} is not a crossgate index and would be overwritten: choose another file "
                 "with -o, or remove it first",
             ) from error
         return None

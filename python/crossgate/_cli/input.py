@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from crossgate._errors import InputError
@@ -13,6 +14,23 @@ from crossgate._limits import CANDIDATES_BYTES
 if TYPE_CHECKING:
     from crossgate._index import Index
     from crossgate._sources import Loaded
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """Return what reads the whole number of an option that has a lower limit."""
+
+    def number(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{value} must be at least {least}")
+        return value
+
+    return number
+
+
+def model_or_none(text: str) -> str | None:
+    """Return the model that an option names; `none` means no model."""
+    return None if text == "none" else text
 
 
 def document_arguments(parser: argparse.ArgumentParser, *, sources: str = "+") -> None:
@@ -31,11 +49,12 @@ def document_arguments(parser: argparse.ArgumentParser, *, sources: str = "+") -
         "--kind",
         choices=get_args(Kind),
         default="auto",
-        help="what the sources are (default: look and see)",
+        help="type of the sources (default: detect it)",
     )
     parser.add_argument(
         "--embedder",
         metavar="MODEL",
+        type=model_or_none,
         default="default",
         help="name or folder of a model, or none to search by words alone",
     )
@@ -59,7 +78,7 @@ def index_of(loaded: Loaded, options: argparse.Namespace, earlier: Index | None 
     with progress("embedding") as report:
         return Index.build(
             loaded.documents,
-            embedder=None if options.embedder == "none" else options.embedder,
+            embedder=options.embedder,
             language=options.language,
             reuse=earlier,
             progress=report,

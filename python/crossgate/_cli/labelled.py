@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crossgate._cli.input import at_least, model_or_none
 from crossgate._cli.output import say_skipped
 from crossgate._errors import InputError, SourceError
 
@@ -62,9 +63,14 @@ def subjects_of(paths: Sequence[str]) -> list[Subject]:
 def labelled_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say which queries are measured, and by which models."""
     parser.add_argument("--split", help="default: test, else dev, else the only one")
-    parser.add_argument("--limit", type=int, metavar="N", help="a sample of N queries of each")
     parser.add_argument(
-        "--seed", type=_seed, default=0, help="of samples, halves and intervals (default: 0)"
+        "--limit", type=int, metavar="N", help="use a sample of N queries per dataset"
+    )
+    parser.add_argument(
+        "--seed",
+        type=at_least(0),
+        default=0,
+        help="seed of samples, halves and intervals (default: 0)",
     )
     parser.add_argument("--strict", action="store_true", help="stop at a malformed row")
     parser.add_argument(
@@ -73,7 +79,7 @@ def labelled_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--background",
         action="store_true",
-        help="add everyday prompts that are shipped and that nothing should fit",
+        help="add the shipped everyday prompts, which nothing should fit",
     )
     parser.add_argument(
         "--from-transcripts",
@@ -83,16 +89,13 @@ def labelled_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--runs", metavar="FOLDER", help="keep the stored runs here")
     parser.add_argument(
-        "--embedder", metavar="MODEL", default="default", help="name, folder, or none"
+        "--embedder",
+        metavar="MODEL",
+        type=model_or_none,
+        default="default",
+        help="name, folder, or none",
     )
     parser.add_argument("--reranker", metavar="MODEL", default="default", help="name or folder")
-
-
-def _seed(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{value} must be at least 0")
-    return value
 
 
 def dump(values: dict[str, Any]) -> str:
@@ -155,7 +158,7 @@ def run_of(
                 dataset,
                 output,
                 profile=options.profile,
-                embedder=None if options.embedder == "none" else options.embedder,
+                embedder=options.embedder,
                 reranker=options.reranker,
                 modes=modes,
                 seed=options.seed,
@@ -185,7 +188,7 @@ def _run_of_candidates(path: Path, options: argparse.Namespace) -> Run:
             output,
             profile=options.profile,
             reranker=options.reranker,
-            embedder=RETRIEVER if options.embedder == "default" else options.embedder,
+            embedder=RETRIEVER if options.embedder in ("default", None) else options.embedder,
             limit=options.limit,
             seed=options.seed,
             strict=options.strict,

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from crossgate._cli import DONE
-from crossgate._cli.input import document_arguments, documents_of, index_of
+from crossgate._cli.input import at_least, document_arguments, documents_of, index_of
 from crossgate._cli.output import (
     WIDTH,
     fit,
@@ -45,9 +45,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--fail-on",
         choices=(*SEVERITIES, _NEVER),
         default="warning",
-        help="exit with 1 for a finding as bad as this (default: warning)",
+        help="exit with 1 for findings of at least this severity (default: warning)",
     )
-    parser.add_argument("--limit", type=_limit, metavar="N", help="show the worst N (default: all)")
+    parser.add_argument("--limit", type=at_least(1), metavar="N", help="at most N (default: all)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -73,13 +73,6 @@ def run(options: argparse.Namespace) -> int:
     level = options.fail_on
     fails = level != _NEVER and any(reaches(one.severity, level) for one in report.findings)
     return FOUND if fails else DONE
-
-
-def _limit(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} must be at least 1")
-    return value
 
 
 def _counts(report: Report) -> dict[str, int]:

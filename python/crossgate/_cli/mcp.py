@@ -9,6 +9,7 @@ from types import FrameType
 from typing import NoReturn
 
 from crossgate._cli import DONE
+from crossgate._cli.input import model_or_none
 from crossgate._cli.output import say
 from crossgate._errors import InputError
 
@@ -18,9 +19,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
     parser.add_argument("-i", "--index", metavar="FILE", help="the skills of find_skill")
     parser.add_argument("--tools", metavar="FILE", help="the index of tools of find_tool")
-    parser.add_argument("--reranker", metavar="MODEL", default="default", help="as of rerank")
     parser.add_argument(
-        "--proxy", metavar="FILE", help="stand before the servers of this file (mcpServers) instead"
+        "--reranker", metavar="MODEL", type=model_or_none, default="default", help="as for rerank"
+    )
+    parser.add_argument(
+        "--proxy",
+        metavar="FILE",
+        help="act as a proxy for the servers in this file (mcpServers) instead",
     )
 
 
@@ -45,8 +50,7 @@ def run(options: argparse.Namespace) -> int:
     for path in filter(None, (options.index, options.tools)):
         if not os.path.exists(path):  # it may come later
             say(f"there is no index at {path}: until there is, searches in it fail")
-    reranker = None if options.reranker == "none" else options.reranker
-    asked = {"reranker": reranker}
+    asked = {"reranker": options.reranker}
     made = server(
         skills=Opened(options.index, **asked) if options.index else None,
         tools=Opened(options.tools, **asked) if options.tools else None,

@@ -32,10 +32,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     pull = command("pull", "download a model; nothing else ever downloads", _pull)
     pull.add_argument("name", metavar="NAME", help="a name from `crossgate models list`")
     pull.add_argument(
-        "--accept-licence", action="store_true", help="accept what the licence forbids"
+        "--accept-licence", action="store_true", help="accept the restrictions of the licence"
     )
     verify = command("verify", "check the files of models against their hashes", _verify)
-    verify.add_argument("name", metavar="NAME", nargs="*", help="default: all that are here")
+    verify.add_argument("name", metavar="NAME", nargs="*", help="default: all that are present")
     path = command("path", "print the folder of a model, or of all pulled ones", _path)
     path.add_argument("name", metavar="NAME", nargs="?")
 

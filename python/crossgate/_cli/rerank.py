@@ -13,7 +13,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.set_defaults(run=run)
     json_option(parser)
-    parser.add_argument("query", metavar="QUERY", help="what is wanted")
+    parser.add_argument("query", metavar="QUERY", help="the query")
     parser.add_argument(
         "candidates",
         metavar="FILE",
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
         options.query,
         candidates,
         limit=options.limit,
-        reranker=None if options.reranker == "none" else options.reranker,
+        reranker=options.reranker,
         profile=options.profile,
         policy=options.policy,
         section=options.section,

@@ -16,13 +16,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.set_defaults(run=run)
     json_option(parser)
-    parser.add_argument("query", metavar="QUERY", help="what is wanted, or - to read it from stdin")
+    parser.add_argument("query", metavar="QUERY", help="the query, or - to read it from stdin")
     parser.add_argument("-i", "--index", metavar="FILE", required=True, help="index file")
     parser.add_argument(
         "--embedder",
         metavar="MODEL",
         help="name or folder of the model that made the index, or none for an index without "
-        "vectors (default: the model of the name that the index keeps)",
+        "vectors (default: the model that the index names)",
     )
     parser.add_argument("--limit", type=int, metavar="N", default=2, help="at most N (default: 2)")
     # One id each: an option that takes several would take the query as well.
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
         raise embedder_mismatch(options.index, opened.embedder, "none")
     router = Router(
         opened,
-        reranker=None if options.reranker == "none" else options.reranker,
+        reranker=options.reranker,
         profile=options.profile,
         policy=options.policy,
         telemetry=log_of(options),

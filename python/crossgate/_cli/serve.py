@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from crossgate._cli import DONE
+from crossgate._cli.input import model_or_none
 from crossgate._cli.output import json_option, say, show_json
 from crossgate._errors import InputError
 
@@ -28,10 +29,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--port", type=int, default=8787, help="0 for any (default: 8787)")
     where.add_argument("--unix", metavar="FILE", help="a unix socket instead, for this user alone")
     parser.add_argument("--host", default="127.0.0.1", help="address (default: 127.0.0.1)")
-    parser.add_argument("-i", "--index", metavar="FILE", help="what /route is asked about")
-    parser.add_argument("--reranker", metavar="MODEL", default="default", help="as of rerank")
+    parser.add_argument("-i", "--index", metavar="FILE", help="index for /route")
+    parser.add_argument(
+        "--reranker", metavar="MODEL", type=model_or_none, default="default", help="as for rerank"
+    )
     parser.add_argument("--profile", metavar="FILE", help="a calibration profile for reranking")
-    parser.add_argument("--policy", metavar="FILE", help="what you choose: floors, warnings, ...")
+    parser.add_argument("--policy", metavar="FILE", help="policy: the settings that you choose")
     for name, default, text in (
         ("--max-bytes", 10_000_000, "largest request"),
         ("--max-documents", 1_000, "most documents of a request"),
@@ -94,7 +97,6 @@ def _application(options: argparse.Namespace) -> Any:
     from crossgate._serving.limits import Limits
     from crossgate._threads import number_of_threads
 
-    reranker = None if options.reranker == "none" else options.reranker
     limits = Limits(
         body=_at_least_one("--max-bytes", options.max_bytes),
         documents=_at_least_one("--max-documents", options.max_documents),
@@ -105,7 +107,7 @@ def _application(options: argparse.Namespace) -> Any:
     if options.index:
         router = Router(Index.open(options.index))
         router.warm_up()
-    asked = {"reranker": reranker, "profile": options.profile, "policy": options.policy}
+    asked = {"reranker": options.reranker, "profile": options.profile, "policy": options.policy}
     # Models are loaded, and options found wrong, before the first request and not by it.
     rerank("warm up", ["one", "two"], **asked)
     return application(
@@ -128,7 +130,7 @@ def _listen(options: argparse.Namespace) -> socket.socket:
     """Return a socket that listens.
 
     Raises:
-        InputError: `address_unusable` if it cannot be had.
+        InputError: `address_unusable` if the address cannot be used.
     """
     try:
         made = _unix(options.unix) if options.unix else _tcp(options.host, options.port)

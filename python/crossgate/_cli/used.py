@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from-transcripts",
         metavar="FOLDER",
-        help="note of every decision what the agent opened then, by Claude Code's transcripts, "
+        help="record for every decision what the agent opened, from Claude Code's transcripts, "
         "such as those in ~/.claude/projects",
     )
     parser.add_argument("--log", metavar="FILE", help=f"the log (default: {LOG_VARIABLE})")
@@ -34,8 +34,6 @@ def run(options: argparse.Namespace) -> int:
     from crossgate._telemetry.log import JsonLinesLog
 
     path = log_path(options)
-    if path is None:
-        raise InputError("out_of_range", f"no log: name one with --log FILE or {LOG_VARIABLE}")
     if (options.decision is None) == (options.from_transcripts is None):
         message = "what was used? Name a decision and ids, or a folder with --from-transcripts"
         raise InputError("out_of_range", message)

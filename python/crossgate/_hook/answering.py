@@ -34,7 +34,7 @@ class Answer:
         outcome: Whether something is injected; `skipped` where nobody asked, `failed` where
             something that should be there is not.
         reason: Stable code of why.
-        detail: One line for people; empty if the reason says it all.
+        detail: One line for a person to read; empty if the reason says it all.
         context: What to inject; empty for nothing.
         ids: The skills that are injected.
         confidence: Of the decision; None where there was none.

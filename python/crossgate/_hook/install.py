@@ -208,7 +208,7 @@ def _try(agent: Agent, command: str, library: Library, *, project: bool) -> tupl
             values["hookSpecificOutput"]["additionalContext"] if agent.event else values["context"]
         )
     except (ValueError, LookupError, TypeError) as error:
-        raise _failed(command, "what it printed is no answer") from error
+        raise _failed(command, "it did not print an answer") from error
     return len(told), taken
 
 

@@ -1,4 +1,4 @@
-"""What a person may choose of a prompt hook, and the defaults."""
+"""What a person may choose from a prompt hook, and the defaults."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _whole(least: int, most: int) -> Any:
         value = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
         if not least <= value <= most:
             raise argparse.ArgumentTypeError(
-                f"{text[:40]!r} is no whole number from {least} to {most:,}"
+                f"{text[:40]!r} is not a whole number from {least} to {most:,}"
             )
         return value
 
@@ -166,7 +166,9 @@ def _number(text: str, least: float, most: float) -> float:
     except ValueError:
         value = float("nan")
     if not least <= value <= most:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number from {least:g} to {most:g}")
+        raise argparse.ArgumentTypeError(
+            f"{text[:40]!r} is not a number from {least:g} to {most:g}"
+        )
     return value
 
 

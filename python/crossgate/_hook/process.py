@@ -75,7 +75,7 @@ def _run(name: str, arguments: list[str], started: float) -> None:
     if not options.index and found.reason not in ("command", "not_a_person", "empty_prompt"):
         from crossgate._hook.refresh import refresh_if_stale
 
-        # One that cannot be read is made anew, whatever the manifest says of it.
+        # One that cannot be read is made again, whatever the manifest says of it.
         refresh_if_stale(agent, library, again=found.reason.startswith(("index_", "not_an_index")))
     return None
 

@@ -22,12 +22,12 @@ _KEEP = 40
 
 
 def refresh_if_stale(agent: Agent, library: Library, *, again: bool = False) -> bool:
-    """Start a process that makes the index anew, if a skill has changed since the last one.
+    """Start a process that makes the index again, if a skill has changed since the last one.
 
     Args:
         agent: The agent, for the log.
         library: Its skills.
-        again: Make it anew even if nothing has changed.
+        again: Make it again even if nothing has changed.
 
     Returns:
         Whether one was started.

@@ -57,14 +57,6 @@ def without_hook(values: dict[str, Any], agent: Agent) -> dict[str, Any]:
     return rest
 
 
-def has_hook(values: dict[str, Any], agent: Agent) -> bool:
-    """Return whether settings call crossgate's hook."""
-    try:
-        return without_hook(values, agent) != values
-    except ValueError:
-        return False
-
-
 def edit(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> bool:
     """Change a settings file, and keep what it was beside it.
 
@@ -187,12 +179,12 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) != len(pairs):
         twice = next(key for at, (key, _) in enumerate(pairs) if key in dict(pairs[:at]))
-        raise ValueError(f"the key {twice[:40]!r} stands twice in one object")
+        raise ValueError(f"the key {twice[:40]!r} occurs twice in one object")
     return values
 
 
 def _constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _indent(data: bytes) -> int | str:

@@ -66,7 +66,7 @@ def ask(
         index: A private index of the documents; it is changed, and then as it was.
         words: The library's words.
         blend: How stage 1 scores.
-        progress: Called with the number of embedded texts and of those to embed.
+        progress: Called with the number of texts embedded so far and the total.
     """
     by_id = {one.id: one for one in documents}
     rests = [_without(by_id[one.id], one, words) for one in sentences]

@@ -68,7 +68,7 @@ def lint(
             keeps of them.
         places: Where each document stands, by id, so that a finding can name its line.
         problems: What the reader of the sources skipped or renamed.
-        progress: Called with the number of embedded texts and of those to embed.
+        progress: Called with the number of texts embedded so far and the total.
 
     Raises:
         InputError: `no_documents` for an empty index.

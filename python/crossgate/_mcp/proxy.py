@@ -19,7 +19,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp_types import INVALID_PARAMS
 
-from crossgate import __version__
+from crossgate._core import __version__
 from crossgate._errors import CrossgateError, first_line
 from crossgate._index import Index
 from crossgate._mcp.listing import START_SECONDS, quiet

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from crossgate import _core
+import crossgate._core as _core
 from crossgate._errors import ModelError
 from crossgate._files import open_source, read_source, whole_file
 from crossgate._limits import SETTINGS_BYTES
@@ -58,7 +58,7 @@ class LocalModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileCheck:
-    """What became of the verification of one file.
+    """The result of verifying one file.
 
     Attributes:
         file: What the manifest expects.

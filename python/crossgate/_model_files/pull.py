@@ -122,7 +122,7 @@ def _download(model: ModelSpec, file: ModelFile, target: Path, *, progress: bool
             if have >= file.size:
                 break
             # Only more bytes than ever before are progress: a server with a shorter file, or one
-            # that ignores ranges, could otherwise keep this going for ever.
+            # that ignores ranges, could otherwise keep this going forever.
             attempt = 1 if have > most else attempt + 1
             most = max(most, have)
             if attempt > len(_WAITS) or pause is None or pause > _LONGEST_WAIT:
@@ -176,7 +176,7 @@ def _resolve(model: ModelSpec) -> ModelSpec:
 
 
 def _no_description(address: str) -> ModelError:
-    return ModelError("pull_failed", f"{_public(address)}: is no description")
+    return ModelError("pull_failed", f"{_public(address)}: is not a description of a model")
 
 
 def _pin(file: ModelFile, entry: Mapping[str, Any], url: str) -> ModelFile:

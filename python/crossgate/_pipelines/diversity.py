@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from crossgate import _core
+import crossgate._core as _core
 from crossgate._checks import (
     check_count,
     check_hits,
@@ -91,7 +91,7 @@ def diversify(
 
     Args:
         hits: The hits, in any order; a tie goes to the more relevant, then to the smaller id.
-        k: How many are returned at most; None for all.
+        k: Maximum number to return; None for all.
         relevance: One number per hit, best in [0, 1], the range of the similarity; None for their
             scores.
         trade_off: In [0, 1]: 1 is the order of relevance, 0 minds the difference alone.

@@ -8,7 +8,7 @@ from enum import StrEnum
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
-from crossgate import _core
+import crossgate._core as _core
 from crossgate._checks import (
     check_count,
     check_hits,
@@ -62,7 +62,7 @@ class Fusion(Protocol):
 
         Args:
             per_store: One list per store, best first; hits with the same `id` are one document.
-            k: How many hits are returned at most, at least 1.
+            k: Maximum number of hits to return, at least 1.
             query: What was searched for; fusers that only count ranks or scores ignore it.
         """
 
@@ -83,7 +83,7 @@ def reciprocal_rank(
 
     Args:
         per_store: One list per store, best first. Only the order counts, not the scores.
-        k: How many hits are returned at most; None for all.
+        k: Maximum number of hits to return; None for all.
         k_param: At least 0; the smaller, the more the first places stand out.
         weights: One per store, at least 0; None for all alike.
 
@@ -110,12 +110,12 @@ def fuse_scores(
 ) -> list[H]:
     """Fuse by score: the weighted sum of each document's normalised scores.
 
-    What a list does not hold gets the least that the list gives to any; an id that stands twice in
+    What a list does not hold gets the least that the list gives to any; an id that occurs twice in
     a list counts with its better place. Scores are comparable within one call only.
 
     Args:
         per_store: One list per store, best first, each hit with a `score`, higher is better.
-        k: How many hits are returned at most; None for all.
+        k: Maximum number of hits to return; None for all.
         normalisation: What makes the scores of a list comparable.
         weights: One per store, at least 0; None for all alike.
 
@@ -183,7 +183,7 @@ class CrossEncoderFusion:
     Args:
         reranker: As in `crossgate.rerank`.
         profile: As in `crossgate.rerank`; None for no gate, and an order by the logits alone.
-        pool: How many documents are read at most, at least 1.
+        pool: Maximum number of documents to read, at least 1.
     """
 
     def __init__(
@@ -249,7 +249,7 @@ def as_shares(
     """Divide scores of `reciprocal_rank` by the largest that there can be: first in every store.
 
     So they lie in [0, 1] and, unlike after a division by the best of the query, mean the same for
-    every query. Only a document that stands twice in one list could get more, and is cut off.
+    every query. Only a document that occurs twice in one list could get more, and is cut off.
 
     Args:
         fused: What `reciprocal_rank` returned.

@@ -2,7 +2,7 @@
 
 A result's hits are its candidates, best first; those that are selected hold *slots*. Each step
 returns the same hits, every one exactly once, in an order of its own, and changes no score. The
-reordering steps (`prefer_sources`, `spread_documents`, `diversify_sources`) decide anew who holds
+reordering steps (`prefer_sources`, `spread_documents`, `diversify_sources`) decide again who holds
 the slots and leave their number alone; only hits that are selected or `over_limit` take part, the
 others stay where they are. The protecting steps (`readmit_recovered`, `keep_survivors`) add slots,
 for hits that were cut for want of room: `over_limit`, `not_reranked` or `below_cliff`. None of them
@@ -110,8 +110,8 @@ def prefer_sources(
     Each hit is ordered by its score plus a boost. The boosts fall in equal steps from the first
     source of the order to 0 for sources that it does not name, and all are below the margin: at a
     margin of 0.01 a preferred hit of 0.850 goes before another of 0.851, and never one of 0.85
-    before one of 0.95. Scores of stage 1 and of a lexical tier lie closer together than those of a
-    cross-encoder, so their boosts are half as large. Equal sums keep their order.
+    before one of 0.95. Scores of stage 1 and of a lexical reranker lie closer together than those
+    of a cross-encoder, so their boosts are half as large. Equal sums keep their order.
 
     Args:
         hits: The hits, best first.
@@ -223,7 +223,7 @@ def readmit_recovered(hits: Sequence[Hit], *, most: int = 8, key: str = "recover
 
     Args:
         hits: The hits, best first.
-        most: How many are taken back at most, at least 0.
+        most: Maximum number to take back, at least 0.
         key: The key of the metadata that is true for a recovered candidate.
 
     Returns:

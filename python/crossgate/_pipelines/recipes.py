@@ -85,10 +85,10 @@ def agent_memory(
     the cross-encoder reads what the gate is in doubt about.
 
     Args:
-        query: What is wanted.
+        query: The query.
         retrieve: Where from; `from_index` makes one of an index.
         now: The time that ages are counted from.
-        limit: How many are selected at most.
+        limit: Maximum number to select.
         reranker: As in `crossgate.rerank`.
         profile: Thresholds for the fused and aged scores, see `crossgate.rerank(keep_scores=True)`.
         policy: As in `crossgate.rerank`.
@@ -133,10 +133,10 @@ def context_engine(
     doubt; the best `limit` x 3 are ordered by maximal marginal relevance, with trade-off 0.7.
 
     Args:
-        query: What is wanted.
+        query: The query.
         retrieve: Where from; `from_index` makes one of an index.
         now: The time that ages are counted from.
-        limit: How many are selected at most.
+        limit: Maximum number to select.
         switches: What can be set; None to read it from the environment.
         profile: Thresholds for the fused and aged scores, see `crossgate.rerank(keep_scores=True)`.
         policy: As in `crossgate.rerank`.
@@ -252,7 +252,7 @@ def diversified(result: RouteResult, *, limit: int, trade_off: float = 0.7) -> R
 
     Args:
         result: A decision of the cascade.
-        limit: How many stay selected at most.
+        limit: Maximum number that stays selected.
         trade_off: As in `crossgate._pipelines.diversity.diversify`.
 
     Raises:

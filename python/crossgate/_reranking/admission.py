@@ -37,14 +37,14 @@ class Admitted:
 
         Router(index, reranker=[Admitted(VoyageReranker(), fewer_pairs=True), "default"])
 
-    A call is refused while the breaker is open, and where the time that is left is less than the
-    pace says that it takes. The answer is checked: one finite score per passage, none beyond 1e30.
+    A call is refused while the breaker is open, or if less time is left than the pace expects it
+    to take. The answer is checked: one finite score per passage, none beyond 1e30.
 
-    With a deadline the call runs on a thread of its own, and once the deadline has passed nobody
-    waits for it: it goes on to its end and keeps its thread, its memory and whatever processors it
-    uses until then. Such a call counts as a failure, so that a reranker that never returns costs
-    three threads, and then one more after each cool-down. Without a deadline a call runs where it
-    is made, and takes as long as it takes.
+    With a deadline, the call runs on a thread of its own. When the deadline has passed, nobody
+    waits for it any more: it runs to its end, and keeps its thread, its memory and the processors
+    that it uses until then. Such a call counts as a failure, so that a reranker that never returns
+    costs three threads, and then one more after each cool-down. Without a deadline, a call runs on
+    the calling thread, for as long as it takes.
 
     Args:
         reranker: Whom to ask; attributes that tell about it are listed at `Reranker`.
@@ -52,9 +52,9 @@ class Admitted:
             endpoint, all of this class and identity. There, only calls that did not keep their
             deadline count as failures.
         pace: In place of the one that all rerankers of this class and identity share.
-        fewer_pairs: Where the time is too short for all passages, have as many of the first ones
-            scored as it is enough for, instead of none.
-        clock: Returns seconds that never go back; by it the pace is measured.
+        fewer_pairs: If there is not enough time for all passages, score as many of the first ones
+            as there is time for, instead of none.
+        clock: Returns seconds that never go back; used to measure the pace.
     """
 
     def __init__(

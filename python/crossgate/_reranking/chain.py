@@ -28,7 +28,7 @@ class Call:
 
     Attributes:
         reranker: Whom to ask.
-        query: What is wanted.
+        query: The query.
         passages: What to read, best first after stage 1.
         deadline: When the answer must be there.
     """
@@ -80,15 +80,15 @@ def ask(
 
     Args:
         loaders: Return the rerankers, the preferred one first; what they raise is noted, too.
-        query: What is wanted.
+        query: The query.
         passages: What to read, best first; each reranker gets a copy of its own.
         deadline: When the query must be decided.
-        watch: Is told of each reranker.
+        watch: Hears of each reranker.
     """
     reply = Reply()
     for turn, load in enumerate(loaders, start=1):
         if deadline.left == 0:
-            message = f"nothing is left of the {deadline.budget_ms:g} ms: the rest is not asked"
+            message = f"the {deadline.budget_ms:g} ms are used up: no further reranker is asked"
             reply.degraded.append(Degradation(code="budget", detail=message))
             if watch:
                 watch.reranker_skipped("reranker", "budget", 0.0)

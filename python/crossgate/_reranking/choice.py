@@ -7,7 +7,7 @@ from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from crossgate._core import Profile
+from crossgate._core import Profile, fits
 from crossgate._errors import InputError
 from crossgate._model_files import cache
 from crossgate._profile import check_models
@@ -37,7 +37,7 @@ def listed(choice: Choice) -> list[One]:
 
 
 def check_reranker(one: object) -> None:
-    """Refuse what is no reranker, before a query finds out.
+    """Refuse what is not a reranker, before a query finds out.
 
     Raises:
         InputError: `out_of_range`, naming what it lacks.
@@ -83,7 +83,7 @@ def check_fitted(profile: Profile, embedder: str | None, rerankers: Sequence[str
     Raises:
         ProfileError: `profile_mismatch`.
     """
-    fitted = (one for one in rerankers if profile.reranker in (None, one))
+    fitted = (identity for identity in rerankers if fits(profile, identity))
     check_models(profile, embedder=embedder, reranker=next(fitted, next(iter(rerankers), None)))
 
 

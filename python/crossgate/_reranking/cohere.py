@@ -21,7 +21,7 @@ class CohereReranker(RemoteReranker):
         model: `rerank-v4.0-pro`, or the quicker `rerank-v4.0-fast`.
         api_key: The key; by default from `COHERE_API_KEY` or `CO_API_KEY`.
         base_url: Where the interface is.
-        options: As of `RemoteReranker`.
+        options: As for `RemoteReranker`.
 
     Raises:
         RerankerError: `no_key` if there is no key.

@@ -97,7 +97,7 @@ class Reranker(Protocol):
         next reranker, or with the order of stage 1.
 
         Args:
-            query: What is wanted.
+            query: The query.
             passages: What to read, the most promising first, with what stage 1 knows of each.
             deadline: When nobody waits for the answer any more.
         """

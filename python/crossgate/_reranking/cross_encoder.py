@@ -23,7 +23,7 @@ _LEAST_PASSAGE_PIECES = 16
 class CrossEncoder:
     """A cross-encoder that runs on this machine; it is loaded when it is first used.
 
-    Only the passage is ever cut, at a word piece, and its score says so.
+    A pair that is too long is cut at the end of the passage, never the query; its score says so.
 
     Args:
         model: Name of a model, or a folder with `model.onnx` and `tokenizer.json`. The graph must
@@ -53,13 +53,14 @@ class CrossEncoder:
     def score(
         self, query: str, passages: Sequence[Passage], *, deadline: Deadline = ENDLESS
     ) -> Scores:
-        """Return one logit per passage, or, where time runs out, one for each of the first ones.
+        """Return one logit per passage, or, if time runs out, one for each of the first passages.
 
-        What is scored is always a prefix: which passages have a logit depends on how far the time
-        went, never on which thread was faster. Loading the model counts, and cannot be cut short.
+        The scored passages are always the first ones: which passages have a logit depends on the
+            time,
+        never on which thread was faster. Loading the model counts, and cannot be interrupted.
 
         Args:
-            query: What is wanted.
+            query: The query.
             passages: What to read, the most promising first.
             deadline: When to stop.
 
@@ -95,7 +96,7 @@ class CrossEncoder:
             raise InputError(
                 "query_too_long",
                 f"the query has {len(query):,} characters and {len(asked.ids)} word pieces, "
-                f"{self.name} reads at most {most} pieces: pass the part that says what is wanted",
+                f"{self.name} reads at most {most} pieces: pass only the part with the request",
             )
 
         def score(text: str) -> PairScore:

@@ -135,7 +135,9 @@ def problem_of_status(status: int, headers: Mapping[str, str]) -> TransportError
         429: "too many requests, or the quota is used up",
     }.get(status, "it failed" if status >= 500 else "it answered with something unexpected")
     if 300 <= status < 400:
-        meaning = "it sends on to another address, and prompts are sent to the given one alone"
+        meaning = (
+            "it redirects to another address, and prompts are only sent to the one that was given"
+        )
     return TransportError(
         f"HTTP {status}, {meaning}",
         retryable=status in RETRYABLE,
@@ -150,7 +152,7 @@ def problem_of_connection(error: BaseException) -> TransportError:
         if "certificate" in str(cause).lower():
             return TransportError("its certificate cannot be trusted, so nothing was sent")
         cause = cause.__cause__ or cause.__context__
-    return TransportError("the connection could not be made, or broke off", retryable=True)
+    return TransportError("the connection failed or was interrupted", retryable=True)
 
 
 def seconds_of(retry_after: str) -> float:
@@ -176,7 +178,7 @@ def results_of(body: bytes) -> list[tuple[int, float]]:
     except (ValueError, RecursionError):
         values = None
     if values is None:
-        raise TransportError("its answer is no JSON, or breaks off", retryable=True)
+        raise TransportError("its answer is not JSON, or is cut off", retryable=True)
     try:
         return [(one["index"], one["relevance_score"]) for one in values["results"]]
     except (TypeError, KeyError):

@@ -22,7 +22,7 @@ class JinaReranker(RemoteReranker):
             80 documents.
         api_key: The key; by default from `JINA_API_KEY`.
         base_url: Where the interface is.
-        options: As of `RemoteReranker`.
+        options: As for `RemoteReranker`.
 
     Raises:
         RerankerError: `no_key` if there is no key.

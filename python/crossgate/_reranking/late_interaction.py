@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from crossgate import _core
+import crossgate._core as _core
 from crossgate._clock import ENDLESS, Deadline
 from crossgate._errors import InputError, ModelError
 from crossgate._model_files.folder import locate

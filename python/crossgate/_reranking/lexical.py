@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from crossgate import _core
+import crossgate._core as _core
 from crossgate._clock import ENDLESS, Deadline
 from crossgate._reranking.contract import PairScore
 from crossgate._types import Passage, Vector

@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"\d+", re.ASCII)
 _BRACKETED = re.compile(r"\[\s*(\d+)\s*\]", re.ASCII)
 # Numbers in brackets with no word between them, but perhaps the places of a list: `1. [3]`.
 _LIST = re.compile(r"\[\s*\d+\s*\](?:[^\w\[\]]*(?:\d{1,9}[.):]\s*)?\[\s*\d+\s*\])+", re.ASCII)
-# The bounds keep a run of digits that has no end from being read anew from each of its places.
+# The bounds keep a run of digits that has no end from being read again from each of its places.
 _PLACES = re.compile(r"(?<!\d)\d{1,9}[.):]\s*(?=\[)", re.ASCII)
 # Bare numbers with nothing but separators between them, as in `[2, 1, 3]` or `2 > 1 > 3`.
 _BARE = re.compile(r"\d+(?:[\s>,;=|]+\d+)*", re.ASCII)

@@ -23,11 +23,11 @@ _MOST_BYTES = 4 << 20
 
 
 class LLMReranker(RemoteReranker):
-    """Has a language model put the documents in order, a window of them at a time.
+    """Has a language model order the documents, one window of them at a time.
 
     Its logits are made of ranks alone (`listwise.ordinal_logits`): they order documents
-    within one call and say nothing about whether any of them fits, so that neither a profile's
-    `minimum` nor its `margin` can be fitted to them. A model is asked once per window, one after
+    within one call and say nothing about whether any of them fits, so that no threshold of a
+    profile can be fitted to them. A model is asked once per window, one after
     another: nine times for 100 documents, and seconds each time. An answer that names no passage is
     a failure of the call; the order of stage 1 stands then.
 
@@ -44,7 +44,7 @@ class LLMReranker(RemoteReranker):
         document_characters: What a document is cut to, at least 1.
         parameters: Sent with each request; by default `{"temperature": 0}`, which some models
             refuse.
-        options: As of `RemoteReranker`; here a call may take 30 s and is sent twice at most.
+        options: As for `RemoteReranker`; here a call may take 30 s and is sent twice at most.
 
     Raises:
         RerankerError: `no_key` if neither `base_url` nor a key is given, and the environment holds
@@ -98,12 +98,9 @@ class LLMReranker(RemoteReranker):
         # Ranks of two batches could not be compared.
         return [list(range(documents))]
 
-    async def _prepared(
+    async def _cut(
         self, query: str, documents: Sequence[str], until: float
     ) -> tuple[list[str], list[bool], int | None]:
-        if _openai is None:
-            # It takes most of a second, which the calls of others must not wait for.
-            await self._in_thread(library, until, "importing openai, which is done only once")
         most = self._document_characters
         return [one[:most] for one in documents], [len(one) > most for one in documents], None
 
@@ -138,6 +135,14 @@ class LLMTransport:
         self._parameters = dict(parameters)
         self._window = window
         self._step = step
+
+    def prepare(self) -> None:
+        """Import the library, which takes most of a second.
+
+        Raises:
+            ModelError: `dependency_missing` without openai.
+        """
+        library()
 
     async def __call__(
         self, query: str, documents: Sequence[str], *, timeout: float
@@ -205,25 +210,20 @@ def content_of(body: bytes) -> str:
     return content
 
 
-_openai: Any = None
-
-
 def library() -> Any:
     """Return the package openai.
 
     Raises:
         ModelError: `dependency_missing` if it is not installed.
     """
-    global _openai
     try:
-        _openai = import_module("openai")
+        return import_module("openai")
     except ImportError as error:
         raise ModelError(
             "dependency_missing",
             "a language model as reranker needs the package 'openai', which is not installed: "
             "pip install '.[llm]' from a clone",
         ) from error
-    return _openai
 
 
 def _client() -> tuple[Any, Any]:

@@ -46,7 +46,7 @@ def background() -> Background:
 
 
 def shut_down() -> None:
-    """Close every remote connection and end the thread; the next remote call starts anew.
+    """Close every remote connection and end the thread; the next remote call opens new ones.
 
     It happens by itself when the process ends.
     """

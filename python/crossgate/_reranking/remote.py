@@ -37,7 +37,7 @@ _GRACE = 0.02
 
 
 class TransportError(Exception):
-    """A request that did not bring the scores.
+    """A request that did not return scores.
 
     The message reaches users and logs: say what happened in words of your own, never in those of
     a server or of a library, which may hold the key.
@@ -55,10 +55,10 @@ class TransportError(Exception):
 
 @runtime_checkable
 class Transport(Protocol):
-    """Sends one request to a provider; tests and other providers put their own in its place.
+    """Sends one request to a provider; replace it in tests, or to use another provider.
 
-    One with a method `prepare()` has it called on a thread before the first request: the place for
-    imports and whatever else would hold up the event loop.
+    If it has a method `prepare()`, that is called on a thread before the first request: the place
+    for imports, and for whatever else would block the event loop.
     """
 
     async def __call__(
@@ -259,7 +259,7 @@ class RemoteReranker:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            message = f"{self.name} was shut down while it was asked"
+            message = f"{self.name} was shut down during the call"
             raise RerankerError("api_error", message) from None
         finally:
             future.cancel()
@@ -274,7 +274,8 @@ class RemoteReranker:
     ) -> Scores:
         """Ask the provider until `time.monotonic` is end."""
         until = asyncio.get_running_loop().time() + end - time.monotonic()
-        texts, cut, size = await self._prepared(query, [one.text for one in passages], until)
+        await self._prepare_transport(until)
+        texts, cut, size = await self._cut(query, [one.text for one in passages], until)
         batches = self._split(len(texts), size)
         answers = await asyncio.gather(
             *(
@@ -305,14 +306,16 @@ class RemoteReranker:
         """Return the places of each batch; whoever ranks all at once makes one of them."""
         return _batches(documents, most)
 
-    async def _prepared(
+    async def _prepare_transport(self, until: float) -> None:
+        prepare = getattr(self._transport, "prepare", None)
+        if prepare is not None and not self._ready:
+            await self._in_thread(prepare, until, "preparing the first request")
+            self._ready = True
+
+    async def _cut(
         self, query: str, documents: Sequence[str], until: float
     ) -> tuple[list[str], list[bool], int | None]:
         """Return the texts to send, which of them were cut, and how many fit into a request."""
-        prepare_transport = getattr(self._transport, "prepare", None)
-        if prepare_transport is not None and not self._ready:
-            await self._in_thread(prepare_transport, until, "what is done only once, at first use")
-            self._ready = True
         limits = self._limits
         if limits is None:
             return list(documents), [False] * len(documents), None
@@ -323,7 +326,7 @@ class RemoteReranker:
                 raise InputError(
                     "query_too_long",
                     f"the query has {len(query):,} characters, {self.name} reads at most "
-                    f"{limits.query_tokens:,} tokens: pass the part that says what is wanted",
+                    f"{limits.query_tokens:,} tokens: pass only the part that states the request",
                 )
             pairs = [tokens.cut(one, limits.document_tokens) for one in documents]
             return [text for text, _ in pairs], [cut for _, cut in pairs], limits.batch(asked)
@@ -331,11 +334,11 @@ class RemoteReranker:
         longest = max([len(query) * 2, *map(len, documents)])
         if longest * 4 <= limits.document_tokens:  # four bytes per character at most: all fit
             return prepare()
-        # Counting tokens takes long enough to hold up the calls of others.
+        # Counting tokens takes long enough to delay other calls.
         return await self._in_thread(prepare, until, "cutting long documents")
 
     async def _in_thread(self, work: Callable[[], Result], until: float, what: str) -> Result:
-        """Do work that would hold up the loop, and that comes before anything is sent."""
+        """Do work that would block the loop, and that comes before anything is sent."""
         try:
             async with asyncio.timeout_at(until):
                 return await asyncio.to_thread(work)
@@ -417,18 +420,18 @@ def checked(found: object, documents: int) -> list[float]:
     try:
         for index, score in found:  # type: ignore[attr-defined]
             if type(index) is not int or isinstance(score, bool | str):
-                problem = "an answer that is no pair of position and score"
+                problem = "an answer that is not pairs of position and score"
             elif not 0 <= index < documents:
                 problem = f"a score for document {index} of {documents}"
             elif index in scores:
                 problem = f"two scores for document {index}"
             elif not math.isfinite(score):
-                problem = f"a score that is no number for document {index}"
+                problem = f"a score that is not a number for document {index}"
             if problem:
                 break
             scores[index] = float(score)
     except (TypeError, ValueError, OverflowError):
-        problem = "an answer that is no list of positions and scores"
+        problem = "an answer that is not a list of positions and scores"
     if not problem and len(scores) < documents:
         problem = f"{len(scores)} scores for {documents} documents"
     if problem:

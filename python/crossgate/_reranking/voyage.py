@@ -36,7 +36,7 @@ class VoyageReranker(RemoteReranker):
         model: `rerank-2.5`, or the cheaper `rerank-2.5-lite`.
         api_key: The key; by default from `VOYAGE_API_KEY`.
         base_url: Where the interface is; by default where the key belongs.
-        options: As of `RemoteReranker`.
+        options: As for `RemoteReranker`.
 
     Raises:
         RerankerError: `no_key` if there is no key.
@@ -204,5 +204,5 @@ def _problem(error: Exception) -> TransportError:
         if isinstance(status, int) and status != 200:
             return problem_of_status(status, headers if isinstance(headers, Mapping) else {})
         # JSON that breaks off may be whole the next time.
-        return TransportError("its answer is no JSON, or breaks off", retryable=True)
+        return TransportError("its answer is not JSON, or is cut off", retryable=True)
     return TransportError("its answer lacks results with index and relevance_score")

@@ -17,8 +17,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
-from crossgate import __version__
 from crossgate._candidates import candidate
+from crossgate._core import __version__
 from crossgate._errors import CrossgateError, InputError
 from crossgate._rerank import rerank
 from crossgate._router import Router

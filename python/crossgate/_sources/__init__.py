@@ -53,7 +53,7 @@ class Problem:
     Attributes:
         path: The path as the user gave it, followed by the way below it.
         line: 1-based line, or None where the whole file or folder is meant.
-        reason: One line for people.
+        reason: One line for a person to read.
     """
 
     path: str

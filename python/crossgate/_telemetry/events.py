@@ -54,13 +54,13 @@ class GateDecided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tightened:
-    """The pool was looked over for a score cliff, whether or not it was cut.
+    """The pool was searched for a score cliff, whether or not it was cut.
 
     Attributes:
         decision_id: Of the decision.
         tighten_applied: Whether a tail was cut off.
         tighten_effective_floor: The floor in force, a cosine in [-1, 1]; None without any.
-        tighten_cliff_position: How many of all candidates stand above the cliff; None without one.
+        tighten_cliff_position: How many of all candidates are above the cliff; None without one.
         tighten_dropped_count: How many candidates the cut took from the pool.
         tighten_skip_reason: Stable code of why nothing was cut; None where something was.
     """
@@ -114,7 +114,7 @@ class RouteFinished:
 
     Attributes:
         decision_id: Of the decision.
-        query: The query as the caller gave it; content, not to be stored without being asked to.
+        query: The query as the caller gave it. Do not store it unless the user asked for that.
         result: The decision, which the caller gets next.
         duration_ms: Milliseconds that all of it took.
     """
@@ -132,13 +132,14 @@ Event = (
 
 @runtime_checkable
 class TelemetryHook(Protocol):
-    """Anything that wants to know. Threads that share a router call it at the same time."""
+    """Receives the events of decisions. Threads that share a router call it concurrently."""
 
     def on_event(self, event: Event) -> None:
-        """Take note of an event, quickly: the decision waits.
+        """Handle an event, and return quickly: the decision waits.
 
         Whatever it raises, the decision goes on. The first exception is reported as
-        `telemetry_failed` in the result's `degraded`, and the hook hears no more of that decision.
+        `telemetry_failed` in the result's `degraded`, and the hook gets no more events of that
+        decision.
         """
 
 

@@ -62,7 +62,7 @@ class LoggedDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedUse:
-    """What was used in the end of what a decision selected, or in spite of it.
+    """What was actually used after a decision, whether it was selected or not.
 
     Attributes:
         line: Its number in the file, from 1.
@@ -79,7 +79,7 @@ class LoggedUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MalformedLine:
-    """A line that is no part of a log: torn by a full disk, say, or written by something else.
+    """A line that does not belong to a log: cut off by a full disk, or written by something else.
 
     Attributes:
         line: Its number in the file, from 1.
@@ -93,11 +93,11 @@ class MalformedLine:
 class JsonLinesLog:
     """A telemetry hook that appends one line per decision to a file.
 
-    Nothing is kept open between decisions: the file may be moved away, and the process may fork.
-    Where it cannot be written, the decision goes on and says `telemetry_failed`.
+    Nothing is kept open between decisions: the file may be moved, and the process may fork. If it
+    cannot be written, the decision goes on and says `telemetry_failed`.
 
     Args:
-        path: The file. It is made, readable by its owner alone; its folder is not.
+        path: The file. It is created if need be, readable by its owner alone; its folder is not.
         text: Keep the query and the documents' texts. By default only their SHA-256 is kept.
     """
 
@@ -119,7 +119,7 @@ class JsonLinesLog:
             )
 
     def used(self, decision_id: str, ids: Iterable[str]) -> None:
-        """Note what was used in the end, such as the skills that an agent read.
+        """Record what was actually used, such as the skills that an agent read.
 
         Args:
             decision_id: `RouteResult.decision_id`. Whether the log holds that decision is not
@@ -127,8 +127,8 @@ class JsonLinesLog:
             ids: Ids of the documents; none if nothing was used.
 
         Raises:
-            InputError: `out_of_range` if the decision id is none, or for a single text as ids;
-                `invalid_text` for an id that is none.
+            InputError: `out_of_range` if the decision id is not one, or for a single text as ids;
+                `invalid_text` for an id that is not text.
             SourceError: `unwritable` if the file cannot be written.
         """
         if not _is_decision_id(decision_id):
@@ -191,7 +191,7 @@ def read_log(
 
     Args:
         path: The file.
-        progress: Is called with the bytes read and the bytes there are, now and then.
+        progress: Called now and then with the bytes read so far and the total.
 
     Raises:
         SourceError: `source_missing` or `source_unreadable`.
@@ -241,7 +241,7 @@ def _parsed(values: object, line: int) -> LoggedDecision | LoggedUse:
     if not isinstance(values, dict) or not isinstance(schema, str):
         raise Unusable(f'no "schema": "{SCHEMA}" in it')
     if schema != SCHEMA:
-        raise Unusable(f"it is of version {schema[:60]!r}, not {SCHEMA!r}: log anew")
+        raise Unusable(f"it is of version {schema[:60]!r}, not {SCHEMA!r}: log again")
     decision = values.get("decision")
     if not isinstance(decision, str) or not _is_decision_id(decision):
         raise Unusable("decision must be an id of 32 hexadecimal digits")
@@ -349,7 +349,7 @@ def _is_torn(path: Path, status: os.stat_result) -> bool:
     except OSError:
         return False
     if start and _FAMILY not in start:
-        message = f"{path} is no log of decisions: nothing was written to it, name another file"
+        message = f"{path} is not a log of decisions: nothing was written to it, name another file"
         raise SourceError("unwritable", message)
     return torn
 

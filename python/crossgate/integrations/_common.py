@@ -30,7 +30,7 @@ def select(
 async def aselect(
     query: str, texts: Sequence[str | None], limit: int | None, options: dict[str, Any]
 ) -> Selected:
-    """Do what `select` does without holding up the event loop."""
+    """Do what `select` does without blocking the event loop."""
     return selected(await arerank(query, _candidates(texts), limit=limit, **options))
 
 

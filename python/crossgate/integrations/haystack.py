@@ -19,7 +19,7 @@ class CrossgateRanker:
     A kept document is a copy; its score is its relevance, and its meta has `crossgate_reason`.
 
     Args:
-        top_k: How many are kept at most; None for all that fit.
+        top_k: Maximum number to keep; None for all that fit.
         reranker: Name or folder of a model, or None for stage 1 alone.
         profile: File of a calibration profile; None for the bundled one.
         policy: File of a policy, or None.
@@ -67,7 +67,7 @@ class CrossgateRanker:
     async def run_async(
         self, query: str, documents: list[Document], top_k: int | None = None
     ) -> dict[str, list[Document]]:
-        """Do what `run` does without holding up the event loop."""
+        """Do what `run` does without blocking the event loop."""
         limit = self.top_k if _check(top_k) is None else top_k
         texts = [one.content for one in documents]
         return {"documents": _kept(documents, await aselect(query, texts, limit, self._options()))}

@@ -30,10 +30,10 @@ class CrossgateCompressor(BaseDocumentCompressor):
     A kept document is a copy, whose metadata also has `relevance_score` and `crossgate_reason`.
 
     Attributes:
-        top_n: How many are kept at most; None for all that fit.
-        reranker: As of `crossgate.rerank`.
-        profile: As of `crossgate.rerank`.
-        policy: As of `crossgate.rerank`.
+        top_n: Maximum number to keep; None for all that fit.
+        reranker: As in `crossgate.rerank`.
+        profile: As in `crossgate.rerank`.
+        policy: As in `crossgate.rerank`.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -57,7 +57,7 @@ class CrossgateCompressor(BaseDocumentCompressor):
     async def acompress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
-        """Do what `compress_documents` does without holding up the event loop."""
+        """Do what `compress_documents` does without blocking the event loop."""
         texts = [one.page_content for one in documents]
         return _kept(documents, await aselect(query, texts, self.top_n, self._options()))
 
@@ -70,7 +70,7 @@ class CrossgateRetriever(BaseRetriever):
 
     Attributes:
         router: What decides.
-        k: How many at most; `invoke(query, k=1)` comes first.
+        k: Maximum number; `invoke(query, k=1)` comes first.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)

@@ -20,10 +20,10 @@ class CrossgatePostprocessor(BaseNodePostprocessor):
     its relevance, and its metadata also has `crossgate_reason`, which no model is shown.
 
     Attributes:
-        top_n: How many are kept at most; None for all that fit.
-        reranker: As of `crossgate.rerank`.
-        profile: As of `crossgate.rerank`.
-        policy: As of `crossgate.rerank`.
+        top_n: Maximum number to keep; None for all that fit.
+        reranker: As in `crossgate.rerank`.
+        profile: As in `crossgate.rerank`.
+        policy: As in `crossgate.rerank`.
     """
 
     top_n: int | None = Field(default=None, ge=1)

@@ -29,8 +29,8 @@ class CrossgateRanker(BaseRanker):  # type: ignore[misc, unused-ignore]
     Args:
         model_name_or_path: As `reranker` of `crossgate.rerank`.
         verbose: Taken because all of them take it; nothing is printed.
-        profile: As of `crossgate.rerank`.
-        policy: As of `crossgate.rerank`.
+        profile: As in `crossgate.rerank`.
+        policy: As in `crossgate.rerank`.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class CrossgateRanker(BaseRanker):  # type: ignore[misc, unused-ignore]
         """Return the documents by relevance, highest first.
 
         Args:
-            query: What is wanted.
+            query: The query.
             docs: Texts, or documents of `rerankers`; those that come back are copies.
             doc_ids: An id per document; None for its own, or its place from 0.
             metadata: Further fields per document; None for its own.
@@ -75,7 +75,7 @@ class CrossgateRanker(BaseRanker):  # type: ignore[misc, unused-ignore]
     async def rank_async(
         self, query: str, docs: Texts, doc_ids: Ids = None, metadata: Metadata = None
     ) -> RankedResults:
-        """Do what `rank` does without holding up the event loop."""
+        """Do what `rank` does without blocking the event loop."""
         given = _documents(docs, doc_ids, metadata)
         texts = [one.text for one in given]
         return _results(query, given, await arerank(query, texts, **self._options))

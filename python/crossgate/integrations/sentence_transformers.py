@@ -21,9 +21,9 @@ def rank(
     """Return all documents in order, whether or not they fit, as `CrossEncoder.rank` does.
 
     Args:
-        query: What is wanted.
+        query: The query.
         documents: Texts.
-        top_k: How many at most; None for all.
+        top_k: Maximum number; None for all.
         return_documents: Whether each row has its `text`.
         options: Further arguments of `crossgate.rerank`.
 

@@ -47,7 +47,7 @@ def decide(
     Args:
         query: What was searched for.
         rows: What the engine found.
-        limit: How many are selected at most; None for all that pass.
+        limit: Maximum number to select; None for all that pass.
         options: Further arguments of `crossgate.rerank`.
     """
     found: dict[str, Candidate] = {}

@@ -35,14 +35,14 @@ def search(
 
     Args:
         collection: A collection of any of Chroma's clients.
-        query: What is wanted.
+        query: The query.
         vector: Its embedding by the collection's own function, as `embed([query])[0]`.
         where: A filter of Chroma over the metadata, or None.
         where_document: A filter of Chroma over the documents, or None.
         text: Field of the metadata that holds the text; None for the record's document.
         title: Field of the metadata that holds the title; the other fields become metadata.
         candidates: How many records are looked at, at least 1.
-        limit: How many are selected at most; None for all that pass.
+        limit: Maximum number to select; None for all that pass.
         options: Further arguments of `crossgate.rerank`, such as `profile`.
 
     Raises:

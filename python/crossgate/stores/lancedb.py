@@ -41,7 +41,7 @@ def search(
 
     Args:
         table: A table of an open database.
-        query: What is wanted.
+        query: The query.
         vector: Its embedding by the model that made the vectors; None to search by words alone.
         embedding: Column of the vectors.
         id: Column of the id.
@@ -50,7 +50,7 @@ def search(
         words: Whether to search by words too, which needs a full-text index on `text`.
         where: LanceDB's filter. It is SQL: never put text from outside into it.
         candidates: How many rows each of the two channels finds, at least 1.
-        limit: How many are selected at most; None for all that pass.
+        limit: Maximum number to select; None for all that pass.
         options: Further arguments of `crossgate.rerank`, such as `profile`.
 
     Raises:
@@ -67,7 +67,7 @@ def search(
         builders.append(table.search(match, query_type="fts"))
     if not builders:
         raise InputError(
-            "out_of_range", "neither words nor a vector: there is nothing to search by"
+            "out_of_range", "neither words nor a vector: there is nothing to search with"
         )
     rows = []
     for builder in builders:
@@ -93,7 +93,7 @@ class CrossgateReranker(Reranker):  # type: ignore[misc, unused-ignore]
     Args:
         column: Column of the text.
         return_score: `relevance`, or `all` to keep LanceDB's own scores.
-        limit: How many rows are selected at most; None for all that pass.
+        limit: Maximum number of rows to select; None for all that pass.
         on_result: Called with every decision, for its verdict, reason and trace. The ids in it are
             places in the table that LanceDB found, from 0.
         options: Further arguments of `crossgate.rerank`, such as `profile`.

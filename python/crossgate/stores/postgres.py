@@ -54,7 +54,7 @@ def search(
 
     Args:
         connection: An open connection; nothing is committed.
-        query: What is wanted.
+        query: The query.
         vector: Its embedding by the model that made the vectors; None to search by words alone.
         table: Table with id, text and embedding, or schema and table; its other columns become
             metadata, as JSON values.
@@ -64,7 +64,7 @@ def search(
         title: Column of the title, or None.
         configuration: Of the text search, such as `german`, or `simple` for no stemmer.
         candidates: How many documents each of the two channels finds, at least 1.
-        limit: How many are selected at most; None for all that pass.
+        limit: Maximum number to select; None for all that pass.
         options: Further arguments of `crossgate.rerank`, such as `profile`.
 
     Raises:

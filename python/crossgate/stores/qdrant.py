@@ -36,14 +36,14 @@ def search(
     Args:
         client: A client of a server, or a local one such as `QdrantClient(path="folder")`.
         collection: Name of the collection.
-        query: What is wanted.
+        query: The query.
         vector: Its embedding by the model that made the points' vectors.
         using: Name of the vector, where points have several.
         query_filter: A filter of `qdrant_client`, or None.
         text: Field of the payload that holds the text; the other fields become metadata.
         title: Field of the title, or None.
         candidates: How many points are looked at, at least 1.
-        limit: How many are selected at most; None for all that pass.
+        limit: Maximum number to select; None for all that pass.
         options: Further arguments of `crossgate.rerank`, such as `profile`.
 
     Raises:

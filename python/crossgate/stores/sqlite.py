@@ -42,7 +42,7 @@ def search(
 
     Args:
         connection: Of `sqlite3`, or of a package with the same interface such as `pysqlite3`.
-        query: What is wanted.
+        query: The query.
         vector: Its embedding by the model that made the vectors; None to search by words alone.
         documents: Table with id and text; its other columns become metadata.
         words: FTS5 table over the text, or None to search by meaning alone.
@@ -52,7 +52,7 @@ def search(
         text: Column of the text.
         title: Column of the title, or None.
         candidates: How many documents each of the two channels finds, at least 1.
-        limit: How many are selected at most; None for all that pass.
+        limit: Maximum number to select; None for all that pass.
         options: Further arguments of `crossgate.rerank`, such as `profile`.
 
     Raises:
@@ -64,7 +64,7 @@ def search(
     by_meaning = vectors is not None and vector is not None
     if not by_meaning and words is None:
         raise InputError(
-            "out_of_range", "neither words nor a vector: there is nothing to search by"
+            "out_of_range", "neither words nor a vector: there is nothing to search with"
         )
     terms = _terms(query)
     parameters: dict[str, Any] = {"most": candidates, "terms": terms}
@@ -109,7 +109,7 @@ def _terms(query: str) -> str:
 def _name(name: str) -> str:
     """Quote the name of a table or column; names cannot be parameters."""
     if not name or "\0" in name:
-        raise InputError("out_of_range", f"{name!r} is no name of a table or column")
+        raise InputError("out_of_range", f"{name!r} is not the name of a table or column")
     return '"' + name.replace('"', '""') + '"'
 
 

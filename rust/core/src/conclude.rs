@@ -93,6 +93,9 @@ value! {
         pub places: Vec<Place>,
         /// Signs that the result is worth less than it looks.
         pub warnings: Vec<Note>,
+        /// What of the profile could not be used.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub notes: Vec<Note>,
     }
 }
 
@@ -181,7 +184,24 @@ pub fn conclude(
             .collect(),
         places,
         warnings: warnings(scored, pairs, &policy.warnings),
+        notes: if stage2 { not_fitted(profile, reranker) } else { Vec::new() },
     })
+}
+
+fn not_fitted(profile: &Profile, reranker: Option<&str>) -> Vec<Note> {
+    let Some(fitted) = profile.reranker.as_ref().filter(|_| !profile.fits(reranker)) else {
+        return Vec::new();
+    };
+    let note = |code: &str, detail: String| vec![Note { code: code.to_owned(), detail }];
+    note(
+        "reranker_not_fitted",
+        format!(
+            "profile {:?} was fitted for {fitted}, not for {}: only the order of its scores counts, \
+             and no threshold applies to them",
+            profile.name,
+            reranker.unwrap_or("a reranker without a name"),
+        ),
+    )
 }
 
 /// One candidate of an order, by its position in stage 1's.
@@ -633,9 +653,13 @@ mod tests {
         let pairs = ["a", "b", "c", "d"].map(|id| pair(id, if id == "c" { 0.2 } else { 0.1 }));
         let ours = conclude(&gated, &pairs, Some("ours"), &profile, &policy).unwrap();
         assert_eq!((ours.reason, ours.selected.len()), (Reason::Rejected, 0));
+        assert_eq!(ours.notes, []);
         let theirs = conclude(&gated, &pairs, Some("theirs"), &profile, &policy).unwrap();
         assert_eq!(theirs.selected, ["a", "c", "b", "d"]);
         assert_eq!(theirs.confidence, gated.confidence);
+        assert_eq!(theirs.notes[0].code, "reranker_not_fitted");
+        assert!(theirs.notes[0].detail.contains("for ours, not for theirs"));
+        assert_eq!(conclude(&gated, &[], None, &profile, &policy).unwrap().notes, []);
     }
 
     #[test]

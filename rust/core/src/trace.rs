@@ -72,7 +72,7 @@ impl Trace {
         let trace: Self = json::read(text).map_err(malformed)?;
         if trace.schema != TRACE_SCHEMA {
             return Err(malformed(format!(
-                "it is of version {:?}, not {TRACE_SCHEMA:?}: decide anew",
+                "it is of version {:?}, not {TRACE_SCHEMA:?}: decide again",
                 trace.schema
             )));
         }

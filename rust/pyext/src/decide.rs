@@ -52,6 +52,12 @@ pub(crate) fn gated(
     Ok(gate::gate(scored, profile, policy, request)?)
 }
 
+/// Whether the numbers of a profile hold for the scores of a reranker of this identity.
+#[pyfunction]
+pub(crate) fn fits(profile: &Profile, reranker: Option<&str>) -> bool {
+    profile.fits(reranker)
+}
+
 /// Orders and selects the candidates.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "Python hands over owned lists")]

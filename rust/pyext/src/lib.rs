@@ -10,7 +10,7 @@ mod index;
 mod _core {
     #[pymodule_export]
     use crate::decide::{
-        analyze, announced, combine, conclude, gated, known_elsewhere, need_of, read_signals,
+        analyze, announced, combine, conclude, fits, gated, known_elsewhere, need_of, read_signals,
         read_trace, reblend, replay, trace,
     };
     #[pymodule_export]

@@ -132,7 +132,7 @@ def _query(id: str, row: Mapping[str, Any], known: Mapping[str, _Query]) -> _Que
     if not id:
         raise Unusable("has no _id")
     if id in known:
-        raise Unusable(f"the _id {id!r} stands twice: the first row counts")
+        raise Unusable(f"the _id {id!r} occurs twice: the first row counts")
     metadata = row.get("metadata") or {}
     if not isinstance(metadata, dict):
         raise Unusable("the metadata must be an object")
@@ -189,7 +189,7 @@ def _rows(path: Path, columns: int, log: ProblemLog) -> Iterator[tuple[int, str,
                 raise Unusable(f"has {len(cells)} columns between tabs, not {columns}")
             yield line, cells[0].strip(), cells[1].strip(), int(grade)
         except ValueError:
-            log.add(path, line, f"the score {grade!r} is no whole number")
+            log.add(path, line, f"the score {grade!r} is not a whole number")
         except Unusable as error:
             log.add(path, line, str(error))
 

@@ -1,4 +1,4 @@
-"""Files of labels beside a library: queries with what fits, read without ceremony.
+"""Files of labels for a library: queries with what fits, in several formats.
 
     {"query": "join these two scans", "relevant": ["pdf"]}      a line of JSON, or a row of CSV
     {"query": "what is the weather", "relevant": []}            nothing fits
@@ -85,7 +85,7 @@ def read_labels(
     background: bool = False,
     strict: bool = False,
 ) -> Dataset:
-    """Read a library, and labels that stand in files beside it.
+    """Read a library, and labels from separate files.
 
     Args:
         documents: What is picked from: anything that `Index.build` can be given as a path.
@@ -264,7 +264,7 @@ def _json_rows(path: Path, log: ProblemLog) -> Iterator[_Row]:
         lists = (one for one in values.values() if isinstance(one, list) and one)
         values = next((one for one in lists if all(isinstance(row, dict) for row in one)), None)
     if not isinstance(values, list):
-        raise SourceError("malformed_row", f"{path} holds no list of labelled queries")
+        raise SourceError("malformed_row", f"{path} has no list of labelled queries")
     for number, row in enumerate(values, start=1):
         if isinstance(row, dict):
             yield _Row(path, number, row, skill)

@@ -79,7 +79,7 @@ def read_labelled_lines(path: Path, split: str | None, log: ProblemLog) -> Datas
 
 def _add(known: dict[str, Any], id: str, value: object) -> None:
     if id in known:
-        raise Unusable(f"the id {id!r} stands twice: the first row counts")
+        raise Unusable(f"the id {id!r} occurs twice: the first row counts")
     known[id] = value
 
 

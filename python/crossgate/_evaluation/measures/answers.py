@@ -30,7 +30,7 @@ class Answered:
         fits: The ids of what fits, best grade first.
         picked: The ids that were selected.
         outcome: A key of `OUTCOMES`.
-        confidence: How probable it is that the first pick fits; None where the profile has no
+        confidence: The probability that the first pick fits; None where the profile has no
             model of it.
         reason: The rule that decided.
         stage: Which stage answered.

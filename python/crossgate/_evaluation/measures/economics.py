@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crossgate import _core
+import crossgate._core as _core
 from crossgate._core import Policy, Profile
 from crossgate._evaluation.measures.losses import is_right
 from crossgate._evaluation.runs.runs import Mode, StoredQuery

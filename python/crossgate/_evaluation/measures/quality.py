@@ -23,7 +23,7 @@ class Metric:
     Attributes:
         name: As in `recall@1`.
         higher_is_better: Whether a fall is a loss.
-        meaning: One line for people.
+        meaning: One line for a person to read.
     """
 
     name: str

@@ -105,7 +105,7 @@ def read_reports(path: str | PathLike[str]) -> dict[str, dict[str, Any]]:
         raise SourceError("malformed_report", f"{path} is not JSON: {error}") from error
     if not isinstance(values, dict) or values.get("schema") != REPORTS_SCHEMA:
         message = (
-            f"{path} is no report: make one with `crossgate eval --json DATASET > {path.name}`"
+            f"{path} is not a report: make one with `crossgate eval --json DATASET > {path.name}`"
         )
         raise SourceError("malformed_report", message)
     try:

@@ -17,7 +17,7 @@ def html_comparison(
     before: Mapping[str, dict[str, Any]],
     after: Mapping[str, dict[str, Any]],
 ) -> str:
-    """Return one page with all that a comparison found, all names escaped.
+    """Return one HTML page with the whole comparison; all names are escaped.
 
     Args:
         comparison: What `compare` returned for the two.

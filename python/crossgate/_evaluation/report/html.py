@@ -25,8 +25,8 @@ from crossgate._evaluation.report.text import (
     headline,
     percentage,
     points,
-    remote_tier,
     share,
+    subject,
     tail_cut,
 )
 
@@ -34,7 +34,7 @@ _OPEN = 3  # examples that are shown without a click
 
 
 def html_report(reports: Sequence[Report]) -> str:
-    """Return one page with all reports, text of queries and documents escaped."""
+    """Return one HTML page with all reports; the texts of queries and documents are escaped."""
     names = ", ".join(f"{one.header.dataset} {one.header.split}" for one in reports)
     parts = (part for report in reports for part in _report(report))
     return page(f"crossgate eval: {names}", parts, style=STYLE, script=SCRIPT)
@@ -53,26 +53,20 @@ def _report(report: Report) -> Iterator[str]:
     yield from _groups(report)
     yield from _signals(report)
     yield from _examples("Worst misses", report.missed)
-    yield from _examples("Picks although nothing fits", report.picked_for_nothing)
+    yield from _examples("Picks for queries that nothing fits", report.picked_for_nothing)
     mode = "gated" if "gated" in report.modes else report.modes[-1]
     yield from queries_table(report.answers, mode)
 
 
 def _subject(report: Report) -> Iterator[str]:
     header = report.header
-    skipped = f", {header.skipped} malformed rows skipped" if header.skipped else ""
-    yield (
-        f"<p>{header.documents} documents, {report.matched} queries with a match, "
-        f"{report.no_match} without{skipped}. Brackets hold 95 % of bootstrap replicates.</p>"
-    )
-    versions = ", ".join(f"{name} {version}" for name, version in header.versions.items())
+    size, models, machine, *rest = subject(report)
+    yield f"<p>{size}. Brackets contain 95 % of bootstrap replicates.</p>"
     lines = [
-        f"profile {report.profile.name}; {header.embedder or 'no embedder'}; "
-        f"{header.reranker or 'no reranker'}{remote_tier(report)}; seed {header.seed}",
-        f"{header.machine['processor']}, {header.machine['cores']} cores, "
-        f"{header.machine['system']}; {versions}; {header.date}",
+        f"{models}; seed {header.seed}",
+        f"{machine}; {header.machine['system']}; {header.date}",
         *report.notes,
-        *(f"degraded: {code}, {count} queries" for code, count in report.degraded.items()),
+        *rest,
     ]
     yield "".join(f'<p class="soft">{escape(line)}</p>' for line in lines)
 
@@ -113,14 +107,14 @@ def _gate(report: Report) -> Iterator[str]:
         yield '<div class="charts">'
         yield figure(
             curve_chart(report.curve),
-            "recall@1 while the margins of the gate are moved and all else stays. Further right is "
+            "recall@1 as the gate's leads vary and all else stays the same. Further right is "
             "cheaper, further up is better.",
         )
         if report.abstention:
             yield figure(
                 abstention_chart(report.abstention),
-                "precision@1 while the bar on the confidence of an answer is moved and all else "
-                "stays. Further left is more silent where nothing fits, further up is better.",
+                "precision@1 as the threshold of an answer's confidence varies and all else stays "
+                "the same. Further left means fewer false injects, further up is better.",
             )
         yield "</div>"
     reasons = "".join(
@@ -172,7 +166,7 @@ def _losses(report: Report) -> Iterator[str]:
     shown = "gated" if "gated" in report.modes else report.modes[-1]
     flow = figure(
         flow_chart(report.matched, report.lost[shown]),
-        f"{shown}: a band is as thick as its queries are many.",
+        f"{shown}: the width of a band is its number of queries.",
     )
     yield f'<div class="wide">{flow}</div>'
     yield table(
@@ -210,7 +204,7 @@ def _signals(report: Report) -> Iterator[str]:
     if not report.strengths:
         return
     yield "<h2>Signals</h2><p>Area under the ROC curve for the gate's two questions: does a low "
-    yield "value tell that stage 2 is needed, does a high one tell that something fits? 0.5 is "
+    yield "value predict that stage 2 is needed, and a high one that something fits? 0.5 is "
     yield "chance.</p>"
     yield table(
         ["", "rerank?", "anything relevant?"],

@@ -106,14 +106,14 @@ _TERMS = {
     "p50": "half of the queries take at most this long",
     "p95": "of 100 queries 95 take at most this long",
     "p99": "of 100 queries 99 take at most this long",
-    "rerank?": "area under the ROC curve for telling the queries that reranking would mend",
-    "anything relevant?": "area under the ROC curve for telling the queries that something fits",
+    "rerank?": "area under the ROC curve for predicting which queries reranking would fix",
+    "anything relevant?": "area under the ROC curve for predicting which queries something fits",
     "milliseconds": "from the query to the answer, embedding included, with models loaded",
     "first pick does not fit": "queries that something fits, with another first pick or none",
     "recall@1": "share of the queries with a match whose first pick fits",
     "difference": "after minus before, over the same queries, with its 95 % interval",
 }
-"""What a reader may ask of the words in the heads of tables."""
+"""Explanations of the words in the heads of tables."""
 
 
 def _explained(cell: str) -> str:

@@ -152,7 +152,7 @@ def measure_steps(
         embedder: As in `Index.build`; None for words alone.
         profile: Gate, guardrails and how logits and stage 1 become one order.
         seed: Of the resampling behind the intervals.
-        progress: Called with the number of queries that are done and of all.
+        progress: Called with the number of queries done so far and the total.
 
     Raises:
         InputError: If a document cannot be indexed, or its timestamp cannot be read.

@@ -6,10 +6,12 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from crossgate._core import fits
 from crossgate._evaluation.measures.economics import Economics
 from crossgate._evaluation.measures.losses import DEPTH, PLACES
 from crossgate._evaluation.measures.signals import calibration_error
 from crossgate._evaluation.measures.statistics import Interval
+from crossgate._evaluation.report.charts import path_name
 from crossgate._evaluation.report.summary import Report
 
 WIDTH = 100
@@ -32,7 +34,7 @@ _NEVER_SKIPS = "the gate never skipped: stage 2 read the pool of all {count} que
 
 
 def headline(report: Report) -> str:
-    """Return the one sentence to remember: whether the gate pays for itself."""
+    """Return the most important sentence: whether the gate pays for itself."""
     account = report.economics
     if account is None:
         return f"The gate was not run on these {report.queries} queries."
@@ -75,27 +77,30 @@ def text_report(report: Report, *, signals: bool = False) -> str:
 
 def _subject(report: Report) -> Iterator[str]:
     header = report.header
+    size, models, machine, *degraded = subject(report)
+    first = f"{header.dataset} {header.split}: {size}"
+    notes = (f"note: {note}" for note in report.notes)
+    yield from _wrapped([first, models, machine, *notes, *degraded])
+
+
+def subject(report: Report) -> list[str]:
+    """Return lines on what was measured: size, models, machine, and what was degraded."""
+    header = report.header
     skipped = f", {header.skipped} malformed rows skipped" if header.skipped else ""
-    lines = [
-        f"{header.dataset} {header.split}: {header.documents} documents, {report.matched} queries "
-        f"with a match, {report.no_match} without{skipped}",
+    versions = ", ".join(f"{name} {version}" for name, version in header.versions.items())
+    return [
+        f"{header.documents} documents, {report.matched} queries with a match, "
+        f"{report.no_match} without{skipped}",
         f"profile {report.profile.name}; {header.embedder or 'no embedder'}; "
-        f"{header.reranker or 'no reranker'}{remote_tier(report)}",
-        f"{header.machine['processor']}, {header.machine['cores']} cores; "
-        + ", ".join(f"{name} {version}" for name, version in header.versions.items()),
+        f"{header.reranker or 'no reranker'}{_remote_reranker(report)}",
+        f"{header.machine['processor']}, {header.machine['cores']} cores; {versions}",
+        *(f"degraded: {code}, {count} queries" for code, count in report.degraded.items()),
     ]
-    lines += [f"note: {note}" for note in report.notes]
-    lines += [f"degraded: {code}, {count} queries" for code, count in report.degraded.items()]
-    yield from _wrapped(lines)
 
 
 def _quality(report: Report) -> Iterator[str]:
     yield _of_modes(report, "quality, 95 % interval", report.modes)
-    for name in _RANKING:
-        if any(report.quality[mode][name] for mode in report.modes):
-            yield _of_modes(
-                report, name, [share(report.quality[mode][name]) for mode in report.modes]
-            )
+    yield from _metrics(report, _RANKING)
     if any(report.unheld.values()):
         cells = [share(report.unheld[mode]) for mode in report.modes]
         yield _of_modes(report, "  nothing held back: @1", cells)
@@ -108,24 +113,20 @@ def _quality(report: Report) -> Iterator[str]:
     yield ""
     yield _of_modes(report, "abstention", report.modes)
     if report.no_match:
-        for name in _ABSTENTION:
-            yield _of_modes(
-                report,
-                name.replace("_", " "),
-                [share(report.quality[mode][name]) for mode in report.modes],
-            )
-        yield _of_modes(
-            report, "recall@1 kept", [percentage(report.kept(mode)) for mode in report.modes]
-        )
+        yield from _metrics(report, _ABSTENTION, blank=True)
+        kept = [percentage(report.kept(mode)) for mode in report.modes]
+        yield _of_modes(report, "recall@1 kept", kept)
     else:
         yield "not measured: no query of this dataset is known to fit nothing"
-    for name in _WRONG:
-        if any(report.quality[mode][name] for mode in report.modes):
-            yield _of_modes(
-                report,
-                name.replace("_", " "),
-                [share(report.quality[mode][name]) for mode in report.modes],
-            )
+    yield from _metrics(report, _WRONG)
+
+
+def _metrics(report: Report, names: Iterable[str], *, blank: bool = False) -> Iterator[str]:
+    """Yield a row for each of these metrics that has a value in some mode, or for all of them."""
+    for name in names:
+        cells = [share(report.quality[mode][name]) for mode in report.modes]
+        if blank or set(cells) != {"-"}:
+            yield _of_modes(report, name.replace("_", " "), cells)
 
 
 def _losses(report: Report) -> Iterator[str]:
@@ -161,14 +162,13 @@ def _economics(report: Report) -> Iterator[str]:
     yield _row("milliseconds", ["queries", "p50", "p95", "p99"], width=10)
     for one in account.latencies:
         cells = [str(one.count), f"{one.p50:.1f}", f"{one.p95:.1f}", f"{one.p99:.1f}"]
-        label = f"  gated, {one.path}" if one.path in ("skipped", "reranked") else f"  {one.path}"
-        yield _row(label, cells, width=10)
+        yield _row(f"  {path_name(one.path)}", cells, width=10)
 
 
 def _curve(report: Report) -> Iterator[str]:
     if not report.curve:
         return
-    yield _row("when the margins move", ["skipped", "recall@1", "false inject", ""], width=14)
+    yield _row("as the leads vary", ["skipped", "recall@1", "false inject", ""], width=14)
     # Ten points of the curve, and the shipped one.
     step = max(1, len(report.curve) // 10)
     for place, point in enumerate(report.curve):
@@ -183,7 +183,7 @@ def _curve(report: Report) -> Iterator[str]:
     if not report.abstention:
         return
     yield ""
-    yield _row("when the bar moves", ["false inject", "precision@1", ""], width=14)
+    yield _row("as the threshold varies", ["false inject", "precision@1", ""], width=14)
     step = max(1, len(report.abstention) // 8)
     for place, bar in enumerate(report.abstention):
         if bar.shipped or place % step == 0:
@@ -264,12 +264,12 @@ def share(interval: Interval | None) -> str:
     return f"{interval.value:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
 
 
-def remote_tier(report: Report) -> str:
-    """Return who answered in the mode `remote`, to be put behind the models; empty without it."""
+def _remote_reranker(report: Report) -> str:
+    """Return who answered in the mode `remote`, to follow the models; empty without that mode."""
     identity = report.header.remote
     if identity is None or "remote" not in report.modes:
         return ""
-    fitted = report.profile.reranker in (None, identity)
+    fitted = fits(report.profile, identity)
     return f"; remote {identity}{'' if fitted else ', for which the profile was not fitted'}"
 
 

@@ -147,7 +147,7 @@ def _row(line: int, values: object) -> _Row:
         raise Unusable(f"must be a JSON object with {', '.join(_NAMED)}")
     query, given, relevant = (values[name] for name in _NAMED)
     if not isinstance(query, str):
-        raise Unusable("the query is no text")
+        raise Unusable("the query is not text")
     check_query(query)
     if not isinstance(given, list) or not given:
         raise Unusable("candidates must be a list with at least one of them")
@@ -163,7 +163,7 @@ def _row(line: int, values: object) -> _Row:
         raise Unusable("relevant must be a list of ids; empty where nothing fits")
     kind = values.get("kind") or ""
     if not isinstance(kind, str):
-        raise Unusable("the kind is no text")
+        raise Unusable("the kind is not text")
     labels = dict.fromkeys(relevant, 1)
     return _Row(line=line, query=query, kind=kind, relevant=labels, candidates=found)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from crossgate import _core
+import crossgate._core as _core
 from crossgate._cascade import readable, sources_of
 from crossgate._clock import ENDLESS
 from crossgate._core import Policy, Profile
@@ -70,26 +70,26 @@ def measure(
         policy: What was chosen; None for the default.
         embedder: Stage 1's model; None for words alone.
         reranker: Stage 2's model.
-        remote: The tier of the mode `remote`, such as `crossgate.rerankers.VoyageReranker()`. It is
-            asked once before any work is done, and then sent the pool of every query; a call that
-            fails leaves that query to stage 1 and is counted.
+        remote: The reranker of the mode `remote`, such as `crossgate.rerankers.VoyageReranker()`.
+            It is asked once before any work is done, and then sent the pool of every query; a call
+            that fails leaves that query to stage 1 and is counted.
         modes: Which modes to run. Without `always` no logits are stored beyond what `gated` needs.
         seed: Stored with the run.
         repeated: How many queries are routed twice in the gated mode.
 
     Raises:
         InputError: If a document cannot be indexed; `out_of_range` for an unknown mode, or none,
-            and for the mode `remote` without its tier, or the tier without its mode.
+            and for the mode `remote` without its reranker, or the other way round.
         ModelError: If a model cannot be loaded or run.
         ProfileError: If the profile cannot be read, or was fitted for other models.
-        RerankerError: `api_error` if the remote tier does not answer the first question.
+        RerankerError: `api_error` if the remote reranker does not answer the first question.
     """
     unknown = [mode for mode in modes if mode not in ALL_MODES]
     if unknown or not modes:
-        message = f"no mode {', '.join(unknown) or 'given'}: choose of {', '.join(ALL_MODES)}"
+        message = f"no mode {', '.join(unknown) or 'given'}: choose from {', '.join(ALL_MODES)}"
         raise InputError("out_of_range", message)
     if ("remote" in modes) != (remote is not None):
-        message = "the mode remote and a remote tier go together: give both or neither"
+        message = "the mode remote and a remote reranker go together: give both or neither"
         raise InputError("out_of_range", message)
     if remote is not None:
         remote.score("warm up", passages_of(["warm up"]), deadline=ENDLESS)

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from crossgate import _cascade as cascade
-from crossgate import _core
+import crossgate._cascade as cascade
+import crossgate._core as _core
 from crossgate._cascade import Request, Stage1
 from crossgate._clock import Deadline
 from crossgate._core import Policy, Profile
@@ -66,8 +66,8 @@ def decide(
         remote: Identity of the remote reranker, for the mode of that name. Where it did not
             answer, the order of stage 1 stands.
         policy: The policy to decide by; None for the default.
-        hold_back: Whether nothing may be an answer. Without it no threshold, floor or guardrail
-            keeps a candidate from being selected.
+        hold_back: Whether the answer may be empty. Otherwise no threshold, floor or guardrail keeps
+            a candidate from being selected.
     """
     # Which profile a stored run may be decided by is checked before, by `check_suitable`.
     remembered = _Remembered(query.pairs, identity=profile.reranker or "stored")

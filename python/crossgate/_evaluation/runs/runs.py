@@ -15,7 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from crossgate import _core
+import crossgate._core as _core
 from crossgate._checks import check_path
 from crossgate._core import Policy, Profile
 from crossgate._errors import ProfileError, SourceError
@@ -49,7 +49,7 @@ class RunHeader:
         modes: The modes that were measured.
         embedder: Identity of the embedder; empty for words alone.
         reranker: Identity of the reranker; None without one.
-        remote: Identity of the remote tier; None where the mode `remote` was not measured.
+        remote: Identity of the remote reranker; None where the mode `remote` was not measured.
         profile: The profile in use.
         policy: The policy in use.
         seed: Of the sample and of the resampling.
@@ -92,7 +92,8 @@ class StoredQuery:
         reweighed: BM25 scores of the candidates by id, under other weights of the body: one
             mapping for each weight. Empty where no candidate has a body.
         pairs: What the reranker said about the candidates that it read.
-        remote_pairs: The same of the remote tier; empty where it was not asked, or did not answer.
+        remote_pairs: The same of the remote reranker; empty where it was not asked, or did not
+            answer.
         signals: What the gate looked at; None without candidates.
         decision: Verdict, reason and selected ids of the gated mode, as the router gave them;
             None where that mode was not measured.
@@ -124,7 +125,7 @@ class StoredQuery:
 
     @property
     def need(self) -> float | None:
-        """How probable it is that the query asks for anything; None where nobody asked."""
+        """The probability that the query asks for anything; None where nobody asked."""
         known = None if self.signals is None else self.signals.get("need")
         return None if known is None else float(known)
 
@@ -199,7 +200,7 @@ def _header_values(header: RunHeader) -> dict[str, Any]:
 def _header(values: dict[str, Any]) -> RunHeader:
     schema = values.pop("schema", None)
     if schema != SCHEMA:
-        raise Unusable(f"it is of version {str(schema)[:60]!r}, not {SCHEMA!r}: measure anew")
+        raise Unusable(f"it is of version {str(schema)[:60]!r}, not {SCHEMA!r}: measure again")
     return RunHeader(
         **{
             **values,
