@@ -6,6 +6,7 @@ import json
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,42 @@ def test_one_sentence_alone_proves_nothing() -> None:
     assert (finding.id, finding.others, finding.severity) == ("lost", ("z0",), "warning")
     # The head must be among them.
     assert list(shadows(answered({"lost": [1, 2, 2, 2, 2]}, head=1))) == []
+
+
+def test_the_evidence_says_whether_the_whole_document_loses() -> None:
+    library = answered({"lost": [2, 2, 1]}, head=3)
+    mild, plain = library.answers[:2]
+    library.answers[1] = replace(plain, others=(("z0", 1.1),))
+    (finding,) = shadows(library)
+    assert [one.text for one in finding.evidence] == [
+        '"sentence 1" finds z0 before lost',
+        '"sentence 0" finds z0 before the rest of lost',
+    ]
+    assert mild.repeated > dict(mild.others)["z0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("DEPRECATED: replaced by pdf. Merge PDF files.", "Remove lost: "),
+        ("Merges PDF files. This skill has been replaced by pdf.", "Remove lost: "),
+        ("Merges PDF files, and replaces deprecated calls.", "Merge the two, or "),
+    ],
+)
+def test_what_is_out_of_use_is_to_be_removed(text: str, advice: str) -> None:
+    library = answered({"lost": [2, 2, 1]}, head=3)
+    library.documents["lost"] = Document(id="lost", text=text)
+    (finding,) = shadows(library)
+    assert finding.advice.startswith(advice)
+
+
+def test_a_winner_that_names_the_other_is_not_told_to_do_so() -> None:
+    library = answered({"lost-one": [2, 2, 1]}, head=3)
+    (finding,) = shadows(library)
+    assert finding.advice.endswith("in z0 when lost-one is the one to use.")
+    library.documents["z0"] = Document(id="z0", text="Alpha. For beta use lost-one.")
+    (finding,) = shadows(library)
+    assert "z0 names lost-one" in finding.advice
 
 
 # Descriptions that nothing finds.

@@ -70,6 +70,9 @@ ROW = '{"_id": "a", "text": "one"}\n'
         ({"a.md": "# A\nx"}, "a.md", ["a.md#a"]),
         ({"skill.md": "# A\nx"}, "", ["skill.md#a"]),
         ({"tools.json": '[{"name": "t"}]'}, "tools.json", ["t"]),
+        ({"a/t.json": '[{"name": "t"}]', "b/u.json": '[{"name": "u"}]'}, "", ["t", "u"]),
+        ({"t.json": '[{"name": "t"}]', "rows.jsonl": ROW}, "", ["a"]),
+        ({"x/SKILL.md": GOOD, "x/references/skill.md": "x"}, "", ["pdf"]),
     ],
 )  # fmt: skip
 def test_auto_looks_at_the_path(
@@ -512,6 +515,17 @@ def test_a_second_skill_of_the_same_name_keeps_its_folder_in_its_id(tmp_path: Pa
     assert len(loaded.problems) == 2
 
 
+def test_a_skill_in_a_file_of_another_name_is_reported(tmp_path: Path) -> None:
+    write(tmp_path / "pdf" / "SKILL.md", GOOD)
+    write(tmp_path / "csv" / "skill.md", GOOD)
+    loaded = read_sources([tmp_path])
+    assert ids(loaded) == ["pdf"]
+    name = os.path.join("csv", "skill.md")
+    assert shown(loaded, tmp_path) == [
+        f"{name}: not read: the file of a skill must be called SKILL.md"
+    ]
+
+
 def test_ids_stay_unique_where_folders_are_called_the_same(tmp_path: Path) -> None:
     for root in ("one", "two", "three"):
         write(tmp_path / root / "pdf/SKILL.md", skill(f"name: pdf\ndescription: {root}"))
@@ -756,8 +770,8 @@ def test_files_of_the_same_name_in_two_folders_are_both_kept(tmp_path: Path) -> 
     ("content", "reason"),
     [
         (b"a\nb \0 c", "x.txt:2: binary, it has a NUL byte"),
-        (b"a\n\n\xff", "x.txt:3: not UTF-8 text"),
-        ("text".encode("utf-16"), "x.txt:1: not UTF-8 text"),
+        (b"a\n\n\xff", "x.txt:3: not UTF-8 text: save it as UTF-8"),
+        ("text".encode("utf-16"), "x.txt:1: not UTF-8 text but UTF-16: save it as UTF-8"),
     ],
 )
 def test_a_file_that_is_not_text(tmp_path: Path, content: bytes, reason: str) -> None:
@@ -1211,7 +1225,8 @@ def test_a_broken_operation_is_reported_and_the_others_read(tmp_path: Path) -> N
     ("content", "reason"),
     [
         ({"swagger": "2.0", "paths": {}}, "OpenAPI '2.0' is not read: convert the document"),
-        ({"openapi": 3.1, "paths": {}}, "OpenAPI 3.1 is not read"),
+        ({"openapi": 2, "paths": {}}, "OpenAPI 2 is not read"),
+        ({"openapi": ["3.0.0"], "paths": {}}, "OpenAPI ['3.0.0'] is not read"),
         ({"openapi": "4.0.0", "paths": {}}, "OpenAPI '4.0.0' is not read"),
         ({"openapi": "3.0.0", "paths": []}, 'expected an object "paths"'),
     ],
@@ -1220,6 +1235,11 @@ def test_an_openapi_document_that_is_not_read(tmp_path: Path, content: object, r
     with pytest.raises(SourceError, match=re.escape(reason)) as caught:
         read_sources([write(tmp_path / "a.json", json.dumps(content))])
     assert caught.value.code == "no_documents"
+
+
+def test_a_version_of_openapi_may_lack_its_quotes(tmp_path: Path) -> None:
+    document = {"openapi": 3.1, "paths": {"/a": {"get": {}}}}
+    assert ids(read_sources([write(tmp_path / "a.json", json.dumps(document))])) == ["GET /a"]
 
 
 def test_tools_of_one_name_in_several_files_are_all_kept(tmp_path: Path) -> None:

@@ -56,7 +56,6 @@ def calls(folder: Path) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...], d
     result = rerank("fox", DOCUMENTS, reranker=None)
     hits = list(result.hits)
     file = folder / "file"
-    tokens = rerankers.PrecomputedTokens(identity="x@1", queries={}, documents={})
     key = {"api_key": "k"}
     yield Router, (index,), {"reranker": None}
     yield router.route, ("fox",), {}
@@ -84,7 +83,6 @@ def calls(folder: Path) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...], d
     yield rerankers.CohereReranker, (), key
     yield rerankers.JinaReranker, (), key
     yield rerankers.LLMReranker, ("model",), {**key, "base_url": "http://127.0.0.1:1"}
-    yield rerankers.LateInteraction, (tokens,), {}
     yield rerankers.passages_of, (["a"],), {}
     yield pipelines.decay, (hits,), {"now": NOW}
     yield pipelines.deduplicate, (hits,), {}

@@ -1,6 +1,5 @@
 """The compiled core: scoring, gate and index."""
 
-from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any, Protocol, Self, final
@@ -36,7 +35,6 @@ __all__ = [
     "Stage1Relevance",
     "Stage2Confidence",
     "Stage2Relevance",
-    "TokenVectors",
     "Warnings",
     "Winner",
     "__version__",
@@ -52,7 +50,6 @@ __all__ = [
     "fuse_scores",
     "gate",
     "known_elsewhere",
-    "max_similarities",
     "near_duplicates",
     "need",
     "read_trace",
@@ -493,22 +490,6 @@ class Combine:
         @property
         def rerank_score(self) -> float: ...
 
-@final
-class TokenVectors:
-    """The token vectors of one text, each of length 1."""
-
-    def __new__(
-        cls, rows: Sequence[Sequence[float]] | Sequence[array[float]], *, owner: str = "a text"
-    ) -> TokenVectors: ...
-    def to_int8(self) -> TokenVectors: ...
-    @property
-    def dimension(self) -> int: ...
-    @property
-    def nbytes(self) -> int: ...
-    @property
-    def is_int8(self) -> bool: ...
-    def __len__(self) -> int: ...
-
 def analyze(text: str, language: str) -> list[str]: ...
 def combine(
     candidates: Sequence[Scored], rerank_scores: Sequence[float], profile: Profile
@@ -574,4 +555,3 @@ def diversify_vectors(
     trade_off: float,
     limit: int,
 ) -> list[int]: ...
-def max_similarities(query: TokenVectors, documents: Sequence[TokenVectors]) -> list[float]: ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from crossgate._errors import ModelError
 from crossgate._time_limit import limited, seconds_for
@@ -20,22 +20,6 @@ _INPUTS = {"input_ids", "attention_mask", "token_type_ids", "position_ids"}
 # WordPiece reads words of at most 100 letters as one piece, most are far shorter; what lies beyond
 # this many characters per piece cannot reach the model, and tokenising it would cost seconds.
 _CHARACTERS_PER_PIECE = 64
-
-
-class Tokens(Protocol):
-    """The columns of an input: the tokenizer's `Encoding`, or what was put together by hand."""
-
-    @property
-    def ids(self) -> list[int]:
-        """Numbers of the tokens."""
-
-    @property
-    def attention_mask(self) -> list[int]:
-        """1 for each token that the others look at."""
-
-    @property
-    def type_ids(self) -> list[int]:
-        """0 for tokens of the first text, 1 for those of the second."""
 
 
 class OnnxModel:
@@ -139,12 +123,7 @@ class OnnxModel:
             return _merged(first, second, self._suffix)
         return self._tokenizer.post_process(first, second)
 
-    def token_id(self, token: str) -> int | None:
-        """Return the number of a token of the vocabulary, or None."""
-        found: int | None = self._tokenizer.token_to_id(token)
-        return found
-
-    def run(self, encoding: Tokens) -> numpy.ndarray[Any, numpy.dtype[numpy.float32]]:
+    def run(self, encoding: Encoding) -> numpy.ndarray[Any, numpy.dtype[numpy.float32]]:
         """Run the model on one input and return its first output, of shape (1, ...).
 
         Raises:

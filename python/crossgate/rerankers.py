@@ -27,12 +27,6 @@ if TYPE_CHECKING:
     )
     from crossgate._reranking.cross_encoder import CrossEncoder
     from crossgate._reranking.jina import JinaReranker
-    from crossgate._reranking.late_interaction import (
-        LateInteraction,
-        OnnxTokenEncoder,
-        PrecomputedTokens,
-        TokenEncoder,
-    )
     from crossgate._reranking.lexical import SemanticBM25
     from crossgate._reranking.llm import LLMReranker
     from crossgate._reranking.pace import Pace
@@ -50,18 +44,14 @@ __all__ = [
     "Deadline",
     "JinaReranker",
     "LLMReranker",
-    "LateInteraction",
-    "OnnxTokenEncoder",
     "Pace",
     "PairScore",
     "Passage",
-    "PrecomputedTokens",
     "RemoteReranker",
     "Reranker",
     "Scores",
     "SemanticBM25",
     "State",
-    "TokenEncoder",
     "Transport",
     "TransportError",
     "VoyageReranker",
@@ -79,18 +69,14 @@ _LATER = {
     "Deadline": "_clock",
     "JinaReranker": "_reranking.jina",
     "LLMReranker": "_reranking.llm",
-    "LateInteraction": "_reranking.late_interaction",
-    "OnnxTokenEncoder": "_reranking.late_interaction",
     "Pace": "_reranking.pace",
     "PairScore": "_reranking.contract",
     "Passage": "_types",
-    "PrecomputedTokens": "_reranking.late_interaction",
     "RemoteReranker": "_reranking.remote",
     "Reranker": "_reranking.contract",
     "Scores": "_reranking.contract",
     "SemanticBM25": "_reranking.lexical",
     "State": "_reranking.breaker",
-    "TokenEncoder": "_reranking.late_interaction",
     "Transport": "_reranking.remote",
     "TransportError": "_reranking.remote",
     "VoyageReranker": "_reranking.voyage",

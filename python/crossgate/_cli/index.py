@@ -34,8 +34,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Read, embed and save."""
-    from crossgate._storage import storage
-
     start = perf_counter()
     output = Path(options.output)
     _check_writable(output)
@@ -44,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     say_skipped(loaded.problems, ", ".join([*options.source, *options.mcp]))
     built = index_of(loaded, options, earlier)
     built.save(output)
-    seconds, kept = perf_counter() - start, storage(loaded.documents, built.dimension)
+    seconds = perf_counter() - start
     if options.json:
         show_json(
             {
@@ -52,7 +50,6 @@ def run(options: argparse.Namespace) -> int:
                 "documents": len(built),
                 "skipped": len(loaded.problems),
                 "bytes": output.stat().st_size,
-                "storage": kept,
                 "embedder": built.embedder,
                 "fingerprint": built.fingerprint,
                 "seconds": seconds,
@@ -61,11 +58,7 @@ def run(options: argparse.Namespace) -> int:
         return DONE
     skipped = f", {len(loaded.problems)} skipped" if loaded.problems else ""
     show(
-        f"{output}: {len(built)} documents{skipped}, {size(output.stat().st_size)}, "
-        f"{seconds:.1f} s\n"
-        f"texts {size(kept['texts'])}, vectors {size(kept['vectors'])}; vectors per token "
-        f"would take about {size(kept['token_vectors_float32'])}, or "
-        f"{size(kept['token_vectors_int8'])} in 8 bits"
+        f"{output}: {len(built)} documents{skipped}, {size(output.stat().st_size)}, {seconds:.1f} s"
     )
     return DONE
 

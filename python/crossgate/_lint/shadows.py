@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 
 from crossgate._lint.answers import Answer
 from crossgate._lint.findings import Finding
 from crossgate._lint.library import Library
+from crossgate._lint.names import Names
+from crossgate._types import Document
 
 WEIGHTS = {"description": 3.0, "trigger": 2.0, "heading": 1.0, "line": 1.0}
 """What a sentence counts: prompts resemble descriptions and triggers more than headings."""
@@ -34,19 +37,26 @@ AHEAD = 2
 """Places behind the winner that still count as winning: copies share the first places."""
 
 _EXAMPLES = 2
+_RETIRED = re.compile(
+    r"\W*(?:deprecated|obsolete|superseded)\b|"
+    r".*\bthis (?:skill|tool) (?:is|has been) (?:deprecated|obsolete|superseded|replaced)\b",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def shadows(library: Library) -> Iterator[Finding]:
     """Yield the pairs that shadow each other, each pair once, with the one that loses more."""
     lost = _lost(library)
     shares = {pair: _share(library, *pair, answers) for pair, answers in lost.items()}
+    names = Names(library.documents.values())
     for (loser, winner), share in shares.items():
         back = shares.get((winner, loser), 0.0)
         if (share, winner) < (back, loser):
             continue
         hurt = (share + back) / 2
         if share >= SHADOWED and _proven(lost[loser, winner], lost.get((winner, loser), [])):
-            yield _finding(library, loser, winner, lost, hurt, share)
+            advice = _advice(library.documents[loser], library.documents[winner], names)
+            yield _finding(library, loser, winner, lost, hurt, share, advice)
 
 
 def _lost(library: Library) -> dict[tuple[str, str], list[Answer]]:
@@ -88,6 +98,7 @@ def _finding(
     lost: dict[tuple[str, str], list[Answer]],
     hurt: float,
     share: float,
+    advice: str,
 ) -> Finding:
     document = library.documents[loser]
     taken, given = lost[loser, winner], lost.get((winner, loser), [])
@@ -97,7 +108,7 @@ def _finding(
     )
     evidence = [
         library.places.evidence(
-            library.documents[one.sentence.id], one.sentence, f"finds {other} first"
+            library.documents[one.sentence.id], one.sentence, _outcome(one, other)
         )
         for one, other in [
             *((one, winner) for one in _clearest(taken, winner)[:_EXAMPLES]),
@@ -113,19 +124,39 @@ def _finding(
         line=library.places.line(document, "text", 0),
         message=message,
         evidence=tuple(evidence),
-        advice=(
-            f"Merge the two, or say in the first sentence of each what only it does, and in "
-            f"{winner} when {loser} is the one to use."
-        ),
+        advice=advice,
         hurt=hurt,
     )
 
 
+def _outcome(answer: Answer, winner: str) -> str:
+    """Return what a sentence finds; most of a document says less than all of it."""
+    owner = answer.sentence.id
+    return f"finds {winner} before {owner if _misled(answer, winner) else f'the rest of {owner}'}"
+
+
+def _misled(answer: Answer, winner: str) -> bool:
+    """Return whether the winner is ahead of the whole document, the sentence in it."""
+    return dict(answer.others)[winner] > answer.repeated
+
+
+def _advice(loser: Document, winner: Document, names: Names) -> str:
+    """Return what to change, without what the two do already."""
+    retired = [one.id for one in (loser, winner) if _RETIRED.match(one.text)]
+    if retired:
+        return f"Remove {' and '.join(retired)}: the description says that it is out of use."
+    apart = "Merge the two, or say in the first sentence of each what only it does"
+    if loser.id in (id for _, id in names.named(winner.text, winner.id)):
+        return f"{apart}: {winner.id} names {loser.id}, but in words that are {loser.id}'s own."
+    return f"{apart}, and in {winner.id} when {loser.id} is the one to use."
+
+
 def _clearest(answers: list[Answer], winner: str) -> list[Answer]:
-    """Return the answers with the head's sentences first, and the widest lead first."""
+    """Return the answers, what misleads a whole document first, then its head, then by lead."""
     return sorted(
         answers,
         key=lambda one: (
+            not _misled(one, winner),
             one.sentence.field != "text",
             one.own - dict(one.others)[winner],
             one.sentence.start,

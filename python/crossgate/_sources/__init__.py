@@ -11,6 +11,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 from typing import Any, Literal, NamedTuple, get_args
 
 from crossgate._errors import SourceError
@@ -34,6 +35,7 @@ _JSON_LINES = (".jsonl", ".ndjson")
 _TOOLS = (".json",)
 _MARKDOWN = (".md", ".markdown")
 _TEXT = (*_MARKDOWN, ".txt", ".rst")
+_SUFFIXES = {"text": _TEXT, "jsonl": _JSON_LINES, "tools": _TOOLS}
 _ACCEPTED = (
     f"a folder with {_SKILL} files, a BEIR folder ({_CORPUS}), a {' or '.join(_JSON_LINES)} file, "
     f"a {_TOOLS[0]} file with tools or OpenAPI 3, a {', '.join(_TEXT)} file or a folder of these"
@@ -119,7 +121,7 @@ def read_sources(
         paths: Files and folders; a single string is one path.
         kind: What all paths are; `auto` looks at each: at the suffix of a file, and for a folder
             it is BEIR if it has a `corpus.jsonl`, skills if there is a SKILL.md anywhere below,
-            else text, or JSON lines if there is no text.
+            else the first of text, JSON lines and tools that it has files of.
         servers: Names of tool servers with what each lists; they come after the paths, and a
             server's name stands where a file's would.
 
@@ -181,13 +183,27 @@ class _Reader:
         files = self._walk(root)
         skills = [file for file in files if os.path.basename(file) == _SKILL]
         if kind == "auto":
-            kind = "skills" if skills else "text"
-            if not skills and not any(_suffix(file) in _TEXT for file in files):
-                kind = "jsonl"
-        suffixes = {"jsonl": _JSON_LINES, "tools": _TOOLS}.get(kind, _TEXT)
-        for file in skills if kind == "skills" else files:
-            if kind == "skills" or _suffix(file) in suffixes:
+            kind = "skills" if skills else _kind_of_folder(files)
+        if kind == "skills":
+            self._read_skills(root, files, skills)
+            return
+        for file in files:
+            if _suffix(file) in _SUFFIXES[kind]:
                 self._read_file(kind, root, file)
+
+    def _read_skills(self, root: str, files: Sequence[str], skills: Sequence[str]) -> None:
+        """Read the skills of a folder, and report what would be one by another file name."""
+        found = set(skills)
+        folders = {PurePath(file).parent for file in skills}
+        for file in files:
+            if file in found:
+                self._read_file("skills", root, file)
+                continue
+            named_alike = os.path.basename(file).lower() == _SKILL.lower()
+            # Below a skill it is one of that skill's own files.
+            if named_alike and folders.isdisjoint(PurePath(file).parents):
+                reason = f"not read: the file of a skill must be called {_SKILL}"
+                self._report(os.path.join(root, file), None, reason)
 
     def _walk(self, root: str) -> list[str]:
         """Return the paths of all files below a folder, relative to it, sorted by their parts.
@@ -381,6 +397,13 @@ def _is_below(path: str, folder: str) -> bool:
         return os.path.join(os.path.realpath(path), "").startswith(folder)
     except OSError:  # a link that goes while it is followed
         return False
+
+
+def _kind_of_folder(files: Sequence[str]) -> Kind:
+    """Return the first kind that a folder without skills has files of."""
+    suffixes = {_suffix(file) for file in files}
+    kinds: tuple[Kind, ...] = ("text", "jsonl", "tools")
+    return next((kind for kind in kinds if not suffixes.isdisjoint(_SUFFIXES[kind])), "text")
 
 
 def _kind_of_file(path: str) -> Kind:

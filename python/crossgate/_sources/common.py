@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 
 
 class Unusable(Exception):
@@ -18,7 +19,9 @@ def decoded(raw: bytes) -> str:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Unusable("not UTF-8 text", raw.count(b"\n", 0, error.start) + 1) from None
+        seen = " but UTF-16" if raw.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else ""
+        reason = f"not UTF-8 text{seen}: save it as UTF-8"
+        raise Unusable(reason, raw.count(b"\n", 0, error.start) + 1) from None
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

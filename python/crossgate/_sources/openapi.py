@@ -40,7 +40,7 @@ def operations_of(document: Mapping[str, Any]) -> Iterator[Operation]:
         Unusable: If it is of another version than 3, or has no paths.
     """
     version = document.get("openapi", document.get("swagger"))
-    if not isinstance(version, str) or not version.startswith("3."):
+    if not str(version).startswith("3."):  # 3.1 without quotes is a number
         raise Unusable(f"OpenAPI {version!r:.40} is not read: convert the document to OpenAPI 3")
     paths = document.get("paths")
     if not isinstance(paths, dict):

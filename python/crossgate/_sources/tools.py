@@ -53,7 +53,7 @@ def tool_from(value: object) -> Document:
     tool: dict[str, Any] = inner if isinstance(inner, dict) else value
     name, text = _text(tool, "name"), _text(tool, "description")
     if not name.strip():
-        raise Unusable("a tool without a name")
+        raise Unusable('a tool without a name: expected "name", as MCP, OpenAI and Anthropic do')
     found = (tool[key] for key in _SCHEMAS if isinstance(tool.get(key), dict))
     schema: dict[str, Any] = next(found, {})
     title = _text(tool, "title")

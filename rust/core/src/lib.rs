@@ -34,7 +34,6 @@ pub mod fusion;
 pub mod gate;
 pub mod index;
 pub mod json;
-pub mod late;
 pub mod need;
 pub mod policy;
 pub mod profile;

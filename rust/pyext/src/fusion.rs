@@ -1,9 +1,7 @@
-//! Fusion, near-duplicates, diversity and late interaction as Python functions.
+//! Fusion, near-duplicates and diversity as Python functions.
 
 use crossgate_core::diversity::{self, Content};
 use crossgate_core::fusion::{self, Normalisation};
-use crossgate_core::late;
-use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
 use crate::index::numbers;
@@ -84,76 +82,4 @@ pub(crate) fn diversify_vectors(
         diversity::marginal_relevance(&ids, &relevance, &content, trade_off, limit)
     })
     .map_err(Into::into)
-}
-
-/// The token vectors of one text, each of length 1.
-#[pyclass(frozen, module = "crossgate._core")]
-pub(crate) struct TokenVectors(late::TokenVectors);
-
-#[pymethods]
-impl TokenVectors {
-    #[new]
-    #[pyo3(signature = (rows, *, owner="a text"))]
-    fn new(py: Python<'_>, rows: &Bound<'_, PyAny>, owner: &str) -> PyResult<Self> {
-        let rows = matrix(rows)?;
-        py.detach(|| late::TokenVectors::new(owner, &rows)).map(Self).map_err(Into::into)
-    }
-
-    fn to_int8(&self, py: Python<'_>) -> Self {
-        Self(py.detach(|| self.0.to_int8()))
-    }
-
-    #[getter]
-    fn dimension(&self) -> usize {
-        self.0.dimension()
-    }
-
-    #[getter]
-    fn nbytes(&self) -> usize {
-        self.0.bytes()
-    }
-
-    #[getter]
-    fn is_int8(&self) -> bool {
-        self.0.is_int8()
-    }
-
-    fn __len__(&self) -> usize {
-        self.0.len()
-    }
-}
-
-/// For each document the sum, over the query's tokens, of the largest cosine with one of its own.
-#[pyfunction]
-#[expect(clippy::needless_pass_by_value, reason = "Python hands over owned lists")]
-pub(crate) fn max_similarities(
-    py: Python<'_>,
-    query: PyRef<'_, TokenVectors>,
-    documents: Vec<PyRef<'_, TokenVectors>>,
-) -> PyResult<Vec<f64>> {
-    let query = &query.0;
-    let documents: Vec<&late::TokenVectors> = documents.iter().map(|one| &one.0).collect();
-    py.detach(|| {
-        documents
-            .iter()
-            .map(|document| query.max_similarity(document))
-            .collect::<crossgate_core::Result<Vec<f64>>>()
-    })
-    .map_err(Into::into)
-}
-
-/// A matrix from a two-dimensional buffer of float32, or from rows one by one.
-fn matrix(object: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<f32>>> {
-    let py = object.py();
-    if let Ok(buffer) = PyBuffer::<f32>::get(object)
-        && matches!(buffer.format().to_bytes(), b"f" | b"@f" | b"=f")
-        && let [rows, columns] = *buffer.shape()
-    {
-        let values = buffer.to_vec(py)?;
-        // A row of no numbers is one too; `chunks` would not return it.
-        return Ok((0..rows)
-            .map(|row| values.iter().skip(row * columns).take(columns).copied().collect())
-            .collect());
-    }
-    object.try_iter()?.map(|row| numbers(&row?)).collect()
 }

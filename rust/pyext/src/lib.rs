@@ -17,8 +17,7 @@ mod _core {
     use crate::embedder::{Embedder, blake3_of};
     #[pymodule_export]
     use crate::fusion::{
-        TokenVectors, diversify_vectors, diversify_words, fuse_ranks, fuse_scores,
-        max_similarities, near_duplicates,
+        diversify_vectors, diversify_words, fuse_ranks, fuse_scores, near_duplicates,
     };
     #[pymodule_export]
     use crate::index::Index;

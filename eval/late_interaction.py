@@ -1,0 +1,170 @@
+"""Measures late interaction beside the bundled cross-encoder, among the best that stage 1 finds.
+
+    python eval/late_interaction.py COLBERT eval/chunks SCIFACT COSQA --limit 200
+
+COLBERT is a folder with the `model.onnx` and `tokenizer.json` of a ColBERT-like model that returns
+one vector per token. Texts are given to it as ColBERT does: `[unused0]` before a query, which is
+filled up with `[MASK]` to 32 tokens that get no attention, `[unused1]` before a document of at most
+300 tokens, whose punctuation is left out. MaxSim: the sum over the query's vectors of their best
+cosine with one of the document; Khattab and Zaharia, "ColBERT", 2020. Printed is each model's order
+alone, joined with that of stage 1 by rank, and pairs per second of one processor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import string
+import time
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from crossgate import Index
+from crossgate._profile import read_profile
+from crossgate._router import DEFAULT_PROFILE
+from crossgate._threads import run_all
+from crossgate.evaluation import Dataset, read_dataset
+from crossgate.rerankers import CrossEncoder, passages_of
+
+QUERY_TOKENS, DOCUMENT_TOKENS = 32, 300
+RANK_CONSTANT = 60
+
+Array = NDArray[np.float32]
+
+
+class Colbert:
+    """Token vectors by an ONNX graph, one text at a time on each thread."""
+
+    def __init__(self, folder: Path) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        self._session = onnxruntime.InferenceSession(folder / "model.onnx", options)
+        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+
+    @cached_property
+    def _skipped(self) -> set[int]:
+        return {self._tokenizer.token_to_id(one) for one in string.punctuation}
+
+    def query(self, text: str) -> Array:
+        """Return unit vectors of shape (32, dimension)."""
+        ids = self._ids("[unused0]", text, QUERY_TOKENS)
+        missing = QUERY_TOKENS - len(ids)
+        masked = [self._tokenizer.token_to_id("[MASK]")] * missing
+        return self._run([*ids, *masked], [1] * len(ids) + [0] * missing)
+
+    def document(self, text: str) -> Array:
+        """Return unit vectors of shape (tokens, dimension)."""
+        ids = self._ids("[unused1]", text, DOCUMENT_TOKENS)
+        vectors = self._run(ids, [1] * len(ids))
+        return vectors[[id not in self._skipped for id in ids]]
+
+    def _ids(self, marker: str, text: str, most: int) -> list[int]:
+        pieces = self._tokenizer.encode(text, add_special_tokens=False).ids[: most - 3]
+        first, second, last = map(self._tokenizer.token_to_id, ("[CLS]", marker, "[SEP]"))
+        return [first, second, *pieces, last]
+
+    def _run(self, ids: list[int], attention: list[int]) -> Array:
+        given = {"input_ids": ids, "attention_mask": attention, "token_type_ids": [0] * len(ids)}
+        made = self._session.run(
+            None, {name: np.array([one], dtype=np.int64) for name, one in given.items()}
+        )[0][0]
+        unit: Array = made / np.linalg.norm(made, axis=1, keepdims=True)
+        return unit
+
+
+def measure(dataset: Dataset, colbert: Colbert, shown: int) -> None:
+    """Print one line per order of the `shown` documents that stage 1 finds."""
+    index = Index.build(dataset.documents)
+    contents = {one.id: one.content for one in dataset.documents}
+    blend = read_profile(DEFAULT_PROFILE).blend
+    cross_encoder = CrossEncoder("ms-marco-minilm-l12")
+    cross_encoder.score("warm", passages_of(["up", "now"]))
+    queries = [one for one in dataset.queries if one.relevant]
+    vectors = index.load_embedder().embed([one.text for one in queries])
+    quality: dict[str, list[tuple[float, float]]] = {}
+    seconds = dict.fromkeys(("ms-marco", "prepared", "late"), 0.0)
+    pairs = 0
+    for query, vector in zip(queries, vectors, strict=True):
+        found = index.search(query.text, vector, blend=blend).scored
+        ids = [one.id for one in sorted(found, key=lambda one: (-one.blend, one.id))[:shown]]
+        texts = [contents[id] for id in ids]
+        start = time.process_time()
+        logits = [
+            one.score for one in cross_encoder.score(query.text, passages_of(texts)).complete()
+        ]
+        seconds["ms-marco"] += time.process_time() - start
+        start = time.process_time()
+        documents = run_all(colbert.document, texts)
+        seconds["late"] += time.process_time() - start
+        start = time.process_time()
+        tokens = colbert.query(query.text)
+        sums = [float((tokens @ one.T).max(axis=1).sum()) for one in documents]
+        seconds["prepared"] += time.process_time() - start
+        pairs += len(ids)
+        orders: dict[str, Sequence[int]] = {
+            "stage 1": range(len(ids)),
+            "ms-marco": _order(logits),
+            "late": _order(sums),
+        }
+        for name in ("ms-marco", "late"):
+            orders[f"stage 1 + {name}"] = _joined(orders["stage 1"], orders[name])
+        for name, order in orders.items():
+            ranked = [query.relevant.get(ids[place], 0) for place in order]
+            quality.setdefault(name, []).append(
+                (float(any(ranked[:1])), _ndcg(ranked, query.relevant.values()))
+            )
+    print(f"{dataset.name}: {len(queries)} queries, the {shown} best of {len(contents)} documents")
+    for name, values in quality.items():
+        first, ndcg = np.mean(values, axis=0)
+        print(f"  {name:<20} recall@1 {first:.3f}  nDCG@10 {ndcg:.3f}")
+    seconds["late"] += seconds["prepared"]
+    print(
+        "  pairs/s: " + ", ".join(f"{one} {pairs / took:.0f}" for one, took in seconds.items()),
+        flush=True,
+    )
+
+
+def _order(scores: Sequence[float]) -> list[int]:
+    return sorted(range(len(scores)), key=lambda place: -scores[place])
+
+
+def _joined(first: Sequence[int], second: Sequence[int]) -> list[int]:
+    """Return the order by the sum of reciprocal ranks."""
+    total = [0.0] * len(first)
+    for order in (first, second):
+        for rank, place in enumerate(order, start=1):
+            total[place] += 1 / (RANK_CONSTANT + rank)
+    return _order(total)
+
+
+def _ndcg(ranked: Sequence[int], relevant: Iterable[int]) -> float:
+    def gain(grades: Sequence[int]) -> float:
+        return sum(grade / math.log2(rank + 1) for rank, grade in enumerate(grades[:10], start=1))
+
+    return gain(ranked) / gain(sorted(relevant, reverse=True))
+
+
+def main() -> None:
+    """Measure each dataset."""
+    parser = argparse.ArgumentParser(description="Compares late interaction and a cross-encoder.")
+    parser.add_argument("model", type=Path, help="folder of a ColBERT-like model")
+    parser.add_argument("dataset", nargs="+", help="BEIR folder or .jsonl file")
+    parser.add_argument("--limit", type=int)
+    parser.add_argument("--best", type=int, default=10)
+    options = parser.parse_args()
+    colbert = Colbert(options.model)
+    for path in options.dataset:
+        dataset = read_dataset(path, limit=options.limit)
+        measure(dataset, colbert, options.best)
+
+
+if __name__ == "__main__":
+    main()
