@@ -949,6 +949,17 @@ def test_queries_without_candidates_or_logits_are_left_out_and_noted(
     assert found.report == fits["cost"].report
 
 
+def test_a_profile_that_is_surely_worse_than_the_one_before_says_so() -> None:
+    run = run_of(synthetic())
+    same, cautious = (calibrate([run], Objective(cost_ratio=cost)) for cost in (1.0, 8.0))
+    assert not any("than with the profile before" in note for note in same.notes)
+    (note,) = (one for one in cautious.notes if "than with the profile before" in one)
+    new, old = (one.modes["gated"]["recall@1"] for one in (cautious.report, cautious.before))
+    assert new
+    assert old
+    assert f"recall@1 is {100 * (old.value - new.value):.1f} points lower" in note
+
+
 def test_without_negatives_abstention_is_said_not_to_be_measured() -> None:
     queries = [replace(one, wrong=frozenset()) for one in synthetic(matched=500, no_match=0)]
     found = calibrate([run_of(queries)], Objective(cost_ratio=1.0))

@@ -219,10 +219,28 @@ def calibrate(
         fit=figures_of(fit, profile, seed),
         report=figures_of(report, profile, seed),
         before=figures_of([reblended(query, before) for query in report], before, seed),
-        notes=tuple(notes),
+        notes=(*notes, *_fell(report, profile, before, seed)),
     )
     _check_promise(found.report, objective)
     return documented(found, runs, objective, any_corpus=any_corpus, seed=seed, command=command)
+
+
+def _fell(report: Sequence[StoredQuery], profile: Profile, before: Profile, seed: int) -> list[str]:
+    """Note where the profile before is surely better at what a pick is for."""
+
+    def recalls(used: Profile) -> NDArray[np.float64]:
+        queries = [reblended(query, used) for query in report]
+        found = [measure_answer(one, decide(one, used, "gated"))["recall@1"] for one in queries]
+        return np.array(found, dtype=np.float64)
+
+    lost = mean((recalls(before) - recalls(profile))[:, None], seed=seed)
+    if lost is None or lost.low <= 0:
+        return []
+    return [
+        f"on the half that was not fitted on, recall@1 is {100 * lost.value:.1f} points lower than "
+        "with the profile before, beyond noise: keep that one, unless fewer false injects are "
+        "worth it; more labels fit better"
+    ]
 
 
 def _place(header: RunHeader) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from crossgate._evaluation.measures import metrics
 from crossgate._evaluation.runs.runs import StoredQuery
-from crossgate._types import RouteResult, Verdict
+from crossgate._types import RouteResult
 
 PICKS = 2
 """How many documents a router selects unless told otherwise; see `Router.route`."""
@@ -71,5 +71,5 @@ def measure_answer(query: StoredQuery, result: RouteResult) -> dict[str, float |
     if query.wrong:
         for k in (1, PICKS):
             values[f"wrong_pick@{k}"] = float(not query.wrong.isdisjoint(ranking[:k]))
-    values["skipped"] = float(result.verdict is not Verdict.AMBIGUOUS)
+    values["skipped"] = float(not result.trace["asked"])
     return values

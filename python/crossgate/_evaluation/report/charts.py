@@ -69,9 +69,7 @@ def _curves(
         line = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y, shipped in points if not shipped)
         colour = f" of-{place}" if len(curves) > 1 else ""
         parts.append(f'<polyline class="line{colour}" points="{line}"/>')
-        parts += (
-            _point(point, across, up, x_label, y_label, alone=len(curves) == 1) for point in points
-        )
+        parts += (_point(point, across, up, x_label, y_label, f"mark{colour}") for point in points)
     return _svg(parts, x_label, y_label, title)
 
 
@@ -81,21 +79,20 @@ def _point(
     up: Scale,
     x_label: str,
     y_label: str,
-    *,
-    alone: bool,
+    mark: str,
 ) -> str:
     x, y, shipped = point
     circle = (
-        f'<circle class="{"mark" if shipped else "spot"}" cx="{across(x):.1f}" '
+        f'<circle class="{mark if shipped else "spot"}" cx="{across(x):.1f}" '
         f'cy="{up(y):.1f}" r="{5 if shipped else 4}"><title>{html.escape(x_label)}: {x:.1%}, '
         f"{html.escape(y_label)}: {y:.3f}</title></circle>"
     )
-    if not (shipped and alone):
+    if not shipped or mark != "mark":
         return circle
-    anchor, shift = ("end", -9) if x > 0.6 else ("start", 9)
+    # In the corner, since beside the point it would lie on the line as often as not.
     return circle + (
-        f'<text class="label" text-anchor="{anchor}" x="{across(x) + shift:.1f}" '
-        f'y="{up(y) + 16:.1f}">shipped: {x:.1%}, {y:.3f}</text>'
+        f'<text class="label" text-anchor="end" x="{_WIDTH - _RIGHT}" y="10">'
+        f'<tspan class="mark">\u25cf</tspan> shipped: {x:.1%}, {y:.3f}</text>'
     )
 
 
@@ -188,7 +185,7 @@ def latency_chart(latencies: Sequence[Latency]) -> str:
         return scale(math.log10(max(milliseconds, 1e-3)))
 
     x_ticks = [10.0**power for power in range(low, high + 1)]
-    parts = list(_axes(x_ticks, (0.0, 0.25, 0.5, 0.75, 1.0), across, up, _whole, _percent))
+    parts = list(_axes(x_ticks, (0.0, 0.25, 0.5, 0.75, 1.0), across, up, _duration, _percent))
     for place, one in enumerate(known):
         name = path_name(one.path)
         steps = len(one.spread) - 1
@@ -200,7 +197,7 @@ def latency_chart(latencies: Sequence[Latency]) -> str:
             f"{at / steps:.0%} within {time:.1f} ms</title></circle>"
             for at, (time, (x, y)) in enumerate(zip(one.spread, points, strict=True))
         ]
-    return _svg(parts, "milliseconds", "queries answered", "latency by path")
+    return _svg(parts, "time for a query", "queries answered", "latency by path")
 
 
 _COLOURS = 5
@@ -231,24 +228,24 @@ def flow_chart(matched: int, lost: Mapping[str, int]) -> str:
     unit = room / matched
     found = matched - unfound
     parts = [
-        _band("match", 10, 140, (20.0, found * unit), (20.0, found * unit), ""),
+        _band("match", 10, 70, (20.0, found * unit), (20.0, found * unit), ""),
         f'<text class="label" x="10" y="14">{matched} queries with a match</text>',
     ]
     left, right = 20.0, 20.0
     for name, label, count in ends:
         height = count * unit
-        start, x = left, 140
+        start, x = left, 70
         if label == PLACES["retrieval"]:
             start, x = 20.0 + found * unit, 10
         share = f"{label}: {count} of {matched}, {count / matched:.1%}"
-        parts.append(_band(name, x, 360, (start, height), (right, height), share))
+        parts.append(_band(name, x, 190, (start, height), (right, height), share))
         parts.append(
-            f'<text class="label" x="370" y="{right + height / 2 + 4:.1f}">{html.escape(label)}: '
+            f'<text class="label" x="198" y="{right + height / 2 + 4:.1f}">{html.escape(label)}: '
             f"{count} ({count / matched:.0%})</text>"
         )
         left, right = left + height, right + max(height, _LINE) + _GAP
     return (
-        f'<svg viewBox="0 0 580 {right + 8:.0f}" role="img" '
+        f'<svg viewBox="0 0 400 {right + 8:.0f}" role="img" '
         f'aria-label="where right answers get lost">{"".join(parts)}</svg>'
     )
 
@@ -344,8 +341,10 @@ def _three(value: float) -> str:
     return f"{value:.3f}"
 
 
-def _whole(value: float) -> str:
-    return f"{value:,.10g}"
+def _duration(milliseconds: float) -> str:
+    if milliseconds < 1000:
+        return f"{milliseconds:g} ms"
+    return f"{milliseconds / 1000:g} s"
 
 
 def _short(value: float) -> str:

@@ -26,6 +26,10 @@ REPORTS_SCHEMA = "crossgate-evals/1"
 
 _DIRECTION = {metric.name: metric.higher_is_better for metric in METRICS}
 
+_COMPARED = _DIRECTION.keys() - {"abstention_precision"}
+"""What can be paired by query. The precision of empty answers cannot: it says of a query only
+whether something fits it, so that its difference is 0 whatever changed."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
@@ -184,7 +188,7 @@ def _paired(
     places = {id: place for place, id in enumerate(after["ids"])}
     order = [places[id] for id in before["ids"]]
     first, second = before["per_query"][mode], after["per_query"][mode]
-    shared = [metric for metric in first if metric in _DIRECTION and metric in second]
+    shared = [metric for metric in first if metric in _COMPARED and metric in second]
     old = {metric: np.array(first[metric], np.float64) for metric in shared}
     new = {metric: np.array(second[metric], np.float64)[order] for metric in shared}
     return before["ids"], old, new

@@ -7,9 +7,10 @@ from html import escape
 from typing import Any
 
 from crossgate._evaluation.measures.economics import CurvePoint
+from crossgate._evaluation.measures.quality import METRICS
 from crossgate._evaluation.report.charts import curve_chart, interval_chart
 from crossgate._evaluation.report.compare import Change, Comparison, Moved
-from crossgate._evaluation.report.page import figure, page, table
+from crossgate._evaluation.report.page import explained, figure, legend, page, table
 
 
 def html_comparison(
@@ -55,8 +56,12 @@ def _dataset(
         for report in (before, after)
     ]
     if all(any(point.recall is not None for point in points) for points in curves):
-        key = '<span class="key of-0"></span>before<span class="key of-1"></span>after'
-        chart = figure(curve_chart(*curves), f"Further right is cheaper, up better. {key}")
+        key = legend([("of-0", "before"), ("of-1", "after")])
+        chart = figure(
+            curve_chart(*curves),
+            "recall@1 while the margins of the gate are moved; a dot is the profile as it is. "
+            f"Further right is cheaper, further up is better. {key}",
+        )
         yield f'<div class="charts">{chart}</div>'
     # The skip rate moves by far more than quality does, and would make one scale useless for both.
     ends = [
@@ -69,10 +74,12 @@ def _dataset(
     for mode in dict.fromkeys(one.mode for one in changes):
         mine = [one for one in changes if one.mode == mode]
         moved = [one for one in mine if one.before != one.after or one.fell]
-        yield f"<h3>{escape(mode)}</h3>"
+        yield f"<h3>{explained(mode)}</h3>"
         yield _changes(moved, most) if moved else ""
         if len(moved) < len(mine):
-            yield f'<p class="soft">{len(mine) - len(moved)} metrics are the same in both.</p>'
+            same = len(mine) - len(moved)
+            what = "1 metric is" if same == 1 else f"{same} metrics are"
+            yield f'<p class="soft">{what} the same in both.</p>'
         for one in comparison.moved:
             if (one.dataset, one.mode) == (name, mode):
                 yield from _queries(one)
@@ -86,7 +93,7 @@ def _changes(changes: Sequence[Change], most: float) -> str:
         note = "<small>fell beyond noise</small>" if one.fell else ""
         rows.append(
             [
-                f"{escape(one.metric.replace('_', ' '))}{note}",
+                f"{explained(one.metric.replace('_', ' '), _MEANINGS[one.metric])}{note}",
                 f"{one.before:.3f}",
                 f"{one.after:.3f}",
                 f"{found.value:+.3f}{interval}",
@@ -94,6 +101,9 @@ def _changes(changes: Sequence[Change], most: float) -> str:
             ]
         )
     return table(["", "before", "after", "difference", ""], rows)
+
+
+_MEANINGS = {metric.name: metric.meaning for metric in METRICS}
 
 
 def _queries(moved: Moved) -> Iterator[str]:

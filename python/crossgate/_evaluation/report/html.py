@@ -18,7 +18,7 @@ from crossgate._evaluation.report.charts import (
     path_name,
     reliability_chart,
 )
-from crossgate._evaluation.report.page import figure, page, table
+from crossgate._evaluation.report.page import explained, figure, legend, page, table
 from crossgate._evaluation.report.queries import SCRIPT, STYLE, queries_table
 from crossgate._evaluation.report.summary import Report
 from crossgate._evaluation.report.text import (
@@ -29,6 +29,7 @@ from crossgate._evaluation.report.text import (
     subject,
     tail_cut,
 )
+from crossgate._words import REASONS
 
 _OPEN = 3  # examples that are shown without a click
 
@@ -61,7 +62,11 @@ def _report(report: Report) -> Iterator[str]:
 def _subject(report: Report) -> Iterator[str]:
     header = report.header
     size, models, machine, *rest = subject(report)
-    yield f"<p>{size}. Brackets contain 95 % of bootstrap replicates.</p>"
+    yield (
+        f"<p>{size}. Brackets contain 95 % of bootstrap replicates.</p>"
+        "<p>Stage 1 scores all documents by meaning and words. Stage 2, the cross-encoder, reads "
+        "the best of them together with the query. The gate decides which queries it reads.</p>"
+    )
     lines = [
         f"{models}; seed {header.seed}",
         f"{machine}; {header.machine['system']}; {header.date}",
@@ -80,17 +85,20 @@ def _quality(report: Report) -> Iterator[str]:
             cells = [_stacked(share(one)) for one in found]
             name = escape(metric.name.replace("_", " "))
             rows.append([f"{name}<small>{escape(metric.meaning)}</small>", *cells])
-    if report.against_always:
+    if report.against_always and report.matched:
         cells = [_stacked(points(report.against_always.get(mode))) for mode in report.modes]
         rows.append(["recall@1 against always<small>in points</small>", *cells])
         cells = [_stacked(share(report.unheld[mode])) for mode in report.modes]
-        rows.append(["recall@1, unheld<small>no floor and no guardrail</small>", *cells])
-    if report.no_match:
+        label = "recall@1, nothing held back<small>no floor, bar or guardrail</small>"
+        rows.append([label, *cells])
+    if report.no_match and report.matched:
         cells = [percentage(report.kept(mode)) for mode in report.modes]
         rows.append(["recall@1 kept<small>of the row above it</small>", *cells])
     yield table(["", *report.modes], rows)
     if not report.no_match:
         yield "<p>Abstention was not measured: no query is known to fit nothing.</p>"
+    if not report.matched:
+        yield "<p>Recall was not measured: no query is known to have a match.</p>"
     if report.ceiling is not None:
         yield (
             f"<p>Stage 1 finds {share(report.ceiling)} of what fits in its first "
@@ -118,14 +126,16 @@ def _gate(report: Report) -> Iterator[str]:
             )
         yield "</div>"
     reasons = "".join(
-        f"<li><code>{escape(reason)}</code>: {count}</li>"
+        f"<li><code>{escape(reason)}</code>: {count}"
+        f'<span class="soft">, {escape(REASONS.get(reason, ""))}</span></li>'
         for reason, count in account.reasons.items()
     )
     skipped = account.queries - account.reranked
     yield f"<p>Stage 2 was skipped for {skipped} of {account.queries} queries.</p>"
     yield f"<ul>{reasons}</ul>" if reasons else ""
     always = "" if account.pairs_always is None else f" of {account.pairs_always} without a gate"
-    yield f"<p>Tail of the pool cut below a score cliff: {escape(tail_cut(account))}.</p>"
+    if account.tightened is not None:
+        yield f"<p>Tail of the pool cut below a score cliff: {escape(tail_cut(account))}.</p>"
     yield f"<p>{account.pairs} pairs were scored{always}.</p>"
     yield table(
         ["milliseconds", "queries", "p50", "p95", "p99"],
@@ -140,17 +150,14 @@ def _gate(report: Report) -> Iterator[str]:
     )
     timed = [one for one in account.latencies if one.spread]
     if timed:
-        keys = "".join(
-            f'<span class="key of-{place}"></span>{escape(path_name(one.path))}'
-            for place, one in enumerate(timed)
-        )
+        keys = legend((f"of-{place}", path_name(one.path)) for place, one in enumerate(timed))
         chart = figure(latency_chart(timed), f"Further left is faster. {keys}")
         yield f'<div class="charts">{chart}</div>'
     noise = report.noise
     if noise.first_ms is not None and noise.second_ms is not None:
         yield (
-            f'<p class="soft">A/A: {noise.repeated} queries routed twice, {noise.same} decided the '
-            f"same, p50 {noise.first_ms:.1f} and {noise.second_ms:.1f} ms.</p>"
+            f'<p class="soft">{noise.repeated} queries were routed twice: {noise.same} were '
+            f"decided the same, p50 {noise.first_ms:.1f} and {noise.second_ms:.1f} ms.</p>"
         )
     if noise.recall_floor is not None:
         yield (
@@ -194,7 +201,8 @@ def _groups(report: Report) -> Iterator[str]:
         for group in report.groups:
             found = group.recall if name == "recall" else group.false_inject
             if any(found.values()):
-                label = f"{escape(group.name)}<small>{group.queries} queries</small>"
+                count = "1 query" if group.queries == 1 else f"{group.queries} queries"
+                label = f"{escape(group.name)}<small>{count}</small>"
                 rows.append([label, *(_stacked(share(found[mode])) for mode in report.modes)])
         if rows:
             yield f"<h2>{title}</h2>" + table(["", *report.modes], rows)
@@ -209,12 +217,16 @@ def _signals(report: Report) -> Iterator[str]:
     yield table(
         ["", "rerank?", "anything relevant?"],
         [
-            [escape(one.name), _stacked(share(one.rerank)), _stacked(share(one.answer))]
+            [
+                explained(one.name, _SIGNALS.get(one.name)),
+                _stacked(share(one.rerank)),
+                _stacked(share(one.answer)),
+            ]
             for one in report.strengths
         ],
     )
     yield '<div class="charts">'
-    key = '<span class="key match"></span>with a match<span class="key no-match"></span>without'
+    key = legend([("match", "with a match"), ("no-match", "without")])
     for histogram in report.histograms:
         yield figure(histogram_chart(histogram), key)
     error = calibration_error(report.reliability)
@@ -225,6 +237,22 @@ def _signals(report: Report) -> Iterator[str]:
             f"could be read as a probability. Mean distance {error:.3f}.",
         )
     yield "</div>"
+
+
+_SIGNALS = {
+    "cosine": "the best similarity of a document's vector to that of the query",
+    "cosine_lead": "how far the best cosine is ahead of the second",
+    "bm25": "the best score of the words that a document shares with the query",
+    "bm25_lead": "how far the best BM25 score is ahead of the second",
+    "overlap": "words of the query in the document with the best BM25 score",
+    "blend": "the best sum of cosine and BM25, weighed by the profile",
+    "lead": "how far the best blend is ahead of the second",
+    "agreement": "whether one document is best by cosine, by BM25 and by blend",
+    "need": "how probable it is that the query asks for anything at all",
+    "rerank_score": "what the cross-encoder says of the first document",
+    "confidence": "how probable it is that the first document fits, by the profile",
+}
+"""What the signals are, for those who have not read the design."""
 
 
 def _stated(report: Report) -> str:
@@ -238,12 +266,14 @@ def _examples(title: str, examples: Sequence[Example]) -> Iterator[str]:
         return
     yield f"<h2>{title}</h2>"
     for place, one in enumerate(examples):
-        what = f"{one.reason}, lost in {one.lost}" if one.lost else one.reason
+        what = explained(one.reason, REASONS.get(one.reason))
+        if one.lost:
+            what += f", {escape(PLACES[one.lost])}"
         shown = [("picked", one.picked), *(("fits", expected) for expected in one.expected)]
         documents = "".join(_document(role, document) for role, document in shown)
         yield (
             f"<details{' open' if place < _OPEN else ''}><summary>{escape(one.text)} "
-            f'<span class="soft">({escape(what)})</span></summary><dl>{documents}</dl></details>'
+            f'<span class="soft">({what})</span></summary><dl>{documents}</dl></details>'
         )
 
 
@@ -251,9 +281,9 @@ def _document(role: str, document: Shown | None) -> str:
     if document is None:
         return f"<dt>{role}</dt><dd>nothing</dd>"
     rank = "not found by stage 1" if document.rank is None else f"rank {document.rank}"
-    logit = "" if document.logit is None else f", logit {document.logit:.2f}"
+    score = "" if document.logit is None else f", rerank score {document.logit:.2f}"
     return (
-        f"<dt>{role}: <code>{escape(document.id)}</code>, {rank}{logit}</dt>"
+        f"<dt>{role}: <code>{escape(document.id)}</code>, {rank}{score}</dt>"
         f"<dd>{escape(document.excerpt)}</dd>"
     )
 

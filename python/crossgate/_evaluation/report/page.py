@@ -31,8 +31,8 @@ td:first-child { white-space: normal; min-width: 6.5rem; }
 td small { display: block; color: var(--soft); font-size: .78rem; }
 .charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 20rem), 1fr));
   gap: 1rem; }
-.wide { max-width: 34rem; overflow-x: auto; } .wide svg { min-width: 28rem; }
-figure { margin: 0; }
+.wide { max-width: 32rem; }
+figure { margin: 0; } .charts, .wide { margin: 1rem 0; }
 figcaption { font-size: .85rem; color: var(--soft); }
 svg { width: 100%; height: auto; display: block; }
 svg text { fill: var(--text); font: 11px system-ui, sans-serif; }
@@ -46,11 +46,13 @@ svg .tick { fill: var(--soft); font-size: 10px; }
 .match { fill: var(--match); fill-opacity: .55; }
 .no-match { fill: var(--no-match); fill-opacity: .55; }
 .key { display: inline-block; width: .8em; height: .8em; margin: 0 .3em 0 .6em; }
+.entry { white-space: nowrap; }
 .key.match { background: var(--match); } .key.no-match { background: var(--no-match); }
 .of-0 { stroke: var(--match); background: var(--match); }
 .of-1 { stroke: var(--no-match); background: var(--no-match); }
 .of-2 { stroke: #2f9e6b; background: #2f9e6b; } .of-3 { stroke: #8a63d2; background: #8a63d2; }
 .of-4 { stroke: var(--soft); background: var(--soft); }
+.mark.of-0 { fill: var(--match); } .mark.of-1 { fill: var(--no-match); }
 .interval { width: 8rem; } .worse { stroke: var(--bad); fill: var(--bad); }
 abbr { text-decoration: underline dotted; cursor: help; }
 details { border-bottom: 1px solid var(--rule); padding: .4rem 0; }
@@ -93,7 +95,7 @@ def _visible(page: str) -> str:
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table; cells of rows are markup, those of the head are text."""
-    top = "".join(f"<th>{_explained(cell)}</th>" for cell in head)
+    top = "".join(f"<th>{explained(cell)}</th>" for cell in head)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     return f'<div class="scroll"><table><tr>{top}</tr>{body}</table></div>'
 
@@ -112,13 +114,25 @@ _TERMS = {
     "first pick does not fit": "queries that something fits, with another first pick or none",
     "recall@1": "share of the queries with a match whose first pick fits",
     "difference": "after minus before, over the same queries, with its 95 % interval",
+    "confidence": "how probable it is that the first pick fits",
+    "decided by": "the rule of the gate or of stage 2 that decided the query",
+    "stage": "1: meaning and words decided; 2: the cross-encoder was asked, too",
 }
 """Explanations of the words in the heads of tables."""
 
 
-def _explained(cell: str) -> str:
-    meaning = _TERMS.get(cell)
-    return f'<abbr title="{meaning}">{escape(cell)}</abbr>' if meaning else escape(cell)
+def explained(word: str, meaning: str | None = None) -> str:
+    """Return a word with what it means on hover, where that is given or known, as markup."""
+    meaning = meaning or _TERMS.get(word)
+    return f'<abbr title="{escape(meaning)}">{escape(word)}</abbr>' if meaning else escape(word)
+
+
+def legend(entries: Iterable[tuple[str, str]]) -> str:
+    """Return the key of a chart, from classes and texts; an entry never breaks between lines."""
+    return " ".join(
+        f'<span class="entry"><span class="key {name}"></span>{escape(text)}</span>'
+        for name, text in entries
+    )
 
 
 def figure(chart: str, caption: str) -> str:

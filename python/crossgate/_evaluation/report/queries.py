@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from crossgate._evaluation.measures.answers import OUTCOMES, Answered
+from crossgate._evaluation.report.page import explained
+from crossgate._words import REASONS
 
 _IDS_SHOWN = 3
 
@@ -16,6 +18,8 @@ STYLE = """
   padding: .3rem .5rem; color: var(--text); background: var(--panel);
   border: 1px solid var(--rule); border-radius: 4px; max-width: 100%; }
 .queries input { flex: 1 1 14rem; min-width: 0; }
+.queries input::placeholder { color: var(--soft); opacity: 1; }
+.queries td abbr { text-decoration: none; }
 .queries .scroll { max-height: 32rem; overflow: auto; margin-top: .5rem; }
 .queries td, .queries th { text-align: left; white-space: nowrap; overflow-wrap: normal; }
 .queries td:first-child, .queries td.ids { white-space: normal; }
@@ -85,9 +89,9 @@ def queries_table(queries: Sequence[Answered], mode: str) -> Iterator[str]:
     yield '<button name="save" type="button">Save as CSV</button>'
     yield '<output class="soft"></output></form>'
     yield "<noscript>Searching and saving need script; the table is whole without.</noscript>"
-    named = ["kind"] if kinds else []
-    titles = ["query", *named, "fits", "picked", "outcome", "confidence", "decided by", "stage"]
-    head = "".join(f"<th>{title}</th>" for title in titles)
+    titles = ["query", *(["kind"] if kinds else []), "fits", "picked", "outcome"]
+    titles += ["confidence", "decided by", "stage", "id"]
+    head = "".join(f"<th>{explained(title)}</th>" for title in titles)
     yield f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>'
     yield from (_row(one, with_kind=bool(kinds)) for one in queries)
     yield "</tbody></table></div></div>"
@@ -97,12 +101,13 @@ def _row(one: Answered, *, with_kind: bool) -> str:
     meaning = escape(OUTCOMES[one.outcome])
     confidence = "" if one.confidence is None else f"{one.confidence:.3f}"
     head = [one.text, one.kind] if with_kind else [one.text]
-    rest = [confidence, one.reason, str(one.stage)]
+    reason = explained(one.reason, REASONS.get(one.reason))
+    rest = [confidence, reason, str(one.stage), escape(one.id)]
     return (
         f'<tr data-outcome="{one.outcome}" data-kind="{escape(one.kind)}">'
         f"{''.join(f'<td>{escape(cell)}</td>' for cell in head)}{_ids(one.fits)}{_ids(one.picked)}"
         f'<td class="outcome {one.outcome}" title="{meaning}">{one.outcome}</td>'
-        f"{''.join(f'<td>{escape(cell)}</td>' for cell in rest)}</tr>"
+        f"{''.join(f'<td>{cell}</td>' for cell in rest)}</tr>"
     )
 
 

@@ -188,7 +188,8 @@ def summarize(
     chosen = header.policy if policy is None else policy
     as_measured = (used, chosen) == (header.profile, header.policy)
     queries = run.queries
-    notes = (*header.notes, *_bounds(queries), *check_suitable(header, used))
+    notes = (*header.notes, *_fitted_on(run, used), *_bounds(queries))
+    notes += check_suitable(header, used)
     if used.blend != header.profile.blend:
         queries = tuple(reblended(query, used) for query in queries)
     # A mode that was measured serves the others, shown or not.
@@ -286,6 +287,18 @@ def summarize(
 
 
 _NAMES = [metric.name for metric in METRICS]
+
+
+def _fitted_on(run: Run, profile: Profile) -> list[str]:
+    data = profile.fitted.get("data")
+    known = [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
+    mine = (run.header.corpus, run.header.labels)
+    if mine not in [(one.get("corpus"), one.get("labels")) for one in known]:
+        return []
+    return [
+        "the profile was fitted on half of these queries, so these figures flatter it; calibrate "
+        "printed those of the other half"
+    ]
 
 
 def _bounds(queries: Sequence[StoredQuery]) -> list[str]:

@@ -269,7 +269,7 @@ def _excerpt(index: Index, id: str, passage: _core.Span | None) -> str:
     document = index.get(id)
     if document is None:
         return ""
-    if passage is None:
-        return document.content[:_EXCERPT]
-    part = document.body[passage.start : passage.end]
-    return f"{document.title}: ... {part}"[:_EXCERPT]
+    text = document.content
+    if passage is not None:
+        text = f"{document.title}: ... {document.body[passage.start : passage.end]}"
+    return text if len(text) <= _EXCERPT else f"{text[: _EXCERPT - 3]}..."
