@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ from crossgate._hook.library import Library
 from crossgate._hook.options import Options
 from crossgate._hook.refresh import build, only_one
 from crossgate._router import DEFAULT_PROFILE
-from crossgate._telemetry.log import LoggedDecision, read_log
+from crossgate._telemetry.log import JsonLinesLog, LoggedDecision, read_log
+from crossgate.calibration import run_from_log
 from hook_home import CROSSGATE, GIT, PDF, Home, furnished
 
 PROMPTS = Path(__file__).parents[1] / "eval" / "skills" / "queries.jsonl"
@@ -108,18 +110,23 @@ def test_a_skill_can_be_silenced(home: Home) -> None:
     assert "- pdf-toolkit" in home.hook(None, "--deny", "no-such-skill").context
 
 
-def test_a_profile_of_ones_own_decides(home: Home, tmp_path: Path) -> None:
+def test_profile_and_policy_of_ones_own_decide(home: Home, tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
-    values = json.loads(DEFAULT_PROFILE.read_text(encoding="utf-8"))
-    values["answer"] = {"threshold": 1.0, "rerank_threshold": 1.0}
-    path.write_text(json.dumps(values), encoding="utf-8")
-    run = home.hook(None, "--profile", str(path))
-    assert (run.code, run.out, run.err) == (0, b"", "")
-    assert (last(home)["outcome"], last(home)["reason"]) == ("nothing", "improbable")
-    path.write_text("{")
-    run = home.hook(None, "--profile", str(path))
-    assert (run.code, run.out) == (0, b"")
-    assert last(home)["outcome"] == "failed"
+    profile = json.loads(DEFAULT_PROFILE.read_text(encoding="utf-8"))
+    profile["answer"] = {"threshold": 1.0, "rerank_threshold": 1.0}
+    policy = {"schema": "crossgate-policy/1", "agreement": 1.0}
+    for option, values, reason in (
+        ("--profile", profile, "improbable"),
+        ("--policy", policy, "rejected"),
+    ):
+        path.write_text(json.dumps(values), encoding="utf-8")
+        run = home.hook(None, option, str(path))
+        assert (run.code, run.out, run.err) == (0, b"", "")
+        assert (last(home)["outcome"], last(home)["reason"]) == ("nothing", reason)
+        path.write_text("{")
+        run = home.hook(None, option, str(path))
+        assert (run.code, run.out) == (0, b"")
+        assert last(home)["outcome"] == "failed"
 
 
 BAD_CALLS: dict[str, bytes] = {
@@ -359,6 +366,31 @@ def test_decisions_are_logged_where_a_person_asks_for_it(home: Home, tmp_path: P
     run = home.hook(home.call("combine the sheets"), variables={"CROSSGATE_LOG": "/dev/full"})
     assert run.code == 0
     assert last(home)["outcome"] in ("injected", "nothing")
+
+
+def test_a_hook_with_time_logs_what_a_fit_needs(
+    made: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As docs/log.md has it: a profile whose gate never skips."""
+    log, profile = tmp_path / "decisions.jsonl", tmp_path / "asks.profile.json"
+    values = json.loads(DEFAULT_PROFILE.read_text(encoding="utf-8"))
+    del values["winner"], values["answer"]["rerank_threshold"]
+    profile.write_text(json.dumps(values), encoding="utf-8")
+    monkeypatch.setenv("CROSSGATE_LOG", str(log))
+    prompt = read_prompt(AGENTS["claude"], made.call())
+    options = Options(
+        index=str(next(made.hooks.glob("*.cgx"))), profile=str(profile), budget_ms=60_000
+    )
+    library = Library(sources=(), folder=tmp_path)
+    for chosen in (options, replace(options, profile="")):
+        answer(AGENTS["claude"], prompt, chosen, library, started=time.monotonic())
+    asked, skipped = (one for one in read_log(log) if isinstance(one, LoggedDecision))
+    for decided in (asked, skipped):
+        JsonLinesLog(log).used(decided.decision, ["pdf-toolkit"])
+    found = run_from_log(log)
+    (query,) = found.run.queries
+    assert query.pairs
+    assert any("1 decisions have no logits" in one for one in found.run.header.notes)
 
 
 def test_a_full_disk_costs_the_log_and_nothing_else(home: Home) -> None:

@@ -100,8 +100,10 @@ def _decide(
     from crossgate._index import Index
     from crossgate._router import Router
 
+    index = Index.open(path)
     profile = Path(options.profile).expanduser() if options.profile else None
-    router = Router(Index.open(path), profile=profile, telemetry=_log() if log else None)
+    policy = Path(options.policy).expanduser() if options.policy else None
+    router = Router(index, profile=profile, policy=policy, telemetry=_log() if log else None)
     return router.route(
         prompt.text,
         limit=options.limit,
@@ -126,7 +128,8 @@ def _told(
 ) -> Answer:
     # That time was short is how it was meant, and a log that is full takes no answer away.
     broken = next((one for one in result.degraded if one.code not in _HARMLESS), None)
-    nearest = result.hits[0].id if result.hits else ""
+    first = next(iter(result.hits), None)
+    nearest = "" if first is None else first.id
     if not result.selected:
         Session(library.folder, agent.name, prompt.session).add([])
         if broken is not None:

@@ -33,6 +33,7 @@ class Options:
         deny: Skills that are never told, by their names.
         index: An index file to use in place of the agent's own skills; empty for none.
         profile: A profile to use in place of the bundled one; empty for none.
+        policy: A policy to use; empty for none.
     """
 
     inject: Inject = "passage"
@@ -44,6 +45,7 @@ class Options:
     deny: tuple[str, ...] = ()
     index: str = ""
     profile: str = ""
+    policy: str = ""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -99,6 +101,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile", metavar="FILE", default="", help="what was fitted: a calibration profile"
     )
+    parser.add_argument(
+        "--policy", metavar="FILE", default="", help="what you choose: floors, agreement, ..."
+    )
 
 
 def options_of(values: argparse.Namespace) -> Options:
@@ -113,6 +118,7 @@ def options_of(values: argparse.Namespace) -> Options:
         deny=tuple(values.deny),
         index=values.index,
         profile=values.profile,
+        policy=values.policy,
     )
 
 
@@ -127,6 +133,7 @@ def anchored(options: Options) -> Options:
         skills=tuple(absolute(one) for one in options.skills),
         index=absolute(options.index),
         profile=absolute(options.profile),
+        policy=absolute(options.policy),
     )
 
 
@@ -172,6 +179,7 @@ def as_arguments(options: Options) -> list[str]:
         ("--max-chars", options.max_chars),
         ("--index", options.index),
         ("--profile", options.profile),
+        ("--policy", options.policy),
     ):
         if value != getattr(default, name[2:].replace("-", "_")):
             found += [name, f"{value:g}" if isinstance(value, float) else str(value)]
