@@ -169,6 +169,7 @@ def _try(options: argparse.Namespace) -> int:
                 f"{found.nearest} comes first, with a confidence of {found.confidence:.2f}; "
                 f"{chosen.min_confidence:g} is needed"
             )
+            why += f"; {found.detail}" if found.detail else ""
         lines.append(f"\n{why}" if found.context else f"nothing is told: {why}")
         if not calls:
             lines.append(f"no settings of {agent.name} call the hook: `crossgate hook install`")
