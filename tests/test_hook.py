@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,11 @@ from crossgate._hook import record
 from crossgate._hook.agents import AGENTS, PROMPT_CHARS, Unreadable, looks_like_a_call, read_prompt
 from crossgate._hook.answering import answer
 from crossgate._hook.library import Library
-from crossgate._hook.options import Options
+from crossgate._hook.options import Options, least_blend
 from crossgate._hook.refresh import build, only_one
-from crossgate._telemetry.log import LoggedDecision, read_log
+from crossgate._router import DEFAULT_PROFILE
+from crossgate._telemetry.log import JsonLinesLog, LoggedDecision, read_log
+from crossgate.calibration import run_from_log
 from hook_home import CROSSGATE, GIT, PDF, Home, furnished
 
 PROMPTS = Path(__file__).parents[1] / "eval" / "skills" / "queries.jsonl"
@@ -100,6 +103,48 @@ def test_what_is_told_can_be_chosen(home: Home) -> None:
     for limit in (1, 3):
         found = home.hook(prompt, "--limit", str(limit), "--min-confidence", "0").context
         assert sum(line.startswith("- ") for line in found.split("\n")) <= limit
+
+
+def test_a_skill_can_be_silenced(home: Home) -> None:
+    assert "pdf-toolkit" not in home.hook(None, "--deny", "pdf-toolkit").out.decode()
+    assert "- pdf-toolkit" in home.hook(None, "--deny", "no-such-skill").context
+
+
+def test_what_matches_too_little_is_not_told_however_sure_it_is(home: Home, tmp_path: Path) -> None:
+    # Far ahead of the other skills, and still hardly what the skill is about.
+    prompt = home.call("combine the sheets")
+    stage1 = ["--budget-ms", "0"]
+    least = [*stage1, "--min-confidence", "0.5"]
+    assert home.hook(prompt, *least).out == b""
+    assert (last(home)["reason"], last(home)["confidence"] > 0.5) == ("rejected", True)
+    assert last(home)["detail"].startswith("too little of it matches: its blend is 0.")
+    policy = tmp_path / "policy.json"
+    policy.write_text('{"schema": "crossgate-policy/1", "agreement": 0.1}', encoding="utf-8")
+    assert "- pdf-toolkit" in home.hook(prompt, *least, "--policy", str(policy)).context
+    assert "- pdf-toolkit" in home.hook(prompt, *stage1, "--min-confidence", "0").context
+
+
+def test_the_least_blend_grows_with_the_library() -> None:
+    assert 0.15 < least_blend(1) < least_blend(8) < least_blend(83) < least_blend(1_000) < 0.35
+
+
+def test_profile_and_policy_of_ones_own_decide(home: Home, tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    profile = json.loads(DEFAULT_PROFILE.read_text(encoding="utf-8"))
+    profile["answer"] = {"threshold": 1.0, "rerank_threshold": 1.0}
+    policy = {"schema": "crossgate-policy/1", "agreement": 1.0}
+    for option, values, reason in (
+        ("--profile", profile, "improbable"),
+        ("--policy", policy, "rejected"),
+    ):
+        path.write_text(json.dumps(values), encoding="utf-8")
+        run = home.hook(None, option, str(path))
+        assert (run.code, run.out, run.err) == (0, b"", "")
+        assert (last(home)["outcome"], last(home)["reason"]) == ("nothing", reason)
+        path.write_text("{")
+        run = home.hook(None, option, str(path))
+        assert (run.code, run.out) == (0, b"")
+        assert last(home)["outcome"] == "failed"
 
 
 BAD_CALLS: dict[str, bytes] = {
@@ -341,6 +386,31 @@ def test_decisions_are_logged_where_a_person_asks_for_it(home: Home, tmp_path: P
     assert last(home)["outcome"] in ("injected", "nothing")
 
 
+def test_a_hook_with_time_logs_what_a_fit_needs(
+    made: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As docs/log.md has it: a profile whose gate never skips."""
+    log, profile = tmp_path / "decisions.jsonl", tmp_path / "asks.profile.json"
+    values = json.loads(DEFAULT_PROFILE.read_text(encoding="utf-8"))
+    del values["winner"], values["answer"]["rerank_threshold"]
+    profile.write_text(json.dumps(values), encoding="utf-8")
+    monkeypatch.setenv("CROSSGATE_LOG", str(log))
+    prompt = read_prompt(AGENTS["claude"], made.call())
+    options = Options(
+        index=str(next(made.hooks.glob("*.cgx"))), profile=str(profile), budget_ms=60_000
+    )
+    library = Library(sources=(), folder=tmp_path)
+    for chosen in (options, replace(options, profile="")):
+        answer(AGENTS["claude"], prompt, chosen, library, started=time.monotonic())
+    asked, skipped = (one for one in read_log(log) if isinstance(one, LoggedDecision))
+    for decided in (asked, skipped):
+        JsonLinesLog(log).used(decided.decision, ["pdf-toolkit"])
+    found = run_from_log(log)
+    (query,) = found.run.queries
+    assert query.pairs
+    assert any("1 decisions have no logits" in one for one in found.run.header.notes)
+
+
 def test_a_full_disk_costs_the_log_and_nothing_else(home: Home) -> None:
     def full() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -440,7 +510,7 @@ def test_one_that_gets_no_input_gives_up_by_itself(home: Home) -> None:
     assert child.wait(timeout=60) == 0
     assert child.stdout is not None
     assert child.stdout.read() == b""
-    assert last(home)["reason"] == "gave_up"
+    assert (last(home)["agent"], last(home)["reason"]) == ("claude", "gave_up")
     assert child.stdin is not None
     child.stdin.close()
     child.stdout.close()
@@ -649,7 +719,8 @@ def test_many_prompts_in_a_row(home: Home) -> None:
         prompt = json.loads(rows[number * 53 % len(rows)])["text"]
         run = home.hook(home.call(prompt, session_id=f"session {number // 30}"))
         assert Run.valid(run.code, run.out), (prompt, run.err)
-        assert run.err == ""
+        # A machine with too much to do may need longer than a hook waits.
+        assert run.err == "" or ("gave_up" in run.err and not run.out)
     assert len(home.log) == count or count > 500
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hook_home import PDF, Home, furnished
+from hook_home import CROSSGATE, PDF, Home, furnished
 
 OTHERS: dict[str, Any] = {
     "model": "opus",
@@ -137,14 +137,86 @@ def test_without_skills_nothing_is_entered(tmp_path: Path) -> None:
 
 
 def test_doctor_shows_what_the_hook_does(home: Home) -> None:
-    assert "hook claude" not in home.run("doctor").stdout
+    def doctor() -> tuple[int, str]:
+        done = home.run("doctor")
+        return done.returncode, next((x for x in done.stdout.split("\n") if "hook" in x), "")
+
+    assert doctor() == (0, "")
     assert home.run("hook", "install").returncode == 0
     assert home.hook(home.call("what did you change?")).context == ""
-    assert "hook claude: 1 of the last 2 prompts got a skill" in home.run("doctor").stdout
+    told = f"hook claude: {settings(home)}; 1 of the last 2 prompts got a skill"
+    assert doctor() == (0, f"ok      {told}")
     home.hook(b"no json")
+    code, line = doctor()
+    assert (code, line[:6]) == (3, "BROKEN")
+    assert "the last failed: bad_input: stdin is not JSON" in line
+    home.hook()
+    code, line = doctor()
+    assert (code, line[:2]) == (0, "ok")
+    assert "; 1 failed, the last at 2" in line
+    # The environment that the hook was installed from is removed.
+    text = settings(home).read_text()
+    settings(home).write_text(text.replace(str(CROSSGATE), "/gone/bin/crossgate"))
+    assert doctor() == (
+        3,
+        f"BROKEN  hook claude: {settings(home)} calls /gone/bin/crossgate, which is not there",
+    )
+    assert home.run("hook", "install").returncode == 0
+    assert doctor()[0] == 0
+    assert home.run("hook", "uninstall").returncode == 0
+    home.hook(b"no json")
+    code, line = doctor()
+    assert (code, line[:3]) == (0, "off")
+
+
+def test_a_prompt_can_be_tried_with_the_options_that_are_installed(home: Home) -> None:
+    def tried(*arguments: str) -> dict[str, Any]:
+        done = home.run("hook", "try", "--json", *arguments, CROSSGATE_LOG=str(log))
+        values: dict[str, Any] = json.loads(done.stdout)
+        assert done.returncode == {"injected": 0, "failed": 3}.get(values["outcome"], 1)
+        return values
+
+    log = home.path / "decisions.jsonl"
+    found = tried(PDF)
+    assert (found["outcome"], found["reason"], found["settings"]) == ("failed", "no_index", [])
+    assert home.run("hook", "install", "--inject", "name").returncode == 0
+    before = home.log
+    found = tried(PDF)
+    assert (found["outcome"], found["ids"]) == ("injected", ["pdf-toolkit"])
+    assert found["settings"] == [str(settings(home))]
+    assert "> " not in found["context"].replace("with > are", "")
+    assert found["context"] == tried(PDF)["context"]  # trying is not telling
+    found = tried("what did you change?")
+    assert (found["outcome"], found["context"]) == ("nothing", "")
+    assert found["nearest"]
+    assert found["confidence"] < found["min_confidence"]
+    assert tried("/clear")["reason"] == "command"
+    assert home.log == before
+    assert not log.exists()
+    assert home.run("hook", "install", "--deny", "pdf-toolkit").returncode == 0
+    assert tried(PDF)["nearest"] != "pdf-toolkit"
+    assert "0.7 is needed" in home.run("hook", "try", PDF).stdout
+    assert "no settings of codex" in home.run("hook", "try", "--agent", "codex", PDF).stdout
+    settings(home).write_text(settings(home).read_text().replace("--deny", "--limit"))
+    done = home.run("hook", "try", PDF)
+    assert done.returncode == 2
+    assert "error[out_of_range]" in done.stderr
+
+
+def test_folders_hold_wherever_the_agent_works(home: Home) -> None:
+    home.skill("knitting", "Knit a jumper from a chart", below="work/more")
+    done = home.run("hook", "install", "--skills", "more/skills")
+    assert done.returncode == 0, done.stderr
+    (command,) = commands(settings(home))
+    assert command.endswith(f"--skills {home.path / 'work/more/skills'}")
+
+
+def test_a_second_hook_is_noted(home: Home) -> None:
+    assert home.run("hook", "install").stderr == ""
+    done = home.run("hook", "install", "--project")
+    assert f"{settings(home)} calls the hook, too" in done.stderr
     done = home.run("doctor")
-    assert done.returncode == 3
-    assert "the last failed: bad_input: stdin is not JSON" in done.stdout
+    assert f"{home.path / 'work/.claude/settings.json'} and {settings(home)};" in done.stdout
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
@@ -175,5 +247,8 @@ def test_the_plug_in_of_opencode_tells_the_model(home: Home, tmp_path: Path) -> 
     assert len(first) == 1
     assert "pdf-toolkit" in first[0]
     assert second == []
+    tried = home.run("hook", "try", "--agent", "opencode", PDF)
+    assert first[0] in tried.stdout
+    assert "no settings" not in tried.stdout
     assert home.run("hook", "uninstall", "--agent", "opencode").returncode == 0
     assert not plugin.exists()

@@ -15,7 +15,9 @@ from typing import Any
 
 import anyio
 import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
+import crossgate
 from conftest import LIBRARY, build
 from crossgate import Index, SourceError
 
@@ -32,17 +34,17 @@ def command(*arguments: str) -> list[str]:
 
 
 @asynccontextmanager
-async def client(*arguments: str) -> AsyncIterator[Any]:
+async def client(*arguments: str, mode: str = "auto") -> AsyncIterator[Any]:
     line = command("mcp", *arguments)
     server = mcp.StdioServerParameters(command=line[0], args=line[1:], env=dict(os.environ))
-    async with mcp.Client(server) as made:
+    async with mcp.Client(server, mode=mode) as made:
         yield made
 
 
-def with_client(act: Callable[[Any], Awaitable[None]], *arguments: str) -> None:
+def with_client(act: Callable[[Any], Awaitable[None]], *arguments: str, mode: str = "auto") -> None:
     async def run() -> None:
         with anyio.fail_after(60):
-            async with client(*arguments) as made:
+            async with client(*arguments, mode=mode) as made:
                 await act(made)
 
     anyio.run(run)
@@ -126,6 +128,80 @@ def test_a_client_finds_a_skill_and_reads_it(skills: Path) -> None:
         assert [one["index"] for one in ranked.structured_content["documents"]] == [1, 0]
 
     with_client(act, "-i", str(skills), "--tools", str(skills), "--reranker", "none")
+
+
+# The handshake of the protocol's earlier versions, and the one that came in its place.
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("proxy", [False, True])
+def test_what_an_inspector_looks_at_is_as_the_protocol_says(
+    skills: Path, tmp_path: Path, mode: str, proxy: bool
+) -> None:
+    """By the SDK's client, what the MCP Inspector shows: it comes by npm alone."""
+    prompt = {"prompt": QUERY}
+    calls: dict[str, dict[str, Any]] = {
+        "find_skill": prompt,
+        "find_tool": prompt,
+        "rerank": {"query": QUERY, "documents": ["bake bread", LIBRARY["git-history"]]},
+    }
+    if proxy:
+        calls = {"find": prompt, "call": {"server": "a", "tool": "weather", "arguments": {}}}
+        calls["call"]["arguments"]["city"] = "Berlin"
+
+    async def act(asked: Any) -> None:
+        assert asked.server_info.name == ("crossgate-proxy" if proxy else "crossgate")
+        assert asked.server_info.version == crossgate.__version__
+        assert asked.instructions
+        assert asked.server_capabilities.tools is not None
+        assert (asked.server_capabilities.resources is None) == proxy
+        if mode == "legacy":  # later versions have no ping
+            assert await asked.send_ping() is not None
+        tools = {one.name: one for one in (await asked.list_tools()).tools}
+        assert set(tools) == set(calls)
+        for name, arguments in calls.items():
+            tool = tools[name]
+            Draft202012Validator.check_schema(tool.input_schema)
+            assert tool.input_schema["type"] == "object"
+            assert tool.description
+            assert all(one.get("description") for one in tool.input_schema["properties"].values())
+            Draft202012Validator(tool.input_schema).validate(arguments)
+            answer = await asked.call_tool(name, arguments)
+            assert not answer.is_error, answer.content
+            if tool.output_schema is not None:
+                Draft202012Validator.check_schema(tool.output_schema)
+                Draft202012Validator(tool.output_schema).validate(answer.structured_content)
+            if answer.structured_content is not None:  # for clients that read text alone
+                assert json.loads(answer.content[0].text) == answer.structured_content
+            # What a tool is not called with is an error of the tool, which a model reads.
+            for wrong in ({}, dict.fromkeys(arguments, 7)):
+                assert (await asked.call_tool(name, wrong)).is_error
+        if not proxy:
+            assert all(one.output_schema for one in tools.values())
+            assert (await asked.list_resources()).resources == []
+            (template,) = (await asked.list_resource_templates()).resource_templates
+            assert template.mime_type == "text/markdown"
+            uri = template.uri_template.replace("{id}", "git-history")
+            (read,) = (await asked.read_resource(uri)).contents
+            assert (read.mime_type, str(read.uri)) == ("text/markdown", uri)
+            assert LIBRARY["git-history"] in read.text
+        if proxy:
+            with pytest.raises(mcp.MCPError, match="unknown tool") as caught:
+                await asked.call_tool("no_such_tool", {})
+            assert caught.value.code == -32602  # invalid parameters
+        else:
+            assert (await asked.call_tool("no_such_tool", {})).is_error
+        # One that nobody waits for any more keeps no other one from its answer.
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(asked.call_tool, *next(iter(calls.items())))
+            await anyio.sleep(0)
+            tasks.cancel_scope.cancel()
+        name, arguments = next(iter(calls.items()))
+        assert not (await asked.call_tool(name, arguments)).is_error
+
+    arguments = ["-i", str(skills), "--tools", str(skills)]
+    if proxy:
+        arguments = ["--proxy", config(tmp_path, a=[])]
+    with_client(act, *arguments, mode=mode)
 
 
 def test_bad_calls_get_an_error_and_the_next_call_an_answer(skills: Path, tmp_path: Path) -> None:
@@ -226,7 +302,7 @@ def test_malformed_lines_do_not_end_the_server_and_stdout_is_the_protocol(
         assert process.wait(timeout=30) == 0
         assert process.stdout.read() == ""
     assert answers[1]["result"]["protocolVersion"] == version
-    assert "error" in answers[2]
+    assert answers[2]["error"]["code"] == -32601  # method not found
     assert answers[3]["result"]["tools"]
 
 

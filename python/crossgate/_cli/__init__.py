@@ -54,7 +54,7 @@ _FAILURES = {
 
 # Everything else that `hook` is told comes from an agent, which takes exit code 2 for "erase the
 # prompt".
-_HOOK_COMMANDS = [["install"], ["uninstall"], ["-h"], ["--help"]]
+_HOOK_COMMANDS = [["install"], ["uninstall"], ["try"], ["-h"], ["--help"]]
 
 # The data was fine and no gate came of it.
 _REFUSALS = {"no_gate", "promise_broken"}

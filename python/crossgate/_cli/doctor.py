@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import shutil
 from importlib import metadata
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from crossgate._cli import DONE, FAILURE
 from crossgate._cli.output import json_option, show, show_json
 from crossgate._core import __version__
 from crossgate._errors import CrossgateError
-from crossgate._hook.agents import AGENTS
+from crossgate._hook.agents import AGENTS, Agent
 from crossgate._model_files import cache, manifest
 from crossgate._model_files.folder import locate
 from crossgate._reranking import plugins
@@ -176,28 +179,54 @@ def _plugin(plugin: plugins.Plugin) -> Check:
 
 
 def _hooks() -> list[Check]:
-    """Return one entry per agent whose prompt hook has left notes."""
+    """Return one entry per agent whose settings call the prompt hook, or whose hook left notes."""
     from crossgate._hook.library import hook_folder
     from crossgate._hook.record import read_notes
 
     try:
         notes = list(read_notes(hook_folder()))
     except CrossgateError:
-        return []
+        notes = []
     checks = []
-    for name in AGENTS:
-        found = [one for one in notes if one.get("agent") == name and one["outcome"] != "indexed"]
-        if not found:
-            continue
-        told = sum(one["outcome"] == "injected" for one in found)
-        state, detail, advice = "ok", f"{told} of the last {len(found)} prompts got a skill", ""
-        last = found[-1]
-        if last["outcome"] == "failed":
-            why = " ".join(f"{last.get('reason')}: {last.get('detail', '')}".split())
-            state, detail = "broken", f"{detail}; the last failed: {why}"
-            advice = "the prompt went on without one; `crossgate hook install` mends it"
-        checks.append(_check(f"hook {name}", state, detail, advice))
+    for agent in AGENTS.values():
+        found = [
+            one for one in notes if one.get("agent") == agent.name and one["outcome"] != "indexed"
+        ]
+        calls = _calls(agent)
+        if found or calls:
+            checks.append(_hook(agent, calls, found))
     return checks
+
+
+def _calls(agent: Agent) -> dict[Path, list[str]]:
+    from crossgate._hook.install import calls_of
+
+    try:
+        return calls_of(agent)
+    except (OSError, RuntimeError):  # no working or home folder
+        return {}
+
+
+def _hook(agent: Agent, calls: dict[Path, list[str]], notes: list[dict[str, Any]]) -> Check:
+    which = "" if agent.name == "claude" else f" --agent {agent.name}"
+    what, again = f"hook {agent.name}", f"`crossgate hook install{which}` mends it"
+    for path, words in calls.items():
+        if shutil.which(words[0]) is None:
+            detail = f"{path} calls {words[0]}, which is not there"
+            return _check(what, "broken", detail, again)
+    told = sum(one["outcome"] == "injected" for one in notes)
+    failed = [one for one in notes if one["outcome"] == "failed"]
+    where = " and ".join(map(str, calls)) or "in no settings of yours or of this folder"
+    detail = f"{where}; {told} of the last {len(notes)} prompts got a skill"
+    if not failed:
+        return _check(what, "ok" if calls else "off", detail)
+    last = failed[-1]
+    why = " ".join(f"{last.get('reason')}: {last.get('detail', '')}".split())
+    if calls and last is notes[-1]:
+        detail = f"{detail}; the last failed: {why}"
+        return _check(what, "broken", detail, f"the prompt went on without one; {again}")
+    detail = f"{detail}; {len(failed)} failed, the last at {last.get('time')}: {why}"
+    return _check(what, "ok" if calls else "off", detail)
 
 
 def _cache() -> Check:

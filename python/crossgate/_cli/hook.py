@@ -1,4 +1,4 @@
-"""`crossgate hook`: set up, or take away, what tells an agent on each prompt which skill fits.
+"""`crossgate hook`: set up, try, or take away what tells an agent which skill fits its prompt.
 
 What an agent calls on each prompt (`crossgate hook claude` and so on) does not come by here: see
 `crossgate._hook.process`.
@@ -7,11 +7,15 @@ What an agent calls on each prompt (`crossgate hook claude` and so on) does not 
 from __future__ import annotations
 
 import argparse
+import os
+import time
 
-from crossgate._cli import DONE
+from crossgate._cli import DONE, FAILURE, NOTHING_RELEVANT
 from crossgate._cli.output import json_option, progress, say, show, show_json
-from crossgate._hook.agents import AGENTS
-from crossgate._hook.options import add_options, describe, options_of
+from crossgate._errors import InputError
+from crossgate._hook.agents import AGENTS, PROMPT_CHARS, Prompt
+from crossgate._hook.options import BadOptions, add_options, describe, options_of, parse
+from crossgate._words import REASONS
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,16 +38,30 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     removed.set_defaults(run=_uninstall)
     _common(removed)
+    tried = commands.add_parser(
+        "try",
+        help="say what a prompt would get, and why",
+        description="Say what a prompt would get, and why, with the options that the agent's "
+        "settings hold. Nothing is remembered or logged. Exits with 1 where nothing is told.",
+    )
+    tried.set_defaults(run=_try)
+    json_option(tried)
+    _agent_option(tried)
+    tried.add_argument("prompt", metavar="PROMPT", help="what a person would write")
     parser.epilog = describe("an agent")
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
     json_option(parser)
-    parser.add_argument(
-        "--agent", choices=list(AGENTS), default="claude", help="which agent (default: claude)"
-    )
+    _agent_option(parser)
     parser.add_argument(
         "--project", action="store_true", help="for the project in this folder, not for you alone"
+    )
+
+
+def _agent_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--agent", choices=list(AGENTS), default="claude", help="which agent (default: claude)"
     )
 
 
@@ -83,7 +101,8 @@ def _install(options: argparse.Namespace) -> int:
                 f"tried once: {told}, {found.trial_ms:.0f} ms",
                 f"{found.settings} {state}: {found.command}",
                 "",
-                f"New sessions of {agent.name} use it. `crossgate doctor` shows what it does; "
+                f"New sessions of {agent.name} use it. `crossgate hook try` says what a prompt "
+                "would get, `crossgate doctor` how it goes, and "
                 f"`crossgate hook uninstall{which}` takes it away.",
             ]
         )
@@ -100,3 +119,61 @@ def _uninstall(options: argparse.Namespace) -> int:
     else:
         show(f"{path}: {'the hook is gone' if removed else 'there is no hook of crossgate in it'}")
     return DONE
+
+
+_SKIPPED = {
+    "empty_prompt": "the prompt is empty",
+    "command": "the prompt calls a command",
+    "not_a_person": "the agent itself writes such a prompt",
+}
+
+
+def _try(options: argparse.Namespace) -> int:
+    from crossgate._hook.answering import answer
+    from crossgate._hook.install import calls_of
+    from crossgate._hook.library import library_of
+
+    agent = AGENTS[options.agent]
+    calls = calls_of(agent)
+    command = next(iter(calls.values()), [])
+    # What stands before the name of the agent is how crossgate is called.
+    given = command[command.index(agent.name) + 1 :] if agent.name in command else []
+    try:
+        chosen = parse(agent.name, given)
+    except BadOptions as error:
+        raise InputError("out_of_range", f"{next(iter(calls))}: {error}") from error
+    text = options.prompt
+    prompt = Prompt(text=text[:PROMPT_CHARS], length=len(text), session="", folder=os.getcwd())
+    library = library_of(agent, prompt.folder, chosen.skills)
+    found = answer(agent, prompt, chosen, library, started=time.monotonic(), log=False)
+    if options.json:
+        show_json(
+            {
+                "agent": agent.name,
+                "settings": [str(one) for one in calls],
+                "outcome": found.outcome,
+                "reason": found.reason,
+                "detail": found.detail,
+                "ids": list(found.ids),
+                "nearest": found.nearest,
+                "confidence": found.confidence,
+                "min_confidence": chosen.min_confidence,
+                "context": found.context,
+            }
+        )
+    else:
+        lines = [found.context] if found.context else []
+        why = found.detail or _SKIPPED.get(found.reason) or REASONS.get(found.reason, found.reason)
+        if found.nearest and found.confidence is not None:
+            why = (
+                f"{found.nearest} comes first, with a confidence of {found.confidence:.2f}; "
+                f"{chosen.min_confidence:g} is needed"
+            )
+            why += f"; {found.detail}" if found.detail else ""
+        lines.append(f"\n{why}" if found.context else f"nothing is told: {why}")
+        if not calls:
+            lines.append(f"no settings of {agent.name} call the hook: `crossgate hook install`")
+        show("\n".join(lines))
+    if found.outcome == "failed":
+        return FAILURE
+    return DONE if found.context else NOTHING_RELEVANT

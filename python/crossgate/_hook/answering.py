@@ -13,7 +13,7 @@ from crossgate._errors import CrossgateError, first_line
 from crossgate._hook.agents import Agent, Prompt
 from crossgate._hook.context import Pick, context_of
 from crossgate._hook.library import Library
-from crossgate._hook.options import Options
+from crossgate._hook.options import Options, least_blend
 from crossgate._hook.record import Session
 from crossgate._prompts import is_command, is_from_machine
 from crossgate._types import Hit, RouteResult
@@ -38,6 +38,7 @@ class Answer:
         context: What to inject; empty for nothing.
         ids: The skills that are injected.
         confidence: Of the decision; None where there was none.
+        nearest: The skill that came first, told or not; empty where there was none.
     """
 
     outcome: Outcome
@@ -46,6 +47,7 @@ class Answer:
     context: str = ""
     ids: tuple[str, ...] = ()
     confidence: float | None = None
+    nearest: str = ""
 
 
 def answer(
@@ -56,6 +58,7 @@ def answer(
     *,
     started: float,
     clock: Callable[[], float] = time.monotonic,
+    log: bool = True,
 ) -> Answer:
     """Decide what to tell an agent about a prompt. Bad input and missing parts do not raise.
 
@@ -66,6 +69,7 @@ def answer(
         library: The agent's skills; what `options` names as the index comes first.
         started: When the budget began, as a reading of `clock`.
         clock: Returns seconds that never go back.
+        log: Whether the decision is kept in the log that a person names.
     """
     if not prompt.text.replace("\0", "").strip():
         return Answer(outcome="skipped", reason="empty_prompt")
@@ -79,22 +83,36 @@ def answer(
     if not os.path.isfile(path):
         return Answer(outcome="failed", reason="no_index", detail=f"there is no index at {path}")
     try:
-        result = _decide(path, prompt, options, started, clock)
+        result = _decide(path, prompt, options, started, clock, log)
     except CrossgateError as error:
         return Answer(outcome="failed", reason=error.code, detail=first_line(error))
     return _told(agent, prompt, options, library, result)
 
 
 def _decide(
-    path: Path, prompt: Prompt, options: Options, started: float, clock: Callable[[], float]
+    path: Path,
+    prompt: Prompt,
+    options: Options,
+    started: float,
+    clock: Callable[[], float],
+    log: bool,
 ) -> RouteResult:
+    from crossgate._core import Policy
     from crossgate._index import Index
     from crossgate._router import Router
 
-    router = Router(Index.open(path), telemetry=_log())
+    index = Index.open(path)
+    profile = Path(options.profile).expanduser() if options.profile else None
+    policy: Path | Policy | None = None
+    if options.policy:
+        policy = Path(options.policy).expanduser()
+    elif options.min_confidence and len(index) and not (options.index or options.profile):
+        policy = Policy(agreement=least_blend(len(index)))
+    router = Router(index, profile=profile, policy=policy, telemetry=_log() if log else None)
     return router.route(
         prompt.text,
         limit=options.limit,
+        deny=options.deny,
         min_confidence=options.min_confidence or None,
         budget_ms=options.budget_ms - (clock() - started) * 1000,
     )
@@ -115,11 +133,22 @@ def _told(
 ) -> Answer:
     # That time was short is how it was meant, and a log that is full takes no answer away.
     broken = next((one for one in result.degraded if one.code not in _HARMLESS), None)
+    first = next(iter(result.hits), None)
+    nearest = "" if first is None else first.id
     if not result.selected:
         Session(library.folder, agent.name, prompt.session).add([])
         if broken is not None:
             return Answer(outcome="failed", reason=broken.code, detail=broken.detail)
-        return Answer(outcome="nothing", reason=result.reason, confidence=result.confidence)
+        detail = ""
+        if first is not None and first.dropped == "disagreement":
+            detail = f"too little of it matches: its blend is {first.blend:.2f}"
+        return Answer(
+            outcome="nothing",
+            reason=result.reason,
+            detail=detail,
+            confidence=result.confidence,
+            nearest=nearest,
+        )
     session = Session(library.folder, agent.name, prompt.session)
     fresh = [hit for hit in result.selected if not session.has_seen(hit.id)]
     session.add([hit.id for hit in fresh])
@@ -133,6 +162,7 @@ def _told(
         context=context,
         ids=tuple(hit.id for hit in fresh),
         confidence=result.confidence,
+        nearest=nearest,
     )
 
 

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -19,12 +20,13 @@ from crossgate._files import cannot_write, read_source, whole_file
 from crossgate._hook import settings
 from crossgate._hook.agents import Agent
 from crossgate._hook.library import Library, library_of
-from crossgate._hook.options import Options, as_arguments
+from crossgate._hook.options import Options, anchored, as_arguments
 from crossgate._hook.refresh import build, only_one
 from crossgate._limits import SETTINGS_BYTES
 
 _TRIAL_SECONDS = 30
 _PLUGIN = Path(__file__).with_name("opencode.js")
+_PLUGIN_MARK = "crossgate hook install"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,8 @@ def install(agent: Agent, options: Options, *, project: bool, progress: Any = No
     """
     path = settings_of(agent, project=project)
     notes: list[str] = []
+    if not project:  # a project's may lie elsewhere on another machine
+        options = anchored(options)
     command = shlex.join(
         [*program(notes, shared=project), "hook", agent.name, *as_arguments(options)]
     )
@@ -85,6 +89,9 @@ def install(agent: Agent, options: Options, *, project: bool, progress: Any = No
         changed = settings.edit(path, lambda values: settings.with_hook(values, agent, command))
     else:
         changed = _write_plugin(path, command)
+    for other in calls_of(agent):
+        if os.path.realpath(other) != os.path.realpath(path):
+            notes.append(f"{other} calls the hook, too, so that skills are told twice here")
     if changed and agent.name == "codex":
         notes.append("Codex asks once whether it may run a new hook: say yes under /hooks")
     return Installed(
@@ -112,7 +119,7 @@ def uninstall(agent: Agent, *, project: bool) -> tuple[Path, bool]:
     if agent.event:
         return path, settings.edit(path, lambda values: settings.without_hook(values, agent))
     try:
-        ours = b"crossgate hook install" in read_source(path, SETTINGS_BYTES)
+        ours = _PLUGIN_MARK.encode() in read_source(path, SETTINGS_BYTES)
         if ours:
             path.unlink()
         return path, ours
@@ -127,6 +134,18 @@ def settings_of(agent: Agent, *, project: bool) -> Path:
     if project:
         return Path.cwd() / agent.project_settings
     return agent.folder / agent.settings
+
+
+def calls_of(agent: Agent) -> dict[Path, list[str]]:
+    """Return the settings that call an agent's hook here, a project's first, and what they call."""
+    found: dict[Path, list[str]] = {}
+    for project in (True, False):
+        path = settings_of(agent, project=project)
+        command = settings.command_in(path, agent) if agent.event else _command_of_plugin(path)
+        with suppress(ValueError):  # a quotation that does not end
+            if command and not any(os.path.samefile(path, one) for one in found):
+                found[path] = shlex.split(command)
+    return found
 
 
 def program(notes: list[str], *, shared: bool) -> list[str]:
@@ -234,6 +253,15 @@ def _write_plugin(path: Path, command: str) -> bool:
     except OSError as error:
         raise SourceError("unwritable", cannot_write(path, error)) from error
     return True
+
+
+def _command_of_plugin(path: Path) -> str:
+    try:
+        text = read_source(path, SETTINGS_BYTES).decode("utf-8", "replace")
+        line = re.search(r"^const COMMAND = (\[.*\]);$", text, flags=re.MULTILINE)
+        return shlex.join(json.loads(line[1])) if line and _PLUGIN_MARK in text else ""
+    except (OSError, ValueError, TypeError):
+        return ""
 
 
 def _failed(command: str, why: str) -> InputError:

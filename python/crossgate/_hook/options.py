@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+import math
+import os
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NoReturn, get_args
 
 Inject = Literal["name", "passage", "body"]
@@ -12,9 +14,24 @@ BUDGET_MS = 400.0
 MIN_CONFIDENCE = 0.7
 """Nothing less probable is injected; `eval/hook_bar.py` shows what other values would do."""
 
+_BLEND, _BLEND_PER_LOG = 0.165, 0.017
+
 MAX_CHARS = 4_000
 MOST_CHARS = 10_000
 """Agents put a longer context into a file, where nobody reads it."""
+
+
+def least_blend(documents: int) -> float:
+    """Return the least blend of what is told, for a library of so many skills and bundled models.
+
+    The confidence says how far the first skill is ahead, and a prompt that looks like one skill
+    and fits none has it far ahead: how much it matches at all tells more (`eval/hook_bar.py`).
+    The fewer skills, the less rare are their words, and the lower is BM25 and with it the blend.
+
+    Args:
+        documents: The skills, in number; at least 1.
+    """
+    return _BLEND + _BLEND_PER_LOG * math.log(documents)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +46,10 @@ class Options:
         budget_ms: After so many milliseconds the cross-encoder is not asked any more.
         max_chars: How long the context may get, in characters.
         skills: Folders of skills beside those of the agent.
+        deny: Skills that are never told, by their names.
         index: An index file to use in place of the agent's own skills; empty for none.
+        profile: A profile to use in place of the bundled one; empty for none.
+        policy: A policy to use in place of `least_blend`; empty for none.
     """
 
     inject: Inject = "passage"
@@ -38,7 +58,10 @@ class Options:
     budget_ms: float = BUDGET_MS
     max_chars: int = MAX_CHARS
     skills: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
     index: str = ""
+    profile: str = ""
+    policy: str = ""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +81,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_share,
         default=MIN_CONFIDENCE,
         metavar="C",
-        help=f"inject nothing less probable, 0 to 1 (default: {MIN_CONFIDENCE:g})",
+        help=f"inject nothing less probable, 0 to 1 (default: {MIN_CONFIDENCE:g}); 0 for all that "
+        "`route` picks",
     )
     parser.add_argument(
         "--budget-ms",
@@ -82,7 +106,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="another folder of skills; repeat it for more",
     )
     parser.add_argument(
+        "--deny",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="never tell of this skill; repeat it for more",
+    )
+    parser.add_argument(
         "-i", "--index", metavar="FILE", default="", help="use this index, and keep it as it is"
+    )
+    parser.add_argument(
+        "--profile", metavar="FILE", default="", help="what was fitted: a calibration profile"
+    )
+    parser.add_argument(
+        "--policy", metavar="FILE", default="", help="what you choose: floors, agreement, ..."
     )
 
 
@@ -95,7 +132,25 @@ def options_of(values: argparse.Namespace) -> Options:
         budget_ms=values.budget_ms,
         max_chars=values.max_chars,
         skills=tuple(values.skills),
+        deny=tuple(values.deny),
         index=values.index,
+        profile=values.profile,
+        policy=values.policy,
+    )
+
+
+def anchored(options: Options) -> Options:
+    """Return options whose paths hold wherever the agent works."""
+
+    def absolute(path: str) -> str:
+        return os.path.abspath(os.path.expanduser(path)) if path else ""
+
+    return replace(
+        options,
+        skills=tuple(absolute(one) for one in options.skills),
+        index=absolute(options.index),
+        profile=absolute(options.profile),
+        policy=absolute(options.policy),
     )
 
 
@@ -140,11 +195,14 @@ def as_arguments(options: Options) -> list[str]:
         ("--budget-ms", options.budget_ms),
         ("--max-chars", options.max_chars),
         ("--index", options.index),
+        ("--profile", options.profile),
+        ("--policy", options.policy),
     ):
         if value != getattr(default, name[2:].replace("-", "_")):
             found += [name, f"{value:g}" if isinstance(value, float) else str(value)]
-    for folder in options.skills:
-        found += ["--skills", folder]
+    for name, values in (("--skills", options.skills), ("--deny", options.deny)):
+        for one in values:
+            found += [name, one]
     return found
 
 

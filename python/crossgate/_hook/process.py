@@ -35,7 +35,7 @@ _writing = False
 def main(name: str, arguments: list[str]) -> NoReturn:
     """Answer one prompt of the agent of this name, and leave with 0."""
     started = time.monotonic()
-    _guard()
+    _guard(name)
     try:
         _run(name, arguments, started)
     except SystemExit:  # the help was asked for
@@ -85,12 +85,12 @@ def _known(name: str) -> Agent:
     from crossgate._hook.options import BadOptions
 
     if name not in AGENTS:
-        known = ", ".join([*AGENTS, "install", "uninstall"])
+        known = ", ".join([*AGENTS, "install", "uninstall", "try"])
         raise BadOptions(f"there is no hook {name[:40]!r}: choose one of {known}")
     return AGENTS[name]
 
 
-def _guard() -> None:
+def _guard(hook: str) -> None:
     """Keep stdout for the answer, and see to it that signals and time end in 0."""
     global _stdout
     for stream in range(3):
@@ -110,7 +110,7 @@ def _guard() -> None:
                 signal.signal(number, _interrupted)
     with suppress(AttributeError, OSError, ValueError):
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    watch = threading.Timer(GIVE_UP_SECONDS, _out_of_time)
+    watch = threading.Timer(GIVE_UP_SECONDS, _out_of_time, [hook])
     watch.daemon = True
     watch.start()
 
@@ -120,9 +120,9 @@ def _interrupted(*_: object) -> None:
         _leave()
 
 
-def _out_of_time() -> None:
+def _out_of_time(name: str) -> None:
     with suppress(BaseException):
-        _report("", 0.0, "failed", "gave_up", f"no answer within {GIVE_UP_SECONDS:g} s")
+        _report(name, 0.0, "failed", "gave_up", f"no answer within {GIVE_UP_SECONDS:g} s")
     _leave()
 
 

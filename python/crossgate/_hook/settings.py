@@ -57,6 +57,17 @@ def without_hook(values: dict[str, Any], agent: Agent) -> dict[str, Any]:
     return rest
 
 
+def command_in(path: Path, agent: Agent) -> str:
+    """Return the command by which a settings file calls crossgate's hook; empty if it does not."""
+    try:
+        groups = _groups(read(path, _bytes(path)), agent)
+    except (ValueError, SourceError):
+        return ""
+    hooks = [group.get("hooks") for group in groups if isinstance(group, dict)]
+    ours = [one for some in hooks if isinstance(some, list) for one in some if _is_ours(one, agent)]
+    return str(ours[0]["command"]) if ours else ""
+
+
 def edit(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> bool:
     """Change a settings file, and keep what it was beside it.
 
