@@ -17,30 +17,37 @@ all: lint test ## everything that CI runs
 LOCK = tests/requirements.lock
 GROUPS = --group lint --group test --group stores --group frameworks
 
-# The second call finds all there, or tells of a dependency that is not in the lock.
-$(VENV): pyproject.toml $(LOCK)
+# uv: pip takes ten times its processor time for these, mostly to compile modules that nobody imports.
+INSTALLER = tests/installer.lock
+INSTALL = $(BIN)/uv pip install --quiet --python
+
+# The last call finds all there, or tells of a dependency that is not in the lock.
+$(VENV): pyproject.toml $(LOCK) $(INSTALLER)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --require-hashes --requirement $(LOCK)
-	$(BIN)/pip install --quiet --no-index $(GROUPS) "maturin>=1.9.4,<2" "pip>=25.1"
+	$(BIN)/pip install --quiet --require-hashes --requirement $(INSTALLER)
+	$(INSTALL) $(BIN)/python --require-hashes --requirement $(LOCK)
+	$(INSTALL) $(BIN)/python --offline $(GROUPS) "maturin>=1.9.4,<2"
 	touch $(VENV)
+
+PINNED = --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 
 .PHONY: lock
 lock: ## pin anew what lint and test install; needs uv
-	printf 'maturin>=1.9.4,<2\npip>=25.1\n' | uv pip compile pyproject.toml - $(GROUPS) --quiet --upgrade --universal \
-		--python-version 3.11 --generate-hashes --no-annotate --no-header --output-file $(LOCK)
+	echo 'maturin>=1.9.4,<2' | uv pip compile pyproject.toml - $(GROUPS) $(PINNED) --output-file $(LOCK)
+	echo uv | uv pip compile - $(PINNED) --output-file $(INSTALLER)
 	sed -i '1i # What `make test` and `make lint` install, pinned by hash; `make lock` makes it anew.' $(LOCK)
+	sed -i '1i # What installs the rest, pinned by hash; `make lock` makes it anew.' $(INSTALLER)
 
 .PHONY: audit
 audit: $(VENV) ## licences, origin and known holes of all dependencies; needs cargo-deny, pip-audit and a network
 	cargo deny check
-	pip-audit --strict --require-hashes --disable-pip --requirement $(LOCK)
+	pip-audit --strict --require-hashes --disable-pip --requirement $(LOCK) --requirement $(INSTALLER)
 
 .PHONY: install
 install: $(VENV) ## build the wheel and install it into the virtual environment
 	rm -rf $(DIST)
 	$(BIN)/maturin build --release --quiet --interpreter $(BIN)/python --out $(DIST)
-	$(BIN)/pip install --quiet --force-reinstall --no-deps $(DIST)/*.whl
-	$(BIN)/pip install --quiet $(DIST)/*.whl
+	$(INSTALL) $(BIN)/python --reinstall-package crossgate $(DIST)/*.whl
 
 # stargraph needs Python 3.13; pyenv hides the ones that it has.
 PYTHON313 ?= $(shell python3.13 -c 'import sys; print(sys.executable)' 2>/dev/null || \
@@ -50,28 +57,44 @@ PYTHON313 ?= $(shell python3.13 -c 'import sys; print(sys.executable)' 2>/dev/nu
 stargraph: install ## what the contract test of stargraph needs, where Python 3.13 is installed
 ifneq ($(PYTHON313),)
 	$(PYTHON313) -m venv $(VENV)/stargraph
-	$(VENV)/stargraph/bin/pip install --quiet pydantic
-	$(VENV)/stargraph/bin/pip install --quiet --no-deps "stargraph>=0.8,<1"
-	$(VENV)/stargraph/bin/pip install --quiet --force-reinstall --no-deps $(DIST)/*.whl
+	$(INSTALL) $(VENV)/stargraph/bin/python pydantic
+	$(INSTALL) $(VENV)/stargraph/bin/python --no-deps "stargraph>=0.8,<1"
+	$(INSTALL) $(VENV)/stargraph/bin/python --no-deps --reinstall $(DIST)/*.whl
 endif
 
 $(VENV)/training: models/requirements.txt | $(VENV)
 	$(PYTHON) -m venv $(VENV)/training
-	$(VENV)/training/bin/pip install --quiet --requirement models/requirements.txt
+	$(INSTALL) $(VENV)/training/bin/python --requirement models/requirements.txt
 	touch $(VENV)/training
 
 .PHONY: training
 training: $(VENV)/training ## what training the models needs, about 6 GB
 
 .PHONY: test
-test: install stargraph $(if $(CI),training) ## all tests, Rust and Python; the Python ones against the wheel
-	cargo test --workspace --quiet
-	$(BIN)/pytest --numprocesses auto --dist loadfile
+test: test-rust test-python ## all tests, Rust and Python; the Python ones against the wheel
+
+# The binding has no tests of its own, and the core must do without Python.
+.PHONY: test-rust
+test-rust:
+	cargo test --package crossgate-core --quiet
+
+# A file goes to one process as a whole, so the longest ones go first.
+LONGEST = $(addprefix tests/test_,$(addsuffix .py,training models stores))
+
+.PHONY: test-python
+test-python: install stargraph $(if $(CI),training)
+	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(LONGEST) tests
 
 .PHONY: lint
-lint: install ## formatting, lints and types, Rust and Python
+lint: lint-rust lint-python ## formatting, lints and types, Rust and Python
+
+.PHONY: lint-rust
+lint-rust:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- --deny warnings
+
+.PHONY: lint-python
+lint-python: install
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
@@ -115,7 +138,7 @@ attack: install ## hostile input of every kind, ATTACKS draws of each from a see
 
 .PHONY: wheels
 wheels: $(VENV) ## the wheels of a release for Linux, cross-built and checked
-	$(BIN)/pip install --quiet --group release
+	$(INSTALL) $(BIN)/python --group release
 	rustup target add $(foreach libc,gnu musl,$(foreach cpu,x86_64 aarch64,$(cpu)-unknown-linux-$(libc)))
 	$(BIN)/python release/wheels.py
 

@@ -10,6 +10,7 @@ import copy
 import json
 import os
 import random
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -18,9 +19,10 @@ from typing import Any
 
 import pytest
 
-from conftest import LIBRARY, build
+from conftest import LIBRARY, LengthReranker, build
 from crossgate import CrossgateError, Index, Profile, Router, read_policy, read_profile, rerank
 from crossgate import _cascade as cascade
+from crossgate._cli import run
 from crossgate._hook.agents import AGENTS, PROMPT_CHARS, Unreadable, read_prompt
 from crossgate._hook.answering import answer
 from crossgate._hook.library import Library
@@ -28,7 +30,7 @@ from crossgate._hook.options import Options
 from crossgate._profile import profile_values
 from crossgate._replay import check_decision
 from crossgate._sources import read_candidates, read_sources
-from crossgate.evaluation import read_dataset, read_labels, read_run
+from crossgate.evaluation import measure_candidates, read_dataset, read_labels, read_run
 from crossgate.telemetry import JsonLinesLog, LoggedDecision, read_log
 
 DRAWS = int(os.environ.get("CROSSGATE_ATTACKS", "150"))
@@ -342,3 +344,131 @@ def test_bodies_of_the_server(tmp_path: Path, index: Index) -> None:
 
             attack(body, use, draws=DRAWS // 3)
         assert served.stop() == 0
+
+
+def refusing(arguments: list[str], errors: Callable[[], str], codes: set[int]) -> None:
+    """Run a command in this process; it ends with a code of its own and names what is wrong."""
+    code = run(arguments)
+    told = errors()
+    assert code in codes, (code, told)
+    assert "Traceback" not in told, told
+    assert code < 2 or told.startswith("crossgate: "), told
+
+
+def test_reports_that_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from test_evaluation_report import CLOSED, PROFILE, REPORTS_SCHEMA, many
+
+    before, after = (
+        {"schema": REPORTS_SCHEMA, "reports": list(many(one, count=1).values())}
+        for one in (PROFILE, CLOSED)
+    )
+    sound, path, page = (tmp_path / name for name in ("sound.json", "other.json", "page.html"))
+    sound.write_text(json.dumps(before))
+
+    def use(data: bytes) -> None:
+        path.write_bytes(data)
+        for files in ([sound, path], [path, sound]):
+            given = ["eval", "compare", *map(str, files), "--html", str(page)]
+            refusing(given, lambda: capsys.readouterr().err, {0, 1, 2})
+            assert not page.exists() or "\x1b" not in page.read_text()
+
+    attack(after, use, draws=DRAWS // 5)
+
+
+def test_feedback_on_logs_and_uses_from_transcripts(
+    tmp_path: Path, index: Index, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, transcript = tmp_path / "log.jsonl", tmp_path / "t" / "a.jsonl"
+    Router(index, reranker=None, telemetry=JsonLinesLog(log, text=True)).route(QUERY)
+    decision = json.loads(log.read_text())
+    said = {"type": "user", "message": {"role": "user", "content": QUERY}, "isMeta": False}
+    block = {"type": "tool_use", "id": "t", "name": "Skill", "input": {"skill": "csv-cleaner"}}
+    called = {"type": "assistant", "message": {"role": "assistant", "content": [block]}}
+    transcript.parent.mkdir()
+
+    def use(data: bytes) -> None:
+        # Of a file of lines each may be damaged: the value is the list of them.
+        try:
+            lines = [json.dumps(one).encode() for one in json.loads(data)]
+        except (ValueError, TypeError, RecursionError):
+            lines = [data]
+        log.write_bytes(b"\n".join(lines[:1]) + b"\n")
+        transcript.write_bytes(b"\n".join(lines[1:] or lines) + b"\n")
+        noted = ["used", "--log", str(log), "--from-transcripts", str(transcript.parent)]
+        for given in (["feedback", "right", "--log", str(log)], noted):
+            refusing(given, lambda: capsys.readouterr().err, {0, 2})
+
+    attack([decision, said, called], use)
+
+
+def test_candidates_of_another_retriever(tmp_path: Path) -> None:
+    row = {
+        "query": "merge two pdf files",
+        "relevant": ["pdf"],
+        "candidates": [
+            {"id": "pdf", "title": "PDF", "text": "merge and split pdf files", "cosine": 0.8},
+            {"_id": "csv", "content": "repair tables", "cosine": 0.1, "page": 3},
+        ],
+    }
+    path, output = tmp_path / "found.jsonl", tmp_path / "found.run.jsonl"
+
+    def use(data: bytes) -> None:
+        path.write_bytes(data + b"\n" + json.dumps(row).encode() + b"\n")
+        measure_candidates(path, output, reranker=LengthReranker(), embedder="mine@1")
+        read_run(output)
+
+    attack(row, use)
+
+
+def test_an_index_that_others_write_to_while_it_is_read(tmp_path: Path) -> None:
+    """Saved anew, overwritten in place, cut, altered: one version is found, or none is."""
+    path = tmp_path / "skills.cgx"
+    fill = "merge split rotate compress " * 30
+    versions = [
+        build(
+            {
+                f"{id}{n}": f"csv {text} {fill} v{v}"
+                for id, text in LIBRARY.items()
+                for n in range(60)
+            },
+            embedder=None,
+        )
+        for v in range(2)
+    ]
+    files = []
+    for one in versions:
+        one.save(path)
+        files.append(path.read_bytes())
+    assert len(files[0]) > 100_000  # several blocks of documents
+    stop = threading.Event()
+
+    def write() -> None:
+        draw = random.Random(5)
+        while not stop.is_set():
+            version = draw.randrange(2)
+            versions[version].save(path)
+            with path.open("r+b") as file:
+                match draw.randrange(4):
+                    case 0:
+                        file.write(files[1 - version])
+                    case 1:
+                        file.truncate(draw.randrange(len(files[0])))
+                    case 2:
+                        file.seek(draw.randrange(len(files[0])))
+                        file.write(draw.randbytes(3))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    answered = 0
+    try:
+        for number in range(DRAWS * 2):
+            with numbered(number):
+                result = Router(Index.open(path), reranker=None).route(f"csv row {number}")
+                found = {hit.document.text.rpartition(" ")[2] for hit in result.hits}
+                if len(found) != 1:
+                    raise AssertionError(f"versions {found}")
+                answered += 1
+    finally:
+        stop.set()
+        writer.join()
+    assert answered > 0

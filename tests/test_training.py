@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +24,25 @@ from crossgate.rerankers import passages_of
 
 HERE = Path(__file__).parent
 MODELS = HERE.parent / "models"
-PROBE = "import bm25s, onnx, torch, transformers"
+PROBE = (
+    "from importlib.util import find_spec;"
+    "raise SystemExit(not all(map(find_spec, ('bm25s', 'onnx', 'torch', 'transformers'))))"
+)
 
 SUBJECTS = ("soup", "boat", "lamp", "rose", "train", "cheese", "violin", "spider")
 WORDS = (*SUBJECTS, "how", "do", "i", "use", "a", "the", "about", "for", "is", "this", "it", ":")
 WIDTH = 64
 
 Run = Callable[..., str]
+Host = Callable[..., tuple[int, str, str]]
+Facts = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
 def python() -> str:
     """A Python that has what models/requirements.txt lists."""
+    if not hasattr(os, "fork"):
+        pytest.skip("this system cannot fork, and the models are trained on one that can")
     named = HERE.parent / ".venv/training/bin/python"
     for found in (str(named), sys.executable):
         if Path(found).exists():
@@ -46,10 +53,11 @@ def python() -> str:
 
 
 @pytest.fixture(scope="module")
-def start(python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def start(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small BERT with random weights, and a tokenizer of a few words."""
     folder = tmp_path_factory.mktemp("start") / "tiny"
-    subprocess.run([python, str(HERE / "tiny_bert.py"), str(folder), *WORDS], check=True)
+    ended, _, errors = host(HERE / "tiny_bert.py", folder, *WORDS)
+    assert ended == 0, errors
     return folder
 
 
@@ -137,22 +145,60 @@ def groups(project: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(python: str, project: Path) -> Run:
+def host(python: str, project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """Runs a script with something as its input, and returns its exit code and both outputs."""
+    folder = tmp_path_factory.mktemp("output")
+    files = [folder / name for name in ("in", "out", "err")]
+    with subprocess.Popen(
+        [python, str(HERE / "training_host.py")],
+        cwd=project / "models",
+        env=os.environ | {"PYTHONPATH": str(project / "models")},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+
+        def host(script: Path, *arguments: object, given: str = "") -> tuple[int, str, str]:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            for file in files:
+                file.write_text("")
+            files[0].write_text(given)
+            line = [str(script), [str(one) for one in arguments], *map(str, files)]
+            process.stdin.write(json.dumps(line) + "\n")
+            process.stdin.flush()
+            code = int(process.stdout.readline())
+            return code, files[1].read_text(), files[2].read_text()
+
+        yield host
+        process.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def run(host: Host, project: Path) -> Run:
     """Run a script of the project's models/ and return what it printed."""
 
     def run(script: str, *arguments: object, code: int = 0) -> str:
-        done = subprocess.run(
-            [python, script, *map(str, arguments)],
-            cwd=project / "models",
-            env=os.environ | {"PYTHONPATH": str(project / "models")},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == code, done.stderr
-        return done.stdout + done.stderr
+        ended, output, errors = host(project / "models" / script, *arguments)
+        assert ended == code, errors
+        return output + errors
 
     return run
+
+
+@pytest.fixture(scope="module")
+def facts(host: Host) -> Facts:
+    """Run a script of tests/ on models/, with something as JSON on its standard input."""
+
+    def facts(script: str, *arguments: object, given: Any = None) -> Any:
+        ended, output, errors = host(HERE / script, *arguments, given=json.dumps(given))
+        assert ended == 0, errors
+        return json.loads(output)
+
+    return facts
 
 
 @pytest.mark.timeout(600)
@@ -191,7 +237,7 @@ def test_both_models_are_trained_averaged_and_built(
 
 @pytest.mark.timeout(600)
 def test_the_graph_computes_what_was_trained(
-    run: Run, python: str, start: Path, project: Path, groups: Path
+    run: Run, facts: Facts, start: Path, project: Path, groups: Path
 ) -> None:
     made = project / "graph"
     few = ("--rate", 1e-2, "--warm-up", 1, "--workers", 1)
@@ -202,7 +248,7 @@ def test_the_graph_computes_what_was_trained(
     query, documents = "how do i use a boat", ["boat", "a lamp is for this", "the rose " * 20]
     pairs = [[query, document] for document in documents]
     passages = passages_of(documents)
-    trained = _facts(python, "training_logits.py", made / "weights", given=pairs)["logits"]
+    trained = facts("training_logits.py", made / "weights", given=pairs)["logits"]
     exact, rounded = (
         [pair.score for pair in CrossEncoder(made / name).score(query, passages).complete()]
         for name in ("exact", "rounded")
@@ -211,7 +257,7 @@ def test_the_graph_computes_what_was_trained(
     assert rounded == pytest.approx(trained, abs=1)
     assert max(trained) - min(trained) > 0.01
 
-    begun = _facts(python, "training_logits.py", start, given=pairs)
+    begun = facts("training_logits.py", start, given=pairs)
     assert begun["kept_of_three_layers"] == [0, 2]
 
     # Of four candidates with a logit of 2 three fit, of eight with -2 one: the line through both.
@@ -223,7 +269,7 @@ def test_the_graph_computes_what_was_trained(
     named = {"stage2": [["a", 9, False]], "relevant": {}, "mentions_name": True}
     _write(project / "run.jsonl", [{"schema": "crossgate-run/1"}, *stored, named])
     run("set_boundary.py", made / "weights", made / "bounded", project / "run.jsonl")
-    bounded = _facts(python, "training_logits.py", made / "bounded", given=pairs)["logits"]
+    bounded = facts("training_logits.py", made / "bounded", given=pairs)["logits"]
     apart = [stored[0], stored[0] | {"stage2": [["a", -2, False]], "relevant": {}}]
     _write(project / "apart.jsonl", [{"schema": "crossgate-run/1"}, *apart])
     boundary = ("set_boundary.py", made / "weights", made / "no", project / "apart.jsonl")
@@ -240,14 +286,15 @@ def test_the_graph_computes_what_was_trained(
         "save_file(weights, output / 'model.safetensors');"
         "(output / 'weights.sha256').unlink()"
     )
-    subprocess.run([python, "-c", cut, made / "weights", former], check=True)
+    (project / "models/cut.py").write_text(cut)
+    run("cut.py", made / "weights", former)
     failed = run("build.py", "cross-encoder", former, project / "refused", code=1)
     assert f"or (1, {2 * WIDTH}), as PairModel, found (1, {WIDTH - 1})" in failed
     assert not (project / "refused").exists()
 
 
 def test_weights_that_lack_a_part_are_refused(
-    run: Run, python: str, start: Path, project: Path, groups: Path
+    run: Run, start: Path, project: Path, groups: Path
 ) -> None:
     lost = "encoder.layer.1.output.dense.weight"
     cut = (
@@ -257,7 +304,8 @@ def test_weights_that_lack_a_part_are_refused(
         f"del weights['{lost}']; save_file(weights, output / 'model.safetensors')"
     )
     partial = project / "partial"
-    subprocess.run([python, "-c", cut, start, partial], check=True)
+    (project / "models/cut.py").write_text(cut)
+    run("cut.py", start, partial)
     data, made = project / "data", project / "no"
     for name, *arguments in (
         (lost, "train_embedder.py", partial, start, data, made, "--steps", 1),
@@ -269,7 +317,7 @@ def test_weights_that_lack_a_part_are_refused(
     assert not (project / "no").exists()
 
 
-def test_the_losses_equal_their_definitions(python: str) -> None:
+def test_the_losses_equal_their_definitions(facts: Facts) -> None:
     random = np.random.default_rng(3)
     logits, stage1 = random.normal(size=(3, 4)), random.normal(size=(3, 4))
     matched = [True, False, True]
@@ -285,7 +333,7 @@ def test_the_losses_equal_their_definitions(python: str) -> None:
         "documents": documents.tolist(),
         "fits": fits,
     }
-    found = _facts(python, "training_facts.py", given=given)
+    found = facts("training_facts.py", given=given)
 
     for loss, row, known, match in zip(found["groups"], logits, stage1, matched, strict=True):
         # The right document against the group and "nothing fits", whose logit is 0.
@@ -305,29 +353,29 @@ def test_the_losses_equal_their_definitions(python: str) -> None:
     assert found["batch"] == pytest.approx(np.mean(batch), abs=1e-4)
 
 
-def test_likely_second_answers_are_no_wrong_documents(python: str, start: Path) -> None:
-    facts = _facts(python, "training_miner.py", start)
+def test_likely_second_answers_are_no_wrong_documents(facts: Facts, start: Path) -> None:
+    found = facts("training_miner.py", start)
 
     # Neither a copy of the right document nor what lies 0.08 nearer than it by cosine.
-    matched = facts["matched"]
+    matched = found["matched"]
     assert matched["wrong"] == ["far", "near", "ruled out"]
     assert sorted(matched["batch"]) == ["far", "near", "right", "ruled out"]
     assert all(row == ["right"] for row in matched["fits"])
 
     # Where only one document was judged, the near ones may fit.
-    judged = facts["judged"]
+    judged = found["judged"]
     assert judged["wrong"] == []
     assert judged["batch"] == ["ruled out"]
     assert not any(judged["fits"])
 
     # Where nothing in the pool fits, everything near is wrong.
-    outside = facts["outside"]
+    outside = found["outside"]
     # The first by cosine, and the first by words.
     assert outside["nearest"] == ["nearer", "right"]
     assert outside["wrong"] == ["copy", "far", "near", "nearer", "right", "ruled out"]
 
     # Stored vectors are not taken for those of other texts.
-    assert facts["vectors"] == 2
+    assert found["vectors"] == 2
 
 
 def test_the_same_seed_trains_the_same_weights(run: Run, start: Path, project: Path) -> None:
@@ -504,19 +552,6 @@ def _runs(process: str) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-def _facts(python: str, script: str, *arguments: object, given: Any = None) -> Any:
-    """Run a script of tests/ on models/, with something as JSON on its standard input."""
-    done = subprocess.run(
-        [python, str(HERE / script), *map(str, arguments)],
-        env=os.environ | {"PYTHONPATH": str(MODELS)},
-        input=json.dumps(given),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def _read(project: Path) -> Any:

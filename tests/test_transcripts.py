@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,30 @@ def test_no_bytes_break_the_reader(
     path.write_bytes(b'"user" "tool_use"'.join([b"", *lines]) + b"\n" + b"\n".join(lines))
     for turn in read_turns(path):
         assert turn.text.strip()
+
+
+def test_a_line_without_end_is_passed_over_in_little_memory(tmp_path: Path) -> None:
+    path = transcript(tmp_path / "a.jsonl", said("first"))
+    with path.open("ab") as file:
+        file.write(b'{"type": "user", "message": {"content": "')
+        file.truncate(file.tell() + 200 * 2**20)  # takes no room on disk
+        file.seek(0, os.SEEK_END)
+        file.write(b'"}}\n' + json.dumps(said("last")).encode() + b"\n")
+    tracemalloc.start()
+    try:
+        assert heard(path) == [("first", ()), ("last", ())]
+        assert tracemalloc.get_traced_memory()[1] < 64 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    there = transcript(tmp_path / "there" / "a.jsonl", said("first"))
+    outside = transcript(tmp_path / "outside" / "b.jsonl", said("secret"))
+    (there.parent / "b.jsonl").symlink_to(outside)
+    (there.parent / "below").symlink_to(outside.parent)
+    (there.parent / "c.jsonl").symlink_to(there)
+    assert transcripts_below(there.parent) == [there, there.parent / "c.jsonl"]
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from typing import Any
 from crossgate._checks import check_path
 from crossgate._errors import SourceError
 from crossgate._files import open_source
-from crossgate._limits import EVALUATION_BYTES
+from crossgate._limits import EVALUATION_BYTES, ROW_BYTES
 from crossgate._prompts import is_command, is_from_machine
 
 SKILL_FILE = re.compile(r"([^/\\\s\"'`]+)[/\\]+SKILL\.md\b")
@@ -55,6 +55,8 @@ class Turn:
 def transcripts_below(folder: str | os.PathLike[str]) -> list[Path]:
     """Return the transcripts of a folder and the folders in it, or the one file that is named.
 
+    A symbolic link that leads out of the folder is not followed.
+
     Raises:
         SourceError: `source_missing`, or `no_transcripts` if there is none.
     """
@@ -63,7 +65,12 @@ def transcripts_below(folder: str | os.PathLike[str]) -> list[Path]:
         return [root]
     if not os.path.isdir(root):
         raise SourceError("source_missing", f"no such folder: {root}")
-    found = sorted(path for path in root.rglob("*.jsonl") if os.path.isfile(path))
+    real = os.path.realpath(root)
+    found = sorted(
+        path
+        for path in root.rglob("*.jsonl")
+        if os.path.isfile(path) and Path(os.path.realpath(path)).is_relative_to(real)
+    )
     if not found:
         message = (
             f"{root} holds no transcript (*.jsonl): Claude Code has them in ~/.claude/projects"
@@ -76,7 +83,7 @@ def read_turns(path: Path) -> Iterator[Turn]:
     """Yield the prompts of one transcript that a person wrote, in their order.
 
     Commands such as `/compact` are left out, and so is what agents ask each other. Lines that are
-    damaged say nothing, and a file that is too long is read to its limit.
+    damaged or longer than 16 MiB say nothing, and a file that is too long is read to its limit.
 
     Raises:
         OSError: If the file cannot be read.
@@ -99,9 +106,14 @@ def read_turns(path: Path) -> Iterator[Turn]:
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     left, number = EVALUATION_BYTES, 0
     with open_source(path) as stream:
-        while raw := stream.readline(left):
+        while raw := stream.readline(min(left, ROW_BYTES)):
             left -= len(raw)
             number += 1
+            if len(raw) == ROW_BYTES and not raw.endswith(b"\n"):
+                while left and raw and not raw.endswith(b"\n"):
+                    raw = stream.readline(min(left, ROW_BYTES))
+                    left -= len(raw)
+                continue
             # Most lines are results of tools; reading those that matter takes a tenth of the time.
             if b'"user"' not in raw and b'"tool_use"' not in raw:
                 continue

@@ -38,11 +38,14 @@ impl Embedder {
             Error::model("model_incomplete", format!("cannot read {}: {error}", path.display()))
         };
         let words = std::fs::read(tokenizer).map_err(|error| unreadable(tokenizer, &error))?;
-        let words = WordPieces::read(&words)?;
         let mapped = File::open(model).and_then(|file| map(&file));
         let mapped = mapped.map_err(|error| unreadable(model, &error))?;
-        let constants = Constants::read(Bytes::from_owner(mapped))?;
-        let encoder = Encoder::read(&constants, words.size(), most_tokens)?;
+        Self::read(Bytes::from_owner(mapped), &words, most_tokens)
+    }
+
+    fn read(model: Bytes, tokenizer: &[u8], most_tokens: usize) -> Result<Self> {
+        let words = WordPieces::read(tokenizer)?;
+        let encoder = Encoder::read(&Constants::read(model)?, words.size(), most_tokens)?;
         Ok(Self { words, encoder, most_tokens })
     }
 
@@ -71,4 +74,140 @@ fn map(file: &File) -> std::io::Result<Mmap> {
     // SAFETY: the bytes must not change while they are mapped. They are a part of the installed
     // package, which installers replace by new files and do not write into.
     unsafe { Mmap::map(file) }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failing test may panic")]
+mod tests {
+    use std::sync::LazyLock;
+
+    use proptest::prelude::*;
+
+    use super::model_file::{FLOAT, INT8, UINT8, written};
+    use super::*;
+
+    const WIDTH: usize = 64;
+    const TOKENS: usize = 8;
+    const PIECES: [&str; 8] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "red", "fish", "##es"];
+
+    /// A graph of one layer whose weights repeat some bytes.
+    static MODEL: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let widths = |name: &str, inputs: usize, outputs: usize| {
+            let name = format!("layer_0.{name}");
+            [
+                (format!("{name}.weight"), vec![inputs, outputs], UINT8),
+                (format!("{name}.scales"), vec![outputs], FLOAT),
+            ]
+        };
+        let norm = |name: &str| {
+            [".gamma", ".beta"].map(|part| (format!("{name}{part}"), vec![WIDTH], FLOAT))
+        };
+        let bias = |name: &str, width: usize| (format!("layer_0.{name}.bias"), vec![width], FLOAT);
+        let mut constants = vec![
+            ("words".to_owned(), vec![PIECES.len(), WIDTH], INT8),
+            ("word_scales".to_owned(), vec![PIECES.len()], FLOAT),
+            ("types".to_owned(), vec![2, WIDTH], FLOAT),
+            ("positions".to_owned(), vec![1, TOKENS, WIDTH], FLOAT),
+            bias("attention", 3 * WIDTH),
+            bias("mixed", WIDTH),
+            bias("widened", 4 * WIDTH),
+            bias("narrowed", WIDTH),
+        ];
+        constants.extend(widths("query_key_value", WIDTH, 3 * WIDTH));
+        constants.extend(widths("mixed", WIDTH, WIDTH));
+        constants.extend(widths("widened", WIDTH, 4 * WIDTH));
+        constants.extend(widths("narrowed", 4 * WIDTH, WIDTH));
+        for name in ["embedded", "layer_0.after_attention", "layer_0.output"] {
+            constants.extend(norm(name));
+        }
+        written(&constants, |kind, place| match kind {
+            FLOAT => (0.01 + 0.001 * (place % 7) as f32).to_le_bytes().to_vec(),
+            _ => vec![(place * 37 % 256) as u8],
+        })
+    });
+
+    static TOKENIZER: LazyLock<String> = LazyLock::new(|| {
+        let ids: std::collections::BTreeMap<_, _> =
+            PIECES.iter().enumerate().map(|(id, piece)| (piece, id)).collect();
+        serde_json::json!({
+            "normalizer": {
+                "type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
+                "strip_accents": null, "lowercase": true,
+            },
+            "pre_tokenizer": {"type": "BertPreTokenizer"},
+            "model": {"type": "WordPiece", "max_input_chars_per_word": 100, "vocab": ids},
+        })
+        .to_string()
+    });
+
+    /// Bytes with some of them changed, and some inserted or left out.
+    fn changed(bytes: &[u8], changes: &[(prop::sample::Index, u8, u8)]) -> Vec<u8> {
+        let mut bytes = bytes.to_vec();
+        for (place, kind, value) in changes {
+            let place = place.index(bytes.len());
+            match kind % 8 {
+                0 => bytes.truncate(place.max(1)),
+                1 => bytes.insert(place, *value),
+                2 if bytes.len() > 1 => drop(bytes.remove(place)),
+                _ => bytes[place] = *value,
+            }
+        }
+        bytes
+    }
+
+    fn used(
+        model: Vec<u8>,
+        tokenizer: &[u8],
+        text: &str,
+    ) -> std::result::Result<(), TestCaseError> {
+        match Embedder::read(model.into(), tokenizer, TOKENS) {
+            Ok(embedder) => {
+                prop_assert!(embedder.tokens(text).len() <= TOKENS);
+                prop_assert_eq!(embedder.embed(text).len(), embedder.dimension());
+            }
+            Err(error) => prop_assert_eq!(error.code(), "model_unsupported"),
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_sound_files_are_read() {
+        let embedder = Embedder::read(MODEL.clone().into(), TOKENIZER.as_bytes(), TOKENS).unwrap();
+        assert_eq!(embedder.tokens("Red fishes"), [2, 5, 6, 7, 3]);
+        assert!(embedder.embed("Red fishes").iter().all(|value| value.is_finite()));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+
+        // The heads of the constants are few bytes among many weights: half of the changes go to
+        // the tail, where the short ones stand.
+        #[test]
+        fn a_changed_model_is_refused_or_embeds(
+            changes in prop::collection::vec(any::<(prop::sample::Index, u8, u8)>(), 1..6),
+            tail in any::<bool>(),
+            text in "\\PC{0,40}",
+        ) {
+            let from = if tail { MODEL.len() - 2_000 } else { 0 };
+            let model = [&MODEL[..from], &changed(&MODEL[from..], &changes)].concat();
+            used(model, TOKENIZER.as_bytes(), &text)?;
+        }
+
+        #[test]
+        fn a_changed_vocabulary_is_refused_or_reads(
+            changes in prop::collection::vec(any::<(prop::sample::Index, u8, u8)>(), 1..6),
+            text in "\\PC{0,40}|[a-z# \\[\\]]{0,40}",
+        ) {
+            used(MODEL.clone(), &changed(TOKENIZER.as_bytes(), &changes), &text)?;
+        }
+
+        #[test]
+        fn any_bytes_are_refused_or_read(
+            model in prop::collection::vec(any::<u8>(), 0..200),
+            tokenizer in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            used(model, TOKENIZER.as_bytes(), "red")?;
+            used(MODEL.clone(), &tokenizer, "red")?;
+        }
+    }
 }

@@ -82,3 +82,19 @@ impl Constants {
         Ok(bytes.as_chunks().0.iter().copied().map(f32::from_le_bytes).collect())
     }
 }
+
+/// An ONNX file of constants with a name, a shape and a type; `value` gives the bytes of each number.
+#[cfg(test)]
+pub(super) fn written(
+    constants: &[(String, Vec<usize>, i32)],
+    value: impl Fn(i32, usize) -> Vec<u8>,
+) -> Vec<u8> {
+    let tensor = |(name, dims, kind): &(String, Vec<usize>, i32)| TensorProto {
+        dims: dims.iter().map(|length| *length as i64).collect(),
+        data_type: *kind,
+        name: name.clone(),
+        raw_data: (0..dims.iter().product()).flat_map(|place| value(*kind, place)).collect(),
+    };
+    let initializer = constants.iter().map(tensor).collect();
+    ModelProto { graph: Some(GraphProto { initializer }) }.encode_to_vec()
+}

@@ -1,0 +1,32 @@
+"""Runs scripts beside one another's import of torch, which takes longer than most of them.
+
+Each line on standard input is a list: a script, its arguments, and the files for its standard
+input, output and errors. The script runs in a fork of this process, which has imported what is
+slow; the line that comes back is its exit code.
+"""
+
+import json
+import os
+import runpy
+import sys
+
+import bm25s  # noqa: F401
+import onnx  # noqa: F401
+import torch.distributed  # noqa: F401
+from safetensors.torch import load_file  # noqa: F401
+from transformers import BertForSequenceClassification  # noqa: F401
+
+print("ready", flush=True)  # noqa: T201
+for line in sys.stdin:
+    script, arguments, *files = json.loads(line)
+    if child := os.fork():
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)  # noqa: T201
+        continue
+    for place, path in enumerate(files):
+        opened = os.open(path, os.O_RDONLY if place == 0 else os.O_WRONLY | os.O_CREAT)
+        os.dup2(opened, place)
+    sys.argv = [script, *arguments]
+    sys.path[0] = os.path.dirname(script)
+    runpy.run_path(script, run_name="__main__")
+    break
