@@ -55,6 +55,7 @@ class Recipe:
 
 
 _TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+_MS_MARCO_TOKENIZER_SHA256 = "cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448"
 
 RECIPES = {
     recipe.name: recipe
@@ -67,23 +68,33 @@ RECIPES = {
             is_cross_encoder=False,
         ),
         Recipe(
-            name="crossgate-router-minilm-l6",
-            weights_sha256="c0f7c2231354acf93af1a5a125144d73db4e976e7555663fee553135d69d3a42",
-            tokenizer_sha256=_TOKENIZER_SHA256,
+            name="crossgate-router-minilm-l12",
+            weights_sha256="8fb6f7adebb67819fefdb9bfef8fb391bb397ab1538d55d117c82f18f64ab7ac",
+            tokenizer_sha256=_MS_MARCO_TOKENIZER_SHA256,
             prefix="bert.",
             is_cross_encoder=True,
+            signed_weights=True,
+            fused_norms=False,
         ),
         Recipe(
             name="ms-marco-minilm-l12",
             weights_sha256="aeab168d21fe066d9ccee5f6af77babe180bbe43aed84e316edc2974efb1c6f6",
-            tokenizer_sha256="cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448",
+            tokenizer_sha256=_MS_MARCO_TOKENIZER_SHA256,
             prefix="bert.",
             is_cross_encoder=True,
             signed_weights=True,
             fused_norms=False,
         ),
         Recipe("embedder", None, None, prefix="", is_cross_encoder=False),
-        Recipe("cross-encoder", None, None, prefix="bert.", is_cross_encoder=True),
+        Recipe(
+            "cross-encoder",
+            None,
+            None,
+            prefix="bert.",
+            is_cross_encoder=True,
+            signed_weights=True,
+            fused_norms=False,
+        ),
     )
 }
 
@@ -292,7 +303,7 @@ def build_graph(
     Args:
         weights: Tensors by name, as in the original file.
         prefix: What stands before the names of the encoder's tensors.
-        is_cross_encoder: Ends in the classifier of `PairModel`, else in the mean of the tokens.
+        is_cross_encoder: Ends in BERT's classifier, else in the mean of the tokens.
         linear: How the four large products of each layer are written.
         quantise_embeddings: Stores the word embeddings in int8 with one scale per word.
         fused_norms: Adds what a layer norm reads inside its own operator, instead of before it.
@@ -400,11 +411,7 @@ def _write_word_embeddings(writer: GraphWriter, table: NDArray[np.float32], quan
 def _finish_cross_encoder(
     writer: GraphWriter, weights: Weights, prefix: str, hidden: str
 ) -> onnx.ModelProto:
-    """Ends the graph in the classifier over the pooled first token, or over what PairModel reads.
-
-    BERT's own classifier reads the pooled first token alone; that of `PairModel`, twice as wide,
-    also what both texts share.
-    """
+    """Ends the graph in BERT's own classifier, which reads the pooled first token."""
     axis = writer.constant("position_1", np.array([1], np.int64))
     pooler = [
         writer.constant(f"pooler.{part}", weights[f"{prefix}pooler.dense.{part}"])
@@ -414,43 +421,19 @@ def _finish_cross_encoder(
     first_row = writer.node("Gather", [hidden, first], "first_token.row", axis=1)
     first_token = writer.node("Squeeze", [first_row, axis], "first_token")
     dense = writer.node("Gemm", [first_token, *pooler], "pooler.dense", transB=1)
-    features = pooled = writer.node("Tanh", [dense], "pooled")
+    pooled = writer.node("Tanh", [dense], "pooled")
     width = len(weights[f"{prefix}pooler.dense.bias"])
-    classifier = weights["classifier.weight"].copy()
-    if classifier.shape not in ((1, width), (1, 2 * width)):
+    classifier = weights["classifier.weight"]
+    if classifier.shape != (1, width):
         raise SystemExit(
-            f"classifier.weight: expected shape (1, {width}), as BERT has it, or (1, {2 * width}), "
-            f"as PairModel, found {classifier.shape}"
+            f"classifier.weight: expected shape (1, {width}), found {classifier.shape}"
         )
-    if classifier.shape[1] > width:
-        common = _write_common(writer, hidden)
-        features = writer.node("Concat", [pooled, common], "features", axis=1)
-        # Unit length here is a mean square of 1 there: the weights take the factor.
-        classifier[:, width:] *= width
     parts = [
         writer.constant("classifier.weight", classifier),
         writer.constant("classifier.bias", weights["classifier.bias"]),
     ]
-    logits = writer.node("Gemm", [features, *parts], "logits", transB=1)
+    logits = writer.node("Gemm", [pooled, *parts], "logits", transB=1)
     return writer.finish(logits, 1)
-
-
-def _write_common(writer: GraphWriter, hidden: str) -> str:
-    """Writes the product, number by number, of the directions of both texts' means."""
-    axis = writer.constant("position_1", np.array([1], np.int64))
-    mask = writer.node("Cast", ["attention_mask"], "text_mask", to=TensorProto.FLOAT)
-    types = writer.node("Cast", ["token_type_ids"], "text_types", to=TensorProto.FLOAT)
-    of_second = writer.node("Mul", [mask, types], "of_second_text")
-    of_first = writer.node("Sub", [mask, of_second], "of_first_text")
-    directions = []
-    for tokens in (of_first, of_second):
-        row = writer.node("Unsqueeze", [tokens, axis], f"{tokens}.row")
-        total = writer.node("MatMul", [row, hidden], f"{tokens}.sum")
-        flat = writer.node("Squeeze", [total, axis], f"{tokens}.flat")
-        directions.append(
-            writer.node("LpNormalization", [flat], f"{tokens}.direction", axis=1, p=2)
-        )
-    return writer.node("Mul", directions, "common")
 
 
 def _finish_embedder(writer: GraphWriter, hidden: str, width: int) -> onnx.ModelProto:

@@ -110,7 +110,6 @@ class TrainingData:
                 continue
             self.examples.append(Example(source, pool, query, fitting, ruled_out))
 
-
     def half(self, example: Example) -> int:
         """Returns 0 or 1: which half of the examples this one is in.
 

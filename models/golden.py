@@ -1,4 +1,4 @@
-"""Writes the golden values of both models, computed by torch in float32 from original weights."""
+"""Writes golden values of a model, computed by torch in float32 from its original weights."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 import transformers
 from hashes import check_weights, sha256_of
 from numpy.typing import NDArray
-from pair_model import PairModel
+from train_cross_encoder import new_model
 from transformers import BertModel, PreTrainedTokenizerFast
 
 MAXIMUM_TOKENS = 256
@@ -159,8 +159,7 @@ def golden_embeddings(folder: Path) -> dict[str, Any]:
 def golden_logits(folder: Path) -> dict[str, Any]:
     """Returns the golden values of the cross-encoder."""
     tokenizer = load_tokenizer(folder)
-    model = PairModel.from_pretrained(folder, attn_implementation="eager")
-    model = model.float().eval()
+    model = new_model(folder).eval()
     cases = []
     for query, document in PAIRS:
         inputs = encode(tokenizer, query, document)
@@ -170,7 +169,7 @@ def golden_logits(folder: Path) -> dict[str, Any]:
                 "document": document,
                 "input_ids": inputs["input_ids"][0].tolist(),
                 "token_type_ids": inputs["token_type_ids"][0].tolist(),
-                "logit": round(float(model(**inputs)[0]), 6),
+                "logit": round(float(model(**inputs).logits[0, 0]), 6),
             }
         )
     return {
@@ -193,18 +192,21 @@ def write_json(path: Path, values: dict[str, Any]) -> None:
     path.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8", newline="\n")
 
 
+WRITTEN = {"embedder": golden_embeddings, "cross_encoder": golden_logits}
+
+
 def main() -> None:
-    """Reads the arguments and writes both files."""
+    """Reads the arguments and writes one file."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("embedder", type=Path, help="folder with the embedder's original weights")
-    parser.add_argument("cross_encoder", type=Path, help="likewise for the cross-encoder")
+    parser.add_argument("kind", choices=sorted(WRITTEN))
+    parser.add_argument("weights", type=Path, help="folder with the model's original weights")
     parser.add_argument("output", type=Path, help="folder of the golden files, tests/golden")
     arguments = parser.parse_args()
-    check_weights(arguments.embedder, arguments.cross_encoder)
+    check_weights(arguments.weights)
     torch.set_num_threads(1)
     with torch.inference_mode():
-        write_json(arguments.output / "embedder.json", golden_embeddings(arguments.embedder))
-        write_json(arguments.output / "cross_encoder.json", golden_logits(arguments.cross_encoder))
+        values = WRITTEN[arguments.kind](arguments.weights)
+    write_json(arguments.output / f"{arguments.kind}.json", values)
 
 
 if __name__ == "__main__":

@@ -149,7 +149,7 @@ def test_a_gate_is_fitted_to_cosines_and_used(
         ]
         rows.append({"query": query.text, "relevant": [*query.relevant], "candidates": candidates})
     path = written(tmp_path / "found.jsonl", *rows)
-    command = ["calibrate", str(path), "--reranker", "crossgate-router-minilm-l6"]
+    command = ["calibrate", str(path), "--reranker", "crossgate-router-minilm-l12"]
     code = run([*command, "--max-false-inject", "0.3", "-o", "mine.json"])
     output = capsys.readouterr()
     assert code == 0, output.err
@@ -162,7 +162,7 @@ def test_a_gate_is_fitted_to_cosines_and_used(
             row["query"],
             row["candidates"],
             profile=profile,
-            reranker="crossgate-router-minilm-l6",
+            reranker="crossgate-router-minilm-l12",
         )
         for row in rows[:40]
     ]

@@ -286,7 +286,7 @@ def test_route_through_stage_2(run: Any, skills_index: Path, tmp_path: Path) -> 
     values = checked(run(*arguments, "--json", "--explain", "--limit", "1"), "result")
     assert (values["stage"], values["reason"]) == (2, "reranked")
     assert values["selected"] == ["pdf-toolkit"]
-    assert values["trace"]["reranker"].startswith("crossgate-router-minilm-l6@sha256:")
+    assert values["trace"]["reranker"].startswith("crossgate-router-minilm-l12@sha256:")
     assert values["timings_ms"]["stage2"] > 0
     plain = checked(run(*arguments, "--json", "--reranker", "none"), "result")
     assert (plain["stage"], plain["reason"], plain["degraded"]) == (1, "undecided", [])
@@ -383,7 +383,7 @@ def test_models_list(run: Any) -> None:
     values = checked(run("models", "list", "--json"), "models_list")
     here = {one["name"]: one["here"] for one in values["models"]}
     assert here["crossgate-embedder-minilm-l6"]
-    assert here["crossgate-router-minilm-l6"]
+    assert here["crossgate-router-minilm-l12"]
     assert here["ms-marco-minilm-l12"]
     assert not here["ms-marco-minilm-l6-v2"]
     shown = run("models", "list")
@@ -442,10 +442,10 @@ def test_plugins_are_listed_examined_and_used(run: Any, tmp_path: Path) -> None:
 
 
 def test_models_pull_of_what_is_here(run: Any) -> None:
-    values = checked(run("models", "pull", "crossgate-router-minilm-l6", "--json"), "models_pull")
-    assert values["name"] == "crossgate-router-minilm-l6"
+    values = checked(run("models", "pull", "crossgate-router-minilm-l12", "--json"), "models_pull")
+    assert values["name"] == "crossgate-router-minilm-l12"
     assert Path(values["folder"]).is_dir()
-    shown = run("models", "pull", "crossgate-router-minilm-l6")
+    shown = run("models", "pull", "crossgate-router-minilm-l12")
     assert (shown.code, shown.err) == (0, "")
     assert values["folder"] in shown.out
 
@@ -454,11 +454,11 @@ def test_models_verify(run: Any) -> None:
     values = checked(run("models", "verify", "--json"), "models_verify")
     assert {one["model"] for one in values["files"]} == {
         "crossgate-embedder-minilm-l6",
-        "crossgate-router-minilm-l6",
+        "crossgate-router-minilm-l12",
         "ms-marco-minilm-l12",
     }
     assert all(one["ok"] for one in values["files"])
-    one = checked(run("models", "verify", "crossgate-router-minilm-l6", "--json"), "models_verify")
+    one = checked(run("models", "verify", "crossgate-router-minilm-l12", "--json"), "models_verify")
     assert len(one["files"]) == 2
     assert run("models", "verify").code == 0
 
@@ -466,7 +466,7 @@ def test_models_verify(run: Any) -> None:
 def test_models_path(run: Any, home: Path) -> None:
     values = checked(run("models", "path", "--json"), "models_path")
     assert values["path"] == str(home / ".cache" / "crossgate" / "models")
-    shown = run("models", "path", "crossgate-router-minilm-l6")
+    shown = run("models", "path", "crossgate-router-minilm-l12")
     assert shown.code == 0
     assert (Path(shown.out.rstrip("\n")) / "model.onnx").is_file()
 

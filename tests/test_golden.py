@@ -78,7 +78,7 @@ def core_embedder(length: int) -> _core.Embedder:
 def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> CrossEncoder:
     length = CROSS_ENCODER["made_with"]["maximum_tokens"]
     folder = tmp_path_factory.mktemp("cross-encoder")
-    return CrossEncoder(shortened("crossgate-router-minilm-l6", "cross-encoder", length, folder))
+    return CrossEncoder(shortened("crossgate-router-minilm-l12", "cross-encoder", length, folder))
 
 
 @pytest.fixture(scope="module")

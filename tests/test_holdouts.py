@@ -59,7 +59,7 @@ def test_first_picks_are_compared_as_the_cascade_makes_them(tmp_path: Path) -> N
         capture_output=True,
     )
     run = runs / "made-test.run.jsonl"
-    model = ROOT / "python/crossgate/_models/crossgate-router-minilm-l6"
+    model = ROOT / "python/crossgate/_models/crossgate-router-minilm-l12"
 
     def compared() -> str:
         script = [sys.executable, str(ROOT / "models/compare_first_picks.py")]

@@ -116,11 +116,11 @@ def test_the_order_is_manifest_then_plugin_then_folder(
     install(
         packages,
         "acme",
-        {name: "acme_plugins:Longest" for name in ("crossgate-router-minilm-l6", "box")},
+        {name: "acme_plugins:Longest" for name in ("crossgate-router-minilm-l12", "box")},
     )
     monkeypatch.chdir(packages)
     (packages / "box").mkdir()
-    assert loading.load("crossgate-router-minilm-l6").name == "crossgate-router-minilm-l6"
+    assert loading.load("crossgate-router-minilm-l12").name == "crossgate-router-minilm-l12"
     assert loading.load("box").name == "longest"
     assert "box has neither model.onnx" in refused("model_incomplete", loading.load, "./box")
     assert "known models" in refused("unknown_model", loading.load, "no-such-name")
@@ -153,4 +153,4 @@ def test_names_of_the_library_are_looked_up_without_plugins(
 
     monkeypatch.setattr(plugins, "load", lookup)
     assert Router(build(LIBRARY)).route("merge pdf files", limit=1).ids == ["pdf-toolkit"]
-    assert loading.load("crossgate-router-minilm-l6").name == "crossgate-router-minilm-l6"
+    assert loading.load("crossgate-router-minilm-l12").name == "crossgate-router-minilm-l12"

@@ -344,8 +344,8 @@ DEFAULTS = Switches()
         ({"CROSSGATE_CONTEXT_ENGINE_RERANKER_ENABLED": " Off "}, Switches(enabled=False)),
         ({"CROSSGATE_CONTEXT_ENGINE_RERANKER_ENABLED": "TRUE"}, DEFAULTS),
         (
-            {"CROSSGATE_CONTEXT_ENGINE_RERANKER_MODEL": "crossgate-router-minilm-l6"},
-            Switches(model="crossgate-router-minilm-l6"),
+            {"CROSSGATE_CONTEXT_ENGINE_RERANKER_MODEL": "crossgate-router-minilm-l12"},
+            Switches(model="crossgate-router-minilm-l12"),
         ),
         (
             {

@@ -1137,7 +1137,7 @@ def test_metadata_that_are_no_json_are_refused_or_come_back_as_json(value: Any) 
 def test_a_model_that_is_not_there() -> None:
     message = refused("unknown_model", lambda: rerank("red", ["red"], reranker="no-such-model"))
     assert "no-such-model" in message
-    assert "crossgate-router-minilm-l6" in message
+    assert "crossgate-router-minilm-l12" in message
 
 
 @pytest.fixture(scope="module")
@@ -1168,7 +1168,7 @@ def test_always_reranking(bundled: Router) -> None:
     result = Router(bundled.index, profile=Profile()).route("join two PDFs into one")
     assert (result.stage, result.degraded) == (2, ())
     assert result.ids[0] == "pdf-toolkit"
-    assert {hit.provider for hit in result.hits} == {"crossgate-router-minilm-l6"}
+    assert {hit.provider for hit in result.hits} == {"crossgate-router-minilm-l12"}
     assert all(type(hit.rerank_score) is float for hit in result.hits)
 
 

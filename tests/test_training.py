@@ -289,7 +289,7 @@ def test_the_graph_computes_what_was_trained(
     (project / "models/cut.py").write_text(cut)
     run("cut.py", made / "weights", former)
     failed = run("build.py", "cross-encoder", former, project / "refused", code=1)
-    assert f"or (1, {2 * WIDTH}), as PairModel, found (1, {WIDTH - 1})" in failed
+    assert f"expected shape (1, {WIDTH}), found (1, {WIDTH - 1})" in failed
     assert not (project / "refused").exists()
 
 

@@ -72,7 +72,7 @@ def calls(folder: Path) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...], d
     yield read_policy, (file,), {}
     yield write_profile, (file, Profile()), {}
     yield runtime.set_threads, (1,), {}
-    yield CrossEncoder, ("crossgate-router-minilm-l6",), {}
+    yield CrossEncoder, ("crossgate-router-minilm-l12",), {}
     yield OnnxEmbedder, ("crossgate-embedder-minilm-l6",), {}
     yield PrecomputedVectors, ("x@1", 3), {}
     yield rerankers.Admitted, (rerankers.SemanticBM25(),), {}

@@ -19,7 +19,7 @@ Role = Literal["model", "weights", "tokenizer", "need"]
 
 # The models that are used where none is named.
 EMBEDDER = "crossgate-embedder-minilm-l6"
-ROUTING_RERANKER = "crossgate-router-minilm-l6"
+ROUTING_RERANKER = "crossgate-router-minilm-l12"
 PASSAGE_RERANKER = "ms-marco-minilm-l12"
 
 BUNDLED = Path(__file__).parents[1] / "_models"
