@@ -109,8 +109,8 @@ class Index:
         query: str,
         vector: _Vector | None,
         *,
-        blend: Blend,
         per_channel: int,
+        blend: Blend | None = None,
         allow: set[str] | None = None,
         deny: set[str] = ...,
     ) -> tuple[list[Scored], list[tuple[str, str, str, str]]]: ...

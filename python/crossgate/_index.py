@@ -285,7 +285,7 @@ class Index:
         scored, texts = self._core.search(
             query,
             vector if self.dimension else None,
-            blend=blend or _core.Blend(),
+            blend=blend,
             per_channel=per_channel,
             allow=None if allow is None else check_ids("allow", allow),
             deny=check_ids("deny", deny),

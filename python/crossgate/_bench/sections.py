@@ -128,13 +128,13 @@ def bm25(settings: Settings) -> Iterator[Figure]:
 def _bm25(size: int, settings: Settings) -> Iterator[Figure]:
     texts = Texts()
     documents = [texts.text(60) for _ in range(size)]
-    queries = cycle([texts.text(12) for _ in range(50)])
+    queries = [texts.text(12) for _ in range(50)]
     core = _core.Index("none", "", 0)
     core.upsert([(str(at), "", text, "", [], "{}", None) for at, text in enumerate(documents)])
-    runs: dict[str, Run] = {OURS: lambda: _search(core, next(queries), None)}
+    runs: dict[str, Run] = {OURS: _each(queries, lambda query: _search(core, query, None))}
     if "bm25s" in settings.against:
         search = peers.bm25s(documents)
-        runs["bm25s"] = lambda: search(next(queries), 10)
+        runs["bm25s"] = _each(queries, lambda query: search(query, 10))
     yield from side_by_side(f"{size:,} documents", runs, 10 * settings.repetitions)
 
 
@@ -146,13 +146,13 @@ def cosine(settings: Settings) -> Iterator[Figure]:
 
 def _cosine(size: int, settings: Settings) -> Iterator[Figure]:
     vectors = _vectors(size)
-    queries = cycle(list(_vectors(50, seed=1)))
+    queries = list(_vectors(50, seed=1))
     core = _core.Index("none", "bench", 384)
     core.upsert([(str(at), "", "", "", [], "{}", row) for at, row in enumerate(vectors)])
-    runs: dict[str, Run] = {OURS: lambda: _search(core, "", next(queries))}
+    runs: dict[str, Run] = {OURS: _each(queries, lambda vector: _search(core, "", vector))}
     if "numpy" in settings.against:
         search = peers.numpy(vectors)
-        runs["numpy"] = lambda: search(next(queries), 10)
+        runs["numpy"] = _each(queries, lambda vector: search(vector, 10))
     yield from side_by_side(f"{size:,} vectors", runs, 10 * settings.repetitions)
 
 
@@ -205,7 +205,7 @@ def _grown(size: int, settings: Settings) -> Iterator[Figure]:
         script = (
             "import sys; from crossgate import _core\n"
             "index = _core.Index.open(sys.argv[1])\n"
-            "index.search(sys.argv[2], [1.0] * 384, blend=_core.Blend(), per_channel=10)"
+            "index.search(sys.argv[2], [1.0] * 384, per_channel=10)"
         )
         if sys.platform != "win32":
             peak = _peak([sys.executable, "-c", script, str(file), words[0]])
@@ -286,7 +286,13 @@ def _vectors(count: int, seed: int = 0) -> Any:
 
 
 def _search(core: _core.Index, query: str, vector: Any) -> object:
-    return core.search(query, vector, blend=_core.Blend(), per_channel=10)
+    return core.search(query, vector, per_channel=10)
+
+
+def _each(queries: Sequence[Any], search: Callable[[Any], object]) -> Run:
+    """Return what searches for one query at a time: every contender gets the same ones."""
+    turns = cycle(queries)
+    return lambda: search(next(turns))
 
 
 def _alone(figures: Iterator[Figure]) -> Iterator[Figure]:

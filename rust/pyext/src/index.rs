@@ -11,6 +11,7 @@ use crossgate_core::text::Analyzer;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 /// A document as it crosses: id, title, text, body, start and end of the body's passages, metadata
 /// as JSON, vector.
@@ -18,10 +19,13 @@ type Row<'py> =
     (String, String, String, String, Vec<(u32, u32)>, String, Option<Bound<'py, PyAny>>);
 
 /// What a document says: title, text, body, metadata as JSON.
-type Text = (String, String, String, String);
+type Text<'py> =
+    (Bound<'py, PyString>, Bound<'py, PyString>, Bound<'py, PyString>, Bound<'py, PyString>);
 
-fn text_of(record: &Record) -> Text {
-    let Record { title, text, body, metadata, .. } = record.clone();
+fn text_of<'py>(py: Python<'py>, record: &Record) -> Text<'py> {
+    let Record { title, text, body, metadata, .. } = record;
+    let [title, text, body, metadata] =
+        [title, text, body, metadata].map(|part| PyString::new(py, part));
     (title, text, body, metadata)
 }
 
@@ -101,8 +105,10 @@ impl Index {
         py.detach(|| self.write(remove)).map_err(Into::into)
     }
 
-    fn get(&self, py: Python<'_>, id: &str) -> PyResult<Option<Text>> {
-        py.detach(|| self.read().get(id).map(|found| found.map(text_of))).map_err(Into::into)
+    fn get<'py>(&self, py: Python<'py>, id: &str) -> PyResult<Option<Text<'py>>> {
+        let index = py.detach(|| self.read());
+        let found = py.detach(|| index.get(id))?;
+        Ok(found.map(|record| text_of(py, record)))
     }
 
     fn vector(&self, py: Python<'_>, id: &str) -> PyResult<Option<Vec<f32>>> {
@@ -120,31 +126,32 @@ impl Index {
     }
 
     /// The best candidates and what they say: title, text, metadata; both of one version.
-    #[pyo3(signature = (query, vector, *, blend, per_channel, allow=None, deny=HashSet::new()))]
+    #[pyo3(signature = (query, vector, *, per_channel, blend=None, allow=None, deny=HashSet::new()))]
     #[expect(clippy::too_many_arguments, reason = "one call per search, all by keyword")]
     #[expect(clippy::needless_pass_by_value, reason = "Python hands over owned sets")]
-    fn search(
+    fn search<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         query: &str,
-        vector: Option<&Bound<'_, PyAny>>,
-        blend: &Blend,
+        vector: Option<&Bound<'py, PyAny>>,
         per_channel: usize,
+        blend: Option<&Blend>,
         allow: Option<HashSet<String>>,
         deny: HashSet<String>,
-    ) -> PyResult<(Vec<Scored>, Vec<Text>)> {
+    ) -> PyResult<(Vec<Scored>, Vec<Text<'py>>)> {
         let vector = vector.map(numbers).transpose()?;
-        let options =
-            SearchOptions { blend: *blend, per_channel, allow: allow.as_ref(), deny: &deny };
-        py.detach(|| {
-            // One version for both: no document can change between its score and its text.
-            let index = self.read();
+        let blend = blend.copied().unwrap_or_default();
+        let options = SearchOptions { blend, per_channel, allow: allow.as_ref(), deny: &deny };
+        // One version for both: no document can change between its score and its text.
+        let index = py.detach(|| self.read());
+        let (found, records) = py.detach(|| {
             let found = index.search(query, vector.as_deref(), &options)?;
-            let texts = found.iter().filter_map(|one| index.get(&one.id).transpose());
-            let texts = texts.map(|record| record.map(text_of)).collect::<Result<_, Error>>()?;
-            Ok((found, texts))
-        })
-        .map_err(|error: Error| error.into())
+            let records = found.iter().filter_map(|one| index.get(&one.id).transpose());
+            let records = records.collect::<Result<Vec<_>, Error>>()?;
+            Ok::<_, Error>((found, records))
+        })?;
+        let texts = records.into_iter().map(|record| text_of(py, record)).collect();
+        Ok((found, texts))
     }
 
     #[getter]
