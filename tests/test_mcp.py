@@ -153,8 +153,9 @@ def test_what_an_inspector_looks_at_is_as_the_protocol_says(
         assert asked.instructions
         assert asked.server_capabilities.tools is not None
         assert (asked.server_capabilities.resources is None) == proxy
-        if mode == "legacy":  # later versions have no ping
-            assert await asked.send_ping() is not None
+        if mode == "legacy":  # later versions have no ping, as the client warns
+            with pytest.warns(UserWarning, match="ping"):
+                assert await asked.send_ping() is not None
         tools = {one.name: one for one in (await asked.list_tools()).tools}
         assert set(tools) == set(calls)
         for name, arguments in calls.items():
@@ -169,7 +170,7 @@ def test_what_an_inspector_looks_at_is_as_the_protocol_says(
             if tool.output_schema is not None:
                 Draft202012Validator.check_schema(tool.output_schema)
                 Draft202012Validator(tool.output_schema).validate(answer.structured_content)
-            if answer.structured_content is not None:  # for clients that read text alone
+            if name != "call":  # for clients that read text alone; a result of call is another's
                 assert json.loads(answer.content[0].text) == answer.structured_content
             # What a tool is not called with is an error of the tool, which a model reads.
             for wrong in ({}, dict.fromkeys(arguments, 7)):

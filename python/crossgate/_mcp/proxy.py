@@ -47,7 +47,13 @@ _FIND = types.Tool(
         "type": "object",
         "properties": {
             "prompt": {"type": "string", "description": "What is to be done, in plain words."},
-            "limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 8},
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": 100,
+                "default": 8,
+                "description": "How many are returned at most.",
+            },
         },
         "required": ["prompt"],
     },
