@@ -27,7 +27,7 @@ from crossgate._hook import record
 from crossgate._hook.agents import AGENTS, PROMPT_CHARS, Unreadable, looks_like_a_call, read_prompt
 from crossgate._hook.answering import answer
 from crossgate._hook.library import Library
-from crossgate._hook.options import Options, least_blend
+from crossgate._hook.options import Options
 from crossgate._hook.refresh import build, only_one
 from crossgate._router import DEFAULT_PROFILE
 from crossgate._telemetry.log import JsonLinesLog, LoggedDecision, read_log
@@ -108,24 +108,6 @@ def test_what_is_told_can_be_chosen(home: Home) -> None:
 def test_a_skill_can_be_silenced(home: Home) -> None:
     assert "pdf-toolkit" not in home.hook(None, "--deny", "pdf-toolkit").out.decode()
     assert "- pdf-toolkit" in home.hook(None, "--deny", "no-such-skill").context
-
-
-def test_what_matches_too_little_is_not_told_however_sure_it_is(home: Home, tmp_path: Path) -> None:
-    # Far ahead of the other skills, and still hardly what the skill is about.
-    prompt = home.call("combine the sheets")
-    stage1 = ["--budget-ms", "0"]
-    least = [*stage1, "--min-confidence", "0.5"]
-    assert home.hook(prompt, *least).out == b""
-    assert (last(home)["reason"], last(home)["confidence"] > 0.5) == ("rejected", True)
-    assert last(home)["detail"].startswith("too little of it matches: its blend is 0.")
-    policy = tmp_path / "policy.json"
-    policy.write_text('{"schema": "crossgate-policy/1", "agreement": 0.1}', encoding="utf-8")
-    assert "- pdf-toolkit" in home.hook(prompt, *least, "--policy", str(policy)).context
-    assert "- pdf-toolkit" in home.hook(prompt, *stage1, "--min-confidence", "0").context
-
-
-def test_the_least_blend_grows_with_the_library() -> None:
-    assert 0.15 < least_blend(1) < least_blend(8) < least_blend(83) < least_blend(1_000) < 0.35
 
 
 def test_profile_and_policy_of_ones_own_decide(home: Home, tmp_path: Path) -> None:

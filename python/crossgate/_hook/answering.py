@@ -13,7 +13,7 @@ from crossgate._errors import CrossgateError, first_line
 from crossgate._hook.agents import Agent, Prompt
 from crossgate._hook.context import Pick, context_of
 from crossgate._hook.library import Library
-from crossgate._hook.options import Options, least_blend
+from crossgate._hook.options import Options
 from crossgate._hook.record import Session
 from crossgate._prompts import is_command, is_from_machine
 from crossgate._types import Hit, RouteResult
@@ -97,17 +97,12 @@ def _decide(
     clock: Callable[[], float],
     log: bool,
 ) -> RouteResult:
-    from crossgate._core import Policy
     from crossgate._index import Index
     from crossgate._router import Router
 
     index = Index.open(path)
     profile = Path(options.profile).expanduser() if options.profile else None
-    policy: Path | Policy | None = None
-    if options.policy:
-        policy = Path(options.policy).expanduser()
-    elif options.min_confidence and len(index) and not (options.index or options.profile):
-        policy = Policy(agreement=least_blend(len(index)))
+    policy = Path(options.policy).expanduser() if options.policy else None
     router = Router(index, profile=profile, policy=policy, telemetry=_log() if log else None)
     return router.route(
         prompt.text,
@@ -139,13 +134,9 @@ def _told(
         Session(library.folder, agent.name, prompt.session).add([])
         if broken is not None:
             return Answer(outcome="failed", reason=broken.code, detail=broken.detail)
-        detail = ""
-        if first is not None and first.dropped == "disagreement":
-            detail = f"too little of it matches: its blend is {first.blend:.2f}"
         return Answer(
             outcome="nothing",
             reason=result.reason,
-            detail=detail,
             confidence=result.confidence,
             nearest=nearest,
         )

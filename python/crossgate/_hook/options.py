@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NoReturn, get_args
@@ -14,24 +13,9 @@ BUDGET_MS = 400.0
 MIN_CONFIDENCE = 0.7
 """Nothing less probable is injected; `eval/hook_bar.py` shows what other values would do."""
 
-_BLEND, _BLEND_PER_LOG = 0.165, 0.017
-
 MAX_CHARS = 4_000
 MOST_CHARS = 10_000
 """Agents put a longer context into a file, where nobody reads it."""
-
-
-def least_blend(documents: int) -> float:
-    """Return the least blend of what is told, for a library of so many skills and bundled models.
-
-    The confidence says how far the first skill is ahead, and a prompt that looks like one skill
-    and fits none has it far ahead: how much it matches at all tells more (`eval/hook_bar.py`).
-    The fewer skills, the less rare are their words, and the lower is BM25 and with it the blend.
-
-    Args:
-        documents: The skills, in number; at least 1.
-    """
-    return _BLEND + _BLEND_PER_LOG * math.log(documents)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +33,7 @@ class Options:
         deny: Skills that are never told, by their names.
         index: An index file to use in place of the agent's own skills; empty for none.
         profile: A profile to use in place of the bundled one; empty for none.
-        policy: A policy to use in place of `least_blend`; empty for none.
+        policy: A policy to use; empty for none.
     """
 
     inject: Inject = "passage"
