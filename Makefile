@@ -79,11 +79,12 @@ test-rust:
 	cargo test --package crossgate-core --quiet
 
 # A file goes to one process as a whole, so the longest ones go first.
-LONGEST = $(addprefix tests/test_,$(addsuffix .py,training models stores))
+LONGEST = $(addprefix tests/test_,$(addsuffix .py,training baselines stores))
+TESTS = $(LONGEST) $(filter-out $(LONGEST),$(wildcard tests/test_*.py))
 
 .PHONY: test-python
 test-python: install stargraph $(if $(CI),training)
-	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(LONGEST) tests
+	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(TESTS)
 
 .PHONY: lint
 lint: lint-rust lint-python ## formatting, lints and types, Rust and Python
