@@ -51,13 +51,18 @@ class Colbert:
 
     @cached_property
     def _skipped(self) -> set[int]:
-        return {self._tokenizer.token_to_id(one) for one in string.punctuation}
+        return {self._id(one) for one in string.punctuation}
+
+    def _id(self, token: str) -> int:
+        found = self._tokenizer.token_to_id(token)
+        assert found is not None, token
+        return found
 
     def query(self, text: str) -> Array:
         """Return unit vectors of shape (32, dimension)."""
         ids = self._ids("[unused0]", text, QUERY_TOKENS)
         missing = QUERY_TOKENS - len(ids)
-        masked = [self._tokenizer.token_to_id("[MASK]")] * missing
+        masked = [self._id("[MASK]")] * missing
         return self._run([*ids, *masked], [1] * len(ids) + [0] * missing)
 
     def document(self, text: str) -> Array:
@@ -68,7 +73,7 @@ class Colbert:
 
     def _ids(self, marker: str, text: str, most: int) -> list[int]:
         pieces = self._tokenizer.encode(text, add_special_tokens=False).ids[: most - 3]
-        first, second, last = map(self._tokenizer.token_to_id, ("[CLS]", marker, "[SEP]"))
+        first, second, last = map(self._id, ("[CLS]", marker, "[SEP]"))
         return [first, second, *pieces, last]
 
     def _run(self, ids: list[int], attention: list[int]) -> Array:

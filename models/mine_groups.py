@@ -175,11 +175,11 @@ def main() -> None:
     for pool, documents in documents_of(data, drawn, options.seed):
         places = [place for place, (name, _) in enumerate(drawn) if name == pool]
         print(f"{pool}: {len(documents)} documents, {len(places)} examples", flush=True)
+        searched: list[tuple[Index, int, Sequence[float] | None]] = []
         if pool in PASSAGE_POOLS:
             words = Index.build(documents, embedder=None)
-            searched = [(words, place, None) for place in places]
+            searched += [(words, place, None) for place in places]
         else:
-            searched = []
             for half, embedder in enumerate(embedders):
                 index = Index.build(documents, embedder=embedder)
                 unseen = [place for place in places if data.half(drawn[place][1]) != half]

@@ -356,7 +356,8 @@ def refusing(arguments: list[str], errors: Callable[[], str], codes: set[int]) -
 
 
 def test_reports_that_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from test_evaluation_report import CLOSED, PROFILE, REPORTS_SCHEMA, many
+    from crossgate._evaluation.report.compare import REPORTS_SCHEMA
+    from test_evaluation_report import CLOSED, PROFILE, many
 
     before, after = (
         {"schema": REPORTS_SCHEMA, "reports": list(many(one, count=1).values())}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 from crossgate import Profile
-from crossgate._embedding import OnnxEmbedder, Vector
+from crossgate._embedding import OnnxEmbedder
 from crossgate._evaluation.measures.statistics import Interval, mean
 from crossgate._profile import profile_values, read_profile
 from crossgate._router import DEFAULT_PROFILE
@@ -30,11 +30,11 @@ class RememberingEmbedder(OnnxEmbedder):
 
     def __init__(self) -> None:
         super().__init__()
-        self._known: dict[str, Vector] = {}
+        self._known: dict[str, Sequence[float]] = {}
 
     def embed(
         self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
-    ) -> Sequence[Vector]:
+    ) -> list[Sequence[float]]:
         """Return one vector per text."""
         new = [one for one in dict.fromkeys(texts) if one not in self._known]
         self._known.update(zip(new, super().embed(new, progress=progress), strict=True))
@@ -49,7 +49,7 @@ def changes(before: Mapping[str, Any], profile: Profile, folder: Path) -> dict[s
     name = before["header"]["dataset"]
     dataset = read_dataset(EVAL / name, limit=SAMPLES[name], seed=1)
     run = folder / "sample.run.jsonl"
-    modes = ("never", "gated")
+    modes: tuple[Literal["never"], Literal["gated"]] = ("never", "gated")
     measure(dataset, run, profile=profile, embedder=EMBEDDER, modes=modes, repeated=0)
     after = summarize(read_run(run))
     place = {id: at for at, id in enumerate(before["ids"])}

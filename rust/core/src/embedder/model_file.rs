@@ -90,7 +90,7 @@ pub(super) fn written(
     value: impl Fn(i32, usize) -> Vec<u8>,
 ) -> Vec<u8> {
     let tensor = |(name, dims, kind): &(String, Vec<usize>, i32)| TensorProto {
-        dims: dims.iter().map(|length| *length as i64).collect(),
+        dims: dims.iter().map(|length| i64::try_from(*length).unwrap()).collect(),
         data_type: *kind,
         name: name.clone(),
         raw_data: (0..dims.iter().product()).flat_map(|place| value(*kind, place)).collect(),
