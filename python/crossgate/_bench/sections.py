@@ -33,7 +33,7 @@ _CROSSGATE = [sys.executable, "-c", "from crossgate._cli import main; main()"]
 # The demo's skills, and two of its prompts: one that stage 1 decides, and one that it leaves to the
 # cross-encoder.
 _CLEAR = "merge these three PDF files into one"
-_UNCLEAR = "extract the table on page 3"
+_UNCLEAR = "put the branch in order for review"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
