@@ -129,6 +129,8 @@ def test_what_is_not_run_says_why() -> None:
         "calibration.md: needs transcripts of your own",
         "calibration.md: needs two earlier reports",
         "agents.md: needs decisions of a hook",
+        "agents.md: needs transcripts of your own, and the extra calibrate "
+        '(pip install ".[calibrate]")',
         "log.md: needs a log of some hundred decisions with what was used",
         "models.md: needs a model from the hub",
         "pipelines.md: takes minutes",

@@ -950,7 +950,7 @@ def test_skipped_rows_are_named_on_stderr_and_counted(
         qrels={"test": ["q1\tcsv-cleaner\t1"]},
         negatives={},
     )
-    assert evaluate.run(options(folder, modes="never", embedder="none")) == 0
+    assert evaluate.run(options(folder, modes="never", embedder=None)) == 0
     shown = capsys.readouterr()
     assert shown.err.count("queries.jsonl:") == 5
     assert "and 2 more of set" in shown.err
