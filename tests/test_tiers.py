@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import math
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -649,10 +647,6 @@ _INDEX = build(embedder=WordEmbedder())
 
 
 def test_a_short_soak() -> None:
-    with warnings.catch_warnings():
-        # What other tests left to the collector is not what the soak counts.
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
     report = soak_module.soak(calls=1_200, threads=16, tasks=60, pause=0.3)
     assert report.wrong == []
     assert report.calls + report.cancelled == 1_200
