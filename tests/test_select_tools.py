@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -263,10 +264,13 @@ def test_the_example_of_pydantic_ai_offers_the_nearest_tools(
         "tools": [tool(one) for one in many_tools()],
         "prompt": NEED,
     }
-    with recording(*answers) as (url, requests):
+    with recording(*answers) as (url, requests), closing(asyncio.new_event_loop()) as loop:
         monkeypatch.setenv("OPENAI_BASE_URL", url)
         monkeypatch.setenv("OPENAI_API_KEY", "k")
+        # Where its thread has no loop, run_sync makes one and leaves it open.
+        asyncio.set_event_loop(loop)
         exec(example_of("pydantic_ai"), names)
+        asyncio.set_event_loop(None)
     assert names["answer"] == "done"
     for request in requests:  # one that asks for the tool, one that has its result
         assert RIGHT in [one["function"]["name"] for one in request["tools"]]
