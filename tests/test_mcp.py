@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -332,6 +333,55 @@ def test_a_signal_ends_it_with_its_servers(
         process.send_signal(number)
         assert process.wait(timeout=30) == 0
     assert not (pid_file.exists() and is_running(pid_file))
+
+
+def test_a_search_says_of_one_moment_what_there_is_and_what_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from mcp_types import Tool
+
+    from crossgate._mcp.proxy import Proxy
+    from crossgate._mcp.servers import Entry
+
+    started, searched = threading.Event(), threading.Event()
+
+    async def act() -> Any:
+        entries = [Entry(one, mcp.StdioServerParameters(command="-")) for one in ("early", "late")]
+        proxy = Proxy(entries, embedder="slow", seconds=60)
+        early, late = proxy._upstreams.values()
+        tool = Tool(name="weather", description="the weather of a city", input_schema={})
+
+        def starts(upstream: Any) -> None:
+            upstream.tools, upstream.changes = {tool.name: tool}, upstream.changes + 1
+            upstream.settled.set()
+
+        index = proxy._index
+
+        def slow(found: Any, embedder: str | None) -> Any:
+            if embedder is not None:
+                started.set()
+                searched.wait(30)
+            return index(found, None)
+
+        monkeypatch.setattr(proxy, "_index", slow)
+        starts(early)
+        proxy._started -= 1_000  # it does not wait for the late one
+        async with proxy._tasks:
+            found: list[Any] = []
+
+            async def find() -> None:
+                found.append(await proxy._find({"prompt": "the weather in Berlin"}))
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(find)
+                await anyio.to_thread.run_sync(started.wait, 30)
+                starts(late)  # while vectors of the other's tools are made
+                searched.set()
+        return found[0].structured_content
+
+    answer = anyio.run(act)
+    assert [one["server"] for one in answer["tools"]] == ["early"]
+    assert [one["server"] for one in answer["unavailable"]] == ["late"]
 
 
 def test_the_proxy_shows_two_tools_and_passes_on_what_it_is_given(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ class Tools:
     Attributes:
         found: Server and tool, by the id that the index has for it.
         router: Over them; None where there are none.
+        unavailable: The servers whose tools are not among them, and why not.
         changes: How often the tools of each server had changed.
         embedded: Set once this is not to be had better: with vectors, or if they cannot be made.
         patience: When a search does not wait for that any more, by the clock of the loop.
@@ -88,6 +89,7 @@ class Tools:
 
     found: Mapping[str, tuple[str, types.Tool]]
     router: Router | None
+    unavailable: tuple[dict[str, str], ...]
     changes: tuple[int, ...]
     embedded: anyio.Event
     patience: float
@@ -102,7 +104,7 @@ class Proxy:
     def __init__(self, entries: list[Entry], *, embedder: str | None, seconds: float) -> None:
         self._upstreams = {one.name: Upstream(one, seconds) for one in entries}
         self._embedder = embedder
-        self._tools = Tools({}, None, (), anyio.Event(), 0.0)
+        self._tools = Tools({}, None, (), (), anyio.Event(), 0.0)
         self._vectors: Index | None = None
         self._lock = anyio.Lock()
         self._tasks = anyio.create_task_group()
@@ -171,11 +173,7 @@ class Proxy:
         values: dict[str, Any] = {"tools": [], "confidence": None}
         try:
             tools = await self._current()
-            values["unavailable"] = [
-                {"server": one.name, "reason": one.problem or "is still starting"}
-                for one in self._upstreams.values()
-                if one.problem is not None or not one.settled.is_set()
-            ]
+            values["unavailable"] = list(tools.unavailable)
             if tools.router is not None:
                 result = await tools.router.aroute(prompt, limit=limit)
                 nearest = shortlist(result, limit, None)
@@ -215,11 +213,17 @@ class Proxy:
                     for place, one in enumerate(self._upstreams.values())
                     for tool in one.tools.values()
                 }
+                # Now, since one that starts while vectors are made is not among these tools.
+                unavailable = tuple(
+                    {"server": one.name, "reason": one.problem or "is still starting"}
+                    for one in self._upstreams.values()
+                    if one.problem is not None or not one.settled.is_set()
+                )
                 index = await anyio.to_thread.run_sync(self._index, found, None)
                 # A model would wait its turn behind the vectors.
                 router = None if index is None else Router(index, reranker=None)
                 patience = anyio.current_time() + _PATIENCE_SECONDS
-                self._tools = Tools(found, router, changes, anyio.Event(), patience)
+                self._tools = Tools(found, router, unavailable, changes, anyio.Event(), patience)
                 self._tasks.start_soon(self._embed, self._tools)
             tools = self._tools
         with anyio.CancelScope(deadline=tools.patience):
