@@ -586,7 +586,8 @@ mod tests {
             let blend = crate::stage1::Blend::default();
             let options =
                 crate::index::SearchOptions { blend, per_channel: 2, allow: None, deny: &deny };
-            index.search(query, None, &options)
+            let found = index.search(query, None, &options)?;
+            Ok::<_, Error>(found.into_iter().map(|(scored, _)| scored).collect::<Vec<_>>())
         };
         let mut found = 0;
         for place in HEADER..bytes.len() {

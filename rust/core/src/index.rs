@@ -7,11 +7,11 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Serialize};
 
 use crate::blocks::{Lazy, corrupt};
-use crate::bm25::{Bm25, Fields, Match, WINDOW};
+use crate::bm25::{Bm25, FIRST_WINDOW, Fields, Match, Scorer, WIDEST_WINDOW, WINDOW};
 use crate::dense::{Dense, unit};
 use crate::error::{Error, Result};
 use crate::exclusions::announced;
-use crate::stage1::{Blend, Scored, Span, best_first, sort};
+use crate::stage1::{Blend, Scored, Span, best_first};
 use crate::terms::number_of;
 use crate::text::Analyzer;
 
@@ -350,7 +350,7 @@ impl Index {
         Ok(())
     }
 
-    /// The best candidates of each channel and of their blend, best blend first.
+    /// The best candidates of each channel and of their blend, best blend first, with what they say.
     ///
     /// Without a query vector the cosines are missing and the blend is BM25's alone. Fails with
     /// `wrong_dimension`, `not_finite` or `zero_vector` where the query's vector is no direction,
@@ -360,92 +360,133 @@ impl Index {
         query: &str,
         vector: Option<&[f32]>,
         options: &SearchOptions<'_>,
-    ) -> Result<Vec<Scored>> {
+    ) -> Result<Vec<(Scored, &Record)>> {
         options.blend.check()?;
-        let terms = self.analyzer.terms(query);
-        let meaning = match (&self.dense, vector) {
+        let mut scorer =
+            self.bm25.scorer(&self.analyzer.terms(query), options.blend.body_weight)?;
+        let mut best = match (&self.dense, vector) {
             (Some(dense), Some(vector)) => {
                 let unit = unit("the query", vector, dense.dimension())?;
-                Some((dense, dense.bounds(&unit)?, unit))
+                self.best_by_both(&mut scorer, dense, &unit, options)?
             }
-            _ => None,
+            _ => self.best_by_words(&mut scorer, options),
         };
-        let wanted = |id: &str| {
-            options.allow.is_none_or(|allowed| allowed.contains(id)) && !options.deny.contains(id)
-        };
-        let blend = &options.blend;
-        let [mut by_cosine, mut by_bm25, mut by_blend] =
-            [(); 3].map(|()| Best::new(options.per_channel.max(2)));
-        let mut scorer = self.bm25.scorer(&terms, blend.body_weight)?;
-        // What a document needs, of one channel where the other is nothing, to enter the list of the
-        // best blends.
-        let (mut least_bm25, mut least_cosine) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
-        let mut matches = vec![Match::default(); WINDOW.min(self.slots.len())];
-        for (first, slots) in (0_u32..).step_by(WINDOW).zip(self.slots.chunks(WINDOW)) {
-            matches.fill(Match::default());
-            scorer.next(first, matches.get_mut(..slots.len()).unwrap_or_default());
-            let bounds = meaning.as_ref().map_or(&[][..], |(_, bounds, _)| {
-                let first = first as usize;
-                bounds.get(first..first + slots.len()).unwrap_or_default()
-            });
-            for (place, (slot, Match { score: bm25, overlap })) in
-                slots.iter().zip(&matches).enumerate()
-            {
-                let (bm25, overlap) = (*bm25, *overlap);
-                let bound = bounds.get(place).map(|bound| f64::from(*bound));
-                // A document that no list can take is not even looked at, which most are.
-                let hopeless = match bound {
-                    None => bm25 < by_bm25.least.max(f64::MIN_POSITIVE) && bm25 < least_bm25,
-                    Some(bound) if bm25 == 0.0 => bound < by_cosine.least && bound < least_cosine,
-                    Some(bound) => {
-                        bound < by_cosine.least
-                            && bm25 < by_bm25.least
-                            && blend.score(Some(bound), bm25) < by_blend.least
-                    }
-                };
-                if hopeless {
-                    continue;
-                }
-                let Some(slot) = slot.as_ref().filter(|slot| wanted(&slot.id)) else { continue };
-                let number = first + number_of(place);
-                let cosine = match &meaning {
-                    Some((dense, _, unit)) => Some(f64::from(dense.cosine(number, unit)?)),
-                    None => None,
-                };
-                let score = blend.score(cosine, bm25);
-                let candidate = Candidate { number, slot, cosine, bm25, overlap, blend: score };
-                if let Some(cosine) = cosine {
-                    by_cosine.offer(cosine, candidate);
-                }
-                if bm25 > 0.0 {
-                    by_bm25.offer(bm25, candidate);
-                }
-                if by_blend.offer(score, candidate) {
-                    least_bm25 = blend.least_bm25(by_blend.least);
-                    least_cosine = blend.least_cosine(by_blend.least);
-                }
-            }
-        }
-        let best = [by_cosine, by_bm25, by_blend];
-        let mut taken = HashSet::new();
-        let candidates = best.iter().flat_map(|best| &best.candidates).map(|(_, one)| one);
-        let each = candidates.filter(|one| taken.insert(one.number)).map(|one| {
-            let passage = match self.bm25.best_passage(one.number, &terms)? {
-                Some(place) => one.slot.record()?.passages.get(place).copied(),
-                None => None,
-            };
-            Ok(Scored {
-                id: one.slot.id.to_string(),
+        best.sort_by(|one, other| {
+            best_first((one.blend, &one.slot.id), (other.blend, &other.slot.id))
+        });
+        let with_record = best.iter().map(|one| {
+            let record = one.slot.record()?;
+            let passage = scorer.best_passage(one.number);
+            let candidate = Scored {
+                id: record.id.clone(),
                 cosine: one.cosine,
                 bm25: one.bm25,
                 overlap: one.overlap,
                 blend: one.blend,
-                passage,
-            })
+                passage: passage.and_then(|place| record.passages.get(place).copied()),
+            };
+            Ok((candidate, record))
         });
-        let mut found = each.collect::<Result<Vec<_>>>()?;
-        sort(&mut found);
-        Ok(found)
+        with_record.collect()
+    }
+
+    fn best_by_words<'a>(
+        &'a self,
+        scorer: &mut Scorer<'_>,
+        options: &SearchOptions<'_>,
+    ) -> Vec<Candidate<'a>> {
+        let blend = &options.blend;
+        let mut best = Best::new(options.per_channel.max(2));
+        let mut least = f64::NEG_INFINITY;
+        let all = number_of(self.slots.len());
+        // Small windows first: they soon say what a document needs.
+        let (mut end, mut size) = (0, FIRST_WINDOW);
+        while end < all {
+            let first = end;
+            end = all.min(first.saturating_add(size));
+            size = WIDEST_WINDOW.min(2 * size);
+            scorer.reaching(first..end, least, |number, Match { score: bm25, overlap }| {
+                let Some(slot) = self.wanted(number, options) else { return };
+                let score = blend.score(None, bm25);
+                let candidate =
+                    Candidate { number, slot, cosine: None, bm25, overlap, blend: score };
+                if best.offer(score, candidate) {
+                    least = blend.least_bm25(best.least);
+                }
+            });
+        }
+        if best.candidates.len() < best.limit {
+            // Documents that share no word with the query are better than none.
+            let mut matched: Vec<u32> = best.candidates.iter().map(|(_, one)| one.number).collect();
+            matched.sort_unstable();
+            for number in (0..all).filter(|number| matched.binary_search(number).is_err()) {
+                if let Some(slot) = self.wanted(number, options) {
+                    let (bm25, overlap, blend) = (0.0, 0, 0.0);
+                    best.offer(
+                        blend,
+                        Candidate { number, slot, cosine: None, bm25, overlap, blend },
+                    );
+                }
+            }
+        }
+        best.candidates.into_iter().map(|(_, one)| one).collect()
+    }
+
+    fn best_by_both<'a>(
+        &'a self,
+        scorer: &mut Scorer<'_>,
+        dense: &Dense,
+        unit: &[f32],
+        options: &SearchOptions<'_>,
+    ) -> Result<Vec<Candidate<'a>>> {
+        let blend = &options.blend;
+        let bounds = dense.bounds(unit)?;
+        let [mut by_cosine, mut by_bm25, mut by_blend] =
+            [(); 3].map(|()| Best::new(options.per_channel.max(2)));
+        // The cosine that a document without a common word needs to enter the list of best blends.
+        let mut least_cosine = f64::NEG_INFINITY;
+        let mut matches = vec![Match::default(); WINDOW.min(self.slots.len())];
+        for (first, bounds) in (0_u32..).step_by(WINDOW).zip(bounds.chunks(WINDOW)) {
+            matches.fill(Match::default());
+            scorer.next(first, matches.get_mut(..bounds.len()).unwrap_or_default());
+            for ((number, bound), Match { score: bm25, overlap }) in
+                (first..).zip(bounds).zip(&matches)
+            {
+                let (bound, bm25, overlap) = (f64::from(*bound), *bm25, *overlap);
+                // A document that no list can take is not even looked at, which most are.
+                let hopeless = bound < by_cosine.least
+                    && if bm25 == 0.0 {
+                        bound < least_cosine
+                    } else {
+                        bm25 < by_bm25.least && blend.score(Some(bound), bm25) < by_blend.least
+                    };
+                if hopeless {
+                    continue;
+                }
+                let Some(slot) = self.wanted(number, options) else { continue };
+                let cosine = f64::from(dense.cosine(number, unit)?);
+                let score = blend.score(Some(cosine), bm25);
+                let candidate =
+                    Candidate { number, slot, cosine: Some(cosine), bm25, overlap, blend: score };
+                by_cosine.offer(cosine, candidate);
+                if bm25 > 0.0 {
+                    by_bm25.offer(bm25, candidate);
+                }
+                if by_blend.offer(score, candidate) {
+                    least_cosine = blend.least_cosine(by_blend.least);
+                }
+            }
+        }
+        let mut taken = HashSet::new();
+        let all = [by_cosine, by_bm25, by_blend].into_iter().flat_map(|best| best.candidates);
+        Ok(all.map(|(_, one)| one).filter(|one| taken.insert(one.number)).collect())
+    }
+
+    /// The document of a slot, if there is one that a search may find.
+    fn wanted(&self, number: u32, options: &SearchOptions<'_>) -> Option<&Slot> {
+        let slot = self.slots.get(number as usize)?.as_ref()?;
+        let allowed = options.allow.is_none_or(|allowed| allowed.contains(&*slot.id));
+        (allowed && !options.deny.contains(&*slot.id)).then_some(slot)
     }
 
     /// Hash of all documents, whatever their order: it changes when the corpus does.
@@ -564,7 +605,17 @@ pub(crate) mod tests {
     fn search(index: &Index, query: &str, vector: Option<&[f32]>) -> Vec<Scored> {
         let deny = HashSet::new();
         let options = SearchOptions { blend: BLEND, per_channel: 2, allow: None, deny: &deny };
-        index.search(query, vector, &options).unwrap()
+        scored(index, query, vector, &options)
+    }
+
+    fn scored(
+        index: &Index,
+        query: &str,
+        vector: Option<&[f32]>,
+        options: &SearchOptions<'_>,
+    ) -> Vec<Scored> {
+        let found = index.search(query, vector, options).unwrap();
+        found.into_iter().map(|(scored, _)| scored).collect()
     }
 
     fn ids(found: &[Scored]) -> Vec<&str> {
@@ -618,7 +669,7 @@ pub(crate) mod tests {
         let (allow, deny) = (["dog", "hen"].map(str::to_owned).into(), ["dog".to_owned()].into());
         let options =
             SearchOptions { blend: BLEND, per_channel: 2, allow: Some(&allow), deny: &deny };
-        assert_eq!(ids(&index.search("fox", Some(&[1.0, 0.0]), &options).unwrap()), ["hen"]);
+        assert_eq!(ids(&scored(&index, "fox", Some(&[1.0, 0.0]), &options)), ["hen"]);
     }
 
     #[test]
@@ -753,7 +804,7 @@ pub(crate) mod tests {
             let found = search(&index, &query, Some(&[1.0, 2.0]));
             let deny = HashSet::new();
             let everything = SearchOptions { blend: BLEND, per_channel: 99, allow: None, deny: &deny };
-            let all = index.search(&query, Some(&[1.0, 2.0]), &everything).unwrap();
+            let all = scored(&index, &query, Some(&[1.0, 2.0]), &everything);
             prop_assert_eq!(all.len(), texts.len());
             for score in [|one: &Scored| one.cosine.unwrap(), |one: &Scored| one.bm25, |one: &Scored| one.blend] {
                 let best = |list: &[Scored]| list.iter().map(score).fold(f64::MIN, f64::max);
@@ -786,7 +837,7 @@ pub(crate) mod tests {
             let run = |per_channel| {
                 let options = SearchOptions { blend, per_channel, allow: None, deny: &deny };
                 let vector = with_vector.then_some(&numbers[200..]);
-                index.search(&query, vector, &options).unwrap()
+                scored(&index, &query, vector, &options)
             };
             let all = run(99);
             let mut expected = HashSet::new();

@@ -144,14 +144,8 @@ impl Index {
         let options = SearchOptions { blend, per_channel, allow: allow.as_ref(), deny: &deny };
         // One version for both: no document can change between its score and its text.
         let index = py.detach(|| self.read());
-        let (found, records) = py.detach(|| {
-            let found = index.search(query, vector.as_deref(), &options)?;
-            let records = found.iter().filter_map(|one| index.get(&one.id).transpose());
-            let records = records.collect::<Result<Vec<_>, Error>>()?;
-            Ok::<_, Error>((found, records))
-        })?;
-        let texts = records.into_iter().map(|record| text_of(py, record)).collect();
-        Ok((found, texts))
+        let found = py.detach(|| index.search(query, vector.as_deref(), &options))?;
+        Ok(found.into_iter().map(|(scored, record)| (scored, text_of(py, record))).unzip())
     }
 
     #[getter]
