@@ -7,9 +7,12 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from crossgate._errors import InputError
+
+if TYPE_CHECKING:
+    from crossgate._core import Profile
 
 Item = TypeVar("Item")
 
@@ -257,3 +260,25 @@ def check_request(section: str | None, grade: str | None) -> None:
     for what, value in (("the section", section), ("the grade", grade)):
         if value is not None:
             check_text(what, value)
+
+
+def check_confidence(least: float | None, profile: Profile) -> None:
+    """Refuse a least confidence that is none, or that no decision of this profile could meet.
+
+    Raises:
+        InputError: `out_of_range`.
+    """
+    if least is None:
+        return
+    number = isinstance(least, int | float) and not isinstance(least, bool)
+    if not number or not 0 <= least <= 1:  # NaN included
+        raise InputError(
+            "out_of_range", f"min_confidence is {least!r}: it must be a number from 0 to 1"
+        )
+    fitted = profile.confidence, profile.relevance
+    if all(one.stage1 is None and one.stage2 is None for one in fitted):
+        raise InputError(
+            "out_of_range",
+            f"min_confidence is {least:g}, and profile {profile.name!r} has no model of "
+            "confidence: leave it out, or use a profile that `crossgate calibrate` fitted",
+        )

@@ -11,13 +11,19 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
-from crossgate._clock import ENDLESS, Deadline
 from crossgate._errors import InputError, ModelError, RerankerError
 from crossgate._reranking import process
-from crossgate._reranking.breaker import CircuitBreaker, State
-from crossgate._reranking.choice import check_reranker
-from crossgate._reranking.contract import LEAST_PAIRS, AsyncReranker, PairScore, Reranker, Scores
-from crossgate._reranking.pace import Pace
+from crossgate._reranking.contract import (
+    ENDLESS,
+    LEAST_PAIRS,
+    AsyncReranker,
+    Deadline,
+    PairScore,
+    Reranker,
+    Scores,
+    check_reranker,
+)
+from crossgate._reranking.health import CircuitBreaker, Pace, State
 from crossgate._types import Degradation, Passage
 
 Result = TypeVar("Result")
@@ -268,16 +274,6 @@ class Admitted:
 
 class _Overrun(RerankerError):
     """A call that did not keep its deadline."""
-
-
-def admitted(reranker: Reranker) -> Admitted:
-    """Return a reranker within bounds: those that it was given, or those of its kind."""
-    return reranker if isinstance(reranker, Admitted) else Admitted(reranker)
-
-
-def is_available(reranker: Reranker) -> bool:
-    """Return whether a reranker takes calls at this moment; see `Admitted.available`."""
-    return admitted(reranker).available
 
 
 def _shared(

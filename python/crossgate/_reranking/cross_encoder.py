@@ -7,12 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from os import PathLike
 
-from crossgate._clock import ENDLESS, Deadline
 from crossgate._errors import InputError, ModelError
 from crossgate._model_files.folder import locate
 from crossgate._model_files.manifest import ROUTING_RERANKER
 from crossgate._onnx import OnnxModel
-from crossgate._reranking.contract import PairScore, Scores
+from crossgate._reranking.contract import ENDLESS, Deadline, PairScore, Scores
 from crossgate._threads import run_until
 from crossgate._types import Degradation, Passage
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import crossgate._core as _core
-from crossgate._clock import ENDLESS, Deadline
-from crossgate._reranking.contract import PairScore
+from crossgate._reranking.contract import ENDLESS, Deadline, PairScore
 from crossgate._types import Passage, Vector
 
 if TYPE_CHECKING:

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
 from crossgate._checks import check_count, check_number, check_text
-from crossgate._clock import ENDLESS, Deadline
 from crossgate._errors import InputError, ModelError, RerankerError
 from crossgate._reranking import tokens
-from crossgate._reranking.contract import LEAST_PAIRS, PairScore, Scores
+from crossgate._reranking.contract import ENDLESS, LEAST_PAIRS, Deadline, PairScore, Scores
 from crossgate._reranking.process import background
 from crossgate._types import Degradation, Passage
 
