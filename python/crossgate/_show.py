@@ -134,7 +134,7 @@ def result_frame(result: Result) -> Any:
     Raises:
         ModelError: `dependency_missing` without pandas.
     """
-    pandas = package("pandas", "pip install pandas", "to_pandas")
+    pandas = package("pandas", "to_pandas")
     rows: Sequence[dict[str, Any]] = [
         {**hit.to_dict(text=True), "selected": hit.dropped is None} for hit in result.hits
     ]

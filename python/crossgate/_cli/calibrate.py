@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from crossgate._cli import DONE
 from crossgate._cli.labelled import DATASETS, dump, labelled_options, run_of, subjects_of
 from crossgate._cli.output import json_option, say_skipped, show
-from crossgate._errors import ModelError
+from crossgate._extras import package
 
 if TYPE_CHECKING:
     from crossgate._core import Profile
@@ -87,12 +87,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure datasets, or read stored runs or a log; fit, report, and write the profile."""
-    try:
-        import scipy  # noqa: F401, asked for before an hour of measuring
-    except ImportError as error:
-        raise ModelError(
-            "dependency_missing", "calibrate needs scipy: pip install '.[calibrate]' from a clone"
-        ) from error
+    # Asked for before an hour of measuring.
+    package("scipy", "crossgate calibrate", extra="calibrate")
     from crossgate._files import try_writing
     from crossgate._profile import profile_values, read_profile, unwritable, write_profile
     from crossgate.calibration import Objective

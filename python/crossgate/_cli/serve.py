@@ -18,7 +18,6 @@ KEY_VARIABLE = "CROSSGATE_SERVE_KEY"
 """Environment variable that holds the key; an option would be seen by every user of the machine."""
 
 _BACKLOG = 2_048
-_INSTALL = 'pip install "crossgate[serve]"'
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     from crossgate._extras import package
 
     for name in ("fastapi", "prometheus_client", "uvicorn"):
-        package(name, _INSTALL, "crossgate serve")
+        package(name, "crossgate serve", extra="serve")
     import uvicorn
 
     listening = _listen(options)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import Any, Self
 
 from crossgate._checks import check_count, check_kind, check_text
-from crossgate._errors import ModelError
+from crossgate._extras import package
 from crossgate._reranking import listwise
 from crossgate._reranking.http import problem_of_connection, problem_of_status
 from crossgate._reranking.process import background
@@ -216,14 +215,7 @@ def library() -> Any:
     Raises:
         ModelError: `dependency_missing` if it is not installed.
     """
-    try:
-        return import_module("openai")
-    except ImportError as error:
-        raise ModelError(
-            "dependency_missing",
-            "a language model as reranker needs the package 'openai', which is not installed: "
-            "pip install '.[llm]' from a clone",
-        ) from error
+    return package("openai", "a language model as reranker", extra="llm")
 
 
 def _client() -> tuple[Any, Any]:

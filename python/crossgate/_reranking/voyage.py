@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import Any, Self
 
 from crossgate._checks import check_text
-from crossgate._errors import ModelError
+from crossgate._extras import package
 from crossgate._reranking.http import MOST_BYTES, problem_of_connection, problem_of_status
 from crossgate._reranking.process import background
 from crossgate._reranking.remote import (
@@ -142,14 +141,7 @@ logging.getLogger("voyage").addFilter(_redaction)
 
 
 def _library() -> Any:
-    try:
-        return import_module("voyageai")
-    except ImportError as error:
-        raise ModelError(
-            "dependency_missing",
-            "the Voyage reranker needs the package 'voyageai', which is not installed: "
-            "pip install '.[voyage]' from a clone",
-        ) from error
+    return package("voyageai", "the Voyage reranker", extra="voyage")
 
 
 def _session() -> tuple[Any, Any]:
