@@ -61,10 +61,10 @@ def check_ids(what: str, ids: Iterable[str]) -> set[str]:
     Raises:
         InputError: `out_of_range` for a single text, `invalid_text` for an id that is not text.
     """
-    found = collected(what, ids)
-    for id in found:
+    given = collected(what, ids)
+    for id in given:
         check_text(f"an id in {what}", id)
-    return set(found)
+    return set(given)
 
 
 def collected(what: str, ids: Iterable[Item]) -> list[Item]:
@@ -98,10 +98,10 @@ def check_path(what: str, path: object) -> str:
         InputError: `out_of_range`.
     """
     try:
-        found = os.fspath(path)  # type: ignore[call-overload]
+        text = os.fspath(path)  # type: ignore[call-overload]
         # What has no bytes fails differently in each function of `os`.
-        if isinstance(found, str) and os.fsencode(found) is not None:
-            return found
+        if isinstance(text, str) and os.fsencode(text) is not None:
+            return text
     except (TypeError, ValueError):
         pass
     raise InputError("out_of_range", f"{what} is {shown(path)}: pass the path of a file")
@@ -187,12 +187,12 @@ def check_hits(what: str, hits: object) -> None:
     """
     if isinstance(hits, str | bytes | Mapping) or not isinstance(hits, Sequence):
         raise InputError("malformed_candidate", f"{what} is {shown(hits)}: pass a list of hits")
-    for place, hit in enumerate(hits, start=1):
+    for position, hit in enumerate(hits, start=1):
         id = getattr(hit, "id", None)
         if not isinstance(id, str) or not id:
             raise InputError(
                 "malformed_candidate",
-                f"hit {place} in {what} is a {type(hit).__name__} with the id {shown(id)}: each "
+                f"hit {position} in {what} is a {type(hit).__name__} with the id {shown(id)}: each "
                 "needs an id that is a text",
             )
 
@@ -276,7 +276,7 @@ def check_confidence(least: float | None, profile: Profile) -> None:
             "out_of_range", f"min_confidence is {least!r}: it must be a number from 0 to 1"
         )
     fitted = profile.confidence, profile.relevance
-    if all(one.stage1 is None and one.stage2 is None for one in fitted):
+    if all(model.stage1 is None and model.stage2 is None for model in fitted):
         raise InputError(
             "out_of_range",
             f"min_confidence is {least:g}, and profile {profile.name!r} has no model of "

@@ -85,7 +85,7 @@ class OnnxModel:
             raise ModelError(
                 "model_unsupported", f"model {local.name!r} cannot be loaded: {_first_line(error)}"
             ) from error
-        self._inputs = {one.name for one in self._session.get_inputs()}
+        self._inputs = {node.name for node in self._session.get_inputs()}
         if "input_ids" not in self._inputs or not self._inputs <= _INPUTS:
             raise ModelError(
                 "model_unsupported",

@@ -140,12 +140,12 @@ def _read(path: Path, kind: type[_Settings], what: str, schema: str, remedy: str
 
 
 def _of(values: object, kind: type[_Settings], what: str, schema: str, remedy: str) -> _Settings:
-    found = values.get("schema") if isinstance(values, dict) else None
-    if not isinstance(values, dict) or not isinstance(found, str):
+    version = values.get("schema") if isinstance(values, dict) else None
+    if not isinstance(values, dict) or not isinstance(version, str):
         raise ProfileError(_CODES[what, "malformed"], f'no "schema": "{schema}" in it')
-    if found != schema:
+    if version != schema:
         raise ProfileError(
-            _CODES[what, "version"], f"it is of version {found[:60]!r}, not {schema!r}: {remedy}"
+            _CODES[what, "version"], f"it is of version {version[:60]!r}, not {schema!r}: {remedy}"
         )
     return kind.from_dict({key: value for key, value in values.items() if key != "schema"})
 

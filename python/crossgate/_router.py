@@ -136,10 +136,10 @@ class Router:
         """
         from crossgate._sources.tools import own_tools
 
-        found = own_tools(tools)
-        documents = [document for document, _ in found]
+        defined = own_tools(tools)
+        documents = [document for document, _ in defined]
         router = cls(Index.build(documents, embedder=embedder), **options)
-        router._tools = {document.id: tool for document, tool in found}
+        router._tools = {document.id: tool for document, tool in defined}
         return router
 
     def select_tools(

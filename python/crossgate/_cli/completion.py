@@ -33,5 +33,5 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     for action in parser._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):
-            for one in action.choices.values():
-                yield from _actions(one)
+            for command in action.choices.values():
+                yield from _actions(command)

@@ -55,8 +55,8 @@ def run(options: argparse.Namespace) -> int:
         tools=Opened(options.tools, **asked) if options.tools else None,
         options=asked,
     )
-    for one in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(one, _stop)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
     made.run(transport="stdio")
     return DONE
 

@@ -78,8 +78,8 @@ def run(options: argparse.Namespace) -> int:
             print(end="", flush=True)
         say(f"serving {where}; its endpoints are at /docs")
         # The server raises the signal that stopped it once more; to stop when told is no failure.
-        for one in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(one, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)
         uvicorn.Server(config).run(sockets=[listening])
     finally:
         listening.close()

@@ -69,7 +69,7 @@ class CrossEncoder:
         """
         left = deadline.left
         until = None if left is None else time.monotonic() + left
-        scored = run_until(self._scorer(query), [one.text for one in passages], until)
+        scored = run_until(self._scorer(query), [passage.text for passage in passages], until)
         missing = len(passages) - len(scored)
         if not missing:
             return Scores(scored)

@@ -174,7 +174,7 @@ def results_of(body: bytes) -> list[tuple[int, float]]:
     if values is None:
         raise TransportError("its answer is not JSON, or is cut off", retryable=True)
     try:
-        return [(one["index"], one["relevance_score"]) for one in values["results"]]
+        return [(result["index"], result["relevance_score"]) for result in values["results"]]
     except (TypeError, KeyError):
         pass
     raise TransportError("its answer lacks results with index and relevance_score")

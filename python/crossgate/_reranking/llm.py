@@ -101,7 +101,11 @@ class LLMReranker(RemoteReranker):
         self, query: str, documents: Sequence[str], until: float
     ) -> tuple[list[str], list[bool], int | None]:
         most = self._document_characters
-        return [one[:most] for one in documents], [len(one) > most for one in documents], None
+        return (
+            [document[:most] for document in documents],
+            [len(document) > most for document in documents],
+            None,
+        )
 
 
 class LLMTransport:
@@ -155,12 +159,12 @@ class LLMTransport:
         order = list(range(len(documents)))
         for places in listwise.windows(len(order), size=self._window, step=self._step):
             read = order[places.start : places.stop]
-            answer = await self._ask(query, [documents[one] for one in read], timeout)
+            answer = await self._ask(query, [documents[position] for position in read], timeout)
             try:
                 better = listwise.permutation(answer, len(read))
             except ValueError:
                 raise TransportError("its answer names no passage") from None
-            order[places.start : places.stop] = [read[one] for one in better]
+            order[places.start : places.stop] = [read[position] for position in better]
         return list(enumerate(listwise.ordinal_logits(order)))
 
     async def _ask(self, query: str, passages: Sequence[str], timeout: float) -> str:

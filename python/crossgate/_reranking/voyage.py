@@ -107,7 +107,7 @@ class VoyageTransport:
         )
         try:
             answer = await client.rerank(query, list(documents), self._model, truncation=True)
-            return [(one.index, one.relevance_score) for one in answer.results]
+            return [(result.index, result.relevance_score) for result in answer.results]
         except Exception as error:  # the library lets through what its own libraries raise
             # Raised below instead of here: the error keeps request and answer.
             problem = _problem(error)
@@ -123,7 +123,7 @@ class _Redaction(logging.Filter):
 
     def cover(self, key: Key) -> None:
         """Blot out this key from now on."""
-        if all(one.reveal() != key.reveal() for one in self._keys):
+        if all(covered.reveal() != key.reveal() for covered in self._keys):
             self._keys.append(key)
 
     def filter(self, record: logging.LogRecord) -> bool:
