@@ -14,15 +14,14 @@ import json
 import sys
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from time import perf_counter
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import crossgate._core as _core
 from crossgate._checks import is_text
-from crossgate._reranking.chain import Call, Chain, Reply
-from crossgate._reranking.contract import ENDLESS, Deadline, Scores
+from crossgate._reranking.chain import Answer, Call, Chain, Reply
+from crossgate._reranking.contract import ENDLESS, Deadline
 from crossgate._types import (
     Degradation,
     Document,
@@ -107,19 +106,10 @@ def run(request: Request) -> RouteResult:
     Whatever a reranker raises degrades the result, at worst to the order of stage 1.
     """
     steps = _steps(request)
-    resume: Callable[[], Call] = partial(next, steps)
-    while True:
-        try:
-            call = resume()
-        except StopIteration as done:
-            result: RouteResult = done.value
-            return result
-        try:
-            scores = call.run()
-        except Exception as error:
-            resume = partial(steps.throw, error)
-        else:
-            resume = partial(steps.send, scores)
+    reached = _advanced(steps, None)
+    while isinstance(reached, Call):
+        reached = _advanced(steps, reached.run())
+    return reached
 
 
 async def arun(request: Request) -> RouteResult:
@@ -132,29 +122,24 @@ async def arun(request: Request) -> RouteResult:
     import asyncio
 
     steps = _steps(request)
-
-    def resumed(resume: Callable[[], Call]) -> Call | RouteResult:
-        # A future cannot hold a StopIteration.
-        try:
-            return resume()
-        except StopIteration as done:
-            result: RouteResult = done.value
-            return result
-
-    call = await asyncio.to_thread(resumed, partial(next, steps))
-    while not isinstance(call, RouteResult):
-        resume: Callable[[], Call]
-        try:
-            scores = await call.arun()
-        except Exception as error:
-            resume = partial(steps.throw, error)
-        else:
-            resume = partial(steps.send, scores)
-        call = await asyncio.to_thread(resumed, resume)
-    return call
+    reached = await asyncio.to_thread(_advanced, steps, None)
+    while isinstance(reached, Call):
+        reached = await asyncio.to_thread(_advanced, steps, await reached.arun())
+    return reached
 
 
-def _steps(request: Request) -> Generator[Call, Scores, RouteResult]:
+def _advanced(
+    steps: Generator[Call, Answer, RouteResult], answer: Answer | None
+) -> Call | RouteResult:
+    """Go on with a decision, up to the next call of a reranker or to its end."""
+    try:
+        return next(steps) if answer is None else steps.send(answer)
+    except StopIteration as done:  # which a future could not hold
+        result: RouteResult = done.value
+        return result
+
+
+def _steps(request: Request) -> Generator[Call, Answer, RouteResult]:
     """Decide one query; a call to a reranker is yielded, since waiting is the caller's affair."""
     start = request.started
     profile, policy = request.profile, request.policy

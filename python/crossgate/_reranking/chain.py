@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     Named = Reranker | str | PathLike[str]
     Choice = Named | Sequence[Named | None] | None
 
+Answer = Scores | Exception
+"""What came of a call: the scores, or what was raised in their place."""
+
 # How much of the time that is left a reranker may take: what follows it needs some, too. One with
 # the whole of it would leave nothing to fall back into.
 _SHARE = 0.8
@@ -42,13 +45,19 @@ class Call(NamedTuple):
     passages: Sequence[Passage]
     deadline: Deadline
 
-    def run(self) -> Scores:
-        """Ask, and wait for the answer."""
-        return self.reranker.score(self.query, self.passages, deadline=self.deadline)
+    def run(self) -> Answer:
+        """Ask, and wait for the answer, or for what is raised in its place."""
+        try:
+            return self.reranker.score(self.query, self.passages, deadline=self.deadline)
+        except Exception as error:
+            return error
 
-    async def arun(self) -> Scores:
-        """Ask from an event loop."""
-        return await self.reranker.ascore(self.query, self.passages, deadline=self.deadline)
+    async def arun(self) -> Answer:
+        """Do what `run` does from an event loop."""
+        try:
+            return await self.reranker.ascore(self.query, self.passages, deadline=self.deadline)
+        except Exception as error:
+            return error
 
 
 class Reply:
@@ -132,11 +141,11 @@ class Chain:
         passages: Sequence[Passage],
         deadline: Deadline,
         watch: Watch | None = None,
-    ) -> Generator[Call, Scores, Reply]:
+    ) -> Generator[Call, Answer, Reply]:
         """Yield a call for each reranker in turn until one of them is answered.
 
-        Send what the call returned, or throw what it raised: each reranker that does not answer is
-        noted, and the next one has its turn.
+        Send what came of the call: each reranker that does not answer is noted, and the next one
+        has its turn.
 
         Args:
             query: The query.
@@ -156,21 +165,20 @@ class Chain:
             start = time.perf_counter()
             name = "reranker"
             identity: str | None = None
+            answer: Answer
             try:
                 reranker = self._within_bounds(position)
                 name, identity = reranker.name, reranker.identity
+            except Exception as error:
+                answer = error.with_traceback(None)  # which would keep all that stands here alive
+            else:
                 share = _SHARE_OF_THE_LAST if position == last else _SHARE
-                scores = yield Call(
-                    reranker=reranker,
-                    query=query,
-                    passages=passages,
-                    deadline=deadline.share(share),
-                )
-            except Exception as error:  # whatever one does, the next one or stage 1 stands
-                if isinstance(error, RerankerError):
-                    why = Degradation(code=error.code, detail=str(error))
+                answer = yield Call(reranker, query, passages, deadline.share(share))
+            if isinstance(answer, Exception):  # whatever one does, the next one or stage 1 stands
+                if isinstance(answer, RerankerError):
+                    why = Degradation(code=answer.code, detail=str(answer))
                 else:
-                    why = degradation("reranker", error)
+                    why = degradation("reranker", answer)
                 reply.degraded.append(why)
                 reply.asked.append((identity, why.code))
                 if watch:
@@ -180,11 +188,11 @@ class Chain:
             reply.name, reply.identity = name, identity
             reply.pairs = [
                 Pair(id=passage.id, score=pair.score, truncated=pair.truncated)
-                for passage, pair in zip(passages, scores, strict=True)
+                for passage, pair in zip(passages, answer, strict=True)
                 if pair is not None
             ]
-            if scores.missing is not None:
-                reply.degraded.append(scores.missing)
+            if answer.missing is not None:
+                reply.degraded.append(answer.missing)
             reply.asked.append((identity, "answered"))
             if watch:
                 taken = (time.perf_counter() - start) * 1000
