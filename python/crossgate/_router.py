@@ -148,8 +148,7 @@ class Router:
         """Return the tools of `for_tools` that come closest to a prompt: the same objects.
 
         It is a shortlist, best first, from which the model picks: unlike with `route`, a tool can
-            be
-        on it even if it is not certain to fit. A prompt that is too long is cut; an empty prompt
+        be on it even if it is not certain to fit. A prompt that is too long is cut; an empty prompt
         gets no tools.
 
         Args:

@@ -55,8 +55,7 @@ class CrossEncoder:
         """Return one logit per passage, or, if time runs out, one for each of the first passages.
 
         The scored passages are always the first ones: which passages have a logit depends on the
-            time,
-        never on which thread was faster. Loading the model counts, and cannot be interrupted.
+        time, never on which thread was faster. Loading the model counts, and cannot be interrupted.
 
         Args:
             query: The query.
