@@ -239,16 +239,12 @@ def check_limit(limit: int | None) -> None:
     Raises:
         InputError: `out_of_range` if the limit is not a whole number, or below 1.
     """
-    if limit is None:
-        return
-    if type(limit) is not int:
+    if limit is not None and (type(limit) is not int or limit < 1):
         raise InputError(
             "out_of_range",
             f"the limit is {shown(limit)}: it must be a whole number of at least 1, or None for "
             "all that pass",
         )
-    if limit < 1:
-        raise InputError("out_of_range", f"the limit is {shown(limit)}: it must be at least 1")
 
 
 def check_request(section: str | None, grade: str | None) -> None:
@@ -270,11 +266,7 @@ def check_confidence(least: float | None, profile: Profile) -> None:
     """
     if least is None:
         return
-    number = isinstance(least, int | float) and not isinstance(least, bool)
-    if not number or not 0 <= least <= 1:  # NaN included
-        raise InputError(
-            "out_of_range", f"min_confidence is {least!r}: it must be a number from 0 to 1"
-        )
+    check_number("min_confidence", least, 0, 1)
     fitted = profile.confidence, profile.relevance
     if all(model.stage1 is None and model.stage2 is None for model in fitted):
         raise InputError(

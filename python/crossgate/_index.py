@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import crossgate._core as _core
 from crossgate._candidates import ID_FIELDS, candidate
 from crossgate._checks import (
+    check_count,
     check_ids,
     check_kind,
     check_path,
@@ -274,12 +274,7 @@ class Index:
                 `per_channel` below 2, or a single text as ids.
         """
         check_text("the query", query)
-        if type(per_channel) is not int or not 2 <= per_channel <= sys.maxsize:
-            raise InputError(
-                "out_of_range",
-                f"per_channel is {per_channel!r}: it must be a whole number from 2 to "
-                f"{sys.maxsize:,}",
-            )
+        check_count("per_channel", per_channel, 2)
         if blend is not None:
             check_kind("blend", blend, _core.Blend, "the blend of a Profile, or None")
         scored, texts = self._core.search(
