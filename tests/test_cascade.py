@@ -31,6 +31,7 @@ from crossgate import (
 )
 from crossgate import _cascade as cascade
 from crossgate._core import Blend, Combine, Floors, Lexical
+from crossgate._reranking.chain import Chain
 
 Case = dict[str, Any]
 
@@ -93,7 +94,7 @@ def decide(
             stage1=lambda: cascade.Stage1(scored=candidates, documents=documents),
             profile=profile,
             policy=policy or Policy(),
-            rerankers=[] if scores is None else [lambda: reranker],
+            rerankers=Chain(None if scores is None else reranker),
             limit=limit,
             **request,
         )

@@ -60,4 +60,4 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     said: list[str] = []
     monkeypatch.setattr("crossgate._cli.output.say", said.append)
     assert run(["completion", "bash"]) == 2
-    assert "crossgate[completion]" in said[0]
+    assert "'.[completion]' from a clone" in said[0]

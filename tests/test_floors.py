@@ -24,6 +24,7 @@ from crossgate import (
 )
 from crossgate import _cascade as cascade
 from crossgate._core import Blend, Combine, Floors, Lexical
+from crossgate._reranking.chain import Chain
 
 COSINE_ALONE = Blend(cosine_weight=1.0, bm25_weight=0.0)
 BY_COSINE = Profile(blend=COSINE_ALONE, combine=Combine.Replace())
@@ -77,7 +78,7 @@ def decide(
             ),
             profile=profile,
             policy=policy,
-            rerankers=[lambda: stage2],
+            rerankers=Chain(stage2),
             limit=None,
             **request,
         )
@@ -174,7 +175,7 @@ def test_a_winner_below_the_floor_is_none() -> None:
                 stage1=lambda: cascade.Stage1(scored=scored, documents=documents),
                 profile=BY_COSINE,
                 policy=Policy(floors=Floors(default=floor), lexical=Lexical(score=5.0, lead=1.0)),
-                rerankers=[Reader],
+                rerankers=Chain(Reader()),
                 limit=1,
             )
         )

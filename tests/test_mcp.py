@@ -246,7 +246,7 @@ def test_without_the_extra_the_way_to_it_is_told(arguments: list[str], tmp_path:
     )
     assert done.returncode == 2
     assert "dependency_missing" in done.stderr
-    assert "crossgate[mcp]" in done.stderr
+    assert "'.[mcp]' from a clone" in done.stderr
     assert "Traceback" not in done.stderr
 
 

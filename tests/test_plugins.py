@@ -11,7 +11,7 @@ import pytest
 from conftest import LIBRARY, build, refused
 from crossgate import ModelError, PluginError, Router, rerank
 from crossgate._cli.doctor import examine
-from crossgate._reranking import loading, plugins, process
+from crossgate._reranking import chain, plugins, process
 
 MODULE = """
 from crossgate import PairScore
@@ -59,7 +59,7 @@ def test_a_plugin_is_a_name_like_any_other(packages: Path) -> None:
     assert result.ids == ["2", "1"]
     assert {hit.provider for hit in result.hits} == {"longest"}
     assert Router(build(), reranker="longest").route("pdf").degraded[0].code == "no_profile"
-    assert loading.load("longest") is loading.load("longest")
+    assert chain.load("longest") is chain.load("longest")
 
 
 def test_plugins_are_listed_without_being_imported(packages: Path) -> None:
@@ -88,25 +88,25 @@ def test_a_failed_load_names_the_plugin_and_the_cause(
     packages: Path, value: str, cause: str
 ) -> None:
     install(packages, "acme", {"mine": value})
-    message = refused("plugin_failed", loading.load, "mine")
+    message = refused("plugin_failed", chain.load, "mine")
     assert message.startswith(f"plug-in 'mine' of acme 1.2 ({value}) cannot be used: {cause}")
 
 
 def test_one_name_in_two_packages(packages: Path) -> None:
     install(packages, "acme", {"longest": "acme_plugins:Longest"})
     install(packages, "zeta", {"longest": "acme_plugins:broken"})
-    message = refused("plugin_ambiguous", loading.load, "longest")
+    message = refused("plugin_ambiguous", chain.load, "longest")
     assert "acme 1.2 and zeta 1.2" in message
 
 
 def test_a_failed_load_is_tried_again(packages: Path) -> None:
     install(packages, "acme", {"later": "later_plugin:Longest"})
-    refused("plugin_failed", loading.load, "later")
+    refused("plugin_failed", chain.load, "later")
     (packages / "later_plugin.py").write_text(MODULE, encoding="utf-8")
     import importlib
 
     importlib.invalidate_caches()
-    assert loading.load("later").name == "longest"
+    assert chain.load("later").name == "longest"
     sys.modules.pop("later_plugin")
 
 
@@ -120,16 +120,16 @@ def test_the_order_is_manifest_then_plugin_then_folder(
     )
     monkeypatch.chdir(packages)
     (packages / "box").mkdir()
-    assert loading.load("crossgate-router-minilm-l12").name == "crossgate-router-minilm-l12"
-    assert loading.load("box").name == "longest"
-    assert "box has neither model.onnx" in refused("model_incomplete", loading.load, "./box")
-    assert "known models" in refused("unknown_model", loading.load, "no-such-name")
+    assert chain.load("crossgate-router-minilm-l12").name == "crossgate-router-minilm-l12"
+    assert chain.load("box").name == "longest"
+    assert "box has neither model.onnx" in refused("model_incomplete", chain.load, "./box")
+    assert "known models" in refused("unknown_model", chain.load, "no-such-name")
 
 
 def test_an_error_of_a_plugin_is_a_model_error(packages: Path) -> None:
     install(packages, "acme", {"mine": "acme_plugins:broken"})
     with pytest.raises(ModelError) as caught:
-        loading.load("mine")
+        chain.load("mine")
     assert isinstance(caught.value, PluginError)
     assert isinstance(caught.value.__cause__, RuntimeError)
 
@@ -153,4 +153,4 @@ def test_names_of_the_library_are_looked_up_without_plugins(
 
     monkeypatch.setattr(plugins, "load", lookup)
     assert Router(build(LIBRARY)).route("merge pdf files", limit=1).ids == ["pdf-toolkit"]
-    assert loading.load("crossgate-router-minilm-l12").name == "crossgate-router-minilm-l12"
+    assert chain.load("crossgate-router-minilm-l12").name == "crossgate-router-minilm-l12"

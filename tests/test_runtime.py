@@ -27,7 +27,6 @@ from crossgate import (
     Profile,
     Router,
     _threads,
-    _time_limit,
     rerank,
     set_threads,
 )
@@ -328,9 +327,9 @@ def test_a_graph_that_loops_for_ever_is_stopped(
         ("Loop", ["", "", "one"], "output", {"body": body}),
     ]
     folder = write_model(tmp_path / "endless", endless, ["input_ids"])
-    monkeypatch.setattr(_time_limit, "SECONDS", 0.0)
-    monkeypatch.setattr(_time_limit, "SECONDS_PER_TOKEN", 0.0)
-    monkeypatch.setattr(_time_limit, "PERIOD", 0.01)
+    monkeypatch.setattr(runtime, "SECONDS", 0.0)
+    monkeypatch.setattr(runtime, "SECONDS_PER_TOKEN", 0.0)
+    monkeypatch.setattr(runtime, "PERIOD", 0.01)
     message = refused("model_failed", CrossEncoder(folder).score, "red", passages_of(["fox"]))
     assert "it was stopped after 0 s with 5 tokens and may never end" in message
     result = rerank("red", ["fox", "red fox"], reranker=str(folder))

@@ -380,7 +380,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     said: list[str] = []
     monkeypatch.setattr("crossgate._cli.output.say", said.append)
     assert run(["serve", "--port", "0"]) == 2
-    assert "crossgate[serve]" in said[0]
+    assert "'.[serve]' from a clone" in said[0]
 
 
 @pytest.mark.parametrize("place", ["/v1/rerank", "/v2/rerank", "/rerank"])

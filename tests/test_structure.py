@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
+import threading
 from collections.abc import Iterator, Mapping
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+from types import FrameType
+
+import pytest
 
 import crossgate
+from conftest import LIBRARY
+from crossgate import Document, Index, Profile, Router, _threads
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path(crossgate.__file__).parent
@@ -77,3 +85,64 @@ def test_state_of_the_process_is_kept_where_the_design_says() -> None:
         )
     }
     assert keeping == listed
+
+
+NAMES = {str(path): name.removeprefix("crossgate.") for name, path in MODULES.items()}
+
+
+@cache
+def stands_on(name: str) -> frozenset[str]:
+    """Return all modules that a module imports, directly or through others."""
+    direct = IMPORTS[f"crossgate.{name}"] - {"crossgate"}
+    beneath = {target.removeprefix("crossgate.") for target in direct}
+    return frozenset(beneath.union(*map(stands_on, beneath)))
+
+
+def calling_module(frame: FrameType | None) -> str | None:
+    """Return the module of ours that is under way in a frame or called it, None for neither."""
+    while frame is not None and frame.f_code.co_filename not in NAMES:
+        frame = frame.f_back
+    return None if frame is None else NAMES[frame.f_code.co_filename]
+
+
+def test_the_way_of_a_reranked_query_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module more on the way of every query, or a call back up, is a choice and no accident."""
+    router = Router(
+        Index.build(Document(id=id, text=text) for id, text in LIBRARY.items()),
+        profile=Profile(),
+    )
+    router.route("merge two pdf files")  # loads the models
+    monkeypatch.setattr(_threads, "_workers", None)  # new threads, which know of the profiler
+    calls: set[tuple[str | None, str]] = set()
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code.co_filename in NAMES:
+            calls.add((calling_module(frame.f_back), NAMES[frame.f_code.co_filename]))
+
+    before = sys.getprofile()
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        result = router.route("repair a csv with duplicate rows")
+    finally:
+        sys.setprofile(before)
+        threading.setprofile(None)
+    assert result.stage == 2
+
+    assert {called for _, called in calls} == {
+        "_cascade",
+        "_checks",
+        "_embedding",
+        "_index",
+        "_onnx",
+        "_reranking.admission",
+        "_reranking.chain",
+        "_reranking.contract",
+        "_reranking.cross_encoder",
+        "_reranking.health",
+        "_router",
+        "_threads",
+        "_types",
+    }
+    upwards = {(caller, called) for caller, called in calls if caller in stands_on(called)}
+    assert upwards == {("_cascade", "_router"), ("_threads", "_reranking.cross_encoder")}

@@ -12,6 +12,7 @@ import pytest
 from conftest import LIBRARY, FunctionReranker, LengthReranker, build, refused
 from crossgate import ModelError, Policy, Profile, Router, RouteResult, rerank
 from crossgate._core import Floors, Winner
+from crossgate._reranking import chain
 from crossgate._telemetry.events import (
     Event,
     GateDecided,
@@ -140,14 +141,16 @@ def test_a_tier_that_fails_is_told_of(error: Exception, reason: str) -> None:
     assert RerankerFinished not in hook.kinds
 
 
-def test_a_tier_that_cannot_be_loaded_has_no_name(index: Any) -> None:
+def test_a_tier_that_cannot_be_loaded_has_no_name(
+    index: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hook = Notebook()
-    router = Router(index, reranker=LengthReranker(), profile=Profile(), telemetry=hook)
+    router = Router(index, profile=Profile(), telemetry=hook)
 
-    def nowhere() -> Any:
+    def nowhere(model: str) -> Any:
         raise ModelError("model_missing", "not pulled")
 
-    router._loaders = [nowhere]
+    monkeypatch.setattr(chain, "load", nowhere)
     router.route(QUERY)
     skipped = hook.events[-2]
     assert isinstance(skipped, RerankerSkipped)

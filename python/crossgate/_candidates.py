@@ -22,11 +22,11 @@ TITLE_FIELDS = ("title", "name")
 TEXT_FIELDS = ("text", "description", "content", "page_content")
 
 
-def candidate(place: int, given: object, what: str = "candidate") -> Candidate:
+def candidate(position: int, given: object, what: str = "candidate") -> Candidate:
     """Make a candidate of what the caller handed in.
 
     Args:
-        place: Its position, from 1; the id of a candidate without one.
+        position: From 1; the id of a candidate without one.
         given: A text, a `Candidate`, a `Document`, or a mapping with the fields of a `Candidate`,
             under the names above.
         what: What to call it in errors.
@@ -34,21 +34,21 @@ def candidate(place: int, given: object, what: str = "candidate") -> Candidate:
     Raises:
         InputError: `malformed_candidate`, naming the position and the field.
     """
-    what = f"{what} {place}"
+    what = f"{what} {position}"
     if isinstance(given, str):
-        return Candidate(id=str(place), text=given)
+        return Candidate(id=str(position), text=given)
     if isinstance(given, Candidate):
         _check_numbers(what, given.cosine, given.score)
         return given
     if isinstance(given, Document):
-        return Candidate(**{one.name: getattr(given, one.name) for one in fields(given)})
+        return Candidate(**{field.name: getattr(given, field.name) for field in fields(given)})
     if not isinstance(given, Mapping):
         raise InputError(
             "malformed_candidate",
             f"{what} is a {type(given).__name__}: pass a str, a mapping or a Document",
         )
     row = dict(given)
-    ids = [one for one in (row.pop(field, None) for field in ID_FIELDS) if one is not None]
+    ids = [id for id in (row.pop(field, None) for field in ID_FIELDS) if id is not None]
     if all(given.get(field) is None for field in (*TEXT_FIELDS, *TITLE_FIELDS)):
         there = ", ".join(map(str, given)) or "none"
         raise InputError(
@@ -67,7 +67,7 @@ def candidate(place: int, given: object, what: str = "candidate") -> Candidate:
     vector, cosine, score = (row.pop(field, None) for field in ("vector", "cosine", "score"))
     _check_numbers(what, cosine, score)
     return Candidate(
-        id=str(ids[0] if ids else place),
+        id=str(ids[0] if ids else position),
         title=title,
         text=text,
         body=body,
@@ -107,16 +107,16 @@ def _check_numbers(what: str, cosine: Any, score: Any) -> None:
             )
 
 
-def check_kept_scores(found: Iterable[Candidate]) -> None:
+def check_kept_scores(candidates: Iterable[Candidate]) -> None:
     """Refuse candidates whose score cannot stand for a blend.
 
     Raises:
         InputError: `malformed_candidate` for a score that is missing or outside of [0, 1].
     """
-    for one in found:
-        if one.score is None or not 0 <= one.score <= 1:
+    for given in candidates:
+        if given.score is None or not 0 <= given.score <= 1:
             raise InputError(
                 "malformed_candidate",
-                f"the score of candidate {one.id!r} is {one.score}: with keep_scores each must lie "
-                "between 0 and 1",
+                f"the score of candidate {given.id!r} is {given.score}: with keep_scores each must "
+                "lie between 0 and 1",
             )

@@ -12,15 +12,16 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import crossgate._core as _core
 from crossgate._checks import is_text
-from crossgate._clock import ENDLESS, Deadline, milliseconds
+from crossgate._reranking.chain import Answer, Call, Chain, Reply
+from crossgate._reranking.contract import ENDLESS, Deadline
 from crossgate._types import (
     Degradation,
     Document,
@@ -32,9 +33,10 @@ from crossgate._types import (
 )
 
 if TYPE_CHECKING:
-    from crossgate._reranking.chain import Call, Reply
-    from crossgate._reranking.contract import Reranker, Scores
     from crossgate._telemetry.events import TelemetryHook, Watch
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
 
 STAGE1 = "stage1"
 
@@ -72,8 +74,7 @@ class Request:
         stage1: Finds and scores the candidates.
         profile: What was fitted.
         policy: What was chosen.
-        rerankers: Return stage 2, the preferred reranker first; none where it is switched off.
-            Called only in doubt, and each only if those before it did not answer.
+        rerankers: Stage 2, asked only in doubt; an empty chain where it is switched off.
         limit: Maximum number of documents to select, or None for all that pass.
         section: What part of the caller's work this is for; picks the floor.
         grade: How good the caller finds the retrieval, `A` to `F`; a low one relaxes the floor.
@@ -88,7 +89,7 @@ class Request:
     stage1: Callable[[], Stage1]
     profile: _core.Profile
     policy: _core.Policy
-    rerankers: Sequence[Callable[[], Reranker]]
+    rerankers: Chain
     limit: int | None
     section: str | None = None
     grade: str | None = None
@@ -105,19 +106,10 @@ def run(request: Request) -> RouteResult:
     Whatever a reranker raises degrades the result, at worst to the order of stage 1.
     """
     steps = _steps(request)
-    resume: Callable[[], Call] = partial(next, steps)
-    while True:
-        try:
-            call = resume()
-        except StopIteration as done:
-            result: RouteResult = done.value
-            return result
-        try:
-            scores = call.run()
-        except Exception as error:
-            resume = partial(steps.throw, error)
-        else:
-            resume = partial(steps.send, scores)
+    reached = _advanced(steps, None)
+    while isinstance(reached, Call):
+        reached = _advanced(steps, reached.run())
+    return reached
 
 
 async def arun(request: Request) -> RouteResult:
@@ -130,29 +122,24 @@ async def arun(request: Request) -> RouteResult:
     import asyncio
 
     steps = _steps(request)
-
-    def resumed(resume: Callable[[], Call]) -> Call | RouteResult:
-        # A future cannot hold a StopIteration.
-        try:
-            return resume()
-        except StopIteration as done:
-            result: RouteResult = done.value
-            return result
-
-    call = await asyncio.to_thread(resumed, partial(next, steps))
-    while not isinstance(call, RouteResult):
-        resume: Callable[[], Call]
-        try:
-            scores = await call.arun()
-        except Exception as error:
-            resume = partial(steps.throw, error)
-        else:
-            resume = partial(steps.send, scores)
-        call = await asyncio.to_thread(resumed, resume)
-    return call
+    reached = await asyncio.to_thread(_advanced, steps, None)
+    while isinstance(reached, Call):
+        reached = await asyncio.to_thread(_advanced, steps, await reached.arun())
+    return reached
 
 
-def _steps(request: Request) -> Generator[Call, Scores, RouteResult]:
+def _advanced(
+    steps: Generator[Call, Answer, RouteResult], answer: Answer | None
+) -> Call | RouteResult:
+    """Go on with a decision, up to the next call of a reranker or to its end."""
+    try:
+        return next(steps) if answer is None else steps.send(answer)
+    except StopIteration as done:  # which a future could not hold
+        result: RouteResult = done.value
+        return result
+
+
+def _steps(request: Request) -> Generator[Call, Answer, RouteResult]:
     """Decide one query; a call to a reranker is yielded, since waiting is the caller's affair."""
     start = request.started
     profile, policy = request.profile, request.policy
@@ -164,7 +151,7 @@ def _steps(request: Request) -> Generator[Call, Scores, RouteResult]:
 
     asked = _asked(request, stage1)
     gated = _core.gate(stage1.scored, profile, policy, asked)
-    if gated.cliff is not None and gated.cliff.cut and not _is_available(request.rerankers):
+    if gated.cliff is not None and gated.cliff.cut and not request.rerankers.is_available():
         # Asked only now that there is something to cut: a fallback wants more candidates, not less.
         asked = asked.replace(reranker_down=True)
         gated = _core.gate(stage1.scored, profile, policy, asked)
@@ -175,28 +162,26 @@ def _steps(request: Request) -> Generator[Call, Scores, RouteResult]:
         *stage1.degraded,
         *(Degradation(code=note.code, detail=note.detail) for note in gated.notes),
     ]
-    reply: Reply | None = None
+    reply = Reply()
     if gated.verdict == Verdict.AMBIGUOUS and request.rerankers:
-        from crossgate._reranking.chain import ask
-
         before = perf_counter()
         passages = _passages(gated, stage1.documents)
-        reply = yield from ask(request.rerankers, request.query, passages, request.deadline, watch)
+        reply = yield from request.rerankers.ask(request.query, passages, request.deadline, watch)
         degraded += reply.degraded
         timings["stage2"] = milliseconds(before)
-    pairs = [] if reply is None else _pairs(reply)
-    identity = None if reply is None else reply.identity
 
-    decision = _core.conclude(gated, pairs, identity, profile, policy)
+    decision = _core.conclude(gated, reply.pairs, reply.identity, profile, policy)
     degraded += [Degradation(code=note.code, detail=note.detail) for note in decision.notes]
     timings["total"] = milliseconds(start)
-    trace = json.loads(_core.trace(profile, policy, asked, gated, identity, pairs, decision))
+    trace = json.loads(
+        _core.trace(profile, policy, asked, gated, reply.identity, reply.pairs, decision)
+    )
     trace |= {
         "query_sha256": hashlib.sha256(request.query.encode()).hexdigest(),
         "budget_ms": request.deadline.budget_ms,
-        "asked": [list(answer) for answer in reply.asked] if reply else [],
+        "asked": [list(answer) for answer in reply.asked],
     }
-    hits = _hits(gated, decision, pairs, stage1, (reply and reply.name) or STAGE1)
+    hits = _hits(gated, decision, reply, stage1)
     warnings = (ResultWarning(code=note.code, detail=note.detail) for note in decision.warnings)
     result = RouteResult(
         verdict=Verdict(decision.verdict),
@@ -269,24 +254,13 @@ def readable(document: Document, passage: _core.Span | None) -> str:
     return f"{document.content}\n{document.body[passage.start : passage.end]}"
 
 
-def _pairs(reply: Reply) -> list[_core.Pair]:
-    return [
-        _core.Pair(id=id, score=pair.score, truncated=pair.truncated)
-        for id, pair in reply.scores.items()
-    ]
-
-
 def _hits(
-    gated: _core.Gated,
-    decision: _core.Decision,
-    pairs: Sequence[_core.Pair],
-    stage1: Stage1,
-    provider: str,
+    gated: _core.Gated, decision: _core.Decision, reply: Reply, stage1: Stage1
 ) -> tuple[Hit, ...]:
-    scored, by_id = gated.scored, {pair.id: pair for pair in pairs}
+    scored, pairs = gated.scored, {pair.id: pair for pair in reply.pairs}
     hits = []
     for place in decision.places:
-        candidate, pair = scored[place.stage1_rank - 1], by_id.get(place.id)
+        candidate, pair = scored[place.stage1_rank - 1], pairs.get(place.id)
         read = None if place.stage2_rank is None else pair
         hits.append(
             Hit(
@@ -298,7 +272,7 @@ def _hits(
                 score=place.score,
                 stage1_rank=place.stage1_rank,
                 stage2_rank=place.stage2_rank,
-                provider=STAGE1 if read is None else provider,
+                provider=STAGE1 if read is None else reply.name or STAGE1,
                 truncated=read is not None and read.truncated,
                 dropped=place.dropped,
                 relevance=place.relevance,
@@ -316,11 +290,58 @@ def _watch(hook: TelemetryHook) -> Watch:
     return Watch(hook)
 
 
-def _is_available(rerankers: Sequence[Callable[[], Reranker]]) -> bool:
-    """Return whether the preferred reranker takes calls at this moment."""
-    try:
-        from crossgate._reranking.admission import is_available
+def milliseconds(since: float) -> float:
+    """Return the milliseconds since a reading of `perf_counter`."""
+    return (perf_counter() - since) * 1000
 
-        return bool(rerankers) and is_available(rerankers[0]())
-    except Exception:  # `ask` will say what is wrong with it
-        return False
+
+def decides(name: str) -> Callable[[Callable[P, Request]], Callable[P, RouteResult]]:
+    """Return what makes, of a function that prepares a request, the one that decides it.
+
+    Args:
+        name: Of the function that decides; its signature and docstring are those of the other.
+    """
+
+    def twin(prepare: Callable[P, Request]) -> Callable[P, RouteResult]:
+        def decide(*args: P.args, **kwargs: P.kwargs) -> RouteResult:
+            return run(prepare(*args, **kwargs))
+
+        return _like(prepare, decide, name, prepare.__doc__)
+
+    return twin
+
+
+def adecides(
+    name: str, doc: str
+) -> Callable[[Callable[P, Request]], Callable[P, Coroutine[Any, Any, RouteResult]]]:
+    """Return what makes the async twin, which leaves the event loop free."""
+
+    def twin(
+        prepare: Callable[P, Request],
+    ) -> Callable[P, Coroutine[Any, Any, RouteResult]]:
+        async def decide(*args: P.args, **kwargs: P.kwargs) -> RouteResult:
+            return await arun(prepare(*args, **kwargs))
+
+        return _like(prepare, decide, name, doc)
+
+    return twin
+
+
+def _like(
+    prepare: Callable[P, Request], decide: Callable[P, Result], name: str, doc: str | None
+) -> Callable[P, Result]:
+    """Give a function the face of another, but for what it returns."""
+    shown = prepare
+    if isinstance(prepare, FunctionType):
+        face = FunctionType(prepare.__code__, prepare.__globals__, name, prepare.__defaults__)
+        face.__kwdefaults__ = prepare.__kwdefaults__
+        face.__annotations__ = {**prepare.__annotations__, "return": "RouteResult"}
+        shown = face
+    decide.__name__ = name
+    decide.__qualname__ = (
+        prepare.__qualname__.rpartition(".")[0] + "." * ("." in prepare.__qualname__) + name
+    )
+    decide.__module__ = prepare.__module__
+    decide.__doc__ = doc
+    decide.__wrapped__ = shown  # type: ignore[attr-defined]
+    return decide

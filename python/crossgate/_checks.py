@@ -7,9 +7,12 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from crossgate._errors import InputError
+
+if TYPE_CHECKING:
+    from crossgate._core import Profile
 
 Item = TypeVar("Item")
 
@@ -58,10 +61,10 @@ def check_ids(what: str, ids: Iterable[str]) -> set[str]:
     Raises:
         InputError: `out_of_range` for a single text, `invalid_text` for an id that is not text.
     """
-    found = collected(what, ids)
-    for id in found:
+    given = collected(what, ids)
+    for id in given:
         check_text(f"an id in {what}", id)
-    return set(found)
+    return set(given)
 
 
 def collected(what: str, ids: Iterable[Item]) -> list[Item]:
@@ -95,10 +98,10 @@ def check_path(what: str, path: object) -> str:
         InputError: `out_of_range`.
     """
     try:
-        found = os.fspath(path)  # type: ignore[call-overload]
+        text = os.fspath(path)  # type: ignore[call-overload]
         # What has no bytes fails differently in each function of `os`.
-        if isinstance(found, str) and os.fsencode(found) is not None:
-            return found
+        if isinstance(text, str) and os.fsencode(text) is not None:
+            return text
     except (TypeError, ValueError):
         pass
     raise InputError("out_of_range", f"{what} is {shown(path)}: pass the path of a file")
@@ -184,12 +187,12 @@ def check_hits(what: str, hits: object) -> None:
     """
     if isinstance(hits, str | bytes | Mapping) or not isinstance(hits, Sequence):
         raise InputError("malformed_candidate", f"{what} is {shown(hits)}: pass a list of hits")
-    for place, hit in enumerate(hits, start=1):
+    for position, hit in enumerate(hits, start=1):
         id = getattr(hit, "id", None)
         if not isinstance(id, str) or not id:
             raise InputError(
                 "malformed_candidate",
-                f"hit {place} in {what} is a {type(hit).__name__} with the id {shown(id)}: each "
+                f"hit {position} in {what} is a {type(hit).__name__} with the id {shown(id)}: each "
                 "needs an id that is a text",
             )
 
@@ -236,16 +239,12 @@ def check_limit(limit: int | None) -> None:
     Raises:
         InputError: `out_of_range` if the limit is not a whole number, or below 1.
     """
-    if limit is None:
-        return
-    if type(limit) is not int:
+    if limit is not None and (type(limit) is not int or limit < 1):
         raise InputError(
             "out_of_range",
             f"the limit is {shown(limit)}: it must be a whole number of at least 1, or None for "
             "all that pass",
         )
-    if limit < 1:
-        raise InputError("out_of_range", f"the limit is {shown(limit)}: it must be at least 1")
 
 
 def check_request(section: str | None, grade: str | None) -> None:
@@ -257,3 +256,21 @@ def check_request(section: str | None, grade: str | None) -> None:
     for what, value in (("the section", section), ("the grade", grade)):
         if value is not None:
             check_text(what, value)
+
+
+def check_confidence(least: float | None, profile: Profile) -> None:
+    """Refuse a least confidence that is none, or that no decision of this profile could meet.
+
+    Raises:
+        InputError: `out_of_range`.
+    """
+    if least is None:
+        return
+    check_number("min_confidence", least, 0, 1)
+    fitted = profile.confidence, profile.relevance
+    if all(model.stage1 is None and model.stage2 is None for model in fitted):
+        raise InputError(
+            "out_of_range",
+            f"min_confidence is {least:g}, and profile {profile.name!r} has no model of "
+            "confidence: leave it out, or use a profile that `crossgate calibrate` fitted",
+        )

@@ -114,7 +114,7 @@ class OnnxEmbedder:
     def _head(self) -> tuple[float, list[float]]:
         assert self._local.need is not None
         head = json.loads(self._local.need.read_text(encoding="utf-8"))
-        return float(head["intercept"]), [float(one) for one in head["weights"]]
+        return float(head["intercept"]), [float(weight) for weight in head["weights"]]
 
     def _loaded(self) -> Callable[[str], Sequence[float]]:
         with self._lock:

@@ -8,13 +8,13 @@ from typing import Any
 from crossgate._errors import ModelError
 
 
-def package(name: str, install: str, what: str) -> Any:
+def package(name: str, what: str, *, extra: str | None = None) -> Any:
     """Return a package that may not be there.
 
     Args:
         name: The module.
-        install: The command that brings it.
         what: Names what needs it, such as `this search`.
+        extra: The extra that brings it; None for a package that no extra brings.
 
     Raises:
         ModelError: `dependency_missing` if it is not installed.
@@ -22,7 +22,8 @@ def package(name: str, install: str, what: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
+        install = f"'.[{extra}]' from a clone" if extra else name
         raise ModelError(
             "dependency_missing",
-            f"{what} needs the package {name!r}, which is not installed: {install}",
+            f"{what} needs the package {name!r}, which is not installed: pip install {install}",
         ) from error

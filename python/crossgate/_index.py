@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import crossgate._core as _core
 from crossgate._candidates import ID_FIELDS, candidate
 from crossgate._checks import (
+    check_count,
     check_ids,
     check_kind,
     check_path,
@@ -120,10 +120,10 @@ class Index:
         if reuse is not None and reuse.embedder == identity and maker is not None:
             known = {id: reuse.get(id) for id in reuse.ids}
             given = [
-                replace(one, vector=reuse._core.vector(one.id))
-                if one.vector is None and _reads_the_same(one, known.get(one.id))
-                else one
-                for one in given
+                replace(document, vector=reuse._core.vector(document.id))
+                if document.vector is None and _reads_the_same(document, known.get(document.id))
+                else document
+                for document in given
             ]
         index.upsert(given, progress=progress)
         return index
@@ -211,21 +211,21 @@ class Index:
         check_documents(documents)  # before the texts are embedded, which takes long
         vectors: dict[str, Vector] = {}
         if self._core.dimension:
-            missing = [one for one in documents if one.vector is None]
+            missing = [document for document in documents if document.vector is None]
             if missing:
                 vectors = _embedded(self.load_embedder(), missing, progress)
         self._core.upsert(
             [
                 (
-                    one.id,
-                    one.title,
-                    one.text,
-                    one.body[:BODY_CHARS],
-                    passages(one.body),
-                    _metadata(one),
-                    vectors.get(one.id, one.vector),
+                    document.id,
+                    document.title,
+                    document.text,
+                    document.body[:BODY_CHARS],
+                    passages(document.body),
+                    _metadata(document),
+                    vectors.get(document.id, document.vector),
                 )
-                for one in documents
+                for document in documents
             ]
         )
 
@@ -235,13 +235,13 @@ class Index:
         Raises:
             InputError: `out_of_range` for what is no collection of ids.
         """
-        found = collected("ids", ids)
-        return self._core.remove([id for id in found if isinstance(id, str) and is_text(id)])
+        given = collected("ids", ids)
+        return self._core.remove([id for id in given if isinstance(id, str) and is_text(id)])
 
     def get(self, id: str) -> Document | None:
         """Return the document with an id, without its vector, or None."""
-        found = self._core.get(id) if id in self else None
-        return None if found is None else _document(id, *found)
+        stored = self._core.get(id) if id in self else None
+        return None if stored is None else _document(id, *stored)
 
     def search(
         self,
@@ -274,12 +274,7 @@ class Index:
                 `per_channel` below 2, or a single text as ids.
         """
         check_text("the query", query)
-        if type(per_channel) is not int or not 2 <= per_channel <= sys.maxsize:
-            raise InputError(
-                "out_of_range",
-                f"per_channel is {per_channel!r}: it must be a whole number from 2 to "
-                f"{sys.maxsize:,}",
-            )
+        check_count("per_channel", per_channel, 2)
         if blend is not None:
             check_kind("blend", blend, _core.Blend, "the blend of a Profile, or None")
         scored, texts = self._core.search(
@@ -291,7 +286,7 @@ class Index:
             deny=check_ids("deny", deny),
         )
         pairs = zip(scored, texts, strict=True)
-        return Found(scored, {one.id: _document(one.id, *text) for one, text in pairs})
+        return Found(scored, {hit.id: _document(hit.id, *text) for hit, text in pairs})
 
     @property
     def ids(self) -> list[str]:
@@ -345,10 +340,10 @@ class Index:
     def __getitem__(self, id: str) -> Document:
         if not isinstance(id, str):
             raise TypeError(f"the index takes ids, each a str, not {id!r}: `.ids` lists them")
-        found = self.get(id)
-        if found is None:
+        document = self.get(id)
+        if document is None:
             raise KeyError(f"no document has the id {id!r}: `.ids` lists the ids")
-        return found
+        return document
 
     def __contains__(self, id: object) -> bool:
         return isinstance(id, str) and is_text(id) and id in self._core
@@ -396,25 +391,26 @@ def _documents(
     """Make documents of what the caller handed in; with `named` each must have an id."""
     if isinstance(given, str | Mapping | Document) or not isinstance(given, Iterable):
         raise InputError("malformed_candidate", f"documents is {shown(given)}: pass a list")
-    found: list[Document] = []
-    for place, one in enumerate(given, start=1):
-        if named and not isinstance(one, Document) and not _has_id(one):
+    made: list[Document] = []
+    for position, row in enumerate(given, start=1):
+        if named and not isinstance(row, Document) and not _has_id(row):
             raise InputError(
-                "malformed_candidate", f"document {place} has no id: pass a Document, or a mapping"
+                "malformed_candidate",
+                f"document {position} has no id: pass a Document, or a mapping",
             )
-        found.append(one if isinstance(one, Document) else candidate(place, one, "document"))
-    return found
+        made.append(row if isinstance(row, Document) else candidate(position, row, "document"))
+    return made
 
 
 def _has_id(given: object) -> bool:
-    return isinstance(given, Mapping) and any(given.get(one) is not None for one in ID_FIELDS)
+    return isinstance(given, Mapping) and any(given.get(field) is not None for field in ID_FIELDS)
 
 
-def embedder_mismatch(where: str, found: str, wanted: str) -> IndexFileError:
+def embedder_mismatch(where: str, given: str, wanted: str) -> IndexFileError:
     """Return the error for vectors of one embedder that meet a query of another."""
     return IndexFileError(
         "embedder_mismatch",
-        f"the vectors of {where} were made by {found or 'no embedder'}, the one in use is "
+        f"the vectors of {where} were made by {given or 'no embedder'}, the one in use is "
         f"{wanted}: give the one that made them, or rebuild it with `crossgate index SOURCE... "
         "-o FILE`",
     )
@@ -454,11 +450,11 @@ def check_documents(documents: Iterable[Document]) -> None:
         InputError: `malformed_candidate`, `empty_document`, `invalid_text` or `duplicate_id`.
     """
     seen: set[str] = set()
-    for place, document in enumerate(documents, start=1):
+    for position, document in enumerate(documents, start=1):
         if not isinstance(document, Document):
             raise InputError(
                 "malformed_candidate",
-                f"document {place} is a {type(document).__name__}: make it a Document, such as "
+                f"document {position} is a {type(document).__name__}: make it a Document, such as "
                 "Document(**row) for a mapping",
             )
         _check(document)
@@ -512,7 +508,7 @@ def _embedded(
     embedder: Embedder, documents: Sequence[Document], progress: Callable[[int, int], None] | None
 ) -> dict[str, Vector]:
     """Return each document's vector by id: that of its head, drawn to that of its body."""
-    read = {one.id: _read_by_the_embedder(one) for one in documents}
+    read = {document.id: _read_by_the_embedder(document) for document in documents}
     texts = [text for parts in read.values() for text in parts]
     report = None if progress is None else _counted(progress, len(texts))
     made = embedder.embed(texts, progress=report)
@@ -537,7 +533,7 @@ def _drawn(head: Vector, body: Vector | None = None) -> Vector:
     # What is no direction is left for the core to refuse, with the document's name.
     of_head = (1 - BODY_SHARE) / (math.hypot(*head) or 1.0)
     of_body = BODY_SHARE / (math.hypot(*body) or 1.0)
-    return [of_head * one + of_body * other for one, other in zip(head, body, strict=False)]
+    return [of_head * number + of_body * other for number, other in zip(head, body, strict=False)]
 
 
 def _counted(progress: Callable[[int, int], None], total: int) -> Callable[[int], None]:

@@ -50,23 +50,23 @@ def _decided(
 
     pool = ThreadPoolExecutor(number_of_threads(), "crossgate-many")
     try:
-        futures = [pool.submit(decide, one) for one in items]
+        futures = [pool.submit(decide, item) for item in items]
         for done, future in enumerate(as_completed(futures), start=1):
             if future.exception() is not None:
                 break
             report(done)
         # What was submitted first was begun first: none before the first failure is cancelled.
         pool.shutdown(cancel_futures=True)
-        return [_result(place, future.result) for place, future in enumerate(futures)]
+        return [_result(position, future.result) for position, future in enumerate(futures)]
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _result(place: int, result: Callable[[], RouteResult]) -> RouteResult:
+def _result(position: int, result: Callable[[], RouteResult]) -> RouteResult:
     try:
         return result()
     except InputError as error:
-        raise InputError(error.code, f"query {place}: {error}") from error
+        raise InputError(error.code, f"query {position}: {error}") from error
 
 
 @contextmanager

@@ -1,16 +1,20 @@
-"""Runs ONNX models, one input at a time."""
+"""Runs ONNX models, one input at a time, each for so long and no longer."""
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from crossgate._errors import ModelError
-from crossgate._time_limit import limited, seconds_for
 
 if TYPE_CHECKING:
     import numpy
+    import onnxruntime
     from tokenizers import Encoding
 
     from crossgate._model_files.cache import LocalModel
@@ -20,6 +24,17 @@ _INPUTS = {"input_ids", "attention_mask", "token_type_ids", "position_ids"}
 # WordPiece reads words of at most 100 letters as one piece, most are far shorter; what lies beyond
 # this many characters per piece cannot reach the model, and tokenising it would cost seconds.
 _CHARACTERS_PER_PIECE = 64
+
+# A graph can hold a loop without an end. The largest model of the registry takes a twentieth of
+# this on one slow processor, the bundled ones a thousandth: no run that would ever end comes near.
+SECONDS, SECONDS_PER_TOKEN = 30.0, 0.5
+
+# How often the watcher of late runs looks; it ends when it finds nothing to watch.
+PERIOD = 1.0
+
+_lock = threading.Lock()
+_watcher: threading.Thread | None = None
+_running: dict[int, tuple[float, onnxruntime.RunOptions]] = {}
 
 
 class OnnxModel:
@@ -70,7 +85,7 @@ class OnnxModel:
             raise ModelError(
                 "model_unsupported", f"model {local.name!r} cannot be loaded: {_first_line(error)}"
             ) from error
-        self._inputs = {one.name for one in self._session.get_inputs()}
+        self._inputs = {node.name for node in self._session.get_inputs()}
         if "input_ids" not in self._inputs or not self._inputs <= _INPUTS:
             raise ModelError(
                 "model_unsupported",
@@ -139,8 +154,8 @@ class OnnxModel:
             "position_ids": range(len(encoding.ids)),
         }
         feed = {name: numpy.array([columns[name]], dtype=numpy.int64) for name in self._inputs}
-        seconds = seconds_for(len(encoding.ids))
-        with limited(seconds) as options:
+        seconds = SECONDS + SECONDS_PER_TOKEN * len(encoding.ids)
+        with _limited(seconds) as options:
             try:
                 output = self._session.run([self._output], feed, options)[0]
             except Exception as error:  # onnxruntime raises classes of its own for each status
@@ -187,3 +202,57 @@ def _merged(*parts: Encoding) -> Encoding:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().split("\n", 1)[0][:300]
+
+
+@contextmanager
+def _limited(seconds: float) -> Iterator[onnxruntime.RunOptions]:
+    """Yield what a run must be given, to be ended by onnxruntime once this time is over.
+
+    It ends between two nodes of the graph, those within a loop included; a single node is not
+    interrupted.
+    """
+    import onnxruntime
+
+    options = onnxruntime.RunOptions()
+    options.log_severity_level = 4  # what ends is said by who runs it
+    _running[id(options)] = time.monotonic() + seconds, options
+    try:
+        _watch()
+        yield options
+    finally:
+        _running.pop(id(options), None)
+
+
+def _watch() -> None:
+    """See to it that the watcher runs: one thread for all models, not one for each run."""
+    global _watcher
+    with _lock:  # also where it is there: it may have decided just now to end
+        if _watcher is None:
+            started = threading.Thread(target=_stop_late_ones, name="crossgate-limit", daemon=True)
+            with suppress(RuntimeError):  # no more threads: better unwatched than not at all
+                started.start()
+                _watcher = started
+
+
+def _stop_late_ones() -> None:
+    global _watcher
+    while True:
+        time.sleep(PERIOD)
+        with _lock:
+            if not _running:
+                _watcher = None
+                return
+        now = time.monotonic()
+        for until, options in list(_running.values()):
+            if now >= until:
+                options.terminate = True
+
+
+def _after_fork() -> None:
+    global _lock, _watcher
+    _lock, _watcher = threading.Lock(), None
+    _running.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

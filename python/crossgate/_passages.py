@@ -35,16 +35,18 @@ def passages(body: str) -> list[tuple[int, int]]:
     A passage holds as many sections of Markdown as fit, so that a heading stays with what it
     announces; a longer section is cut as `pieces` does.
     """
-    found = []
+    spans = []
     start = 0
-    parts = (one for part in _sections(body[:BODY_CHARS]) for one in pieces(part, PASSAGE_CHARS))
-    for piece in _pack([(one, ()) for one in parts], PASSAGE_CHARS):
+    parts = (
+        piece for part in _sections(body[:BODY_CHARS]) for piece in pieces(part, PASSAGE_CHARS)
+    )
+    for piece in _pack([(part, ()) for part in parts], PASSAGE_CHARS):
         text = piece.strip()
         if text:
             first = start + piece.index(text)
-            found.append((first, first + len(text)))
+            spans.append((first, first + len(text)))
         start += len(piece)
-    return found
+    return spans
 
 
 def _sections(text: str) -> Iterator[str]:
@@ -90,7 +92,7 @@ def _pack(units: Sequence[tuple[str, tuple[re.Pattern[str], ...]]], max_chars: i
             current = unit
             continue
         if patterns:
-            ends = [found.end() for found in patterns[0].finditer(unit)]
+            ends = [cut.end() for cut in patterns[0].finditer(unit)]
             edges = zip([0, *ends], [*ends, len(unit)], strict=True)
             parts = _pack([(unit[a:b], patterns[1:]) for a, b in edges], max_chars)
         else:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from crossgate._checks import check_kind, check_path
 from crossgate._core import Policy, Profile
-from crossgate._errors import InputError, ProfileError
+from crossgate._errors import ProfileError
 from crossgate._files import cannot_write, read_source, whole_file
 from crossgate._limits import SETTINGS_BYTES
 
@@ -121,28 +121,6 @@ def check_models(profile: Profile, *, embedder: str | None, reranker: str | None
             )
 
 
-def check_confidence(least: float | None, profile: Profile) -> None:
-    """Refuse a least confidence that is none, or that no decision of this profile could meet.
-
-    Raises:
-        InputError: `out_of_range`.
-    """
-    if least is None:
-        return
-    number = isinstance(least, int | float) and not isinstance(least, bool)
-    if not number or not 0 <= least <= 1:  # NaN included
-        raise InputError(
-            "out_of_range", f"min_confidence is {least!r}: it must be a number from 0 to 1"
-        )
-    fitted = profile.confidence, profile.relevance
-    if all(one.stage1 is None and one.stage2 is None for one in fitted):
-        raise InputError(
-            "out_of_range",
-            f"min_confidence is {least:g}, and profile {profile.name!r} has no model of "
-            "confidence: leave it out, or use a profile that `crossgate calibrate` fitted",
-        )
-
-
 def _read(path: Path, kind: type[_Settings], what: str, schema: str, remedy: str) -> _Settings:
     try:
         text = read_source(path, SETTINGS_BYTES).decode()
@@ -162,12 +140,12 @@ def _read(path: Path, kind: type[_Settings], what: str, schema: str, remedy: str
 
 
 def _of(values: object, kind: type[_Settings], what: str, schema: str, remedy: str) -> _Settings:
-    found = values.get("schema") if isinstance(values, dict) else None
-    if not isinstance(values, dict) or not isinstance(found, str):
+    version = values.get("schema") if isinstance(values, dict) else None
+    if not isinstance(values, dict) or not isinstance(version, str):
         raise ProfileError(_CODES[what, "malformed"], f'no "schema": "{schema}" in it')
-    if found != schema:
+    if version != schema:
         raise ProfileError(
-            _CODES[what, "version"], f"it is of version {found[:60]!r}, not {schema!r}: {remedy}"
+            _CODES[what, "version"], f"it is of version {version[:60]!r}, not {schema!r}: {remedy}"
         )
     return kind.from_dict({key: value for key, value in values.items() if key != "schema"})
 

@@ -17,7 +17,7 @@ def relevances(hits: Sequence[Hit]) -> list[float]:
     known = [hit.relevance for hit in hits]
     if None in known:
         return [hit.score or 0.0 for hit in hits]
-    return [one for one in known if one is not None]
+    return [relevance for relevance in known if relevance is not None]
 
 
 def ranked(

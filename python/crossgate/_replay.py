@@ -47,9 +47,9 @@ def check_decision(logged: LoggedDecision) -> Difference | MalformedLine | None:
         reason = " ".join(f"the trace cannot be replayed: {what}".split())
         return MalformedLine(line=logged.line, reason=reason[:300])
     for key, value in recomputed.items():
-        found = _difference(f"trace.{key}", trace.get(key), value)
-        if found is not None:
-            return found
+        difference = _difference(f"trace.{key}", trace.get(key), value)
+        if difference is not None:
+            return difference
     return _difference("selected", list(logged.selected), selected)
 
 
@@ -73,14 +73,16 @@ def _difference(field: str, recorded: Any, recomputed: Any) -> Difference | None
         ]
     elif isinstance(recorded, list) and isinstance(recomputed, list):
         parts = [
-            (f"{field}[{place}]", *pair)
-            for place, pair in enumerate(zip_longest(recorded, recomputed, fillvalue=_ABSENT))
+            (f"{field}[{position}]", *pair)
+            for position, pair in enumerate(zip_longest(recorded, recomputed, fillvalue=_ABSENT))
         ]
     elif recorded == recomputed and isinstance(recorded, bool) == isinstance(recomputed, bool):
         return None
     else:
         return Difference(field=field, recorded=recorded, recomputed=recomputed)
-    return next((found for part in parts if (found := _difference(*part)) is not None), None)
+    return next(
+        (difference for part in parts if (difference := _difference(*part)) is not None), None
+    )
 
 
 _ABSENT = "(absent)"

@@ -11,21 +11,28 @@ from typing import TYPE_CHECKING, Any
 
 import crossgate._core as _core
 from crossgate._candidates import candidate, check_kept_scores
-from crossgate._cascade import Request, Stage1
-from crossgate._checks import check_kind, check_limit, check_query, check_request, check_text, shown
-from crossgate._clock import Deadline, milliseconds
+from crossgate._cascade import Request, Stage1, adecides, decides, milliseconds
+from crossgate._checks import (
+    check_confidence,
+    check_kind,
+    check_limit,
+    check_query,
+    check_request,
+    check_text,
+    shown,
+)
 from crossgate._core import Policy, Profile
 from crossgate._errors import InputError
 from crossgate._index import Index, check_documents
 from crossgate._many import Progress, decide_many
 from crossgate._model_files.manifest import PASSAGE_RERANKER
-from crossgate._profile import as_policy, as_profile, check_confidence, read_profile
-from crossgate._reranking.choice import check_fitted, identities, listed, loaders, no_profile
-from crossgate._twins import adecides, decides
+from crossgate._profile import as_policy, as_profile, read_profile
+from crossgate._reranking.chain import Chain
+from crossgate._reranking.contract import Deadline
 from crossgate._types import Degradation, Document, RouteResult, Vector
 
 if TYPE_CHECKING:
-    from crossgate._reranking.choice import Choice
+    from crossgate._reranking.chain import Choice
     from crossgate._telemetry.events import TelemetryHook
 
 PASSAGE_PROFILE = Path(__file__).parent / "profiles" / "passages.json"
@@ -104,19 +111,18 @@ def _prepare(
     check_kind("keep_scores", keep_scores, bool, "True or False")
     if keep_scores:
         check_kept_scores(given)
-    rerankers = listed(reranker)
-    known = identities(rerankers, PASSAGE_RERANKER)
+    rerankers = Chain(reranker, PASSAGE_RERANKER)
     notes: tuple[Degradation, ...] = ()
     if profile is None:
         ordered = vector is not None or any(
             document.score is not None or document.cosine is not None for document in given
         )
-        fitted = _default_profile(known, len(given), ordered=ordered)
+        fitted = _default_profile(rerankers.identities, len(given), ordered=ordered)
         if fitted.reranker is None:
-            notes = (no_profile("", known),)
+            notes = (rerankers.no_profile(""),)
     else:
         fitted = as_profile(profile)
-        check_fitted(fitted, None, known)
+        rerankers.check_fitted(fitted, None)
     check_confidence(min_confidence, fitted)
     comparable = vector is not None and all(document.vector is not None for document in given)
     check_documents(given)
@@ -168,7 +174,7 @@ def _prepare(
         stage1=stage1,
         profile=fitted,
         policy=as_policy(policy),
-        rerankers=loaders(rerankers, PASSAGE_RERANKER),
+        rerankers=rerankers,
         limit=limit,
         section=section,
         grade=grade,

@@ -12,30 +12,30 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from crossgate._cascade import Request, Stage1
+from crossgate._cascade import Request, Stage1, adecides, decides, milliseconds
 from crossgate._checks import (
     MAX_QUERY_CHARACTERS,
+    check_confidence,
     check_ids,
     check_limit,
     check_prompt,
     check_request,
     is_empty,
 )
-from crossgate._clock import ENDLESS, Deadline, milliseconds
 from crossgate._core import Policy, Profile
 from crossgate._errors import CrossgateError, InputError, RerankerError
 from crossgate._index import Index, check_embedder, embedder_mismatch
 from crossgate._many import Progress, decide_many
 from crossgate._model_files.manifest import ROUTING_RERANKER
-from crossgate._profile import as_policy, as_profile, check_confidence, read_profile
+from crossgate._profile import as_policy, as_profile, read_profile
 from crossgate._ranking import shortlist
-from crossgate._reranking.choice import check_fitted, identities, listed, loaders, no_profile
-from crossgate._twins import adecides, decides
+from crossgate._reranking.chain import Chain
+from crossgate._reranking.contract import ENDLESS, Deadline, passages_of
 from crossgate._types import Degradation, ResultWarning, RouteResult, Vector, degradation
 
 if TYPE_CHECKING:
     from crossgate._embedding import Embedder
-    from crossgate._reranking.choice import Choice
+    from crossgate._reranking.chain import Choice
     from crossgate._telemetry.events import TelemetryHook
 
 _EMPTY_QUERY = ResultWarning(
@@ -92,9 +92,7 @@ class Router:
             raise embedder_mismatch("the index", index.embedder, embedder.identity)
         self.index = index
         self._embedder = embedder
-        rerankers = listed(reranker)
-        known = identities(rerankers, ROUTING_RERANKER)
-        self._loaders = loaders(rerankers, ROUTING_RERANKER)
+        self._rerankers = Chain(reranker, ROUTING_RERANKER)
         self._telemetry = telemetry
         self._tools: dict[str, Any] = {}
         self._lock = threading.Lock()
@@ -103,13 +101,14 @@ class Router:
             profile = _beside(index)
         if profile is None:
             profile = read_profile(DEFAULT_PROFILE)
+            known = self._rerankers.identities
             fitted = not known or profile.reranker in known
             if profile.embedder != index.embedder or not fitted:
-                self._notes = (no_profile(index.embedder, known),)
+                self._notes = (self._rerankers.no_profile(index.embedder),)
                 profile = Profile()
         self.profile = as_profile(profile)
         self.policy = as_policy(policy)
-        check_fitted(self.profile, index.embedder or None, known)
+        self._rerankers.check_fitted(self.profile, index.embedder or None)
         self._warnings = _other_corpus(self.profile, index)
 
     @classmethod
@@ -137,10 +136,10 @@ class Router:
         """
         from crossgate._sources.tools import own_tools
 
-        found = own_tools(tools)
-        documents = [document for document, _ in found]
+        defined = own_tools(tools)
+        documents = [document for document, _ in defined]
         router = cls(Index.build(documents, embedder=embedder), **options)
-        router._tools = {document.id: tool for document, tool in found}
+        router._tools = {document.id: tool for document, tool in defined}
         return router
 
     def select_tools(
@@ -149,8 +148,7 @@ class Router:
         """Return the tools of `for_tools` that come closest to a prompt: the same objects.
 
         It is a shortlist, best first, from which the model picks: unlike with `route`, a tool can
-            be
-        on it even if it is not certain to fit. A prompt that is too long is cut; an empty prompt
+        be on it even if it is not certain to fit. A prompt that is too long is cut; an empty prompt
         gets no tools.
 
         Args:
@@ -228,44 +226,12 @@ class Router:
                 "no_documents", "the index is empty: add documents with Index.upsert first"
             )
 
-        search = partial(
-            self.index.search,
-            query,
-            blend=self.profile.blend,
-            per_channel=self.profile.per_channel,
-            allow=allowed,
-            deny=denied,
-        )
-
-        def stage1() -> Stage1:
-            start = perf_counter()
-            if is_empty(query):
-                return Stage1(scored=[], documents={}, warnings=(_EMPTY_QUERY,))
-            embedding, notes = self._embedded(query) if vector is None else (vector, ())
-            embedded = milliseconds(start)
-            try:
-                scored, documents = search(embedding)
-            except InputError as error:
-                if vector is not None or embedding is None:
-                    raise
-                # An embedder that returns nonsense is one that fails: words can decide alone.
-                embedding, notes = None, (degradation("embedder", error),)
-                scored, documents = search(None)
-            return Stage1(
-                scored=scored,
-                documents=documents,
-                degraded=(*self._notes, *notes),
-                warnings=self._warnings,
-                timings={"embed": embedded, "search": milliseconds(start) - embedded},
-                need=self._need(embedding),
-            )
-
         return Request(
             query=query,
-            stage1=stage1,
+            stage1=partial(self._stage1, query, vector, allowed, denied),
             profile=self.profile,
             policy=self.policy,
-            rerankers=self._loaders,
+            rerankers=self._rerankers,
             limit=limit,
             section=section,
             grade=grade,
@@ -317,14 +283,48 @@ class Router:
             IndexFileError: If a part of the index file is damaged.
             ModelError: If a model cannot be loaded or run.
         """
-        from crossgate._reranking.contract import passages_of
-
         self.index.load()
         if self.index.dimension:
             self._load_embedder().embed(["warm up"])
-        for load in self._loaders:
+        for reranker in self._rerankers:
             with suppress(RerankerError):
-                load().score("warm up", passages_of(["warm up"]), deadline=ENDLESS)
+                reranker.score("warm up", passages_of(["warm up"]), deadline=ENDLESS)
+
+    def _stage1(
+        self, query: str, vector: Vector | None, allow: set[str] | None, deny: set[str]
+    ) -> Stage1:
+        start = perf_counter()
+        if is_empty(query):
+            return Stage1(scored=[], documents={}, warnings=(_EMPTY_QUERY,))
+        given = vector is not None
+        notes: tuple[Degradation, ...] = ()
+        if not given:
+            vector, notes = self._embedded(query)
+        embedded = milliseconds(start)
+        search = partial(
+            self.index.search,
+            query,
+            blend=self.profile.blend,
+            per_channel=self.profile.per_channel,
+            allow=allow,
+            deny=deny,
+        )
+        try:
+            scored, documents = search(vector)
+        except InputError as error:
+            if given or vector is None:
+                raise
+            # An embedder that returns nonsense is one that fails: words can decide alone.
+            vector, notes = None, (degradation("embedder", error),)
+            scored, documents = search(None)
+        return Stage1(
+            scored=scored,
+            documents=documents,
+            degraded=(*self._notes, *notes),
+            warnings=self._warnings,
+            timings={"embed": embedded, "search": milliseconds(start) - embedded},
+            need=self._need(vector),
+        )
 
     def _embedded(self, query: str) -> tuple[Vector | None, tuple[Degradation, ...]]:
         """Return the query's vector, or None and why there is none."""

@@ -66,9 +66,9 @@ class Result(Protocol):
 
 def hit_line(hit: Hit) -> str:
     """Return a hit on one short line."""
-    place = "" if hit.index is None else f" at {hit.index}"
+    position = "" if hit.index is None else f" at {hit.index}"
     score = "" if hit.score is None else f", score {hit.score:.4g}"
-    return f"<Hit {_cut(hit.id, _ID_CHARACTERS)!r}{place}: {hit.dropped or 'selected'}{score}>"
+    return f"<Hit {_cut(hit.id, _ID_CHARACTERS)!r}{position}: {hit.dropped or 'selected'}{score}>"
 
 
 def result_line(result: Result) -> str:
@@ -86,7 +86,7 @@ def result_line(result: Result) -> str:
     if result.confidence is not None:
         parts.append(f"confidence {result.confidence:.2f}")
     if result.degraded:
-        parts.append("degraded: " + ", ".join(one.code for one in result.degraded))
+        parts.append("degraded: " + ", ".join(note.code for note in result.degraded))
     return f"<RouteResult {'; '.join(parts)}>"
 
 
@@ -99,13 +99,16 @@ def result_html(result: Result) -> str:
         f"({len(result.ids)} of {len(result.hits)} selected{sure})"
     )
     columns = "".join(
-        f"<th style='text-align:left'>{one}</th>" for one in ("", "id", "text", "score", "outcome")
+        f"<th style='text-align:left'>{heading}</th>"
+        for heading in ("", "id", "text", "score", "outcome")
     )
-    rows = "".join(_row(place, hit) for place, hit in enumerate(result.hits[:_ROWS], start=1))
+    rows = "".join(_row(position, hit) for position, hit in enumerate(result.hits[:_ROWS], start=1))
     more = len(result.hits) - _ROWS
     notes = [f"{more} more candidates in <code>hits</code>"] if more > 0 else []
-    notes += [f"<code>{one.code}</code>: {escape(one.detail)}" for one in result.degraded]
-    notes += [f"<code>{one.code}</code>: {escape(one.detail)}" for one in result.warnings]
+    notes += [f"<code>{note.code}</code>: {escape(note.detail)}" for note in result.degraded]
+    notes += [
+        f"<code>{warning.code}</code>: {escape(warning.detail)}" for warning in result.warnings
+    ]
     return (
         f"<div><p>{head}</p><table><thead><tr>{columns}</tr></thead><tbody>{rows}</tbody></table>"
         + "".join(f"<p>{note}</p>" for note in notes)
@@ -113,11 +116,11 @@ def result_html(result: Result) -> str:
     )
 
 
-def _row(place: int, hit: Hit) -> str:
+def _row(position: int, hit: Hit) -> str:
     outcome = "selected" if hit.dropped is None else DROPPED.get(hit.dropped, hit.dropped)
     text = f"{hit.title}: {hit.excerpt}" if hit.title not in ("", hit.id) else hit.excerpt
     cells = (
-        str(place),
+        str(position),
         escape(_cut(hit.id, _ID_CHARACTERS)),
         escape(_cut(text, _TEXT_CHARACTERS)),
         "" if hit.score is None else f"{hit.score:.4g}",
@@ -134,7 +137,7 @@ def result_frame(result: Result) -> Any:
     Raises:
         ModelError: `dependency_missing` without pandas.
     """
-    pandas = package("pandas", "pip install pandas", "to_pandas")
+    pandas = package("pandas", "to_pandas")
     rows: Sequence[dict[str, Any]] = [
         {**hit.to_dict(text=True), "selected": hit.dropped is None} for hit in result.hits
     ]

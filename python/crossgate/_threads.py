@@ -128,17 +128,17 @@ def _run(
     progress: Callable[[int], None] | None,
     until: float | None,
 ) -> list[Result]:
-    places = count()
+    positions = count()
     stopped = threading.Event()
     outcomes: SimpleQueue[tuple[int, Result | None, BaseException | None]] = SimpleQueue()
 
     def work() -> None:
         # Each thread takes the next item until none is left or nobody waits for it any more.
-        while not stopped.is_set() and (place := next(places)) < len(items):
+        while not stopped.is_set() and (position := next(positions)) < len(items):
             try:
-                outcomes.put((place, function(items[place]), None))
+                outcomes.put((position, function(items[position]), None))
             except BaseException as error:  # it belongs to the caller, not to this thread
-                outcomes.put((place, None, error))
+                outcomes.put((position, None, error))
 
     results: dict[int, Result] = {}
     executor = _executor()
@@ -149,15 +149,17 @@ def _run(
         for done in range(1, len(items) + 1):
             left = None if until is None else max(0.0, until - time.monotonic())
             try:
-                place, result, error = outcomes.get(timeout=left)
+                position, result, error = outcomes.get(timeout=left)
             except Empty:  # time is up
                 break
             if error is not None:
                 raise error
-            results[place] = cast("Result", result)
+            results[position] = cast("Result", result)
             if progress is not None:
                 progress(done)
-        return [results[place] for place in takewhile(results.__contains__, range(len(items)))]
+        return [
+            results[position] for position in takewhile(results.__contains__, range(len(items)))
+        ]
     except KeyboardInterrupt:
         # It may have come while a thread was being started: nobody but its queue knows of such
         # a thread, and without a word through it the process would wait for it forever.

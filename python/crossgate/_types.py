@@ -292,8 +292,10 @@ class RouteResult:
             "confidence": self.confidence,
             "selected": self.ids,
             "hits": [hit.to_dict(text=text) for hit in self.hits],
-            "degraded": [{"code": one.code, "detail": one.detail} for one in self.degraded],
-            "warnings": [{"code": one.code, "detail": one.detail} for one in self.warnings],
+            "degraded": [{"code": note.code, "detail": note.detail} for note in self.degraded],
+            "warnings": [
+                {"code": warning.code, "detail": warning.detail} for warning in self.warnings
+            ],
             "timings_ms": dict(self.timings),
         }
         if self.decision_id is not None:
@@ -333,11 +335,11 @@ class RouteResult:
         return iter(self.selected)
 
     @overload
-    def __getitem__(self, place: int) -> Hit: ...
+    def __getitem__(self, position: int) -> Hit: ...
     @overload
-    def __getitem__(self, place: slice) -> tuple[Hit, ...]: ...
-    def __getitem__(self, place: int | slice) -> Hit | tuple[Hit, ...]:
-        return self.selected[place]
+    def __getitem__(self, position: slice) -> tuple[Hit, ...]: ...
+    def __getitem__(self, position: int | slice) -> Hit | tuple[Hit, ...]:
+        return self.selected[position]
 
     def __repr__(self) -> str:
         from crossgate._show import result_line

@@ -14,22 +14,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from crossgate._clock import Deadline
     from crossgate._reranking.admission import Admitted
-    from crossgate._reranking.breaker import CircuitBreaker, State
     from crossgate._reranking.cohere import CohereReranker
     from crossgate._reranking.contract import (
         AsyncReranker,
+        Deadline,
         PairScore,
         Reranker,
         Scores,
         passages_of,
     )
     from crossgate._reranking.cross_encoder import CrossEncoder
+    from crossgate._reranking.health import CircuitBreaker, Pace, State
     from crossgate._reranking.jina import JinaReranker
     from crossgate._reranking.lexical import SemanticBM25
     from crossgate._reranking.llm import LLMReranker
-    from crossgate._reranking.pace import Pace
     from crossgate._reranking.process import shut_down
     from crossgate._reranking.remote import RemoteReranker, Transport, TransportError
     from crossgate._reranking.voyage import VoyageReranker
@@ -63,20 +62,20 @@ __all__ = [
 _LATER = {
     "Admitted": "_reranking.admission",
     "AsyncReranker": "_reranking.contract",
-    "CircuitBreaker": "_reranking.breaker",
+    "CircuitBreaker": "_reranking.health",
     "CohereReranker": "_reranking.cohere",
     "CrossEncoder": "_reranking.cross_encoder",
-    "Deadline": "_clock",
+    "Deadline": "_reranking.contract",
     "JinaReranker": "_reranking.jina",
     "LLMReranker": "_reranking.llm",
-    "Pace": "_reranking.pace",
+    "Pace": "_reranking.health",
     "PairScore": "_reranking.contract",
     "Passage": "_types",
     "RemoteReranker": "_reranking.remote",
     "Reranker": "_reranking.contract",
     "Scores": "_reranking.contract",
     "SemanticBM25": "_reranking.lexical",
-    "State": "_reranking.breaker",
+    "State": "_reranking.health",
     "Transport": "_reranking.remote",
     "TransportError": "_reranking.remote",
     "VoyageReranker": "_reranking.voyage",

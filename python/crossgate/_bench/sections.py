@@ -17,11 +17,10 @@ import crossgate._core as _core
 from crossgate._bench import peers
 from crossgate._bench.measuring import OURS, Figure, Run, side_by_side
 from crossgate._bench.texts import Texts
-from crossgate._clock import ENDLESS
 from crossgate._embedding import OnnxEmbedder
 from crossgate._index import Index
 from crossgate._model_files.manifest import BUNDLED, EMBEDDER, PASSAGE_RERANKER, ROUTING_RERANKER
-from crossgate._reranking.contract import passages_of
+from crossgate._reranking.contract import ENDLESS, passages_of
 from crossgate._reranking.cross_encoder import CrossEncoder
 from crossgate._router import Router
 from crossgate._samples import SKILLS

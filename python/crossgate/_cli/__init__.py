@@ -106,7 +106,7 @@ def _run(arguments: Sequence[str]) -> int:
     from crossgate._errors import CrossgateError
 
     try:
-        asked = next((one for one in arguments if not one.startswith("-")), "")
+        asked = next((argument for argument in arguments if not argument.startswith("-")), "")
         options = parser_of(asked).parse_args(arguments)
         options.arguments = list(arguments)
         code: int = options.run(options)

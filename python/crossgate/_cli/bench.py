@@ -66,18 +66,22 @@ def run(options: argparse.Namespace) -> int:
         repetitions=options.repetitions, sizes=options.sizes, against=peers.chosen(options.against)
     )
     machine, versions = describe_machine(), describe_versions(*settings.against)
-    found = {}
+    measured = {}
     for name in options.sections or _DEFAULT:
         say(f"measuring {name}")
         figures = list(SECTIONS[name](settings))
-        found[name] = [one.to_dict() for one in figures]
+        measured[name] = [figure.to_dict() for figure in figures]
         if not options.json:
             title, _, _ = (SECTIONS[name].__doc__ or "").partition("\n")
-            units = dict.fromkeys(one.unit for one in figures)
-            tables = (table([one for one in figures if one.unit == unit]) for unit in units)
+            units = dict.fromkeys(figure.unit for figure in figures)
+            tables = (
+                table([figure for figure in figures if figure.unit == unit]) for unit in units
+            )
             show("\n\n".join([title, *tables]) + "\n")
     if options.json:
-        show_json({"schema": SCHEMA, "machine": machine, "versions": versions, "sections": found})
+        show_json(
+            {"schema": SCHEMA, "machine": machine, "versions": versions, "sections": measured}
+        )
     else:
         shown = ", ".join(f"{name} {version}" for name, version in versions.items())
         show(
@@ -95,7 +99,7 @@ def _section(text: str) -> str:
 
 
 def _sizes(text: str) -> tuple[int, ...]:
-    found = tuple(int(one) for one in text.split(","))
-    if not found or min(found) < 20:
+    sizes = tuple(int(size) for size in text.split(","))
+    if not sizes or min(sizes) < 20:
         raise argparse.ArgumentTypeError(f"{text}: whole numbers with commas, each at least 20")
-    return found
+    return sizes

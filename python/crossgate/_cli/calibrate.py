@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from crossgate._cli import DONE
 from crossgate._cli.labelled import DATASETS, dump, labelled_options, run_of, subjects_of
 from crossgate._cli.output import json_option, say_skipped, show
-from crossgate._errors import ModelError
+from crossgate._extras import package
 
 if TYPE_CHECKING:
     from crossgate._core import Profile
@@ -87,12 +87,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure datasets, or read stored runs or a log; fit, report, and write the profile."""
-    try:
-        import scipy  # noqa: F401, asked for before an hour of measuring
-    except ImportError as error:
-        raise ModelError(
-            "dependency_missing", "calibrate needs scipy: pip install '.[calibrate]' from a clone"
-        ) from error
+    # Asked for before an hour of measuring.
+    package("scipy", "crossgate calibrate", extra="calibrate")
     from crossgate._files import try_writing
     from crossgate._profile import profile_values, read_profile, unwritable, write_profile
     from crossgate.calibration import Objective
@@ -116,8 +112,8 @@ def run(options: argparse.Namespace) -> int:
     else:
         subjects = subjects_of(options.dataset)
         runs = [run_of(subject, options, ("always",), repeated=0) for subject in subjects]
-    found = _fitted(runs, objective, before, options)
-    write_profile(output, found.profile)
+    fitted = _fitted(runs, objective, before, options)
+    write_profile(output, fitted.profile)
     if options.json:
         show(
             dump(
@@ -125,16 +121,16 @@ def run(options: argparse.Namespace) -> int:
                     "schema": SCHEMA,
                     "output": str(output),
                     "objective": objective.describe(),
-                    "profile": profile_values(found.profile),
-                    "fit": found.fit.to_dict(),
-                    "report": found.report.to_dict(),
-                    "before": found.before.to_dict(),
-                    "notes": list(found.notes),
+                    "profile": profile_values(fitted.profile),
+                    "fit": fitted.fit.to_dict(),
+                    "report": fitted.report.to_dict(),
+                    "before": fitted.before.to_dict(),
+                    "notes": list(fitted.notes),
                 }
             )
         )
     else:
-        show("\n".join(render_calibration(found, objective.describe(), output)))
+        show("\n".join(render_calibration(fitted, objective.describe(), output)))
     return DONE
 
 
@@ -167,13 +163,13 @@ def _fitted(
         return set_bar(runs, level, **given, reason=reason if count else "")
 
 
-def render_calibration(found: Calibration, objective: str, output: Path) -> Iterator[str]:
+def render_calibration(fitted: Calibration, objective: str, output: Path) -> Iterator[str]:
     """Yield the lines of the report: what was fitted, and what it is worth on the report half."""
     from crossgate._evaluation.report.text import WIDTH
 
-    profile, winner, answer = found.profile, found.profile.winner, found.profile.answer
+    profile, winner, answer = fitted.profile, fitted.profile.winner, fitted.profile.answer
     yield f"{output}: {objective}"
-    for note in found.notes:
+    for note in fitted.notes:
         yield from textwrap.wrap(f"note: {note}", WIDTH, subsequent_indent="      ")
     yield ""
     blend, combine = profile.blend, profile.combine.to_dict()
@@ -193,13 +189,13 @@ def render_calibration(found: Calibration, objective: str, output: Path) -> Iter
         f"answer    from a confidence of {_bar(answer.threshold)}; below "
         f"{_bar(answer.rerank_threshold)} after stage 1 nothing is relevant"
     )
-    report = found.report
+    report = fitted.report
     yield ""
     yield (
         f"on the half that was not fitted on: {report.matched} queries with a match, "
         f"{report.no_match} without"
     )
-    yield from _table(report, found.before)
+    yield from _table(report, fitted.before)
     if report.recall_loss is not None:
         yield f"recall@1 lost by skipping: {_share(report.recall_loss)}"
     if report.kept is not None:
@@ -215,7 +211,7 @@ def _table(report: Figures, before: Figures) -> Iterator[str]:
     for name in ("recall@1", "false_inject", "wrong_pick@1", "skipped"):
         cells = [figures.modes[mode][name] for mode, figures in columns]
         if any(cells):
-            shares = "  ".join(f"{_share(one):<20}" for one in cells)
+            shares = "  ".join(f"{_share(cell):<20}" for cell in cells)
             yield f"{name.replace('_', ' '):<14}{shares}".rstrip()
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from crossgate._cli import DONE, parser_of
 
-_INSTALL = 'pip install "crossgate[completion]"'
 _FILES = {"DATASET", "FILE", "FOLDER", "LOG", "PROFILE", "SOURCE"}
 
 
@@ -21,7 +20,7 @@ def run(options: argparse.Namespace) -> int:
     """Print the script; it asks nothing of this program later, so that a Tab costs no start."""
     from crossgate._extras import package
 
-    shtab = package("shtab", _INSTALL, "crossgate completion")
+    shtab = package("shtab", "crossgate completion", extra="completion")
     parser = parser_of(None)
     for action in _actions(parser):
         if action.metavar in _FILES:
@@ -34,5 +33,5 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     for action in parser._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):
-            for one in action.choices.values():
-                yield from _actions(one)
+            for command in action.choices.values():
+                yield from _actions(command)

@@ -90,8 +90,8 @@ def show_decision(result: RouteResult, options: argparse.Namespace, *, text: boo
         show_json(result.to_dict(trace=options.explain, text=text))
     else:
         show("\n".join(_lines(result, explain=options.explain)))
-    for one in result.degraded:
-        say(f"degraded[{one.code}]: {one.detail}")
+    for note in result.degraded:
+        say(f"degraded[{note.code}]: {note.detail}")
     for warning in result.warnings:
         say(f"warning[{warning.code}]: {warning.detail}")
     return DONE if result.selected else NOTHING_RELEVANT
@@ -130,14 +130,14 @@ def _candidates(hits: Sequence[Hit]) -> list[str]:
         f"{'':>2}  {'candidate':<{width}}  {'cosine':>6}  {'bm25':>6}  {'blend':>6}  "
         f"{'rerank':>6}  {'score':>6}  outcome"
     ]
-    for place, hit in enumerate(hits, start=1):
+    for position, hit in enumerate(hits, start=1):
         name = fit(plain(hit.id), width)
         name += " " * (width - columns(name))
         outcome = "selected" if hit.dropped is None else DROPPED.get(hit.dropped, hit.dropped)
         cut = ", document cut" if hit.truncated else ""
         scores = (hit.cosine, hit.bm25, hit.blend, hit.rerank_score, hit.score)
         numbers = "  ".join(map(_number, scores))
-        lines.append(f"{place:>2}  {name}  {numbers}  {outcome}{cut}")
+        lines.append(f"{position:>2}  {name}  {numbers}  {outcome}{cut}")
     return lines
 
 
@@ -147,8 +147,8 @@ def _passages(hits: Sequence[Hit]) -> list[str]:
     lines = []
     for hit in shown:
         if hit.passage is not None:
-            place = f"characters {hit.passage.start} to {hit.passage.end} of its body"
-            lines += ["", fit(f"{plain(hit.id)}, {place}:", WIDTH)]
+            where = f"characters {hit.passage.start} to {hit.passage.end} of its body"
+            lines += ["", fit(f"{plain(hit.id)}, {where}:", WIDTH)]
             text = textwrap.wrap(plain(" ".join(hit.excerpt.split())), WIDTH - 4)
             lines += [f"    {line}" for line in text[:_PASSAGE_LINES]]
             if len(text) > _PASSAGE_LINES:

@@ -33,11 +33,11 @@ def run(options: argparse.Namespace) -> int:
     router.warm_up()
     results = [(prompt, router.route(prompt)) for prompt in PROMPTS]
     if options.json:
-        show_json({"results": [{"query": one, **result.to_dict()} for one, result in results]})
+        show_json({"results": [{"query": query, **result.to_dict()} for query, result in results]})
         return DONE
     lines = [f"{len(SKILLS)} skills, {len(results)} prompts, no network. What fits?", ""]
     for prompt, decision in results:
-        names = ", ".join(paint(one.id, "1") for one in decision.selected) or "nothing"
+        names = ", ".join(paint(hit.id, "1") for hit in decision.selected) or "nothing"
         lines += [f'  "{prompt}"', f"    -> {names}", f"    {why(decision)}", ""]
     skipped = sum(decision.stage == 1 for _, decision in results)
     lines += [

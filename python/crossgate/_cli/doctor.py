@@ -61,7 +61,7 @@ def examine() -> list[Check]:
     ]
     checks += _models()
     checks += remote_rerankers()
-    checks += [_plugin(one) for one in plugins.available()]
+    checks += [_plugin(plugin) for plugin in plugins.available()]
     checks.append(_cache())
     checks += _hooks()
     return checks
@@ -101,7 +101,7 @@ def _remote_reranker(provider: str, variables: tuple[str, ...], package: str, ex
     from crossgate._reranking import remote
 
     what = f"remote reranker {provider}"
-    variable = next((one for one in variables if os.environ.get(one, "").strip()), None)
+    variable = next((name for name in variables if os.environ.get(name, "").strip()), None)
     if remote.switched_off():
         return _check(
             what,
@@ -189,12 +189,14 @@ def _hooks() -> list[Check]:
         notes = []
     checks = []
     for agent in AGENTS.values():
-        found = [
-            one for one in notes if one.get("agent") == agent.name and one["outcome"] != "indexed"
+        recorded = [
+            note
+            for note in notes
+            if note.get("agent") == agent.name and note["outcome"] != "indexed"
         ]
         calls = _calls(agent)
-        if found or calls:
-            checks.append(_hook(agent, calls, found))
+        if recorded or calls:
+            checks.append(_hook(agent, calls, recorded))
     return checks
 
 
@@ -214,8 +216,8 @@ def _hook(agent: Agent, calls: dict[Path, list[str]], notes: list[dict[str, Any]
         if shutil.which(words[0]) is None:
             detail = f"{path} calls {words[0]}, which is not there"
             return _check(what, "broken", detail, again)
-    told = sum(one["outcome"] == "injected" for one in notes)
-    failed = [one for one in notes if one["outcome"] == "failed"]
+    told = sum(note["outcome"] == "injected" for note in notes)
+    failed = [note for note in notes if note["outcome"] == "failed"]
     where = " and ".join(map(str, calls)) or "in no settings of yours or of this folder"
     detail = f"{where}; {told} of the last {len(notes)} prompts got a skill"
     if not failed:
@@ -234,7 +236,7 @@ def _cache() -> Check:
         folder = cache.cache_folder()
     except CrossgateError as error:
         return _check("cache", "off", str(error), "the bundled models work as they are")
-    present = next(one for one in (folder, *folder.parents) if os.path.exists(one))
+    present = next(parent for parent in (folder, *folder.parents) if os.path.exists(parent))
     if os.access(present, os.W_OK):
         return _check("cache", "ok", f"{folder}, writable")
     return _check(

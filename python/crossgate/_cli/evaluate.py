@@ -93,9 +93,9 @@ def run(options: argparse.Namespace) -> int:
     if options.curve:
         _write(Path(options.curve), _curve(reports))
     if options.json:
-        show(dump({"schema": REPORTS_SCHEMA, "reports": [one.to_dict() for one in reports]}))
+        show(dump({"schema": REPORTS_SCHEMA, "reports": [report.to_dict() for report in reports]}))
     else:
-        show("\n\n\n".join(text_report(one, signals=options.signals) for one in reports))
+        show("\n\n\n".join(text_report(report, signals=options.signals) for report in reports))
     return DONE
 
 
@@ -155,7 +155,7 @@ def _steps(options: argparse.Namespace) -> int:
                 )
             )
     if options.json:
-        show(dump({"schema": SCHEMA, "reports": [one.to_dict() for one in reports]}))
+        show(dump({"schema": SCHEMA, "reports": [report.to_dict() for report in reports]}))
     else:
         show("\n\n\n".join(map(text_steps, reports)))
     return DONE
@@ -171,50 +171,52 @@ def _compare(options: argparse.Namespace) -> int:
     if options.html:
         _check_writable(Path(options.html))
     before, after = map(read_reports, files)
-    found = compare(before, after, seed=options.seed)
+    comparison = compare(before, after, seed=options.seed)
     if options.html:
-        _write(Path(options.html), html_comparison(found, before, after))
-    show(dump(_comparison_values(found)) if options.json else render_comparison(found))
-    return FELL if found.fell else DONE
+        _write(Path(options.html), html_comparison(comparison, before, after))
+    show(dump(_comparison_values(comparison)) if options.json else render_comparison(comparison))
+    return FELL if comparison.fell else DONE
 
 
-def render_comparison(found: Comparison) -> str:
+def render_comparison(comparison: Comparison) -> str:
     """Return what changed, what fell beyond noise first, unchanged metrics counted only."""
-    changed = [one for one in found.changes if one.before != one.after or one.fell]
-    fallen = sum(one.fell for one in changed)
-    lines = [
-        f"{fallen} of {len(found.changes)} metrics fell beyond noise"
-        if fallen
-        else f"no metric fell beyond noise, {len(changed)} of {len(found.changes)} changed"
+    changed = [
+        change for change in comparison.changes if change.before != change.after or change.fell
     ]
-    lines += [f"note: {note}" for note in found.notes]
+    fallen = sum(change.fell for change in changed)
+    lines = [
+        f"{fallen} of {len(comparison.changes)} metrics fell beyond noise"
+        if fallen
+        else f"no metric fell beyond noise, {len(changed)} of {len(comparison.changes)} changed"
+    ]
+    lines += [f"note: {note}" for note in comparison.notes]
     lines += [
-        f"{one.dataset}, {one.mode}: {len(one.gained)} queries gained a right first pick, "
-        f"{len(one.lost)} lost it"
-        for one in found.moved
-        if one.gained or one.lost
+        f"{moved.dataset}, {moved.mode}: {len(moved.gained)} queries gained a right first pick, "
+        f"{len(moved.lost)} lost it"
+        for moved in comparison.moved
+        if moved.gained or moved.lost
     ]
     if changed:
         lines += ["", f"{'':<44} {'before':>7} {'after':>7}  difference, 95 % interval"]
-    for one in sorted(changed, key=lambda one: not one.fell):
-        name = f"{one.dataset}, {one.mode}, {one.metric}"
-        shift = one.difference
+    for change in sorted(changed, key=lambda change: not change.fell):
+        name = f"{change.dataset}, {change.mode}, {change.metric}"
+        shift = change.difference
         lines.append(
-            f"{name if len(name) <= 44 else name[:43] + '…':<44} {one.before:>7.3f} "
-            f"{one.after:>7.3f}  {shift.value:+.3f} [{shift.low:+.3f}, {shift.high:+.3f}]"
-            f"{'  FELL' if one.fell else ''}"
+            f"{name if len(name) <= 44 else name[:43] + '…':<44} {change.before:>7.3f} "
+            f"{change.after:>7.3f}  {shift.value:+.3f} [{shift.low:+.3f}, {shift.high:+.3f}]"
+            f"{'  FELL' if change.fell else ''}"
         )
     return "\n".join(lines)
 
 
-def _comparison_values(found: Comparison) -> dict[str, Any]:
-    return {"schema": "crossgate-comparison/1", "fell": found.fell, **asdict(found)}
+def _comparison_values(comparison: Comparison) -> dict[str, Any]:
+    return {"schema": "crossgate-comparison/1", "fell": comparison.fell, **asdict(comparison)}
 
 
 def _modes(text: str) -> list[Mode]:
     from crossgate.evaluation import ALL_MODES
 
-    wanted = {one.strip() for one in text.split(",")}
+    wanted = {name.strip() for name in text.split(",")}
     unknown = sorted(wanted - set(ALL_MODES))
     if unknown:
         message = f"no mode {unknown[0]!r}: choose from {', '.join(ALL_MODES)}"

@@ -70,36 +70,36 @@ def _install(options: argparse.Namespace) -> int:
 
     agent = AGENTS[options.agent]
     with progress("embedding") as report:
-        found = install(agent, options_of(options), project=options.project, progress=report)
-    for one in found.left_out:
-        say(f"skipped {one}")
-    for note in found.notes:
+        installed = install(agent, options_of(options), project=options.project, progress=report)
+    for skipped in installed.left_out:
+        say(f"skipped {skipped}")
+    for note in installed.notes:
         say(note)
     if options.json:
         show_json(
             {
                 "agent": agent.name,
-                "settings": str(found.settings),
-                "changed": found.changed,
-                "command": found.command,
-                "index": str(found.index),
-                "documents": found.documents,
-                "sources": list(found.sources),
-                "skipped": len(found.left_out),
-                "trial": {"context_chars": found.trial, "ms": found.trial_ms},
+                "settings": str(installed.settings),
+                "changed": installed.changed,
+                "command": installed.command,
+                "index": str(installed.index),
+                "documents": installed.documents,
+                "sources": list(installed.sources),
+                "skipped": len(installed.left_out),
+                "trial": {"context_chars": installed.trial, "ms": installed.trial_ms},
             }
         )
         return DONE
-    told = f"it told {found.trial} characters" if found.trial else "it had nothing to tell"
+    told = f"it told {installed.trial} characters" if installed.trial else "it had nothing to tell"
     which = "" if agent.name == "claude" else f" --agent {agent.name}"
     which += " --project" if options.project else ""
-    state = "calls it now" if found.changed else "called it already"
+    state = "calls it now" if installed.changed else "called it already"
     show(
         "\n".join(
             [
-                f"{found.documents} skills of {', '.join(found.sources)}",
-                f"tried once: {told}, {found.trial_ms:.0f} ms",
-                f"{found.settings} {state}: {found.command}",
+                f"{installed.documents} skills of {', '.join(installed.sources)}",
+                f"tried once: {told}, {installed.trial_ms:.0f} ms",
+                f"{installed.settings} {state}: {installed.command}",
                 "",
                 f"New sessions of {agent.name} use it. `crossgate hook try` says what a prompt "
                 "would get, `crossgate doctor` how it goes, and "
@@ -145,35 +145,39 @@ def _try(options: argparse.Namespace) -> int:
     text = options.prompt
     prompt = Prompt(text=text[:PROMPT_CHARS], length=len(text), session="", folder=os.getcwd())
     library = library_of(agent, prompt.folder, chosen.skills)
-    found = answer(agent, prompt, chosen, library, started=time.monotonic(), log=False)
+    answered = answer(agent, prompt, chosen, library, started=time.monotonic(), log=False)
     if options.json:
         show_json(
             {
                 "agent": agent.name,
-                "settings": [str(one) for one in calls],
-                "outcome": found.outcome,
-                "reason": found.reason,
-                "detail": found.detail,
-                "ids": list(found.ids),
-                "nearest": found.nearest,
-                "confidence": found.confidence,
+                "settings": [str(path) for path in calls],
+                "outcome": answered.outcome,
+                "reason": answered.reason,
+                "detail": answered.detail,
+                "ids": list(answered.ids),
+                "nearest": answered.nearest,
+                "confidence": answered.confidence,
                 "min_confidence": chosen.min_confidence,
-                "context": found.context,
+                "context": answered.context,
             }
         )
     else:
-        lines = [found.context] if found.context else []
-        why = found.detail or _SKIPPED.get(found.reason) or REASONS.get(found.reason, found.reason)
-        if found.nearest and found.confidence is not None:
+        lines = [answered.context] if answered.context else []
+        why = (
+            answered.detail
+            or _SKIPPED.get(answered.reason)
+            or REASONS.get(answered.reason, answered.reason)
+        )
+        if answered.nearest and answered.confidence is not None:
             why = (
-                f"{found.nearest} comes first, with a confidence of {found.confidence:.2f}; "
+                f"{answered.nearest} comes first, with a confidence of {answered.confidence:.2f}; "
                 f"{chosen.min_confidence:g} is needed"
             )
-            why += f"; {found.detail}" if found.detail else ""
-        lines.append(f"\n{why}" if found.context else f"nothing is told: {why}")
+            why += f"; {answered.detail}" if answered.detail else ""
+        lines.append(f"\n{why}" if answered.context else f"nothing is told: {why}")
         if not calls:
             lines.append(f"no settings of {agent.name} call the hook: `crossgate hook install`")
         show("\n".join(lines))
-    if found.outcome == "failed":
+    if answered.outcome == "failed":
         return FAILURE
-    return DONE if found.context else NOTHING_RELEVANT
+    return DONE if answered.context else NOTHING_RELEVANT

@@ -46,18 +46,18 @@ def subjects_of(paths: Sequence[str]) -> list[Subject]:
     from crossgate._evaluation.runs.candidates import is_candidates
     from crossgate.evaluation import is_labels
 
-    found: list[Subject] = []
+    subjects: list[Subject] = []
     for path in map(Path, paths):
         if is_candidates(path) or not is_labels(path):
-            found.append(Subject(path))
-        elif found:
-            found[-1] = replace(found[-1], labels=(*found[-1].labels, path))
+            subjects.append(Subject(path))
+        elif subjects:
+            subjects[-1] = replace(subjects[-1], labels=(*subjects[-1].labels, path))
         else:
             message = (
                 f"{path} holds labels alone: name the documents before it, as in skills/ {path}"
             )
             raise SourceError("no_documents", message)
-    return found
+    return subjects
 
 
 def labelled_options(parser: argparse.ArgumentParser) -> None:
@@ -103,7 +103,7 @@ def dump(values: dict[str, Any]) -> str:
     text = json.dumps(values, allow_nan=False, indent=1)
     # No line break stands inside of a JSON string.
     return re.sub(
-        r"\[\n[^\[\]{}\"]*?\n\s*\]", lambda found: re.sub(r"\s*\n\s*", " ", found[0]), text
+        r"\[\n[^\[\]{}\"]*?\n\s*\]", lambda numbers: re.sub(r"\s*\n\s*", " ", numbers[0]), text
     )
 
 

@@ -71,14 +71,16 @@ def run(options: argparse.Namespace) -> int:
     else:
         show(_text(report, shown))
     level = options.fail_on
-    fails = level != _NEVER and any(reaches(one.severity, level) for one in report.findings)
+    fails = level != _NEVER and any(reaches(finding.severity, level) for finding in report.findings)
     return FOUND if fails else DONE
 
 
 def _counts(report: Report) -> dict[str, int]:
     from crossgate._lint.findings import SEVERITIES
 
-    return {level: sum(one.severity == level for one in report.findings) for level in SEVERITIES}
+    return {
+        level: sum(finding.severity == level for finding in report.findings) for level in SEVERITIES
+    }
 
 
 def _values(report: Report, shown: Sequence[Finding]) -> dict[str, object]:
@@ -87,12 +89,12 @@ def _values(report: Report, shown: Sequence[Finding]) -> dict[str, object]:
         "documents": report.documents,
         "sentences": report.sentences,
         "counts": _counts(report),
-        "findings": [one.to_dict() for one in shown],
+        "findings": [finding.to_dict() for finding in shown],
     }
 
 
 def _text(report: Report, shown: Sequence[Finding]) -> str:
-    lines = [line for one in shown for line in (*_lines(one), "")]
+    lines = [line for finding in shown for line in (*_lines(finding), "")]
     hidden = len(report.findings) - len(shown)
     if hidden:
         lines += [f"and {hidden} more: leave out --limit to see them", ""]
@@ -103,11 +105,11 @@ def _text(report: Report, shown: Sequence[Finding]) -> str:
 
 def _lines(finding: Finding) -> list[str]:
     painted = paint(finding.severity, _COLOURS[finding.severity])
-    place = _place(finding.file, finding.line) or plain(finding.id)
-    lines = [f"{painted}[{finding.code}] {place}", _indented(finding.message)]
-    for one in finding.evidence:
-        where = _place(one.file if one.file != finding.file else None, one.line)
-        lines.append(_indented(f"  {where}: {one.text}" if where else f"  {one.text}"))
+    where = _place(finding.file, finding.line) or plain(finding.id)
+    lines = [f"{painted}[{finding.code}] {where}", _indented(finding.message)]
+    for evidence in finding.evidence:
+        there = _place(evidence.file if evidence.file != finding.file else None, evidence.line)
+        lines.append(_indented(f"  {there}: {evidence.text}" if there else f"  {evidence.text}"))
     return [*lines, f"{_INDENT}-> {plain(finding.advice)}"]
 
 

@@ -32,13 +32,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Serve until stdin is closed or somebody interrupts."""
     from crossgate._extras import package
-    from crossgate._mcp.listing import INSTALL
 
     if options.proxy and (options.index or options.tools):
         raise InputError(
             "out_of_range", "--proxy finds tools itself: leave out --index and --tools"
         )
-    package("mcp", INSTALL, "crossgate mcp")
+    package("mcp", "crossgate mcp", extra="mcp")
     if options.proxy:
         from crossgate._mcp.proxy import serve
 
@@ -56,8 +55,8 @@ def run(options: argparse.Namespace) -> int:
         tools=Opened(options.tools, **asked) if options.tools else None,
         options=asked,
     )
-    for one in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(one, _stop)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
     made.run(transport="stdio")
     return DONE
 

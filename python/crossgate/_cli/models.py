@@ -55,17 +55,17 @@ def _list(options: argparse.Namespace) -> int:
 
     rows: list[dict[str, Any]] = [
         {
-            "name": one.name,
-            "kind": one.kind,
+            "name": model.name,
+            "kind": model.kind,
             "here": bool(here),
-            "bytes": one.size if one.pinned else None,
-            "licence": one.licence,
-            "terms": one.terms,
-            "description": one.description,
+            "bytes": model.size if model.pinned else None,
+            "licence": model.licence,
+            "terms": model.terms,
+            "description": model.description,
         }
-        for one, here in _known()
+        for model, here in _known()
     ]
-    offered = [asdict(one) for one in plugins.available()]
+    offered = [asdict(plugin) for plugin in plugins.available()]
     if options.json:
         show_json({"models": rows, "plugins": offered})
         return DONE
@@ -75,7 +75,9 @@ def _list(options: argparse.Namespace) -> int:
         lines.append(f"{row['name']}  ({', '.join(fact for fact in facts if fact)})")
         lines.append(f"    {row['description']}")
         lines.append(f"    {'here' if row['here'] else 'crossgate models pull ' + row['name']}")
-    lines += [f"{plain(one['name'])}  (plug-in of {plain(one['package'])})" for one in offered]
+    lines += [
+        f"{plain(plugin['name'])}  (plug-in of {plain(plugin['package'])})" for plugin in offered
+    ]
     show("\n".join(lines))
     return DONE
 
@@ -100,7 +102,7 @@ def _pull(options: argparse.Namespace) -> int:
 
 def _verify(options: argparse.Namespace) -> int:
     known = [] if options.name else list(_known())
-    names = options.name or [one.name for one, here in known if here]
+    names = options.name or [model.name for model, here in known if here]
     checks = [(name, check) for name in names for check in cache.verify(name)]
     if options.json:
         rows = [

@@ -36,9 +36,9 @@ def show(text: str) -> None:
     lines = (
         "".join(
             f"\x1b[{part}m" if at % 2 else _printable(part)
-            for at, part in enumerate(_PAINTED.split(one))
+            for at, part in enumerate(_PAINTED.split(line))
         )
-        for one in text.split("\n")
+        for line in text.split("\n")
     )
     print("\n".join(lines))
 
@@ -68,7 +68,7 @@ def plain(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    return "".join(one if one.isprintable() else " " for one in text)
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def paint(text: str, code: str) -> str:

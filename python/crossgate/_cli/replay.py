@@ -69,16 +69,16 @@ def _replayed(path: str, report: Callable[[int, int], None] | None) -> dict[str,
 
 def _text(outcome: Mapping[str, Any]) -> str:
     """Return whether the decisions came out the same, or where the first did not."""
-    count, found = outcome["decisions"], outcome["difference"]
-    if found is None:
+    count, difference = outcome["decisions"], outcome["difference"]
+    if difference is None:
         skipped = f", {outcome['malformed']} malformed lines" if outcome["malformed"] else ""
         return f"{count} decisions made again, all the same{skipped}"
     recorded, recomputed = (
-        fit(plain(json.dumps(found[key])), WIDTH - 10) for key in ("recorded", "recomputed")
+        fit(plain(json.dumps(difference[key])), WIDTH - 10) for key in ("recorded", "recomputed")
     )
     return "\n".join(
         [
-            plain(f"{outcome['log']}:{found['line']}: {found['field']} differs"),
+            plain(f"{outcome['log']}:{difference['line']}: {difference['field']} differs"),
             f"  logged  {recorded}",
             f"  now     {recomputed}",
         ]

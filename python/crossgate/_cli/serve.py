@@ -18,7 +18,6 @@ KEY_VARIABLE = "CROSSGATE_SERVE_KEY"
 """Environment variable that holds the key; an option would be seen by every user of the machine."""
 
 _BACKLOG = 2_048
-_INSTALL = 'pip install "crossgate[serve]"'
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     from crossgate._extras import package
 
     for name in ("fastapi", "prometheus_client", "uvicorn"):
-        package(name, _INSTALL, "crossgate serve")
+        package(name, "crossgate serve", extra="serve")
     import uvicorn
 
     listening = _listen(options)
@@ -79,8 +78,8 @@ def run(options: argparse.Namespace) -> int:
             print(end="", flush=True)
         say(f"serving {where}; its endpoints are at /docs")
         # The server raises the signal that stopped it once more; to stop when told is no failure.
-        for one in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(one, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)
         uvicorn.Server(config).run(sockets=[listening])
     finally:
         listening.close()

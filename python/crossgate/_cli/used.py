@@ -50,14 +50,14 @@ def run(options: argparse.Namespace) -> int:
 def _from_transcripts(path: str, options: argparse.Namespace) -> int:
     from crossgate._telemetry.opened import note_opened
 
-    found = note_opened(path, options.from_transcripts)
+    noted = note_opened(path, options.from_transcripts)
     if options.json:
-        show_json({"log": path, **asdict(found)})
+        show_json({"log": path, **asdict(noted)})
     else:
-        rest = found.decisions - found.known - found.opened - found.unopened
+        rest = noted.decisions - noted.known - noted.opened - noted.unopened
         show(
-            f"{path}: of {found.decisions} decisions {found.opened} were noted with what was "
-            f"opened and {found.unopened} with nothing; {found.known} had a note before, and "
+            f"{path}: of {noted.decisions} decisions {noted.opened} were noted with what was "
+            f"opened and {noted.unopened} with nothing; {noted.known} had a note before, and "
             f"{rest} stand in no transcript"
         )
     return DONE

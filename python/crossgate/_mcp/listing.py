@@ -15,8 +15,6 @@ from crossgate._neutral import one_line
 if TYPE_CHECKING:
     import mcp
 
-INSTALL = 'pip install "crossgate[mcp]"'
-
 START_SECONDS = 30.0
 """How long a server may take to start and to list its tools."""
 
@@ -38,7 +36,7 @@ def list_tools(command: str, *, seconds: float = START_SECONDS) -> tuple[str, li
         SourceError: `server_failed` if it cannot be started, ends, or takes too long.
         ModelError: `dependency_missing` without the extra `mcp`.
     """
-    package("mcp", INSTALL, "reading an MCP server")
+    package("mcp", "reading an MCP server", extra="mcp")
     import anyio
 
     try:

@@ -55,13 +55,13 @@ def locate(name_or_folder: str | os.PathLike[str], kind: Kind) -> LocalModel:
 
 def _from_folder(name: str, kind: Kind) -> LocalModel:
     if not os.path.isdir(name):
-        found = "no model or folder is named"
+        problem = "no model or folder is named"
         if os.path.isfile(name):
-            found = "a model is a folder, and this is a file:"
+            problem = "a model is a folder, and this is a file:"
         raise ModelError(
             "unknown_model",
-            f"{found} {name!r}; known models: {manifest.names()}; or a folder with model.onnx and "
-            "tokenizer.json",
+            f"{problem} {name!r}; known models: {manifest.names()}; or a folder with model.onnx "
+            "and tokenizer.json",
         )
     root = Path(name)
     graph = next((root / path for path in _MODEL_NAMES if os.path.isfile(root / path)), None)

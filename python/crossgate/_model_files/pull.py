@@ -157,7 +157,7 @@ def _resolve(model: ModelSpec) -> ModelSpec:
     try:
         listing = json.loads(_read(address))
         revision = str(listing["sha"])
-        there = {one["rfilename"]: one for one in listing["siblings"]}
+        there = {sibling["rfilename"]: sibling for sibling in listing["siblings"]}
         if not re.fullmatch("[0-9a-f]{40}", revision):
             raise ValueError(revision)
     except (ValueError, LookupError, TypeError, RecursionError) as error:
@@ -183,10 +183,10 @@ def _pin(file: ModelFile, entry: Mapping[str, Any], url: str) -> ModelFile:
     import hashlib
 
     if stored := entry.get("lfs"):
-        found = stored if isinstance(stored, dict) else {}
-        if not is_pin(found.get("size"), found.get("sha256")):
+        pin = stored if isinstance(stored, dict) else {}
+        if not is_pin(pin.get("size"), pin.get("sha256")):
             raise _no_description(url)
-        return replace(file, size=found["size"], sha256=found["sha256"])
+        return replace(file, size=pin["size"], sha256=pin["sha256"])
     content = _read(url)
     # Git's own name of a file's content, so SHA-1 whether we like it or not.
     blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()

@@ -11,13 +11,19 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
-from crossgate._clock import ENDLESS, Deadline
 from crossgate._errors import InputError, ModelError, RerankerError
 from crossgate._reranking import process
-from crossgate._reranking.breaker import CircuitBreaker, State
-from crossgate._reranking.choice import check_reranker
-from crossgate._reranking.contract import LEAST_PAIRS, AsyncReranker, PairScore, Reranker, Scores
-from crossgate._reranking.pace import Pace
+from crossgate._reranking.contract import (
+    ENDLESS,
+    LEAST_PAIRS,
+    AsyncReranker,
+    Deadline,
+    PairScore,
+    Reranker,
+    Scores,
+    check_reranker,
+)
+from crossgate._reranking.health import CircuitBreaker, Pace, State
 from crossgate._types import Degradation, Passage
 
 Result = TypeVar("Result")
@@ -112,18 +118,16 @@ class Admitted:
         """
         if not passages:
             return Scores()
-        given = self._given(passages, deadline)
-        number = len(given)
-        with self._attempt(self._least(given)) as settle:
+        with self._attempt(passages, deadline) as (given, settle):
             call = partial(self._ask, query, given, deadline)
             left = deadline.left
             if left is None:
-                return settle(self._checked(passages, number, call()))
+                return settle(call())
             future = beside(call, self.name)
             concurrent.futures.wait([future], left + _GRACE)
             if not future.done():
                 raise self._overrun(left)
-            return settle(self._checked(passages, number, future.result()))
+            return settle(future.result())
 
     async def ascore(
         self, query: str, passages: Sequence[Passage], *, deadline: Deadline = ENDLESS
@@ -138,9 +142,7 @@ class Admitted:
 
         if not passages:
             return Scores()
-        given = self._given(passages, deadline)
-        number = len(given)
-        with self._attempt(self._least(given)) as settle:
+        with self._attempt(passages, deadline) as (given, settle):
             call = partial(self._ask, query, given, deadline)
             left = deadline.left
             end = asyncio.timeout(None if left is None else left + _GRACE)
@@ -156,7 +158,7 @@ class Admitted:
                 if left is None or not end.expired():
                     raise
                 raise self._overrun(left) from None
-            return settle(self._checked(passages, number, answer))
+            return settle(answer)
 
     def _given(self, passages: Sequence[Passage], deadline: Deadline) -> list[Passage]:
         """Return the reranker's own copy of what it is to read, or refuse the call."""
@@ -186,21 +188,29 @@ class Admitted:
         return min(LEAST_PAIRS, len(given)) if self._stops_in_time else len(given)
 
     @contextmanager
-    def _attempt(self, least: int) -> Iterator[Callable[[Scores], Scores]]:
-        """Hold a permit for one call; pace and breaker learn from how it ends."""
+    def _attempt(
+        self, passages: Sequence[Passage], deadline: Deadline
+    ) -> Iterator[tuple[list[Passage], Callable[[Sequence[PairScore | None]], Scores]]]:
+        """Hold a permit for one call; pace and breaker learn from how it ends.
+
+        Yields what the reranker is to read, and the function that checks its answer.
+        """
+        given = self._given(passages, deadline)
+        number, least = len(given), self._least(given)
         permit = self.breaker.admit()
         if permit is None:
             raise self._blocked()
         start = self._clock()
 
-        def settle(scores: Scores) -> Scores:
+        def settle(answer: Sequence[PairScore | None]) -> Scores:
+            scores = self._checked(passages, number, answer)
             scored = len(scores) - scores.count(None)
             self.pace.observe(scored, (self._clock() - start) * 1000)
             return scores
 
         with permit:
             try:
-                yield settle
+                yield given, settle
             except Exception as error:
                 if not isinstance(error, InputError | ModelError):
                     self.pace.observe_at_least(least, (self._clock() - start) * 1000)
@@ -268,16 +278,6 @@ class Admitted:
 
 class _Overrun(RerankerError):
     """A call that did not keep its deadline."""
-
-
-def admitted(reranker: Reranker) -> Admitted:
-    """Return a reranker within bounds: those that it was given, or those of its kind."""
-    return reranker if isinstance(reranker, Admitted) else Admitted(reranker)
-
-
-def is_available(reranker: Reranker) -> bool:
-    """Return whether a reranker takes calls at this moment; see `Admitted.available`."""
-    return admitted(reranker).available
 
 
 def _shared(

@@ -1,20 +1,28 @@
-"""Asks rerankers in order of preference until one has answered: exactly one does."""
+"""The rerankers of one caller: named by preference, loaded when needed, asked until one answers."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, NamedTuple
 
-from crossgate._clock import Deadline, milliseconds
+from crossgate._core import Pair, Profile, fits
 from crossgate._errors import RerankerError
-from crossgate._reranking.admission import Admitted, admitted
-from crossgate._reranking.contract import PairScore, Reranker, Scores
+from crossgate._model_files import cache, manifest
+from crossgate._profile import check_models
+from crossgate._reranking.contract import Deadline, Reranker, Scores, check_reranker
 from crossgate._types import Degradation, Passage, degradation
 
 if TYPE_CHECKING:
+    from crossgate._reranking.admission import Admitted
     from crossgate._telemetry.events import Watch
+
+    Named = Reranker | str | PathLike[str]
+    Choice = Named | Sequence[Named | None] | None
+
+Answer = Scores | Exception
+"""What came of a call: the scores, or what was raised in their place."""
 
 # How much of the time that is left a reranker may take: what follows it needs some, too. One with
 # the whole of it would leave nothing to fall back into.
@@ -22,8 +30,7 @@ _SHARE = 0.8
 _SHARE_OF_THE_LAST = 0.95
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(NamedTuple):
     """One question to one reranker, to be carried out by whoever decides.
 
     Attributes:
@@ -38,91 +45,209 @@ class Call:
     passages: Sequence[Passage]
     deadline: Deadline
 
-    def run(self) -> Scores:
-        """Ask, and wait for the answer."""
-        return self.reranker.score(self.query, self.passages, deadline=self.deadline)
+    def run(self) -> Answer:
+        """Ask, and wait for the answer, or for what is raised in its place."""
+        try:
+            return self.reranker.score(self.query, self.passages, deadline=self.deadline)
+        except Exception as error:
+            return error
 
-    async def arun(self) -> Scores:
-        """Ask from an event loop."""
-        return await self.reranker.ascore(self.query, self.passages, deadline=self.deadline)
+    async def arun(self) -> Answer:
+        """Do what `run` does from an event loop."""
+        try:
+            return await self.reranker.ascore(self.query, self.passages, deadline=self.deadline)
+        except Exception as error:
+            return error
 
 
-@dataclass(slots=True, kw_only=True)
 class Reply:
     """What became of stage 2.
 
     Attributes:
         name: Name of the reranker that answered; None if none did.
         identity: Its identity.
-        scores: Its scores by the passage's id.
+        pairs: Its scores, by the document's id.
         degraded: What did not go as configured.
         asked: Each reranker that had its turn: its identity, and `answered` or why it did not.
     """
 
-    name: str | None = None
-    identity: str | None = None
-    scores: Mapping[str, PairScore] = field(default_factory=dict)
-    degraded: list[Degradation] = field(default_factory=list)
-    asked: list[tuple[str | None, str]] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.name: str | None = None
+        self.identity: str | None = None
+        self.pairs: list[Pair] = []
+        self.degraded: list[Degradation] = []
+        self.asked: list[tuple[str | None, str]] = []
 
 
-def ask(
-    loaders: Sequence[Callable[[], Reranker]],
-    query: str,
-    passages: Sequence[Passage],
-    deadline: Deadline,
-    watch: Watch | None = None,
-) -> Generator[Call, Scores, Reply]:
-    """Yield a call for each reranker in turn until one of them is answered.
-
-    Send what the call returned, or throw what it raised: each reranker that does not answer is
-    noted, and the next one has its turn.
+class Chain:
+    """The rerankers of one caller, the preferred one first. Exactly one answers a query.
 
     Args:
-        loaders: Return the rerankers, the preferred one first; what they raise is noted, too.
-        query: The query.
-        passages: What to read, best first; each reranker gets a copy of its own.
-        deadline: When the query must be decided.
-        watch: Hears of each reranker.
+        choice: What the caller named as stage 2; None in a sequence is left out.
+        default: The model that the name `default` stands for.
+
+    Attributes:
+        identities: Who the rerankers are. Of the default only the manifest is read, not its file.
+
+    Raises:
+        InputError: `out_of_range` for what is no reranker.
+        ModelError: For a name or folder that cannot be used.
     """
-    reply = Reply()
-    for turn, load in enumerate(loaders, start=1):
-        if deadline.left == 0:
-            message = f"the {deadline.budget_ms:g} ms are used up: no further reranker is asked"
-            reply.degraded.append(Degradation(code="budget", detail=message))
-            if watch:
-                watch.reranker_skipped("reranker", "budget", 0.0)
-            break
-        start = time.perf_counter()
-        name = "reranker"
-        identity: str | None = None
+
+    def __init__(self, choice: Choice, default: str = manifest.ROUTING_RERANKER) -> None:
+        self._members = _listed(choice)
+        self._default = default
+        self._admitted: dict[int, Admitted] = {}
+        self.identities: list[str | None] = [
+            cache.identity(default) if member == "default" else self._load(member).identity
+            for member in self._members
+        ]
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[Reranker]:
+        return map(self._load, self._members)
+
+    def check_fitted(self, profile: Profile, embedder: str | None) -> None:
+        """Refuse a profile that was fitted for none of the rerankers; one is enough.
+
+        Raises:
+            ProfileError: `profile_mismatch`.
+        """
+        known = self.identities
+        fitted = (identity for identity in known if fits(profile, identity))
+        check_models(profile, embedder=embedder, reranker=next(fitted, next(iter(known), None)))
+
+    def no_profile(self, embedder: str) -> Degradation:
+        """Return the note that the gate is off, since nobody fitted thresholds for these models."""
+        reranker = next(iter(self.identities), None)
+        return Degradation(
+            code="no_profile",
+            detail=f"no thresholds are fitted for {embedder or 'scores without an embedder'} and "
+            f"{reranker or 'no reranker'}: the gate is off",
+        )
+
+    def is_available(self) -> bool:
+        """Return whether the preferred reranker takes calls at this moment."""
         try:
-            reranker = admitted(load())
-            name, identity = reranker.name, reranker.identity
-            share = _SHARE if turn < len(loaders) else _SHARE_OF_THE_LAST
-            scores = yield Call(
-                reranker=reranker, query=query, passages=passages, deadline=deadline.share(share)
-            )
-        except Exception as error:  # whatever one does, the next one or stage 1 stands
-            if isinstance(error, RerankerError):
-                why = Degradation(code=error.code, detail=str(error))
+            return bool(self._members) and self._within_bounds(0).available
+        except Exception:  # `ask` will say what is wrong with it
+            return False
+
+    def ask(
+        self,
+        query: str,
+        passages: Sequence[Passage],
+        deadline: Deadline,
+        watch: Watch | None = None,
+    ) -> Generator[Call, Answer, Reply]:
+        """Yield a call for each reranker in turn until one of them is answered.
+
+        Send what came of the call: each reranker that does not answer is noted, and the next one
+        has its turn.
+
+        Args:
+            query: The query.
+            passages: What to read, best first; each reranker gets a copy of its own.
+            deadline: When the query must be decided.
+            watch: Hears of each reranker.
+        """
+        reply = Reply()
+        last = len(self._members) - 1
+        for position in range(len(self._members)):
+            if deadline.left == 0:
+                message = f"the {deadline.budget_ms:g} ms are used up: no further reranker is asked"
+                reply.degraded.append(Degradation(code="budget", detail=message))
+                if watch:
+                    watch.reranker_skipped("reranker", "budget", 0.0)
+                break
+            start = time.perf_counter()
+            name = "reranker"
+            identity: str | None = None
+            answer: Answer
+            try:
+                reranker = self._within_bounds(position)
+                name, identity = reranker.name, reranker.identity
+            except Exception as error:
+                answer = error.with_traceback(None)  # which would keep all that stands here alive
             else:
-                why = degradation("reranker", error)
-            reply.degraded.append(why)
-            reply.asked.append((identity, why.code))
+                share = _SHARE_OF_THE_LAST if position == last else _SHARE
+                answer = yield Call(reranker, query, passages, deadline.share(share))
+            if isinstance(answer, Exception):  # whatever one does, the next one or stage 1 stands
+                if isinstance(answer, RerankerError):
+                    why = Degradation(code=answer.code, detail=str(answer))
+                else:
+                    why = degradation("reranker", answer)
+                reply.degraded.append(why)
+                reply.asked.append((identity, why.code))
+                if watch:
+                    taken = (time.perf_counter() - start) * 1000
+                    watch.reranker_skipped(name, why.code, taken)
+                continue
+            reply.name, reply.identity = name, identity
+            reply.pairs = [
+                Pair(id=passage.id, score=pair.score, truncated=pair.truncated)
+                for passage, pair in zip(passages, answer, strict=True)
+                if pair is not None
+            ]
+            if answer.missing is not None:
+                reply.degraded.append(answer.missing)
+            reply.asked.append((identity, "answered"))
             if watch:
-                watch.reranker_skipped(name, why.code, milliseconds(start))
-            continue
-        reply.name, reply.identity = name, identity
-        reply.scores = {
-            passage.id: pair
-            for passage, pair in zip(passages, scores, strict=True)
-            if pair is not None
-        }
-        if scores.missing is not None:
-            reply.degraded.append(scores.missing)
-        reply.asked.append((identity, "answered"))
-        if watch:
-            watch.reranker_finished(name, len(reply.scores), milliseconds(start))
-        break
-    return reply
+                taken = (time.perf_counter() - start) * 1000
+                watch.reranker_finished(name, len(reply.pairs), taken)
+            break
+        return reply
+
+    def _within_bounds(self, position: int) -> Admitted:
+        """Return a reranker within bounds: those that it was given, or those of its kind."""
+        if position not in self._admitted:
+            from crossgate._reranking.admission import Admitted
+
+            reranker = self._load(self._members[position])
+            self._admitted[position] = (
+                reranker if isinstance(reranker, Admitted) else Admitted(reranker)
+            )
+        return self._admitted[position]
+
+    def _load(self, member: Named) -> Reranker:
+        if not isinstance(member, str | PathLike):
+            return member
+        return load(self._default if member == "default" else member)
+
+
+def _listed(choice: Choice) -> list[Named]:
+    if choice is None:
+        return []
+    if isinstance(choice, str | PathLike):
+        return [choice]
+    if hasattr(choice, "score"):
+        choice = [choice]  # type: ignore[list-item]
+    given = choice if isinstance(choice, Iterable) else [choice]
+    members = [member for member in given if member is not None]
+    for member in members:
+        if not isinstance(member, str | PathLike):
+            check_reranker(member)
+    return members
+
+
+def load(model: str | PathLike[str]) -> Reranker:
+    """Return the process's one reranker of a name or folder.
+
+    A name is looked for among the models of the manifest, then among the plug-ins, and is the
+    path of a folder only if neither knows it.
+
+    Raises:
+        ModelError: As `CrossEncoder` does, or `PluginError` for a plug-in that cannot be used.
+    """
+    from crossgate._reranking import plugins, process
+    from crossgate._reranking.cross_encoder import CrossEncoder
+
+    with process.load_lock:
+        key = str(model)
+        if key not in process.loaded:
+            offered = isinstance(model, str) and manifest.find(model) is None
+            plugin = plugins.load(key) if offered else None
+            process.loaded[key] = plugin or CrossEncoder(model)
+        return process.loaded[key]

@@ -1,18 +1,67 @@
-"""What a reranker is: a query and passages in, one score per passage out."""
+"""What a reranker is: a query, passages and a deadline in, one score per passage out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self, runtime_checkable
+from numbers import Real
+from typing import Any, Protocol, Self, runtime_checkable
 
 from crossgate._checks import shown
-from crossgate._clock import Deadline
 from crossgate._errors import InputError, RerankerError
 from crossgate._types import Degradation, Passage
 
 LEAST_PAIRS = 2
 """One score alone orders nothing: of two passages or more at least so many must get one."""
+
+
+class Deadline:
+    """The end of one query's time, counted from when it is made.
+
+    Args:
+        budget_ms: Milliseconds from now on; None or infinite for no end. Zero or less: nothing is
+            left.
+        clock: Returns seconds that never go back.
+
+    Raises:
+        InputError: `out_of_range` if the budget is no number.
+    """
+
+    __slots__ = ("_at", "_clock", "budget_ms")
+
+    def __init__(
+        self, budget_ms: float | None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        number = isinstance(budget_ms, Real) and not isinstance(budget_ms, bool)
+        # Comparing keeps NaN out, and a Python integer that no float can hold from overflowing.
+        if budget_ms is not None and not (number and -math.inf <= budget_ms <= math.inf):
+            raise InputError(
+                "out_of_range",
+                f"budget_ms is {budget_ms!r}: it must be a number of milliseconds, or None",
+            )
+        endless = budget_ms is None or budget_ms > sys.float_info.max
+        self.budget_ms = None if endless or budget_ms is None else float(max(0, budget_ms))
+        self._clock = clock
+        self._at = math.inf if self.budget_ms is None else clock() + self.budget_ms / 1000
+
+    @property
+    def left(self) -> float | None:
+        """Seconds that are left, 0 where it has passed; None where there is no end."""
+        if self._at == math.inf:
+            return None
+        return max(0.0, self._at - self._clock())
+
+    def share(self, part: float) -> Deadline:
+        """Return the deadline of a step that may take this part of what is left, in [0, 1]."""
+        left = self.left
+        return Deadline(None if left is None else left * part * 1000, clock=self._clock)
+
+
+ENDLESS = Deadline(None)
+"""The deadline of who has all the time in the world."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +160,35 @@ class AsyncReranker(Reranker, Protocol):
         self, query: str, passages: Sequence[Passage], *, deadline: Deadline
     ) -> Sequence[PairScore | None]:
         """Do what `score` does on an event loop; cancelling it leaves nothing behind."""
+
+
+def check_reranker(reranker: object) -> None:
+    """Refuse what is not a reranker, before a query finds out.
+
+    Raises:
+        InputError: `out_of_range`, naming what it lacks.
+    """
+    lacks = [
+        attribute
+        for attribute, kind in (("name", str), ("identity", str), ("score", Callable))
+        if not _has(reranker, attribute, kind)
+    ]
+    if lacks:
+        raise InputError(
+            "out_of_range",
+            f"the reranker is a {type(reranker).__name__} without {' and '.join(lacks)}: pass a "
+            "name or folder of a model, None, or what has name and identity (texts) and score (a "
+            "method)",
+        )
+
+
+def _has(reranker: object, attribute: str, kind: Any) -> bool:
+    try:
+        return isinstance(getattr(reranker, attribute), kind)
+    except AttributeError:
+        return False
+    except Exception:  # a property that fails is one that is there; a query will say so
+        return True
 
 
 def passages_of(texts: Iterable[str]) -> list[Passage]:

@@ -7,12 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from os import PathLike
 
-from crossgate._clock import ENDLESS, Deadline
 from crossgate._errors import InputError, ModelError
 from crossgate._model_files.folder import locate
 from crossgate._model_files.manifest import ROUTING_RERANKER
 from crossgate._onnx import OnnxModel
-from crossgate._reranking.contract import PairScore, Scores
+from crossgate._reranking.contract import ENDLESS, Deadline, PairScore, Scores
 from crossgate._threads import run_until
 from crossgate._types import Degradation, Passage
 
@@ -56,8 +55,7 @@ class CrossEncoder:
         """Return one logit per passage, or, if time runs out, one for each of the first passages.
 
         The scored passages are always the first ones: which passages have a logit depends on the
-            time,
-        never on which thread was faster. Loading the model counts, and cannot be interrupted.
+        time, never on which thread was faster. Loading the model counts, and cannot be interrupted.
 
         Args:
             query: The query.
@@ -70,7 +68,7 @@ class CrossEncoder:
         """
         left = deadline.left
         until = None if left is None else time.monotonic() + left
-        scored = run_until(self._scorer(query), [one.text for one in passages], until)
+        scored = run_until(self._scorer(query), [passage.text for passage in passages], until)
         missing = len(passages) - len(scored)
         if not missing:
             return Scores(scored)

@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from crossgate._errors import ModelError
+from crossgate._extras import package
 from crossgate._reranking.process import background
 from crossgate._reranking.remote import Key, TransportError
 
@@ -49,14 +49,8 @@ class HttpTransport:
         Raises:
             ModelError: `dependency_missing` without httpx2.
         """
-        try:
-            _trusted()
-        except ImportError as error:
-            raise ModelError(
-                "dependency_missing",
-                "remote rerankers need the package 'httpx2', which is not installed: "
-                "pip install '.[remote]' from a clone",
-            ) from error
+        package("httpx2", "a remote reranker", extra="remote")
+        _trusted()
 
     async def __call__(
         self, query: str, documents: Sequence[str], *, timeout: float
@@ -180,7 +174,7 @@ def results_of(body: bytes) -> list[tuple[int, float]]:
     if values is None:
         raise TransportError("its answer is not JSON, or is cut off", retryable=True)
     try:
-        return [(one["index"], one["relevance_score"]) for one in values["results"]]
+        return [(result["index"], result["relevance_score"]) for result in values["results"]]
     except (TypeError, KeyError):
         pass
     raise TransportError("its answer lacks results with index and relevance_score")

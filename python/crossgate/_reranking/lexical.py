@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import crossgate._core as _core
-from crossgate._clock import ENDLESS, Deadline
-from crossgate._reranking.contract import PairScore
+from crossgate._reranking.contract import ENDLESS, Deadline, PairScore
 from crossgate._types import Passage, Vector
 
 if TYPE_CHECKING:
@@ -74,27 +73,30 @@ class SemanticBM25:
         """
         asked: Vector | None = None
         vectors: Sequence[Vector | None] = [None] * len(passages)
-        known = any(one.cosine is not None for one in passages)
+        known = any(passage.cosine is not None for passage in passages)
         if self._embedder is not None and passages and not known:
-            asked, *vectors = self._embedder.embed([query, *(one.text for one in passages)])
+            asked, *vectors = self._embedder.embed([query, *(passage.text for passage in passages)])
             if asked is None or None in vectors:  # texts of nothing but white space have none
                 asked, vectors = None, [None] * len(passages)
         index = _core.Index(self._language, "", 0 if asked is None else len(asked))
         rows = enumerate(zip(passages, vectors, strict=True))
         index.upsert(
-            [(str(place), "", one.text, "", [], "{}", vector) for place, (one, vector) in rows]
+            [
+                (str(position), "", passage.text, "", [], "{}", vector)
+                for position, (passage, vector) in rows
+            ]
         )
         most = max(2, len(passages))
-        found, _ = index.search(query, asked, blend=self._blend, per_channel=most)
-        scored = {int(one.id): one for one in found}
+        hits, _ = index.search(query, asked, blend=self._blend, per_channel=most)
+        scored = {int(hit.id): hit for hit in hits}
         blended = _core.reblend(
             [
-                scored[place].replace(cosine=one.cosine)
-                if one.cosine is not None
-                else scored[place]
-                for place, one in enumerate(passages)
+                scored[position].replace(cosine=passage.cosine)
+                if passage.cosine is not None
+                else scored[position]
+                for position, passage in enumerate(passages)
             ],
             self._blend,
         )
-        blends = {int(one.id): one.blend for one in blended}
-        return [PairScore(blends[place]) for place in range(len(passages))]
+        blends = {int(hit.id): hit.blend for hit in blended}
+        return [PairScore(blends[position]) for position in range(len(passages))]

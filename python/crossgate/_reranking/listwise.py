@@ -53,11 +53,11 @@ def windows(number: int, *, size: int = WINDOW, step: int = STEP) -> list[range]
     """
     check_count("the window", size, 2)
     check_count("the step", step, 1, size - 1)
-    found = [range(max(0, number - size), number)] if number > 1 else []
-    while found and found[-1].start:
-        start = max(0, found[-1].start - step)
-        found.append(range(start, min(number, start + size)))
-    return found
+    windows = [range(max(0, number - size), number)] if number > 1 else []
+    while windows and windows[-1].start:
+        start = max(0, windows[-1].start - step)
+        windows.append(range(start, min(number, start + size)))
+    return windows
 
 
 def messages(query: str, passages: Sequence[str]) -> list[dict[str, str]]:
@@ -67,9 +67,10 @@ def messages(query: str, passages: Sequence[str]) -> list[dict[str, str]]:
     all the texts, and numbers in square brackets, which is how the answer looks, lose them.
     """
     mark = _mark(query, passages)
-    lines = [f'<passage-{mark} number="{place}">' for place in range(1, len(passages) + 1)]
+    lines = [f'<passage-{mark} number="{position}">' for position in range(1, len(passages) + 1)]
     quoted = [
-        f"{line}{_quoted(one)}</passage-{mark}>" for line, one in zip(lines, passages, strict=True)
+        f"{line}{_quoted(passage)}</passage-{mark}>"
+        for line, passage in zip(lines, passages, strict=True)
     ]
     content = (
         f"<query-{mark}>{_quoted(query)}</query-{mark}>\n\n"
@@ -97,27 +98,27 @@ def permutation(answer: str, number: int) -> list[int]:
         ValueError: If the answer names no passage at all.
     """
     said = _THINKING.sub("", answer)[-_MOST_READ:]
-    lists = [_PLACES.sub("", one) for one in _LIST.findall(said)]
+    lists = [_PLACES.sub("", listed) for listed in _LIST.findall(said)]
     if not lists:
         lists = [" ".join(_BRACKETED.findall(said))]
     if not lists[0]:
         lists = _BARE.findall(said)
     best: list[int] = []
-    for one in lists:
-        named = _named(one, number)
+    for listed in lists:
+        named = _named(listed, number)
         if len(named) >= len(best):
             best = named
     if not best:
         raise ValueError("the answer names no passage")
     left = set(best)
-    return best + [place for place in range(number) if place not in left]
+    return best + [position for position in range(number) if position not in left]
 
 
 def _named(text: str, number: int) -> list[int]:
     """Return the places, from 0, that the numbers in a text name, each once."""
     # int() takes time with the square of the digits, and no passage has a number so long.
-    numbers = (int(one) for one in _NUMBER.findall(text) if len(one) <= 9)
-    return list(dict.fromkeys(one - 1 for one in numbers if 1 <= one <= number))
+    numbers = (int(digits) for digits in _NUMBER.findall(text) if len(digits) <= 9)
+    return list(dict.fromkeys(named - 1 for named in numbers if 1 <= named <= number))
 
 
 def ordinal_logits(order: Sequence[int]) -> list[float]:
@@ -131,8 +132,8 @@ def ordinal_logits(order: Sequence[int]) -> list[float]:
         order: The places of all documents, from 0, best first.
     """
     logits = [0.0] * len(order)
-    for rank, place in enumerate(order):
-        logits[place] = math.log((len(order) - rank - 0.5) / (rank + 0.5))
+    for rank, position in enumerate(order):
+        logits[position] = math.log((len(order) - rank - 0.5) / (rank + 0.5))
     return logits
 
 
@@ -144,5 +145,5 @@ def _mark(query: str, passages: Sequence[str]) -> str:
 
 def _quoted(text: str) -> str:
     """Return a text on one line, without control characters and without answers in it."""
-    line = " ".join("".join(one if one.isprintable() else " " for one in text).split())
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     return _BRACKETED.sub(r"(\1)", line)

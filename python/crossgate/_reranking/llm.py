@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import Any, Self
 
 from crossgate._checks import check_count, check_kind, check_text
-from crossgate._errors import ModelError
+from crossgate._extras import package
 from crossgate._reranking import listwise
 from crossgate._reranking.http import problem_of_connection, problem_of_status
 from crossgate._reranking.process import background
@@ -102,7 +101,11 @@ class LLMReranker(RemoteReranker):
         self, query: str, documents: Sequence[str], until: float
     ) -> tuple[list[str], list[bool], int | None]:
         most = self._document_characters
-        return [one[:most] for one in documents], [len(one) > most for one in documents], None
+        return (
+            [document[:most] for document in documents],
+            [len(document) > most for document in documents],
+            None,
+        )
 
 
 class LLMTransport:
@@ -156,12 +159,12 @@ class LLMTransport:
         order = list(range(len(documents)))
         for places in listwise.windows(len(order), size=self._window, step=self._step):
             read = order[places.start : places.stop]
-            answer = await self._ask(query, [documents[one] for one in read], timeout)
+            answer = await self._ask(query, [documents[position] for position in read], timeout)
             try:
                 better = listwise.permutation(answer, len(read))
             except ValueError:
                 raise TransportError("its answer names no passage") from None
-            order[places.start : places.stop] = [read[one] for one in better]
+            order[places.start : places.stop] = [read[position] for position in better]
         return list(enumerate(listwise.ordinal_logits(order)))
 
     async def _ask(self, query: str, passages: Sequence[str], timeout: float) -> str:
@@ -216,14 +219,7 @@ def library() -> Any:
     Raises:
         ModelError: `dependency_missing` if it is not installed.
     """
-    try:
-        return import_module("openai")
-    except ImportError as error:
-        raise ModelError(
-            "dependency_missing",
-            "a language model as reranker needs the package 'openai', which is not installed: "
-            "pip install '.[llm]' from a clone",
-        ) from error
+    return package("openai", "a language model as reranker", extra="llm")
 
 
 def _client() -> tuple[Any, Any]:

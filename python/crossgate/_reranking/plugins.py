@@ -36,8 +36,8 @@ class Plugin:
 
 def available() -> tuple[Plugin, ...]:
     """Return the plug-ins of all installed packages by name, without importing any."""
-    found = {_described(one) for one in entry_points(group=GROUP)}
-    return tuple(sorted(found, key=lambda one: (one.name, one.package, one.value)))
+    plugins = {_described(point) for point in entry_points(group=GROUP)}
+    return tuple(sorted(plugins, key=lambda plugin: (plugin.name, plugin.package, plugin.value)))
 
 
 def load(name: str) -> Reranker | None:
@@ -47,11 +47,11 @@ def load(name: str) -> Reranker | None:
         PluginError: `plugin_ambiguous` if two packages offer the name, `plugin_failed` if it
             cannot be imported or made, or is no reranker.
     """
-    points = {_described(one): one for one in entry_points(group=GROUP, name=name)}
+    points = {_described(point): point for point in entry_points(group=GROUP, name=name)}
     if not points:
         return None
     if len(points) > 1:
-        packages = " and ".join(sorted(one.package for one in points))
+        packages = " and ".join(sorted(plugin.package for plugin in points))
         raise PluginError(
             "plugin_ambiguous", f"plug-in {name!r} is offered by {packages}: uninstall one of them"
         )

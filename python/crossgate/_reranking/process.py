@@ -7,8 +7,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from crossgate._reranking.breaker import CircuitBreaker
-from crossgate._reranking.pace import Pace
+from crossgate._reranking.health import CircuitBreaker, Pace
 
 if TYPE_CHECKING:
     from crossgate._reranking.background import Background

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
 from crossgate._checks import check_count, check_number, check_text
-from crossgate._clock import ENDLESS, Deadline
 from crossgate._errors import InputError, ModelError, RerankerError
 from crossgate._reranking import tokens
-from crossgate._reranking.contract import LEAST_PAIRS, PairScore, Scores
+from crossgate._reranking.contract import ENDLESS, LEAST_PAIRS, Deadline, PairScore, Scores
 from crossgate._reranking.process import background
 from crossgate._types import Degradation, Passage
 
@@ -110,9 +109,11 @@ class Key:
         if value is not None and not isinstance(value, str):
             # Not its value: what is meant to be a key is not for a message.
             raise InputError("out_of_range", f"the key is a {type(value).__name__}: pass a text")
-        found = value or next((os.environ[one] for one in variables if os.environ.get(one)), "")
-        found = found.strip()
-        self._reveal: Callable[[], str] = lambda: found
+        key = value or next(
+            (os.environ[variable] for variable in variables if os.environ.get(variable)), ""
+        )
+        key = key.strip()
+        self._reveal: Callable[[], str] = lambda: key
         self._variables = variables
 
     def reveal(self) -> str:
@@ -275,11 +276,11 @@ class RemoteReranker:
         """Ask the provider until `time.monotonic` is end."""
         until = asyncio.get_running_loop().time() + end - time.monotonic()
         await self._prepare_transport(until)
-        texts, cut, size = await self._cut(query, [one.text for one in passages], until)
+        texts, cut, size = await self._cut(query, [passage.text for passage in passages], until)
         batches = self._split(len(texts), size)
         answers = await asyncio.gather(
             *(
-                self._batch(query, [texts[place] for place in batch], until, wire)
+                self._batch(query, [texts[position] for position in batch], until, wire)
                 for batch in batches
             ),
             return_exceptions=True,
@@ -292,13 +293,13 @@ class RemoteReranker:
             elif isinstance(answer, BaseException):
                 raise answer
             else:
-                for place, score in zip(batch, answer, strict=True):
-                    pairs[place] = PairScore(score, cut[place])
+                for position, score in zip(batch, answer, strict=True):
+                    pairs[position] = PairScore(score, cut[position])
         if not errors:
             return Scores(pairs)
         scored = len(pairs) - pairs.count(None)
         if scored < LEAST_PAIRS:
-            raise next((one for one in errors if one.code == "api_error"), errors[0])
+            raise next((error for error in errors if error.code == "api_error"), errors[0])
         detail = f"{scored} of {len(texts)} passages were scored: {errors[0]}"
         return Scores(pairs, Degradation(code="partial_scores", detail=detail))
 
@@ -328,7 +329,7 @@ class RemoteReranker:
                     f"the query has {len(query):,} characters, {self.name} reads at most "
                     f"{limits.query_tokens:,} tokens: pass only the part that states the request",
                 )
-            pairs = [tokens.cut(one, limits.document_tokens) for one in documents]
+            pairs = [tokens.cut(document, limits.document_tokens) for document in documents]
             return [text for text, _ in pairs], [cut for _, cut in pairs], limits.batch(asked)
 
         longest = max([len(query) * 2, *map(len, documents)])
@@ -367,8 +368,8 @@ class RemoteReranker:
                         raise TimeoutError
                     had = left
                     wire.had = max(wire.had, left)
-                    found = await self._transport(query, documents, timeout=left)
-                return checked(found, len(documents))
+                    results = await self._transport(query, documents, timeout=left)
+                return checked(results, len(documents))
             except TimeoutError:  # final: it has used up what time there was
                 # Most of it waiting for its turn? Then the endpoint is not to blame.
                 if attempt == 1 and had < (until - started) / 2:
@@ -409,7 +410,7 @@ class _Wire:
     had: float = 0.0
 
 
-def checked(found: object, documents: int) -> list[float]:
+def checked(results: object, documents: int) -> list[float]:
     """Return the scores in the order of the documents.
 
     Raises:
@@ -418,7 +419,7 @@ def checked(found: object, documents: int) -> list[float]:
     scores: dict[int, float] = {}
     problem = ""
     try:
-        for index, score in found:  # type: ignore[attr-defined]
+        for index, score in results:  # type: ignore[attr-defined]
             if type(index) is not int or isinstance(score, bool | str):
                 problem = "an answer that is not pairs of position and score"
             elif not 0 <= index < documents:
@@ -436,20 +437,20 @@ def checked(found: object, documents: int) -> list[float]:
         problem = f"{len(scores)} scores for {documents} documents"
     if problem:
         raise TransportError(f"it returned {problem}")
-    return [scores[place] for place in range(documents)]
+    return [scores[index] for index in range(documents)]
 
 
 def _batches(documents: int, most: int | None) -> list[list[int]]:
     size = documents if documents <= _ONE_BATCH else _BATCH
     size = max(1, size if most is None else min(size, most))
     batches: list[list[int]] = [[] for _ in range(math.ceil(documents / size))]
-    place = 0
+    position = 0
     # Dealt in turn, so that a batch that fails takes its share of the best, and not all of them.
     for turn in range(size):
         for number, batch in enumerate(batches):
             if turn < documents - number * size:
-                batch.append(place)
-                place += 1
+                batch.append(position)
+                position += 1
     return batches
 
 

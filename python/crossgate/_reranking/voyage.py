@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import Any, Self
 
 from crossgate._checks import check_text
-from crossgate._errors import ModelError
+from crossgate._extras import package
 from crossgate._reranking.http import MOST_BYTES, problem_of_connection, problem_of_status
 from crossgate._reranking.process import background
 from crossgate._reranking.remote import (
@@ -108,7 +107,7 @@ class VoyageTransport:
         )
         try:
             answer = await client.rerank(query, list(documents), self._model, truncation=True)
-            return [(one.index, one.relevance_score) for one in answer.results]
+            return [(result.index, result.relevance_score) for result in answer.results]
         except Exception as error:  # the library lets through what its own libraries raise
             # Raised below instead of here: the error keeps request and answer.
             problem = _problem(error)
@@ -124,7 +123,7 @@ class _Redaction(logging.Filter):
 
     def cover(self, key: Key) -> None:
         """Blot out this key from now on."""
-        if all(one.reveal() != key.reveal() for one in self._keys):
+        if all(covered.reveal() != key.reveal() for covered in self._keys):
             self._keys.append(key)
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -142,14 +141,7 @@ logging.getLogger("voyage").addFilter(_redaction)
 
 
 def _library() -> Any:
-    try:
-        return import_module("voyageai")
-    except ImportError as error:
-        raise ModelError(
-            "dependency_missing",
-            "the Voyage reranker needs the package 'voyageai', which is not installed: "
-            "pip install '.[voyage]' from a clone",
-        ) from error
+    return package("voyageai", "the Voyage reranker", extra="voyage")
 
 
 def _session() -> tuple[Any, Any]:

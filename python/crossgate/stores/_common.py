@@ -125,4 +125,4 @@ def package(name: str, extra: str) -> Any:
     Raises:
         ModelError: `dependency_missing` if it is not installed.
     """
-    return installed(name, f"pip install '.[{extra}]' from a clone", "this search")
+    return installed(name, "this search", extra=extra)

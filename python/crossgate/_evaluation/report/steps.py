@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from crossgate._clock import ENDLESS, Deadline
 from crossgate._core import Profile, Winner
 from crossgate._embedding import Embedder
 from crossgate._evaluation.data.labels import Dataset, LabelledQuery
@@ -32,7 +31,7 @@ from crossgate._pipelines.hits import time_of
 from crossgate._pipelines.recipes import AGREEMENT, Retrieve, diversified, from_index, fused
 from crossgate._profile import check_models
 from crossgate._rerank import rerank
-from crossgate._reranking.contract import PairScore, Reranker, passages_of
+from crossgate._reranking.contract import ENDLESS, Deadline, PairScore, Reranker, passages_of
 from crossgate._types import Candidate, Passage
 
 SCHEMA = "crossgate-steps/1"

@@ -31,8 +31,8 @@ from crossgate._files import open_source
 from crossgate._model_files.manifest import PASSAGE_RERANKER
 from crossgate._profile import as_profile
 from crossgate._rerank import PASSAGE_PROFILE, rerank
+from crossgate._reranking.chain import load
 from crossgate._reranking.contract import PairScore, Reranker
-from crossgate._reranking.loading import load
 from crossgate._sources import Problem
 from crossgate._sources.common import Unusable
 from crossgate._sources.rows import parse_json

@@ -11,7 +11,6 @@ from tqdm import tqdm
 
 import crossgate._core as _core
 from crossgate._cascade import readable, sources_of
-from crossgate._clock import ENDLESS
 from crossgate._core import Policy, Profile
 from crossgate._embedding import Embedder
 from crossgate._errors import InputError
@@ -27,9 +26,9 @@ from crossgate._evaluation.runs.runs import (
     write_run,
 )
 from crossgate._index import Index
-from crossgate._reranking.contract import PairScore, Reranker, passages_of
+from crossgate._reranking.chain import load
+from crossgate._reranking.contract import ENDLESS, PairScore, Reranker, passages_of
 from crossgate._reranking.cross_encoder import CrossEncoder
-from crossgate._reranking.loading import load
 from crossgate._router import Router
 from crossgate._types import Passage, RouteResult
 

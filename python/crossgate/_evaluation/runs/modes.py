@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 import crossgate._cascade as cascade
 import crossgate._core as _core
 from crossgate._cascade import Request, Stage1
-from crossgate._clock import Deadline
 from crossgate._core import Policy, Profile
 from crossgate._errors import SourceError
 from crossgate._evaluation.runs.runs import Mode, RunHeader, StoredQuery
 from crossgate._profile import check_models
-from crossgate._reranking.contract import PairScore
+from crossgate._reranking.chain import Chain
+from crossgate._reranking.contract import Deadline, PairScore
 from crossgate._types import Document, Passage, RouteResult
 
 
@@ -93,7 +93,7 @@ def decide(
             stage1=lambda: Stage1(scored=query.scored, documents=documents, need=need),
             profile=profile_of(mode, profile),
             policy=policy_of(mode, policy),
-            rerankers=[] if mode == "never" else [lambda: remembered],
+            rerankers=Chain(None if mode == "never" else remembered),
             limit=None,
             require_overlap=hold_back,
         )
