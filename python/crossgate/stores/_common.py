@@ -114,8 +114,8 @@ def taken(row: dict[str, Any], column: str) -> Any:
         InputError: `malformed_candidate` if there is no such column.
     """
     if column not in row:
-        columns = ", ".join(sorted(row)) or "no columns"
-        message = f"the engine's rows have no {column!r}, only {columns}"
+        columns = ", ".join(sorted(row)) or "none"
+        message = f"the engine's rows have no {column!r}; their columns: {columns}"
         raise InputError("malformed_candidate", message)
     return row.pop(column)
 
