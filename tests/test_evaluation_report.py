@@ -271,10 +271,10 @@ FALLING, LEVEL = (0.6, 0.59, 0.3, 0.29), (0.6, 0.59, 0.58, 0.57)
 @pytest.mark.parametrize(
     ("falling", "level", "core", "shown"),
     [
-        (1, 9, 2, "1 of 10 (10.0%) of the pools, within the band of 2% to 40%"),
-        (0, 9, 2, "0 of 9 (0.0%) of the pools, below the band of 2% to 40%"),
-        (2, 3, 2, "2 of 5 (40.0%) of the pools, within the band of 2% to 40%"),
-        (3, 3, 2, "3 of 6 (50.0%) of the pools, above the band of 2% to 40%"),
+        (1, 9, 2, "1 of 10 (10.0%) of the pools, within the expected 2% to 40%"),
+        (0, 9, 2, "0 of 9 (0.0%) of the pools, below the expected 2% to 40%"),
+        (2, 3, 2, "2 of 5 (40.0%) of the pools, within the expected 2% to 40%"),
+        (3, 3, 2, "3 of 6 (50.0%) of the pools, above the expected 2% to 40%"),
         (3, 3, None, "off: the policy sets no cliff_core"),
         (0, 0, 2, "no pool was read"),
     ],
@@ -514,7 +514,7 @@ def test_without_no_match_queries_abstention_is_not_measured() -> None:
     matched = [query for query in QUERIES if query.relevant]
     report = summarize(run_of(matched))
     assert report.quality["gated"]["false_inject"] is None
-    assert "not measured: no query of this dataset is known to fit nothing" in text_report(report)
+    assert "not measured: this dataset has no queries without a match" in text_report(report)
     assert "Abstention was not measured" in html_report([report])
     assert "not measured" not in text_report(summarize(run_of()))
 

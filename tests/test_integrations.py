@@ -167,9 +167,9 @@ def test_haystack_ranker() -> None:
     ranker = CrossgateRanker(reranker=None)
     assert len(ranker.run(QUERY, found, top_k=1)["documents"]) == 1
     assert ranker.run(QUERY, [])["documents"] == []
-    with pytest.raises(ValueError, match="top_k must be at least 1"):
+    with pytest.raises(ValueError, match="must be at least 1"):
         ranker.run(QUERY, found, top_k=0)
-    with pytest.raises(ValueError, match="top_k must be at least 1"):
+    with pytest.raises(ValueError, match="must be at least 1"):
         CrossgateRanker(top_k=0)
 
 

@@ -141,7 +141,7 @@ def test_what_is_out_of_use_is_to_be_removed(text: str, advice: str) -> None:
 def test_a_winner_that_names_the_other_is_not_told_to_do_so() -> None:
     library = answered({"lost-one": [2, 2, 1]}, head=3)
     (finding,) = shadows(library)
-    assert finding.advice.endswith("in z0 when lost-one is the one to use.")
+    assert finding.advice.endswith("say in z0 when to use lost-one instead.")
     library.documents["z0"] = Document(id="z0", text="Alpha. For beta use lost-one.")
     (finding,) = shadows(library)
     assert "z0 names lost-one" in finding.advice
@@ -241,7 +241,7 @@ def test_what_stands_only_where_nothing_reads_is_a_warning() -> None:
     texts = {**CLEAN, "capture": "Capture packets of mesh companions. Use when a node is silent."}
     (finding,) = checked(documents(texts, {"capture": filler + BROKER})).findings
     assert (finding.code, finding.severity) == ("unannounced_body", "warning")
-    assert "behind character 6,000" in finding.message
+    assert "only after character 6,000" in finding.message
 
 
 def test_code_announces_nothing() -> None:
@@ -257,7 +257,7 @@ def test_a_document_that_comes_up_for_everything() -> None:
     places = {id: [2, 2, 2] for id in "abcd"}
     (finding,) = hubs(answered(places, head=3))
     assert (finding.id, finding.others) == ("z0", ("a", "b", "c", "d"))
-    assert "for 100% of all other sentences, of 4 documents" in finding.message
+    assert "for 100% of all other sentences, from 4 documents" in finding.message
     assert len(finding.evidence) == 3
     # The same, for the sentences of two documents alone.
     assert list(hubs(answered({"a": [2] * 6, "b": [2] * 6}, head=6))) == []

@@ -199,8 +199,11 @@ def written(path: Path, data: bytes) -> Path:
         (lambda folder: folder, "Is a directory"),
         (lambda folder: folder / ("x" * 300), "name too long"),
         (lambda folder: folder / "nul\0byte", "null byte"),
-        (lambda folder: written(folder / "a.profile.json", b'{"schema": "x/1"}'), "is not a log"),
-        (lambda folder: written(folder / "a.cgx", bytes(range(256)) * 8), "is not a log"),
+        (
+            lambda folder: written(folder / "a.profile.json", b'{"schema": "x/1"}'),
+            "is not a decision log",
+        ),
+        (lambda folder: written(folder / "a.cgx", bytes(range(256)) * 8), "is not a decision log"),
     ],
     ids=["disk full", "folder missing", "folder", "name too long", "nul", "profile", "index"],
 )
@@ -337,7 +340,7 @@ def line(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"schema": "crossgate-log/1"}, "of version 'crossgate-log/1'"),
+        ({"schema": "crossgate-log/1"}, "has version 'crossgate-log/1'"),
         ({"schema": ...}, "schema"),
         ({"kind": "other"}, "kind"),
         ({"kind": ["use"]}, "kind"),

@@ -1108,7 +1108,7 @@ def test_a_tool_is_a_document(tmp_path: Path, content: object) -> None:
         ({"name": ["a"]}, "the name of a tool must be a string"),
         ({"name": "b", "description": 5}, "the description of a tool must be a string"),
         ({"name": "b", "description": "\ud800"}, "surrogate"),
-        ({"name": "good"}, "the name 'good' is at"),
+        ({"name": "good"}, "the name 'good' is already in"),
     ],
 )
 def test_a_broken_tool_is_reported_and_the_others_read(
@@ -1214,7 +1214,7 @@ def test_a_broken_operation_is_reported_and_the_others_read(tmp_path: Path) -> N
     assert shown(loaded, tmp_path) == [
         "a.json: GET /a: a tool must be a JSON object",
         "a.json: PUT /a: the name of a tool must be a string",
-        "a.json: GET /b: the name 'same' is at a.json",
+        "a.json: GET /b: the name 'same' is already in a.json",
         "a.json: /c: a tool must be a JSON object",
         "a.json: /d: a tool must be a JSON object",
         "a.json: 'GET /e\\n\\ud800': has a lone surrogate, half of an escaped character",
@@ -1252,7 +1252,7 @@ def test_tools_of_one_name_in_several_files_are_all_kept(tmp_path: Path) -> None
     taken = "the name 'search' is taken by issues.json, so its id is"
     assert shown(loaded, tmp_path) == [
         f"mail.json: tool 1: {taken} 'search (mail)'",
-        "mail.json: tool 2: the name 'search' is at mail.json",
+        "mail.json: tool 2: the name 'search' is already in mail.json",
         f"{os.path.join('x', 'mail.json')}: tool 1: {taken} 'search (mail)-2'",
     ]
 

@@ -394,8 +394,8 @@ def test_bad_input(search: Search, code: str, options: dict[str, Any]) -> None:
     [
         ({"text": 3}, "the text of 'a' is 3"),
         ({"text": None}, "the text of 'a' is None"),
-        ({"body": "b"}, "have no 'text': body"),
-        ({}, "have no 'text': nothing"),
+        ({"body": "b"}, "have no 'text'; their columns: body"),
+        ({}, "have no 'text'; their columns: none"),
     ],
 )
 def test_a_row_without_text(row: dict[str, Any], told: str) -> None:

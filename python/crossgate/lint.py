@@ -1,4 +1,4 @@
-"""What hurts routing in a library of skills, tools or chunks, found with the index itself.
+"""Finds problems that hurt routing in a library of skills, tools or chunks, with its own index.
 
     report = lint(Index.open("skills.cgx"))
     for finding in report.findings:

@@ -1,4 +1,4 @@
-"""Fusion, decay, diversity, steps after the reranker, and two recipes made of them.
+"""Fusion, decay, diversity, steps after the reranker, and two recipes that combine them.
 
 from crossgate.pipelines import agent_memory, from_index
 

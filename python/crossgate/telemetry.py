@@ -1,4 +1,4 @@
-"""What is told of each decision: events for a hook, the decision log, OpenTelemetry.
+"""Telemetry of decisions: events for a hook, the decision log, OpenTelemetry.
 
 from crossgate.telemetry import JsonLinesLog
 

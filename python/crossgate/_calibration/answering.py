@@ -1,4 +1,4 @@
-"""Fitting when to answer: the probability that a pick fits, and how probable it must be."""
+"""Fits when to answer: the probability that a pick fits, and the threshold on it."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _SIGNALS: Mapping[type, Sequence[str]] = {
 
 
 def fit_confidence(found: Outcomes, right: Flags, against: Flags, kind: type[Model]) -> Model:
-    """Fit a monotone logistic model that tells right picks from others.
+    """Fit a monotone logistic model that separates right picks from others.
 
-    No weight is below 0: more of a signal never makes an answer less probable, whatever chance
-    did to the data. The ridge is on standardised signals.
+    No weight is below 0, so that noise in the data can never make a stronger signal count against
+    an answer. The ridge is on standardised signals.
 
     Args:
-        found: What the cascade saw.
+        found: The outcomes of the queries.
         right: The queries whose pick fits.
-        against: The queries that stand for the other class; those in neither are left out.
-        kind: The model of which stage.
+        against: The queries of the other class; queries in neither class are left out.
+        kind: The class of the model, which names its stage.
     """
     names: Sequence[str] = _SIGNALS[kind]
     kept = right | against
@@ -45,13 +45,13 @@ def fit_confidence(found: Outcomes, right: Flags, against: Flags, kind: type[Mod
 
 
 def fit_logistic(signals: Array, labels: Array, ridge: float) -> tuple[float, list[float]]:
-    """Return intercept and weights, none of these below 0, of a logistic model.
+    """Return intercept and non-negative weights of a logistic model.
 
     Args:
-        signals: What is weighed, of shape (rows, signals).
+        signals: The signals, of shape (rows, signals).
         labels: 1 or 0 for each row.
-        ridge: What the sum of the squared weights costs, for signals of unit spread, beside the
-            mean loss of a row.
+        ridge: Factor of the sum of squared weights of the standardised signals, added to the mean
+            loss of a row.
     """
     mean, spread = signals.mean(axis=0), signals.std(axis=0)
     spread[spread == 0] = 1.0
@@ -68,11 +68,11 @@ def fit_logistic(signals: Array, labels: Array, ridge: float) -> tuple[float, li
     bounds = [(None, None), *([(0, None)] * width)]
     found = minimize(loss, np.zeros(width + 1), jac=True, bounds=bounds).x
     weights = found[1:] / spread
-    return rounded(float(found[0] - weights @ mean)), [rounded(float(one)) for one in weights]
+    return rounded(float(found[0] - weights @ mean)), [rounded(float(weight)) for weight in weights]
 
 
 def probabilities(found: Outcomes, model: Stage1Confidence | Stage2Confidence) -> Array:
-    """Return the model's probability for each query; equal to what the core computes."""
+    """Return the model's probability for each query, as the core computes it."""
     names = _SIGNALS[type(model)]
     odds = model.intercept + sum(
         (getattr(model, name) * found.column(name) for name in names), np.zeros(len(found))
@@ -81,19 +81,19 @@ def probabilities(found: Outcomes, model: Stage1Confidence | Stage2Confidence) -
 
 
 def least_for_false_injects(empty: Array, level: float) -> float:
-    """Return the least probability that an answer must have, so that few are false injects.
+    """Return the threshold that bounds the false-positive rate.
 
-    Split conformal: with k = floor(level (n + 1)), only what exceeds the k-th largest of n
-    probabilities is answered. Then the chance of an answer to a further query that nothing fits is
-    at most k / (n + 1), for any distribution, as long as that query is exchangeable with these n.
-    It holds on average over such samples, not for each one. Vovk, Gammerman and Shafer,
+    Split conformal prediction: with k = floor(level (n + 1)), only queries above the k-th largest
+    of n probabilities are answered. Then a further no-match query is answered with a probability
+    of at most k / (n + 1), for any distribution, if it is exchangeable with these n. The bound
+    holds on average over samples, not for each sample. Vovk, Gammerman and Shafer,
     "Algorithmic Learning in a Random World", 2005; as a test for outliers: Bates, Candès, Lei,
     Romano and Sesia, "Testing for outliers with conformal p-values", Annals of Statistics 51, 2023.
 
     Args:
-        empty: The highest probability that any stage gives to each query that nothing fits, of
-            shape (n,); none of them was used to fit the model.
-        level: The share of such queries that may be answered, in (0, 1).
+        empty: The highest probability that any stage gives to each no-match query, of shape (n,);
+            none of these queries was used to fit the model.
+        level: The share of no-match queries that may be answered, in (0, 1).
 
     Raises:
         ValueError: If there are fewer than `negatives_needed` of them.
@@ -105,47 +105,49 @@ def least_for_false_injects(empty: Array, level: float) -> float:
 
 
 def negatives_needed(level: float) -> int:
-    """Return how many queries that nothing fits the least bar needs: ceil(1 / level) - 1."""
+    """Return how many no-match queries the threshold needs: ceil(1 / level) - 1."""
     return math.ceil(1 / _decimal(level)) - 1
 
 
 def least_for_recall(
     probability: Array, right: Flags, corpora: Sequence[str], share: float
 ) -> float:
-    """Return the largest bar that lets a share of the right picks of every corpus through.
+    """Return the highest threshold that keeps a share of the right picks of every corpus.
 
     Args:
-        probability: How probable each pick is.
+        probability: The probability of each pick.
         right: Whether it fits.
         corpora: The corpus of each query.
         share: The share of the right picks to keep, in (0, 1).
     """
     names = np.array(corpora)
     of_right = [probability[right & (names == name)] for name in sorted(set(corpora))]
-    bars = [np.sort(one)[math.floor((1 - share) * len(one))] for one in of_right if len(one)]
-    return math.floor(float(min(bars)) * 1e6) / 1e6
+    thresholds = [
+        np.sort(values)[math.floor((1 - share) * len(values))] for values in of_right if len(values)
+    ]
+    return math.floor(float(min(thresholds)) * 1e6) / 1e6
 
 
 def least_for_cost(probability: Array, right: Flags, ratio: float) -> float:
-    """Return the least probability of an answer that costs least on these queries.
+    """Return the threshold with the lowest cost on these queries.
 
     Args:
-        probability: How probable each pick is.
+        probability: The probability of each pick.
         right: Whether it fits.
-        ratio: What a wrong pick costs, where a missed right one costs 1.
+        ratio: The cost of a wrong pick; a missed right pick costs 1.
     """
-    bars = np.concatenate([[0.0], _above(np.unique(probability))])
-    picked = (~right).sum() - np.searchsorted(np.sort(probability[~right]), bars)
-    missed = np.searchsorted(np.sort(probability[right]), bars)
-    return float(bars[np.argmin(ratio * picked + missed)])
+    thresholds = np.concatenate([[0.0], _above(np.unique(probability))])
+    picked = (~right).sum() - np.searchsorted(np.sort(probability[~right]), thresholds)
+    missed = np.searchsorted(np.sort(probability[right]), thresholds)
+    return float(thresholds[np.argmin(ratio * picked + missed)])
 
 
 def _decimal(level: float) -> Fraction:
-    """Return a share as it is written: 0.1 is a tenth, though no float is."""
+    """Return a share as the decimal fraction that was written: 0.1 is exactly a tenth."""
     return Fraction(str(float(level)))
 
 
 def _above(probability: Array) -> Array:
-    """Return for each probability the next number with six digits; a bar lets itself through."""
+    """Return the next larger number with six digits, since a threshold passes its own value."""
     above = (np.floor(probability * 1e6) + 1) / 1e6
     return np.where(above > probability, above, (np.floor(probability * 1e6) + 2) / 1e6)

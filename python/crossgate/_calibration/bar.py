@@ -1,4 +1,4 @@
-"""Setting the bar alone: for a library with few labels or none, by queries that nothing fits."""
+"""Sets only the threshold, by no-match queries, for libraries with few labels or none."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ def set_bar(
     command: str = "",
     reason: str = "",
 ) -> Calibration:
-    """Raise a profile's threshold on the confidence of an answer, and leave all else unchanged.
+    """Raise a profile's confidence threshold, and change nothing else.
 
-    The bar is set on one half of the queries that nothing fits, by split conformal prediction;
-    the other half, and all queries that something fits, show what it is worth. It is never lowered:
-    everyday prompts are far from what a library is for, and say nothing about near misses.
+    The threshold is set on one half of the no-match queries, by split conformal prediction; the
+    other half and all queries with a match are used to report on it. It is never lowered: everyday
+    prompts are far from what a library is for, and say nothing about near misses.
 
     Args:
-        runs: As for `calibrate`, but queries that something fits may be few or missing.
-        max_false_inject: The share of the queries that nothing fits which may get a pick, in
-            (0, 1).
-        before: The profile to start from; None for the one that the first run was made with.
-        name: What to call the profile.
-        any_corpus: Whether the profile is meant for other documents, too.
-        seed: Of the halves and of the intervals; at least 0.
-        command: How it was called, to be kept in the profile.
-        reason: Why nothing more was fitted, to be kept in the notes.
+        runs: As for `calibrate`, but queries with a match may be few or missing.
+        max_false_inject: The false-positive rate to allow: the share of no-match queries for which
+            something is selected, in (0, 1).
+        before: The profile to start from; None for that of the first run.
+        name: Name of the new profile.
+        any_corpus: Whether the profile is also meant for other documents.
+        seed: Seed of the halves and of the intervals; at least 0.
+        command: The command that was run, to be kept in the profile.
+        reason: Why nothing else was fitted, to be kept in the notes.
 
     Raises:
-        CalibrationError: `too_few_negatives`; `no_gate` if the profile states no confidence, or if
-            no bar excludes these queries; `promise_broken` if the other half contradicts it.
+        CalibrationError: `too_few_negatives`; `no_gate` if the profile has no confidence model, or
+            no threshold excludes these queries; `promise_broken` if the other half contradicts it.
         InputError: `out_of_range`.
         ProfileError: `profile_mismatch` if the profile is for other models.
         SourceError: `unsuitable_run`, as for `calibrate`.
@@ -71,35 +71,39 @@ def set_bar(
     if stage1 is None or stage2 is None:
         raise CalibrationError(
             "no_gate",
-            f"the profile {before.name} states no confidence of an answer, so there is no bar to "
-            "set: fit one on labels first",
+            f"the profile {before.name} has no confidence model, so there is no threshold to set: "
+            "fit a profile on labels first",
         )
     labelled, notes = usable(runs)
     queries = [reblended(query, before) for query, _ in labelled]
     corpora = [corpus for _, corpus in labelled]
     matched = [query for query in queries if query.relevant]
-    empty = [place for place, query in enumerate(queries) if not query.relevant]
-    halves = split([queries[one] for one in empty], [corpora[one] for one in empty], seed=seed)
-    fit, held_out = ([queries[empty[place]] for place in half] for half in halves)
+    empty = [position for position, query in enumerate(queries) if not query.relevant]
+    halves = split(
+        [queries[position] for position in empty],
+        [corpora[position] for position in empty],
+        seed=seed,
+    )
+    fit, held_out = ([queries[empty[position]] for position in half] for half in halves)
     needed = answering.negatives_needed(max_false_inject)
     if len(fit) < needed:
         raise CalibrationError(
             "too_few_negatives",
-            f"nothing fits {len(empty)} queries, {len(fit)} of them to set the bar on: a "
-            f"false-inject rate of {max_false_inject:g} needs {needed}; give more, add "
+            f"there are {len(empty)} no-match queries, {len(fit)} of them to set the threshold on: "
+            f"a false-positive rate of {max_false_inject:g} needs {needed}; give more, add "
             "--background, or allow a higher rate",
         )
     seen = outcomes(fit, before)
-    stages = (answering.probabilities(seen, one) for one in (stage1, stage2))
+    stages = (answering.probabilities(seen, model) for model in (stage1, stage2))
     least = answering.least_for_false_injects(np.maximum(*stages), max_false_inject)
     if least > 1:
         raise CalibrationError(
             "no_gate",
-            "a query that nothing fits has a pick with the highest possible confidence, so no bar "
+            "a no-match query has a pick with the highest possible confidence, so no threshold "
             "excludes it; allow a higher rate",
         )
-    bar = max(least, before.answer.threshold or 0.0)
-    profile = before.replace(name=name, answer=before.answer.replace(threshold=bar))
+    threshold = max(least, before.answer.threshold or 0.0)
+    profile = before.replace(name=name, answer=before.answer.replace(threshold=threshold))
     report = [*matched, *held_out]
     found = Calibration(
         profile=profile,
@@ -125,22 +129,27 @@ def _notes(
     old = before.answer.threshold or 0.0
     if least <= old:
         notes.append(
-            f"the threshold was high enough: these queries need {least:.3g}, it is {old:.3g}"
+            f"the threshold was high enough already: these queries need {least:.3g}, and it is "
+            f"{old:.3g}"
         )
     if not matched:
         notes.append(
-            "there are no queries that something fits, so the cost of this threshold is unknown: a "
-            "few dozen labelled prompts would show it"
+            "there are no queries with a match, so the cost of this threshold is unknown: a few "
+            "dozen labelled prompts would show it"
         )
     picks = [(decide(query, before, "always"), query) for query in fit]
-    sure = [(one.confidence or 0.0, one.hits[0].id, query.text) for one, query in picks if one.hits]
-    if least > old and sure:
+    closest = [
+        (result.confidence or 0.0, result.hits[0].id, query.text)
+        for result, query in picks
+        if result.hits
+    ]
+    if least > old and closest:
         shown = "; ".join(
             f"{text!r} for {id} ({confidence:.2f})"
-            for confidence, id, text in sorted(sure, reverse=True)[:_SHOWN]
+            for confidence, id, text in sorted(closest, reverse=True)[:_SHOWN]
         )
         notes.append(
             f"closest to a pick were {shown}. If the library is about such everyday matters, this "
-            "threshold suppresses answers that it should give"
+            "threshold may suppress right answers"
         )
     return notes

@@ -1,4 +1,4 @@
-"""From stored runs to a profile: fit on one half, report on the other, refuse what fails there."""
+"""Fits a profile to stored runs: on one half, with a report on the other, which may refuse it."""
 
 from __future__ import annotations
 
@@ -47,32 +47,32 @@ from crossgate._evaluation.runs.runs import MODES, Run, RunHeader, StoredQuery
 from crossgate._profile import check_models
 
 LEAST_RIGHT = 20
-"""Right first picks that each half needs: fewer say nothing about when picks are right."""
+"""Minimum number of right first picks in each half, to tell when picks are right."""
 SECOND_PICK = 0.3
-"""A second pick must be right at least this often to be worth its place.
+"""A second pick must be right at least this often.
 
-At such leads the first pick is hardly right more often. With 0.2, the earlier value, four of five
+At such leads the first pick is hardly right more often. With 0.2, the previous value, four of five
 second picks on `eval/skills` were wrong.
 """
 SIGNIFICANCE = 0.05
-"""A promise counts as broken if the report half would be this improbable under it."""
+"""A promise counts as broken if the held-out half would be this improbable under it."""
 CHANCE = 0.001
-"""A gate counts as established only if noise would produce the result more rarely than this."""
+"""A gate counts as established only if noise would give the result less often than this."""
 
 _SHOWN = ("recall@1", "false_inject", "wrong_pick@1", "skipped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """What the fit is to achieve.
+    """The objective of a fit.
 
     Attributes:
-        max_false_inject: The share of the queries that nothing fits which may get a pick, in
-            (0, 1).
-        keep_recall: The share of the right first picks that the bar must let through in every
-            dataset, in (0, 1); used where no share of false injects is given.
-        cost_ratio: What a wrong pick costs, where a missed right one costs 1; above 0. Used where
-            neither of the shares is given.
+        max_false_inject: The false-positive rate to allow: the share of no-match queries for which
+            something is selected, in (0, 1).
+        keep_recall: The share of the right first picks that the threshold must keep in every
+            dataset, in (0, 1); used if no false-positive rate is given.
+        cost_ratio: The cost of a wrong pick, above 0; a missed right pick costs 1. Used if neither
+            share is given.
         max_recall_loss: The recall@1 that skipping stage 2 may cost, in [0, 1].
 
     Raises:
@@ -108,13 +108,13 @@ class Figures:
     """What a profile achieves on one half, all datasets together.
 
     Attributes:
-        matched: How many queries something fits.
-        no_match: How many queries nothing fits.
-        modes: Per mode and metric the mean with its interval; None where nothing shows it.
+        matched: Number of queries with a match.
+        no_match: Number of no-match queries.
+        modes: Per mode and metric the mean with its interval; None if the data cannot show it.
         recall_loss: recall@1 of always minus that of gated, paired by query.
-        kept: The share of the right first picks of always that the bar lets through.
-        separation: AUC of the probability of stage 2's pick: right ones against no-match queries,
-            or without such queries against wrong ones.
+        kept: The share of the right first picks of always that the threshold keeps.
+        separation: AUC of the probability of stage 2's pick: right picks against those of no-match
+            queries or, without such queries, against wrong picks.
     """
 
     matched: int
@@ -125,7 +125,7 @@ class Figures:
     separation: Interval | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures as JSON values, three to an interval."""
+        """Return the figures as JSON values; an interval is a list of three."""
         return {
             "matched": self.matched,
             "no_match": self.no_match,
@@ -141,14 +141,14 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """A fitted profile and what it is worth.
+    """A fitted profile with its figures.
 
     Attributes:
         profile: The profile.
         fit: Its figures on the half that it was fitted on.
-        report: Its figures on the other half.
-        before: The figures of the profile that is compared with, on the other half.
-        notes: What a reader should know.
+        report: Its figures on the held-out half.
+        before: The figures of the profile compared with, on the held-out half.
+        notes: Remarks for the reader.
     """
 
     profile: Profile
@@ -159,7 +159,7 @@ class Calibration:
 
 
 class TooFewLabelsError(CalibrationError):
-    """Too few labels for a fit of the weights; a bar may still be set by `set_bar`."""
+    """Too few labels to fit the weights; `set_bar` may still set the threshold."""
 
 
 def calibrate(
@@ -175,20 +175,20 @@ def calibrate(
     """Fit a profile on one half of labelled queries, and report on the other.
 
     Args:
-        runs: Stored runs with the mode `always`, all by the same models. Neither their order nor
-            that of their queries counts, and a query that occurs in several counts once.
-        objective: What to achieve.
-        before: The profile to compare with; None for the one that the first run was made with, in
-            the order of the datasets' names.
-        name: What to call the profile.
-        any_corpus: Whether the profile is meant for other documents, too; no router then warns.
-        seed: Of the halves and of the intervals; at least 0.
-        command: How it was called, to be kept in the profile.
+        runs: Stored runs with the mode `always`, all by the same models. The order of runs and
+            queries does not matter, and a query that occurs in several runs counts once.
+        objective: The objective.
+        before: The profile to compare with; None for that of the first run, in the order of the
+            datasets' names.
+        name: Name of the new profile.
+        any_corpus: Whether the profile is also meant for other documents; routers then do not warn.
+        seed: Seed of the halves and of the intervals; at least 0.
+        command: The command that was run, to be kept in the profile.
 
     Raises:
-        CalibrationError: `too_few_negatives` if the objective needs more queries that nothing
-            fits, naming how many; `no_gate` if right and wrong picks look alike; `promise_broken`
-            if the report half contradicts the objective.
+        CalibrationError: `too_few_negatives` if the objective needs more no-match queries, naming
+            how many; `no_gate` if right and wrong picks cannot be told apart; `promise_broken` if
+            the held-out half contradicts the objective.
         InputError: `out_of_range` for a seed below 0.
         ProfileError: `profile_mismatch` if the profile to compare with is for other models.
         SourceError: `unsuitable_run` if a run lacks logits or vectors, or if two runs were made by
@@ -196,7 +196,7 @@ def calibrate(
     """
     if seed < 0:
         raise InputError("out_of_range", f"the seed is {seed}: it must be at least 0")
-    # Whatever comes in another order is the same data and gives the same profile.
+    # The same data in another order gives the same profile.
     runs = sorted(runs, key=lambda run: _place(run.header))
     check_runs(runs)
     if before is None:
@@ -205,12 +205,12 @@ def calibrate(
     labelled, notes = usable(runs)
     queries, corpora = [query for query, _ in labelled], [corpus for _, corpus in labelled]
     halves = split(queries, corpora, seed=seed)
-    fit, report = ([queries[place] for place in half] for half in halves)
+    fit, report = ([queries[position] for position in half] for half in halves)
     ranking = _fit_ranking(fit, runs[0].header)
     fit, report = ([reblended(query, ranking) for query in half] for half in (fit, report))
     seen = outcomes(fit, ranking)
     _require(seen, outcomes(report, ranking))
-    fit_corpora = [corpora[place] for place in halves[0]]
+    fit_corpora = [corpora[position] for position in halves[0]]
     confidence, threshold = _fit_answer(seen, fit, fit_corpora, objective, seed)
     gated = _fit_gate(ranking, seen, confidence, threshold, fit_corpora, objective)
     profile = gated.replace(name=name, relevance=fit_relevance(fit, ranking))
@@ -226,20 +226,22 @@ def calibrate(
 
 
 def _fell(report: Sequence[StoredQuery], profile: Profile, before: Profile, seed: int) -> list[str]:
-    """Note where the profile before is surely better at what a pick is for."""
+    """Return a note if recall@1 of the previous profile is better beyond noise."""
 
     def recalls(used: Profile) -> NDArray[np.float64]:
         queries = [reblended(query, used) for query in report]
-        found = [measure_answer(one, decide(one, used, "gated"))["recall@1"] for one in queries]
-        return np.array(found, dtype=np.float64)
+        values = [
+            measure_answer(query, decide(query, used, "gated"))["recall@1"] for query in queries
+        ]
+        return np.array(values, dtype=np.float64)
 
     lost = mean((recalls(before) - recalls(profile))[:, None], seed=seed)
     if lost is None or lost.low <= 0:
         return []
     return [
-        f"on the half that was not fitted on, recall@1 is {100 * lost.value:.1f} points lower than "
-        "with the profile before, beyond noise: keep that one, unless fewer false injects are "
-        "worth it; more labels fit better"
+        f"on the held-out half, recall@1 is {100 * lost.value:.1f} points lower than with the "
+        "previous profile, beyond noise: keep that one, unless fewer false positives are worth it; "
+        "more labels give a better fit"
     ]
 
 
@@ -260,8 +262,8 @@ def check_runs(runs: Sequence[Run]) -> None:
         if "always" not in header.modes or header.reranker is None or not header.embedder:
             raise SourceError(
                 "unsuitable_run",
-                f"the run of {header.dataset} has no vectors or no logits of every query: measure "
-                "it with an embedder, a reranker and the mode always",
+                f"the run of {header.dataset} lacks vectors, or logits for every query: measure it "
+                "with an embedder, a reranker and the mode always",
             )
         if (header.embedder, header.reranker) != (first.embedder, first.reranker):
             raise SourceError(
@@ -270,20 +272,20 @@ def check_runs(runs: Sequence[Run]) -> None:
                 f"{header.dataset} by {header.embedder} and {header.reranker}: a profile belongs "
                 "to one pair of models",
             )
-        sizes = [one.profile.per_channel for one in (first, header)]
+        sizes = [each.profile.per_channel for each in (first, header)]
         if sizes[0] != sizes[1]:
             raise SourceError(
                 "unsuitable_run",
                 f"{first.dataset} was run with a per_channel of {sizes[0]}, {header.dataset} with "
-                f"one of {sizes[1]}: a profile searches in one way",
+                f"one of {sizes[1]}: a profile has only one",
             )
 
 
 def usable(runs: Sequence[Run]) -> tuple[list[tuple[StoredQuery, str]], list[str]]:
-    """Return the queries to fit and report on, each with its corpus, and what to note of them.
+    """Return the usable queries, each with its corpus, and notes on them.
 
-    Splits of one dataset may share queries, such as those that nothing fits, and a run may be given
-    twice. A query that counted twice would make few look like many.
+    Splits of one dataset may share queries, such as no-match queries, and a run may be given twice.
+    Counting a query twice would make the data look larger than it is.
     """
     once: dict[tuple[str, str, str], tuple[StoredQuery, str]] = {}
     for run in runs:
@@ -291,17 +293,17 @@ def usable(runs: Sequence[Run]) -> tuple[list[tuple[StoredQuery, str]], list[str
             once.setdefault((run.header.corpus, query.id, query.text), (query, run.header.corpus))
     usable = [
         (query, corpus)
-        for _, (query, corpus) in sorted(once.items(), key=lambda one: one[0])
-        if query.scored and all(one.id in query.pairs for one in query.scored)
+        for _, (query, corpus) in sorted(once.items(), key=lambda item: item[0])
+        if query.scored and all(scored.id in query.pairs for scored in query.scored)
     ]
     notes = list(dict.fromkeys(note for run in runs for note in run.header.notes))
     if all(query.relevant for query, _ in usable):
         notes.append(
-            "something fits every query: abstention was not measured, and the confidence says "
-            "whether the pick is right, not whether anything fits"
+            "every query has a match: abstention was not measured, and the confidence says whether "
+            "the pick is right, not whether anything fits"
         )
     if twice := sum(len(run.queries) for run in runs) - len(once):
-        notes.append(f"{twice} queries occur in the runs a second time and were counted once")
+        notes.append(f"{twice} queries occur more than once in the runs and were counted once")
     if unusable := len(once) - len(usable):
         notes.append(f"{unusable} queries have no candidate or no logits and were left out")
     if is_chained([query for query, _ in usable], [corpus for _, corpus in usable]):
@@ -310,20 +312,20 @@ def usable(runs: Sequence[Run]) -> tuple[list[tuple[StoredQuery, str]], list[str
             "those that fit a query best"
         )
     if len(runs) > 1:
-        notes.append("the weights count all queries alike, so the largest dataset counts most")
+        notes.append("all queries have equal weight, so the largest dataset counts most")
     return usable, notes
 
 
 def _fit_ranking(fit: Sequence[StoredQuery], header: RunHeader) -> Profile:
-    """Return a profile whose blend, pool and combination are fitted, and nothing else."""
+    """Return a profile of which only blend, pool and combination are fitted."""
     scores = (weights.Scores.of(query) for query in fit)
-    rows = [one for one in scores if one.right.any()]
+    rows = [row for row in scores if row.right.any()]
     if len(rows) < LEAST_RIGHT:
         raise TooFewLabelsError(
             "no_gate",
             f"no gate established: stage 1 finds a fitting document for {len(rows)} queries of the "
-            f"half to fit on, {LEAST_RIGHT} are needed; with so few, --background "
-            "sets the bar alone",
+            f"half to fit on, {LEAST_RIGHT} are needed; with so few, --background sets only the "
+            "threshold",
         )
     blend = weights.fit_blend(rows)
     combine = weights.fit_combine(rows, blend)
@@ -338,15 +340,14 @@ def _fit_ranking(fit: Sequence[StoredQuery], header: RunHeader) -> Profile:
 
 
 def _require(*halves: Outcomes) -> None:
-    for half, what in zip(halves, ("fit", "report"), strict=True):
+    for half, name in zip(halves, ("half to fit on", "held-out half"), strict=True):
         right = min(int(half.stage1_right.sum()), int(half.stage2_right.sum()))
         if right < LEAST_RIGHT:
             raise TooFewLabelsError(
                 "no_gate",
                 f"no gate established: the first pick fits for {right} of the {len(half)} queries "
-                f"of the half to {what} on, {LEAST_RIGHT} are needed to tell when it does. Queries "
-                "that share documents stand in one half. With so few, --background sets the bar "
-                "alone",
+                f"of the {name}, {LEAST_RIGHT} are needed to tell when it does. Queries that share "
+                "documents are kept in one half. With so few, --background sets only the threshold",
             )
         expected = float(half.chance.sum())
         spread = math.sqrt(float((half.chance * (1 - half.chance)).sum()))
@@ -354,8 +355,8 @@ def _require(*halves: Outcomes) -> None:
             raise CalibrationError(
                 "no_gate",
                 f"no gate established: the first pick fits for {half.stage2_right.sum()} queries "
-                f"of the half to {what} on, and a pick at random for {expected:.0f}. Are the "
-                "labels those of these queries?",
+                f"of the {name}, and a random pick for {expected:.0f}. Do the labels belong to "
+                "these queries?",
             )
 
 
@@ -366,23 +367,27 @@ def _fit_answer(
     objective: Objective,
     seed: int,
 ) -> tuple[Confidence, float]:
-    """Return the models of both stages and the least probability of an answer."""
+    """Return the models of both stages and the threshold of an answer."""
     empty = np.flatnonzero(~seen.matched)
     level, keep = objective.max_false_inject, objective.keep_recall
-    for_bar = empty
+    for_threshold = empty
     if level is not None:
-        # The bar rests on queries that the models were not fitted on, or its promise is void.
-        places = [int(one) for one in empty]
-        apart = split([fit[one] for one in places], [corpora[one] for one in places], seed=seed + 1)
-        for_models, for_bar = (empty[np.array(half, dtype=np.intp)] for half in apart)
+        # The threshold's promise holds only for queries that the models were not fitted on.
+        positions = [int(position) for position in empty]
+        apart = split(
+            [fit[position] for position in positions],
+            [corpora[position] for position in positions],
+            seed=seed + 1,
+        )
+        for_models, for_threshold = (empty[np.array(half, dtype=np.intp)] for half in apart)
         needed = answering.negatives_needed(level)
-        if min(len(for_bar), len(for_models)) < needed:
+        if min(len(for_threshold), len(for_models)) < needed:
             raise CalibrationError(
                 "too_few_negatives",
-                f"nothing fits {len(empty)} queries of the half to fit on, {len(for_models)} for "
-                f"the models and {len(for_bar)} for the bar: a false-inject rate of {level:g} "
-                f"needs {needed} of each, so about {4 * needed} in all. "
-                f"{_promised(for_models, for_bar)}"
+                f"the half to fit on has {len(empty)} no-match queries, {len(for_models)} for the "
+                f"models and {len(for_threshold)} for the threshold: a false-positive rate of "
+                f"{level:g} needs {needed} of each, so about {4 * needed} in all. "
+                f"{_promised(for_models, for_threshold)}"
                 "Give more, add --background, or allow a higher rate",
             )
         empty = for_models
@@ -390,7 +395,7 @@ def _fit_answer(
         nothing = np.zeros(len(seen), dtype=np.bool_)
         nothing[empty] = True
         against = (nothing, nothing)
-    else:  # a wrong pick for a query that something fits counts as well
+    else:  # a wrong pick for a query with a match counts as well
         against = (~seen.stage1_right, ~seen.stage2_right)
     stage1 = answering.fit_confidence(seen, seen.stage1_right, against[0], Stage1Confidence)
     stage2 = answering.fit_confidence(seen, seen.stage2_right, against[1], Stage2Confidence)
@@ -398,7 +403,7 @@ def _fit_answer(
     second = answering.probabilities(seen, stage2)
     if level is not None:
         # Whichever stage answers, its probability is not above the larger of the two.
-        least = answering.least_for_false_injects(np.maximum(first, second)[for_bar], level)
+        least = answering.least_for_false_injects(np.maximum(first, second)[for_threshold], level)
     elif keep is not None:
         least = answering.least_for_recall(second, seen.stage2_right, corpora, keep)
     else:
@@ -406,16 +411,16 @@ def _fit_answer(
     if least > 1:
         raise CalibrationError(
             "no_gate",
-            "no gate established: a query that nothing fits has a pick with the highest possible "
+            "no gate established: a no-match query has a pick with the highest possible "
             "probability, so no threshold excludes it; allow a higher rate",
         )
     return Confidence(stage1=stage1, stage2=stage2), least
 
 
 def _promised(*groups: NDArray[np.intp]) -> str:
-    """Say which rate so many queries can promise."""
+    """Say which false-positive rate this many queries can promise."""
     fewest = min(map(len, groups))
-    return f"So many can promise {1 / (fewest + 1):.2g}, no less. " if fewest else ""
+    return f"This many can promise {1 / (fewest + 1):.2g} at best. " if fewest else ""
 
 
 def _fit_gate(
@@ -447,17 +452,17 @@ def _second_picks(lead: Array, right: Flags, matched: Flags) -> float:
 
 
 def figures_of(queries: Sequence[StoredQuery], profile: Profile, seed: int) -> Figures:
-    """Decide each query in every mode by the cascade itself, and count."""
+    """Decide each query in every mode with the cascade, and count."""
     results = {mode: [decide(query, profile, mode) for query in queries] for mode in MODES}
     tables = {
         mode: np.array(
             [
-                [measure_answer(query, one)[name] for name in _SHOWN]
-                for query, one in zip(queries, found, strict=True)
+                [measure_answer(query, answer)[name] for name in _SHOWN]
+                for query, answer in zip(queries, answers, strict=True)
             ],
             dtype=np.float64,
         )
-        for mode, found in results.items()
+        for mode, answers in results.items()
     }
     lost = (tables["always"] - tables["gated"])[:, :1]
     matched = np.array([bool(query.relevant) for query in queries])
@@ -468,7 +473,7 @@ def figures_of(queries: Sequence[StoredQuery], profile: Profile, seed: int) -> F
         ]
     )
     picked = np.array([bool(result.ids) for result in results["always"]])
-    sure = np.array([one.confidence or 0.0 for one in results["always"]])
+    confidence = np.array([result.confidence or 0.0 for result in results["always"]])
     against = ~matched if not matched.all() else ~right
     judged = right | against
     return Figures(
@@ -480,19 +485,19 @@ def figures_of(queries: Sequence[StoredQuery], profile: Profile, seed: int) -> F
         },
         recall_loss=mean(lost, seed=seed),
         kept=mean(picked[right], seed=seed, shares=True),
-        separation=area_interval(sure[judged], right[judged], seed=seed),
+        separation=area_interval(confidence[judged], right[judged], seed=seed),
     )
 
 
 def _check_promise(report: Figures, objective: Objective) -> None:
-    """Refuse a fit that the report half contradicts."""
+    """Refuse a fit that the held-out half contradicts."""
     apart = report.separation
     if apart is None or _at_least(apart, CHANCE) <= 0.5:
-        shown = "cannot be told" if apart is None else f"is {apart.value:.2f}, from {apart.low:.2f}"
+        shown = "is unknown" if apart is None else f"is {apart.value:.2f}, from {apart.low:.2f}"
         raise CalibrationError(
             "no_gate",
-            "no gate established: on the half to report on, right picks are no more probable than "
-            f"others (AUC {shown}, and 0.5 is chance). Are the labels those of these queries?",
+            "no gate established: on the held-out half, right picks are no more probable than "
+            f"others (AUC {shown}, and 0.5 is chance). Do the labels belong to these queries?",
         )
     check_false_injects(report, objective.max_false_inject)
     level = objective.max_false_inject
@@ -502,34 +507,34 @@ def _check_promise(report: Figures, objective: Objective) -> None:
         if binom.cdf(count, kept.count, share) < SIGNIFICANCE:
             raise CalibrationError(
                 "promise_broken",
-                f"{count} of {kept.count} right picks of the report half pass the threshold, too "
+                f"{count} of {kept.count} right picks of the held-out half pass the threshold, too "
                 f"few for {share:.1%}. Nothing was written; give more queries, or keep less",
             )
     lost = report.recall_loss
     if lost is not None and _at_least(lost, SIGNIFICANCE) > objective.max_recall_loss:
         raise CalibrationError(
             "promise_broken",
-            f"on the report half, skipping costs {lost.value:.1%} of recall@1, clearly more than "
+            f"on the held-out half, skipping costs {lost.value:.1%} of recall@1, clearly more than "
             f"{objective.max_recall_loss:.1%}. Nothing was written; give more queries, or "
             "allow a larger loss",
         )
 
 
 def check_false_injects(report: Figures, level: float | None) -> None:
-    """Refuse a threshold that clearly lets more false injects through than promised."""
+    """Refuse a threshold whose false-positive rate is clearly above the promised one."""
     injected = report.modes["gated"]["false_inject"]
     if level is not None and injected is not None:
         count = round(injected.value * injected.count)
         if binom.sf(count - 1, injected.count, level) < SIGNIFICANCE:
             raise CalibrationError(
                 "promise_broken",
-                f"{count} of {injected.count} no-match queries of the report half get a pick, too "
-                f"many for {level:.1%}. Nothing was written; are these queries of one kind?",
+                f"{count} of {injected.count} no-match queries of the held-out half get a pick, "
+                f"too many for {level:.1%}. Nothing was written; are these queries of one kind?",
             )
 
 
 def _at_least(interval: Interval, level: float) -> float:
-    """Return what an estimate surely exceeds, but for one sample in 1 / level; one-sided."""
+    """Return the one-sided lower confidence bound of an estimate at a significance level."""
     tail = NormalDist().inv_cdf(1 - level) / NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
     return interval.value - tail * (interval.value - interval.low)
 
@@ -543,7 +548,7 @@ def documented(
     seed: int,
     command: str,
 ) -> Calibration:
-    """Return a calibration whose profile says how it was made, and for which documents."""
+    """Return a calibration whose profile records how it was made, and for which documents."""
     fitted = {
         "objective": objective.describe(),
         "data": [
@@ -576,4 +581,4 @@ def _triple(interval: Interval | None) -> list[float] | None:
     """Return an estimate and the two ends of its interval."""
     if interval is None:
         return None
-    return [round(one, 4) for one in (interval.value, interval.low, interval.high)]
+    return [round(number, 4) for number in (interval.value, interval.low, interval.high)]

@@ -1,7 +1,7 @@
-"""Splitting labelled queries into a half to fit on and a half to report on, by group.
+"""Splits labelled queries into a half to fit on and a held-out half, by group.
 
-Queries that share a document stand in the same half. Otherwise a fit would be tried on what it has
-seen: ten prompts for one skill are much alike, and so are their scores.
+Queries that share a document are kept in the same half. Otherwise a fit would be tested on data
+that it has seen: ten prompts for one skill are much alike, and so are their scores.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ def groups(
 ) -> list[int]:
     """Return the number of each query's group.
 
-    Two queries are of one group if a chain of documents that they are labelled with, as fitting or
-    as not fitting, joins them, or if they are the same text.
+    Two queries are in one group if a chain of documents in their labels, right or wrong ones,
+    connects them, or if they have the same text.
 
     Args:
         queries: The queries.
-        corpora: The corpus of each; ids of two corpora have nothing to do with each other.
-        loosely: Whether only the label that says most counts of each query: the document that fits
-            best, or where nothing fits one that is known not to.
+        corpora: The corpus of each; the same id in two corpora means two documents.
+        loosely: Whether only the strongest label of each query counts: the document that fits best
+            or, if nothing fits, one that is known not to fit.
     """
     root: dict[tuple[str, ...], tuple[str, ...]] = {}
 
@@ -47,7 +47,7 @@ def groups(
 
 
 def is_chained(queries: Sequence[StoredQuery], corpora: Sequence[str]) -> bool:
-    """Return whether labels join more than half of the queries into one group."""
+    """Return whether labels connect more than half of the queries into one group."""
     numbers = groups(queries, corpora)
     return 2 * max((numbers.count(one) for one in set(numbers)), default=0) > len(numbers)
 
@@ -55,17 +55,17 @@ def is_chained(queries: Sequence[StoredQuery], corpora: Sequence[str]) -> bool:
 def split(
     queries: Sequence[StoredQuery], corpora: Sequence[str], *, seed: int
 ) -> tuple[list[int], list[int]]:
-    """Return the places of two halves of the queries, no group in both.
+    """Return the positions of two halves of the queries, with no group in both.
 
     The groups are dealt in an order drawn by the seed, each to the half that has fewer queries of
-    its kind: those that something fits and those that nothing does are dealt apart, so that both
-    halves have their share of either. A group with both goes where its larger part belongs. Where
-    labels chain most queries into one group no half could be had, and the groups are loose ones.
+    its kind. Queries with and without a match are counted separately, so that both halves have
+    their share of each; a group with both kinds goes by its larger part. If labels connect most
+    queries into one group, there would be no halves, so the groups are made loosely.
 
     Args:
-        queries: The queries; their order counts.
+        queries: The queries; their order matters.
         corpora: The corpus of each, as for `groups`.
-        seed: Of the order in which groups are dealt.
+        seed: Seed of the order in which groups are dealt.
     """
     members: dict[int, list[int]] = defaultdict(list)
     loosely = is_chained(queries, corpora)
@@ -75,7 +75,7 @@ def split(
     order = np.random.default_rng(seed).permutation(len(dealt))
     halves: tuple[list[int], list[int]] = ([], [])
     counts = {True: [0, 0], False: [0, 0]}
-    # The largest first: a late large group would upset halves that were even.
+    # The largest first: a large group at the end would unbalance the halves.
     for number in sorted(order, key=lambda one: -len(dealt[one])):
         places = dealt[number]
         matched = sum(bool(queries[place].relevant) for place in places)

@@ -1,4 +1,4 @@
-"""What the cascade makes of each query once the order is fitted, before any bar is set."""
+"""The outcome of each query under a fitted ranking, before any threshold is set."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class Outcomes:
     Attributes:
         signals: The signals of `STAGE2_SIGNALS` as the models of confidence weigh them, of
             shape (queries, 7).
-        stage1_right: Whether the first of stage 1 fits.
-        stage2_right: Whether the first of stage 2 fits.
-        matched: Whether anything fits.
-        need: The probability that the query asks for anything; 1 where nobody asked.
-        chance: The share of the pool that fits: how often a pick at random would be right.
-        stage1_lead: How far the second of stage 1 lies behind the first, in blend.
-        stage1_second: Whether that second fits.
-        stage2_lead: How far the second of stage 2 lies behind the first, in combined score.
-        stage2_second: Whether that second fits.
+        stage1_right: Whether stage 1's first candidate fits.
+        stage2_right: Whether stage 2's first candidate fits.
+        matched: Whether any document fits.
+        need: The probability that the query needs a document; 1 if it was not computed.
+        chance: The share of the pool that fits: how often a random pick would be right.
+        stage1_lead: The lead of stage 1's first candidate over its second, in blend.
+        stage1_second: Whether that second candidate fits.
+        stage2_lead: The lead of stage 2's first candidate over its second, in combined score.
+        stage2_second: Whether that second candidate fits.
     """
 
     signals: Array
@@ -59,11 +59,11 @@ class Outcomes:
 
 
 def outcomes(queries: Sequence[StoredQuery], ranking: Profile) -> Outcomes:
-    """Order the candidates of each query by a profile's weights, with the functions that route.
+    """Order the candidates of each query by a profile's weights, with the functions of the router.
 
     Args:
         queries: Queries with at least one candidate and with the logits of the whole pool.
-        ranking: A profile of which blend, pool and combination count.
+        ranking: A profile, of which only blend, pool and combination are used.
     """
     rows = [_outcome(query, ranking) for query in queries]
     return Outcomes(

@@ -1,6 +1,6 @@
-"""Fitting how scores are weighed: the blend of stage 1, the combination with stage 2, the pool.
+"""Fits the weights of the scores: the blend of stage 1, the combination with stage 2, the pool.
 
-Only queries that something fits take part: what the weights decide is an order.
+Only queries with a match are used, since the weights decide an order.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from crossgate._evaluation.runs.runs import StoredQuery
 Array = NDArray[np.float64]
 
 PIVOTS = (4.0, 8.0, 16.0, 32.0)
-"""The BM25 scores among which the one that is mapped to 0.5 is chosen.
+"""The pivots to choose from: BM25 scores that are mapped to 0.5.
 
-Above, the order hardly changes, and a lead in a long query says less and less about one in a short
-one, which the bar on the confidence rests on.
+Above 32 the order hardly changes, and leads of long and short queries become less and less
+comparable, although the confidence depends on them.
 """
 LEAST_SHARE = 0.1
-"""The least share of either channel in the blend."""
+"""The smallest share of a channel in the blend."""
 POOL_LOSS = 0.002
-"""Recall@1 that the chosen pool may lose against the largest."""
+"""How much recall@1 the chosen pool may lose compared with the largest."""
 POOLS = (4, 6, 8, 10, 12, 16, 20)
 
 _RIDGE = 1e-4
@@ -42,7 +42,7 @@ class Scores:
         bm25: Raw BM25 scores.
         rerank_score: Raw scores of the reranker.
         right: Whether the candidate fits.
-        reweighed: The BM25 scores under other weights of the body, by weight; empty where nothing
+        reweighed: The BM25 scores under other weights of the body, by weight; empty if no candidate
             has a body.
     """
 
@@ -54,7 +54,7 @@ class Scores:
 
     @classmethod
     def of(cls, query: StoredQuery) -> Scores:
-        """Take the scores from a stored query; candidates that stage 2 never read are left out."""
+        """Take the scores from a stored query, without candidates that stage 2 did not read."""
         read = sorted(
             (one for one in query.scored if one.id in query.pairs), key=lambda one: one.id
         )
@@ -85,14 +85,14 @@ class Scores:
 
 
 def fit_blend(rows: Sequence[Scores]) -> Blend:
-    """Return the blend under which the right candidates are the most likely ones of their lists.
+    """Return the blend under which the right candidates are most likely.
 
-    Of the scores that BM25 may be mapped to a half at it takes the likeliest: the larger it is, the
-    further a query of many rare words, which finds what it names, outweighs one of a few. The same
-    of the weights of the body that all rows with bodies know.
+    The pivot and the weight of the body are chosen by likelihood too: the pivot from `PIVOTS`, the
+    weight from those that all rows with bodies have. With a larger pivot, BM25 counts more for
+    queries of many rare words, which name what they need.
 
     Args:
-        rows: The scores of queries, with a candidate that fits each.
+        rows: The scores of queries, each with at least one candidate that fits.
     """
     weights = [set(row.reweighed) for row in rows if row.reweighed]
     body_weights = set.intersection(*weights) if weights else {Blend().body_weight}
@@ -104,7 +104,7 @@ def fit_blend(rows: Sequence[Scores]) -> Blend:
     _, pivot, body_weight, cosine, bm25 = min(found)
     if not cosine + bm25:  # neither tells right from wrong
         return Blend()
-    # Queries that are all of one kind would silence the other channel for good.
+    # Data of one kind must not switch off the other channel entirely.
     share = round(min(max(cosine / (cosine + bm25), LEAST_SHARE), 1 - LEAST_SHARE), 2)
     return Blend(
         cosine_weight=share,
@@ -115,10 +115,10 @@ def fit_blend(rows: Sequence[Scores]) -> Blend:
 
 
 def fit_combine(rows: Sequence[Scores], blend: Blend) -> Combine.Weighted:
-    """Return the weights under which the right candidates are the most likely ones of their lists.
+    """Return the weights under which the right candidates are most likely.
 
     Args:
-        rows: The scores of queries, with a candidate that fits each.
+        rows: The scores of queries, each with at least one candidate that fits.
         blend: How BM25 is bounded.
     """
     _, found = _fit_likeliest(rows, [row.features(blend) for row in rows])
@@ -129,7 +129,7 @@ def fit_combine(rows: Sequence[Scores], blend: Blend) -> Combine.Weighted:
 def _fit_likeliest(
     rows: Sequence[Scores], features: Sequence[Array]
 ) -> tuple[float, tuple[float, ...]]:
-    """Return the least loss and the weights of the features, none of them below 0, that have it.
+    """Return the smallest loss, and the non-negative weights of the features that give it.
 
     The loss is the softmax cross-entropy over each query's candidates, ListNet's top-one
     probability: Cao et al., "Learning to Rank: From Pairwise Approach to Listwise Approach", 2007.
@@ -143,8 +143,8 @@ def _fit_likeliest(
         values[place, :size] = one
         target[place, :size] = row.right / row.right.sum()
         present[place, :size] = True
-    # The ridge is to weigh each feature alike, in whatever units it comes. One that has numbers too
-    # large to square has an infinite spread and no say.
+    # The ridge must treat all features alike, whatever their units. A feature with numbers too
+    # large to square has an infinite spread and no influence.
     with np.errstate(over="ignore"):
         spread = np.std(values[present], axis=0)
     spread[spread == 0] = 1.0
@@ -157,10 +157,10 @@ def _fit_likeliest(
         total = likely.sum(axis=1, keepdims=True)
         value = np.mean(largest + np.log(total)) - (scores * target).sum() / len(rows)
         slope = np.einsum("qc,qcf->f", likely / total - target, values) / len(rows)
-        # Without the ridge a feature that separates everything would get an endless weight.
+        # Without the ridge, a feature that separates everything would get an infinite weight.
         return float(value + _RIDGE * weights @ weights), slope + 2 * _RIDGE * weights
 
-    # More of a score never counts against a candidate, whatever chance did to the data.
+    # A higher score must never count against a candidate, whatever the noise in the data.
     fitted = minimize(loss, np.ones(width), jac=True, bounds=[(0, None)] * width)
     return float(fitted.fun), tuple((fitted.x / spread).tolist())
 

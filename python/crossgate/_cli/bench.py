@@ -31,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--against",
         metavar="NAMES",
-        help=f"measure these beside it: {', '.join(NAMES)}, with commas (default: those installed)",
+        help=f"compare with: {', '.join(NAMES)}, with commas (default: those installed)",
     )
     parser.add_argument(
         "--sizes",
@@ -45,7 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=at_least(1),
         default=15,
         metavar="N",
-        help="how often each is timed, kernels ten times as often (default: 15)",
+        help="timings of each measurement, ten times as many for kernels (default: 15)",
     )
 
 

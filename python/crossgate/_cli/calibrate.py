@@ -45,7 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     labels.add_argument(
         "--from-log",
         metavar="LOG",
-        help="in place of datasets: a log of decisions with what was used of them; needs no model",
+        help="use a decision log with records of use instead of datasets; needs no model",
     )
     parser.add_argument("-o", "--output", metavar="PROFILE", required=True, help="profile to write")
     bar = parser.add_mutually_exclusive_group()
@@ -60,28 +60,26 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--max-false-inject",
         type=float,
         metavar="A",
-        help="at most this share of the queries that nothing fits may get a pick (split conformal)",
+        help="false-positive rate to allow: no-match queries with a selection (split conformal)",
     )
     bar.add_argument(
         "--keep-recall",
         type=float,
         metavar="K",
-        help="the highest bar that keeps this share of recall@1 in every dataset",
+        help="the highest threshold that keeps this share of recall@1 in every dataset",
     )
     parser.add_argument(
         "--max-recall-loss",
         type=float,
         metavar="L",
         default=0.01,
-        help="the recall@1 that skipping may cost against reranking everything (default: 0.01)",
+        help="recall@1 that skipping may cost compared with reranking all (default: 0.01)",
     )
     parser.add_argument("--name", help="name of the profile (default: that of the file)")
     parser.add_argument(
-        "--any-corpus", action="store_true", help="for other documents as well: no warning for them"
+        "--any-corpus", action="store_true", help="also for other documents, without a warning"
     )
-    parser.add_argument(
-        "--profile", metavar="FILE", help="profile to measure with and to compare with"
-    )
+    parser.add_argument("--profile", metavar="FILE", help="profile to measure and compare with")
     labelled_options(parser)
 
 

@@ -51,7 +51,9 @@ def decision_options(parser: argparse.ArgumentParser) -> None:
         help="select nothing below this confidence, 0 to 1",
     )
     parser.add_argument(
-        "--section", metavar="NAME", help="what part of your work this is for; selects a floor"
+        "--section",
+        metavar="NAME",
+        help="section of your work, which selects a floor of the policy",
     )
     parser.add_argument("--grade", metavar="LETTER", help="grade of the retrieval, A to F")
     parser.add_argument(

@@ -53,7 +53,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--remote",
         choices=("voyage", "cohere", "jina"),
-        help="provider for the mode remote; needs a key, and is sent the query and its candidates",
+        help="provider for the mode remote; needs a key, and receives queries and candidates",
     )
     parser.add_argument(
         "--steps",

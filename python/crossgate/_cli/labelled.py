@@ -74,7 +74,7 @@ def labelled_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--strict", action="store_true", help="stop at a malformed row")
     parser.add_argument(
-        "--unnamed", action="store_true", help="leave out queries that name what fits"
+        "--unnamed", action="store_true", help="leave out queries that name the matching document"
     )
     parser.add_argument(
         "--background",
@@ -87,7 +87,7 @@ def labelled_options(parser: argparse.ArgumentParser) -> None:
         help="label the prompts of Claude Code's transcripts, such as those in "
         "~/.claude/projects, by the skills that were opened for them",
     )
-    parser.add_argument("--runs", metavar="FOLDER", help="keep the stored runs here")
+    parser.add_argument("--runs", metavar="FOLDER", help="folder to keep the stored runs in")
     parser.add_argument(
         "--embedder",
         metavar="MODEL",

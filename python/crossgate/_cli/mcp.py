@@ -17,10 +17,14 @@ from crossgate._errors import InputError
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.set_defaults(run=run)
-    parser.add_argument("-i", "--index", metavar="FILE", help="the skills of find_skill")
-    parser.add_argument("--tools", metavar="FILE", help="the index of tools of find_tool")
+    parser.add_argument("-i", "--index", metavar="FILE", help="index of skills for find_skill")
+    parser.add_argument("--tools", metavar="FILE", help="index of tools for find_tool")
     parser.add_argument(
-        "--reranker", metavar="MODEL", type=model_or_none, default="default", help="as for rerank"
+        "--reranker",
+        metavar="MODEL",
+        type=model_or_none,
+        default="default",
+        help="see crossgate rerank",
     )
     parser.add_argument(
         "--proxy",

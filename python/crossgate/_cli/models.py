@@ -29,7 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         return made
 
     command("list", "list the models and plug-ins that are known by name", _list)
-    pull = command("pull", "download a model; nothing else ever downloads", _pull)
+    pull = command("pull", "download a model; no other command downloads anything", _pull)
     pull.add_argument("name", metavar="NAME", help="a name from `crossgate models list`")
     pull.add_argument(
         "--accept-licence", action="store_true", help="accept the restrictions of the licence"

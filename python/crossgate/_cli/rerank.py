@@ -19,8 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         nargs="?",
         default="-",
-        help="JSON lines with text and, if there are, id, title, body, score, cosine (default: "
-        "stdin)",
+        help="JSON lines with text and optionally id, title, body, score, cosine (default: stdin)",
     )
     parser.add_argument("--limit", type=int, metavar="N", help="at most N (default: all)")
     decision_options(parser)

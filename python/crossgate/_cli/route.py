@@ -26,7 +26,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--limit", type=int, metavar="N", default=2, help="at most N (default: 2)")
     # One id each: an option that takes several would take the query as well.
-    for option, text in (("--allow", "consider only this one"), ("--deny", "leave this one out")):
+    for option, text in (
+        ("--allow", "consider only this document"),
+        ("--deny", "leave out this document"),
+    ):
         parser.add_argument(
             option, metavar="ID", action="append", help=f"{text}; repeat it for more"
         )

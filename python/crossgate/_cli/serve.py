@@ -30,21 +30,25 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address (default: 127.0.0.1)")
     parser.add_argument("-i", "--index", metavar="FILE", help="index for /route")
     parser.add_argument(
-        "--reranker", metavar="MODEL", type=model_or_none, default="default", help="as for rerank"
+        "--reranker",
+        metavar="MODEL",
+        type=model_or_none,
+        default="default",
+        help="see crossgate rerank",
     )
-    parser.add_argument("--profile", metavar="FILE", help="a calibration profile for reranking")
+    parser.add_argument("--profile", metavar="FILE", help="calibration profile for reranking")
     parser.add_argument("--policy", metavar="FILE", help="policy: the settings that you choose")
     for name, default, text in (
-        ("--max-bytes", 10_000_000, "largest request"),
-        ("--max-documents", 1_000, "most documents of a request"),
-        ("--max-waiting", 64, "most requests that wait; the next gets 429"),
-        ("--stop-seconds", 30, "longest wait for open requests when told to stop"),
+        ("--max-bytes", 10_000_000, "maximum size of a request"),
+        ("--max-documents", 1_000, "maximum number of documents per request"),
+        ("--max-waiting", 64, "maximum number of waiting requests; the next gets 429"),
+        ("--stop-seconds", 30, "time that open requests get to finish on shutdown"),
     ):
         parser.add_argument(
             name, type=int, default=default, metavar="N", help=f"{text} (default: {default})"
         )
     parser.add_argument(
-        "--concurrency", type=int, metavar="N", help="decisions at once (default: the cores)"
+        "--concurrency", type=int, metavar="N", help="number of decisions at once (default: cores)"
     )
 
 

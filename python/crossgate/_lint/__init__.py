@@ -1,1 +1,1 @@
-"""What hurts routing in a library, found with the index itself."""
+"""The linter: finds problems in a library that hurt routing, with the library's own index."""

@@ -1,4 +1,4 @@
-"""Who answers a document's own sentence, when the document may not win by having written it."""
+"""Stage-1 results for each document's own sentences, with the sentence left out of the document."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crossgate._lint.words import Words
 from crossgate._types import Document, Vector
 
 LEFT = 4
-"""Different terms that a head keeps when one of its sentences is left out; else it stays whole."""
+"""A sentence is left out of a head only if this many different terms remain in the head."""
 
 _POOL = 20
 
@@ -21,14 +21,14 @@ Progress = Callable[[int, int], None] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What stage 1 makes of one sentence.
+    """The stage-1 result for one sentence.
 
     Attributes:
         sentence: The query.
-        own: Score of the document that the sentence is from, the sentence left out of it.
-        repeated: Its score as it is, with the sentence in it.
-        others: Ids and scores of the other documents that came up, best first.
-        whole: Whether the sentence could not be left out, since next to nothing would remain.
+        own: Score of the sentence's own document, with the sentence left out of it.
+        repeated: Score of the whole document, with the sentence in it.
+        others: Ids and scores of the other documents that were found, best first.
+        whole: Whether the sentence was not left out, since almost nothing would remain.
     """
 
     sentence: Sentence
@@ -38,13 +38,13 @@ class Answer:
     whole: bool
 
     @property
-    def place(self) -> int:
-        """The place of the sentence's own document, from 1."""
+    def rank(self) -> int:
+        """The rank of the sentence's own document, from 1."""
         return 1 + sum(score > self.own for _, score in self.others)
 
     @property
     def ahead(self) -> tuple[str, ...]:
-        """The ids of the documents before it, best first."""
+        """The ids of the documents ranked before it, best first."""
         return tuple(id for id, score in self.others if score > self.own)
 
 
@@ -56,23 +56,24 @@ def ask(
     blend: Blend,
     progress: Progress = None,
 ) -> list[Answer]:
-    """Ask stage 1 every sentence, each time with the sentence left out of its own document.
+    """Run stage 1 on every sentence, each time with the sentence left out of its own document.
 
-    Otherwise every document would win its own sentences by repeating them, and nothing would show.
+    Otherwise every document would win its own sentences by repeating them.
 
     Args:
         documents: The library, with the vectors of the index.
         sentences: The queries.
-        index: A private index of the documents; it is changed, and then as it was.
+        index: A private index of the documents; changed during the call, and restored.
         words: The library's words.
-        blend: How stage 1 scores.
+        blend: The weights of stage 1.
         progress: Called with the number of texts embedded so far and the total.
     """
-    by_id = {one.id: one for one in documents}
-    rests = [_without(by_id[one.id], one, words) for one in sentences]
-    heads = [one.content for one in rests if one is not None and one.vector is None]
-    vectors = _embedded([*(one.query for one in sentences), *heads], index, progress)
-    found = []
+    by_id = {document.id: document for document in documents}
+    rests = [_without(by_id[sentence.id], sentence, words) for sentence in sentences]
+    heads = [rest.content for rest in rests if rest is not None and rest.vector is None]
+    queries = [sentence.query for sentence in sentences]
+    vectors = _embedded([*queries, *heads], index, progress)
+    answers = []
     for sentence, rest in zip(sentences, rests, strict=True):
         vector = vectors.get(sentence.query)
         scores = _scores(sentence, vector, index, blend)
@@ -84,16 +85,16 @@ def ask(
         own = scores.pop(sentence.id)
         others = tuple(sorted(scores.items(), key=lambda pair: (-pair[1], pair[0])))
         whole = rest is None
-        found.append(
+        answers.append(
             Answer(sentence=sentence, own=own, repeated=repeated, others=others, whole=whole)
         )
-    return found
+    return answers
 
 
 def _without(document: Document, sentence: Sentence, words: Words) -> Document | None:
     """Return a document without one of its sentences, or None if too little of it would remain.
 
-    The vector is that of the head: it stays where the sentence is of the body.
+    The vector is that of the head, so it stays the same if the sentence is in the body.
     """
     before: str = getattr(document, sentence.field)
     after = f"{before[: sentence.start]} {before[sentence.end :]}"
@@ -105,13 +106,13 @@ def _without(document: Document, sentence: Sentence, words: Words) -> Document |
 
 
 def _embedded(texts: Sequence[str], index: Index, progress: Progress) -> Mapping[str, Vector]:
-    """Return the vectors of texts, each embedded once; none where the index has none."""
+    """Return the vectors of texts, each embedded once; none if the index has no vectors."""
     if not index.dimension:
         return {}
     unique = sorted(set(texts))
     report = None if progress is None else lambda done: progress(done, len(unique))
-    made = index.load_embedder().embed(unique, progress=report)
-    return dict(zip(unique, made, strict=True))
+    vectors = index.load_embedder().embed(unique, progress=report)
+    return dict(zip(unique, vectors, strict=True))
 
 
 def _scores(
@@ -120,7 +121,7 @@ def _scores(
     """Return the scores of the best documents and of the sentence's own."""
     query = sentence.query
     found = index.search(query, vector, blend=blend, per_channel=_POOL).scored
-    scores = {one.id: one.blend for one in found}
+    scores = {scored.id: scored.blend for scored in found}
     if sentence.id not in scores:
         alone = index.search(query, vector, blend=blend, allow=[sentence.id]).scored
         scores[sentence.id] = alone[0].blend if alone else 0.0

@@ -1,4 +1,4 @@
-"""Bodies that the head does not announce."""
+"""Bodies on topics that the description does not mention."""
 
 from __future__ import annotations
 
@@ -13,35 +13,38 @@ from crossgate._passages import BODY_CHARS, fenced
 from crossgate._types import Document
 
 LINES = 3
-"""Lines of the body that a term stands on, at least."""
+"""Minimum number of lines of the body that a term is on."""
 
 RARE = 0.02
-"""Share of the documents that may have a term which sets one of them apart; at least one may."""
+"""A distinctive term is in at most this share of the documents, or in one."""
 
 TERMS = 3
-"""Such terms from which on a body is not announced."""
+"""A body with at least this many such terms that the head lacks is unannounced."""
 
 HEADINGS = 2
-"""How many of these stand in a heading: a section is about them, they do not just come up."""
+"""How many of these must be in a heading, as proof that a section is about them."""
 
 _NAMED = 5
 _LINES_NAMED = 3
-# Code, addresses and paths are looked up, not asked for.
+# Code, URLs and paths are not what prompts ask for.
 _ASIDE = re.compile(r"`[^`\n]*`|\S*[/\\<>{}=|]\S*|\S*\w[._]\w\S*")
 _WORD = re.compile(r"[^\W\d_][\w'-]{3,}")
 
 
 def bodies(library: Library) -> Iterator[Finding]:
-    """Yield the documents whose body is about what their head never mentions."""
+    """Yield the documents whose body is about topics that their head never mentions."""
     for document in library.documents.values():
-        found = _unannounced(library, document)
-        titled = sum(any(_is_heading(document.body, one) for one in at) for at in found.values())
-        if len(found) >= TERMS and titled >= HEADINGS:
-            yield _finding(library, document, found)
+        unannounced = _unannounced(library, document)
+        titled = sum(
+            any(_is_heading(document.body, start) for start in starts)
+            for starts in unannounced.values()
+        )
+        if len(unannounced) >= TERMS and titled >= HEADINGS:
+            yield _finding(library, document, unannounced)
 
 
 def _unannounced(library: Library, document: Document) -> dict[str, list[int]]:
-    """Return the words that the head lacks, the weightiest first, with where they stand."""
+    """Return the words that the head lacks, by descending weight, with their offsets."""
     if not document.body:
         return {}
     words = library.words
@@ -52,7 +55,7 @@ def _unannounced(library: Library, document: Document) -> dict[str, list[int]]:
     for start, line in _prose(document.body):
         for word in _WORD.finditer(_ASIDE.sub(lambda found: " " * len(found[0]), line)):
             terms = words.all_terms(word[0])
-            # A word of several terms is a name; its parts are words of their own.
+            # A word that is analysed into several terms is a name; its parts count on their own.
             if len(terms) == 1 and terms[0] not in head:
                 surfaces.setdefault(terms[0], word[0].lower())
                 at = starts[terms[0]]
@@ -61,7 +64,7 @@ def _unannounced(library: Library, document: Document) -> dict[str, list[int]]:
     weights = {
         term: len(at) * log(1 + words.count / words.in_documents[term])
         for term, at in starts.items()
-        # None has it where the analysis cuts the whole text otherwise than the word alone.
+        # 0 if the analysis splits the whole text differently from the word alone.
         if len(at) >= LINES and 0 < words.in_documents[term] <= limit
     }
     order = sorted(weights, key=lambda term: (-weights[term], term))
@@ -69,12 +72,12 @@ def _unannounced(library: Library, document: Document) -> dict[str, list[int]]:
 
 
 def _is_heading(body: str, at: int) -> bool:
-    """Return whether a character stands in a heading."""
+    """Return whether the character at an offset is in a heading."""
     return body[body.rfind("\n", 0, at) + 1 : at].lstrip(" ").startswith("#")
 
 
 def _prose(body: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines outside of code with where they start."""
+    """Yield the lines outside code blocks, each with its offset."""
     start = 0
     for fence, line in fenced(body):
         if not fence:
@@ -82,24 +85,25 @@ def _prose(body: str) -> Iterator[tuple[int, str]]:
         start += len(line)
 
 
-def _finding(library: Library, document: Document, found: dict[str, list[int]]) -> Finding:
+def _finding(library: Library, document: Document, unannounced: dict[str, list[int]]) -> Finding:
     places = library.places
-    unread = [word for word, at in found.items() if at[0] >= BODY_CHARS]
-    named = dict(list(found.items())[:_NAMED])
+    unread = [word for word, starts in unannounced.items() if starts[0] >= BODY_CHARS]
+    named = dict(list(unannounced.items())[:_NAMED])
     evidence = []
-    for word, at in named.items():
-        lines = [places.line(document, "body", one) for one in at[:_LINES_NAMED]]
-        text = f"{word}: {len(at)} lines"
+    for word, starts in named.items():
+        lines = [places.line(document, "body", start) for start in starts[:_LINES_NAMED]]
+        text = f"{word}: {len(starts)} lines"
         if None not in lines:
-            text += f" ({', '.join(map(str, lines))}{', ...' if len(at) > _LINES_NAMED else ''})"
-        evidence.append(places.at(document, "body", at[0], text))
+            more = ", ..." if len(starts) > _LINES_NAMED else ""
+            text += f" ({', '.join(map(str, lines))}{more})"
+        evidence.append(places.at(document, "body", starts[0], text))
     message = (
         f"the description of {document.id} does not mention {', '.join(named)}, "
         "which its body is about"
     )
     if unread:
-        message += f"; {len(unread)} of these stand only where no search reads, " + (
-            f"behind character {BODY_CHARS:,}"
+        message += f"; {len(unread)} of these come only after character {BODY_CHARS:,}, " + (
+            "which no search reads"
         )
     return Finding(
         code="unannounced_body",
@@ -111,8 +115,7 @@ def _finding(library: Library, document: Document, found: dict[str, list[int]]) 
         message=message,
         evidence=tuple(evidence),
         advice=(
-            "Say in the description what these parts are for, or move them to a document of "
-            "their own."
+            "Say in the description what these parts are for, or move them to a separate document."
         ),
-        hurt=min(1.0, sum(map(len, found.values())) / 100),
+        hurt=min(1.0, sum(map(len, unannounced.values())) / 100),
     )

@@ -1,4 +1,4 @@
-"""All checks of a library, and what they found, the worst first."""
+"""Runs all checks of a library, and sorts the findings, the worst first."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _ORDER = (
     "hub",
     "unannounced_body",
 )
-"""Codes of one severity, those first that lose more prompts."""
+"""The order of codes within one severity: those that lose more prompts come first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What was found in a library.
+    """The findings for a library.
 
     Attributes:
         findings: The worst first.
         documents: How many documents were read.
-        sentences: How many of their own sentences were asked.
+        sentences: How many sentences of the documents were used as queries.
     """
 
     findings: tuple[Finding, ...]
@@ -58,16 +58,16 @@ def lint(
     problems: Sequence[Problem] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
-    """Find what hurts routing in a library.
+    """Find problems in a library that hurt routing.
 
     The same documents give the same findings, whatever their order. The index is not changed.
 
     Args:
         index: The library.
-        documents: What the index was made of, with bodies of any length; None for what the index
-            keeps of them.
-        places: Where each document stands, by id, so that a finding can name its line.
-        problems: What the reader of the sources skipped or renamed.
+        documents: The documents that the index was built from, with bodies of any length; None for
+            the documents as the index keeps them.
+        places: File and line of each document by id, so that a finding can name its line.
+        problems: What was skipped or renamed when the sources were read.
         progress: Called with the number of texts embedded so far and the total.
 
     Raises:
@@ -83,8 +83,10 @@ def lint(
     for problem in problems:
         check_kind("a problem", problem, Problem, "a Problem of a reader")
     given = [index.get(id) for id in index.ids] if documents is None else documents
-    ordered = sorted((one for one in given if one is not None), key=lambda one: one.id)
-    with_vectors = [replace(one, vector=index._core.vector(one.id)) for one in ordered]
+    ordered = sorted(filter(None, given), key=lambda document: document.id)
+    with_vectors = [
+        replace(document, vector=index._core.vector(document.id)) for document in ordered
+    ]
     embedder = index.load_embedder() if index.dimension else None
     language = index._core.language
     private = Index.build(with_vectors, embedder=embedder, language=language)
@@ -92,19 +94,19 @@ def lint(
     sentences = own_sentences(ordered, words)
     answers = ask(with_vectors, sentences, private, words, _blend(index), progress)
     library = Library(
-        documents={one.id: one for one in ordered},
+        documents={document.id: document for document in ordered},
         words=words,
         answers=answers,
         places=Places(places or {}),
     )
-    found = sorted([*map(_source_problem, problems), *_all(library)], key=_rank)
-    return Report(findings=tuple(found), documents=len(ordered), sentences=len(sentences))
+    findings = sorted([*map(_source_problem, problems), *_all(library)], key=_rank)
+    return Report(findings=tuple(findings), documents=len(ordered), sentences=len(sentences))
 
 
 def _all(library: Library) -> Iterator[Finding]:
-    pairs = list(shadows(library))
-    yield from pairs
-    yield from unfindable(library, {one.id for one in pairs})
+    shadowed = list(shadows(library))
+    yield from shadowed
+    yield from unfindable(library, {finding.id for finding in shadowed})
     for check in (contradictions, hubs, bodies):
         yield from check(library)
 
@@ -116,7 +118,7 @@ def _rank(finding: Finding) -> tuple[int, int, float, str, tuple[str, ...], str,
         -finding.hurt,
         finding.id,
         finding.others,
-        # Files have no say in the order of documents, which have an id.
+        # Findings about a document are ordered by its id, never by its file.
         "" if finding.id else finding.file or "",
         0 if finding.id else finding.line or 0,
         finding.message,
@@ -124,7 +126,7 @@ def _rank(finding: Finding) -> tuple[int, int, float, str, tuple[str, ...], str,
 
 
 def _blend(index: Index) -> Blend:
-    """Return the blend that a router with no profile of its own would score by."""
+    """Return the blend that a router without its own profile would use."""
     profile = read_profile(DEFAULT_PROFILE)
     return profile.blend if profile.embedder == index.embedder else Blend()
 
@@ -139,6 +141,6 @@ def _source_problem(problem: Problem) -> Finding:
         line=problem.line,
         message=problem.reason,
         evidence=(),
-        advice="Mend, rename or remove the file: an index has it by another name, or not at all.",
+        advice="Fix, rename or remove the file: an index has it by another name, or not at all.",
         hurt=1.0,
     )

@@ -1,4 +1,4 @@
-"""What lint found, as frozen values."""
+"""The findings of the linter, as frozen values."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _CUT = 110
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What a finding rests on.
+    """One piece of evidence for a finding.
 
     Attributes:
-        file: Where it stands, as the user gave the path; None for a document of no file.
-        line: 1-based line, or None where it is not known.
-        text: The words themselves, cut where they are long.
+        file: The file, as the user gave the path; None for a document without a file.
+        line: 1-based line, or None if it is not known.
+        text: The quoted words, shortened if they are long.
     """
 
     file: str | None
@@ -29,19 +29,19 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something in a library that hurts routing.
+    """A problem in a library that hurts routing.
 
     Attributes:
         code: Identifier for programs; `docs/lint.md` lists all.
         severity: `error`, `warning` or `info`.
-        id: The document to change; empty where there is none, as for a file that was not read.
-        others: Ids of the other documents that have a part in it.
-        file: The document's file, as the user gave the path; None for a document of no file.
-        line: 1-based line to look at, or None where it is not known.
+        id: The document to change; empty if there is none, as for a file that was not read.
+        others: Ids of the other documents involved.
+        file: The document's file, as the user gave the path; None for a document without a file.
+        line: 1-based line to look at, or None if it is not known.
         message: One line: what is wrong.
         evidence: What shows it.
         advice: One sentence: what to change.
-        hurt: How much it hurts, in [0, 1]; comparable within one code only.
+        hurt: How much it hurts, in [0, 1]; comparable only within one code.
     """
 
     code: str
@@ -59,7 +59,7 @@ class Finding:
         """Return the finding as JSON values."""
         values = asdict(self)
         values["others"] = list(self.others)
-        values["evidence"] = [asdict(one) for one in self.evidence]
+        values["evidence"] = [asdict(evidence) for evidence in self.evidence]
         values["hurt"] = round(self.hurt, 4)
         return values
 
@@ -70,6 +70,6 @@ def reaches(severity: Severity, level: Severity) -> bool:
 
 
 def cut(text: str, length: int = _CUT) -> str:
-    """Return a text on one line and at most so long."""
+    """Return a text on one line, cut to a length."""
     line = " ".join(text.split())
     return line if len(line) <= length else f"{line[: length - 1].rstrip()}…"

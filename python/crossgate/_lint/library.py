@@ -1,4 +1,4 @@
-"""What all checks look at: the documents, their words, their sentences and who answers them."""
+"""The input of all checks: the documents, their words, and the answers to their sentences."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from crossgate._lint.words import Words
 from crossgate._types import Document
 
 _RELEVANT = 0.5
-"""Share of the usual best score below which an answer is noise: nothing fits the sentence."""
+"""An answer below this share of the usual best score is noise: nothing fits the sentence."""
 
 
 @dataclass(frozen=True)
 class Library:
-    """A library with what stage 1 makes of it.
+    """A library with the stage-1 results of its sentences.
 
     Attributes:
-        documents: By id, in the order of the ids.
+        documents: The documents by id, in the order of the ids.
         words: Their words.
-        answers: To each of their sentences.
-        places: Where they stand.
+        answers: The answers to their sentences.
+        places: Their files and lines.
     """
 
     documents: dict[str, Document]
@@ -33,21 +33,21 @@ class Library:
 
     @cached_property
     def by_owner(self) -> dict[str, list[Answer]]:
-        """The answers to each document's sentences; nothing for one that has none."""
+        """The answers to each document's sentences; an empty list for a document without any."""
         owned: dict[str, list[Answer]] = {id: [] for id in self.documents}
-        for one in self.answers:
-            owned[one.sentence.id].append(one)
+        for answer in self.answers:
+            owned[answer.sentence.id].append(answer)
         return owned
 
     @cached_property
     def floor(self) -> float:
-        """The score from which on a document can be said to fit a sentence.
+        """The smallest score with which a document can be said to fit a sentence.
 
-        Relative to this library and its model, since no number holds for every embedder.
+        It is relative to this library and its model, since no number suits every embedder.
         """
         best = [
-            max(one.own, one.others[0][1] if one.others else 0.0)
-            for one in self.answers
-            if one.sentence.field == "text"
+            max(answer.own, answer.others[0][1] if answer.others else 0.0)
+            for answer in self.answers
+            if answer.sentence.field == "text"
         ]
         return _RELEVANT * median(best) if best else 0.0

@@ -1,4 +1,4 @@
-"""File and line of what a document says."""
+"""Finds file and line of parts of a document."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _DESCRIPTION = re.compile(r"^description[ \t]*:", re.MULTILINE)
 
 
 class Places:
-    """Where documents stand; a file is read when its lines are first asked for.
+    """Files and lines of documents; a file is read when its lines are first asked for.
 
     Args:
-        places: File and line of each document, by id; one that is not there has no file.
+        places: File and line of each document by id; a document that is not listed has no file.
     """
 
     def __init__(self, places: Mapping[str, Place]) -> None:
@@ -36,7 +36,7 @@ class Places:
         return shown(self._places[id].path) if id in self._places else None
 
     def line(self, document: Document, field: Field, start: int) -> int | None:
-        """Return the line of a character of a field."""
+        """Return the line of the character at an offset of a field."""
         place = self._places.get(document.id)
         if place is None:
             return None
@@ -51,18 +51,18 @@ class Places:
         return _line_of_words(text, value[start:], first)
 
     def evidence(self, document: Document, sentence: Sentence, note: str = "") -> Evidence:
-        """Return a sentence as evidence, with a note behind it."""
+        """Return a sentence as evidence, followed by a note."""
         text = f'"{cut(sentence.query)}"'
         return self.at(document, sentence.field, sentence.start, f"{text} {note}".strip())
 
     def at(self, document: Document, field: Field, start: int, text: str) -> Evidence:
-        """Return evidence that stands at a character of a field."""
+        """Return evidence at an offset of a field."""
         return Evidence(
             file=self.file(document.id), line=self.line(document, field, start), text=text
         )
 
     def _text(self, path: str) -> str | None:
-        """Return the text of a file; None for rows, whose line is known, and if it is gone."""
+        """Return the text of a file; None for rows, whose lines are known, and if it is gone."""
         if path.endswith((".jsonl", ".ndjson")):
             return None
         if path not in self._texts:
@@ -74,7 +74,7 @@ class Places:
 
 
 def _line_of_words(text: str, value: str, first: int) -> int:
-    """Return the line of some words that YAML has folded or escaped, else of the description."""
+    """Return the line of words that YAML has folded or escaped, else that of the description."""
     words = value.split()[:_WORDS]
     while words:
         found = re.search(r"\s+".join(map(re.escape, words)), text)
@@ -86,7 +86,7 @@ def _line_of_words(text: str, value: str, first: int) -> int:
 
 
 def _offset(text: str, line: int) -> int:
-    """Return where a line starts."""
+    """Return the offset at which a line starts."""
     at = 0
     for _ in range(line - 1):
         at = text.find("\n", at) + 1

@@ -1,4 +1,4 @@
-"""A document's own sentences: what its author would expect it to be found by."""
+"""A document's own sentences: queries that its author would expect to find it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from crossgate._passages import fenced
 from crossgate._types import Document
 
 MOST = 8
-"""Sentences of the head, and as many of the body, that are taken of one document."""
+"""Maximum number of sentences taken from a document's head, and from its body."""
 
 SHORTEST = {"description": 4, "trigger": 2, "heading": 2, "line": 4}
-"""Different terms that a sentence needs, stop words left out, to be a query at all."""
+"""Minimum number of different terms of a query, without stop words, by kind of sentence."""
 
 BOILERPLATE = 3
-"""A sentence that so many documents have belongs to none of them."""
+"""A sentence that this many documents have belongs to none of them."""
 
 _LONGEST = 300
 _END = re.compile(r"(?<=[.!?…])[\"')\]”’]*\s+|(?<=[。！？])|\n+")
@@ -29,7 +29,7 @@ _QUOTED = re.compile(r"[\"“]([^\"“”\n]{4,80})[\"”]")
 _EXCLUDES = re.compile(
     r"\b(?:do(?:es)? not|don['’]t|doesn['’]t|not for|never|not intended|will not|won['’]t|"
     r"cannot|instead|rather than|avoid|excludes?|skip|refuse|defer to|hand off|route)\b|"
-    # Or the name of another one.
+    # Or the name of another document.
     r"\b(?:use|see|load|prefer|run) [`/\[]*\w+(?:[-_]\w+)+",
     re.IGNORECASE,
 )
@@ -49,11 +49,11 @@ class Sentence:
 
     Attributes:
         id: The document's id.
-        kind: What it is in the document.
-        field: Which field of the document it is cut from.
-        start: Its first character in that field.
-        end: The character behind its last one.
-        text: It, as it stands there.
+        kind: Which part of the document it is.
+        field: The field of the document that it is in.
+        start: Offset of its first character in that field.
+        end: Offset after its last character.
+        text: The text, as written.
     """
 
     id: str
@@ -65,35 +65,38 @@ class Sentence:
 
     @property
     def query(self) -> str:
-        """The sentence as somebody would ask it, without the marks of Markdown."""
+        """The sentence as a query, without Markdown marks."""
         return " ".join(_MARKS.sub(r"\1", self.text).split())
 
 
 def own_sentences(documents: Iterable[Document], words: Words) -> list[Sentence]:
-    """Return what each document says of itself, in the order of the documents.
+    """Return the sentences of each document, in the order of the documents.
 
     Sentences that say what a document is not for, that send the reader elsewhere or that name
     another document are left out: another document should win those.
     """
     listed = list(documents)
     names = Names(listed)
-    found = [one for document in listed for one in _of_one(document, words, names)]
-    seen = Counter(key for key in {(one.id, one.query.lower()) for one in found})
+    sentences = [sentence for document in listed for sentence in _of_one(document, words, names)]
+    seen = Counter({(sentence.id, sentence.query.lower()) for sentence in sentences})
     owners = Counter(query for _, query in seen)
-    their_own = [one for one in found if owners[one.query.lower()] < BOILERPLATE]
-    # Of several copies nothing would remain, so they keep what they share.
-    heads = {one.id for one in their_own if one.field == "text"}
+
+    def is_own(sentence: Sentence) -> bool:
+        return owners[sentence.query.lower()] < BOILERPLATE
+
+    # Copies of a document would have no sentence left, so they keep what they share.
+    heads = {sentence.id for sentence in sentences if is_own(sentence) and sentence.field == "text"}
     return [
-        one
-        for one in found
-        if owners[one.query.lower()] < BOILERPLATE or (one.field == "text" and one.id not in heads)
+        sentence
+        for sentence in sentences
+        if is_own(sentence) or (sentence.field == "text" and sentence.id not in heads)
     ]
 
 
 def split(text: str) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each sentence of a text, without white space at its ends."""
+    """Yield start and end of each sentence of a text, without surrounding white space."""
     start = 0
-    for end in [*(one.end() for one in _END.finditer(text)), len(text)]:
+    for end in [*(match.end() for match in _END.finditer(text)), len(text)]:
         piece = text[start:end].strip()
         if piece:
             first = text.index(piece, start)
@@ -107,15 +110,15 @@ def excludes(sentence: str) -> bool:
 
 
 def _of_one(document: Document, words: Words, names: Names) -> list[Sentence]:
-    found: list[Sentence] = []
-    for made in (_head(document), _body(document)):
+    taken: list[Sentence] = []
+    for sentences in (_head(document), _body(document)):
         kept: dict[str, Sentence] = {}
-        for one in made:
-            enough = len(words.terms(one.query)) >= SHORTEST[one.kind]
-            if enough and not any(names.named(one.query, document.id)):
-                kept.setdefault(one.query.lower(), one)
-        found += list(kept.values())[:MOST]
-    return found
+        for sentence in sentences:
+            enough = len(words.terms(sentence.query)) >= SHORTEST[sentence.kind]
+            if enough and not any(names.named(sentence.query, document.id)):
+                kept.setdefault(sentence.query.lower(), sentence)
+        taken += list(kept.values())[:MOST]
+    return taken
 
 
 def _head(document: Document) -> Iterator[Sentence]:
@@ -135,15 +138,15 @@ def _head(document: Document) -> Iterator[Sentence]:
                 yield replace(base, start=start + first, end=start + last, text=clause)
         elif len(quoted) < 2:
             yield base
-        for one in quoted:
-            first, last = start + one.start(1), start + one.end(1)
+        for quote in quoted:
+            first, last = start + quote.start(1), start + quote.end(1)
             yield replace(base, kind="trigger", start=first, end=last, text=text[first:last])
 
 
 def _clauses(sentence: str) -> Iterator[tuple[int, int]]:
     """Yield start and end of the parts of a long sentence that can stand alone."""
     start = 0
-    for end in [*(one.end() for one in _PAUSE.finditer(sentence)), len(sentence)]:
+    for end in [*(match.end() for match in _PAUSE.finditer(sentence)), len(sentence)]:
         piece = sentence[start:end].strip()
         if piece and len(piece) <= _LONGEST:
             first = sentence.index(piece, start)
@@ -152,7 +155,7 @@ def _clauses(sentence: str) -> Iterator[tuple[int, int]]:
 
 
 def _body(document: Document) -> Iterator[Sentence]:
-    """Yield the headings of a body, and the first sentence below each of them."""
+    """Yield the headings of a body, and the first sentence below each."""
     wanted = True
     start = 0
     for fence, line in fenced(document.body):

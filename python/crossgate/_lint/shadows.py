@@ -1,4 +1,4 @@
-"""Pairs of documents of which one wins what the other says of itself."""
+"""Shadows: pairs of documents of which one wins sentences of the other."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from crossgate._lint.names import Names
 from crossgate._types import Document
 
 WEIGHTS = {"description": 3.0, "trigger": 2.0, "heading": 1.0, "line": 1.0}
-"""What a sentence counts: prompts resemble descriptions and triggers more than headings."""
+"""Weight of a sentence by kind: prompts resemble descriptions and triggers more than headings."""
 
 NEAR = 0.7
-"""Share of a document's score with its sentence in it that the winner must have without it.
+"""The winner must have this share of the score of the whole document, with the sentence in it.
 
-Leaving a sentence out takes more from a document than a prompt in other words would; a winner that
-comes nowhere near the whole document has won for that reason alone."""
+Leaving a sentence out costs a document more than a differently worded prompt would; a winner with a
+much lower score than the whole document has won only for that reason."""
 
 LEVEL = 0.95
-"""The share from which on a sentence counts as lost entirely."""
+"""With this share or more, a sentence counts as lost entirely."""
 
 SHADOWED = 0.25
-"""Share of a document's sentences, by weight, that another one may win."""
+"""A document is shadowed if another one wins this share of its sentences, by weight."""
 
 LOST = 0.6
-"""Share from which on a document is hardly ever the first."""
+"""With this share or more, the finding is an error."""
 
 PRIOR = 3.0
-"""Weight of a sentence that every document is taken to win, so that one alone proves little."""
+"""Weight of an imaginary sentence that every document wins; one loss alone then counts little."""
 
 AHEAD = 2
-"""Places behind the winner that still count as winning: copies share the first places."""
+"""How many documents ahead of a sentence's own count as winners: copies share the first ranks."""
 
 _EXAMPLES = 2
 _RETIRED = re.compile(
@@ -45,7 +45,7 @@ _RETIRED = re.compile(
 
 
 def shadows(library: Library) -> Iterator[Finding]:
-    """Yield the pairs that shadow each other, each pair once, with the one that loses more."""
+    """Yield the pairs that shadow each other, each once, under the document that loses more."""
     lost = _lost(library)
     shares = {pair: _share(library, *pair, answers) for pair, answers in lost.items()}
     names = Names(library.documents.values())
@@ -71,14 +71,14 @@ def _lost(library: Library) -> dict[tuple[str, str], list[Answer]]:
 
 
 def _share(library: Library, loser: str, winner: str, lost: list[Answer]) -> float:
-    """Return how much of what a document says of itself it loses, by the sentences' weight."""
-    total = sum(WEIGHTS[one.sentence.kind] for one in library.by_owner[loser])
-    taken = sum(WEIGHTS[one.sentence.kind] * _degree(one, winner) for one in lost)
+    """Return the share of a document's sentences that it loses, by weight."""
+    total = sum(WEIGHTS[answer.sentence.kind] for answer in library.by_owner[loser])
+    taken = sum(WEIGHTS[answer.sentence.kind] * _degree(answer, winner) for answer in lost)
     return taken / (total + PRIOR)
 
 
 def _degree(answer: Answer, winner: str) -> float:
-    """Return how far a sentence is lost: 1 where repeating it would not have helped."""
+    """Return how far a sentence is lost: 1 if the whole document would not have won it either."""
     if answer.repeated <= 0:
         return 1.0
     near = dict(answer.others)[winner] / answer.repeated
@@ -86,8 +86,8 @@ def _degree(answer: Answer, winner: str) -> float:
 
 
 def _proven(taken: list[Answer], given: list[Answer]) -> bool:
-    """Return whether more than one sentence speaks for it, and the head among them."""
-    heads = any(one.sentence.field == "text" for one in taken)
+    """Return whether more than one sentence shows it, including one of the head."""
+    heads = any(answer.sentence.field == "text" for answer in taken)
     return heads and len(taken) + len(given) > 1
 
 
@@ -108,11 +108,11 @@ def _finding(
     )
     evidence = [
         library.places.evidence(
-            library.documents[one.sentence.id], one.sentence, _outcome(one, other)
+            library.documents[answer.sentence.id], answer.sentence, _outcome(answer, other)
         )
-        for one, other in [
-            *((one, winner) for one in _clearest(taken, winner)[:_EXAMPLES]),
-            *((one, loser) for one in _clearest(given, loser)[: _EXAMPLES - 1]),
+        for answer, other in [
+            *((answer, winner) for answer in _clearest(taken, winner)[:_EXAMPLES]),
+            *((answer, loser) for answer in _clearest(given, loser)[: _EXAMPLES - 1]),
         ]
     ]
     return Finding(
@@ -130,35 +130,35 @@ def _finding(
 
 
 def _outcome(answer: Answer, winner: str) -> str:
-    """Return what a sentence finds; most of a document says less than all of it."""
+    """Return what a sentence finds, and whether that beats the whole document or only the rest."""
     owner = answer.sentence.id
     return f"finds {winner} before {owner if _misled(answer, winner) else f'the rest of {owner}'}"
 
 
 def _misled(answer: Answer, winner: str) -> bool:
-    """Return whether the winner is ahead of the whole document, the sentence in it."""
+    """Return whether the winner beats the whole document, with the sentence in it."""
     return dict(answer.others)[winner] > answer.repeated
 
 
 def _advice(loser: Document, winner: Document, names: Names) -> str:
-    """Return what to change, without what the two do already."""
-    retired = [one.id for one in (loser, winner) if _RETIRED.match(one.text)]
+    """Return what to change, without what the two documents do already."""
+    retired = [document.id for document in (loser, winner) if _RETIRED.match(document.text)]
     if retired:
-        return f"Remove {' and '.join(retired)}: the description says that it is out of use."
-    apart = "Merge the two, or say in the first sentence of each what only it does"
+        return f"Remove {' and '.join(retired)}: the description says that it is deprecated."
+    apart = "Merge the two, or start each with a sentence on what only that one does"
     if loser.id in (id for _, id in names.named(winner.text, winner.id)):
-        return f"{apart}: {winner.id} names {loser.id}, but in words that are {loser.id}'s own."
-    return f"{apart}, and in {winner.id} when {loser.id} is the one to use."
+        return f"{apart}: {winner.id} names {loser.id}, but in {loser.id}'s own words."
+    return f"{apart}, and say in {winner.id} when to use {loser.id} instead."
 
 
 def _clearest(answers: list[Answer], winner: str) -> list[Answer]:
-    """Return the answers, what misleads a whole document first, then its head, then by lead."""
+    """Sort answers: first losses of the whole document, then those of the head, then by lead."""
     return sorted(
         answers,
-        key=lambda one: (
-            not _misled(one, winner),
-            one.sentence.field != "text",
-            one.own - dict(one.others)[winner],
-            one.sentence.start,
+        key=lambda answer: (
+            not _misled(answer, winner),
+            answer.sentence.field != "text",
+            answer.own - dict(answer.others)[winner],
+            answer.sentence.start,
         ),
     )

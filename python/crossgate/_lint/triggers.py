@@ -15,7 +15,7 @@ from crossgate._lint.sentences import split
 from crossgate._types import Document
 
 SAME = 0.6
-"""Shared terms of two clauses, as a share of those of both, from which on they mean the same."""
+"""Two clauses mean the same if they share this part of their terms (Jaccard similarity)."""
 
 _FEWEST = 2
 _USES = re.compile(
@@ -30,7 +30,7 @@ _EXCLUDES = re.compile(
     r"not (?:meant |intended )?for)\b\s*:?",
     re.IGNORECASE,
 )
-# What follows narrows the exclusion, so that it is another thing than the trigger.
+# Words that narrow the exclusion, so that it no longer covers the trigger.
 _NARROWED = re.compile(
     r"\b(?:unless|except|without|alone|only|just|merely|general(?:ly)?|generic|other|another|"
     r"outside|simple|beyond|already|non|not|no|from)\b",
@@ -60,14 +60,14 @@ class _Part:
 
 
 def contradictions(library: Library) -> Iterator[Finding]:
-    """Yield triggers that a document excludes, and pairs that send one task to each other."""
+    """Yield triggers that a document excludes, and pairs that send the same task to each other."""
     for document in library.documents.values():
         yield from _within(library, document)
     yield from _between(library)
 
 
 def _within(library: Library, document: Document) -> Iterator[Finding]:
-    """Yield the first trigger of a document that it excludes itself."""
+    """Yield the first trigger of a document that the document itself excludes."""
     used, excluded = _uses_and_exclusions(library, document)
     for outside in excluded:
         for inside in used:
@@ -76,10 +76,8 @@ def _within(library: Library, document: Document) -> Iterator[Finding]:
                     _evidence(library, document, inside, "is a trigger"),
                     _evidence(library, document, outside, "is excluded"),
                 )
-                message = (
-                    f'{document.id} asks to be used for "{cut(inside.text, 60)}" and excludes it'
-                )
-                advice = "Take it out of one of the two, or say what sets them apart."
+                message = f'{document.id} both lists and excludes "{cut(inside.text, 60)}"'
+                advice = "Remove one of the two, or say how they differ."
                 yield _finding(library, document, (), message, evidence, advice)
                 return
 
@@ -102,9 +100,9 @@ def _uses_and_exclusions(library: Library, document: Document) -> tuple[list[_Pa
 def _items(
     library: Library, text: str, start: int, end: int, *, narrowed: bool = True
 ) -> list[_Part]:
-    """Return the items of an enumeration; without `narrowed` only those that are meant whole."""
-    found = []
-    edges = [(one.start(), one.end()) for one in _ITEM.finditer(text, start, end)]
+    """Return the items of an enumeration; without `narrowed`, only those that nothing narrows."""
+    parts = []
+    edges = [(match.start(), match.end()) for match in _ITEM.finditer(text, start, end)]
     for first, last in zip(
         [start, *(b for _, b in edges)], [*(a for a, _ in edges), end], strict=True
     ):
@@ -112,40 +110,40 @@ def _items(
         terms = frozenset(library.words.terms(piece))
         if terms and (narrowed or not _NARROWED.search(piece)):
             at = text.index(piece, first)
-            found.append(_Part("text", at, piece, terms))
-    return found
+            parts.append(_Part("text", at, piece, terms))
+    return parts
 
 
 def _between(library: Library) -> Iterator[Finding]:
-    """Yield the pairs of which each says that the other is to be used for one and the same."""
+    """Yield the pairs that each send the same task to the other."""
     sends = _sends(library)
-    for one, other in combinations(sorted(library.documents), 2):
-        for mine in sends.get((one, other), ()):
-            for theirs in sends.get((other, one), ()):
+    for first, second in combinations(sorted(library.documents), 2):
+        for mine in sends.get((first, second), ()):
+            for theirs in sends.get((second, first), ()):
                 if len(mine.terms & theirs.terms) >= _FEWEST and _same(mine.terms, theirs.terms):
-                    yield _circle(library, one, other, mine, theirs)
+                    yield _circle(library, first, second, mine, theirs)
                     break
             else:
                 continue
             break
 
 
-def _circle(library: Library, one: str, other: str, mine: _Part, theirs: _Part) -> Finding:
-    document = library.documents[one]
+def _circle(library: Library, first: str, second: str, mine: _Part, theirs: _Part) -> Finding:
+    document = library.documents[first]
     evidence = (
-        _evidence(library, document, mine, f"sends to {other}"),
-        _evidence(library, library.documents[other], theirs, f"sends to {one}"),
+        _evidence(library, document, mine, f"sends to {second}"),
+        _evidence(library, library.documents[second], theirs, f"sends to {first}"),
     )
-    message = f"{one} and {other} each send the same task to the other"
-    advice = "Decide which of the two does it, and take the sentence out of that one."
-    return _finding(library, document, (other,), message, evidence, advice)
+    message = f"{first} and {second} each send the same task to the other"
+    advice = "Decide which of the two does it, and remove the sentence from that one."
+    return _finding(library, document, (second,), message, evidence, advice)
 
 
 def _sends(library: Library) -> dict[tuple[str, str], list[_Part]]:
-    """Return the clauses in which a document (first) names another one (second) to be used."""
+    """Return the clauses in which a document (first) says to use another one (second)."""
     names = Names(library.documents.values())
     cues = library.words.terms(_CUES)
-    found: dict[tuple[str, str], list[_Part]] = {}
+    sends: dict[tuple[str, str], list[_Part]] = {}
     for document in library.documents.values():
         for field in ("text", "body"):
             value: str = getattr(document, field)
@@ -155,25 +153,25 @@ def _sends(library: Library) -> dict[tuple[str, str], list[_Part]]:
                 for name, target in names.named(clause, document.id):
                     terms = library.words.terms(clause.replace(name, " ")) - cues
                     part = _Part(field, start, clause, frozenset(terms))
-                    found.setdefault((document.id, target), []).append(part)
-    return found
+                    sends.setdefault((document.id, target), []).append(part)
+    return sends
 
 
 def _clauses(text: str) -> Iterator[tuple[int, str]]:
     start = 0
-    for end in [*(one.end() for one in _CLAUSE.finditer(text)), len(text)]:
+    for end in [*(match.end() for match in _CLAUSE.finditer(text)), len(text)]:
         if text[start:end].strip():
             yield start, text[start:end]
         start = end
 
 
 def _covers(excluded: frozenset[str], trigger: frozenset[str]) -> bool:
-    """Return whether an exclusion is no narrower than a trigger that says nearly as much."""
+    """Return whether an exclusion covers a trigger of nearly the same terms."""
     return excluded <= trigger and _same(excluded, trigger)
 
 
-def _same(one: frozenset[str], other: frozenset[str]) -> bool:
-    return len(one & other) >= SAME * len(one | other)
+def _same(first: frozenset[str], second: frozenset[str]) -> bool:
+    return len(first & second) >= SAME * len(first | second)
 
 
 def _evidence(library: Library, document: Document, part: _Part, note: str) -> Evidence:

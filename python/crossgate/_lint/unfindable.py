@@ -1,4 +1,4 @@
-"""Descriptions that no prompt could find."""
+"""Documents that no prompt could find by their descriptions."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from crossgate._lint.library import Library
 from crossgate._types import Document
 
 SHORT = 4
-"""Different terms of a description, the words of its title left out, below which it is short."""
+"""A description with fewer different terms, beyond those of the title, is short."""
 
 ASKED = 4
-"""Sentences that a document must have before they are said never to find it."""
+"""A document needs at least this many sentences before they can be said never to find it."""
 
 HEADS = 2
-"""Sentences of its head among these."""
+"""How many of these must be in its head."""
 
 FOUND = 1 / 3
-"""Share of its own sentences that brings a document among the first three, more or less; one that
-has no more, and that no sentence of its head finds first, cannot be found."""
+"""A document cannot be found if at most this share of its sentences rank it among the first three,
+about as many as by chance, and no sentence of its head ranks it first."""
 
-_PLACES = 3
+_RANKS = 3
 _EXAMPLES = 2
 
 
 def unfindable(library: Library, known: Container[str] = ()) -> Iterator[Finding]:
-    """Yield the documents whose descriptions say too little, or never what sets them apart.
+    """Yield the documents whose descriptions say too little, or nothing that sets them apart.
 
     Args:
         library: The library.
-        known: Documents of which it is known already who wins their sentences.
+        known: Ids of documents that are already reported as shadowed.
     """
     for document in library.documents.values():
         yield from _of_one(library, document, document.id in known)
@@ -42,7 +42,7 @@ def _of_one(library: Library, document: Document, known: bool) -> Iterator[Findi
         return  # a heading alone, which its source keeps for its subheadings
     told = terms - library.words.terms(document.title)
     if len(told) < SHORT:
-        message = f"the description of {document.id} says {len(told)} words beyond its name"
+        message = f"the description of {document.id} has {len(told)} words beyond its name"
         yield _finding(library, document, message, 1 - len(told) / SHORT, severity="warning")
     elif all(map(library.words.is_common, terms)):
         message = f"every word of the description of {document.id} is common in this library"
@@ -53,26 +53,27 @@ def _of_one(library: Library, document: Document, known: bool) -> Iterator[Findi
 
 def _never_first(library: Library, document: Document) -> Iterator[Finding]:
     answers = library.by_owner[document.id]
-    places = [one.place for one in answers]
-    heads = [one.place for one in answers if one.sentence.field == "text"]
+    ranks = [answer.rank for answer in answers]
+    heads = [answer.rank for answer in answers if answer.sentence.field == "text"]
     if len(answers) < ASKED or len(heads) < HEADS or min(heads) == 1:
         return
-    near = sum(place <= _PLACES for place in places)
-    if near / len(places) > FOUND:
+    near = sum(rank <= _RANKS for rank in ranks)
+    if near / len(ranks) > FOUND:
         return
     message = (
         f"no sentence of the description of {document.id} finds it first, and only {near} of "
-        f"its {len(places)} sentences find it among the first {_PLACES}"
+        f"its {len(ranks)} sentences find it among the first {_RANKS}"
     )
+    answers = sorted(answers, key=lambda answer: (answer.sentence.field != "text", -answer.rank))
     evidence = [
-        library.places.evidence(document, one.sentence, f"finds {one.others[0][0]} first")
-        for one in sorted(answers, key=lambda one: (one.sentence.field != "text", -one.place))
+        library.places.evidence(document, answer.sentence, f"finds {answer.others[0][0]} first")
+        for answer in answers
     ]
     yield _finding(
         library,
         document,
         message,
-        1 - near / len(places),
+        1 - near / len(ranks),
         severity="warning",
         evidence=tuple(evidence[:_EXAMPLES]),
     )
@@ -99,8 +100,8 @@ def _finding(
         message=message,
         evidence=evidence or (said,),
         advice=(
-            "Name in the description the files, tools and tasks that a prompt for it would speak "
-            "of, and that no other document names."
+            "Name in the description the files, tools and tasks that a prompt for it would "
+            "mention, and that no other document names."
         ),
         hurt=hurt,
     )

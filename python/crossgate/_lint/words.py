@@ -1,4 +1,4 @@
-"""The words of a library: how rare each one is."""
+"""The words of a library, and how rare each one is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crossgate._core import analyze
 from crossgate._types import Document
 
 COMMON = 0.1
-"""A word that this share of the heads has tells little about one of them."""
+"""A word in this share of the heads sets none of them apart."""
 
 
 class Words:
@@ -31,19 +31,23 @@ class Words:
         return analyze(text, self._language)
 
     def terms(self, text: str) -> set[str]:
-        """Return the different terms of a text, stop words left out."""
+        """Return the different terms of a text, without stop words."""
         return set(self.all_terms(text))
 
     @cached_property
     def in_heads(self) -> Counter[str]:
         """How many heads each term is in."""
-        return Counter(term for one in self._documents for term in self.terms(one.content))
+        return Counter(
+            term for document in self._documents for term in self.terms(document.content)
+        )
 
     @cached_property
     def in_documents(self) -> Counter[str]:
         """How many documents each term is in, head or body."""
         return Counter(
-            term for one in self._documents for term in self.terms(f"{one.content}\n{one.body}")
+            term
+            for document in self._documents
+            for term in self.terms(f"{document.content}\n{document.body}")
         )
 
     def is_common(self, term: str) -> bool:

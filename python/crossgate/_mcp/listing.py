@@ -1,4 +1,4 @@
-"""What MCP servers list, asked by the protocol's own client."""
+"""Lists the tools of MCP servers with the protocol's own client."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ START_SECONDS = 30.0
 """How long a server may take to start and to list its tools."""
 
 _PAGES = 1_000
-"""Pages of a list, in number: a server whose list never ends is no server of ours."""
+"""Maximum number of pages of a list, against servers whose list never ends."""
 
 
 def list_tools(command: str, *, seconds: float = START_SECONDS) -> tuple[str, list[object]]:
-    """Start a server, and return its name and its tools as `tools/list` writes them.
+    """Start a server, and return its name and its tools in the form of `tools/list`.
 
-    The server is ended before this returns, whatever it answered.
+    The server is stopped before this returns, whatever it answered.
 
     Args:
-        command: The command line that starts it, as a shell would read it; no shell runs.
+        command: The command line that starts it, split as a shell would; no shell runs.
         seconds: How long it may take.
 
     Raises:
-        InputError: `out_of_range` for no command.
+        InputError: `out_of_range` for an empty command.
         SourceError: `server_failed` if it cannot be started, ends, or takes too long.
         ModelError: `dependency_missing` without the extra `mcp`.
     """
@@ -57,13 +57,13 @@ async def _list(words: list[str], command: str, seconds: float) -> tuple[str, li
         command=words[0],
         args=words[1:],
         env=dict(os.environ),
-        encoding_error_handler="replace",  # a line that is no UTF-8 is junk, and not the end
+        encoding_error_handler="replace",  # a line that is not UTF-8 is skipped, not fatal
     )
     try:
         with anyio.fail_after(seconds):
             async with mcp.Client(server) as client:
                 tools = await tools_of(client)
-                told = client.server_info
+                info = client.server_info
     except CrossgateError:
         raise
     except Exception as error:
@@ -72,15 +72,15 @@ async def _list(words: list[str], command: str, seconds: float) -> tuple[str, li
             "server_failed",
             f"the MCP server {command!r} {reason}; run the command by hand to see what it says",
         ) from error
-    name = one_line(told.name if told is not None else "") or PurePath(words[0]).name
-    return name, [one.model_dump(by_alias=True, exclude_none=True) for one in tools]
+    name = one_line(info.name if info is not None else "") or PurePath(words[0]).name
+    return name, [tool.model_dump(by_alias=True, exclude_none=True) for tool in tools]
 
 
 async def tools_of(client: mcp.Client) -> list[mcp.Tool]:
-    """Return all tools of a server, every page of them.
+    """Return all tools of a server, from all pages.
 
     Raises:
-        SourceError: `server_failed` if the list has no end.
+        SourceError: `server_failed` if the list has too many pages.
     """
     tools: list[mcp.Tool] = []
     cursor: str | None = None
@@ -94,12 +94,12 @@ async def tools_of(client: mcp.Client) -> list[mcp.Tool]:
 
 
 def quiet() -> None:
-    """Keep the SDK from printing a traceback for each line of a server that is no message."""
+    """Keep the SDK from printing a traceback for each line that is not a message."""
     logging.getLogger("mcp").setLevel(logging.CRITICAL)
 
 
 def failure(error: BaseException, seconds: float) -> str:
-    """Return in words what became of a server."""
+    """Return how a server failed, in words."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
     if isinstance(error, TimeoutError):

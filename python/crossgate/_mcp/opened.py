@@ -1,4 +1,4 @@
-"""An index file that stays open, and is opened again when it was replaced."""
+"""An index file that stays open, and is reopened when it has been replaced."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from crossgate._router import Router
 
 
 class Opened:
-    """The router over an index file, as the file is now; threads may share it.
+    """The router over the current version of an index file; threads may share it.
 
     Args:
-        path: The index file. It need not be there yet.
+        path: The index file. It need not exist yet.
         options: Further arguments of the router.
     """
 
@@ -29,21 +29,21 @@ class Opened:
         """Return the router.
 
         Raises:
-            IndexFileError: What `Index.open` raises. What was open before is not asked instead:
-                its skills may be gone.
-            ProfileError: If profile and index do not belong together.
+            IndexFileError: As `Index.open`. The previous version is not used instead, since its
+                skills may be gone.
+            ProfileError: If the profile does not belong to the index.
         """
         with self._lock:
             stamp = self._stamp_of_file()
             if self._router is None or stamp is None or stamp != self._stamp:
-                # Taken before reading: a file that is replaced meanwhile is read again.
+                # Taken before reading, so a file that is replaced meanwhile is read again.
                 self._router = Router(Index.open(self._path), **self._options)
                 self._stamp = stamp
             return self._router
 
     def _stamp_of_file(self) -> tuple[int, int, int] | None:
         try:
-            found = os.stat(self._path)
+            status = os.stat(self._path)
         except OSError:
             return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        return status.st_ino, status.st_mtime_ns, status.st_size

@@ -1,4 +1,4 @@
-"""The servers behind the proxy: read from a file, each run in a task of its own."""
+"""The servers behind the proxy: read from a file, each run in its own task."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Entry:
 
 
 def read_servers(path: str) -> list[Entry]:
-    """Read the servers of a file, as agents keep them under `mcpServers`.
+    """Read the servers of a file in the format of agents, under `mcpServers`.
 
     Raises:
         InputError: `source_missing` or `malformed_servers`.
@@ -56,17 +56,17 @@ def _entry(path: str, name: str, value: object) -> Entry:
     where = f"{path}: the server {name!r}"
     if not isinstance(value, dict) or not isinstance(value.get("command"), str):
         raise InputError(
-            "malformed_servers", f"{where} has no command; only servers over stdio can be used"
+            "malformed_servers", f"{where} has no command; only stdio servers are supported"
         )
     arguments, environment = value.get("args", []), value.get("env", {})
-    if not isinstance(arguments, list) or not all(isinstance(one, str) for one in arguments):
+    if not isinstance(arguments, list) or not all(isinstance(value, str) for value in arguments):
         raise InputError("malformed_servers", f"{where}: args must be a list of strings")
     if not isinstance(environment, dict) or not all(
-        isinstance(one, str) for one in environment.values()
+        isinstance(value, str) for value in environment.values()
     ):
         raise InputError("malformed_servers", f"{where}: env must map names to strings")
     target = mcp.StdioServerParameters(
-        encoding_error_handler="replace",  # a line that is no UTF-8 is junk, and not the end
+        encoding_error_handler="replace",  # a line that is not UTF-8 is skipped, not fatal
         command=value["command"],
         args=arguments,
         env={**os.environ, **environment},
@@ -76,15 +76,15 @@ def _entry(path: str, name: str, value: object) -> Entry:
 
 
 class Upstream:
-    """One server behind the proxy, from its start to its end, in a task of its own.
+    """One server behind the proxy, from its start to its end, in its own task.
 
     Attributes:
-        name: As the file has it.
-        tools: What it lists, by name; none before it has answered, and once it has failed.
-        problem: Why it is not asked; None where all is well.
+        name: The server's name in the file.
+        tools: Its tools by name; empty before it has answered and after it has failed.
+        problem: Why it cannot be used; None if it can.
         changes: How often its tools have changed.
         settled: Set once it has answered or failed.
-        ended: Set once its process is gone.
+        ended: Set once its process has ended.
     """
 
     def __init__(self, entry: Entry, seconds: float) -> None:
@@ -102,11 +102,11 @@ class Upstream:
         self._lock = anyio.Lock()
 
     async def run(self) -> None:
-        """Start it, and keep it until it is stopped. Never raises."""
+        """Start the server, and keep it until it is stopped. Never raises."""
         try:
             with self._scope as scope:
-                # Its start has a deadline, which is lifted once it has answered: a scope of its
-                # own could not be left while the connection, made inside of it, stays open.
+                # The start has a deadline, which is lifted once the server has answered. A separate
+                # scope could not be left while the connection, made inside it, stays open.
                 scope.deadline = anyio.current_time() + self._seconds
                 await self._keep()
             if scope.cancelled_caught and scope.deadline < math.inf:
@@ -120,7 +120,7 @@ class Upstream:
 
     async def _keep(self) -> None:
         transport = stdio_client(self._entry.target, errlog=sys.stderr)
-        # The handshake in which a server says unasked that its tools have changed.
+        # With this handshake, a server notifies the client when its tools have changed.
         async with mcp.Client(transport, mode="legacy", message_handler=self._hear) as client:
             self._client = client
             await self._list()
@@ -129,12 +129,12 @@ class Upstream:
             await anyio.sleep_forever()
 
     def stop(self) -> None:
-        """Have `run` end the server and return."""
-        self._scope.deadline = math.inf  # it did not take too long
+        """Make `run` stop the server and return."""
+        self._scope.deadline = math.inf  # so that it does not count as a timeout
         self._scope.cancel()
 
     async def refresh(self) -> None:
-        """List the tools again if the server has said that they changed."""
+        """List the tools again if the server has notified a change."""
         async with self._lock:
             if not self._stale or self.problem is not None:
                 return
@@ -154,14 +154,14 @@ class Upstream:
             return await self._client.call_tool(tool, arguments)
         except mcp.MCPError as error:
             if error.code != CONNECTION_CLOSED:
-                raise  # the server's own answer
+                raise  # the server's own error
             self.fail(error)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
             self.fail(error)
         return failed_call(f"server_failed: the server {self.name!r} {self.problem}")
 
     def fail(self, error: BaseException) -> None:
-        """Note that the server is not to be asked again."""
+        """Record a failure; the server is not used again."""
         self.problem = failure(error, self._seconds)
         self.tools = {}
         self.changes += 1
@@ -172,14 +172,16 @@ class Upstream:
 
     async def _list(self) -> None:
         assert self._client is not None
-        self._stale = False  # before asking: what changes meanwhile is asked for again
+        self._stale = False  # before listing, so that a change meanwhile is not missed
         listed = await tools_of(self._client)
-        # Of two that have one name, the first one is it, as in an index; a name that hides
-        # something could not be shown as it is, nor called as it is shown.
-        plain = [one for one in listed if one_line(one.name) == one.name]
-        self.tools = {one.name: one for one in reversed(plain)}
+        # Of two tools with the same name, the first one wins, as in an index. A name with hidden
+        # characters could not be called as it is shown.
+        plain = [tool for tool in listed if one_line(tool.name) == tool.name]
+        self.tools = {tool.name: tool for tool in reversed(plain)}
         if len(self.tools) < len(listed):
-            self._say(f"lists {len(listed):,} tools, of which {len(self.tools):,} can be named")
+            self._say(
+                f"lists {len(listed):,} tools, of which {len(self.tools):,} have a usable name"
+            )
         self.changes += 1
 
     async def _hear(self, message: object) -> None:

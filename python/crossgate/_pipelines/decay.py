@@ -1,4 +1,4 @@
-"""Temporal decay: what is older counts less."""
+"""Temporal decay: older hits get lower scores."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ def decay(
 ) -> list[H]:
     """Multiply each score by max(floor, 2 ** (-age / half-life)) and sort again, best first.
 
-    Do this before a cross-encoder, not after it. A cross-encoder has no notion of recency, so what
-    it reads must already be chosen with age in mind; and its logits have no zero to shrink towards:
-    multiplied by 0.3, a logit of -4 becomes the better one. Negative scores are refused for that
-    reason.
+    Run this before a cross-encoder, not after it. A cross-encoder does not see dates, so the hits
+    that it reads must already be chosen by age. And logits cannot be decayed: multiplied by 0.3, a
+    logit of -4 gets better. Negative scores are therefore refused.
 
-    A document's metadata may carry `half_life_days` of its own: a number, or None for a document
-    that never ages. When it was written is read from `timestamp` or `date`, see
-    `time_of`. What tells no time does not age, and neither does what comes from the
-    future, since a clock that is wrong is likelier than a message from tomorrow.
+    A document's metadata may have its own `half_life_days`: a number, or None for a document that
+    never ages. Its date is read from `timestamp` or `date`, see `time_of`. A document without a
+    date does not age. Neither does one with a date in the future, since a wrong clock is the likely
+    cause.
 
     Args:
         hits: Hits with a score of at least 0.
-        now: The time that ages are counted from; without a time zone it is UTC.
+        now: The current time, from which ages are computed; without a time zone it is UTC.
         half_life_days: Days after which a score has halved, above 0.
-        floor: What a score is multiplied by at least, in [0, 1], however old the document is.
+        floor: The smallest factor, in [0, 1], however old the document is.
 
     Returns:
         Copies of the hits with the new `score`; ties go to the smaller id.
 
     Raises:
-        InputError: `out_of_range` for a half-life, floor or score outside of its limits, also for a
-            half-life in metadata; `malformed_candidate` for a timestamp or score that is none.
+        InputError: `out_of_range` for a half-life (also in metadata), floor or score outside its
+            limits; `malformed_candidate` for a date that cannot be read or a score that is not a
+            number.
     """
     _check_half_life("half_life_days", half_life_days)
     check_hits("hits", hits)
@@ -62,8 +62,8 @@ def decay(
         if not (score >= 0 and math.isfinite(score)):
             raise InputError(
                 "out_of_range",
-                f"the score of hit {hit.id!r} is {score}: decay multiplies scores from 0 up; run "
-                "it on fused scores, before a cross-encoder gives logits",
+                f"the score of hit {hit.id!r} is {score}: decay needs scores of at least 0; run "
+                "it on fused scores, before a cross-encoder",
             )
         aged.append(with_score(hit, score * _factor(hit, now, half_life_days, floor)))
     return sorted(aged, key=lambda hit: (-score_of(hit), hit.id))

@@ -1,4 +1,4 @@
-"""Near-duplicates, and an order of hits that is relevant without repeating itself."""
+"""Deduplication, and reordering by maximal marginal relevance."""
 
 from __future__ import annotations
 
@@ -31,25 +31,24 @@ TRADE_OFF = 0.7
 def deduplicate(
     hits: Sequence[H], *, source: str = "source_id", similarity: float | None = SIMILARITY
 ) -> list[H]:
-    """Leave out what a better hit says already.
+    """Drop hits that repeat a better hit.
 
-    First one hit per source is kept, the best: hits whose metadata hold the same value under
-    `source`. Then near-duplicates are collapsed: hits whose sets of three-word shingles have a
-    Jaccard similarity of at least `similarity` and whose words with digits are all the same, so
-    that two messages that differ in a number stay two. The group keeps the place and score of its
-    best hit and the content of its newest, if all tell when they were written, see
-    `time_of`, else of its best. Hits without text repeat nothing.
+    First, only the best hit of each source is kept; hits are of the same source if their metadata
+    has the same value under `source`. Then near-duplicates are merged: hits whose sets of
+    three-word shingles have a Jaccard similarity of at least `similarity`, and whose words with
+    digits are the same, so that two messages that differ in a number stay separate. A group keeps
+    the rank and score of its best hit. It keeps the content of its newest hit if all have a date
+    (see `time_of`), else that of its best. Hits without text are never duplicates.
 
-    Each pair is compared exactly. For the few hundred hits of a query that is faster than hashing
-    them would be, and no estimate.
+    Each pair is compared exactly, which is faster than hashing for the few hundred hits of a query.
 
     Args:
         hits: Best first.
-        source: Name in the metadata of what a hit was cut from.
-        similarity: In (0, 1]; None to compare sources alone.
+        source: Key of the metadata that names the source of a hit.
+        similarity: In (0, 1]; None to compare only sources.
 
     Raises:
-        InputError: `out_of_range` for a similarity outside of its limits.
+        InputError: `out_of_range` for a similarity outside its limits.
     """
     check_hits("hits", hits)
     check_text("the source", source)
@@ -59,7 +58,7 @@ def deduplicate(
     kept = []
     for hit in hits:
         cut_from = metadata_of(hit).get(source)
-        # An empty name is none, and True is not the number 1.
+        # An empty name names no source, and True is not the number 1.
         if isinstance(cut_from, str | int) and not isinstance(cut_from, bool) and cut_from != "":
             if cut_from in seen:
                 continue
@@ -69,8 +68,8 @@ def deduplicate(
         return kept
     groups: dict[int, list[H]] = {}
     repeats = _core.near_duplicates([text_of(hit) for hit in kept], similarity)
-    for place, (hit, earlier) in enumerate(zip(kept, repeats, strict=True)):
-        groups.setdefault(place if earlier is None else earlier, []).append(hit)
+    for position, (hit, earlier) in enumerate(zip(kept, repeats, strict=True)):
+        groups.setdefault(position if earlier is None else earlier, []).append(hit)
     return [_representative(group) for group in groups.values()]
 
 
@@ -82,11 +81,11 @@ def diversify(
     trade_off: float = TRADE_OFF,
     by: Literal["words", "vectors"] = "words",
 ) -> list[H]:
-    """Order hits by maximal marginal relevance: relevant, and unlike those that stand before.
+    """Order hits by maximal marginal relevance: relevant, and unlike those before them.
 
     The next hit is the one with the largest `trade_off * relevance - (1 - trade_off) * similarity`,
-    where similarity is the largest to any hit before. Do this last: it needs the best scores there
-    are, and it does not replace them. Carbonell and Goldstein, "The Use of MMR, Diversity-Based
+    where similarity is the largest to any earlier hit. Run this last: it needs the final scores,
+    and does not change them. Carbonell and Goldstein, "The Use of MMR, Diversity-Based
     Reranking for Reordering Documents and Producing Summaries" (1998).
 
     Args:
@@ -94,14 +93,13 @@ def diversify(
         k: Maximum number to return; None for all.
         relevance: One number per hit, best in [0, 1], the range of the similarity; None for their
             scores.
-        trade_off: In [0, 1]: 1 is the order of relevance, 0 minds the difference alone.
+        trade_off: In [0, 1]: 1 orders by relevance alone, 0 by dissimilarity alone.
         by: Compare `words` (Jaccard similarity of the sets of words) or `vectors` (cosine).
 
     Raises:
-        InputError: `out_of_range` for `k` or a trade-off outside of its limits;
-            `malformed_candidate` for a hit without score, or without vector where vectors are
-            compared; `not_finite`, `wrong_dimension` or `zero_vector` for numbers that have no
-            order or direction.
+        InputError: `out_of_range` for `k` or a trade-off outside its limits; `malformed_candidate`
+            for a hit without a score, or without a vector if vectors are compared; `not_finite`,
+            `wrong_dimension` or `zero_vector` for numbers or vectors that cannot be compared.
     """
     check_hits("hits", hits)
     if k is not None:
@@ -119,7 +117,7 @@ def diversify(
         order = _core.diversify_vectors(ids, values, vectors, trade_off=trade_off, limit=limit)
     else:
         raise InputError("out_of_range", f"by is {by!r}: compare words or vectors")
-    return [hits[place] for place in order]
+    return [hits[position] for position in order]
 
 
 def _representative(group: Sequence[H]) -> H:
@@ -136,6 +134,6 @@ def _vector(hit: H) -> Sequence[float]:
     vector = vector_of(hit)
     if vector is None:
         raise InputError(
-            "malformed_candidate", f"hit {hit.id!r} has no vector: pass it along, or compare words"
+            "malformed_candidate", f"hit {hit.id!r} has no vector: add one, or compare words"
         )
     return vector

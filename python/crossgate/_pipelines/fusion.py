@@ -1,4 +1,4 @@
-"""Fusion: what several retrievers found for one query, made into one ranked list."""
+"""Fusion of the results of several retrievers into one ranked list."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ class Normalisation(StrEnum):
     MIN_MAX = "min_max"
     """(s - min) / (max - min); 1 where all are equal (Montague and Aslam 2001)."""
     SUM = "sum"
-    """Moved to begin at 0 and divided by their sum (Montague and Aslam 2001)."""
+    """Shifted to start at 0 and divided by their sum (Montague and Aslam 2001)."""
     Z_SCORE = "z_score"
     """(s - mean) / standard deviation (Montague and Aslam 2001, there ZMUV)."""
     THREE_SIGMA = "three_sigma"
-    """The place between mean - 3 and mean + 3 standard deviations (Mazzeschi 2023)."""
+    """The position between mean - 3 and mean + 3 standard deviations (Mazzeschi 2023)."""
     RANK = "rank"
     """(n - rank + 1) / n, whatever the scores: Borda count (Aslam and Montague 2001)."""
 
 
 @runtime_checkable
 class Fusion(Protocol):
-    """Anything that makes one ranked list of several.
+    """Anything that merges several ranked lists into one.
 
-    It is asynchronous so that fusers that wait for a network or a model have the same shape.
+    It is asynchronous, so that fusion may wait for a network or a model.
     """
 
     async def fuse(
@@ -63,7 +63,7 @@ class Fusion(Protocol):
         Args:
             per_store: One list per store, best first; hits with the same `id` are one document.
             k: Maximum number of hits to return, at least 1.
-            query: What was searched for; fusers that only count ranks or scores ignore it.
+            query: The query; fusion by ranks or scores ignores it.
         """
 
 
@@ -74,26 +74,26 @@ def reciprocal_rank(
     k_param: float = RRF_K,
     weights: Sequence[float] | None = None,
 ) -> list[H]:
-    """Fuse by rank: a document's score is the sum of weight / (k_param + rank) over its places.
+    """Fuse by rank: a document's score is the sum of weight / (k_param + rank) over its ranks.
 
-    Ranks count from 1, and every place of an id counts, also a second one in the same list. The
-    parts of a sum are sorted before they are added up, so that scores and order are the same to the
-    bit whatever the order of the stores. Ties go to the smaller id. Cormack, Clarke and Büttcher,
+    Ranks count from 1, and every occurrence of an id counts, also a second one in the same list.
+    The terms of a sum are sorted before they are added, so scores and order are the same to the bit
+    whatever the order of the stores. Ties go to the smaller id. Cormack, Clarke and Büttcher,
     "Reciprocal Rank Fusion Outperforms Condorcet and Individual Rank Learning Methods" (2009).
 
     Args:
         per_store: One list per store, best first. Only the order counts, not the scores.
         k: Maximum number of hits to return; None for all.
-        k_param: At least 0; the smaller, the more the first places stand out.
-        weights: One per store, at least 0; None for all alike.
+        k_param: At least 0; the smaller, the more the first ranks stand out.
+        weights: One per store, at least 0; None for equal weights.
 
     Returns:
         Copies of the hits with the fused `score`; of two with the same id the one that
         `crossgate._pipelines.hits.merged` chooses.
 
     Raises:
-        InputError: `out_of_range` for `k`, `k_param` or weights outside of their limits;
-            `malformed_candidate` if a hit has no `id` or takes no score.
+        InputError: `out_of_range` for `k`, `k_param` or weights outside their limits;
+            `malformed_candidate` if a hit has no `id`, or no score can be set on it.
     """
     _check_lists(per_store, k, weights)
     check_number("k_param", k_param, 0)
@@ -110,18 +110,18 @@ def fuse_scores(
 ) -> list[H]:
     """Fuse by score: the weighted sum of each document's normalised scores.
 
-    What a list does not hold gets the least that the list gives to any; an id that occurs twice in
-    a list counts with its better place. Scores are comparable within one call only.
+    A document that a list lacks gets the lowest score of that list; an id that occurs twice in a
+    list counts with its better rank. Scores are comparable within one call only.
 
     Args:
         per_store: One list per store, best first, each hit with a `score`, higher is better.
         k: Maximum number of hits to return; None for all.
-        normalisation: What makes the scores of a list comparable.
-        weights: One per store, at least 0; None for all alike.
+        normalisation: How the scores of a list are normalised.
+        weights: One per store, at least 0; None for equal weights.
 
     Raises:
         InputError: As `reciprocal_rank` does; `malformed_candidate` or `not_finite` for a score
-            that is none, and `out_of_range` for an unknown normalisation.
+            that is not a finite number, and `out_of_range` for an unknown normalisation.
     """
     _check_lists(per_store, k, weights)
     check_text("the normalisation", normalisation)
@@ -134,8 +134,8 @@ class RRFReranker:
     """Reciprocal rank fusion behind the `Fusion` protocol: no model, no query.
 
     Args:
-        k_param: At least 0; the smaller, the more the first places stand out.
-        weights: One per store, such as 0.3 for words and 0.7 for meaning; None for all alike.
+        k_param: At least 0; the smaller, the more the first ranks stand out.
+        weights: One per store, such as 0.3 for words and 0.7 for meaning; None for equal weights.
     """
 
     def __init__(self, k_param: float = RRF_K, *, weights: Sequence[float] | None = None) -> None:
@@ -153,8 +153,8 @@ class ScoreFusion:
     """Fusion of normalised scores behind the `Fusion` protocol: no model, no query.
 
     Args:
-        normalisation: What makes the scores of a list comparable with another's.
-        weights: One per store; None for all alike.
+        normalisation: How the scores of a list are normalised.
+        weights: One per store; None for equal weights.
     """
 
     def __init__(
@@ -177,12 +177,12 @@ class CrossEncoderFusion:
     """A cross-encoder behind the `Fusion` protocol, through the same cascade as `rerank`.
 
     Reciprocal rank fusion makes the order of stage 1; the cross-encoder reads the first `pool`
-    documents with the query. Where it is missing or fails, the fused order stands and a line is
-    logged as a warning.
+    documents with the query. If it is missing or fails, the fused order is kept and a warning is
+    logged.
 
     Args:
         reranker: As in `crossgate.rerank`.
-        profile: As in `crossgate.rerank`; None for no gate, and an order by the logits alone.
+        profile: As in `crossgate.rerank`; None for no gate, and ordering by the logits alone.
         pool: Maximum number of documents to read, at least 1.
     """
 
@@ -221,7 +221,7 @@ class CrossEncoderFusion:
             )
         _check_lists(per_store, k, None)
         fused = reciprocal_rank(per_store, k=self.pool)
-        # Fused with the order that it is to overturn, a cross-encoder could hardly do so.
+        # Combined with the fused order, a cross-encoder could hardly overturn it.
         ungated = Profile(combine=Combine.Replace(), pool=self.pool)
         result = rerank(
             query,
@@ -231,8 +231,8 @@ class CrossEncoderFusion:
             profile=self.profile or ungated,
             keep_scores=True,
         )
-        for one in result.degraded:
-            _log.warning("the fused order stands, %s: %s", one.code, one.detail)
+        for degradation in result.degraded:
+            _log.warning("the fused order is kept, %s: %s", degradation.code, degradation.detail)
         by_id = {hit.id: hit for hit in fused}
         return [
             with_score(by_id[hit.id], hit.score) for hit in result.selected if hit.score is not None
@@ -246,16 +246,16 @@ def as_shares(
     k_param: float = RRF_K,
     weights: Sequence[float] | None = None,
 ) -> list[H]:
-    """Divide scores of `reciprocal_rank` by the largest that there can be: first in every store.
+    """Divide scores of `reciprocal_rank` by the largest possible one: first in every store.
 
-    So they lie in [0, 1] and, unlike after a division by the best of the query, mean the same for
-    every query. Only a document that occurs twice in one list could get more, and is cut off.
+    The results lie in [0, 1] and mean the same for every query, unlike shares of the query's best
+    score. Only a document that occurs twice in one list could get more, and is capped at 1.
 
     Args:
-        fused: What `reciprocal_rank` returned.
+        fused: The hits that `reciprocal_rank` returned.
         stores: How many lists it fused.
-        k_param: What it was called with.
-        weights: What it was called with.
+        k_param: The `k_param` that it was called with.
+        weights: The `weights` that it was called with.
     """
     most = (stores if weights is None else sum(weights)) / (k_param + 1)
     return [with_score(hit, min(1.0, score_of(hit) / most)) for hit in fused]
@@ -265,8 +265,8 @@ def as_candidate(hit: AnyHit) -> Candidate:
     """Return a hit of any kind as a candidate of the cascade, with its score.
 
     Raises:
-        InputError: `empty_document` if no text can be found on it; `malformed_candidate` if it has
-            no score.
+        InputError: `empty_document` if the hit has no text; `malformed_candidate` if it has no
+            score.
     """
     if isinstance(hit, Candidate):
         return hit
@@ -274,8 +274,8 @@ def as_candidate(hit: AnyHit) -> Candidate:
     if not text:
         raise InputError(
             "empty_document",
-            f"hit {hit.id!r} has no text: a cross-encoder reads `text`, `content`, `body`, "
-            "`passage` or `chunk`, of the hit or in its metadata",
+            f"hit {hit.id!r} has no text: a cross-encoder needs `text`, `content`, `body`, "
+            "`passage` or `chunk` on the hit or in its metadata",
         )
     return Candidate(id=hit.id, text=text, vector=vector_of(hit), score=score_of(hit))
 
@@ -283,7 +283,7 @@ def as_candidate(hit: AnyHit) -> Candidate:
 def _chosen(
     fused: Sequence[tuple[str, float]], per_store: Sequence[Sequence[H]], k: int | None
 ) -> list[H]:
-    """Return the first `k` ids with their scores, as hits."""
+    """Return the hits of the first `k` ids, with their fused scores."""
     hits: dict[str, H] = {}
     for hit in (hit for found in per_store for hit in found):
         hits[hit.id] = merged(hits[hit.id], hit) if hit.id in hits else hit
@@ -295,7 +295,7 @@ def _id(hit: object) -> str:
     if not isinstance(id, str) or not id:
         raise InputError(
             "malformed_candidate",
-            f"a hit of the type {type(hit).__name__} has the id {id!r}: it must be a text",
+            f"a hit of type {type(hit).__name__} has the id {id!r}: it must be a string",
         )
     return id
 
@@ -305,8 +305,8 @@ def _check_lists(per_store: object, k: object, weights: object) -> None:
         raise InputError(
             "malformed_candidate", f"per_store is {shown(per_store)}: pass a list of hits per store"
         )
-    for place, hits in enumerate(per_store, start=1):
-        check_hits(f"list {place}", hits)
+    for number, hits in enumerate(per_store, start=1):
+        check_hits(f"list {number}", hits)
     if k is not None:
         check_count("k", k)
     if weights is not None:

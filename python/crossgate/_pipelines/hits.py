@@ -1,8 +1,8 @@
-"""Reading hits of any kind: crossgate's own values, and those of other retrievers.
+"""Reading hits of any kind: crossgate's own, and those of other retrievers.
 
-A hit is whatever has an `id`. Its text, timestamp and vector are looked for on the hit itself, on
-its `document`, and in its `metadata`, so that dataclasses, named tuples and pydantic models of
-other libraries pass through a step and come out as what they were.
+A hit is any object with an `id`. Its text, date and vector are looked up on the hit itself, on its
+`document`, and in its `metadata`, so that dataclasses, named tuples and pydantic models of other
+libraries pass through a step and keep their type.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from crossgate._errors import InputError
 from crossgate._types import Candidate, Document
 
 TIMESTAMPS = ("timestamp", "date")
-"""Names under which the metadata may tell when a document was written, in this order."""
+"""Keys of the metadata that may hold a document's date, in order of preference."""
 
 _TEXTS = ("text", "content", "body", "passage", "chunk")
 
 
 class AnyHit(Protocol):
-    """What every step needs to know about a hit.
+    """What every step needs of a hit.
 
     Attributes:
         id: Unique within one list; the same id in two lists is the same document.
@@ -38,33 +38,32 @@ H = TypeVar("H", bound=AnyHit)
 
 
 def text_of(hit: object) -> str:
-    """Return the text that scorers read, or an empty one where the hit has none."""
+    """Return the text that scorers read, or an empty string if the hit has none."""
     document = getattr(hit, "document", hit)
     if isinstance(document, Document):
         return document.content
-    places = [metadata_of(hit)]
-    places.append({name: getattr(hit, name, None) for name in _TEXTS})
-    found = (place.get(name) for place in reversed(places) for name in _TEXTS)
-    return next((one for one in found if isinstance(one, str) and one.strip()), "")
+    own = {name: getattr(hit, name, None) for name in _TEXTS}
+    values = (fields.get(name) for fields in (own, metadata_of(hit)) for name in _TEXTS)
+    return next((value for value in values if isinstance(value, str) and value.strip()), "")
 
 
 def metadata_of(hit: object) -> Mapping[str, Any]:
-    """Return the metadata, or an empty mapping where the hit has none."""
-    found = getattr(getattr(hit, "document", hit), "metadata", None)
-    return found if isinstance(found, Mapping) else {}
+    """Return the metadata, or an empty mapping if the hit has none."""
+    metadata = getattr(getattr(hit, "document", hit), "metadata", None)
+    return metadata if isinstance(metadata, Mapping) else {}
 
 
 def vector_of(hit: object) -> Sequence[float] | None:
-    """Return the embedding, or None where the hit has none."""
-    found: Sequence[float] | None = getattr(getattr(hit, "document", hit), "vector", None)
-    return found
+    """Return the embedding, or None if the hit has none."""
+    vector: Sequence[float] | None = getattr(getattr(hit, "document", hit), "vector", None)
+    return vector
 
 
 def score_of(hit: AnyHit) -> float:
     """Return the score.
 
     Raises:
-        InputError: `malformed_candidate` if the hit has none, or no number.
+        InputError: `malformed_candidate` if the hit has no score, or it is not a number.
     """
     score = getattr(hit, "score", None)
     try:
@@ -78,7 +77,7 @@ def score_of(hit: AnyHit) -> float:
 
 
 def with_score(hit: H, score: float) -> H:
-    """Return a copy of a hit with another score; the hit itself is left as it is.
+    """Return a copy of a hit with another score.
 
     Raises:
         InputError: `malformed_candidate` if the hit cannot be copied with a `score`.
@@ -100,16 +99,16 @@ def with_score(hit: H, score: float) -> H:
     except (AttributeError, TypeError) as error:
         raise InputError(
             "malformed_candidate",
-            f"hit {hit.id!r} is a {type(hit).__name__} that takes no score: {error}",
+            f"no score can be set on hit {hit.id!r}, a {type(hit).__name__}: {error}",
         ) from error
     return made
 
 
 def time_of(hit: AnyHit) -> datetime | None:
-    """Return when the document was written, or None where its metadata does not say.
+    """Return the date of a document, or None if its metadata has none.
 
-    The value under `timestamp`, else under `date`, is an ISO 8601 text, a `datetime`, a `date`
-    (midnight), or seconds since 1970. What names no time zone is UTC.
+    The value under `timestamp`, else under `date`, is an ISO 8601 string, a `datetime`, a `date`
+    (midnight), or seconds since 1970. Without a time zone it is UTC.
 
     Raises:
         InputError: `malformed_candidate` if the value is none of these.
@@ -137,7 +136,7 @@ def time_of(hit: AnyHit) -> datetime | None:
 
 
 def readable_time_of(hit: AnyHit) -> datetime | None:
-    """Return what `time_of` does, or None where it would raise: a hint, not worth an error."""
+    """Return what `time_of` returns, or None where it would raise."""
     try:
         return time_of(hit)
     except InputError:
@@ -145,16 +144,16 @@ def readable_time_of(hit: AnyHit) -> datetime | None:
 
 
 def as_utc(time: datetime) -> datetime:
-    """Return a time in UTC; one without a time zone is taken to be in UTC."""
+    """Return a time in UTC; without a time zone it is taken to be UTC."""
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
 def merged(first: H, other: H) -> H:
-    """Return one hit for two of the same id: the first, or the newer where their texts differ.
+    """Return one hit for two with the same id: the first, or the newer if their texts differ.
 
-    Stores may lag behind each other. Where the texts differ and both tell when they were written,
-    in a way that can be read, the newer one counts, else the first that was seen. A candidate also
-    takes over the cosine and the vector that it lacks from a candidate with the same text.
+    Stores may lag behind each other. If the texts differ and both hits have a readable date, the
+    newer hit is returned, else the first. If the texts are the same, a candidate takes over a
+    missing cosine or vector from the other.
     """
     if text_of(first) != text_of(other):
         earlier, later = readable_time_of(first), readable_time_of(other)

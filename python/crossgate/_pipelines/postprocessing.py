@@ -1,13 +1,12 @@
 """Steps after the reranker: pure functions from a list of hits to a list of hits.
 
-A result's hits are its candidates, best first; those that are selected hold *slots*. Each step
-returns the same hits, every one exactly once, in an order of its own, and changes no score. The
-reordering steps (`prefer_sources`, `spread_documents`, `diversify_sources`) decide again who holds
-the slots and leave their number alone; only hits that are selected or `over_limit` take part, the
-others stay where they are. The protecting steps (`readmit_recovered`, `keep_survivors`) add slots,
-for hits that were cut for want of room: `over_limit`, `not_reranked` or `below_cliff`. None of them
-brings back what a guardrail, a floor or the gate found irrelevant, and none makes an answer of an
-abstention.
+A result's hits are its candidates, best first; selected hits hold *slots*. Each step returns every
+hit exactly once, in a new order, and changes no score. The reordering steps (`prefer_sources`,
+`spread_documents`, `diversify_sources`) reassign the slots and keep their number; only hits that
+are selected or `over_limit` take part, the others keep their positions. The protecting steps
+(`readmit_recovered`, `keep_survivors`) add slots for hits that were cut only for lack of room:
+`over_limit`, `not_reranked` or `below_cliff`. No step brings back a hit that a guardrail, a floor
+or the gate dropped, and none turns an abstention into an answer.
 
     from functools import partial
     from crossgate._pipelines.postprocessing import postprocess, prefer_sources, readmit_recovered
@@ -15,7 +14,7 @@ abstention.
     order = partial(prefer_sources, order=["user", "excel", "pdf"])
     result = postprocess(result, [order, readmit_recovered], limit=5)
 
-Reorder first and protect last: a step after `readmit_recovered` may hand its slots to others.
+Reorder first and protect last: a step after `readmit_recovered` may give its slots to other hits.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ from crossgate._errors import InputError
 from crossgate._types import Hit, RouteResult
 
 Step = Callable[[Sequence[Hit]], list[Hit]]
-"""What `postprocess` applies; a step with options is made by `functools.partial`."""
+"""A step of `postprocess`; use `functools.partial` to make a step with options."""
 
 LEXICAL_PROVIDERS = frozenset({STAGE1, "semantic-bm25", "semantic_bm25"})
-"""Providers whose scores lie closer together than those of a cross-encoder."""
+"""Providers whose scores are closer together than those of a cross-encoder."""
 
 OVER_LIMIT = "over_limit"
 _CUT = frozenset({OVER_LIMIT, "not_reranked", "below_cliff"})
@@ -52,20 +51,20 @@ _CUT = frozenset({OVER_LIMIT, "not_reranked", "below_cliff"})
 def postprocess(
     result: RouteResult, steps: Sequence[Step], *, limit: int | None = None
 ) -> RouteResult:
-    """Return a result whose hits have gone through the steps, one after the other.
+    """Return a result after running the steps over its hits, in order.
 
-    The trace keeps what the cascade decided, so that it still replays, and names the steps with
-    what was selected after each under `steps`.
+    The trace keeps what the cascade decided, so that it still replays. Under `steps` it lists the
+    steps, and what was selected after each of them.
 
     Args:
         result: The decision; it is not changed.
-        steps: What to apply, in this order.
-        limit: How many hits hold slots when the steps begin; None for those that do. A limit above
-            the one of the decision gives slots back to what was `over_limit`.
+        steps: The steps, in this order.
+        limit: How many hits hold slots before the first step; None to keep their number. A limit
+            above that of the decision gives slots back to hits that were `over_limit`.
 
     Raises:
-        InputError: `out_of_range` for a limit below 1; `malformed_step` if a step loses, doubles or
-            invents a hit.
+        InputError: `out_of_range` for a limit below 1; `malformed_step` if a step loses, duplicates
+            or invents a hit.
     """
     check_kind("the result", result, RouteResult, "what route or rerank returned")
     check_kind("steps", steps, Sequence, "a list of functions from hits to hits")
@@ -86,8 +85,8 @@ def postprocess(
             wrong = sorted((before - after) + (after - before))[0]
             raise InputError(
                 "malformed_step",
-                f"step {_name(step)} returns hit {wrong!r} {after[wrong]} times, it got it "
-                f"{before[wrong]} times: return every hit once",
+                f"step {_name(step)} was given hit {wrong!r} {before[wrong]} times and returned it "
+                f"{after[wrong]} times: return every hit once",
             )
         noted.append({"step": _name(step), "selected": _selected(hits)})
     return replace(
@@ -105,60 +104,61 @@ def prefer_sources(
     margin: float = 0.01,
     key: str = "source_type",
 ) -> list[Hit]:
-    """Let the source decide between hits whose scores differ by next to nothing.
+    """Let the source decide between hits whose scores are almost equal.
 
-    Each hit is ordered by its score plus a boost. The boosts fall in equal steps from the first
-    source of the order to 0 for sources that it does not name, and all are below the margin: at a
-    margin of 0.01 a preferred hit of 0.850 goes before another of 0.851, and never one of 0.85
-    before one of 0.95. Scores of stage 1 and of a lexical reranker lie closer together than those
-    of a cross-encoder, so their boosts are half as large. Equal sums keep their order.
+    Hits are ordered by their score plus a boost. The boost falls in equal steps from the first
+    source of the order to 0 for sources that are not listed, and is always below the margin. With a
+    margin of 0.01, a preferred hit of 0.850 goes before another of 0.851, but never one of 0.85
+    before one of 0.95. Scores of stage 1 and of a lexical reranker are closer together than those
+    of a cross-encoder, so their boosts are half as large. Ties keep their order.
 
     Args:
         hits: The hits, best first.
         order: Source types, the most trusted first.
-        margin: The least difference of two scores that means something, above 0, on the scale of
-            the scores: 0.01 suits scores in [0, 1]; for logits and fused ranks give your own.
+        margin: The smallest meaningful difference of two scores, above 0, on the scale of the
+            scores: 0.01 suits scores in [0, 1]; for logits and fused ranks pass your own.
         key: The key of the metadata that holds the source type.
 
     Returns:
-        The hits; one without a score stays behind those that have one.
+        The hits; hits without a score stay behind those that have one.
 
     Raises:
-        InputError: `out_of_range` if the margin is not a number above 0, or the order is one text.
+        InputError: `out_of_range` if the margin is not a number above 0, or the order is a string.
     """
     check_hits("hits", hits)
     check_text("the key", key)
     if isinstance(order, str) or not isinstance(order, Iterable):
-        raise InputError("out_of_range", f"the order is {shown(order)}: pass a list of texts")
+        raise InputError("out_of_range", f"the order is {shown(order)}: pass a list of strings")
     check_number("the margin", margin, 0, above=True)
-    places: dict[str | None, int] = {
-        source: place for place, source in reversed(list(enumerate(order)))
+    ranks: dict[str | None, int] = {
+        source: rank for rank, source in reversed(list(enumerate(order)))
     }
 
     def boost(hit: Hit) -> float:
-        place = places.get(_text(hit, key), len(order))
-        full = margin * (len(order) - place) / (len(order) + 1)
+        rank = ranks.get(_text(hit, key), len(order))
+        full = margin * (len(order) - rank) / (len(order) + 1)
         return full / 2 if hit.provider in LEXICAL_PROVIDERS else full
 
-    def standing(hit: Hit) -> float:
+    def boosted(hit: Hit) -> float:
         if hit.score is None or math.isnan(hit.score):
             return -math.inf
         return hit.score + boost(hit)
 
-    return _reseat(hits, sorted(_eligible(hits), key=standing, reverse=True))
+    return _reseat(hits, sorted(_eligible(hits), key=boosted, reverse=True))
 
 
 def spread_documents(hits: Sequence[Hit], *, most: int = 2, key: str = "document_id") -> list[Hit]:
-    """Keep one document from taking every slot: its surplus moves behind the hits of others.
+    """Keep one document from taking every slot: its surplus hits move behind those of others.
 
     Args:
         hits: The hits, best first.
         most: How many hits of one document go first, at least 1.
-        key: The key of the metadata that names the document; a hit without it is one of its own.
+        key: The key of the metadata that names the document; a hit without it counts as a document
+            of its own.
 
     Returns:
         The hits: the first `most` of each document in their order, then the surplus in its order.
-        The surplus takes the slots that nothing else is there to take.
+        Surplus hits get only the slots that are left.
 
     Raises:
         InputError: `out_of_range` if `most` is below 1.
@@ -180,17 +180,17 @@ def spread_documents(hits: Sequence[Hit], *, most: int = 2, key: str = "document
 
 
 def diversify_sources(hits: Sequence[Hit], *, key: str = "source_type") -> list[Hit]:
-    """Give a slot to each source type that has none, as far as others hold more than one.
+    """Give a slot to each source type that has none, as long as others hold more than one.
 
-    The best hit of such a type takes the slot of the last hit whose type keeps another; hits
-    without a source type give way too. Types come in the order of their best hits.
+    The best hit of such a type takes the slot of the last hit whose type has another slot, or that
+    has no source type. Types are served in the order of their best hits.
 
     Args:
         hits: The hits, best first.
         key: The key of the metadata that holds the source type.
 
     Returns:
-        The hits. The first one never gives way, and neither does the last of its type.
+        The hits. The first hit never loses its slot, and neither does the last of its type.
     """
     check_hits("hits", hits)
     check_text("the key", key)
@@ -202,32 +202,32 @@ def diversify_sources(hits: Sequence[Hit], *, key: str = "source_type") -> list[
         kind = _text(hit, key)
         if kind is None or held[kind]:
             continue
-        giving = [
-            place
-            for place, one in enumerate(seated)
-            if place and ((other := _text(one, key)) is None or held[other] > 1)
+        replaceable = [
+            position
+            for position, holder in enumerate(seated)
+            if position and ((other := _text(holder, key)) is None or held[other] > 1)
         ]
-        if not giving:
+        if not replaceable:
             break
-        gone = seated.pop(giving[-1])
-        held[_text(gone, key)] -= 1
+        replaced = seated.pop(replaceable[-1])
+        held[_text(replaced, key)] -= 1
         held[kind] += 1
         waiting.remove(hit)
         seated.append(hit)
-        waiting.insert(0, gone)
+        waiting.insert(0, replaced)
     return _reseat(hits, seated + waiting)
 
 
 def readmit_recovered(hits: Sequence[Hit], *, most: int = 8, key: str = "recovered") -> list[Hit]:
-    """Take back hits that a second retrieval recovered and that were then cut for want of room.
+    """Readmit hits that a second retrieval recovered and that were then cut for lack of room.
 
     Args:
         hits: The hits, best first.
-        most: Maximum number to take back, at least 0.
+        most: Maximum number to readmit, at least 0.
         key: The key of the metadata that is true for a recovered candidate.
 
     Returns:
-        The hits, with the best recovered ones selected behind those that were.
+        The hits, with the best recovered ones selected behind those already selected.
 
     Raises:
         InputError: `out_of_range` if `most` is below 0.
@@ -244,16 +244,16 @@ def readmit_recovered(hits: Sequence[Hit], *, most: int = 8, key: str = "recover
 def keep_survivors(
     hits: Sequence[Hit], *, floors: Mapping[str, int], key: str = "source_type"
 ) -> list[Hit]:
-    """Take back the best hits of a source type that has fewer selected ones than its floor.
+    """Readmit the best hits of a source type that has fewer selected hits than its floor.
 
     Args:
         hits: The hits, best first.
-        floors: How many hits of a source type are selected at least, as far as there are any that
-            were cut for want of room.
+        floors: Minimum number of selected hits by source type, as far as there are hits that were
+            cut for lack of room.
         key: The key of the metadata that holds the source type.
 
     Returns:
-        The hits, with those that were taken back selected behind those that were.
+        The hits, with the readmitted ones selected behind those already selected.
     """
     check_hits("hits", hits)
     check_text("the key", key)
@@ -273,20 +273,21 @@ def _eligible(hits: Sequence[Hit]) -> list[Hit]:
 
 
 def _reseat(hits: Sequence[Hit], order: Sequence[Hit], slots: int | None = None) -> list[Hit]:
-    """Put the eligible hits into an order; the first of them, as many as hold slots, keep them."""
+    """Put the eligible hits into an order, and give the slots to the first of them."""
     if slots is None:
         slots = sum(hit.dropped is None for hit in order)
     seated = iter(
         hit if hit.dropped == code else replace(hit, dropped=code)
-        for place, hit in enumerate(order)
-        for code in (None if place < slots else OVER_LIMIT,)
+        for position, hit in enumerate(order)
+        for code in (None if position < slots else OVER_LIMIT,)
     )
     return [next(seated) if hit.dropped in (None, OVER_LIMIT) else hit for hit in hits]
 
 
 def _readmit(hits: Sequence[Hit], back: Sequence[Hit]) -> list[Hit]:
-    """Select hits behind the last selected one; none where nothing is selected."""
-    last = max((place for place, hit in enumerate(hits) if hit.dropped is None), default=None)
+    """Select hits behind the last selected one; none if nothing is selected."""
+    selected = [position for position, hit in enumerate(hits) if hit.dropped is None]
+    last = max(selected, default=None)
     if last is None:
         return list(hits)
     ids = {hit.id for hit in back}

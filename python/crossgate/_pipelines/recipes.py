@@ -1,11 +1,11 @@
 """Two whole pipelines, from retrieved lists to the final context, made of the public steps.
 
-    agent_memory      fuse -> deduplicate -> decay -> gate -> cross-encoder on 15 -> best 5
+    agent_memory      fuse -> deduplicate -> decay -> gate -> cross-encoder on 15 -> top 5
     context_engine    fuse -> decay -> gate -> cross-encoder -> limit x 3 -> diversify -> limit
 
 Each returns the `RouteResult` of the cascade, with its verdict, guardrails, degradations and trace.
-Where a recipe does not fit, write your own: each is a few lines, and every step is a function of
-lists of hits.
+If no recipe suits you, write your own: each is a few lines, and every step is a function of lists
+of hits.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("crossgate")
 
 Retrieve = Callable[[str, int], Sequence[Sequence[Candidate]]]
-"""Takes a query and a number; returns one list per store, best first, each at most so long.
+"""Takes a query and a limit; returns one list per store, best first, of at most that length.
 
-The candidates' metadata must be JSON values, so a timestamp in it is a text or a number.
+The candidates' metadata must be JSON values, so a date in it is a string or a number.
 """
 
 AGREEMENT = Profile(
@@ -48,23 +48,24 @@ AGREEMENT = Profile(
     pool=1_000,
     combine=Combine.Rrf(k=10.0),
 )
-"""The gate of the recipes unless they are given a profile: no threshold, nothing to fit.
+"""The default profile of the recipes: no threshold, nothing to fit.
 
-The cross-encoder is skipped where one candidate is the best by words, by meaning and after decay.
-Nothing is ever called irrelevant: that needs thresholds, and those need labelled data.
+The cross-encoder is skipped if one candidate is the best by words, by meaning and after decay.
+Nothing is ever irrelevant: that needs thresholds, and those need labelled data.
 
-What it reads is joined with the fused order by rank. Where the logits alone shall decide, and their
-sigmoid be what diversity weighs, pass a copy with `combine={"mode": "replace"}`. With the
-bundled models that lost recall on both dated sets of `eval/`; with a larger one it may not.
+The cross-encoder's order is combined with the fused order by rank. To order by the logits alone,
+and to let diversity weigh their sigmoid, pass a copy with `combine={"mode": "replace"}`. With the
+bundled models that lost recall on both dated sets of `eval/`; with a larger model it may not.
 """
 
 K_PARAM = 2.0
 """Constant of the recipes' fusion by rank.
 
-With the usual 60 the twentieth of a list scores three quarters of the first, so that twelve days of
-age undo nineteen places, and decay all but sorts by date. Recall@5 of the fused and aged order is
-0.93 with 2 and 0.75 with 60 on `eval/memory`, 0.70 and 0.53 on `eval/chunks`; without decay 0.97
-with both, and 0.76 and 0.68 (`python eval/fusion_constant.py eval/memory eval/chunks`).
+With the usual 60, the twentieth hit of a list scores three quarters of the first, so that twelve
+days of age outweigh nineteen ranks, and decay almost sorts by date. After fusion and decay,
+recall@5 is 0.93 with 2 and 0.75 with 60 on `eval/memory`, 0.70 and 0.53 on `eval/chunks`; without
+decay it is 0.97 with both, and 0.76 and 0.68 (`python eval/fusion_constant.py eval/memory
+eval/chunks`).
 """
 
 
@@ -79,15 +80,15 @@ def agent_memory(
     policy: Policy | str | PathLike[str] | None = None,
     k_param: float = K_PARAM,
 ) -> RouteResult:
-    """Pick the memories that an agent should see: recent, said once, and read with the query.
+    """Pick the memories that an agent should see: recent, relevant and without repetition.
 
-    20 per store, fused by rank, one per source and no near-duplicates, aged, and of the best 15
-    the cross-encoder reads what the gate is in doubt about.
+    Takes 20 candidates per store, fuses them by rank, keeps one per source, drops near-duplicates
+    and applies decay. If the gate is in doubt, the cross-encoder reads the top 15.
 
     Args:
         query: The query.
-        retrieve: Where from; `from_index` makes one of an index.
-        now: The time that ages are counted from.
+        retrieve: The retriever; `from_index` makes one from an index.
+        now: The current time, from which ages are computed.
         limit: Maximum number to select.
         reranker: As in `crossgate.rerank`.
         profile: Thresholds for the fused and aged scores, see `crossgate.rerank(keep_scores=True)`.
@@ -129,15 +130,16 @@ def context_engine(
 ) -> RouteResult:
     """Pick a context that is recent, relevant and does not repeat itself.
 
-    `limit` x 4 per store, fused by rank, aged, read by the cross-encoder where the gate is in
-    doubt; the best `limit` x 3 are ordered by maximal marginal relevance, with trade-off 0.7.
+    Takes `limit` x 4 candidates per store, fuses them by rank and applies decay. If the gate is in
+    doubt, the cross-encoder reads them. The best `limit` x 3 are ordered by maximal marginal
+    relevance with a trade-off of 0.7.
 
     Args:
         query: The query.
-        retrieve: Where from; `from_index` makes one of an index.
-        now: The time that ages are counted from.
+        retrieve: The retriever; `from_index` makes one from an index.
+        now: The current time, from which ages are computed.
         limit: Maximum number to select.
-        switches: What can be set; None to read it from the environment.
+        switches: The settings; None to read them from the environment.
         profile: Thresholds for the fused and aged scores, see `crossgate.rerank(keep_scores=True)`.
         policy: As in `crossgate.rerank`.
         k_param: Constant of the fusion by rank, see `K_PARAM`.
@@ -171,14 +173,15 @@ def context_engine(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switches:
-    """What `context_engine` lets an operator set, without a change of code.
+    """Settings of `context_engine` that an operator can change without changing code.
 
     Attributes:
         enabled: Whether a cross-encoder is asked at all.
         model: The cross-encoder: a reranker, the name or folder of a model, or `default`.
-        top_k_factor: How many times the limit go on to the step that diversifies; at least 1.
-        retrieval_multiplier: How many times the limit each store is asked for; at least 1. It does
-            not count where the cross-encoder is off.
+        top_k_factor: How many hits reach the diversity step, as a multiple of the limit; at least
+            1.
+        retrieval_multiplier: How many candidates each store is asked for, as a multiple of the
+            limit; at least 1. Ignored if the cross-encoder is off.
     """
 
     enabled: bool = True
@@ -203,17 +206,17 @@ class Switches:
         Raises:
             InputError: `malformed_setting`, naming the variable, its value and what is allowed.
         """
-        found: dict[str, Any] = {}
-        for name, kind in _SETTINGS.items():
+        settings: dict[str, Any] = {}
+        for name, read in _SETTINGS.items():
             variable = f"CROSSGATE_CONTEXT_ENGINE_RERANKER_{name.upper()}"
             text = environment.get(variable, "").strip()
             if text:
-                found[name] = kind(variable, text)
-        return cls(**found)
+                settings[name] = read(variable, text)
+        return cls(**settings)
 
 
 def fused(per_store: Sequence[Sequence[Candidate]], *, k_param: float = K_PARAM) -> list[Candidate]:
-    """Fuse by rank, with scores in [0, 1]: 1 for what is first in every store.
+    """Fuse by rank, with scores in [0, 1]: 1 for a document that is first in every store.
 
     Raises:
         InputError: As `crossgate._pipelines.fusion.reciprocal_rank` does.
@@ -223,10 +226,10 @@ def fused(per_store: Sequence[Sequence[Candidate]], *, k_param: float = K_PARAM)
 
 
 def from_index(index: Index, *, by: Literal["words", "both"] = "both") -> Retrieve:
-    """Return what retrieves from an index: by words (BM25), and by meaning (cosine).
+    """Return a retriever over an index: by words (BM25), and by meaning (cosine).
 
     Args:
-        index: What to search. Without vectors the second list is empty.
+        index: The index. Without vectors, the second list is empty.
         by: `both`, or `words` for one list and no embedder.
 
     Raises:
@@ -238,21 +241,22 @@ def from_index(index: Index, *, by: Literal["words", "both"] = "both") -> Retrie
         dense = by == "both" and index.dimension
         vector = index.load_embedder().embed([query])[0] if dense else None
         found = index.search(query, vector, per_channel=max(2, limit))
-        by_words = _best(found, lambda one: one.bm25 or None, limit)
-        return [by_words, _best(found, lambda one: one.cosine, limit)][: 1 + (by == "both")]
+        by_words = _best(found, lambda candidate: candidate.bm25 or None, limit)
+        by_meaning = _best(found, lambda candidate: candidate.cosine, limit)
+        return [by_words, by_meaning][: 1 + (by == "both")]
 
     return retrieve
 
 
 def diversified(result: RouteResult, *, limit: int, trade_off: float = 0.7) -> RouteResult:
-    """Return a result whose selection is ordered by maximal marginal relevance and cut to a limit.
+    """Return a result with its selection ordered by maximal marginal relevance and cut to a limit.
 
-    Relevance is the sigmoid of the score where it is made of logits, and the score itself, or its
-    share of the best possible one under reciprocal rank fusion, where it is not.
+    Relevance is the sigmoid of a score made of logits, the share of the best possible score under
+    reciprocal rank fusion, and otherwise the score itself.
 
     Args:
         result: A decision of the cascade.
-        limit: Maximum number that stays selected.
+        limit: Maximum number of hits that stay selected.
         trade_off: As in `crossgate._pipelines.diversity.diversify`.
 
     Raises:
@@ -285,35 +289,35 @@ def _relevance(hit: Hit, combine: Mapping[str, Any]) -> float:
 
 
 def _best(found: Found, score: Callable[[Scored], float | None], limit: int) -> list[Candidate]:
-    scored = [(value, one) for one in found.scored if (value := score(one)) is not None]
-    scored.sort(key=lambda pair: (-pair[0], pair[1].id))
+    pairs = [(value, scored) for scored in found.scored if (value := score(scored)) is not None]
+    pairs.sort(key=lambda pair: (-pair[0], pair[1].id))
     return [
         Candidate(
-            id=one.id,
-            title=found.documents[one.id].title,
-            text=found.documents[one.id].text,
-            metadata=found.documents[one.id].metadata,
-            cosine=one.cosine,
+            id=scored.id,
+            title=found.documents[scored.id].title,
+            text=found.documents[scored.id].text,
+            metadata=found.documents[scored.id].metadata,
+            cosine=scored.cosine,
             score=value,
         )
-        for value, one in scored[:limit]
+        for value, scored in pairs[:limit]
     ]
 
 
 def _recorded(
     name: str, result: RouteResult, found: Sequence[Sequence[Candidate]], settings: dict[str, Any]
 ) -> RouteResult:
-    """Log latency and the spread of scores, and put into the trace what led to the candidates."""
+    """Log latency and the range of scores, and record in the trace what was retrieved."""
     scores = [hit.rerank_score for hit in result.hits if hit.rerank_score is not None]
-    spread = f"scores {min(scores):.2f} to {max(scores):.2f}" if scores else "no rerank scores"
+    scored = f"scores {min(scores):.2f} to {max(scores):.2f}" if scores else "no rerank scores"
     _log.info(
         "%s: %s candidates, %s, stage 2 took %.1f ms of %.1f, %s, %d selected",
         name,
-        "+".join(str(len(one)) for one in found) or "no",
+        "+".join(str(len(hits)) for hits in found) or "no",
         result.reason,
         result.timings.get("stage2", 0.0),
         result.timings["total"],
-        spread,
+        scored,
         len(result.selected),
     )
     retrieved = [[hit.id for hit in hits] for hits in found]

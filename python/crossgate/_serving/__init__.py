@@ -1,1 +1,1 @@
-"""The server: the endpoints of other rerankers, over HTTP, with crossgate behind them."""
+"""The HTTP server: crossgate behind the endpoints of other rerankers."""

@@ -1,4 +1,4 @@
-"""The ASGI application: endpoints, the turn that each decision waits for, and the counters."""
+"""The ASGI application: endpoints, the queue of decisions, and metrics."""
 
 import html
 import json
@@ -43,7 +43,7 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
 class Refused(Exception):
-    """A request that is not answered, with its status."""
+    """A refused request, with its HTTP status."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
@@ -52,18 +52,18 @@ class Refused(Exception):
 
 
 class AsciiJSON(JSONResponse):
-    """JSON that can always be sent, also where it repeats half a character or a NaN of a client."""
+    """JSON that can always be sent, even if it repeats a client's lone surrogate or NaN."""
 
     def render(self, content: Any) -> bytes:
         """Return the bytes."""
         text = json.dumps(content, separators=(",", ":"))
-        if "NaN" in text or "Infinity" in text:  # no JSON, even where a client sent it
+        if "NaN" in text or "Infinity" in text:  # not JSON, even if a client sent it
             text = json.dumps(json.loads(text, parse_constant=lambda _: None))
         return text.encode("ascii")
 
 
 class Decisions:
-    """Makes decisions in threads: so many at once, the others in the order in which they came."""
+    """Makes decisions in threads: a fixed number at once, the others first come, first served."""
 
     def __init__(self, limits: Limits, registry: CollectorRegistry) -> None:
         self._limits = limits
@@ -75,20 +75,20 @@ class Decisions:
         self._degraded = Counter(
             "crossgate_degraded", "What did not run as configured.", ["code"], registry=registry
         )
-        gauge = Gauge("crossgate_requests_in_hand", "Waiting or being decided.", registry=registry)
+        gauge = Gauge("crossgate_requests_in_hand", "Queued or being decided.", registry=registry)
         gauge.set_function(lambda: self._waiting)
 
     async def make(self, decide: Callable[[], RouteResult]) -> RouteResult:
         """Decide when it is this request's turn.
 
         Raises:
-            Refused: 429 where too many wait.
+            Refused: 429 if too many requests wait.
         """
-        if self._turns is None:  # it belongs to the event loop that it is made in
+        if self._turns is None:  # made here, since it belongs to the running event loop
             self._turns = anyio.CapacityLimiter(self._limits.concurrency)
         if self._waiting >= self._limits.concurrency + self._limits.waiting:
             raise Refused(
-                429, "overloaded", f"{self._limits.waiting} requests wait already: try again later"
+                429, "overloaded", f"{self._limits.waiting} requests are waiting: try again later"
             )
         self._waiting += 1
         try:
@@ -96,8 +96,8 @@ class Decisions:
         finally:
             self._waiting -= 1
         self._verdicts.labels(result.verdict.value).inc()
-        for one in result.degraded:
-            self._degraded.labels(one.code).inc()
+        for degradation in result.degraded:
+            self._degraded.labels(degradation.code).inc()
         return result
 
 
@@ -107,9 +107,9 @@ def application(
     """Return the application.
 
     Args:
-        router: What `/route` asks; None for a server that only reranks.
-        limits: What is taken at most.
-        key: What requests must bring; None for nothing.
+        router: The router of `/route`; None for a server that only reranks.
+        limits: The limits of the server.
+        key: The key that requests must send; None for none.
         options: Further arguments of `rerank`: the reranker, profile and policy.
     """
     app = FastAPI(title="crossgate", version=__version__, docs_url=None, redoc_url=None)
@@ -128,11 +128,11 @@ def application(
             raise Refused(
                 413,
                 "too_many_documents",
-                f"{len(given):,} documents are more than {limits.documents:,}: send fewer at once",
+                f"{len(given):,} documents exceed the limit of {limits.documents:,}: send fewer",
             )
         return await decisions.make(lambda: rerank(query, _candidates(given), **options))
 
-    # For the description alone: the guard has looked at the key before.
+    # Only for the OpenAPI description: the guard has already checked the key.
     asks_for_key = [Depends(HTTPBearer(auto_error=False))] if key else []
 
     def post(path: str, summary: str, answer: Any = None) -> Callable[[Handler], Handler]:
@@ -141,24 +141,24 @@ def application(
             described[200] = {"model": answer}
         return app.post(path, summary=summary, responses=described, dependencies=asks_for_key)
 
-    @post("/v1/rerank", "As Jina's /v1/rerank and Cohere's version 1", RerankAnswer)
+    @post("/v1/rerank", "Like Jina's /v1/rerank and Cohere's version 1", RerankAnswer)
     async def rerank_v1(asked: RerankRequest) -> Response:
         result = await decided(asked.query, asked.documents)
         return _answer(reranked(asked, result, documents=True, model=model), result)
 
-    @post("/v2/rerank", "As Cohere's version 2", RerankAnswer)
+    @post("/v2/rerank", "Like Cohere's version 2", RerankAnswer)
     async def rerank_v2(asked: RerankRequest) -> Response:
         result = await decided(asked.query, asked.documents)
         return _answer(reranked(asked, result, documents=False, model=model), result)
 
-    @post("/voyage/rerank", "As Voyage's /v1/rerank", VoyageAnswer)
+    @post("/voyage/rerank", "Like Voyage's /v1/rerank", VoyageAnswer)
     async def rerank_voyage(asked: VoyageRequest) -> Response:
         result = await decided(asked.query, list(asked.documents))
         return _answer(voyage_ranked(asked, result, model=model), result)
 
     @post(
         "/rerank",
-        "With texts as TEI's, with documents as Cohere's",
+        "Like TEI's with texts, like Cohere's with documents",
         list[ScoredText] | RerankAnswer,
     )
     async def rerank_either(asked: TextsRequest | RerankRequest) -> Response:
@@ -167,7 +167,7 @@ def application(
             return _answer(scored_texts(asked, result), result)
         return await rerank_v2(asked)
 
-    @post("/route", "What of the index fits, or nothing")
+    @post("/route", "Pick the documents of the index that fit, or none")
     async def route(asked: RouteRequest) -> Response:
         if router is None:
             raise Refused(
@@ -185,7 +185,7 @@ def application(
     async def metrics() -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
-    # A page of our own: the usual ones load their scripts from a network.
+    # Our own page: the usual ones load scripts from the network.
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
         return HTMLResponse(_page(app.openapi()))
@@ -194,22 +194,22 @@ def application(
 
 
 def _candidates(given: list[Any]) -> list[Any]:
-    """Read texts and mappings; which id a mapping has is the client's, and may be there twice."""
-    found = [candidate(place, one) for place, one in enumerate(given, start=1)]
+    """Read texts and mappings, and number them: a client's ids may occur twice."""
+    candidates = [candidate(number, value) for number, value in enumerate(given, start=1)]
     return [
         {
-            "id": str(place),
-            "title": one.title,
-            "text": one.text,
-            "body": one.body,
+            "id": str(number),
+            "title": candidate.title,
+            "text": candidate.text,
+            "body": candidate.body,
         }
-        for place, one in enumerate(found, start=1)
+        for number, candidate in enumerate(candidates, start=1)
     ]
 
 
 def _answer(values: Any, result: RouteResult) -> Response:
-    """Answer with our own JSON: the framework's fails on half a character in a client's field."""
-    degraded = ",".join(one.code for one in result.degraded)
+    """Answer with our own JSON: the framework's fails on a lone surrogate in a client's field."""
+    degraded = ",".join(degradation.code for degradation in result.degraded)
     return AsciiJSON(values, headers={"x-crossgate-degraded": degraded} if degraded else None)
 
 
@@ -227,7 +227,7 @@ def _count_requests(app: FastAPI, registry: CollectorRegistry) -> None:
     ) -> Response:
         start = time.perf_counter()
         response = await call_next(request)
-        # A path that is none of ours would make a series of its own.
+        # An unknown path must not create a time series of its own.
         route = request.scope.get("route")
         path = getattr(route, "path", "other")
         requests.labels(path, str(response.status_code)).inc()
@@ -253,12 +253,12 @@ def _explain_refusals(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def malformed(request: Request, error: RequestValidationError) -> Response:
         texts = isinstance(error.body, dict) and "texts" in error.body
-        found = error.errors()
-        # Of two shapes, what is wrong with the one that was meant.
+        details = error.errors()
+        # Of two formats, report what is wrong with the one that was meant.
         meant = "TextsRequest" if texts else "RerankRequest"
-        first = next((one for one in found if meant in one["loc"]), found[0])
-        place = ".".join(str(one) for one in first["loc"] if one not in ("body", meant))
-        message = f"{place or 'the request'}: {first['msg']}; see /docs"
+        first = next((detail for detail in details if meant in detail["loc"]), details[0])
+        field = ".".join(str(part) for part in first["loc"] if part not in ("body", meant))
+        message = f"{field or 'the request'}: {first['msg']}; see /docs"
         status = 422 if texts or request.url.path == "/v1/rerank" else 400
         return answer(request, status, "malformed_request", message, texts=texts)
 
@@ -273,12 +273,12 @@ def _explain_refusals(app: FastAPI) -> None:
         codes = {400: "malformed_request", 404: "not_found", 405: "method_not_allowed"}
         message = f"{error.detail}; see /docs"
         code = codes.get(error.status_code, "refused")
-        told = error.headers  # which methods an address allows
-        return answer(request, error.status_code, code, message, texts=False, headers=told)
+        headers = error.headers  # such as the methods that a path allows
+        return answer(request, error.status_code, code, message, texts=False, headers=headers)
 
     @app.exception_handler(RecursionError)
     async def too_deep(request: Request, error: RecursionError) -> Response:
-        message = "the body is nested too deeply: send text and not structures"
+        message = "the body is nested too deeply: send text, not nested structures"
         return answer(request, 400, "malformed_request", message, texts=False)
 
     @app.exception_handler(Refused)
@@ -295,19 +295,19 @@ async def _in_texts(request: Request) -> bool:
 
 
 def _page(openapi: dict[str, Any]) -> str:
-    """Return the endpoints as one page that loads nothing."""
+    """Return a page that lists the endpoints and loads nothing."""
     parts = [
         f"<h2><code>{method.upper()} {html.escape(path)}</code></h2>"
-        f"<p>{html.escape(one.get('summary', ''))}</p>"
+        f"<p>{html.escape(operation.get('summary', ''))}</p>"
         for path, methods in openapi["paths"].items()
-        for method, one in methods.items()
+        for method, operation in methods.items()
     ]
-    shapes = html.escape(json.dumps(openapi["components"]["schemas"], indent=2))
+    schemas = html.escape(json.dumps(openapi["components"]["schemas"], indent=2))
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>crossgate</title>'
         "<style>body{font:16px/1.5 system-ui;max-width:50rem;margin:2rem auto;padding:0 1rem}"
         "pre{overflow:auto}</style>"
         f"<h1>crossgate {__version__}</h1>"
         '<p>Machine-readable: <a href="openapi.json">openapi.json</a></p>'
-        f"{''.join(parts)}<h2>Shapes</h2><pre>{shapes}</pre></html>"
+        f"{''.join(parts)}<h2>Schemas</h2><pre>{schemas}</pre></html>"
     )

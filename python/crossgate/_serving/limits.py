@@ -1,4 +1,4 @@
-"""What the server takes at most, and who may ask: checked before a request is read as JSON."""
+"""Limits and the API key, checked before a request is parsed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ OPEN = {"/health", "/metrics", "/docs", "/openapi.json"}
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What the server takes at most.
+    """The limits of the server.
 
     Attributes:
-        body: Bytes of a request.
-        documents: Candidates of a request.
-        concurrency: Decisions that are made at once.
-        waiting: Requests that may wait for their turn; one more is refused.
+        body: Maximum bytes of a request.
+        documents: Maximum number of candidates of a request.
+        concurrency: Number of decisions made at once.
+        waiting: Maximum number of requests that wait; the next one is refused.
         read_seconds: How long a client may take to send a request.
     """
 
@@ -36,9 +36,9 @@ class Limits:
 
 
 class Guard:
-    """Lets a request through when it has the key and has arrived whole, in time and in size.
+    """Passes on a request that has the key and has arrived completely, within time and size limits.
 
-    A slow client holds a connection and no worker: its request is read here, on the event loop.
+    A slow client holds a connection but no worker: its request is read here, on the event loop.
     """
 
     def __init__(self, app: ASGIApp, *, limits: Limits, key: str | None) -> None:
@@ -47,7 +47,7 @@ class Guard:
         self._key = key
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check a request and hand it on."""
+        """Check a request and pass it on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -63,7 +63,7 @@ class Guard:
             await _refuse(send, scope, 408, "too_slow", message)
             return
         if body is None:
-            message = f"the request is larger than {self._limits.body:,} bytes: send less at once"
+            message = f"the request is larger than {self._limits.body:,} bytes: send less"
             await _refuse(send, scope, 413, "too_large", message)
             return
         whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
@@ -85,7 +85,7 @@ class Guard:
         try:
             await asyncio.wait({answering, left}, return_when=asyncio.FIRST_COMPLETED)
             if not started and not answering.done():
-                answering.cancel()  # whose turn has not come is not decided for nobody
+                answering.cancel()  # the client has gone before its turn came
             await asyncio.wait({answering})
         finally:
             left.cancel()
@@ -103,7 +103,7 @@ class Guard:
         )
 
     async def _read(self, receive: Receive) -> bytes | None:
-        """Return the body, or None for one that is too large, or whose sender has gone."""
+        """Return the body, or None if it is too large or its sender has gone."""
         body = bytearray()
         while True:
             message = await receive()
@@ -115,7 +115,7 @@ class Guard:
 
 
 async def _left(receive: Receive) -> None:
-    """Wait until the sender of a request that has arrived whole is gone."""
+    """Wait until the sender of a complete request has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -125,7 +125,7 @@ async def _refuse(send: Send, scope: Scope, status: int, code: str, message: str
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode("ascii")),
-        (b"connection", b"close"),  # what was not read must not be taken for the next request
+        (b"connection", b"close"),  # unread bytes must not be taken for the next request
     ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -1,4 +1,4 @@
-"""What is asked over HTTP and how it is answered: the shapes of Cohere, Jina and TEI, and ours."""
+"""Requests and responses over HTTP, in the formats of Cohere, Jina, TEI, Voyage and crossgate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from crossgate._ranking import ranked
 from crossgate._types import Hit, RouteResult
 
-# These describe what is checked elsewhere, where the errors have names: at least one character
+# These schemas describe checks that are made elsewhere, with error codes: at least one character
 # that is neither white space nor NUL, and at least one document.
 _READABLE = {"type": "string", "pattern": r"[^\s\u0000\u001c-\u001f\u0085]"}
 _ROW = {
@@ -29,7 +29,7 @@ Texts = Annotated[list[str], WithJsonSchema(_TEXTS)]
 
 
 def _whole(value: object) -> object:
-    """Return 3.0 as 3: to JSON the two are one number."""
+    """Return 3.0 as 3: JSON does not distinguish them."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -37,13 +37,13 @@ Count = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
 
 
 class Asked(BaseModel):
-    """A request; nothing in it is taken for another type, so that `false` is no relevance of 0."""
+    """A request, without type coercion, so that `false` is not a relevance of 0."""
 
     model_config = ConfigDict(strict=True)
 
 
 class RerankRequest(Asked):
-    """What `/v1/rerank` and `/v2/rerank` take; further fields are ignored."""
+    """A request to `/v1/rerank` or `/v2/rerank`; other fields are ignored."""
 
     query: Query
     documents: Documents
@@ -51,12 +51,12 @@ class RerankRequest(Asked):
     top_n: Count | None = None
     return_documents: bool | None = None
     min_relevance: float | None = Field(
-        None, description="Leave out what is less relevant than this; not in the original."
+        None, description="Leave out less relevant documents; not part of the original API."
     )
 
 
 class TextsRequest(Asked):
-    """What TEI's `/rerank` takes; further fields are ignored."""
+    """A request to TEI's `/rerank`; other fields are ignored."""
 
     query: Query
     texts: Texts
@@ -64,12 +64,12 @@ class TextsRequest(Asked):
     return_text: bool = False
     top_n: Count | None = None
     min_relevance: float | None = Field(
-        None, description="Leave out what is less relevant than this; not in the original."
+        None, description="Leave out less relevant documents; not part of the original API."
     )
 
 
 class VoyageRequest(Asked):
-    """What Voyage's `/rerank` takes; further fields are ignored."""
+    """A request to Voyage's `/rerank`; other fields are ignored."""
 
     query: Query
     documents: Texts
@@ -77,12 +77,12 @@ class VoyageRequest(Asked):
     top_k: Count | None = None
     return_documents: bool = False
     min_relevance: float | None = Field(
-        None, description="Leave out what is less relevant than this; not in the original."
+        None, description="Leave out less relevant documents; not part of the original API."
     )
 
 
 class RouteRequest(Asked):
-    """What `/route` takes."""
+    """A request to `/route`."""
 
     query: str
     limit: Count | None = 2
@@ -93,15 +93,15 @@ class RouteRequest(Asked):
 
 
 class Ranked(BaseModel):
-    """One document in an answer."""
+    """One document in a response."""
 
-    index: int = Field(description="Its place in the request, from 0.")
+    index: int = Field(description="Its position in the request, from 0.")
     relevance_score: float
     document: dict[str, Any] | str | None = None
 
 
 class RerankAnswer(BaseModel):
-    """What `/v1/rerank` and `/v2/rerank` answer."""
+    """The response of `/v1/rerank` and `/v2/rerank`."""
 
     id: str
     model: str
@@ -111,7 +111,7 @@ class RerankAnswer(BaseModel):
 
 
 class VoyageAnswer(BaseModel):
-    """What Voyage's `/rerank` answers."""
+    """The response of Voyage's `/rerank`."""
 
     object: str
     data: list[Ranked]
@@ -120,15 +120,15 @@ class VoyageAnswer(BaseModel):
 
 
 class ScoredText(BaseModel):
-    """One text in TEI's answer."""
+    """One text in TEI's response."""
 
-    index: int = Field(description="Its place in the request, from 0.")
+    index: int = Field(description="Its position in the request, from 0.")
     score: float
     text: str | None = None
 
 
 class Refusal(BaseModel):
-    """An error; which field holds the message depends on whose endpoint it is."""
+    """An error; which field holds the message depends on the format."""
 
     message: str | None = None
     detail: str | None = None
@@ -140,13 +140,13 @@ class Refusal(BaseModel):
 def reranked(
     asked: RerankRequest, result: RouteResult, *, documents: bool, model: str
 ) -> dict[str, Any]:
-    """Answer as Cohere and Jina do: each ignores what only the other knows.
+    """Answer as Cohere and Jina do: clients of each ignore the fields of the other.
 
     Args:
         asked: The request.
         result: The decision.
-        documents: Whether texts go back where the request does not say.
-        model: What answered.
+        documents: Whether texts are returned if the request does not say.
+        model: Name of the model that answered.
     """
     back = documents if asked.return_documents is None else asked.return_documents
     return {
@@ -177,7 +177,7 @@ def voyage_ranked(asked: VoyageRequest, result: RouteResult, *, model: str) -> d
 
 
 def scored_texts(asked: TextsRequest, result: RouteResult) -> list[dict[str, Any]]:
-    """Answer as TEI does; `raw_scores` are the cross-encoder's own, where it answered."""
+    """Answer as TEI does; `raw_scores` are the cross-encoder's scores, if it answered."""
     pairs = ranked(result, limit=asked.top_n, least=asked.min_relevance)
     raw = asked.raw_scores and all(hit.rerank_score is not None for hit, _ in pairs)
     if raw:

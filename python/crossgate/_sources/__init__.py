@@ -1,7 +1,7 @@
 """Reading documents from skill folders, BEIR folders, JSON lines, tools, OpenAPI, Markdown, text.
 
-What cannot be used is skipped and comes back as a `Problem`. Only a path that is missing,
-unreadable or of an unknown kind raises, and so does finding no document at all.
+Input that cannot be used is skipped and returned as a `Problem`. Only a path that is missing,
+unreadable or of an unknown kind raises, and so does a call that finds no documents.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ACCEPTED = (
 )
 
 _FOLDER_DEPTH = 12
-# What says that a skill is for people to call, by its name, and no model may pick it.
+# Marks a skill that people call by its name and that no model may pick.
 _NOT_FOR_MODELS = ("disable-model-invocation", "disable_model_invocation")
 _YES = ("true", "yes", "on")
 _KEPT = ("license", "licence", "tags")
@@ -53,8 +53,8 @@ class Problem:
     """Something that was skipped or renamed, and why.
 
     Attributes:
-        path: The path as the user gave it, followed by the way below it.
-        line: 1-based line, or None where the whole file or folder is meant.
+        path: The path as the user gave it, followed by the path below it.
+        line: 1-based line, or None if the whole file or folder is meant.
         reason: One line for a person to read.
     """
 
@@ -68,7 +68,7 @@ class Problem:
 
 
 class Place(NamedTuple):
-    """File and 1-based line of a document; no line where the document is the whole file."""
+    """File and 1-based line of a document; no line if the document is the whole file."""
 
     path: str
     line: int | None = None
@@ -80,12 +80,12 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What was read.
+    """The documents of the sources.
 
     Attributes:
-        documents: In the order of the paths, and below a path in the order of the names.
+        documents: The documents in the order of the paths, and below a path in that of the names.
         problems: What was left out or renamed, in the same order.
-        places: Where each document stands, by its id.
+        places: File and line of each document, by its id.
     """
 
     documents: tuple[Document, ...]
@@ -101,29 +101,29 @@ def read_sources(
 ) -> Loaded:
     """Read documents from files and folders.
 
-    Folders are read with all that is below them. Hidden entries are left out unless named in
-    `paths`. A symbolic link below a folder is followed only where it stays in that folder; one that
-    leads out of it is reported. A file that is reached twice is read once. `crossgate._limits` says
-    how much is read; what is larger is skipped and reported.
+    Folders are read recursively. Hidden entries are left out unless named in `paths`. A symbolic
+    link below a folder is followed only if it stays in that folder, and otherwise reported. A file
+    that is reached twice is read once. Files above the limits in `crossgate._limits` are skipped
+    and reported.
 
-    Ids: a row has its own, and of two rows with one id the first wins; a row without one gets
-    `file stem:line`. A skill has its name. A second skill of the same name gets
-    `name (folder)`, so that the first in the order of the paths is still found by its name, and
-    an exact copy is left out; both are reported. A tool has its name, too, and
-    `name (file stem)` where a tool of another file has it, which is reported. An operation of an
-    OpenAPI document has its `operationId`, or else `GET /path`. A chunk of text has
-    `path#heading`, numbered where that is taken.
+    Ids: a row has its own, and of two rows with the same id the first wins; a row without an id
+    gets `file stem:line`. The id of a skill is its name. A second skill of the same name gets
+    `name (folder)`, so that the first in the order of the paths keeps its name, and an exact copy
+    is left out; both are reported. The id of a tool is its name too, or `name (file stem)` if a
+    tool of another file has that name, which is reported. An operation of an OpenAPI document has
+    its `operationId`, or else `GET /path`. A chunk of text has `path#heading`, with a number if
+    that is taken.
 
-    What follows the front matter of a skill is its body, and so are the parameters of a tool and
-    the field `body` of a row. A chunk of text has none: it is short enough to be read whole.
+    The body of a skill is the text after the front matter, that of a tool its parameters, and that
+    of a row its field `body`. A chunk of text has no body: it is short enough to be read whole.
 
     Args:
         paths: Files and folders; a single string is one path.
-        kind: What all paths are; `auto` looks at each: at the suffix of a file, and for a folder
-            it is BEIR if it has a `corpus.jsonl`, skills if there is a SKILL.md anywhere below,
-            else the first of text, JSON lines and tools that it has files of.
-        servers: Names of tool servers with what each lists; they come after the paths, and a
-            server's name stands where a file's would.
+        kind: The kind of all paths; `auto` detects it for each: by the suffix of a file; a folder
+            is BEIR if it has a `corpus.jsonl`, skills if there is a SKILL.md anywhere below, else
+            the first of text, JSON lines and tools that it has files of.
+        servers: Names of tool servers with their tools; they come after the paths, and a server's
+            name is used as the name of a file would be.
 
     Raises:
         SourceError: `source_missing`, `source_unreadable` or `source_unknown` for a path, and
@@ -150,7 +150,7 @@ def read_sources(
 
 
 class _Reader:
-    """What has been read so far from all paths, and which ids are taken by what."""
+    """Collects documents, problems and places over all paths."""
 
     def __init__(self) -> None:
         self.documents: list[Document] = []
@@ -192,15 +192,15 @@ class _Reader:
                 self._read_file(kind, root, file)
 
     def _read_skills(self, root: str, files: Sequence[str], skills: Sequence[str]) -> None:
-        """Read the skills of a folder, and report what would be one by another file name."""
-        found = set(skills)
+        """Read the skills of a folder, and report files that are named almost like a skill's."""
+        known = set(skills)
         folders = {PurePath(file).parent for file in skills}
         for file in files:
-            if file in found:
+            if file in known:
                 self._read_file("skills", root, file)
                 continue
             named_alike = os.path.basename(file).lower() == _SKILL.lower()
-            # Below a skill it is one of that skill's own files.
+            # Below a skill, it is one of that skill's own files.
             if named_alike and folders.isdisjoint(PurePath(file).parents):
                 reason = f"not read: the file of a skill must be called {_SKILL}"
                 self._report(os.path.join(root, file), None, reason)
@@ -208,8 +208,8 @@ class _Reader:
     def _walk(self, root: str) -> list[str]:
         """Return the paths of all files below a folder, relative to it, sorted by their parts.
 
-        Links to folders wait until the folders themselves are done, so that a file goes by its
-        real path where it has one below `root`.
+        Links to folders are followed after the folders themselves, so that a file is listed under
+        its real path if that is below `root`.
         """
         files: list[str] = []
         seen: set[str] = set()
@@ -246,11 +246,11 @@ class _Reader:
                     add = pending.append if os.path.islink(path) else pending.appendleft
                     add((inner, depth + 1))
                 elif os.path.isfile(path) or not os.path.exists(path):
-                    files.append(inner)  # a broken link too: opening it says what is wrong
+                    files.append(inner)  # also a broken link: opening it reports what is wrong
         return sorted(files, key=lambda path: path.split(os.sep))
 
     def _read_file(self, kind: Kind, root: str, below: str, *, named: bool = False) -> None:
-        """Read the file `below` a folder; one that the user `named` must be readable."""
+        """Read the file `below` a folder; a file that the user `named` must be readable."""
         path = os.path.join(root, below)
         real = os.path.realpath(path)
         if real in self._files:
@@ -276,12 +276,12 @@ class _Reader:
     def _read_skill(self, path: str, root: str, below: str) -> None:
         """Add the skill of one SKILL.md."""
         values, body = front_matter(decoded(read_source(path, SKILL_BYTES)))
-        if any(one in values and values[one].text.lower() in _YES for one in _NOT_FOR_MODELS):
+        if any(key in values and values[key].text.lower() in _YES for key in _NOT_FOR_MODELS):
             raise Unusable("left out: disable-model-invocation keeps it for people to call")
         text = description_of(values)
         folder = _portable(os.path.dirname(below)) or _folder_name(root)
         name = text_of(values, "name") or os.path.basename(folder) or _SKILL
-        # Both together open the file, wherever the reader stands.
+        # Together they give the file's path, whatever the current folder is.
         metadata: dict[str, Any] = {"root": shown(os.path.abspath(root)), "path": _portable(below)}
         for key in _KEPT:
             if kept := text_of(values, key) or texts_of(values, key):
@@ -303,7 +303,7 @@ class _Reader:
         text = decoded(read_source(path, TEXT_BYTES))
         if "\0" in text:
             raise Unusable("binary, it has a NUL byte", text.count("\n", 0, text.index("\0")) + 1)
-        # Two folders may both have a README.md: the second one goes by its folder's name.
+        # Two folders may both have a README.md: the second one is prefixed with its folder's name.
         name = _portable(below)
         if name in self._names:
             name = f"{_folder_name(root)}/{name}"
@@ -320,7 +320,7 @@ class _Reader:
     def _read_tools(self, path: str) -> None:
         """Add the tools of one file, or the operations of an OpenAPI document.
 
-        Two servers may both have a `search`: the second one goes by its file's name, too.
+        Two servers may both have a `search`: the file's name is added to the second one.
         """
         value = parse_json(decoded(read_source(path, TEXT_BYTES)))
         stem = shown(os.path.splitext(os.path.basename(path))[0])
@@ -335,22 +335,22 @@ class _Reader:
         self._add_named(path, stem, named)
 
     def _add_named(self, path: str, stem: str, tools: Iterable[tuple[str, object]]) -> None:
-        """Add tools, each with the place that a report of it names."""
+        """Add tools, each with a label for reports."""
         own: set[str] = set()
-        for place, tool in tools:
+        for label, tool in tools:
             try:
                 document = tool_from(tool)
                 name = document.id
                 if name in own:
-                    raise Unusable(f"the name {name!r} is at {Place(path)}")
+                    raise Unusable(f"the name {name!r} is already in {Place(path)}")
                 own.add(name)
                 if name in self.places:
                     document = replace(document, id=self._unique(f"{name} ({stem})"))
                     reason = f"the name {name!r} is taken by {self.places[name]}"
-                    self._report(path, None, f"{place}: {reason}, so its id is {document.id!r}")
+                    self._report(path, None, f"{label}: {reason}, so its id is {document.id!r}")
                 self._add(document, Place(path))
             except Unusable as error:
-                self._report(path, None, f"{place}: {error}")
+                self._report(path, None, f"{label}: {error}")
 
     def _read_rows(self, path: str) -> None:
         """Add the documents of one file of JSON lines."""
@@ -383,7 +383,7 @@ class _Reader:
         self.problems.append(Problem(path=shown(path), line=line, reason=reason))
 
     def _unique(self, plain: str, separator: str = "-") -> str:
-        """Return an id that is not taken: `plain`, or `plain` with the next free number."""
+        """Return a free id: `plain`, or `plain` with the next free number."""
         unique = plain
         while unique in self.places:
             self._numbers[plain] = self._numbers.get(plain, 1) + 1
@@ -392,10 +392,10 @@ class _Reader:
 
 
 def _is_below(path: str, folder: str) -> bool:
-    """Return whether a path ends in a folder, given with a separator at its end, or is it."""
+    """Return whether a path is a folder, given with a trailing separator, or leads into it."""
     try:
         return os.path.join(os.path.realpath(path), "").startswith(folder)
-    except OSError:  # a link that goes while it is followed
+    except OSError:  # a link that disappears while it is followed
         return False
 
 

@@ -1,4 +1,4 @@
-"""What all readers of sources share: the reason why something is skipped, and text checks."""
+"""What all readers of sources share: the exception for unusable input, and text checks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 
 
 class Unusable(Exception):
-    """Why one row or file cannot be used; `line` where that is known."""
+    """Says why a row or file cannot be used, with its `line` if known."""
 
     def __init__(self, reason: str, line: int | None = None) -> None:
         super().__init__(reason)
@@ -15,7 +15,7 @@ class Unusable(Exception):
 
 
 def decoded(raw: bytes) -> str:
-    """Decode UTF-8 without its byte order mark, with line feeds as line ends."""
+    """Decode UTF-8, without byte order mark and with line feeds as line ends."""
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -26,7 +26,7 @@ def decoded(raw: bytes) -> str:
 
 
 def is_unicode(text: str) -> bool:
-    """Return whether text can be written as UTF-8: it cannot with half of a surrogate pair."""
+    """Return whether text can be encoded as UTF-8; half of a surrogate pair cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -35,7 +35,7 @@ def is_unicode(text: str) -> bool:
 
 
 def shown(path: str) -> str:
-    """Return a path as text; bytes of a name that are not UTF-8 are written out."""
+    """Return a path as text; bytes that are not UTF-8 are escaped."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 

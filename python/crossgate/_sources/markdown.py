@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from crossgate._passages import fenced, pieces
 
 MAX_CHARS = 1_500
-"""Longest chunk in characters: about 350 word pieces of English, which a reranker reads whole."""
+"""Longest chunk in characters: about 350 tokens of English, which a reranker reads whole."""
 
-# Longer lines are text: a heading goes into the title of every chunk below it.
+# Longer lines are not headings, since a heading is in the title of every chunk below it.
 _HEADING_CHARS = 200
 
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
-# What can stand over an underline: no list item, quote, table row, indented code or rule.
+# A line that can be underlined: not a list item, quote, table row, indented code or rule.
 _PARAGRAPH = re.compile(r" {0,3}(?!(?:[-*+]|\d{1,9}[.)])[ \t]|[>|])(?=\S)(?=.*\w)")
 _BLANK_LINES = re.compile(r"(?:[ \t]*\n)*")
-# A rule at the top of a file is not front matter: that has a key in its first line of content.
+# Front matter has a key in its first line of content; a rule at the top of a file has not.
 _FRONT_MATTER = re.compile(
     r"---[ \t]*\n(?:[ \t]*(?:#[^\n]*)?\n)*[\w-]+[ \t]*:.*?\n---[ \t]*(?:\n|\Z)", re.DOTALL
 )
@@ -26,12 +26,12 @@ _FRONT_MATTER = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A heading and the text up to the next one; all heads and bodies in a row are the source.
+    """A heading and the text up to the next one; all heads and bodies joined are the source.
 
     Attributes:
         level: 1 to 6, or 0 for the text before the first heading.
         heading: Text of the heading, without its marks.
-        head: The heading as it stands in the source, with its line ends.
+        head: The heading as written in the source, with its line ends.
         body: The text below it.
         line: 1-based line on which the section starts.
     """
@@ -50,7 +50,7 @@ class Chunk:
     Attributes:
         title: The headings above the chunk, `File title > Heading > Subheading`.
         heading: The innermost of these headings, or an empty string outside any.
-        text: The piece of text, without blank lines before it and white space behind it.
+        text: The piece of text, without leading blank lines and trailing white space.
         line: 1-based line on which it starts.
     """
 
@@ -61,7 +61,7 @@ class Chunk:
 
 
 def chunk_markdown(text: str, *, name: str, max_chars: int = MAX_CHARS) -> list[Chunk]:
-    """Cut Markdown at its headings, and longer sections further, as `pieces` does.
+    """Split Markdown at its headings, and longer sections further, as `pieces` does.
 
     The file's title is its first heading of level 1. Front matter is left out. A heading with
     nothing below it is a chunk without text, unless the next heading is one of its subheadings.
@@ -73,19 +73,20 @@ def chunk_markdown(text: str, *, name: str, max_chars: int = MAX_CHARS) -> list[
     """
     front_matter = _FRONT_MATTER.match(text)
     start = front_matter.end() if front_matter else 0
-    found = sections(text[start:], first_line=1 + text.count("\n", 0, start))
-    file_title = next((one.heading for one in found if one.level == 1 and one.heading), name)
-    followers = [*found[1:], None]
+    parts = sections(text[start:], first_line=1 + text.count("\n", 0, start))
+    titles = (part.heading for part in parts if part.level == 1 and part.heading)
+    file_title = next(titles, name)
+    followers = [*parts[1:], None]
     path: list[tuple[int, str]] = []
     chunks: list[Chunk] = []
-    for section, follower in zip(found, followers, strict=False):
+    for section, follower in zip(parts, followers, strict=False):
         if section.level:
             path = [step for step in path if step[0] < section.level]
             path.append((section.level, section.heading))
         steps = [heading for _, heading in path if heading]
         title = " > ".join([file_title, *(steps[1:] if steps[:1] == [file_title] else steps)])
         below = _chunks(section, title, max_chars)
-        # A subheading without text would not pass this heading on.
+        # Only a subheading with text passes this heading on.
         passed_on = follower and follower.heading and follower.level > section.level
         if not below and section.heading and not passed_on:
             below = [Chunk(title=title, heading=section.heading, text="", line=section.line)]
@@ -100,7 +101,7 @@ def chunk_plain(text: str, *, name: str, max_chars: int = MAX_CHARS) -> list[Chu
 
 
 def sections(text: str, *, first_line: int = 1) -> list[Section]:
-    """Cut Markdown before each ATX (`## Heading`) and setext (underlined) heading.
+    """Split Markdown before each ATX (`## Heading`) and setext (underlined) heading.
 
     A `#` inside a fenced code block is not a heading; a fence that is never closed runs to the
     end of the file, as in CommonMark. A setext heading must be a single line after a blank one.

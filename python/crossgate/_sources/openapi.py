@@ -1,4 +1,4 @@
-"""OpenAPI 3 documents: each operation as a tool, in the shape of a function schema."""
+"""OpenAPI 3 documents: each operation as a tool, in the form of a function schema."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from crossgate._sources.tools import named_by
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
 _REFERENCES = 8
-"""How many references are followed from one to the next."""
+"""Maximum length of a chain of references that is followed."""
 _PARAMETERS = 500
 """How many parameters of a path, and of an operation, are read."""
 _OPERATIONS = 50_000
@@ -19,25 +19,25 @@ _OPERATIONS = 50_000
 
 
 class Operation(NamedTuple):
-    """Where an operation stands, as `METHOD /path`, and the tool that it is."""
+    """An operation: its label, as `METHOD /path`, and its tool."""
 
     place: str
     tool: object
 
 
 def is_openapi(value: object) -> bool:
-    """Return whether a JSON value says that it is an OpenAPI document, of whatever version."""
+    """Return whether a JSON value claims to be an OpenAPI document, of any version."""
     return isinstance(value, dict) and ("openapi" in value or "swagger" in value)
 
 
 def operations_of(document: Mapping[str, Any]) -> Iterator[Operation]:
     """Yield the operations below `paths`, in their order.
 
-    Webhooks and callbacks are left out: those are calls that the service makes, not ones that it
-    takes. References are followed inside the document alone.
+    Webhooks and callbacks are left out, since the service makes those calls itself. References are
+    followed only inside the document.
 
     Raises:
-        Unusable: If it is of another version than 3, or has no paths.
+        Unusable: If its version is not 3, or it has no paths.
     """
     version = document.get("openapi", document.get("swagger"))
     if not str(version).startswith("3."):  # 3.1 without quotes is a number
@@ -70,17 +70,19 @@ def _printable(place: str) -> str:
 def _tool(
     document: Mapping[str, Any], place: str, item: Mapping[str, Any], value: object
 ) -> object:
-    """Return an operation as a tool; what is none is returned as it is, to be refused as a tool.
+    """Return an operation as a tool; a malformed one is returned as it is, to be refused later.
 
-    Its name is its `operationId`, or else its place.
+    Its name is its `operationId`, or else its label.
     """
     if not isinstance(value, dict):
         return value
-    # What an operation says of a parameter counts more than what its path says.
+    # Parameters of the operation override those of its path.
     properties: dict[str, Any] = {}
     for parameters in (item.get("parameters"), value.get("parameters")):
-        for one in islice(parameters if isinstance(parameters, list) else (), _PARAMETERS):
-            parameter = _followed(document, one)
+        for value_or_reference in islice(
+            parameters if isinstance(parameters, list) else (), _PARAMETERS
+        ):
+            parameter = _followed(document, value_or_reference)
             name = parameter.get("name")
             if isinstance(name, str):
                 schemas = [parameter.get("schema"), _content(parameter)]
@@ -91,7 +93,7 @@ def _tool(
     return {
         "name": value.get("operationId") or place,
         "title": place,
-        "description": "\n\n".join(dict.fromkeys(one for one in texts if isinstance(one, str))),
+        "description": "\n\n".join(dict.fromkeys(text for text in texts if isinstance(text, str))),
         "parameters": {
             "properties": properties,
             "allOf": [body],
@@ -101,7 +103,7 @@ def _tool(
 
 
 def _content(value: Mapping[str, Any]) -> object:
-    """Return the schema of a body or a parameter: that of its JSON, or else of its first type."""
+    """Return the schema of a body or parameter: that of JSON, or else of its first media type."""
     content = value.get("content")
     if not isinstance(content, dict) or not content:
         return None
@@ -111,7 +113,7 @@ def _content(value: Mapping[str, Any]) -> object:
 
 
 def _followed(document: Mapping[str, Any], value: object) -> dict[str, Any]:
-    """Return an object, or what its reference names; an empty one if that leads nowhere."""
+    """Return an object, or the target of its reference; an empty object if there is none."""
     for _ in range(_REFERENCES):
         if not isinstance(value, dict):
             return {}

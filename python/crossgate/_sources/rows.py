@@ -18,19 +18,19 @@ _COSINE_SLACK = 1e-5
 
 
 def read_candidates(lines: Iterable[str], *, name: str) -> tuple[Candidate, ...]:
-    """Read the candidates of another retriever, one JSON value a line or one JSON array.
+    """Read the candidates of another retriever: one JSON value per line, or one JSON array.
 
-    A candidate is an object with `text`, and optionally `id`, `title`, `body`, `cosine`, `score`,
-    `vector` and `metadata`, under the names that `rerank` takes, or just a string. One without an
-    id is named by its line, in an array by its position. Blank lines are skipped.
+    A candidate is a string, or an object with `text`, and optionally `id`, `title`, `body`,
+    `cosine`, `score`, `vector` and `metadata`, under the names that `rerank` accepts. Without an
+    id, its line number is its id, or its position in an array. Blank lines are skipped.
 
     Args:
         lines: The lines of the file.
-        name: What to call the file in messages.
+        name: Name of the file for messages.
 
     Raises:
-        InputError: `malformed_candidate` or `duplicate_id`, naming the line. Nothing is skipped,
-            since a candidate that is lost silently is worse than an error.
+        InputError: `malformed_candidate` or `duplicate_id`, naming the line. Malformed candidates
+            are never skipped, since a silently lost candidate is worse than an error.
     """
     places: dict[str, str] = {}
     candidates: list[Candidate] = []
@@ -97,7 +97,7 @@ def document_from(row: object, unnamed: str) -> Document:
 
 
 def _take(row: dict[str, Any], *keys: str) -> str:
-    """Remove and return the first of `keys` that has something in it, or an empty string."""
+    """Remove the first of `keys` that is not empty and return its value, or an empty string."""
     for key in keys:
         value = row.pop(key, None)
         if value is None or value == "":
@@ -127,7 +127,7 @@ def _vector(value: object) -> tuple[float, ...] | None:
 
 
 def _finite(values: list[Any]) -> tuple[float, ...] | None:
-    """Return numbers as floats, or None if one is no number or infinite."""
+    """Return numbers as floats, or None if one is not a finite number."""
     if not {type(value) for value in values} <= {int, float}:
         return None
     try:
@@ -138,7 +138,7 @@ def _finite(values: list[Any]) -> tuple[float, ...] | None:
 
 
 def _values(lines: Iterable[str], name: str) -> Iterator[tuple[str, int, object]]:
-    """Yield place, number and value of each line, or of each item of a JSON array."""
+    """Yield label, number and value of each line, or of each item of a JSON array."""
     rows = [line.strip("\ufeff \t\r\n") for line in lines]
     if next(filter(None, rows), "").startswith("["):
         try:

@@ -19,7 +19,7 @@ _PLAIN_LINE = re.compile(
 
 
 class Value(NamedTuple):
-    """A value at the top of the front matter: its YAML type, text or texts, and 1-based line."""
+    """A top-level value of the front matter: its YAML type, text or texts, and 1-based line."""
 
     type: str
     text: str
@@ -30,22 +30,22 @@ class Value(NamedTuple):
 def front_matter(text: str) -> tuple[dict[str, Value], str]:
     """Read the front matter of a SKILL.md, the block between the first two `---` lines.
 
-    A description such as `Use when: always` is invalid YAML without quotes, yet common, and
-    agents accept it. So a block that does not parse is read again with its one-line values
-    quoted, and only if that fails too, the first error counts.
+    A description such as `Use when: always` is invalid YAML without quotes, but common, and agents
+    accept it. So a block that does not parse is read again with its one-line values quoted. If that
+    fails too, the first error is raised.
 
     Returns:
         The values of the front matter, and the body that follows it.
     """
-    found = _FRONT_MATTER.match(text)
-    if not found:
+    match = _FRONT_MATTER.match(text)
+    if not match:
         if text.partition("\n")[0].rstrip() == "---":
             raise Unusable("the front matter is not closed by a second --- line", 1)
         raise Unusable("no front matter, the first line is not ---", 1)
-    block = found[1] or ""
+    block = match[1] or ""
     if len(block) > _FRONT_MATTER_CHARS:
         raise Unusable(f"the front matter is longer than {_FRONT_MATTER_CHARS:,} characters", 1)
-    body = text[found.end() :].strip()
+    body = text[match.end() :].strip()
     try:
         return _yaml_values(block), body
     except Unusable as error:
@@ -61,9 +61,9 @@ def _quoted(line: re.Match[str]) -> str:
 
 
 def _yaml_values(block: str) -> dict[str, Value]:
-    """Return the values at the top of a YAML mapping that starts on line 2 of a file.
+    """Return the top-level values of a YAML mapping that starts on line 2 of a file.
 
-    Only the parser's events are read. So no tag runs code, no alias is expanded, and nothing
+    Only the parser's events are read, so no tag runs code, no alias is expanded, and nothing
     recurses: libyaml's composer overflows the stack on deeply nested input.
     """
     import yaml  # here, since only skills need it

@@ -1,4 +1,4 @@
-"""Tools: what MCP servers list and what models are given as functions, as documents."""
+"""Tools of MCP servers and functions of model APIs, as documents."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from crossgate._types import Document
 
 _SCHEMAS = ("inputSchema", "input_schema", "parameters", "parameters_json_schema")
 _DEPTH = 8
-"""How many parameters inside of one another are read; what lies below is left out."""
+"""Maximum depth of nested parameters; deeper ones are left out."""
 _PARTS = 500
-"""How many parts of a tool's schema are read, nested ones included."""
+"""Maximum number of parts of a tool's schema that are read, including nested ones."""
 _REFERENCE_CHARS = 1_000
 _VALUES = 100
-"""How many values of a parameter are read."""
+"""Maximum number of values of a parameter that are read."""
 
 
 def tools_of(value: object) -> list[object]:
-    """Return the tools of a file: a list of them, or an object that has it under `tools`.
+    """Return the tools of a file: a list, or an object with a list under `tools`.
 
-    An answer of an MCP server has it under `result`.
+    In a response of an MCP server, that object is under `result`.
 
     Raises:
         Unusable: If there is no such list.
@@ -41,11 +41,11 @@ def tools_of(value: object) -> list[object]:
 def tool_from(value: object) -> Document:
     """Turn one tool into a document: its name and description, and its parameters as the body.
 
-    It may be written as MCP (`inputSchema`), as Anthropic's tools (`input_schema`) or as OpenAI's
-    functions (`parameters`, also below `function`).
+    It may have the format of MCP (`inputSchema`), of Anthropic's tools (`input_schema`) or of
+    OpenAI's functions (`parameters`, also below `function`).
 
     Raises:
-        Unusable: If it has no name, or something in it is no text.
+        Unusable: If it has no name, or a field that must be text is not.
     """
     if not isinstance(value, dict):
         raise Unusable("a tool must be a JSON object")
@@ -54,8 +54,8 @@ def tool_from(value: object) -> Document:
     name, text = _text(tool, "name"), _text(tool, "description")
     if not name.strip():
         raise Unusable('a tool without a name: expected "name", as MCP, OpenAI and Anthropic do')
-    found = (tool[key] for key in _SCHEMAS if isinstance(tool.get(key), dict))
-    schema: dict[str, Any] = next(found, {})
+    schemas = (tool[key] for key in _SCHEMAS if isinstance(tool.get(key), dict))
+    schema: dict[str, Any] = next(schemas, {})
     title = _text(tool, "title")
     body = _body(title if title != name else "", _parameters(schema))
     if not is_unicode(name + text + body):
@@ -64,10 +64,10 @@ def tool_from(value: object) -> Document:
 
 
 def _body(title: str, lines: Iterator[str]) -> str:
-    """Return the lines of a body, as far as an index keeps them.
+    """Return the lines of a body, up to the length that an index keeps.
 
-    A schema that many tools share must not be written out in full for each of them: a file of two
-    megabytes could take all memory.
+    A schema that many tools share must not be expanded in full for each of them: a file of two
+    megabytes could exhaust memory.
     """
     kept = [title[:BODY_CHARS]] if title else []
     length = sum(map(len, kept))
@@ -80,25 +80,25 @@ def _body(title: str, lines: Iterator[str]) -> str:
 
 
 def own_tools(tools: Iterable[Any]) -> list[tuple[Document, Any]]:
-    """Return the tools of a program, each after its document; they may be objects of a library.
+    """Return the tools of a program, each with its document; they may be objects of a library.
 
     Raises:
         InputError: `malformed_tool`, `duplicate_id` or `no_documents`.
     """
-    found: dict[str, tuple[Document, Any]] = {}
-    for place, tool in enumerate(tools):
+    by_id: dict[str, tuple[Document, Any]] = {}
+    for position, tool in enumerate(tools):
         try:
             document = tool_from(dict(tool) if isinstance(tool, Mapping) else _attributes(tool))
         except Unusable as error:
-            message = f"tools[{place}]: {error}; write it as OpenAI, Anthropic or MCP do"
+            message = f"tools[{position}]: {error}; use the format of OpenAI, Anthropic or MCP"
             raise InputError("malformed_tool", message) from None
-        if document.id in found:
-            message = f"tools[{place}]: the name {document.id!r} is there twice: rename one"
+        if document.id in by_id:
+            message = f"tools[{position}]: the name {document.id!r} occurs twice: rename one"
             raise InputError("duplicate_id", message)
-        found[document.id] = document, tool
-    if not found:
+        by_id[document.id] = document, tool
+    if not by_id:
         raise InputError("no_documents", "there are no tools: pass at least one")
-    return list(found.values())
+    return list(by_id.values())
 
 
 def _attributes(tool: object) -> dict[str, object]:
@@ -107,9 +107,9 @@ def _attributes(tool: object) -> dict[str, object]:
 
 
 def _parameters(root: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for each parameter: its name, what it is, and the values that it may have.
+    """Yield a line for each parameter: its name, its description, and the values that it may have.
 
-    A schema may name itself, so that it has no end: only so many parts of it are read.
+    A schema may refer to itself and so be infinite; only `_PARTS` parts of it are read.
     """
     # Of each level the parts that are still to be read, taken one by one: what is never reached
     # costs nothing.

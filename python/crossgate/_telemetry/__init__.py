@@ -1,1 +1,1 @@
-"""What is told to the outside of each decision: events, the log, spans."""
+"""Telemetry of decisions: events, the decision log, OpenTelemetry."""

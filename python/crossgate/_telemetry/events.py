@@ -1,12 +1,12 @@
-"""What happens in a decision, as frozen events for a hook: a log, a tracer, a counter.
+"""The events of a decision, as frozen values for a telemetry hook such as a log or a tracer.
 
 The events of one decision share its id and come in this order, on the thread that decides:
 
     Stage1Finished -> GateDecided -> [Tightened] [RerankerSkipped...] [RerankerFinished]
                    -> RouteFinished
 
-Those in brackets come only where the gate asked for stage 2. A call that is refused for bad input
-is no decision: it raises, and whatever events it has sent are not followed by `RouteFinished`.
+Events in brackets are sent only if the gate asked for stage 2. A call that is refused for bad input
+raises, and its events are not followed by `RouteFinished`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Stage1Finished:
     """Stage 1 has scored its candidates.
 
     Attributes:
-        decision_id: Of the decision, 32 hexadecimal digits.
-        candidate_count: How many there are, before any floor.
+        decision_id: Id of the decision, 32 hexadecimal digits.
+        candidate_count: Number of candidates, before any floor.
         duration_ms: Milliseconds that embedding and searching took.
     """
 
@@ -42,8 +42,8 @@ class GateDecided:
     """The gate has said whether stage 1 decides alone.
 
     Attributes:
-        decision_id: Of the decision.
-        verdict: What the gate made of stage 1.
+        decision_id: Id of the decision.
+        verdict: The gate's judgement of stage 1.
         reason: Stable code of the rule that decided.
     """
 
@@ -57,12 +57,12 @@ class Tightened:
     """The pool was searched for a score cliff, whether or not it was cut.
 
     Attributes:
-        decision_id: Of the decision.
+        decision_id: Id of the decision.
         tighten_applied: Whether a tail was cut off.
-        tighten_effective_floor: The floor in force, a cosine in [-1, 1]; None without any.
-        tighten_cliff_position: How many of all candidates are above the cliff; None without one.
-        tighten_dropped_count: How many candidates the cut took from the pool.
-        tighten_skip_reason: Stable code of why nothing was cut; None where something was.
+        tighten_effective_floor: The floor in force, a cosine in [-1, 1]; None if there is none.
+        tighten_cliff_position: How many candidates are above the cliff; None if there is none.
+        tighten_dropped_count: How many candidates the cut removed from the pool.
+        tighten_skip_reason: Stable code of why nothing was cut; None if something was.
     """
 
     decision_id: str
@@ -78,11 +78,11 @@ class RerankerSkipped:
     """A reranker was not asked, or failed when it was.
 
     Attributes:
-        decision_id: Of the decision.
-        reranker: Its name; `reranker` where it could not even be loaded.
+        decision_id: Id of the decision.
+        reranker: Its name; `reranker` if it could not be loaded.
         reason: Stable code: `circuit_breaker`, `budget`, `api_error`, `reranker_unavailable` or
             `reranker_failed`.
-        duration_ms: Milliseconds that were lost on it.
+        duration_ms: Milliseconds that it cost.
     """
 
     decision_id: str
@@ -96,7 +96,7 @@ class RerankerFinished:
     """A reranker has scored the pool.
 
     Attributes:
-        decision_id: Of the decision.
+        decision_id: Id of the decision.
         reranker: Its name.
         pair_count: How many pairs it scored.
         duration_ms: Milliseconds that it took.
@@ -113,10 +113,10 @@ class RouteFinished:
     """The decision has been made.
 
     Attributes:
-        decision_id: Of the decision.
+        decision_id: Id of the decision.
         query: The query as the caller gave it. Do not store it unless the user asked for that.
-        result: The decision, which the caller gets next.
-        duration_ms: Milliseconds that all of it took.
+        result: The decision, before it is returned to the caller.
+        duration_ms: Milliseconds that the whole decision took.
     """
 
     decision_id: str
@@ -137,14 +137,13 @@ class TelemetryHook(Protocol):
     def on_event(self, event: Event) -> None:
         """Handle an event, and return quickly: the decision waits.
 
-        Whatever it raises, the decision goes on. The first exception is reported as
-        `telemetry_failed` in the result's `degraded`, and the hook gets no more events of that
-        decision.
+        If it raises, the decision goes on. The first exception is reported as `telemetry_failed` in
+        the result's `degraded`, and the hook gets no more events of that decision.
         """
 
 
 class Watch:
-    """Tells a hook of one decision's events."""
+    """Sends the events of one decision to a hook."""
 
     def __init__(self, hook: TelemetryHook) -> None:
         self.decision_id = os.urandom(16).hex()
@@ -162,7 +161,7 @@ class Watch:
         )
 
     def gate_decided(self, gated: Gated) -> None:
-        """Send `GateDecided`, and `Tightened` where a cliff was looked for."""
+        """Send `GateDecided`, and `Tightened` if a cliff was searched for."""
         self._send(
             GateDecided(
                 decision_id=self.decision_id,
@@ -205,7 +204,7 @@ class Watch:
         )
 
     def route_finished(self, query: str, result: RouteResult) -> RouteResult:
-        """Send `RouteFinished`; return the result with its id, and with what the hook raised."""
+        """Send `RouteFinished`; return the result with its id and any failure of the hook."""
         result = replace(result, decision_id=self.decision_id)
         self._send(
             RouteFinished(
@@ -224,7 +223,7 @@ class Watch:
             return
         try:
             self._hook.on_event(event)
-        except Exception as error:  # whoever watches must not change what is decided
+        except Exception as error:  # telemetry must not change a decision
             self._failure = Degradation(
                 code="telemetry_failed", detail=f"{type(self._hook).__name__}: {first_line(error)}"
             )

@@ -1,4 +1,4 @@
-"""The decision log: JSON lines that say what was decided, and later what was used of it.
+"""The decision log: JSON lines of what was decided, and later of what was used.
 
 `docs/log.md` describes the format, `crossgate-log/2`. Any number of processes may append to one
 file: every line is a single write to a file that is opened for appending.
@@ -42,12 +42,12 @@ class LoggedDecision:
     Attributes:
         line: Its number in the file, from 1.
         decision: The id by which later lines refer to it.
-        time: When it was made; an aware time, UTC.
+        time: When the line was written; an aware time, UTC.
         selected: Ids of the selected documents, best first.
         degraded: Codes of what did not run as configured.
-        trace: The trace, enough to decide again; see `crossgate._cascade.replay`.
-        query: The query, if the log was asked to keep texts.
-        texts: The documents' texts by id, if the log was asked to keep them.
+        trace: The trace, enough to replay the decision; see `check_decision`.
+        query: The query, if the log keeps texts.
+        texts: The documents' texts by id, if the log keeps texts.
     """
 
     line: int
@@ -67,7 +67,7 @@ class LoggedUse:
     Attributes:
         line: Its number in the file, from 1.
         decision: Id of the decision.
-        time: When it was noted; an aware time, UTC.
+        time: When the line was written; an aware time, UTC.
         used: Ids of the documents that were used; empty if none was.
     """
 
@@ -79,11 +79,11 @@ class LoggedUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MalformedLine:
-    """A line that does not belong to a log: cut off by a full disk, or written by something else.
+    """A line that cannot be read: cut off by a full disk, or not written by crossgate.
 
     Attributes:
         line: Its number in the file, from 1.
-        reason: What is wrong, on one line.
+        reason: What is wrong with it, on one line.
     """
 
     line: int
@@ -93,11 +93,12 @@ class MalformedLine:
 class JsonLinesLog:
     """A telemetry hook that appends one line per decision to a file.
 
-    Nothing is kept open between decisions: the file may be moved, and the process may fork. If it
+    The file is not kept open between decisions, so it may be moved, and the process may fork. If it
     cannot be written, the decision goes on and says `telemetry_failed`.
 
     Args:
-        path: The file. It is created if need be, readable by its owner alone; its folder is not.
+        path: The file. If it does not exist, it is created, readable only by its owner; its folder
+            must exist.
         text: Keep the query and the documents' texts. By default only their SHA-256 is kept.
     """
 
@@ -122,20 +123,20 @@ class JsonLinesLog:
         """Record what was actually used, such as the skills that an agent read.
 
         Args:
-            decision_id: `RouteResult.decision_id`. Whether the log holds that decision is not
-                checked.
+            decision_id: `RouteResult.decision_id`. It is not checked whether the log holds that
+                decision.
             ids: Ids of the documents; none if nothing was used.
 
         Raises:
-            InputError: `out_of_range` if the decision id is not one, or for a single text as ids;
-                `invalid_text` for an id that is not text.
+            InputError: `out_of_range` for a malformed decision id, or a string in place of a list
+                of ids; `invalid_text` for an id that is not text.
             SourceError: `unwritable` if the file cannot be written.
         """
         if not _is_decision_id(decision_id):
             raise InputError(
                 "out_of_range",
-                f"the decision id is {decision_id!r}: pass RouteResult.decision_id, 32 hexadecimal "
-                "digits, which a router with telemetry gives",
+                f"the decision id is {decision_id!r}: pass RouteResult.decision_id of a router "
+                "with telemetry, 32 hexadecimal digits",
             )
         given = list(ids) if not isinstance(ids, str) else ids
         check_ids("used", given)
@@ -167,7 +168,7 @@ def _decision_values(
     Args:
         decision_id: The decision's id.
         result: The decision.
-        texts: What is kept of query and documents.
+        texts: The texts or hashes of query and documents.
     """
     return {
         "schema": SCHEMA,
@@ -175,7 +176,7 @@ def _decision_values(
         "decision": decision_id,
         "time": _now(),
         "selected": result.ids,
-        "degraded": [one.code for one in result.degraded],
+        "degraded": [degradation.code for degradation in result.degraded],
         "timings_ms": dict(result.timings),
         **texts,
         "trace": dict(result.trace),
@@ -185,7 +186,7 @@ def _decision_values(
 def read_log(
     path: str | os.PathLike[str], *, progress: Callable[[int, int], None] | None = None
 ) -> Iterator[LoggedDecision | LoggedUse | MalformedLine]:
-    """Yield what the lines of a log say, in their order; empty lines say nothing.
+    """Yield the parsed lines of a log, in order; empty lines are skipped.
 
     A line whose trace cannot be replayed is still a decision here.
 
@@ -220,7 +221,7 @@ def read_log(
 
 
 def parse_line(raw: bytes, line: int) -> LoggedDecision | LoggedUse | MalformedLine:
-    """Return what one line says; whatever its bytes are, this does not raise.
+    """Parse one line; never raises, whatever its bytes.
 
     Args:
         raw: The line.
@@ -239,9 +240,9 @@ def parse_line(raw: bytes, line: int) -> LoggedDecision | LoggedUse | MalformedL
 def _parsed(values: object, line: int) -> LoggedDecision | LoggedUse:
     schema = values.get("schema") if isinstance(values, dict) else None
     if not isinstance(values, dict) or not isinstance(schema, str):
-        raise Unusable(f'no "schema": "{SCHEMA}" in it')
+        raise Unusable(f'it has no "schema": "{SCHEMA}"')
     if schema != SCHEMA:
-        raise Unusable(f"it is of version {schema[:60]!r}, not {SCHEMA!r}: log again")
+        raise Unusable(f"it has version {schema[:60]!r}, not {SCHEMA!r}: log again")
     decision = values.get("decision")
     if not isinstance(decision, str) or not _is_decision_id(decision):
         raise Unusable("decision must be an id of 32 hexadecimal digits")
@@ -260,7 +261,7 @@ def _parsed(values: object, line: int) -> LoggedDecision | LoggedUse:
             if texts is not None and not (
                 isinstance(texts, dict) and all(map(_is_unicode, (*texts, *texts.values())))
             ):
-                raise Unusable("texts must be an object of texts")
+                raise Unusable("texts must be an object of strings")
             return LoggedDecision(
                 line=line,
                 decision=decision,
@@ -276,10 +277,10 @@ def _parsed(values: object, line: int) -> LoggedDecision | LoggedUse:
 
 
 def _ids(values: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    found = values.get(key)
-    if not isinstance(found, list) or not all(map(_is_unicode, found)):
-        raise Unusable(f"{key} must be a list of texts")
-    return tuple(found)
+    ids = values.get(key)
+    if not isinstance(ids, list) or not all(map(_is_unicode, ids)):
+        raise Unusable(f"{key} must be a list of strings")
+    return tuple(ids)
 
 
 def _is_unicode(value: object) -> bool:
@@ -307,10 +308,10 @@ def _now() -> str:
 def _append(path: Path, values: Mapping[str, Any]) -> None:
     """Append a line with one write, so that lines of several processes never mix.
 
-    POSIX moves to the end and writes in one step where a file is opened for appending. A line that
-    was torn, by a full disk say, is ended first, so that it spoils no other.
+    If a file is opened for appending, POSIX seeks to its end and writes in one step. A line that
+    was cut off, for example by a full disk, is ended first, so that it does not spoil the next.
     """
-    # ASCII alone: an id may hold any character, a line feed among them.
+    # ASCII only: an id may contain any character, including a line feed.
     line = json.dumps(values, allow_nan=False).encode() + b"\n"
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _FLAGS
     try:
@@ -333,11 +334,11 @@ _FLAGS = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BIN
 
 
 def _is_torn(path: Path, status: os.stat_result) -> bool:
-    """Return whether the last line of a file has no end, as far as the file may be read.
+    """Return whether the last line of a file is incomplete; False if the file cannot be read.
 
     Raises:
-        SourceError: `unwritable` for a file that is no log, such as an index: a line more would
-            damage it.
+        SourceError: `unwritable` for a file that is not a log, such as an index, which another line
+            would damage.
     """
     if not stat.S_ISREG(status.st_mode) or not status.st_size:
         return False
@@ -349,7 +350,7 @@ def _is_torn(path: Path, status: os.stat_result) -> bool:
     except OSError:
         return False
     if start and _FAMILY not in start:
-        message = f"{path} is not a log of decisions: nothing was written to it, name another file"
+        message = f"{path} is not a decision log: nothing was written to it, name another file"
         raise SourceError("unwritable", message)
     return torn
 

@@ -1,4 +1,4 @@
-"""From transcripts to a log: what an agent opened is noted as the use of the logged decision."""
+"""Records what an agent opened, by its transcripts, as uses of logged decisions."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from crossgate._transcripts import read_turns, transcripts_below
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """What was found in transcripts of the decisions of a log.
+    """How many decisions of a log were found in transcripts.
 
     Attributes:
         decisions: How many decisions the log holds.
-        known: How many of them had a use before.
-        opened: How many were noted with what was opened.
-        unopened: How many were noted as used for nothing.
+        known: How many of them already had a recorded use.
+        opened: How many were recorded with the skills that were opened.
+        unopened: How many were recorded with nothing used.
     """
 
     decisions: int
@@ -31,11 +31,11 @@ class Noted:
 
 
 def note_opened(log: str | os.PathLike[str], folder: str | os.PathLike[str]) -> Noted:
-    """Append to a log what an agent opened for each prompt that the log has a decision on.
+    """Append to a log the skills that an agent opened for each prompt with a logged decision.
 
-    Prompt and decision are matched by SHA-256. Where a prompt stands in several places, half of
-    them have to agree on a skill. A decision that has a use, such as a person's judgement, keeps
-    it, so that a second call notes nothing.
+    Prompt and decision are matched by SHA-256. If a prompt occurs several times, a skill counts if
+    it was opened in at least half of them. A decision that already has a use, such as a person's
+    judgement, is left alone, so a second call records nothing.
 
     Args:
         log: A log of the schema `crossgate-log/2`.
@@ -59,11 +59,11 @@ def note_opened(log: str | os.PathLike[str], folder: str | os.PathLike[str]) -> 
     writer = JsonLinesLog(log)
     opened = unopened = 0
     for id, decision in decisions.items():
-        places = heard.get(str(decision.trace.get("query_sha256")))
-        if id in used or not places:
+        turns = heard.get(str(decision.trace.get("query_sha256")))
+        if id in used or not turns:
             continue
-        names = Counter(name for each in places for name in each)
-        ids = _ids(decision, (name for name, count in names.items() if 2 * count >= len(places)))
+        names = Counter(name for names_of_turn in turns for name in names_of_turn)
+        ids = _ids(decision, (name for name, count in names.items() if 2 * count >= len(turns)))
         writer.used(id, ids)
         opened, unopened = opened + bool(ids), unopened + (not ids)
     return Noted(
@@ -75,15 +75,14 @@ def note_opened(log: str | os.PathLike[str], folder: str | os.PathLike[str]) -> 
 
 
 def _ids(decision: LoggedDecision, names: Iterable[str]) -> list[str]:
-    """Return the ids of skills by the names that the agent knows them by.
+    """Return the ids of skills by the names that the agent uses.
 
-    `plugin:name` means `name` where the decision knows that; a skill that it did not find keeps the
-    name as it is.
+    `plugin:name` means `name`, unless the decision has a document with the full name.
     """
-    known = {str(one.get("id")) for one in _rows(decision.trace.get("stage1"))}
+    known = {str(row.get("id")) for row in _rows(decision.trace.get("stage1"))}
     bare = {name: name.rpartition(":")[2] for name in names}
     return [name if name in known else bare[name] for name in bare]
 
 
 def _rows(value: object) -> list[dict[str, object]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []

@@ -4,10 +4,10 @@ One span per decision follows the retrieval span of the GenAI semantic conventio
 Development, as they stood in the repository open-telemetry/semantic-conventions-genai in August
 2026 (https://github.com/open-telemetry/semantic-conventions-genai/blob/main/docs/gen-ai/gen-ai-spans.md#retrievals):
 split from the general conventions 1.41, with `gen_ai.retrieval.top_k` in place of
-`gen_ai.request.top_k`. What they have no name for stands under `crossgate.`.
+`gen_ai.request.top_k`. Attributes that the conventions lack have the prefix `crossgate.`.
 
-Only the API is used: tracers, exporters and sampling are the application's to set up. Without that
-every call here does nothing.
+Only the API is used: the application sets up tracers, exporters and sampling. Without them, every
+call here does nothing.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ except ImportError as error:
 
 
 class OpenTelemetryHook:
-    """A telemetry hook that makes a span of each decision, and counts.
+    """A telemetry hook that records a span and metrics for each decision.
 
-    The span is the child of the one that is current on the thread that decides. Have it exported by
-    a `BatchSpanProcessor`: with a `SimpleSpanProcessor` each decision waits for the exporter.
-    Metrics have few distinct attributes; ids, sections and texts are never among them:
+    The span is a child of the current span of the thread that decides. Export it with a
+    `BatchSpanProcessor`: with a `SimpleSpanProcessor`, each decision waits for the exporter.
+    Metrics have few distinct attributes and never contain ids, sections or texts:
 
     - `crossgate.decisions`: decisions by verdict, reason, stage and whether anything was selected
     - `crossgate.stage.duration`: seconds by stage, `stage1` or the name of the reranker
     - `crossgate.pairs`: pairs that stage 2 scored, by reranker
-    - `crossgate.rerankers.skipped`: those that were not asked or failed, by name and reason
+    - `crossgate.rerankers.skipped`: rerankers that were not asked or failed, by name and reason
 
     Args:
-        data_source_id: Names what is searched, on the span and in its name; None for no name.
+        data_source_id: Name of the data source, on the span and in its name; None for no name.
         text: Also put the query on the span, as `gen_ai.retrieval.query.text`.
-        documents: Also put ids and scores of what was selected on the span, as
+        documents: Also put ids and scores of the selected documents on the span, as
             `gen_ai.retrieval.documents`.
-        tracer_provider: Where spans go; None for the application's.
-        meter_provider: Where metrics go; None for the application's.
+        tracer_provider: Provider of the tracer; None for the application's.
+        meter_provider: Provider of the meter; None for the application's.
 
     Raises:
         ModelError: `dependency_missing`, at import, without opentelemetry-api.
@@ -89,7 +89,7 @@ class OpenTelemetryHook:
         )
 
     def on_event(self, event: Event) -> None:
-        """Count the event; one that ends a decision becomes a span."""
+        """Record metrics for the event, and a span if it ends a decision."""
         match event:
             case Stage1Finished():
                 self._durations.record(event.duration_ms / 1000, {"crossgate.stage": "stage1"})
@@ -147,7 +147,7 @@ class OpenTelemetryHook:
             "crossgate.selected": len(result.selected),
             "crossgate.section": request["section"],
             "crossgate.grade": request["grade"],
-            "crossgate.degraded": [one.code for one in result.degraded] or None,
+            "crossgate.degraded": [degradation.code for degradation in result.degraded] or None,
         }
         cliff = trace_["gate"]["cliff"]
         if cliff is not None:

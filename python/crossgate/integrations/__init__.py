@@ -1,4 +1,4 @@
-"""crossgate inside the frameworks that people build retrieval with; one module per framework.
+"""crossgate inside retrieval frameworks; one module per framework.
 
-Each imports its framework, so that a module is there where its framework is.
+Each module imports its framework, which must be installed.
 """

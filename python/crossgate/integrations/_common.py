@@ -1,4 +1,4 @@
-"""What the adapters share: texts in, the selected ones out, each with its number and reason."""
+"""What the adapters share: selecting texts, with relevance and reason."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from crossgate._rerank import arerank, rerank
 from crossgate._types import Candidate, RouteResult
 
 REASON = "crossgate_reason"
-"""The field of a document's metadata that says which rule selected it; see docs/reasons.md."""
+"""The field of a document's metadata that names the rule that decided; see docs/reasons.md."""
 
 Selected = list[tuple[int, float, str]]
-"""Place among the texts from 0, relevance, reason; best first."""
+"""Position in the texts from 0, relevance, reason; best first."""
 
 
 def select(
     query: str, texts: Sequence[str | None], limit: int | None, options: dict[str, Any]
 ) -> Selected:
-    """Return what fits of some texts. Those with nothing to read, as of an image, never do.
+    """Return the texts that fit. A document without text, such as an image, never fits.
 
     Raises:
-        InputError: A query or limit that cannot be used; it is a ValueError.
+        InputError: For a query or limit that cannot be used; it is a ValueError.
     """
     return selected(rerank(query, _candidates(texts), limit=limit, **options))
 
@@ -35,7 +35,7 @@ async def aselect(
 
 
 def selected(result: RouteResult) -> Selected:
-    """Return what `rerank` selected, with relevance or, where one has none, with scores."""
+    """Return the selected hits with their relevances, or with scores if one has no relevance."""
     numbers = relevances(result.selected)
     return [
         (int(hit.id), number, result.reason)
@@ -45,7 +45,7 @@ def selected(result: RouteResult) -> Selected:
 
 def _candidates(texts: Iterable[str | None]) -> list[Candidate]:
     return [
-        Candidate(id=str(place), text=text)
-        for place, text in enumerate(texts)
+        Candidate(id=str(position), text=text)
+        for position, text in enumerate(texts)
         if text and text.replace("\0", "").strip()
     ]

@@ -41,14 +41,14 @@ class CrossgateRanker:
         self.policy = policy
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the component as Haystack stores it."""
+        """Return the component in the form in which Haystack stores it."""
         return default_to_dict(self, top_k=self.top_k, **self._options())
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "CrossgateRanker":
-        """Make the component of what `to_dict` returned."""
-        made: CrossgateRanker = default_from_dict(cls, data)
-        return made
+        """Make the component from the output of `to_dict`."""
+        ranker: CrossgateRanker = default_from_dict(cls, data)
+        return ranker
 
     @component.output_types(documents=list[Document])
     def run(
@@ -57,10 +57,10 @@ class CrossgateRanker:
         """Keep the documents that fit the query.
 
         Raises:
-            ValueError: A query or `top_k` that cannot be used.
+            ValueError: For a query or `top_k` that cannot be used.
         """
         limit = self.top_k if _check(top_k) is None else top_k
-        texts = [one.content for one in documents]
+        texts = [document.content for document in documents]
         return {"documents": _kept(documents, select(query, texts, limit, self._options()))}
 
     @component.output_types(documents=list[Document])
@@ -69,7 +69,7 @@ class CrossgateRanker:
     ) -> dict[str, list[Document]]:
         """Do what `run` does without blocking the event loop."""
         limit = self.top_k if _check(top_k) is None else top_k
-        texts = [one.content for one in documents]
+        texts = [document.content for document in documents]
         return {"documents": _kept(documents, await aselect(query, texts, limit, self._options()))}
 
     def _options(self) -> dict[str, Any]:
@@ -78,12 +78,12 @@ class CrossgateRanker:
 
 def _check(top_k: int | None) -> int | None:
     if top_k is not None and top_k < 1:
-        raise ValueError(f"top_k must be at least 1, but got {top_k}")
+        raise ValueError(f"top_k is {top_k}: it must be at least 1")
     return top_k
 
 
 def _kept(documents: list[Document], chosen: Selected) -> list[Document]:
     return [
-        replace(documents[place], score=number, meta={**documents[place].meta, REASON: reason})
-        for place, number, reason in chosen
+        replace(documents[index], score=relevance, meta={**documents[index].meta, REASON: reason})
+        for index, relevance, reason in chosen
     ]

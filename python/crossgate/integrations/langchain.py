@@ -49,16 +49,16 @@ class CrossgateCompressor(BaseDocumentCompressor):
         """Keep the documents that fit the query.
 
         Raises:
-            InputError: A query that cannot be used; it is a ValueError.
+            InputError: For a query that cannot be used; it is a ValueError.
         """
-        texts = [one.page_content for one in documents]
+        texts = [document.page_content for document in documents]
         return _kept(documents, select(query, texts, self.top_n, self._options()))
 
     async def acompress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
         """Do what `compress_documents` does without blocking the event loop."""
-        texts = [one.page_content for one in documents]
+        texts = [document.page_content for document in documents]
         return _kept(documents, await aselect(query, texts, self.top_n, self._options()))
 
     def _options(self) -> dict[str, Any]:
@@ -69,8 +69,8 @@ class CrossgateRetriever(BaseRetriever):
     """Retrieves the documents of an index that fit, or none.
 
     Attributes:
-        router: What decides.
-        k: Maximum number; `invoke(query, k=1)` comes first.
+        router: The router that decides.
+        k: Maximum number of documents; `invoke(query, k=1)` takes precedence.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -99,10 +99,10 @@ class CrossgateRetriever(BaseRetriever):
 
 def _kept(documents: Sequence[Document], chosen: Selected) -> list[Document]:
     return [
-        documents[place].model_copy(
-            update={"metadata": {**documents[place].metadata, SCORE: number, REASON: reason}}
+        documents[index].model_copy(
+            update={"metadata": {**documents[index].metadata, SCORE: relevance, REASON: reason}}
         )
-        for place, number, reason in chosen
+        for index, relevance, reason in chosen
     ]
 
 

@@ -17,7 +17,7 @@ class CrossgatePostprocessor(BaseNodePostprocessor):
     """Keeps the nodes that fit the query, best first, or none of them.
 
     A node is read with the metadata that LlamaIndex embeds. A kept node is a copy; its score is
-    its relevance, and its metadata also has `crossgate_reason`, which no model is shown.
+    its relevance, and its metadata also has `crossgate_reason`, which is hidden from models.
 
     Attributes:
         top_n: Maximum number to keep; None for all that fit.
@@ -59,17 +59,17 @@ def _query(bundle: QueryBundle | None) -> str:
 
 
 def _texts(nodes: list[NodeWithScore]) -> list[str | None]:
-    return [one.node.get_content(metadata_mode=MetadataMode.EMBED) for one in nodes]
+    return [scored.node.get_content(metadata_mode=MetadataMode.EMBED) for scored in nodes]
 
 
 def _kept(nodes: list[NodeWithScore], chosen: Selected) -> list[NodeWithScore]:
     kept = []
-    for place, number, reason in chosen:
-        node = nodes[place].node
+    for index, relevance, reason in chosen:
+        node = nodes[index].node
         changed = {
             "metadata": {**node.metadata, REASON: reason},
             "excluded_embed_metadata_keys": [*node.excluded_embed_metadata_keys, REASON],
             "excluded_llm_metadata_keys": [*node.excluded_llm_metadata_keys, REASON],
         }
-        kept.append(NodeWithScore(node=node.model_copy(update=changed), score=number))
+        kept.append(NodeWithScore(node=node.model_copy(update=changed), score=relevance))
     return kept

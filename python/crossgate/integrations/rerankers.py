@@ -1,4 +1,4 @@
-"""The package `rerankers`: crossgate behind its call, beside the rerankers that it has."""
+"""The package `rerankers`: crossgate as one of its rankers."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Metadata: TypeAlias = Sequence[Mapping[str, Any]] | None
 class CrossgateRanker(BaseRanker):  # type: ignore[misc, unused-ignore]
     """Ranks all documents, whether or not they fit, as every ranker of `rerankers` does.
 
-    The score is the relevance, so that a bar on it means the same for every query.
+    The score is the relevance, so a threshold on it means the same for every query.
 
     Args:
         model_name_or_path: As `reranker` of `crossgate.rerank`.
-        verbose: Taken because all of them take it; nothing is printed.
+        verbose: Ignored; accepted because every ranker accepts it.
         profile: As in `crossgate.rerank`.
         policy: As in `crossgate.rerank`.
     """
@@ -45,10 +45,10 @@ class CrossgateRanker(BaseRanker):  # type: ignore[misc, unused-ignore]
         self._options = {"reranker": model_name_or_path, "profile": profile, "policy": policy}
 
     def score(self, query: str, doc: str) -> float:
-        """Return how relevant one text is.
+        """Return the relevance of one text.
 
         Raises:
-            InputError: A query or text that cannot be used; it is a ValueError.
+            InputError: For a query or text that cannot be used; it is a ValueError.
         """
         ((_, number),) = ranked(rerank(query, [doc], **self._options))
         return number
@@ -60,16 +60,16 @@ class CrossgateRanker(BaseRanker):  # type: ignore[misc, unused-ignore]
 
         Args:
             query: The query.
-            docs: Texts, or documents of `rerankers`; those that come back are copies.
-            doc_ids: An id per document; None for its own, or its place from 0.
-            metadata: Further fields per document; None for its own.
+            docs: Texts, or documents of `rerankers`, of which copies are returned.
+            doc_ids: An id per document; None for its own, or its position from 0.
+            metadata: Metadata per document; None for its own.
 
         Raises:
-            InputError: A query or text that cannot be used; it is a ValueError.
-            ValueError: Ids or metadata that are fewer or more than the documents.
+            InputError: For a query or text that cannot be used; it is a ValueError.
+            ValueError: If there are fewer or more ids or metadata than documents.
         """
         given = _documents(docs, doc_ids, metadata)
-        texts = [one.text for one in given]
+        texts = [document.text for document in given]
         return _results(query, given, rerank(query, texts, **self._options))
 
     async def rank_async(
@@ -77,7 +77,7 @@ class CrossgateRanker(BaseRanker):  # type: ignore[misc, unused-ignore]
     ) -> RankedResults:
         """Do what `rank` does without blocking the event loop."""
         given = _documents(docs, doc_ids, metadata)
-        texts = [one.text for one in given]
+        texts = [document.text for document in given]
         return _results(query, given, await arerank(query, texts, **self._options))
 
 
@@ -86,17 +86,17 @@ def _documents(docs: Texts, ids: Ids, metadata: Metadata) -> list[Document]:
     for name, values in (("doc_ids", ids), ("metadata", metadata)):
         if values is not None and len(values) != len(given):
             raise ValueError(f"{len(values)} {name} for {len(given)} documents: pass one for each")
-    found = []
-    for place, one in enumerate(given):
-        made = Document(one) if isinstance(one, str) else copy(one)
+    documents = []
+    for position, value in enumerate(given):
+        document = Document(value) if isinstance(value, str) else copy(value)
         if ids is not None:
-            made.doc_id = ids[place]
-        elif made.doc_id is None:
-            made.doc_id = place
+            document.doc_id = ids[position]
+        elif document.doc_id is None:
+            document.doc_id = position
         if metadata is not None:
-            made.metadata = dict(metadata[place])
-        found.append(made)
-    return found
+            document.metadata = dict(metadata[position])
+        documents.append(document)
+    return documents
 
 
 def _results(query: str, given: list[Document], result: RouteResult) -> RankedResults:

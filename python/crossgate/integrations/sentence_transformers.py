@@ -1,4 +1,4 @@
-"""The call of sentence-transformers' `CrossEncoder.rank`, for code that was written for it."""
+"""A replacement for sentence-transformers' `CrossEncoder.rank`."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def rank(
         options: Further arguments of `crossgate.rerank`.
 
     Returns:
-        Rows with `corpus_id`, the place in `documents` from 0, and `score`, the relevance.
+        Rows with `corpus_id`, the position in `documents` from 0, and `score`, the relevance.
 
     Raises:
-        InputError: As `crossgate.rerank`; `out_of_range` for a `top_k` that is no count.
+        InputError: As `crossgate.rerank`; `out_of_range` for a `top_k` that is not a whole number.
     """
     if top_k is not None:
         check_count("top_k", top_k, 0)

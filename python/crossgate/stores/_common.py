@@ -1,4 +1,4 @@
-"""What the adapters of all engines share: checks, the way into the cascade, missing packages."""
+"""What all adapters share: checks, the call of the cascade, missing packages."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from crossgate._rerank import rerank
 from crossgate._types import Candidate, RouteResult
 
 CANDIDATES = 50
-"""How many documents an engine is asked for, by meaning and by words each."""
+"""How many documents an engine is asked for per channel, by meaning and by words."""
 
 
 def check(query: str, vector: Sequence[float] | None, candidates: int, limit: int | None) -> None:
-    """Refuse what would fail in the engine, or be misread there, before it is asked.
+    """Refuse input that would fail or be misread in the engine.
 
     Raises:
         InputError: `empty_query`, `query_too_long`, `invalid_text`, `out_of_range`, or `not_finite`
-            or `zero_vector` for a vector that has no direction.
+            or `zero_vector` for a vector without a direction.
     """
     check_query(query)
     check_limit(limit)
@@ -32,9 +32,9 @@ def check(query: str, vector: Sequence[float] | None, candidates: int, limit: in
         raise InputError("out_of_range", f"candidates is {candidates}: it must be at least 1")
     if vector is None:
         return
-    for place, value in enumerate(vector):
+    for position, value in enumerate(vector):
         if not (isinstance(value, Real) and math.isfinite(value)):
-            raise InputError("not_finite", f"element {place} of the query's vector is {value!r}")
+            raise InputError("not_finite", f"element {position} of the query's vector is {value!r}")
     if not any(vector):
         raise InputError("zero_vector", "the query's vector is empty or all zeros")
 
@@ -45,15 +45,15 @@ def decide(
     """Let the cascade decide; an id that two channels found counts once.
 
     Args:
-        query: What was searched for.
-        rows: What the engine found.
+        query: The query.
+        rows: The candidates that the engine found.
         limit: Maximum number to select; None for all that pass.
         options: Further arguments of `crossgate.rerank`.
     """
-    found: dict[str, Candidate] = {}
+    by_id: dict[str, Candidate] = {}
     for row in rows:
-        found.setdefault(row.id, row)
-    return rerank(query, found.values(), limit=limit, **options)
+        by_id.setdefault(row.id, row)
+    return rerank(query, by_id.values(), limit=limit, **options)
 
 
 def candidate(
@@ -65,30 +65,30 @@ def candidate(
     cosine: float | None = None,
     vector: Sequence[float] | None = None,
 ) -> Candidate:
-    """Make a candidate of a row, or of what an engine calls so.
+    """Make a candidate from a row of an engine.
 
     Args:
         id: The id, of any type.
-        row: The other values by column; what is left of them becomes metadata.
+        row: The other values by column; the remaining ones become metadata.
         text: Column of the text.
         title: Column of the title, or None.
-        cosine: Similarity with the query, as the engine has it.
+        cosine: Cosine with the query, as computed by the engine.
         vector: The row's vector.
 
     Raises:
         InputError: `malformed_candidate` if there is no such column, or no text in it.
     """
-    said = taken(row, text)
-    if not isinstance(said, str):
+    content = taken(row, text)
+    if not isinstance(content, str):
         raise InputError(
-            "malformed_candidate", f"the {text} of {id!r} is {said!r}: it must be a text"
+            "malformed_candidate", f"the {text} of {id!r} is {content!r}: it must be text"
         )
     if cosine is not None:
-        # A row whose vector is all zeros has no direction; 32-bit floats go beyond 1.
+        # A vector of zeros has no direction; with 32-bit floats a cosine may exceed 1.
         cosine = min(1.0, max(-1.0, cosine)) if math.isfinite(cosine) else None
     return Candidate(
         id=str(id),
-        text=said,
+        text=content,
         title=str(taken(row, title) or "") if title else "",
         metadata={key: _as_json(value) for key, value in row.items()},
         cosine=cosine,
@@ -97,7 +97,7 @@ def candidate(
 
 
 def _as_json(value: Any) -> Any:
-    """Return a value of a column as JSON: a time as ISO 8601, what JSON cannot hold as its kind."""
+    """Return a value as JSON: times as ISO 8601, values that JSON cannot hold as type names."""
     if isinstance(value, date | time):
         return value.isoformat()
     try:
@@ -111,16 +111,17 @@ def taken(row: dict[str, Any], column: str) -> Any:
     """Remove a column from a row, and return its value.
 
     Raises:
-        InputError: `malformed_candidate` if there is none.
+        InputError: `malformed_candidate` if there is no such column.
     """
     if column not in row:
-        there = ", ".join(sorted(row)) or "nothing"
-        raise InputError("malformed_candidate", f"the engine's rows have no {column!r}: {there}")
+        columns = ", ".join(sorted(row)) or "none"
+        message = f"the engine's rows have no {column!r}; their columns: {columns}"
+        raise InputError("malformed_candidate", message)
     return row.pop(column)
 
 
 def package(name: str, extra: str) -> Any:
-    """Return a package that an extra brings.
+    """Return a package that an extra installs.
 
     Raises:
         ModelError: `dependency_missing` if it is not installed.

@@ -1,4 +1,4 @@
-"""crossgate on top of Chroma, a server or in process: meaning from there, words from here."""
+"""crossgate on top of Chroma, as a server or in process: cosines by Chroma, BM25 by crossgate."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def search(
 ) -> RouteResult:
     """Search by meaning, and let crossgate decide what fits, by meaning and by words.
 
-    Records come with their embeddings, so that the cosine is the same whatever distance the
-    collection is built for.
+    Records are fetched with their embeddings, so the cosine is the same whatever the collection's
+    distance function.
 
     Args:
         collection: A collection of any of Chroma's clients.
@@ -41,16 +41,16 @@ def search(
         where_document: A filter of Chroma over the documents, or None.
         text: Field of the metadata that holds the text; None for the record's document.
         title: Field of the metadata that holds the title; the other fields become metadata.
-        candidates: How many records are looked at, at least 1.
+        candidates: How many records to fetch, at least 1.
         limit: Maximum number to select; None for all that pass.
         options: Further arguments of `crossgate.rerank`, such as `profile`.
 
     Raises:
-        InputError: As `crossgate.rerank`; `malformed_candidate` for a record without a text.
-        Exception: What Chroma raises, such as for a collection that was deleted.
+        InputError: As `crossgate.rerank`; `malformed_candidate` for a record without text.
+        Exception: Any error of Chroma, such as for a collection that was deleted.
     """
     common.check(query, vector, candidates, limit)
-    asked: Any = [float(one) for one in vector]
+    asked: Any = [float(number) for number in vector]
     found: Any = collection.query(
         query_embeddings=[asked],
         n_results=candidates,
@@ -65,6 +65,6 @@ def search(
         row = dict(fields or {})
         if text is None:
             row[_DOCUMENT] = document
-        numbers = [float(one) for one in own]
+        numbers = [float(number) for number in own]
         rows.append(common.candidate(id, row, text=text or _DOCUMENT, title=title, vector=numbers))
     return common.decide(query, rows, limit=limit, options={"vector": asked, **options})

@@ -1,4 +1,4 @@
-"""crossgate on top of LanceDB: a search of its own, and a reranker for LanceDB's queries."""
+"""crossgate on top of LanceDB: a search function, and a reranker for LanceDB's own queries."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ def search(
         text: Column of the text; the other columns become metadata.
         title: Column of the title, or None.
         words: Whether to search by words too, which needs a full-text index on `text`.
-        where: LanceDB's filter. It is SQL: never put text from outside into it.
+        where: LanceDB's filter. It is SQL: never put untrusted text into it.
         candidates: How many rows each of the two channels finds, at least 1.
         limit: Maximum number to select; None for all that pass.
         options: Further arguments of `crossgate.rerank`, such as `profile`.
 
     Raises:
-        InputError: As `crossgate.rerank`; `out_of_range` if neither words nor vector are searched.
-        Exception: What LanceDB raises, such as for a column that is not there.
+        InputError: As `crossgate.rerank`; `out_of_range` if neither words nor a vector are given.
+        Exception: Any error of LanceDB, such as for a missing column.
     """
     common.check(query, vector, candidates, limit)
     builders: list[Any] = []
     if vector is not None:
         builders.append(table.search([float(one) for one in vector], vector_column_name=embedding))
     if words:
-        # Not a bare text, which every full-text index of the table would be searched for.
+        # Not a bare string, which would search every full-text index of the table.
         match = common.package("lancedb.query", "lancedb").MatchQuery(query, text)
         builders.append(table.search(match, query_type="fts"))
     if not builders:
@@ -122,9 +122,10 @@ class CrossgateReranker(Reranker):  # type: ignore[misc, unused-ignore]
         fused = RRFReranker(return_score="relevance").rerank_hybrid(
             query, vector_results, fts_results
         )
-        order = {row: place for place, row in enumerate(fused["_rowid"].to_pylist())}
-        places = sorted(range(len(merged)), key=lambda one: order[merged["_rowid"][one].as_py()])
-        return self._reranked(query, merged.take(places))
+        ranks = {row: rank for rank, row in enumerate(fused["_rowid"].to_pylist())}
+        rows = merged["_rowid"].to_pylist()
+        order = sorted(range(len(merged)), key=lambda position: ranks[rows[position]])
+        return self._reranked(query, merged.take(order))
 
     def rerank_vector(self, query: str, vector_results: pyarrow.Table) -> pyarrow.Table:
         """Return the selected rows, best first."""
@@ -139,16 +140,16 @@ class CrossgateReranker(Reranker):  # type: ignore[misc, unused-ignore]
         if self.column not in found.column_names:
             raise InputError(
                 "malformed_candidate",
-                f"the rows have no {self.column!r}, but {', '.join(found.column_names)}",
+                f"the rows have no {self.column!r}, only {', '.join(found.column_names)}",
             )
         rows = [
-            {"id": str(place), "text": text, "score": -float(place)}
-            for place, text in enumerate(found[self.column].to_pylist())
+            {"id": str(position), "text": text, "score": -float(position)}
+            for position, text in enumerate(found[self.column].to_pylist())
         ]
         common.check(query, None, 1, self.limit)
         result = rerank(query, rows, limit=self.limit, **self.options)
         if self.on_result is not None:
             self.on_result(result)
-        scores = pyarrow.array([one.score for one in result.selected], pyarrow.float32())
+        scores = pyarrow.array([hit.score for hit in result.selected], pyarrow.float32())
         kept = found.take(pyarrow.array([int(id) for id in result.ids], pyarrow.int64()))
         return self._keep_relevance_score(kept.append_column(_SCORE, scores))

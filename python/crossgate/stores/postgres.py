@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from crossgate._types import RouteResult
 
-# One statement: whoever finds a row, its cosine comes along. `plainto_tsquery` reads the query as
-# plain words whatever is in it, but wants all of them in a document; any one must do for
-# candidates. `to_jsonb` leaves the long vectors where they are.
+# One statement, so that every row has its cosine, whichever channel finds it. `plainto_tsquery`
+# reads any query as plain words, but requires all of them in a document; for candidates, one of
+# them is enough. `to_jsonb` leaves out the long vectors.
 _STATEMENT = """
 WITH words AS (
     SELECT replace(plainto_tsquery({configuration}, %(query)s)::text, '&', '|')::tsquery AS asked
@@ -48,8 +48,8 @@ def search(
 ) -> RouteResult:
     """Search by words and by meaning, and let crossgate decide what fits.
 
-    Every candidate comes with its cosine, whichever channel found it; where a document has no
-    vector, the cosines of all are left out and BM25 decides. An index on `embedding` with
+    Every candidate has its cosine, whichever channel found it. If a document has no vector, the
+    cosines of all candidates are left out and BM25 decides. An index on `embedding` with
     `vector_cosine_ops`, and one on `to_tsvector('english', text)`, make it fast.
 
     Args:
@@ -59,10 +59,10 @@ def search(
         table: Table with id, text and embedding, or schema and table; its other columns become
             metadata, as JSON values.
         embedding: Column of the vectors.
-        id: Column of the id, a key of the table.
+        id: Column of the id, a unique key of the table.
         text: Column of the text.
         title: Column of the title, or None.
-        configuration: Of the text search, such as `german`, or `simple` for no stemmer.
+        configuration: Text search configuration, such as `german`, or `simple` for no stemmer.
         candidates: How many documents each of the two channels finds, at least 1.
         limit: Maximum number to select; None for all that pass.
         options: Further arguments of `crossgate.rerank`, such as `profile`.
@@ -70,7 +70,7 @@ def search(
     Raises:
         InputError: As `crossgate.rerank`.
         ModelError: `dependency_missing` without psycopg.
-        Exception: What the connection raises, such as for a table that is not there.
+        Exception: Any error of the connection, such as for a missing table.
     """
     common.check(query, vector, candidates, limit)
     sql = common.package("psycopg", "postgres").sql
@@ -79,12 +79,12 @@ def search(
         embedding=sql.Identifier(embedding),
         id=sql.Identifier(id),
         text=sql.Identifier(text),
-        # A constant, for an index on the expression to be used.
+        # A constant, so that an index on the expression can be used.
         configuration=sql.SQL("{}::regconfig").format(sql.Literal(configuration)),
     )
     values = {
         "query": query.replace("\0", " "),
-        "vector": None if vector is None else str([float(one) for one in vector]),
+        "vector": None if vector is None else str([float(number) for number in vector]),
         "most": candidates,
         "embedding": embedding,
     }

@@ -1,4 +1,4 @@
-"""crossgate on top of Qdrant, a server or its local mode: meaning from there, words from here."""
+"""crossgate on top of Qdrant, as a server or locally: cosines by Qdrant, BM25 by crossgate."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ def search(
 ) -> RouteResult:
     """Search by meaning, and let crossgate decide what fits, by meaning and by words.
 
-    Points come with their vectors, so that the cosine is the same whatever distance the collection
-    is built for.
+    Points are fetched with their vectors, so the cosine is the same whatever the collection's
+    distance function.
 
     Args:
         client: A client of a server, or a local one such as `QdrantClient(path="folder")`.
         collection: Name of the collection.
         query: The query.
         vector: Its embedding by the model that made the points' vectors.
-        using: Name of the vector, where points have several.
+        using: Name of the vector, if points have several.
         query_filter: A filter of `qdrant_client`, or None.
         text: Field of the payload that holds the text; the other fields become metadata.
         title: Field of the title, or None.
-        candidates: How many points are looked at, at least 1.
+        candidates: How many points to fetch, at least 1.
         limit: Maximum number to select; None for all that pass.
         options: Further arguments of `crossgate.rerank`, such as `profile`.
 
     Raises:
         InputError: As `crossgate.rerank`.
-        Exception: What the client raises, such as for a collection that is not there.
+        Exception: Any error of the client, such as for a missing collection.
     """
     common.check(query, vector, candidates, limit)
-    asked = [float(one) for one in vector]
+    asked = [float(number) for number in vector]
     points = client.query_points(
         collection,
         query=asked,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from crossgate._types import RouteResult
 
-# FTS5 takes a long time over a long list of words, and these say what is wanted.
+# FTS5 is slow with a long list of words; this many are enough to find candidates.
 _MOST_WORDS = 64
 
 
@@ -37,11 +37,12 @@ def search(
 ) -> RouteResult:
     """Search by words and by meaning, and let crossgate decide what fits.
 
-    The three tables share their rowids. Every candidate comes with its cosine, whichever channel
-    found it; where a document has no vector, the cosines of all are left out and BM25 decides.
+    The three tables share their rowids. Every candidate has its cosine, whichever channel found it.
+    If a document has no vector, the cosines of all candidates are left out and BM25 decides.
 
     Args:
-        connection: Of `sqlite3`, or of a package with the same interface such as `pysqlite3`.
+        connection: A connection of `sqlite3`, or of a package with the same interface such as
+            `pysqlite3`.
         query: The query.
         vector: Its embedding by the model that made the vectors; None to search by words alone.
         documents: Table with id and text; its other columns become metadata.
@@ -56,9 +57,9 @@ def search(
         options: Further arguments of `crossgate.rerank`, such as `profile`.
 
     Raises:
-        InputError: As `crossgate.rerank`; `out_of_range` if neither words nor vector are searched.
+        InputError: As `crossgate.rerank`; `out_of_range` if neither words nor a vector are given.
         ModelError: `dependency_missing` without sqlite-vec, or if the connection cannot load it.
-        Exception: What the connection raises, such as for a table that is not there.
+        Exception: Any error of the connection, such as for a missing table.
     """
     common.check(query, vector, candidates, limit)
     by_meaning = vectors is not None and vector is not None
@@ -85,13 +86,13 @@ def search(
         channels.append(f"SELECT rowid FROM ({matching} ORDER BY rank LIMIT :most)")  # noqa: S608
     if not channels:
         return common.decide(query, [], limit=limit, options=options)
-    # UNION would have the channels sorted, which sqlite-vec refuses; IN drops doubles as well.
+    # UNION would sort the channels, which sqlite-vec refuses; IN removes duplicates as well.
     rows = connection.execute(
         f"SELECT {similarity}, d.* FROM {_name(documents)} AS d {joined} "  # noqa: S608
         f"WHERE d.rowid IN ({' UNION ALL '.join(channels)})",
         parameters,
     )
-    columns = [one[0] for one in rows.description[1:]]
+    columns = [description[0] for description in rows.description[1:]]
     found = []
     for cosine, *values in rows.fetchall():
         row = dict(zip(columns, values, strict=True))
@@ -101,7 +102,7 @@ def search(
 
 
 def _terms(query: str) -> str:
-    """Return an FTS5 expression for any of the query's words, and with no syntax of the query's."""
+    """Return an FTS5 expression that matches any of the query's words, as plain words."""
     words = dict.fromkeys(re.findall(r"\w+", query))
     return " OR ".join(f'"{word}"' for word in list(words)[:_MOST_WORDS])
 
@@ -114,7 +115,7 @@ def _name(name: str) -> str:
 
 
 def _load(connection: sqlite3.Connection) -> None:
-    """Load sqlite-vec into the connection, unless it is there."""
+    """Load sqlite-vec into the connection, unless it is loaded."""
     try:
         connection.execute("SELECT vec_version()")
         return
@@ -127,8 +128,8 @@ def _load(connection: sqlite3.Connection) -> None:
     except AttributeError as error:
         raise ModelError(
             "dependency_missing",
-            "this Python's sqlite3 cannot load extensions, so not sqlite-vec either: connect with "
-            "the package pysqlite3 instead, or pass vectors=None",
+            "this Python's sqlite3 cannot load extensions such as sqlite-vec: connect with the "
+            "package pysqlite3 instead, or pass vectors=None",
         ) from error
     try:
         sqlite_vec.load(connection)

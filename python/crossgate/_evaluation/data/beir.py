@@ -6,9 +6,9 @@
     negatives/SPLIT.tsv    query-id, corpus-id, with a header line: picks known to be wrong
     candidates.jsonl       query (an id), candidates (ids): the list that a query chooses from
 
-The last two are optional. A query without a row in qrels fits nothing if it stands in negatives,
-or if its metadata has `no_match`; then `split` in its metadata says where it belongs, and without
-that it belongs to every split. Of the metadata, `kind` and `mentions_name` are read too.
+The last two are optional. A query without a row in qrels is a no-match query if it is in negatives,
+or if its metadata has `no_match`; then `split` in its metadata names its split, and without that it
+belongs to every split. `kind` and `mentions_name` of the metadata are read too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Query:
 
 @dataclass(frozen=True, slots=True)
 class _Judgements:
-    """What the tables of a split say: per query, documents and their grades."""
+    """The tables of a split: per query, documents and their grades."""
 
     relevant: dict[str, dict[str, int]] = field(default_factory=dict)
     wrong: dict[str, set[str]] = field(default_factory=dict)

@@ -1,16 +1,17 @@
-"""Files of labels for a library: queries with what fits, in several formats.
+"""Files of labels for a library, in several formats: queries with the documents that fit.
 
     {"query": "join these two scans", "relevant": ["pdf"]}      a line of JSON, or a row of CSV
     {"query": "what is the weather", "relevant": []}            nothing fits
     {"query": "merge pdfs", "should_trigger": true}             of one skill, as skill authors write
 
-The query stands under `query`, `prompt` or `input`. What fits stands under `relevant`, `expected`,
-`expected_skill` or `expected_skills`: an id, a list of ids, an object of ids and grades, or nothing
-(null, "" or "none"). `should_trigger` says whether one skill fits: the one that the row or the file
-names (`skill`, `skill_name`), else that of the nearest SKILL.md above the file, else the only
-document. Optional are `wrong`, `kind`, `split` and `mentions_name`. A JSON file holds a list of
-such rows, or an object with one. In CSV the first line names the columns, and `;` or `|` stands
-between ids. A query that stands in several rows counts once, with all that is said of it.
+The query is read from `query`, `prompt` or `input`. The documents that fit are read from
+`relevant`, `expected`, `expected_skill` or `expected_skills`: an id, a list of ids, an object of
+ids and grades, or nothing (null, "" or "none"). `should_trigger` says whether one skill fits: the
+one that the row or the file names (`skill`, `skill_name`), else that of the nearest SKILL.md above
+the file, else the only document. `wrong`, `kind`, `split` and `mentions_name` are optional. A JSON
+file holds a list of such rows, or an object with one. In CSV the first line names the columns, and
+ids are separated by `;` or `|`. A query that occurs in several rows counts once, with all its
+labels.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _YES, _NO = {"true", "yes", "1"}, {"false", "no", "0"}
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One row as it stands in a file, with what the file says of all its rows."""
+    """One row of a file, with the fields that the file states for all its rows."""
 
     path: Path
     line: int | None
@@ -88,11 +89,11 @@ def read_labels(
     """Read a library, and labels from separate files.
 
     Args:
-        documents: What is picked from: anything that `Index.build` can be given as a path.
-        labels: Files of labels, see above; may be empty where one of the next two is set.
-        transcripts: A folder of Claude Code's transcripts: what an agent opened for a prompt fits
-            it, and where it opened nothing, nothing does.
-        split: Keep the rows of this split and those that name none; None for all rows.
+        documents: The library: anything that `crossgate index` reads.
+        labels: Files of labels, see above; may be empty if one of the next two is set.
+        transcripts: A folder of Claude Code's transcripts: the skills that an agent opened for a
+            prompt fit it; a prompt for which it opened none is a no-match query.
+        split: Keep the rows of this split and those without a split; None for all rows.
         background: Add the shipped everyday prompts, which no library is for.
         strict: Whether a malformed row is fatal. Otherwise it is skipped and counted.
 
@@ -137,14 +138,14 @@ def read_labels(
         unopened = sum(one.kind == UNOPENED for one in queries.values())
         notes.append(
             f"{unopened} prompts for which the agent opened no skill count as fitting nothing, "
-            "though one may: false injects are an upper bound"
+            "though one may: the false-positive rate is an upper bound"
         )
     if background:
         added = [one for one in background_queries() if one.text not in queries]
         queries |= {one.text: one for one in added}
         notes.append(
             f"{len(added)} everyday prompts were added that nothing should fit: what is promised "
-            "of queries that nothing fits is promised of prompts like these, not of near misses"
+            "of no-match queries is promised of prompts like these, not of near misses"
         )
     return Dataset(
         name=folder.resolve().name.removesuffix(".jsonl"),
@@ -157,14 +158,14 @@ def read_labels(
 
 
 def _split(labels: Sequence[str | PathLike[str]], transcripts: str | PathLike[str] | None) -> str:
-    """Return what the queries are called after."""
+    """Return the name of the dataset."""
     if labels:
         return Path(labels[0]).stem
     return BACKGROUND if transcripts is None else "transcripts"
 
 
 def background_queries() -> Iterator[LabelledQuery]:
-    """Yield the shipped prompts of everyday conversation, which nothing fits."""
+    """Yield the shipped everyday prompts, which nothing fits."""
     text = files("crossgate._evaluation.data").joinpath("background.txt").read_text("utf-8")
     for number, line in enumerate(text.splitlines(), start=1):
         yield LabelledQuery(id=f"{BACKGROUND}:{number}", text=line, kind=BACKGROUND)
@@ -179,7 +180,7 @@ def with_background(dataset: Dataset) -> Dataset:
 
 
 class _Ids:
-    """The ids of a library, found by how authors of labels write them."""
+    """Looks up the ids of a library by the names that authors of labels use."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self._known = {one.id for one in documents}

@@ -18,7 +18,7 @@ from crossgate._types import Document
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledQuery:
-    """One query with what is known about the right answer.
+    """One query with its labels.
 
     Attributes:
         id: Unique within a dataset.
@@ -26,7 +26,7 @@ class LabelledQuery:
         relevant: Grade of each document that fits, at least 1; empty if nothing fits.
         wrong: Documents that are known not to fit, however close they look.
         candidates: The list that the query chooses from, or None for the whole corpus.
-        kind: What kind of query it is, in the dataset's own words; empty where it does not say.
+        kind: The kind of query, in the dataset's own words; empty if the dataset does not say.
         mentions_name: Whether the query names the document that fits, or None if unknown.
     """
 
@@ -46,7 +46,7 @@ class Dataset:
     Attributes:
         name: Name of the folder or file.
         split: Name of the split; `all` where there are none.
-        documents: What is picked from.
+        documents: The library.
         queries: In the order of the file.
         problems: Rows that were skipped, and why.
         notes: What a reader of the figures should know about the labels.

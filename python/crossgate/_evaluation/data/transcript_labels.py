@@ -19,11 +19,11 @@ OPENED, UNOPENED = "skill opened", "no skill opened"
 def transcript_queries(
     folder: Path, find: Callable[[str], str], log: ProblemLog
 ) -> list[LabelledQuery]:
-    """Return each prompt once, with what was opened for it in half of the places or more.
+    """Return each prompt once, with the skills opened in at least half of its occurrences.
 
-    A prompt such as "yes, do it" stands in many conversations, and what follows it is chance: half
-    of them have to agree. A prompt for which a skill was opened that the library does not have is
-    left out, for what fits it is not there.
+    A prompt such as "yes, do it" occurs in many conversations, and what follows it is chance; so
+    half of them must agree. A prompt for which a skill was opened that the library does not have
+    is left out.
 
     Args:
         folder: Transcripts, or one of them.

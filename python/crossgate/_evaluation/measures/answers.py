@@ -1,4 +1,4 @@
-"""Every query in one line: what was asked, what fits, what was picked, and how it came out."""
+"""Every query in one row: its text, what fits, what was selected, and the outcome."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from crossgate._types import RouteResult
 OUTCOMES = {
     "right": "the first pick fits",
     "wrong": "the first pick does not fit, and something else does",
-    "missed": "something fits, and nothing was picked",
-    "silent": "nothing fits, and nothing was picked",
-    "injected": "nothing fits, and something was picked",
+    "missed": "a document fits, but nothing was selected",
+    "silent": "nothing fits, and nothing was selected",
+    "injected": "nothing fits, but something was selected",
 }
-"""How a query can come out, and what that means."""
+"""The outcomes of a query, and what they mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +30,8 @@ class Answered:
         fits: The ids of what fits, best grade first.
         picked: The ids that were selected.
         outcome: A key of `OUTCOMES`.
-        confidence: The probability that the first pick fits; None where the profile has no
-            model of it.
+        confidence: The probability that the first pick fits; None if the profile has no model of
+            it.
         reason: The rule that decided.
         stage: Which stage answered.
     """
@@ -68,7 +68,7 @@ def answered(
 
 
 def outcome_of(query: StoredQuery, result: RouteResult) -> str:
-    """Return how a query came out: a key of `OUTCOMES`."""
+    """Return the outcome of a query, a key of `OUTCOMES`."""
     if query.relevant:
         if is_right(query, result):
             return "right"

@@ -1,4 +1,4 @@
-"""What the gate saves and what it costs: skips, cuts, pairs, times and the trade-off curve."""
+"""What the gate saves and what it costs: skips, cuts, pairs, latencies and trade-off curves."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from crossgate._evaluation.runs.runs import Mode, StoredQuery
 from crossgate._types import RouteResult, Verdict
 
 POINTS = 40
-"""How many points a curve has at most, the shipped one aside."""
+"""Maximum number of points of a curve, besides the shipped one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """Milliseconds of the queries that took one path, embedding included, models warm.
+    """Latency of the queries that took one path, including embedding, with warm models.
 
     Attributes:
         path: `skipped` or `reranked` for the two paths of the gated mode, or the name of a mode.
@@ -29,7 +29,7 @@ class Latency:
         p50: Median.
         p95: 95th percentile.
         p99: 99th percentile.
-        spread: Every fifth percentile, from the least to the most.
+        spread: Every fifth percentile, in ascending order.
     """
 
     path: str
@@ -42,12 +42,12 @@ class Latency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePoint:
-    """One setting of the margins.
+    """One setting of the winner's leads.
 
     Attributes:
-        factor: What the profile's margins are multiplied by; where it has none, the margin itself.
+        factor: Factor of the profile's leads; if it has none, the lead itself.
         skip_rate: Share of the queries that skip stage 2.
-        recall: recall@1; None without queries that something fits.
+        recall: recall@1; None without queries with a match.
         false_inject: Share of the no-match queries that get a pick; None without such queries.
         shipped: Whether this is the profile's own setting.
     """
@@ -61,13 +61,13 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbstentionPoint:
-    """One bar on the confidence of an answer.
+    """One threshold on the confidence of an answer.
 
     Attributes:
-        least: The least confidence that is answered.
+        least: The smallest confidence that is answered.
         precision: precision@1.
         false_inject: Share of the no-match queries that get a pick.
-        shipped: Whether this is the profile's own bar.
+        shipped: Whether this is the profile's own threshold.
     """
 
     least: float
@@ -78,17 +78,17 @@ class AbstentionPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Economics:
-    """The gate's account.
+    """What the gate did.
 
     Attributes:
-        queries: How many were routed.
-        reranked: How many of them stage 2 was asked about.
+        queries: How many queries were routed.
+        reranked: For how many of them stage 2 was asked.
         reasons: How many queries skipped stage 2, by the rule that decided.
-        tightened: For how many of them a tail below a score cliff was cut off before; None where
-            the policy sets no `cliff_core`, so that no cliff is looked for.
-        tighten_skips: Why not for the others, with how many there are of each.
+        tightened: For how many reranked queries a tail below a score cliff was cut; None if the
+            policy sets no `cliff_core`, so that no cliff is searched for.
+        tighten_skips: Why no tail was cut for the others, with their number by reason.
         pairs: Pairs that stage 2 read.
-        pairs_always: Pairs that it reads without a gate; None where that was not measured.
+        pairs_always: Pairs that it reads without a gate; None if that was not measured.
         latencies: Milliseconds by path.
     """
 
@@ -126,9 +126,9 @@ def account(
     Args:
         queries: The stored queries.
         gated: What the gate decided.
-        always: What is decided without a gate; None if unknown.
-        as_measured: Whether the gate is the one that the run was measured with. A query's time is
-            otherwise that of `never` or of `always`, by the path that it takes now.
+        always: The decisions without a gate; None if unknown.
+        as_measured: Whether the gate is the one that the run was measured with. Otherwise a query's
+            time is that of `never` or `always`, by the path that it takes now.
     """
     skipped = [result.verdict is not Verdict.AMBIGUOUS for result in gated]
     spent = [
@@ -177,10 +177,10 @@ def trade_off(
     stage1_values: Sequence[tuple[float | None, float | None]],
     stage2_values: Sequence[tuple[float | None, float | None]],
 ) -> tuple[CurvePoint, ...]:
-    """Return how skip rate and quality change while a winner's least leads move, and nothing else.
+    """Return skip rate and quality as the winner's leads vary and all else stays the same.
 
-    Both leads are multiplied by one factor, so that the curve runs through the shipped point at 1.
-    A profile without leads gets 1 for both, and its shipped point is that of no winner at all.
+    Both leads are multiplied by one factor, so the curve passes through the shipped point at 1. A
+    profile without leads gets 1 for both, and its shipped point is the one without any winner.
 
     Args:
         queries: The stored queries.
@@ -244,7 +244,7 @@ def abstention(
     barless: Mapping[Mode, Sequence[RouteResult]],
     least: float | None,
 ) -> tuple[AbstentionPoint, ...]:
-    """Return what a bar on the confidence trades: fewer false injects against fewer right answers.
+    """Return the trade-off of the confidence threshold: fewer false positives, fewer right answers.
 
     A winner that is clear but unlikely goes to stage 2, as in the gate. What lies below the floor
     stays there.
@@ -253,10 +253,10 @@ def abstention(
         queries: The stored queries.
         gated: Their results by the profile itself.
         barless: Their results in each mode by the profile without bars on the confidence.
-        least: The profile's own bar.
+        least: The profile's own threshold.
 
     Returns:
-        Points from the lowest bar to the highest; none without models of confidence for both
+        Points from the lowest threshold to the highest; none without confidence models for both
         stages, or without queries of both kinds.
     """
     first = np.array([_confidence(result) for result in barless["never"]])

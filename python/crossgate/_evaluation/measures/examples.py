@@ -37,8 +37,8 @@ class Example:
         id: The query's id.
         text: The query.
         reason: The rule that decided.
-        lost: Where the right answer got lost; empty for a query that nothing fits.
-        picked: What was picked first, or None if nothing was.
+        lost: Where the right answer was lost; empty for a no-match query.
+        picked: The first selected document, or None if nothing was selected.
         expected: What fits.
     """
 
@@ -69,7 +69,7 @@ def missed(
 def picked_for_nothing(
     queries: Sequence[StoredQuery], results: Sequence[RouteResult]
 ) -> tuple[Example, ...]:
-    """Return queries that nothing fits and that got a pick, the highest logit or blend first."""
+    """Return no-match queries with a pick, by descending logit or blend."""
     found = []
     for query, result in zip(queries, results, strict=True):
         if not query.relevant and result.selected:

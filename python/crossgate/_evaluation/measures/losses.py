@@ -44,7 +44,7 @@ def where_lost(query: StoredQuery, result: RouteResult, always: RouteResult | No
     """Return where the right answer got lost, or None if the first pick fits.
 
     Args:
-        query: A query that something fits.
+        query: A query with a match.
         result: What was decided.
         always: What is decided where stage 2 reads every query; None if unknown.
 
@@ -91,7 +91,7 @@ def count_moves(
     """Compare the order of stage 1 with the final one.
 
     Args:
-        queries: The queries, those that nothing fits among them.
+        queries: The queries, including no-match queries.
         before: Their results without stage 2.
         after: Their results with it.
     """

@@ -1,8 +1,8 @@
 """Ranking metrics of one query, as trec_eval defines them.
 
 Each takes the ranked ids, best first and without repetition, and the grades of the documents that
-fit. An empty ranking scores 0. A query that nothing fits has no recall: it is a `ValueError`, since
-such queries are judged by whether anything was picked.
+fit. An empty ranking scores 0. A no-match query has no recall: it raises a `ValueError`, since such
+queries are judged by whether anything was selected.
 """
 
 from __future__ import annotations

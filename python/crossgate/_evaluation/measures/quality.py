@@ -39,7 +39,7 @@ METRICS = (
     Metric("precision@1", True, "queries whose first pick fits"),
     Metric("mrr@10", True, "mean of 1 / rank of the first that fits"),
     Metric("ndcg@10", True, "normalised discounted cumulative gain"),
-    Metric("false_inject", False, "no-match queries for which something was picked"),
+    Metric("false_inject", False, "no-match queries for which something was selected"),
     Metric("abstention_precision", True, "empty answers that were right to be empty"),
     Metric("abstention_recall", True, "no-match queries that got an empty answer"),
     Metric("wrong_pick@1", False, "first pick is one that is known not to fit"),
@@ -51,9 +51,9 @@ METRICS = (
 def measure_answer(query: StoredQuery, result: RouteResult) -> dict[str, float | None]:
     """Return the value of every metric, None where the query does not count for it.
 
-    Recall and its kind count queries that something fits; `false_inject` and `abstention_recall`
-    those that nothing does; `wrong_pick` those with documents that are known not to fit; and
-    `abstention_precision` those that were answered with nothing.
+    Recall and the other ranking metrics count queries with a match; `false_inject` and
+    `abstention_recall` those that nothing does; `wrong_pick` those with documents that are known
+    not to fit; and `abstention_precision` those that were answered with nothing.
     """
     ranking, relevant = result.ids, query.relevant
     values: dict[str, float | None] = dict.fromkeys(metric.name for metric in METRICS)

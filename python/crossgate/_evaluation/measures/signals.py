@@ -24,8 +24,8 @@ class SignalStrength:
     Attributes:
         name: The signal.
         rerank: AUC of a low value for queries that stage 2 puts right and stage 1 does not,
-            against the other queries that something fits.
-        answer: AUC of a high value for queries that something fits against those that nothing does.
+            against the other queries with a match.
+        answer: AUC of a high value for queries with a match against no-match queries.
     """
 
     name: str
@@ -35,14 +35,14 @@ class SignalStrength:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram:
-    """How a score is distributed over queries that something fits, and those that nothing does.
+    """The distributions of a score over queries with a match, and over no-match queries.
 
     Attributes:
         name: The score.
         low: Lower edge of the first bin.
         high: Upper edge of the last bin.
-        match: Queries per bin that something fits.
-        no_match: Queries per bin that nothing fits.
+        match: Queries with a match, per bin.
+        no_match: No-match queries, per bin.
     """
 
     name: str

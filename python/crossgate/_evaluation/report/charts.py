@@ -24,7 +24,7 @@ Scale = Callable[[float], float]
 
 
 def curve_chart(*curves: Sequence[CurvePoint]) -> str:
-    """Return recall@1 against the share of skipped queries, the shipped point of each marked."""
+    """Return recall@1 against skip rate, with the shipped point of each curve marked."""
     known = [
         [(one.skip_rate, one.recall, one.shipped) for one in points if one.recall is not None]
         for points in curves
@@ -33,18 +33,18 @@ def curve_chart(*curves: Sequence[CurvePoint]) -> str:
 
 
 def abstention_chart(points: Sequence[AbstentionPoint]) -> str:
-    """Return precision@1 against the share of false injects, the shipped point marked."""
+    """Return precision@1 against the false-positive rate, with the shipped point marked."""
     known = [(one.false_inject, one.precision, one.shipped) for one in points]
     return _curves(
         [known],
         "no-match queries that get a pick",
         "precision@1",
-        "precision@1 against false injects",
+        "precision@1 against false-positive rate",
     )
 
 
 def standalone(chart: str) -> str:
-    """Return a chart as a file of its own, with the colours that a page would give it."""
+    """Return a chart as a standalone file, with the colours of the page."""
     opening, rest = chart.split(">", 1)
     return f'{opening} xmlns="http://www.w3.org/2000/svg"><style>{_STYLE}</style>{rest}\n'
 
@@ -210,10 +210,10 @@ def path_name(path: str) -> str:
 
 
 def flow_chart(matched: int, lost: Mapping[str, int]) -> str:
-    """Return where the queries that something fits end up, as bands that grow with their number.
+    """Return where queries with a match end up, as bands whose width is their number.
 
     Args:
-        matched: How many queries something fits.
+        matched: Number of queries with a match.
         lost: How many of them lost the right answer, by the keys of `PLACES`.
     """
     missing = {place: lost[place] for place in PLACES if lost.get(place)}

@@ -1,4 +1,4 @@
-"""What changed between two reports, paired by query."""
+"""Compares two reports, paired by query."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ REPORTS_SCHEMA = "crossgate-evals/1"
 _DIRECTION = {metric.name: metric.higher_is_better for metric in METRICS}
 
 _COMPARED = _DIRECTION.keys() - {"abstention_precision"}
-"""What can be paired by query. The precision of empty answers cannot: it says of a query only
-whether something fits it, so that its difference is 0 whatever changed."""
+"""The metrics that can be paired by query. The precision of empty answers cannot: per query it says
+only whether there is a match, so its difference is always 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +42,8 @@ class Change:
         before: Its mean in the first report.
         after: Its mean in the second.
         difference: After minus before, over the queries that count for it in both.
-        fell: Whether it got worse beyond noise: the interval of the difference excludes zero on
-            the bad side.
+        fell: Whether it got worse beyond noise: the interval of the difference is entirely on the
+            bad side of zero.
     """
 
     dataset: str
@@ -57,13 +57,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """Which queries of one mode have a right first pick in one of the reports only.
+    """The queries of one mode with a right first pick in only one of the reports.
 
     Attributes:
         dataset: Name and split of the dataset.
         mode: The mode.
-        gained: Ids of the queries that have it in the second report, in the first one's order.
-        lost: Ids of those that had it in the first.
+        gained: Ids of the queries with a right first pick in the second report only, in the order
+            of the first.
+        lost: Ids of the queries with a right first pick in the first report only.
     """
 
     dataset: str
@@ -79,7 +80,7 @@ class Comparison:
     Attributes:
         changes: Every metric that both reports have.
         moved: The queries behind recall@1, for each mode that both reports have.
-        notes: What only one of them has.
+        notes: What is in only one of them.
     """
 
     changes: tuple[Change, ...]
@@ -138,7 +139,7 @@ def compare(
     """
     shared = [name for name in before if name in after]
     if not shared:
-        message = f"{', '.join(before)} against {', '.join(after)}: no dataset stands in both"
+        message = f"{', '.join(before)} against {', '.join(after)}: no dataset is in both"
         raise SourceError("not_comparable", message)
     notes = [
         f"{name} is only in the {which} report"
@@ -226,7 +227,7 @@ def _name(report: Mapping[str, Any]) -> str:
 
 
 def _check(report: Mapping[str, Any]) -> None:
-    """Touch all that a comparison reads, so that damage is found in the file that has it."""
+    """Read every value that a comparison uses, so that an error names the damaged file."""
     header = report["header"]
     if report.get("schema") != SCHEMA:
         raise ValueError(f'no "schema": "{SCHEMA}" in it')

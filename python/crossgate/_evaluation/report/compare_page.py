@@ -1,4 +1,4 @@
-"""Two reports side by side as a page: what changed, both curves in one, and whose pick moved."""
+"""Two reports side by side as a page: what changed, both curves, and the queries that moved."""
 
 from __future__ import annotations
 

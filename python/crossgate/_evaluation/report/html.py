@@ -1,4 +1,4 @@
-"""A report as a page: its figures, its pictures, its examples and all its queries."""
+"""A report as a page: figures, charts, examples and all queries."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _report(report: Report) -> Iterator[str]:
     yield from _groups(report)
     yield from _signals(report)
     yield from _examples("Worst misses", report.missed)
-    yield from _examples("Picks for queries that nothing fits", report.picked_for_nothing)
+    yield from _examples("Picks for no-match queries", report.picked_for_nothing)
     mode = "gated" if "gated" in report.modes else report.modes[-1]
     yield from queries_table(report.answers, mode)
 
@@ -89,7 +89,7 @@ def _quality(report: Report) -> Iterator[str]:
         cells = [_stacked(points(report.against_always.get(mode))) for mode in report.modes]
         rows.append(["recall@1 against always<small>in points</small>", *cells])
         cells = [_stacked(share(report.unheld[mode])) for mode in report.modes]
-        label = "recall@1, nothing held back<small>no floor, bar or guardrail</small>"
+        label = "recall@1, without thresholds<small>no floor, threshold or guardrail</small>"
         rows.append([label, *cells])
     if report.no_match and report.matched:
         cells = [percentage(report.kept(mode)) for mode in report.modes]
@@ -122,7 +122,7 @@ def _gate(report: Report) -> Iterator[str]:
             yield figure(
                 abstention_chart(report.abstention),
                 "precision@1 as the threshold of an answer's confidence varies and all else stays "
-                "the same. Further left means fewer false injects, further up is better.",
+                "the same. Further left means fewer false positives, further up is better.",
             )
         yield "</div>"
     reasons = "".join(
@@ -212,7 +212,7 @@ def _signals(report: Report) -> Iterator[str]:
     if not report.strengths:
         return
     yield "<h2>Signals</h2><p>Area under the ROC curve for the gate's two questions: does a low "
-    yield "value predict that stage 2 is needed, and a high one that something fits? 0.5 is "
+    yield "value predict that stage 2 is needed, and a high one that there is a match? 0.5 is "
     yield "chance.</p>"
     yield table(
         ["", "rerank?", "anything relevant?"],
@@ -242,17 +242,17 @@ def _signals(report: Report) -> Iterator[str]:
 _SIGNALS = {
     "cosine": "the best similarity of a document's vector to that of the query",
     "cosine_lead": "how far the best cosine is ahead of the second",
-    "bm25": "the best score of the words that a document shares with the query",
+    "bm25": "the best BM25 score of a document, by the words that it shares with the query",
     "bm25_lead": "how far the best BM25 score is ahead of the second",
     "overlap": "words of the query in the document with the best BM25 score",
-    "blend": "the best sum of cosine and BM25, weighed by the profile",
+    "blend": "the best weighted sum of cosine and BM25",
     "lead": "how far the best blend is ahead of the second",
     "agreement": "whether one document is best by cosine, by BM25 and by blend",
-    "need": "how probable it is that the query asks for anything at all",
-    "rerank_score": "what the cross-encoder says of the first document",
-    "confidence": "how probable it is that the first document fits, by the profile",
+    "need": "the probability that the query needs a document at all",
+    "rerank_score": "the cross-encoder's score of the first document",
+    "confidence": "the profile's probability that the first document fits",
 }
-"""What the signals are, for those who have not read the design."""
+"""Explanations of the signals."""
 
 
 def _stated(report: Report) -> str:
@@ -289,6 +289,6 @@ def _document(role: str, document: Shown | None) -> str:
 
 
 def _stacked(cell: str) -> str:
-    """Put the interval of a cell on a line of its own."""
+    """Put the interval of a cell on a separate line."""
     value, bracket, interval = cell.partition(" [")
     return f"{value}<small>[{interval}</small>" if bracket else value

@@ -1,4 +1,4 @@
-"""What the pages of `eval` share: one file that loads nothing, legible dark and narrow, too."""
+"""What the pages of `eval` share: one file that loads nothing, for any screen."""
 
 from __future__ import annotations
 
@@ -85,10 +85,10 @@ def page(title: str, body: Iterable[str], *, style: str = "", script: str = "") 
 
 
 def _visible(page: str) -> str:
-    """Return a page without the characters that no reader sees or that turn text around.
+    """Return a page without invisible characters and marks that change the writing direction.
 
-    Names and texts of others may hold control characters, ESC among them, and marks that change
-    the direction of writing; nothing of our own does but line breaks.
+    Foreign names and texts may contain control characters such as ESC and direction marks; our own
+    text contains only line breaks.
     """
     return "".join(one if one == "\n" or one.isprintable() else " " for one in page)
 
@@ -109,20 +109,20 @@ _TERMS = {
     "p95": "of 100 queries 95 take at most this long",
     "p99": "of 100 queries 99 take at most this long",
     "rerank?": "area under the ROC curve for predicting which queries reranking would fix",
-    "anything relevant?": "area under the ROC curve for predicting which queries something fits",
+    "anything relevant?": "area under the ROC curve for predicting which queries have a match",
     "milliseconds": "from the query to the answer, embedding included, with models loaded",
-    "first pick does not fit": "queries that something fits, with another first pick or none",
+    "first pick does not fit": "queries with a match, with a wrong first pick or none",
     "recall@1": "share of the queries with a match whose first pick fits",
     "difference": "after minus before, over the same queries, with its 95 % interval",
-    "confidence": "how probable it is that the first pick fits",
+    "confidence": "the probability that the first pick fits",
     "decided by": "the rule of the gate or of stage 2 that decided the query",
-    "stage": "1: meaning and words decided; 2: the cross-encoder was asked, too",
+    "stage": "1: meaning and words decided; 2: the cross-encoder was asked too",
 }
-"""Explanations of the words in the heads of tables."""
+"""Explanations of the terms in table heads."""
 
 
 def explained(word: str, meaning: str | None = None) -> str:
-    """Return a word with what it means on hover, where that is given or known, as markup."""
+    """Return a term as markup, with its explanation on hover if there is one."""
     meaning = meaning or _TERMS.get(word)
     return f'<abbr title="{escape(meaning)}">{escape(word)}</abbr>' if meaning else escape(word)
 

@@ -70,7 +70,7 @@ for (const box of document.querySelectorAll(".queries")) {
 
 
 def queries_table(queries: Sequence[Answered], mode: str) -> Iterator[str]:
-    """Yield the table of all queries; without script it stands there whole."""
+    """Yield the table of all queries; without scripts it is shown in full."""
     if not queries:
         return
     outcomes = Counter(one.outcome for one in queries)

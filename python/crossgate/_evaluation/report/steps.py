@@ -1,4 +1,4 @@
-"""What each step from retrieved lists to the final context adds, and what it would be missed for.
+"""What each step from retrieved lists to the final context adds, and what leaving it out costs.
 
 The steps are those of `crossgate.pipelines.agent_memory`, and diversity: 20 per store, fused by
 rank, one per source, aged, 15 read by the cross-encoder, 10 kept. First they are added one after
@@ -54,12 +54,12 @@ class Row:
 
     Attributes:
         name: What was added, or left out.
-        recall_1: recall@1 over the queries that something fits.
+        recall_1: recall@1 over the queries with a match.
         recall_5: recall@5.
         ndcg_10: nDCG@10.
         change: recall@1 minus that of the row before; where a step is left out, minus that of all
             steps. None for the first row.
-        no_match_picks: Share of the queries that nothing fits and that got a pick; None without.
+        no_match_picks: Share of the no-match queries with a pick; None without such queries.
         skipped: Share of the queries for which the cross-encoder was not asked; None where it is
             no part of the row.
         milliseconds: Median of a query, its embedding counted. What was scored for an earlier row
@@ -214,7 +214,7 @@ def text_steps(report: StepsReport) -> str:
         "",
         f"the whole: recall@1 {share(last.recall_1)}; intervals hold 95 %",
         "change: paired, against the row above, and where a step is left out against the whole",
-        "no match: share of the queries that nothing fits for which something was picked",
+        "no match: share of the no-match queries for which something was selected",
     ]
     return "\n".join(line[:WIDTH].rstrip() for line in lines)
 

@@ -1,4 +1,4 @@
-"""From a stored run to a report: decide every query in every mode, then count."""
+"""Makes a report of a stored run: decides every query in every mode, then counts."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Group:
     Attributes:
         name: The dataset's word for the kind, or whether the query names the document.
         queries: How many there are.
-        recall: recall@1 by mode; None where nothing fits any of them.
-        false_inject: Share of them that got a pick although nothing fits, by mode.
+        recall: recall@1 by mode; None if none of them has a match.
+        false_inject: Share of the no-match queries among them with a pick, by mode.
     """
 
     name: str
@@ -82,11 +82,11 @@ class Report:
         profile: The profile that was decided by; the run's own unless another was asked for.
         notes: What a reader of the figures should know.
         queries: How many queries there are.
-        matched: How many of them something fits.
+        matched: How many of them have a match.
         modes: The modes that are compared.
         quality: Every metric by mode; None where the dataset cannot show it.
         against_always: recall@1 of a mode minus that of always, paired by query.
-        unheld: recall@1 if nothing were held back: no floor for relevance and no guardrail.
+        unheld: recall@1 without thresholds: no floor for relevance and no guardrail.
         pool_size: How many candidates stage 2 reads at most.
         ceiling: The recall of stage 1 among them: the most that stage 2 can reach.
         found: The recall of stage 1 among all candidates that it found.
@@ -94,7 +94,7 @@ class Report:
         moves: What stage 2 did to the order of stage 1, by mode.
         economics: The gate's account; None where the gate was not run.
         curve: Quality against skip rate while the margins move; empty where a mode is missing.
-        abstention: Recall against false injects while the bar on the confidence moves; empty
+        abstention: Precision against false-positive rate as the confidence threshold varies; empty
             without a model of it, or where the dataset cannot show it.
         groups: The figures by kind of query; empty where the dataset names none.
         strengths: How well each signal answers the gate's questions.
@@ -102,7 +102,7 @@ class Report:
         reliability: Stated against observed probability.
         noise: What two equal runs differ by.
         missed: The worst wrong answers of the gate.
-        picked_for_nothing: The worst picks for queries that nothing fits.
+        picked_for_nothing: The worst picks for no-match queries.
         answers: Every query with its answer, in the gated mode where that was run.
         degraded: How many queries did not run as configured, by code.
         per_query: The value of every metric by mode, in the order of `ids`.
@@ -147,7 +147,7 @@ class Report:
 
     @property
     def no_match(self) -> int:
-        """How many queries nothing fits."""
+        """The number of no-match queries."""
         return self.queries - self.matched
 
     def to_dict(self) -> dict[str, Any]:

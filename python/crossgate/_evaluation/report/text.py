@@ -16,8 +16,8 @@ from crossgate._evaluation.report.summary import Report
 
 WIDTH = 100
 _APPLY_BAND = (0.02, 0.40)
-"""The share of pools that a well-set `cliff_core` cuts: below it no cliff is ever found, above it
-the pools are too wide to begin with."""
+"""The share of pools that a well-chosen `cliff_core` cuts: below it cliffs are hardly ever found,
+above it the pools are too large."""
 
 _LABEL = 24
 _COLUMN = 22
@@ -103,13 +103,13 @@ def _quality(report: Report) -> Iterator[str]:
     yield from _metrics(report, _RANKING)
     if any(report.unheld.values()):
         cells = [share(report.unheld[mode]) for mode in report.modes]
-        yield _of_modes(report, "  nothing held back: @1", cells)
+        yield _of_modes(report, "  without thresholds: @1", cells)
     if report.against_always:
         cells = [points(report.against_always.get(mode)) for mode in report.modes]
         yield _of_modes(report, "recall@1 - always, points", cells)
     if report.ceiling is not None:
-        yield f"stage 1 finds {share(report.ceiling)} of what fits in its first {report.pool_size}"
-        yield f"and {share(report.found)} in all of its candidates: stage 2 can reach no more"
+        yield f"recall of stage 1: {share(report.ceiling)} in its first {report.pool_size},"
+        yield f"{share(report.found)} in all of its candidates: an upper bound for stage 2"
     yield ""
     yield _of_modes(report, "abstention", report.modes)
     if report.no_match:
@@ -117,7 +117,7 @@ def _quality(report: Report) -> Iterator[str]:
         kept = [percentage(report.kept(mode)) for mode in report.modes]
         yield _of_modes(report, "recall@1 kept", kept)
     else:
-        yield "not measured: no query of this dataset is known to fit nothing"
+        yield "not measured: this dataset has no queries without a match"
     yield from _metrics(report, _WRONG)
 
 
@@ -227,7 +227,7 @@ def _noise(report: Report) -> Iterator[str]:
     if noise.recall_floor is not None:
         yield from _wrapped(
             [
-                f"noise: two samples of {report.matched} such queries from one and the same system "
+                f"noise: two samples of {report.matched} such queries from the same system "
                 f"differ by up to {100 * noise.recall_floor:.1f} points of recall@1"
             ]
         )
@@ -239,7 +239,7 @@ def _noise(report: Report) -> Iterator[str]:
 
 
 def _of_modes(report: Report, label: str, cells: Iterable[str]) -> str:
-    """Return a row with one cell per mode; where there are four, they lose digits."""
+    """Return a row with one cell per mode; with four modes, cells lose digits."""
     if len(report.modes) <= _MOST_WIDE:
         return _row(label, list(cells))
     narrow = [_BRACKET.sub(_narrowed, cell).partition(" (")[0] for cell in cells]
@@ -282,7 +282,7 @@ def tail_cut(account: Economics) -> str:
     low, high = _APPLY_BAND
     where = "below" if rate < low else "above" if rate > high else "within"
     return (
-        f"{_of(account.tightened or 0, account.reranked)} of the pools, {where} the band of "
+        f"{_of(account.tightened or 0, account.reranked)} of the pools, {where} the expected "
         f"{low:.0%} to {high:.0%}"
     )
 

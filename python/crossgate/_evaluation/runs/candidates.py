@@ -3,9 +3,9 @@
     {"query": "how many nodes does staging have", "relevant": ["c7"], "candidates": [
         {"id": "c7", "text": "The staging cluster has five nodes.", "cosine": 0.61}, ...]}
 
-One query to a line. Candidates have the fields that `rerank` reads, and all of them a cosine; what
-fits is named by their ids, and an empty list says that nothing does. What fits and was not found
-counts against the retriever. `kind` is optional.
+One query per line. Candidates have the fields that `rerank` reads, and must have a cosine.
+`relevant` lists the ids that fit; an empty list marks a no-match query. A document that fits but is
+not among the candidates counts as missed. `kind` is optional.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from crossgate._sources.rows import parse_json
 from crossgate._types import Candidate
 
 RETRIEVER = "retriever"
-"""What a profile names as its embedder where nobody says what made the cosines."""
+"""The embedder that a profile names if the caller does not say what made the cosines."""
 
 _NAMED = ("query", "candidates", "relevant")
 
@@ -83,11 +83,11 @@ def measure_candidates(
     Args:
         path: A file of queries with their candidates, see above.
         output: The run to write.
-        profile: What the run is compared with; None for the bundled profile for passages.
-        reranker: Stage 2's model.
-        embedder: What made the cosines; the profile that is fitted will name it.
-        limit: Read a sample of so many queries; None for all.
-        seed: Of the sample; stored with the run.
+        profile: The profile to compare with; None for the bundled profile for passages.
+        reranker: The model of stage 2.
+        embedder: Name of the embedder of the cosines, for the fitted profile.
+        limit: Read a sample of this many queries; None for all.
+        seed: Seed of the sample; stored with the run.
         strict: Whether a malformed row is fatal. Otherwise it is skipped and counted.
 
     Raises:
@@ -160,7 +160,7 @@ def _row(line: int, values: object) -> _Row:
     if isinstance(relevant, str):
         relevant = [relevant]
     if not isinstance(relevant, list) or not all(isinstance(one, str) for one in relevant):
-        raise Unusable("relevant must be a list of ids; empty where nothing fits")
+        raise Unusable("relevant must be a list of ids, empty if nothing fits")
     kind = values.get("kind") or ""
     if not isinstance(kind, str):
         raise Unusable("the kind is not text")

@@ -1,4 +1,4 @@
-"""Running the router over a dataset, each mode for itself, and storing what came of it."""
+"""Routes a dataset in each mode, and stores the results as a run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from crossgate._router import Router
 from crossgate._types import Passage, RouteResult
 
 REPEATED = 20
-"""How many queries are routed a second time, to show what two equal runs differ by."""
+"""How many queries are routed twice, to show how much two equal runs differ."""
 
 BODY_WEIGHTS = (0.0, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
 """The weights of the body under which a run keeps BM25 scores, for `calibrate` to choose from."""
@@ -57,18 +57,18 @@ def measure(
 ) -> None:
     """Route every query of a dataset and write the run.
 
-    Each mode is timed on a run of its own, with both models warm and the query's embedding
-    counted. Only where the gate asks for the reranker do gated and always do the same work; they
-    share that run. Candidates that no mode reads are scored afterwards, outside of all times, so
-    that the stored run can be decided again by another profile.
+    Each mode is timed separately, with warm models and including the query's embedding. If the gate
+    asks for the reranker, gated and always do the same work and share one timing. Candidates that
+    no mode reads are scored afterwards, outside all timings, so that the stored run can be decided
+    again with another profile.
 
     Args:
-        dataset: What to route.
+        dataset: The dataset.
         output: The file to write.
-        profile: What was fitted; None for the bundled profile where it fits the models.
-        policy: What was chosen; None for the default.
-        embedder: Stage 1's model; None for words alone.
-        reranker: Stage 2's model.
+        profile: The profile; None for the bundled profile if it suits the models.
+        policy: The policy; None for the default.
+        embedder: The model of stage 1; None for words alone.
+        reranker: The model of stage 2.
         remote: The reranker of the mode `remote`, such as `crossgate.rerankers.VoyageReranker()`.
             It is asked once before any work is done, and then sent the pool of every query; a call
             that fails leaves that query to stage 1 and is counted.

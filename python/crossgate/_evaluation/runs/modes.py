@@ -1,7 +1,7 @@
 """The modes that are compared, and deciding a stored query again in any of them.
 
-The modes use the same profile, and with it the same blend, weights and guardrails. They differ in
-the gate alone:
+The modes use the same profile, and with it the same blend, weights and guardrails. They differ only
+in the gate:
 
     never     no gate and no reranker: the order of stage 1
     gated     the profile's gate
@@ -40,7 +40,7 @@ def policy_of(mode: Mode, policy: Policy) -> Policy:
 
 
 def without_thresholds(profile: Profile) -> Profile:
-    """Return a profile that states its confidence and answers whatever that is."""
+    """Return a profile that states its confidence but applies no threshold to it."""
     return profile.replace(answer={}, second={})
 
 
@@ -64,7 +64,7 @@ def decide(
         profile: The profile to decide by.
         mode: The mode.
         remote: Identity of the remote reranker, for the mode of that name. Where it did not
-            answer, the order of stage 1 stands.
+            answer, the order of stage 1 is kept.
         policy: The policy to decide by; None for the default.
         hold_back: Whether the answer may be empty. Otherwise no threshold, floor or guardrail keeps
             a candidate from being selected.
@@ -120,7 +120,7 @@ def reblended(query: StoredQuery, profile: Profile) -> StoredQuery:
 
 
 def keeps_pools(header: RunHeader, profile: Profile) -> bool:
-    """Return whether a profile lets stage 2 read what it read in the run, wherever it is asked."""
+    """Return whether stage 2 reads the same candidates under a profile as in the run."""
     mine = header.profile
     return (mine.blend, mine.per_channel, mine.pool) == (
         profile.blend,
@@ -130,7 +130,7 @@ def keeps_pools(header: RunHeader, profile: Profile) -> bool:
 
 
 def check_suitable(header: RunHeader, profile: Profile) -> tuple[str, ...]:
-    """Refuse a profile that a run cannot be decided by, and return what holds only roughly.
+    """Refuse a profile that a run cannot be decided by, and return caveats.
 
     Raises:
         ProfileError: `profile_mismatch` if it was fitted for other models.
@@ -142,7 +142,7 @@ def check_suitable(header: RunHeader, profile: Profile) -> tuple[str, ...]:
     if "always" not in header.modes:
         message = "the run was made without the mode always: it lacks logits for another profile"
         raise SourceError("unsuitable_run", message)
-    notes = ["decided again from a stored run: times are put together from those of its modes"]
+    notes = ["decided again from a stored run: times are combined from those of its modes"]
     if (profile.blend, profile.per_channel) != (header.profile.blend, header.profile.per_channel):
         notes.append("the profile searches otherwise than the run: the candidates are the run's")
     if "remote" in header.modes and not keeps_pools(header, profile):

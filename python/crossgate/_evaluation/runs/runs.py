@@ -1,4 +1,4 @@
-"""Stored runs: what the models said about each query, written before any metric is computed.
+"""Stored runs: the models' scores for each query, written before any metric is computed.
 
 A run is a file of JSON lines. The first one is the header; each other one holds a query with its
 labels, the stage-1 scores of its candidates, their logits, what the gate decided and how long each
@@ -36,7 +36,7 @@ MODES: tuple[Mode, ...] = ("never", "gated", "always")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHeader:
-    """What was run, on what, and where.
+    """The header of a run: what was run, on which data and machine.
 
     Attributes:
         dataset: Name of the dataset.
