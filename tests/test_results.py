@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from conftest import LIBRARY, LengthReranker, WordEmbedder, build, refused
 from crossgate import Document, Index, PrecomputedVectors, Profile, Router, RouteResult, rerank
+from crossgate._words import why
 
 HOSTILE = "<script>alert('x')</script> & \x1b[31m\nred fox"
 TAGS = {"div", "p", "b", "table", "thead", "tbody", "tr", "th", "td", "code"}
@@ -86,6 +87,18 @@ def test_the_page_shows_every_outcome_and_is_bounded() -> None:
     assert "no_profile" in page
     assert "30 more candidates" in decided(50)._repr_html_()
     assert len(decided(50)._repr_html_()) < 20_000
+
+
+@pytest.mark.parametrize("lead", [0.0, 1.0])
+def test_two_picks_are_never_said_to_be_one_that_is_well_ahead(lead: float) -> None:
+    """A profile may be sure of the first, and take the next along."""
+    profile = Profile(winner={"agreed": 0.0, "disagreed": 0.0}, second={"stage1": lead})
+    texts = {"one": "red fox den", "two": "red fox", "three": "hen house"}
+    result = Router(build(texts), reranker=None, profile=profile).route("red fox den", limit=2)
+    assert (result.reason, len(result)) == ("confident_winner", 2 if lead else 1)
+    ahead = "one document well ahead"
+    assert (ahead in result._repr_html_()) is not bool(lead)
+    assert (ahead in why(result.reason, len(result))) is not bool(lead)
 
 
 def test_a_result_is_a_sequence_of_what_was_selected() -> None:

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any, Protocol
 
 from crossgate._extras import package
-from crossgate._words import DROPPED, REASONS
+from crossgate._words import DROPPED, why
 
 _IDS = 3
 _ID_CHARACTERS = 40
@@ -95,7 +95,7 @@ def result_html(result: Result) -> str:
     verdict = result.verdict.value.replace("_", " ")
     sure = "" if result.confidence is None else f", confidence {result.confidence:.2f}"
     head = (
-        f"<b>{escape(verdict)}</b>: {escape(REASONS.get(result.reason, result.reason))} "
+        f"<b>{escape(verdict)}</b>: {escape(why(result.reason, len(result.ids)))} "
         f"({len(result.ids)} of {len(result.hits)} selected{sure})"
     )
     columns = "".join(

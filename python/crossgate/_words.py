@@ -15,6 +15,17 @@ REASONS = {
 }
 """Why a decision came out as it did, by `RouteResult.reason`."""
 
+_SEVERAL = "stage 1 is sure of the first, and the next are near it"
+
+
+def why(reason: str, picks: int) -> str:
+    """Return what people read for the reason of a decision that picked so many documents."""
+    # Where several are picked, none of them is alone ahead.
+    if picks > 1 and reason in ("confident_winner", "lexical_winner"):
+        return _SEVERAL
+    return REASONS.get(reason, reason)
+
+
 DROPPED = {
     "nothing_relevant": "nothing is relevant",
     "below_floor": "below the floor",

@@ -13,7 +13,8 @@ from crossgate._cli.input import model_or_none
 from crossgate._cli.output import WIDTH, columns, fit, paint, plain, say, show, show_json
 from crossgate._errors import InputError
 from crossgate._types import Hit, RouteResult, Verdict
-from crossgate._words import DROPPED, REASONS
+from crossgate._words import DROPPED
+from crossgate._words import why as why_of
 
 if TYPE_CHECKING:
     from crossgate._telemetry.events import TelemetryHook
@@ -103,9 +104,7 @@ def why(decision: RouteResult) -> str:
     """Return verdict, reason and time on one line."""
     verdict = decision.verdict.value.replace("_", " ")
     painted = paint(verdict, _VERDICT_COLOURS[decision.verdict])
-    reason = REASONS.get(decision.reason, decision.reason)
-    if decision.verdict is Verdict.CONFIDENT and len(decision.selected) > 1:
-        reason = "stage 1 is sure of the first, and the next are near it"
+    reason = why_of(decision.reason, len(decision.selected))
     return f"{painted}: {reason} ({decision.timings['total']:.0f} ms)"
 
 

@@ -8,7 +8,7 @@ from html import escape
 
 from crossgate._evaluation.measures.answers import OUTCOMES, Answered
 from crossgate._evaluation.report.page import explained
-from crossgate._words import REASONS
+from crossgate._words import why
 
 _IDS_SHOWN = 3
 
@@ -101,7 +101,7 @@ def _row(one: Answered, *, with_kind: bool) -> str:
     meaning = escape(OUTCOMES[one.outcome])
     confidence = "" if one.confidence is None else f"{one.confidence:.3f}"
     head = [one.text, one.kind] if with_kind else [one.text]
-    reason = explained(one.reason, REASONS.get(one.reason))
+    reason = explained(one.reason, why(one.reason, len(one.picked)))
     rest = [confidence, reason, str(one.stage), escape(one.id)]
     return (
         f'<tr data-outcome="{one.outcome}" data-kind="{escape(one.kind)}">'
