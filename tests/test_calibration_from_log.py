@@ -242,6 +242,34 @@ def test_what_cannot_be_learned_from_is_left_out_and_counted(skills: Index, path
     assert noted(found, "made by several profiles")
 
 
+def test_scores_that_come_later_count_as_if_they_had_been_asked_for(
+    skills: Index, path: Path, tmp_path: Path
+) -> None:
+    at_once, log = tmp_path / "at-once.jsonl", JsonLinesLog(path)
+    for seed, asked_for in enumerate(log_use(skills, at_once, range(6))):
+        # The gate saves it, or there is no time for it.
+        profile = ASKS.replace(winner={"agreed": 0.0, "disagreed": 0.0}) if seed % 2 else ASKS
+        router = Router(skills, reranker=OverlapReranker(), profile=profile, telemetry=log)
+        prompt, wanted = asked(seed)
+        skipped = router.route(prompt, limit=3, budget_ms=None if seed % 2 else 0)
+        assert skipped.decision_id is not None
+        assert skipped.trace["stage2"] == []
+        log.used(skipped.decision_id, [] if wanted is None else [wanted])
+        log.scored(skipped.decision_id, asked_for)
+    found, whole = run_from_log(path), run_from_log(at_once)
+    assert [one.pairs for one in found.run.queries] == [one.pairs for one in whole.run.queries]
+    assert [one.scored for one in found.run.queries] == [one.scored for one in whole.run.queries]
+    assert found.run.header.reranker == whole.run.header.reranker
+    # Of other candidates they say nothing, and what was asked at once stands.
+    other = Router(build({"other": "text", "another": "text"}), reranker=OverlapReranker())
+    router = Router(skills, reranker=OverlapReranker(), profile=ASKS, telemetry=log)
+    skipped = router.route(asked(7)[0], budget_ms=0)
+    log.used(skipped.decision_id or "", [])
+    log.scored(skipped.decision_id or "", other.route("text"))
+    assert noted(run_from_log(path), "1 decisions were degraded")
+    assert len(run_from_log(path).run.queries) == 6
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -348,7 +376,16 @@ def test_what_the_command_refuses(
         (("--from-log", tmp_path / "absent"), "source_missing"),
         (("--from-log", tmp_path), "source_unreadable"),
         (("--from-log", logged, "--max-false-inject", "0.001"), "too_few_negatives"),
+        (("--from-log", logged, "--background"), "out_of_range"),
+        (("--from-log", logged, "--from-transcripts", tmp_path), "out_of_range"),
+        (("--from-log", logged, "--limit", "5"), "out_of_range"),
     ):
         done = here(*arguments, "-o", output, capsys=capsys)
         assert (done.code, done.out, done.error) == (2, "", error)
+    few = tmp_path / "few.jsonl"
+    few.write_text("\n".join(logged.read_text().splitlines()[:40]))
+    done = here("--from-log", few, "-o", output, capsys=capsys)
+    assert done.error == "no_gate"
+    assert "from about 60 prompts" in done.err
+    assert "--background" not in done.err
     assert not output.exists()

@@ -32,6 +32,7 @@ from crossgate._telemetry.log import (
     SCHEMA,
     JsonLinesLog,
     LoggedDecision,
+    LoggedScores,
     LoggedUse,
     MalformedLine,
     parse_line,
@@ -121,6 +122,22 @@ def test_what_was_used_is_noted(path: Path) -> None:
     assert use.used == ("csv-cleaner", "two\nlines", "ü")
     assert isinstance(none, LoggedUse)
     assert none.used == ()
+
+
+def test_what_the_reranker_says_later_is_noted(path: Path) -> None:
+    log = JsonLinesLog(path)
+    skipped, asked = route(log, reranker=None), route(None)
+    assert skipped.decision_id is not None
+    assert asked.trace["stage2"]
+    log.scored(skipped.decision_id, asked)
+    _, scores = read_log(path)
+    assert isinstance(scores, LoggedScores)
+    assert (scores.decision, scores.reranker) == (skipped.decision_id, asked.trace["reranker"])
+    assert {id: score for id, (score, _) in scores.pairs.items()} == {
+        one["id"]: one["score"] for one in asked.trace["stage2"]
+    }
+    refused("out_of_range", log.scored, skipped.decision_id, skipped)
+    refused("out_of_range", log.scored, "no id", asked)
 
 
 def test_what_cannot_be_noted_is_refused(path: Path, tmp_path: Path) -> None:
@@ -361,6 +378,13 @@ def line(**changes: Any) -> dict[str, Any]:
         ({"texts": ["a"]}, "texts"),
         ({"kind": "use"}, "used"),
         ({"kind": "use", "used": [None]}, "used"),
+        ({"kind": "scores"}, "reranker"),
+        ({"kind": "scores", "reranker": "a"}, "stage2"),
+        ({"kind": "scores", "reranker": "a", "stage2": ["a"]}, "stage2"),
+        ({"kind": "scores", "reranker": "a", "stage2": [{"id": "a"}]}, "stage2"),
+        ({"kind": "scores", "reranker": "a", "stage2": [{"id": 1, "score": 1}]}, "stage2"),
+        ({"kind": "scores", "reranker": "a", "stage2": [{"id": "a", "score": True}]}, "stage2"),
+        ({"kind": "scores", "reranker": "a", "stage2": [{"id": "a", "score": 10**400}]}, "stage2"),
     ],
 )
 def test_what_is_wrong_with_a_line_is_named(changes: dict[str, Any], named: str) -> None:
@@ -602,8 +626,8 @@ def test_a_log_that_cannot_be_written_is_said_on_stderr(run: Any, words: Path) -
 
 def test_replay_ends_at_the_first_difference(run: Any, path: Path) -> None:  # noqa: F811
     log = JsonLinesLog(path)
-    for _ in range(4):
-        route(log)
+    results = [route(log) for _ in range(4)]
+    log.scored(results[0].decision_id or "", results[0])
     lines = path.read_text().splitlines()
     for place in (1, 2):
         values = json.loads(lines[place])

@@ -19,6 +19,7 @@ from crossgate._telemetry.events import (
 from crossgate._telemetry.log import (
     JsonLinesLog,
     LoggedDecision,
+    LoggedScores,
     LoggedUse,
     MalformedLine,
     read_log,
@@ -31,6 +32,7 @@ __all__ = [
     "GateDecided",
     "JsonLinesLog",
     "LoggedDecision",
+    "LoggedScores",
     "LoggedUse",
     "MalformedLine",
     "OpenTelemetryHook",

@@ -324,8 +324,7 @@ def _fit_ranking(fit: Sequence[StoredQuery], header: RunHeader) -> Profile:
         raise TooFewLabelsError(
             "no_gate",
             f"no gate established: stage 1 finds a fitting document for {len(rows)} queries of the "
-            f"half to fit on, {LEAST_RIGHT} are needed; with so few, --background sets only the "
-            "threshold",
+            f"half to fit on, {LEAST_RIGHT} are needed",
         )
     blend = weights.fit_blend(rows)
     combine = weights.fit_combine(rows, blend)
@@ -347,7 +346,7 @@ def _require(*halves: Outcomes) -> None:
                 "no_gate",
                 f"no gate established: the first pick fits for {right} of the {len(half)} queries "
                 f"of the {name}, {LEAST_RIGHT} are needed to tell when it does. Queries that share "
-                "documents are kept in one half. With so few, --background sets only the threshold",
+                "documents are kept in one half",
             )
         expected = float(half.chance.sum())
         spread = math.sqrt(float((half.chance * (1 - half.chance)).sum()))

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
@@ -25,7 +25,13 @@ from crossgate._evaluation.runs.machine import describe_machine, describe_versio
 from crossgate._evaluation.runs.runs import Run, RunHeader, StoredQuery
 from crossgate._reranking.contract import PairScore
 from crossgate._sources import Problem
-from crossgate._telemetry.log import LoggedDecision, LoggedUse, MalformedLine, read_log
+from crossgate._telemetry.log import (
+    LoggedDecision,
+    LoggedScores,
+    LoggedUse,
+    MalformedLine,
+    read_log,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +65,23 @@ class _Decision:
     time: datetime
     query: str
     selected: frozenset[str]
-    degraded: bool
+    degraded: frozenset[str]
     scored: tuple[_core.Scored, ...]
     pairs: Mapping[str, PairScore]
     profile: Profile
     reranker: str | None
     signals: Mapping[str, Any] | None
+
+    def with_scores(self, later: LoggedScores | None) -> _Decision:
+        """Return the decision with what the reranker said of it later, if it was not asked."""
+        known = {one.id for one in self.scored}
+        rows = {} if later is None else later.pairs
+        pairs = {id: PairScore(*pair) for id, pair in rows.items() if id in known}
+        if later is None or self.pairs or not pairs:
+            return self
+        # That time was short is made good by that.
+        degraded = self.degraded - {"budget"}
+        return replace(self, pairs=pairs, reranker=later.reranker, degraded=degraded)
 
     @property
     def models(self) -> _Models | None:
@@ -96,9 +113,9 @@ def run_from_log(
 
     What was used fits, with grade 1; where a use is empty and no other says more, nothing fits.
     Left out and counted in the notes are decisions without a use, degraded ones, those that stage 2
-    did not read, for which there are no logits, and those of other models than most. Of the
-    candidates only those that stage 2 read take part. A query that was asked several times counts
-    once, with the scores of its last decision and all that was used for it.
+    read neither then nor later, for which there are no logits, and those of other models than most.
+    Of the candidates only those that stage 2 read take part. A query that was asked several times
+    counts once, with the scores of its last decision and all that was used for it.
 
     Args:
         path: The log.
@@ -112,10 +129,14 @@ def run_from_log(
     """
     decisions: dict[str, _Decision] = {}
     uses: dict[str, set[str]] = {}
+    scores: dict[str, LoggedScores] = {}
     problems = ProblemLog(strict=strict)
     for entry in read_log(path, progress=progress):
         if isinstance(entry, LoggedUse):
             uses.setdefault(entry.decision, set()).update(entry.used)
+            continue
+        if isinstance(entry, LoggedScores):
+            scores[entry.decision] = entry
             continue
         if isinstance(entry, LoggedDecision):
             read = _decision(entry)
@@ -125,7 +146,9 @@ def run_from_log(
             entry = read
         problems.add(str(path), entry.line, entry.reason)
     labelled = [
-        _Labelled(decision, frozenset(uses[id])) for id, decision in decisions.items() if id in uses
+        _Labelled(decision.with_scores(scores.get(id)), frozenset(uses[id]))
+        for id, decision in decisions.items()
+        if id in uses
     ]
     whole = [one for one in labelled if not one.decision.degraded]
     read_by_both = [one for one in whole if one.decision.pairs]
@@ -193,7 +216,7 @@ def _decision(logged: LoggedDecision) -> _Decision | MalformedLine:
         time=logged.time,
         query=query,
         selected=frozenset(logged.selected),
-        degraded=bool(logged.degraded),
+        degraded=frozenset(logged.degraded),
         scored=tuple(scored),
         pairs={one.id: PairScore(one.score, one.truncated) for one in pairs},
         profile=profile,
@@ -257,7 +280,8 @@ def _left_out(unused: int, degraded: int, unread: int, others: int) -> list[str]
     if unread:
         notes.append(
             f"{unread} decisions have no logits, since stage 2 was not asked, and were left out: "
-            "the figures are those of the doubtful rest. A profile whose gate never skips logs all"
+            "the figures are those of the doubtful rest. The prompt hook adds them, and a profile "
+            "whose gate never skips logs them at once"
         )
     if others:
         notes.append(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from crossgate._cli import DONE
 from crossgate._cli.labelled import DATASETS, dump, labelled_options, run_of, subjects_of
 from crossgate._cli.output import json_option, say_skipped, show
+from crossgate._errors import CalibrationError, InputError
 from crossgate._extras import package
 
 if TYPE_CHECKING:
@@ -149,16 +150,25 @@ def _fitted(
     }
     try:
         return calibrate(runs, objective, **given)
-    except TooFewLabelsError:
+    except TooFewLabelsError as error:
         level = objective.max_false_inject
         if not options.background or level is None:
-            raise
+            raise CalibrationError(error.code, f"{error}. {_with_so_few(options)}") from error
         count = sum(bool(query.relevant) for run in runs for query in run.queries)
         reason = (
             f"{count} labelled queries have something that fits: too few to fit weights and gate, "
             "so they only show what the bar costs; from about 60 on all is fitted"
         )
         return set_bar(runs, level, **given, reason=reason if count else "")
+
+
+def _with_so_few(options: argparse.Namespace) -> str:
+    if options.from_log is None:
+        return "With so few, --background sets only the threshold"
+    return (
+        "Log more, and record what was used: from about 60 prompts that something fits, everything "
+        "can be fitted"
+    )
 
 
 def render_calibration(fitted: Calibration, objective: str, output: Path) -> Iterator[str]:
@@ -223,9 +233,18 @@ def _bar(value: float | None) -> str:
     return "never" if value is None else f"{value:.4g}"
 
 
+_OF_DATASETS = ("background", "from_transcripts", "limit", "runs", "split", "unnamed")
+
+
 def _logged_run(path: str, options: argparse.Namespace) -> Run:
     from crossgate.calibration import run_from_log
 
+    for name in _OF_DATASETS:
+        if getattr(options, name):
+            message = f"--{name.replace('_', '-')} is for datasets, and does nothing to a log"
+            if name == "from_transcripts":
+                message += ": note what was opened by `crossgate used --from-transcripts FOLDER`"
+            raise InputError("out_of_range", message)
     logged = run_from_log(path, strict=options.strict)
     say_skipped(logged.problems, path)
     return logged.run

@@ -6,6 +6,7 @@ import argparse
 import os
 import textwrap
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE, NOTHING_RELEVANT
@@ -66,15 +67,34 @@ def decision_options(parser: argparse.ArgumentParser) -> None:
 
 
 def log_path(options: argparse.Namespace) -> str:
-    """Return the log that `--log` or the environment names.
+    """Return the log that `--log` or the environment names, or else a prompt hook's own.
 
     Raises:
-        InputError: `out_of_range` if neither does.
+        InputError: `out_of_range` if there is none.
     """
-    path: str = options.log or os.environ.get(LOG_VARIABLE, "")
+    path: str = options.log or os.environ.get(LOG_VARIABLE, "") or _log_of_hooks()
     if not path:
-        raise InputError("out_of_range", f"no log: name one with --log FILE or {LOG_VARIABLE}")
+        raise InputError(
+            "out_of_range",
+            f"no log: name one with --log FILE or {LOG_VARIABLE}, or let a prompt hook keep one: "
+            "crossgate hook install --log FILE",
+        )
     return path
+
+
+def _log_of_hooks() -> str:
+    """Return the log that the settings of an agent name here; empty for none."""
+    from crossgate._hook.agents import AGENTS
+    from crossgate._hook.install import calls_of, options_in
+    from crossgate._hook.options import BadOptions
+
+    # No home folder, no working folder: then no settings are found either.
+    with suppress(BadOptions, OSError, RuntimeError):
+        for agent in AGENTS.values():
+            for command in calls_of(agent).values():
+                if log := options_in(command, agent).log:
+                    return os.path.expanduser(log)
+    return ""
 
 
 def log_of(options: argparse.Namespace) -> TelemetryHook | None:

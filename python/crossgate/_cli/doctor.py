@@ -181,7 +181,7 @@ def _plugin(plugin: plugins.Plugin) -> Check:
 def _hooks() -> list[Check]:
     """Return one entry per agent whose settings call the prompt hook, or whose hook left notes."""
     from crossgate._hook.library import hook_folder
-    from crossgate._hook.record import read_notes
+    from crossgate._hook.record import APART, read_notes
 
     try:
         notes = list(read_notes(hook_folder()))
@@ -192,7 +192,7 @@ def _hooks() -> list[Check]:
         recorded = [
             note
             for note in notes
-            if note.get("agent") == agent.name and note["outcome"] != "indexed"
+            if note.get("agent") == agent.name and note["outcome"] not in APART
         ]
         calls = _calls(agent)
         if recorded or calls:

@@ -14,7 +14,7 @@ from crossgate._cli import DONE, FAILURE, NOTHING_RELEVANT
 from crossgate._cli.output import json_option, progress, say, show, show_json
 from crossgate._errors import InputError
 from crossgate._hook.agents import AGENTS, PROMPT_CHARS, Prompt
-from crossgate._hook.options import BadOptions, add_options, describe, options_of, parse
+from crossgate._hook.options import BadOptions, add_options, describe, options_of
 from crossgate._words import REASONS
 
 
@@ -130,16 +130,13 @@ _SKIPPED = {
 
 def _try(options: argparse.Namespace) -> int:
     from crossgate._hook.answering import answer
-    from crossgate._hook.install import calls_of
+    from crossgate._hook.install import calls_of, options_in
     from crossgate._hook.library import library_of
 
     agent = AGENTS[options.agent]
     calls = calls_of(agent)
-    command = next(iter(calls.values()), [])
-    # What stands before the name of the agent is how crossgate is called.
-    given = command[command.index(agent.name) + 1 :] if agent.name in command else []
     try:
-        chosen = parse(agent.name, given)
+        chosen = options_in(next(iter(calls.values()), []), agent)
     except BadOptions as error:
         raise InputError("out_of_range", f"{next(iter(calls))}: {error}") from error
     text = options.prompt

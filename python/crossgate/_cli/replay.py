@@ -11,7 +11,13 @@ from typing import Any
 from crossgate._cli import BAD_INPUT, DONE
 from crossgate._cli.output import WIDTH, fit, json_option, plain, progress, say, show, show_json
 from crossgate._replay import Difference, check_decision
-from crossgate._telemetry.log import LoggedDecision, LoggedUse, MalformedLine, read_log
+from crossgate._telemetry.log import (
+    LoggedDecision,
+    LoggedScores,
+    LoggedUse,
+    MalformedLine,
+    read_log,
+)
 
 DIFFERS = 1
 """Exit code of a log that holds a decision which comes out otherwise now."""
@@ -45,6 +51,8 @@ def _replayed(path: str, report: Callable[[int, int], None] | None) -> dict[str,
     difference: dict[str, Any] | None = None
     for entry in read_log(path, progress=report):
         checked = check_decision(entry) if isinstance(entry, LoggedDecision) else entry
+        if isinstance(checked, LoggedScores):
+            continue  # they are for a fit, and no part of the decision
         if isinstance(checked, LoggedUse):
             uses += 1
         elif isinstance(checked, MalformedLine):

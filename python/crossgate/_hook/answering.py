@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -39,6 +39,7 @@ class Answer:
         ids: The skills that are injected.
         confidence: Of the decision; None where there was none.
         nearest: The skill that came first, told or not; empty where there was none.
+        unscored: Id of a logged decision that holds no scores of stage 2; empty for none.
     """
 
     outcome: Outcome
@@ -48,6 +49,7 @@ class Answer:
     ids: tuple[str, ...] = ()
     confidence: float | None = None
     nearest: str = ""
+    unscored: str = ""
 
 
 def answer(
@@ -77,7 +79,7 @@ def answer(
         return Answer(outcome="skipped", reason="command")
     if is_from_machine(prompt.text):
         return Answer(outcome="skipped", reason="not_a_person")
-    path = Path(options.index).expanduser() if options.index else library.index
+    path = index_of(options, library)
     if not options.index and not library.sources:
         return Answer(outcome="skipped", reason="no_skills", detail="the agent has no skills")
     if not os.path.isfile(path):
@@ -86,7 +88,20 @@ def answer(
         result = _decide(path, prompt, options, started, clock, log)
     except CrossgateError as error:
         return Answer(outcome="failed", reason=error.code, detail=first_line(error))
-    return _told(agent, prompt, options, library, result)
+    found = _told(agent, prompt, options, library, result)
+    asked = result.stage != 1 or not result.hits
+    return found if asked else replace(found, unscored=result.decision_id or "")
+
+
+def index_of(options: Options, library: Library) -> Path:
+    """Return the index that decides."""
+    return Path(options.index).expanduser() if options.index else library.index
+
+
+def log_of(options: Options) -> str:
+    """Return the log of decisions, which only a person who wants one names; empty for none."""
+    path = options.log or os.environ.get("CROSSGATE_LOG", "")
+    return os.path.expanduser(path)
 
 
 def _decide(
@@ -103,7 +118,7 @@ def _decide(
     index = Index.open(path)
     profile = Path(options.profile).expanduser() if options.profile else None
     policy = Path(options.policy).expanduser() if options.policy else None
-    router = Router(index, profile=profile, policy=policy, telemetry=_log() if log else None)
+    router = Router(index, profile=profile, policy=policy, telemetry=_log(options) if log else None)
     return router.route(
         prompt.text,
         limit=options.limit,
@@ -113,9 +128,8 @@ def _decide(
     )
 
 
-def _log() -> TelemetryHook | None:
-    """Return the decision log, which only a person who wants one names."""
-    path = os.environ.get("CROSSGATE_LOG")
+def _log(options: Options) -> TelemetryHook | None:
+    path = log_of(options)
     if not path:
         return None
     from crossgate._telemetry.log import JsonLinesLog

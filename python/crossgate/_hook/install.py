@@ -20,7 +20,7 @@ from crossgate._files import cannot_write, read_source, whole_file
 from crossgate._hook import settings
 from crossgate._hook.agents import Agent
 from crossgate._hook.library import Library, library_of
-from crossgate._hook.options import Options, anchored, as_arguments
+from crossgate._hook.options import Options, anchored, as_arguments, parse
 from crossgate._hook.refresh import build, only_one
 from crossgate._limits import SETTINGS_BYTES
 
@@ -146,6 +146,17 @@ def calls_of(agent: Agent) -> dict[Path, list[str]]:
             if command and not any(os.path.samefile(path, one) for one in found):
                 found[path] = shlex.split(command)
     return found
+
+
+def options_in(command: list[str], agent: Agent) -> Options:
+    """Return the options by which a command calls an agent's hook.
+
+    Raises:
+        BadOptions: If they cannot be read.
+    """
+    # What stands before the name of the agent is how crossgate is called.
+    given = command[command.index(agent.name) + 1 :] if agent.name in command else []
+    return parse(agent.name, given)
 
 
 def program(notes: list[str], *, shared: bool) -> list[str]:

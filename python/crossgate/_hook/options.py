@@ -34,6 +34,7 @@ class Options:
         index: An index file to use in place of the agent's own skills; empty for none.
         profile: A profile to use in place of the bundled one; empty for none.
         policy: A policy to use; empty for none.
+        log: A log that keeps the decisions; empty for the one that the environment names, if any.
     """
 
     inject: Inject = "passage"
@@ -46,6 +47,7 @@ class Options:
     index: str = ""
     profile: str = ""
     policy: str = ""
+    log: str = ""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -105,6 +107,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy", metavar="FILE", default="", help="what you choose: floors, agreement, ..."
     )
+    parser.add_argument(
+        "--log",
+        metavar="FILE",
+        default="",
+        help="keep the decisions here, without any text, to learn from them (default: "
+        "CROSSGATE_LOG)",
+    )
 
 
 def options_of(values: argparse.Namespace) -> Options:
@@ -120,6 +129,7 @@ def options_of(values: argparse.Namespace) -> Options:
         index=values.index,
         profile=values.profile,
         policy=values.policy,
+        log=values.log,
     )
 
 
@@ -135,6 +145,7 @@ def anchored(options: Options) -> Options:
         index=absolute(options.index),
         profile=absolute(options.profile),
         policy=absolute(options.policy),
+        log=absolute(options.log),
     )
 
 
@@ -181,6 +192,7 @@ def as_arguments(options: Options) -> list[str]:
         ("--index", options.index),
         ("--profile", options.profile),
         ("--policy", options.policy),
+        ("--log", options.log),
     ):
         if value != getattr(default, name[2:].replace("-", "_")):
             found += [name, f"{value:g}" if isinstance(value, float) else str(value)]

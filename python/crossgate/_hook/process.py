@@ -72,6 +72,19 @@ def _run(name: str, arguments: list[str], started: float) -> None:
         _write(reply(agent, found.context))
     os.close(_stdout)  # the agent has its answer; what follows is for the next prompt
     _log(name, started, found, prompt.length if prompt.length > PROMPT_CHARS else None)
+    if found.unscored:
+        from crossgate._hook.answering import index_of, log_of
+        from crossgate._hook.scoring import score_later
+
+        score_later(
+            agent.name,
+            library.folder,
+            prompt.text,
+            decision=found.unscored,
+            log=log_of(options),
+            index=index_of(options, library),
+            profile=options.profile,
+        )
     if not options.index and found.reason not in ("command", "not_a_person", "empty_prompt"):
         from crossgate._hook.refresh import refresh_if_stale
 

@@ -31,6 +31,9 @@ agents shorten long conversations."""
 
 _DETAIL_CHARS = 300
 
+APART = ("indexed", "unscored")
+"""Outcomes of work that no prompt waited for."""
+
 
 def note(folder: Path, values: dict[str, Any]) -> None:
     """Append a line to the log; where that fails, nothing happens."""

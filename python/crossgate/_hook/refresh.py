@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +13,7 @@ from typing import Any
 from crossgate._errors import CrossgateError, first_line
 from crossgate._files import whole_file
 from crossgate._hook.agents import Agent
+from crossgate._hook.apart import start_apart
 from crossgate._hook.library import SCHEMA, Library, is_stale, seen
 from crossgate._hook.record import note
 
@@ -34,22 +34,11 @@ def refresh_if_stale(agent: Agent, library: Library, *, again: bool = False) -> 
     """
     if not library.sources or not (again or is_stale(library)):
         return False
-    command = [sys.executable, "-m", "crossgate._hook.refresh", agent.name, str(library.folder)]
-    apart: dict[str, Any] = {"start_new_session": True}
-    if sys.platform == "win32":
-        flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.DETACHED_PROCESS
-        apart = {"creationflags": flags}
-    with suppress(OSError, ValueError):
-        child = subprocess.Popen(  # noqa: S603, our own module and folders
-            [*command, *(["--again"] if again else []), "--", *library.sources],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            **apart,
-        )
-        child.returncode = 0  # nobody will ask, and its end is no affair of this process
-        return True
-    return False
+    options = ["--again"] if again else []
+    return start_apart(
+        "crossgate._hook.refresh",
+        [agent.name, str(library.folder), *options, "--", *library.sources],
+    )
 
 
 def build(library: Library, progress: Any = None) -> tuple[int, list[str]]:

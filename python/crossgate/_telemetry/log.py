@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from crossgate._checks import check_ids, check_path, is_text
 from crossgate._errors import InputError, SourceError
@@ -78,6 +78,29 @@ class LoggedUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedScores:
+    """What the reranker says of a decision that was made without asking it.
+
+    Attributes:
+        line: Its number in the file, from 1.
+        decision: Id of the decision.
+        time: When it was noted; an aware time, UTC.
+        reranker: Identity of the reranker.
+        pairs: For the candidates that it would have been asked about, by id: the score, and whether
+            the end of the passage did not fit.
+    """
+
+    line: int
+    decision: str
+    time: datetime
+    reranker: str
+    pairs: Mapping[str, tuple[float, bool]]
+
+
+Entry = LoggedDecision | LoggedUse | LoggedScores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MalformedLine:
     """A line that cannot be read: cut off by a full disk, or not written by crossgate.
 
@@ -132,24 +155,36 @@ class JsonLinesLog:
                 of ids; `invalid_text` for an id that is not text.
             SourceError: `unwritable` if the file cannot be written.
         """
+        given = list(ids) if not isinstance(ids, str) else ids
+        check_ids("used", given)
+        self._note("use", decision_id, {"used": list(dict.fromkeys(given))})
+
+    def scored(self, decision_id: str, reranked: RouteResult) -> None:
+        """Record what the reranker says of a decision that was made without asking it.
+
+        Args:
+            decision_id: `RouteResult.decision_id` of that decision.
+            reranked: The same query routed by a profile whose gate never skips.
+
+        Raises:
+            InputError: `out_of_range` if the decision id is not one, or if no reranker was asked.
+            SourceError: `unwritable` if the file cannot be written.
+        """
+        if not reranked.trace["reranker"]:
+            message = "no reranker was asked for `reranked`, so that it holds no scores"
+            raise InputError("out_of_range", message)
+        scores = {name: reranked.trace[name] for name in ("reranker", "stage2")}
+        self._note("scores", decision_id, scores)
+
+    def _note(self, kind: str, decision_id: str, values: Mapping[str, Any]) -> None:
         if not _is_decision_id(decision_id):
             raise InputError(
                 "out_of_range",
                 f"the decision id is {decision_id!r}: pass RouteResult.decision_id of a router "
                 "with telemetry, 32 hexadecimal digits",
             )
-        given = list(ids) if not isinstance(ids, str) else ids
-        check_ids("used", given)
-        _append(
-            self.path,
-            {
-                "schema": SCHEMA,
-                "kind": "use",
-                "decision": decision_id,
-                "time": _now(),
-                "used": list(dict.fromkeys(given)),
-            },
-        )
+        head = {"schema": SCHEMA, "kind": kind, "decision": decision_id, "time": _now()}
+        _append(self.path, {**head, **values})
 
     def _texts(self, event: Any) -> dict[str, Any]:
         texts = {hit.id: hit.document.content for hit in event.result.hits}
@@ -185,7 +220,7 @@ def _decision_values(
 
 def read_log(
     path: str | os.PathLike[str], *, progress: Callable[[int, int], None] | None = None
-) -> Iterator[LoggedDecision | LoggedUse | MalformedLine]:
+) -> Iterator[Entry | MalformedLine]:
     """Yield the parsed lines of a log, in order; empty lines are skipped.
 
     A line whose trace cannot be replayed is still a decision here.
@@ -220,7 +255,7 @@ def read_log(
         raise SourceError("source_unreadable", f"cannot read {path}: {error.strerror}") from error
 
 
-def parse_line(raw: bytes, line: int) -> LoggedDecision | LoggedUse | MalformedLine:
+def parse_line(raw: bytes, line: int) -> Entry | MalformedLine:
     """Parse one line; never raises, whatever its bytes.
 
     Args:
@@ -237,7 +272,7 @@ def parse_line(raw: bytes, line: int) -> LoggedDecision | LoggedUse | MalformedL
         return MalformedLine(line=line, reason=str(unusable))
 
 
-def _parsed(values: object, line: int) -> LoggedDecision | LoggedUse:
+def _parsed(values: object, line: int) -> Entry:
     schema = values.get("schema") if isinstance(values, dict) else None
     if not isinstance(values, dict) or not isinstance(schema, str):
         raise Unusable(f'it has no "schema": "{SCHEMA}"')
@@ -251,6 +286,14 @@ def _parsed(values: object, line: int) -> LoggedDecision | LoggedUse:
         case "use":
             used = _ids(values, "used")
             return LoggedUse(line=line, decision=decision, time=time, used=used)
+        case "scores":
+            reranker = values.get("reranker")
+            if not _is_unicode(reranker):
+                raise Unusable("reranker must be text")
+            pairs = _pairs(values.get("stage2"))
+            return LoggedScores(
+                line=line, decision=decision, time=time, reranker=reranker, pairs=pairs
+            )
         case "decision":
             trace = values.get("trace")
             if not isinstance(trace, dict):
@@ -273,7 +316,7 @@ def _parsed(values: object, line: int) -> LoggedDecision | LoggedUse:
                 texts=texts,
             )
         case _:
-            raise Unusable("kind must be decision or use")
+            raise Unusable("kind must be decision, use or scores")
 
 
 def _ids(values: Mapping[str, Any], key: str) -> tuple[str, ...]:
@@ -283,7 +326,24 @@ def _ids(values: Mapping[str, Any], key: str) -> tuple[str, ...]:
     return tuple(ids)
 
 
-def _is_unicode(value: object) -> bool:
+def _pairs(found: object) -> dict[str, tuple[float, bool]]:
+    pairs: dict[str, tuple[float, bool]] = {}
+    for one in found if isinstance(found, list) else [None]:
+        row = one if isinstance(one, dict) else {}
+        id, score = row.get("id"), row.get("score")
+        if not _is_unicode(id) or not isinstance(score, float | int) or isinstance(score, bool):
+            raise Unusable("stage2 must be a list of objects with id and score")
+        if not -_LARGEST <= score <= _LARGEST:
+            raise Unusable("the scores of stage2 must be from -1e100 to 1e100")
+        pairs[id] = float(score), row.get("truncated") is True
+    return pairs
+
+
+_LARGEST = 1e100
+"""The core refuses scores beyond it."""
+
+
+def _is_unicode(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and is_text(value)
 
 
