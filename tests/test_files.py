@@ -87,6 +87,19 @@ def test_a_link_stays_and_its_target_is_written(
     assert os.listdir(target.parent) == ["target"]
 
 
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_loop_of_links_is_refused_and_stays(
+    tmp_path: Path, writer: Callable[[Path], None]
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.symlink_to(two)
+    two.symlink_to(one)
+    with pytest.raises((OSError, IndexFileError)):
+        writer(one)
+    assert sorted(tmp_path.iterdir()) == [one, two]
+    assert one.is_symlink()
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "disk"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -74,10 +75,12 @@ def test_other_settings_stay_and_a_second_time_changes_nothing(home: Home) -> No
     assert home.run("hook", "install", "--inject", "name").returncode == 0
     assert next(one for one in commands(path) if "crossgate" in one).endswith("--inject name")
     assert len(commands(path)) == 2
+    assert path.with_name("settings.json.before-crossgate").read_bytes() == before
 
     assert json.loads(home.run("hook", "uninstall", "--json").stdout)["removed"] is True
     assert json.loads(path.read_text()) == OTHERS
     assert json.loads(home.run("hook", "uninstall", "--json").stdout)["removed"] is False
+    assert path.with_name("settings.json.before-crossgate").read_bytes() == before
 
 
 @pytest.mark.parametrize(
@@ -123,8 +126,15 @@ def test_a_project_gets_a_hook_of_its_own(home: Home) -> None:
     done = home.run("hook", "install", "--project")
     assert done.returncode == 0, done.stderr
     assert not settings(home).exists()
-    assert len(commands(work / ".claude/settings.json")) == 1
+    path = work / ".claude/settings.json"
+    assert len(commands(path)) == 1
+    assert not home.log  # the trial is no prompt
     assert "deploy" in home.hook(home.call("ship the service to the staging cluster")).context
+    elsewhere = home.run("hook", "uninstall")
+    assert f"{path} still calls it: run this again with --project" in elsewhere.stderr
+    gone = home.run("hook", "uninstall", "--project")
+    assert (gone.returncode, gone.stderr) == (0, "")
+    assert [one.name for one in path.parent.iterdir()] == ["skills"]
 
 
 def test_without_skills_nothing_is_entered(tmp_path: Path) -> None:
@@ -143,8 +153,9 @@ def test_doctor_shows_what_the_hook_does(home: Home) -> None:
 
     assert doctor() == (0, "")
     assert home.run("hook", "install").returncode == 0
+    assert doctor() == (0, f"ok      hook claude: {settings(home)}; no prompt yet")
     assert home.hook(home.call("what did you change?")).context == ""
-    told = f"hook claude: {settings(home)}; 1 of the last 2 prompts got a skill"
+    told = f"hook claude: {settings(home)}; 0 of the last 1 prompts got a skill"
     assert doctor() == (0, f"ok      {told}")
     home.hook(b"no json")
     code, line = doctor()
@@ -201,6 +212,19 @@ def test_a_prompt_can_be_tried_with_the_options_that_are_installed(home: Home) -
     done = home.run("hook", "try", PDF)
     assert done.returncode == 2
     assert "error[out_of_range]" in done.stderr
+
+
+@pytest.mark.parametrize("log", ["no/where.jsonl", "folder", "pipe", "settings.json"])
+def test_a_log_that_cannot_be_kept_is_refused_at_once(home: Home, log: str) -> None:
+    work = home.path / "work"
+    (work / "folder").mkdir()
+    os.mkfifo(work / "pipe")
+    (work / "settings.json").write_text("{}\n")
+    done = home.run("hook", "install", "--log", log)
+    assert done.returncode == 3
+    assert "error[unwritable]" in done.stderr
+    assert not settings(home).exists()
+    assert (work / "settings.json").read_text() == "{}\n"
 
 
 def test_folders_hold_wherever_the_agent_works(home: Home) -> None:

@@ -105,6 +105,8 @@ def check_target(path: Path) -> Path:
         raise OSError(errno.EINVAL, "its name cannot be one: it holds a NUL")
     # Not Path.resolve, which refuses a loop of links with another error before Python 3.13.
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
+    if target.is_symlink():  # one of a loop of links, which would be replaced
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     check_source(target)
     return target
 

@@ -219,7 +219,8 @@ def _hook(agent: Agent, calls: dict[Path, list[str]], notes: list[dict[str, Any]
     told = sum(note["outcome"] == "injected" for note in notes)
     failed = [note for note in notes if note["outcome"] == "failed"]
     where = " and ".join(map(str, calls)) or "in no settings of yours or of this folder"
-    detail = f"{where}; {told} of the last {len(notes)} prompts got a skill"
+    count = f"{told} of the last {len(notes)} prompts got a skill" if notes else "no prompt yet"
+    detail = f"{where}; {count}"
     if not failed:
         return _check(what, "ok" if calls else "off", detail)
     last = failed[-1]

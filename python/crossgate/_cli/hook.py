@@ -111,9 +111,13 @@ def _install(options: argparse.Namespace) -> int:
 
 
 def _uninstall(options: argparse.Namespace) -> int:
-    from crossgate._hook.install import uninstall
+    from crossgate._hook.install import calls_of, uninstall
 
-    path, removed = uninstall(AGENTS[options.agent], project=options.project)
+    agent = AGENTS[options.agent]
+    path, removed = uninstall(agent, project=options.project)
+    for other in calls_of(agent):
+        where = "without --project" if options.project else "with --project, in its folder"
+        say(f"{other} still calls it: run this again {where}")
     if options.json:
         show_json({"agent": options.agent, "settings": str(path), "removed": removed})
     else:

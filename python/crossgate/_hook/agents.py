@@ -12,6 +12,9 @@ from typing import Any
 PROMPT_CHARS = 65_536
 """How much of a prompt is read, in characters; what lies beyond is cut off."""
 
+TRIAL = "crossgate_trial"
+"""Under this key a call says that nobody asked: its answer is counted and kept nowhere."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
@@ -117,12 +120,14 @@ class Prompt:
         length: How long it was, in characters.
         session: The agent's name for the conversation; empty if it gave none.
         folder: Where the agent works; empty if it did not say.
+        trial: Whether it is the trial of `crossgate hook install`.
     """
 
     text: str
     length: int
     session: str
     folder: str
+    trial: bool = False
 
 
 def read_prompt(agent: Agent, data: bytes) -> Prompt:
@@ -149,6 +154,7 @@ def read_prompt(agent: Agent, data: bytes) -> Prompt:
         length=len(text),
         session=_text(values, "session_id"),
         folder="" if "\0" in folder else folder,  # no system has a folder of that name
+        trial=values.get(TRIAL) is True,
     )
 
 

@@ -18,11 +18,12 @@ from typing import Any
 from crossgate._errors import InputError, SourceError
 from crossgate._files import cannot_write, read_source, whole_file
 from crossgate._hook import settings
-from crossgate._hook.agents import Agent
+from crossgate._hook.agents import TRIAL, Agent
 from crossgate._hook.library import Library, library_of
 from crossgate._hook.options import Options, anchored, as_arguments, parse
 from crossgate._hook.refresh import build, only_one
 from crossgate._limits import SETTINGS_BYTES
+from crossgate._telemetry.log import JsonLinesLog
 
 _TRIAL_SECONDS = 30
 _PLUGIN = Path(__file__).with_name("opencode.js")
@@ -82,11 +83,17 @@ def install(agent: Agent, options: Options, *, project: bool, progress: Any = No
     )
     if agent.event:  # before the work: settings that cannot be edited need a person first
         settings.check(path, agent)
+    if options.log:  # nobody would hear of it later
+        JsonLinesLog(os.path.expanduser(options.log)).check()
     library = library_of(agent, os.getcwd() if project else str(Path.home()), options.skills)
     count, left_out = _indexed(agent, library, options, progress)
     trial, trial_ms = _try(agent, command, library, project=project)
     if agent.event:
-        changed = settings.edit(path, lambda values: settings.with_hook(values, agent, command))
+        changed = settings.edit(
+            path,
+            lambda values: settings.with_hook(values, agent, command),
+            ours=bool(settings.command_in(path, agent)),
+        )
     else:
         changed = _write_plugin(path, command)
     for other in calls_of(agent):
@@ -117,7 +124,9 @@ def uninstall(agent: Agent, *, project: bool) -> tuple[Path, bool]:
     """
     path = settings_of(agent, project=project)
     if agent.event:
-        return path, settings.edit(path, lambda values: settings.without_hook(values, agent))
+        ours = bool(settings.command_in(path, agent))
+        edited = settings.edit(path, lambda values: settings.without_hook(values, agent), ours=ours)
+        return path, edited
     try:
         ours = _PLUGIN_MARK.encode() in read_source(path, SETTINGS_BYTES)
         if ours:
@@ -211,7 +220,8 @@ def _indexed(
 def _try(agent: Agent, command: str, library: Library, *, project: bool) -> tuple[int, float]:
     """Run the hook once, as the agent does, and return what it had to say and how long it took."""
     folder = os.getcwd() if project else str(Path.home())
-    call = {"hook_event_name": agent.event, "prompt": _prompt(library), "cwd": folder}
+    prompt = _prompt(library)
+    call = {"hook_event_name": agent.event, "prompt": prompt, "cwd": folder, TRIAL: True}
     if not agent.event:
         del call["hook_event_name"]
     start = perf_counter()

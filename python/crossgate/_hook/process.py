@@ -67,11 +67,12 @@ def _run(name: str, arguments: list[str], started: float) -> None:
     from crossgate._hook.library import library_of
 
     library = library_of(agent, prompt.folder, options.skills)
-    found = answer(agent, prompt, options, library, started=started)
+    found = answer(agent, prompt, options, library, started=started, log=not prompt.trial)
     if found.context:
         _write(reply(agent, found.context))
     os.close(_stdout)  # the agent has its answer; what follows is for the next prompt
-    _log(name, started, found, prompt.length if prompt.length > PROMPT_CHARS else None)
+    if not prompt.trial or found.outcome == "failed":
+        _log(name, started, found, prompt.length if prompt.length > PROMPT_CHARS else None)
     if found.unscored:
         from crossgate._hook.answering import index_of, log_of
         from crossgate._hook.scoring import score_later
@@ -99,7 +100,8 @@ def _known(name: str) -> Agent:
 
     if name not in AGENTS:
         known = ", ".join([*AGENTS, "install", "uninstall", "try"])
-        raise BadOptions(f"there is no hook {name[:40]!r}: choose one of {known}")
+        which = f"there is no hook {name[:40]!r}" if name else "which one"
+        raise BadOptions(f"{which}: choose one of {known}")
     return AGENTS[name]
 
 
@@ -189,7 +191,8 @@ def _report(
     """Note in the log what happened, and say on stderr what went wrong."""
     with suppress(Exception):
         if outcome == "failed":
-            said = " ".join(f"crossgate: hook {name}: {reason}: {detail}".split())
+            what = f"hook {name}".strip()
+            said = " ".join(f"crossgate: {what}: {reason}: {detail}".split())
             os.write(2, said.encode("ascii", "backslashreplace") + b"\n")
     with suppress(Exception):
         from crossgate._hook.record import note

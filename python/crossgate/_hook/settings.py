@@ -68,12 +68,16 @@ def command_in(path: Path, agent: Agent) -> str:
     return str(ours[0]["command"]) if ours else ""
 
 
-def edit(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> bool:
-    """Change a settings file, and keep what it was beside it.
+def edit(
+    path: Path, change: Callable[[dict[str, Any]], dict[str, Any]], *, ours: bool = False
+) -> bool:
+    """Change a settings file, and keep beside it what it was before crossgate first changed it.
 
     Args:
         path: The file. One that is not there counts as empty; links are followed.
-        change: Returns the new settings.
+        change: Returns the new settings. A file that holds nothing any more is removed, if there
+            was none before.
+        ours: Whether it calls crossgate already.
 
     Returns:
         Whether anything was written: settings that stay the same are left alone.
@@ -91,12 +95,16 @@ def edit(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> bool
         raise _malformed(path, str(error)) from error
     if after == values:
         return False
+    target = Path(os.path.realpath(path))
+    backup = target.with_name(target.name + BACKUP)
     text = json.dumps(after, indent=_indent(before), ensure_ascii=False) + "\n"
     try:
+        if ours and not after and not os.path.exists(backup) and not os.path.islink(path):
+            path.unlink()
+            return True
         path.parent.mkdir(parents=True, exist_ok=True)
-        if before:
-            target = Path(os.path.realpath(path))
-            shutil.copy2(target, target.with_name(target.name + BACKUP))
+        if before and not ours:
+            shutil.copy2(target, backup)
         with whole_file(path) as stream:
             stream.write(text)
             if os.path.exists(path) and read_source(path, SETTINGS_BYTES) != before:

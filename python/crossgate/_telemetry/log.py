@@ -129,6 +129,14 @@ class JsonLinesLog:
         self.path = Path(check_path("the log", path))
         self.text = text
 
+    def check(self) -> None:
+        """Make sure that the log can be written; one that is not there begins empty.
+
+        Raises:
+            SourceError: `unwritable` if it cannot, or is no regular file.
+        """
+        _append_line(self.path, b"", regular=True)
+
     def on_event(self, event: Event) -> None:
         """Append a line if the event ends a decision.
 
@@ -372,12 +380,19 @@ def _append(path: Path, values: Mapping[str, Any]) -> None:
     was cut off, for example by a full disk, is ended first, so that it does not spoil the next.
     """
     # ASCII only: an id may contain any character, including a line feed.
-    line = json.dumps(values, allow_nan=False).encode() + b"\n"
+    _append_line(path, json.dumps(values, allow_nan=False).encode() + b"\n")
+
+
+def _append_line(path: Path, line: bytes, *, regular: bool = False) -> None:
+    """Write a line; with `regular` to a regular file only, not to a pipe or device."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _FLAGS
     try:
         handle = os.open(path, flags, 0o600)
         try:
-            if _is_torn(path, os.fstat(handle)):
+            status = os.fstat(handle)
+            if regular and not stat.S_ISREG(status.st_mode):
+                raise OSError(errno.EINVAL, "it is no regular file")
+            if _is_torn(path, status):
                 line = b"\n" + line
             if os.write(handle, line) < len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
