@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from conftest import FunctionReranker, TableReranker, build, refused
-from crossgate import PairScore, Passage, Profile, RerankerError, Router, RouteResult
+from conftest import FunctionReranker, TableReranker, WordEmbedder, build, refused
+from crossgate import PairScore, Passage, Profile, RerankerError, Router, RouteResult, rerank
 from crossgate._core import Combine
 from crossgate.rerankers import (
     Admitted,
@@ -220,6 +220,40 @@ def test_each_reranker_gets_a_list_of_its_own(native: bool) -> None:
     assert codes(result) == ["reranker_failed"]
     assert len(table.calls[0][1]) == len(INDEX)
     assert {hit.provider for hit in result.hits} == {"table"}
+
+
+class SlowEmbedder(WordEmbedder):
+    """Takes longer for a query than the budget allows for everything."""
+
+    def embed(
+        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
+    ) -> list[list[float]]:
+        """Wait, and do as any other."""
+        time.sleep(0.3)
+        return super().embed(texts, progress=progress)
+
+
+def test_what_stage_1_takes_is_gone_for_the_reranker() -> None:
+    reranker = Own(lambda passages, deadline: [PairScore(1.0) for _ in passages])
+    router = Router(build(embedder=SlowEmbedder()), reranker=reranker, profile=REPLACE)
+    result = router.route(QUERY, budget_ms=250)
+    assert [one.code for one in result.degraded] == ["budget"]
+    assert reranker.threads == []
+    assert router.route(QUERY, budget_ms=60_000).stage == 2
+
+
+def test_reading_candidates_counts_as_time() -> None:
+    reranker = Own(lambda passages, deadline: [PairScore(1.0) for _ in passages])
+
+    def rows() -> Iterator[str]:
+        yield "clean a csv"
+        time.sleep(0.3)
+        yield "merge pdf files"
+
+    result = rerank(QUERY, rows(), reranker=reranker, budget_ms=250)
+    assert [one.code for one in result.degraded if one.code != "no_profile"] == ["budget"]
+    assert reranker.threads == []
+    assert result.timings["total"] >= 300
 
 
 def test_passages_carry_what_stage_1_knows() -> None:
