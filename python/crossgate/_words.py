@@ -7,7 +7,7 @@ REASONS = {
     "improbable": "nothing is likely to fit",
     "below_floor": "no candidate clears the floor of this section",
     "no_overlap": "no document shares a word with the query",
-    "confident_winner": "meaning and words put one document well ahead",
+    "confident_winner": "one document is far enough ahead",
     "lexical_winner": "the words match one document, and no other comes close",
     "undecided": "no clear winner, and no cross-encoder to ask",
     "reranked": "no clear winner, so the cross-encoder decided",
