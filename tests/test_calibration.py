@@ -1,4 +1,4 @@
-"""Fitting a profile: halves, bars with a guarantee, refusals, and the command."""
+"""Fitting a profile: halves, thresholds with a guarantee, refusals, and the command."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from crossgate._evaluation.runs.runs import MODES, Run, RunHeader, StoredQuery, 
 from crossgate._files import try_writing, whole_file
 from crossgate._profile import read_profile, write_profile
 from crossgate._router import DEFAULT_PROFILE
-from crossgate.calibration import Calibration, Objective, calibrate, set_bar
+from crossgate.calibration import Calibration, Objective, calibrate, set_threshold
 from test_cli import CROSSGATE, checked, environment
 from test_cli import Run as Done
 from test_evaluation_datasets import write_beir
@@ -282,7 +282,7 @@ def test_ids_of_two_corpora_have_nothing_to_do_with_each_other() -> None:
     assert groups(texts, ["a", "b", "c"]) == [0, 0, 0]
 
 
-# The bar on false injects.
+# The threshold for a false-positive rate.
 
 
 SCORES = st.one_of(
@@ -336,7 +336,7 @@ def test_the_mean_false_inject_rate_keeps_the_level() -> None:
             rates.append(float((scores[n:] >= least).mean()))
         tolerance = 4 * math.sqrt((k / (n + 1) ** 2 + 0.25 / 200) / 2000)
         assert np.mean(rates) <= level + tolerance
-        # A bar that answers nothing would keep any level.
+        # A threshold that answers nothing would keep any level.
         assert np.mean(rates) > level / 3
 
 
@@ -344,7 +344,7 @@ def test_the_mean_false_inject_rate_keeps_the_level() -> None:
 def test_so_many_negatives_are_needed_and_no_more(level: float) -> None:
     needed = answering.negatives_needed(level)
     scores = np.linspace(0.9, 0.1, needed)
-    # The highest of just enough negatives sets the bar.
+    # The highest of just enough negatives sets the threshold.
     assert 0.9 < answering.least_for_false_injects(scores, level) < 0.900002
     with pytest.raises(ValueError, match=f"{needed} needed"):
         answering.least_for_false_injects(scores[:-1], level)
@@ -373,7 +373,7 @@ def test_too_few_negatives_are_refused_with_the_number() -> None:
     assert "has 0 no-match queries" in message
 
 
-# Other bars.
+# Other thresholds.
 
 
 MANY = st.lists(st.tuples(SCORES, st.booleans()), min_size=1, max_size=30)
@@ -391,7 +391,7 @@ def test_the_bar_of_least_cost_costs_least_and_rises_with_the_ratio(
     scores, right = np.array([one for one, _ in drawn]), np.array([one for _, one in drawn])
     least = answering.least_for_cost(scores, right, ratio)
     assert least == round(least, 6)
-    # The bars that matter lie at the scores, or above all of them.
+    # The thresholds that matter lie at the scores, or above all of them.
     tried = [0.0, *(math.ceil(one * 1e6) / 1e6 for one in scores), 1.1]
     best = min(cost(drawn, one, ratio) for one in tried)
     assert cost(drawn, least, ratio) <= best + 1e-6 * max(1, best)
@@ -414,7 +414,7 @@ def test_the_share_of_right_picks_is_kept_in_every_corpus(
         if of:
             dropped = math.floor((1 - share) * len(of))
             highest.append(sorted(of)[dropped])
-    # No bar with six digits is higher.
+    # No threshold with six digits is higher.
     assert min(highest) - 1.000001e-6 <= least <= min(highest)
 
 
@@ -733,17 +733,17 @@ def test_shuffled_labels_establish_no_gate(
     assert message.startswith("no gate established: ")
 
 
-# The bar alone.
+# The threshold alone.
 
 
-def test_the_bar_alone_is_raised_and_all_else_stays(
+def test_the_threshold_alone_is_raised_and_all_else_stays(
     run: Run, fits: Mapping[str, Calibration]
 ) -> None:
     full = fits["inject"].profile
     before = full.replace(answer=full.answer.replace(threshold=0.01))
     few = [query for query in run.queries if query.relevant][:5]
     queries = [*few, *(query for query in run.queries if not query.relevant)]
-    found = set_bar([run_of(queries)], 0.1, before=before, reason="few labels")
+    found = set_threshold([run_of(queries)], 0.1, before=before, reason="few labels")
     threshold = found.profile.answer.threshold
     assert threshold is not None
     assert threshold > 0.01
@@ -757,23 +757,23 @@ def test_the_bar_alone_is_raised_and_all_else_stays(
     assert found.report.matched == 5
     assert "few labels" in found.notes
     assert any(note.startswith("closest to a pick were") for note in found.notes)
-    # A bar that is high enough stays where it is.
+    # A threshold that is high enough stays where it is.
     high = before.replace(answer=before.answer.replace(threshold=0.999))
-    again = set_bar([run_of(queries)], 0.1, before=high)
+    again = set_threshold([run_of(queries)], 0.1, before=high)
     assert again.profile.answer.threshold == 0.999
     assert any(note.startswith("the threshold was high enough") for note in again.notes)
 
 
-def test_the_bar_alone_needs_a_confidence_and_queries_that_nothing_fits(
+def test_the_threshold_alone_needs_a_confidence_and_queries_that_nothing_fits(
     run: Run, fits: Mapping[str, Calibration]
 ) -> None:
     before = fits["inject"].profile
     assert "has no confidence model" in refused(
-        "no_gate", set_bar, [run], 0.1, before=before.replace(confidence={})
+        "no_gate", set_threshold, [run], 0.1, before=before.replace(confidence={})
     )
     few = [query for query in run.queries if query.relevant]
     few += [query for query in run.queries if not query.relevant][:10]
-    message = refused("too_few_negatives", set_bar, [run_of(few)], 0.1, before=before)
+    message = refused("too_few_negatives", set_threshold, [run_of(few)], 0.1, before=before)
     assert "5 of them to set the threshold on" in message
     assert "needs 9" in message
     # What so many can promise is said where a whole fit is asked for, too.
@@ -1274,7 +1274,7 @@ def test_without_labels_everyday_prompts_set_the_bar(tmp_path: Path) -> None:
     assert (printed["fit"]["matched"], printed["report"]["matched"]) == (0, 0)
     assert printed["fit"]["no_match"] + printed["report"]["no_match"] == 303
     assert any("the cost of this threshold is unknown" in note for note in printed["notes"])
-    # The bar is never lowered, and nothing else changes.
+    # The threshold is never lowered, and nothing else changes.
     default, made = read_profile(DEFAULT_PROFILE), read_profile(output)
     assert default.answer.threshold is not None
     assert made.answer.threshold is not None

@@ -1,17 +1,17 @@
-"""Fitting the gate and the guardrails from labelled data, with a hold-out and an explicit cost.
+"""Fitting a profile on labelled data, with a held-out half and an explicit cost of a wrong pick.
 
-    run = measure(read_dataset("eval/skills"), Path("skills.run.jsonl"))
-    found = calibrate([read_run(Path("skills.run.jsonl"))], Objective(max_false_inject=0.1))
-    write_profile(Path("skills.profile.json"), found.profile)
+    measure(read_dataset("eval/skills"), Path("skills.run.jsonl"))
+    fitted = calibrate([read_run(Path("skills.run.jsonl"))], Objective(max_false_inject=0.1))
+    write_profile(Path("skills.profile.json"), fitted.profile)
 
-A decision log takes the place of a run: `run_from_log(Path("decisions.jsonl")).run`.
+A decision log can take the place of a run: `run_from_log(Path("decisions.jsonl")).run`.
 
 Needs scipy: `pip install '.[calibrate]'`.
 """
 
-from crossgate._calibration.bar import set_bar
 from crossgate._calibration.calibrating import Calibration, Figures, Objective, calibrate
 from crossgate._calibration.from_log import LoggedRun, run_from_log
+from crossgate._calibration.threshold import set_threshold
 
 __all__ = [
     "Calibration",
@@ -20,5 +20,5 @@ __all__ = [
     "Objective",
     "calibrate",
     "run_from_log",
-    "set_bar",
+    "set_threshold",
 ]

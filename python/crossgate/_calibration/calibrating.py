@@ -159,7 +159,7 @@ class Calibration:
 
 
 class TooFewLabelsError(CalibrationError):
-    """Too few labels to fit the weights; `set_bar` may still set the threshold."""
+    """Too few labels to fit the weights; `set_threshold` may still set the threshold."""
 
 
 def calibrate(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SCHEMA = "crossgate-calibration/1"
 
 BACKGROUND_RATE = 0.05
-"""The share of false injects that --background allows unless another objective is given."""
+"""The false-positive rate that --background allows unless another objective is given."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,34 +40,34 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "dataset",
         metavar="DATASET",
         nargs="*",
-        default=[],  # argparse lets a group have none but optional arguments
+        default=[],  # argparse allows only optional arguments in such a group
         help=DATASETS,
     )
     labels.add_argument(
         "--from-log",
         metavar="LOG",
-        help="use a decision log with records of use instead of datasets; needs no model",
+        help="instead of datasets, use a decision log that records what was used; needs no model",
     )
     parser.add_argument("-o", "--output", metavar="PROFILE", required=True, help="profile to write")
-    bar = parser.add_mutually_exclusive_group()
-    bar.add_argument(
+    objective = parser.add_mutually_exclusive_group()
+    objective.add_argument(
         "--cost-ratio",
         type=float,
         metavar="R",
         default=1.0,
-        help="a wrong pick costs R missed ones (default: 1)",
+        help="a wrong pick costs as much as R missed ones (default: 1)",
     )
-    bar.add_argument(
+    objective.add_argument(
         "--max-false-inject",
         type=float,
         metavar="A",
         help="false-positive rate to allow: no-match queries with a selection (split conformal)",
     )
-    bar.add_argument(
+    objective.add_argument(
         "--keep-recall",
         type=float,
         metavar="K",
-        help="the highest threshold that keeps this share of recall@1 in every dataset",
+        help="use the highest threshold that keeps this share of recall@1 in every dataset",
     )
     parser.add_argument(
         "--max-recall-loss",
@@ -76,9 +76,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=0.01,
         help="recall@1 that skipping may cost compared with reranking all (default: 0.01)",
     )
-    parser.add_argument("--name", help="name of the profile (default: that of the file)")
+    parser.add_argument("--name", help="name of the profile (default: the file's name)")
     parser.add_argument(
-        "--any-corpus", action="store_true", help="also for other documents, without a warning"
+        "--any-corpus", action="store_true", help="allow other documents without a warning"
     )
     parser.add_argument("--profile", metavar="FILE", help="profile to measure and compare with")
     labelled_options(parser)
@@ -86,7 +86,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure datasets, or read stored runs or a log; fit, report, and write the profile."""
-    # Asked for before an hour of measuring.
+    # Fails before an hour of measuring, not after it.
     package("scipy", "crossgate calibrate", extra="calibrate")
     from crossgate._files import try_writing
     from crossgate._profile import profile_values, read_profile, unwritable, write_profile
@@ -136,9 +136,9 @@ def run(options: argparse.Namespace) -> int:
 def _fitted(
     runs: Sequence[Run], objective: Objective, before: Profile | None, options: argparse.Namespace
 ) -> Calibration:
-    """Fit everything, or with --background and too few labels for that the bar alone."""
+    """Fit everything, or only the threshold with --background and too few labels for the rest."""
     from crossgate._calibration.calibrating import TooFewLabelsError
-    from crossgate.calibration import calibrate, set_bar
+    from crossgate.calibration import calibrate, set_threshold
 
     file = Path(options.output).name
     given: dict[str, Any] = {
@@ -156,23 +156,23 @@ def _fitted(
             raise CalibrationError(error.code, f"{error}. {_with_so_few(options)}") from error
         count = sum(bool(query.relevant) for run in runs for query in run.queries)
         reason = (
-            f"{count} labelled queries have something that fits: too few to fit weights and gate, "
-            "so they only show what the bar costs; from about 60 on all is fitted"
+            f"{count} queries have a match, too few to fit weights and gate: they only show what "
+            "the threshold costs; about 60 are enough to fit everything"
         )
-        return set_bar(runs, level, **given, reason=reason if count else "")
+        return set_threshold(runs, level, **given, reason=reason if count else "")
 
 
 def _with_so_few(options: argparse.Namespace) -> str:
     if options.from_log is None:
         return "With so few, --background sets only the threshold"
     return (
-        "Log more, and record what was used: from about 60 prompts that something fits, everything "
-        "can be fitted"
+        "Log more, and record what was used: from about 60 prompts with a match, everything can "
+        "be fitted"
     )
 
 
 def render_calibration(fitted: Calibration, objective: str, output: Path) -> Iterator[str]:
-    """Yield the lines of the report: what was fitted, and what it is worth on the report half."""
+    """Yield the lines of the report: what was fitted, and its figures on the held-out half."""
     from crossgate._evaluation.report.text import WIDTH
 
     profile, winner, answer = fitted.profile, fitted.profile.winner, fitted.profile.answer
@@ -190,26 +190,25 @@ def render_calibration(fitted: Calibration, objective: str, output: Path) -> Ite
         f"{combine['rerank_score']:g}; pool of {profile.pool}"
     )
     yield (
-        f"skip      from a lead of {_bar(winner.agreed)} where cosine and BM25 agree, of "
-        f"{_bar(winner.disagreed)} where not"
+        f"skip      least lead where cosine and BM25 agree: {_threshold(winner.agreed, 'never')}, "
+        f"where they disagree: {_threshold(winner.disagreed, 'never')}"
     )
     yield (
-        f"answer    from a confidence of {_bar(answer.threshold)}; below "
-        f"{_bar(answer.rerank_threshold)} after stage 1 nothing is relevant"
+        f"answer    least confidence: {_threshold(answer.threshold, 'none')}, "
+        f"after stage 1: {_threshold(answer.rerank_threshold, 'none')}"
     )
     report = fitted.report
     yield ""
     yield (
-        f"on the half that was not fitted on: {report.matched} queries with a match, "
-        f"{report.no_match} without"
+        f"on the held-out half: {report.matched} queries with a match, {report.no_match} without"
     )
     yield from _table(report, fitted.before)
     if report.recall_loss is not None:
         yield f"recall@1 lost by skipping: {_share(report.recall_loss)}"
     if report.kept is not None:
-        yield f"right first picks that the bar lets through: {_share(report.kept)}"
+        yield f"right first picks that pass the threshold: {_share(report.kept)}"
     if report.separation is not None:
-        yield f"right picks against others, AUC of the confidence: {_share(report.separation)}"
+        yield f"AUC of the confidence, right picks against others: {_share(report.separation)}"
 
 
 def _table(report: Figures, before: Figures) -> Iterator[str]:
@@ -229,8 +228,8 @@ def _share(interval: Interval | None) -> str:
     return f"{interval.value:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
 
 
-def _bar(value: float | None) -> str:
-    return "never" if value is None else f"{value:.4g}"
+def _threshold(value: float | None, absent: str) -> str:
+    return absent if value is None else f"{value:.4g}"
 
 
 _OF_DATASETS = ("background", "from_transcripts", "limit", "runs", "split", "unnamed")
@@ -241,9 +240,11 @@ def _logged_run(path: str, options: argparse.Namespace) -> Run:
 
     for name in _OF_DATASETS:
         if getattr(options, name):
-            message = f"--{name.replace('_', '-')} is for datasets, and does nothing to a log"
+            message = f"--{name.replace('_', '-')} applies to datasets, not to a log"
             if name == "from_transcripts":
-                message += ": note what was opened by `crossgate used --from-transcripts FOLDER`"
+                message += (
+                    ": record what was opened with `crossgate used --from-transcripts FOLDER`"
+                )
             raise InputError("out_of_range", message)
     logged = run_from_log(path, strict=options.strict)
     say_skipped(logged.problems, path)

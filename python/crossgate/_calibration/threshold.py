@@ -1,4 +1,4 @@
-"""Sets only the threshold, by no-match queries, for libraries with few labels or none."""
+"""Sets only the threshold, from no-match queries, for libraries with few labels or none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from crossgate._profile import check_models
 _SHOWN = 3
 
 
-def set_bar(
+def set_threshold(
     runs: Sequence[Run],
     max_false_inject: float,
     *,
@@ -105,15 +105,17 @@ def set_bar(
     threshold = max(least, before.answer.threshold or 0.0)
     profile = before.replace(name=name, answer=before.answer.replace(threshold=threshold))
     report = [*matched, *held_out]
-    found = Calibration(
+    calibration = Calibration(
         profile=profile,
         fit=figures_of(fit, profile, seed),
         report=figures_of(report, profile, seed),
         before=figures_of(report, before, seed),
         notes=(*notes, *_notes(before, least, matched, fit, reason)),
     )
-    check_false_injects(found.report, max_false_inject)
-    return documented(found, runs, objective, any_corpus=any_corpus, seed=seed, command=command)
+    check_false_injects(calibration.report, max_false_inject)
+    return documented(
+        calibration, runs, objective, any_corpus=any_corpus, seed=seed, command=command
+    )
 
 
 def _notes(
