@@ -482,7 +482,7 @@ def test_doctor(run: Any) -> None:
     assert states["other models"] == "off"
     shown = run("doctor")
     assert shown.code == 0
-    assert "are known by name and not pulled" in shown.out
+    assert "are known by name but not pulled" in shown.out
 
 
 @pytest.mark.parametrize(
@@ -524,7 +524,7 @@ def test_doctor_on_a_tier_that_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {one["what"]: one for one in doctor.remote_rerankers()}
     dead = found["remote reranker at dead.example"]
     assert dead["state"] == "broken"
-    assert "left alone for another" in dead["detail"]
+    assert "not called for another" in dead["detail"]
     assert dead["advice"]
 
     def missing(name: str) -> str:
@@ -1003,7 +1003,7 @@ def test_a_limit_beyond_all_bounds(run: Any, words: Path) -> None:
 def test_a_query_of_a_megabyte(run: Any, words: Path) -> None:
     done = run("route", "-i", words, "-", stdin=b"word " * 210_000)
     assert done.code == 1
-    assert "the query has 1,050,000 characters: the first 65,536 are read" in done.err
+    assert "the query has 1,050,000 characters: only the first 65,536 are read" in done.err
 
 
 def test_nul_bytes(run: Any, words: Path) -> None:

@@ -170,7 +170,7 @@ def test_doctor_shows_what_the_hook_does(home: Home) -> None:
     settings(home).write_text(text.replace(str(CROSSGATE), "/gone/bin/crossgate"))
     assert doctor() == (
         3,
-        f"BROKEN  hook claude: {settings(home)} calls /gone/bin/crossgate, which is not there",
+        f"BROKEN  hook claude: {settings(home)} calls /gone/bin/crossgate, which does not exist",
     )
     assert home.run("hook", "install").returncode == 0
     assert doctor()[0] == 0

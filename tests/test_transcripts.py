@@ -316,7 +316,7 @@ def test_the_command_notes_and_says_what(
     shown = json.loads(capsys.readouterr().out)
     assert (shown["decisions"], shown["known"], shown["opened"], shown["unopened"]) == (3, 0, 1, 1)
     assert run([*given, "--from-transcripts", str(folder)]) == 0
-    assert "2 had a note before, and 1 stand in no transcript" in capsys.readouterr().out
+    assert "2 were already recorded, 1 are in no transcript" in capsys.readouterr().out
     for bad in ([], ["0" * 32, "--from-transcripts", str(folder)]):
         assert run([*given, *bad]) == 2
         assert "error[out_of_range]" in capsys.readouterr().err

@@ -40,7 +40,7 @@ def decision_options(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         type=model_or_none,
         default="default",
-        help="name of a model or plug-in, folder of a model, or none for stage 1 alone",
+        help="name of a model or plug-in, folder of a model, or none to use stage 1 alone",
     )
     parser.add_argument(
         "--profile", metavar="FILE", help="calibration profile: the fitted thresholds"
@@ -55,7 +55,7 @@ def decision_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--section",
         metavar="NAME",
-        help="section of your work, which selects a floor of the policy",
+        help="section of your work, for which the policy may set a floor",
     )
     parser.add_argument("--grade", metavar="LETTER", help="grade of the retrieval, A to F")
     parser.add_argument(
@@ -76,7 +76,7 @@ def log_path(options: argparse.Namespace) -> str:
     if not path:
         raise InputError(
             "out_of_range",
-            f"no log: name one with --log FILE or {LOG_VARIABLE}, or let a prompt hook keep one: "
+            f"no log: name one with --log FILE or {LOG_VARIABLE}, or have a prompt hook keep one: "
             "crossgate hook install --log FILE",
         )
     return path
@@ -129,7 +129,7 @@ def why(decision: RouteResult) -> str:
 
 
 def _lines(decision: RouteResult, *, explain: bool) -> list[str]:
-    """Return a decision: what was selected and why, and with `explain` every candidate."""
+    """Return what was selected and why, and with `explain` every candidate."""
     lines = [_selected(hit) for hit in decision.selected] or ["nothing fits"]
     lines += ["", why(decision)]
     if explain:
@@ -163,7 +163,7 @@ def _candidates(hits: Sequence[Hit]) -> list[str]:
 
 
 def _passages(hits: Sequence[Hit]) -> list[str]:
-    """Return what of the bodies fits best, for the selected hits, or without one for the first."""
+    """Return the best passages of the selected hits, or of the first hit if none is selected."""
     shown = [hit for hit in hits if hit.dropped is None] or list(hits[:1])
     lines = []
     for hit in shown:

@@ -56,7 +56,7 @@ def examine() -> list[Check]:
     ]
     checks += [
         _package("onnxruntime", "runs the models"),
-        _package("tokenizers", "turns text into word pieces"),
+        _package("tokenizers", "splits text into tokens"),
         _package("huggingface-hub", "pulls models"),
     ]
     checks += _models()
@@ -82,10 +82,10 @@ def remote_rerankers() -> list[Check]:
         if breaker.state == "open":
             wait = breaker.seconds_closed_off
             left = f"for another {wait:.0f} s" if wait else "until the next query tries it again"
-            detail = f"it kept failing, so it is left alone {left}; the next reranker answers"
+            detail = f"it kept failing, so it is not called {left}; the next reranker answers"
             checks.append(_check(what, "broken", detail, "check network, key and status page"))
         elif breaker.state == "half_open":
-            detail = "it failed and is being tried out again, one call at a time"
+            detail = "it failed and is being tried again, one call at a time"
             checks.append(_check(what, "ok", detail))
     return checks
 
@@ -94,7 +94,7 @@ def _host(endpoint: str) -> str:
     try:
         return urlsplit(endpoint).hostname or "an address without a host"
     except ValueError:
-        return "an address that is none"
+        return "an invalid address"
 
 
 def _remote_reranker(provider: str, variables: tuple[str, ...], package: str, extra: str) -> Check:
@@ -107,7 +107,7 @@ def _remote_reranker(provider: str, variables: tuple[str, ...], package: str, ex
             what,
             "off",
             f"{remote.SWITCH}={os.environ[remote.SWITCH].strip()} switches remote rerankers off",
-            f"unset {remote.SWITCH} to have them asked again",
+            f"unset {remote.SWITCH} to switch them on",
         )
     if variable is None:
         return _check(
@@ -122,11 +122,11 @@ def _remote_reranker(provider: str, variables: tuple[str, ...], package: str, ex
         return _check(
             what,
             "broken",
-            f"there is a key in {variable}, but {package} is missing: the next reranker answers",
+            f"key in {variable}, but {package} is not installed: the next reranker answers",
             f"pip install '.[{extra}]' from a clone",
         )
     return _check(
-        what, "ok", f"key in {variable}, {package} {version}; the first query shows if it answers"
+        what, "ok", f"key in {variable}, {package} {version}; the first query shows if it works"
     )
 
 
@@ -146,14 +146,14 @@ def _package(name: str, purpose: str) -> Check:
 
 
 def _models() -> list[Check]:
-    """Return one entry per model that is here, and one for all others."""
+    """Return one entry per model on this machine, and one for all others."""
     here: list[Check] = []
     absent: list[Check] = []
     for model in manifest.known():
         check = _model(model)
         (absent if check["state"] == "off" else here).append(check)
     if absent:
-        detail = f"{len(absent)} are known by name and not pulled"
+        detail = f"{len(absent)} are known by name but not pulled"
         here.append(_check("other models", "off", detail, "crossgate models list shows them"))
     return here
 
@@ -211,14 +211,14 @@ def _calls(agent: Agent) -> dict[Path, list[str]]:
 
 def _hook(agent: Agent, calls: dict[Path, list[str]], notes: list[dict[str, Any]]) -> Check:
     which = "" if agent.name == "claude" else f" --agent {agent.name}"
-    what, again = f"hook {agent.name}", f"`crossgate hook install{which}` mends it"
+    what, again = f"hook {agent.name}", f"`crossgate hook install{which}` repairs it"
     for path, words in calls.items():
         if shutil.which(words[0]) is None:
-            detail = f"{path} calls {words[0]}, which is not there"
+            detail = f"{path} calls {words[0]}, which does not exist"
             return _check(what, "broken", detail, again)
     told = sum(note["outcome"] == "injected" for note in notes)
     failed = [note for note in notes if note["outcome"] == "failed"]
-    where = " and ".join(map(str, calls)) or "in no settings of yours or of this folder"
+    where = " and ".join(map(str, calls)) or "not in your settings or in this folder's"
     count = f"{told} of the last {len(notes)} prompts got a skill" if notes else "no prompt yet"
     detail = f"{where}; {count}"
     if not failed:
@@ -227,7 +227,7 @@ def _hook(agent: Agent, calls: dict[Path, list[str]], notes: list[dict[str, Any]
     why = " ".join(f"{last.get('reason')}: {last.get('detail', '')}".split())
     if calls and last is notes[-1]:
         detail = f"{detail}; the last failed: {why}"
-        return _check(what, "broken", detail, f"the prompt went on without one; {again}")
+        return _check(what, "broken", detail, f"the prompt went on without a skill; {again}")
     detail = f"{detail}; {len(failed)} failed, the last at {last.get('time')}: {why}"
     return _check(what, "ok" if calls else "off", detail)
 
@@ -236,13 +236,13 @@ def _cache() -> Check:
     try:
         folder = cache.cache_folder()
     except CrossgateError as error:
-        return _check("cache", "off", str(error), "the bundled models work as they are")
+        return _check("cache", "off", str(error), "the bundled models work without it")
     present = next(parent for parent in (folder, *folder.parents) if os.path.exists(parent))
     if os.access(present, os.W_OK):
         return _check("cache", "ok", f"{folder}, writable")
     return _check(
         "cache",
         "off",
-        f"{folder} cannot be written, so no model can be pulled",
-        "set CROSSGATE_CACHE to a folder that can; the bundled models work as they are",
+        f"{folder} is not writable, so no model can be pulled",
+        "set CROSSGATE_CACHE to a writable folder; the bundled models work without it",
     )

@@ -42,13 +42,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "dataset",
         metavar="DATASET",
         nargs="+",
-        help=f"{DATASETS}; or `compare` and two files of --json: exit code 1 if a metric fell "
+        help=f"{DATASETS}; or `compare` and two outputs of --json: exits with 1 if a metric fell "
         "beyond noise",
     )
     parser.add_argument(
         "--modes",
         default="never,gated,always",
-        help="modes to compare, of never, gated, always and remote (default: the first three)",
+        help="modes to compare: never, gated, always, remote (default: the first three)",
     )
     parser.add_argument(
         "--remote",
@@ -58,17 +58,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--steps",
         action="store_true",
-        help="instead, show what fusion, decay, cross-encoder, gate and diversity each add",
+        help="show instead what fusion, decay, cross-encoder, gate and diversity each add",
     )
-    parser.add_argument("--signals", action="store_true", help="rate the signals by their AUC")
+    parser.add_argument(
+        "--signals", action="store_true", help="also show how well each signal predicts (AUC)"
+    )
     parser.add_argument(
         "--html", metavar="FILE", help="also write the report, or the comparison, as a page"
     )
     parser.add_argument(
         "--curve", metavar="FILE", help="also draw recall@1 against skip rate, as SVG"
     )
-    parser.add_argument("--profile", metavar="FILE", help="calibration profile")
-    parser.add_argument("--policy", metavar="FILE", help="floors, cliff, fast paths")
+    parser.add_argument(
+        "--profile", metavar="FILE", help="calibration profile: the fitted thresholds"
+    )
+    parser.add_argument("--policy", metavar="FILE", help="policy: the settings that you choose")
     labelled_options(parser)
 
 
@@ -104,7 +108,7 @@ def _curve(reports: Sequence[Report]) -> str:
 
     first = reports[0]
     if len(reports) > 1 or not first.curve or not first.matched:
-        message = "--curve draws one dataset with a match for some query, in all three modes"
+        message = "--curve draws one dataset in all three modes, and needs a query with a match"
         raise InputError("out_of_range", message)
     return standalone(curve_chart(first.curve))
 
@@ -115,7 +119,7 @@ def _report(
     from crossgate._profile import read_policy, read_profile
     from crossgate.evaluation import is_run, summarize
 
-    # A run that is made here was made with profile and policy already.
+    # A run that is measured here has already used the profile and the policy.
     stored = is_run(subject.path)
     other = read_profile(options.profile) if options.profile and stored else None
     chosen = read_policy(options.policy) if options.policy and stored else None
@@ -179,7 +183,7 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def render_comparison(comparison: Comparison) -> str:
-    """Return what changed, what fell beyond noise first, unchanged metrics counted only."""
+    """Return the metrics that changed, those that fell beyond noise first."""
     changed = [
         change for change in comparison.changes if change.before != change.after or change.fell
     ]
@@ -236,7 +240,7 @@ def _remote(options: argparse.Namespace, modes: Sequence[Mode]) -> Reranker | No
     from crossgate.evaluation import is_run
     from crossgate.rerankers import CohereReranker, JinaReranker, VoyageReranker
 
-    # A stored run holds what the reranker said.
+    # A stored run holds the reranker's scores.
     asked = "remote" in modes and not all(is_run(Path(path)) for path in options.dataset)
     if options.remote is None:
         if asked:

@@ -14,19 +14,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.set_defaults(run=run)
     json_option(parser)
-    parser.add_argument("judgement", choices=["right", "wrong"], help="what the last decision was")
+    parser.add_argument(
+        "judgement", choices=["right", "wrong"], help="whether the last decision was right"
+    )
     parser.add_argument(
         "ids",
         metavar="ID",
         nargs="*",
-        help="what would have been right, or which of several picks was (default: nothing for "
-        "wrong, everything that was selected for right)",
+        help="what fits the query (default: everything that was selected if right, nothing if "
+        "wrong)",
     )
     parser.add_argument("--log", metavar="FILE", help=f"the log (default: {LOG_VARIABLE})")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Note what fits the query of the last decision, for `calibrate --from-log`."""
+    """Record what fits the query of the last decision, for `calibrate --from-log`."""
     from crossgate._telemetry.log import JsonLinesLog, LoggedDecision, read_log
 
     path = log_path(options)
@@ -45,5 +47,5 @@ def run(options: argparse.Namespace) -> int:
     else:
         told = ", ".join(fits) or "nothing"
         asked = f" for {last.query!r}" if last.query else ""
-        show(f"{path}: noted that {told} fits{asked}")
+        show(f"{path}: recorded that {told} fits{asked}")
     return DONE

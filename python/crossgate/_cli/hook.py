@@ -1,7 +1,7 @@
-"""`crossgate hook`: set up, try, or take away what tells an agent which skill fits its prompt.
+"""`crossgate hook`: install, try or remove the hook that tells an agent which skill fits.
 
-What an agent calls on each prompt (`crossgate hook claude` and so on) does not come by here: see
-`crossgate._hook.process`.
+What an agent calls on each prompt (`crossgate hook claude` and so on) does not run through this
+module: see `crossgate._hook.process`.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         commands.add_parser(name, help=f"what {agent.name} calls on each prompt")
     made = commands.add_parser(
         "install",
-        help="index the agent's skills, try the hook, and enter it into the settings",
-        description="Index the agent's skills, try the hook, and enter it into the settings.",
+        help="index the agent's skills, try the hook, and add it to the settings",
+        description="Index the agent's skills, try the hook, and add it to the settings.",
     )
     made.set_defaults(run=_install)
     _common(made)
     add_options(made)
     removed = commands.add_parser(
         "uninstall",
-        help="take the hook out of the settings",
-        description="Take the hook out of the agent's settings; the index stays.",
+        help="remove the hook from the settings",
+        description="Remove the hook from the agent's settings; the index stays.",
     )
     removed.set_defaults(run=_uninstall)
     _common(removed)
     tried = commands.add_parser(
         "try",
-        help="say what a prompt would get, and why",
-        description="Say what a prompt would get, and why, with the options that the agent's "
-        "settings hold. Nothing is remembered or logged. Exits with 1 where nothing is told.",
+        help="show what an agent would be told about a prompt, and why",
+        description="Show what an agent would be told about a prompt, and why, with the options "
+        "in its settings. Nothing is remembered or logged. Exits with 1 if it is told nothing.",
     )
     tried.set_defaults(run=_try)
     json_option(tried)
     _agent_option(tried)
-    tried.add_argument("prompt", metavar="PROMPT", help="what a person would write")
+    tried.add_argument("prompt", metavar="PROMPT", help="what a person would type")
     parser.epilog = describe("an agent")
 
 
@@ -55,7 +55,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
     json_option(parser)
     _agent_option(parser)
     parser.add_argument(
-        "--project", action="store_true", help="for the project in this folder, not for you alone"
+        "--project", action="store_true", help="for the project in this folder, not only for you"
     )
 
 
@@ -90,10 +90,10 @@ def _install(options: argparse.Namespace) -> int:
             }
         )
         return DONE
-    told = f"it told {installed.trial} characters" if installed.trial else "it had nothing to tell"
+    told = f"it added {installed.trial} characters" if installed.trial else "it added nothing"
     which = "" if agent.name == "claude" else f" --agent {agent.name}"
     which += " --project" if options.project else ""
-    state = "calls it now" if installed.changed else "called it already"
+    state = "now calls it" if installed.changed else "already called it"
     show(
         "\n".join(
             [
@@ -101,9 +101,9 @@ def _install(options: argparse.Namespace) -> int:
                 f"tried once: {told}, {installed.trial_ms:.0f} ms",
                 f"{installed.settings} {state}: {installed.command}",
                 "",
-                f"New sessions of {agent.name} use it. `crossgate hook try` says what a prompt "
-                "would get, `crossgate doctor` how it goes, and "
-                f"`crossgate hook uninstall{which}` takes it away.",
+                f"New sessions of {agent.name} use it. `crossgate hook try` shows what it says "
+                "about a prompt, `crossgate doctor` whether it works, and "
+                f"`crossgate hook uninstall{which}` removes it.",
             ]
         )
     )
@@ -121,14 +121,14 @@ def _uninstall(options: argparse.Namespace) -> int:
     if options.json:
         show_json({"agent": options.agent, "settings": str(path), "removed": removed})
     else:
-        show(f"{path}: {'the hook is gone' if removed else 'there is no hook of crossgate in it'}")
+        show(f"{path}: {'the hook was removed' if removed else 'there is no crossgate hook in it'}")
     return DONE
 
 
 _SKIPPED = {
     "empty_prompt": "the prompt is empty",
-    "command": "the prompt calls a command",
-    "not_a_person": "the agent itself writes such a prompt",
+    "command": "the prompt is a slash command",
+    "not_a_person": "the prompt was written by the agent, not by a person",
 }
 
 
@@ -171,11 +171,11 @@ def _try(options: argparse.Namespace) -> int:
         )
         if answered.nearest and answered.confidence is not None:
             why = (
-                f"{answered.nearest} comes first, with a confidence of {answered.confidence:.2f}; "
+                f"{answered.nearest} ranks first, with a confidence of {answered.confidence:.2f}; "
                 f"{chosen.min_confidence:g} is needed"
             )
             why += f"; {answered.detail}" if answered.detail else ""
-        lines.append(f"\n{why}" if answered.context else f"nothing is told: {why}")
+        lines.append(f"\n{why}" if answered.context else f"the agent is told nothing: {why}")
         if not calls:
             lines.append(f"no settings of {agent.name} call the hook: `crossgate hook install`")
         show("\n".join(lines))

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 DATASETS = (
-    "documents and after them files of labels, such as skills/ labels.jsonl; or a BEIR folder, a "
+    "documents followed by files of labels, such as skills/ labels.jsonl; or a BEIR folder, a "
     ".jsonl file of both or of queries with a retriever's candidates, or a run that eval --runs "
     "stored, which needs no model"
 )
-"""What the two commands say of their arguments."""
+"""What the help of both commands says about their arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def subjects_of(paths: Sequence[str]) -> list[Subject]:
 
 def labelled_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say which queries are measured, and by which models."""
-    parser.add_argument("--split", help="default: test, else dev, else the only one")
+    parser.add_argument("--split", help="default: test, or else dev, or else the only one")
     parser.add_argument(
         "--limit", type=int, metavar="N", help="use a sample of N queries per dataset"
     )
@@ -125,7 +125,7 @@ def dataset_of(subject: Subject, options: argparse.Namespace) -> Dataset:
         )
     elif bare and not os.path.exists(path / "corpus.jsonl"):
         message = (
-            f"{path} holds no labels: name a file of them after it, or add --background or "
+            f"{path} holds no labels: name a file of labels after it, or add --background or "
             "--from-transcripts"
         )
         raise SourceError("empty_split", message)
@@ -179,7 +179,7 @@ def _run_of_candidates(path: Path, options: argparse.Namespace) -> Run:
     from crossgate.evaluation import read_run
 
     if options.background:
-        message = f"--background needs documents to pick from: {path} holds candidates alone"
+        message = f"--background needs documents to pick from: {path} holds only candidates"
         raise InputError("out_of_range", message)
     with runs_folder(options.runs) as folder:
         output = folder / f"{path.stem}-candidates.run.jsonl"

@@ -1,7 +1,7 @@
 """What commands print: one way for JSON, one for people, one for everything that is not a result.
 
-Ids, titles, texts and file names come from anywhere. An escape sequence in one of them must not
-reach a terminal, so everything printed goes through `show` or `say`.
+Ids, titles, texts and file names may hold anything. An escape sequence in one of them must not
+reach a terminal, so everything that is printed goes through `show` or `say`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any, TextIO
 WIDTH = 100
 _SKIPPED_SHOWN = 5
 
-# `paint` marks its colours with what nobody outside of this process can know, so that a colour in
-# the name of a file stays text.
+# `paint` marks its colours with a secret of this process, so that an escape sequence in a file name
+# stays text.
 _MARK = os.urandom(8).hex()
 _PAINTED = re.compile(rf"\x1b{_MARK}\[(\d+)m")
 
@@ -32,11 +32,11 @@ def json_option(parser: argparse.ArgumentParser) -> None:
 
 
 def show(text: str) -> None:
-    """Print a result for people, without a control character but line breaks and `paint`'s."""
+    """Print a result for people, without control characters but line breaks and `paint`'s."""
     lines = (
         "".join(
-            f"\x1b[{part}m" if at % 2 else _printable(part)
-            for at, part in enumerate(_PAINTED.split(line))
+            f"\x1b[{part}m" if position % 2 else _printable(part)
+            for position, part in enumerate(_PAINTED.split(line))
         )
         for line in text.split("\n")
     )
@@ -49,7 +49,7 @@ def show_json(values: dict[str, Any]) -> None:
 
 
 def say(message: str) -> None:
-    """Print one line on stderr that is no result."""
+    """Print one line that is not a result, on stderr."""
     print(f"crossgate: {plain(message)}", file=sys.stderr)
 
 
@@ -68,22 +68,23 @@ def plain(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else " " for letter in text)
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def paint(text: str, code: str) -> str:
-    """Return a text that `show` prints in a colour, where stdout is a terminal that wants any."""
+    """Return a text that `show` prints in a colour, if stdout is a terminal that wants colours."""
     coloured = is_terminal(sys.stdout) and "NO_COLOR" not in os.environ
     return f"\x1b{_MARK}[{code}m{text}\x1b{_MARK}[0m" if coloured else text
 
 
 def columns(text: str) -> int:
-    """Return how many columns of a terminal a text takes; some letters take two."""
-    return len(text) + sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+    """Return how many columns of a terminal a text takes; some characters take two."""
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return len(text) + wide
 
 
 def fit(text: str, width: int) -> str:
-    """Return a text that takes at most `width` columns, cut at its end where it is longer."""
+    """Return a text that takes at most `width` columns, cut at the end if it is longer."""
     if columns(text) <= width:
         return text
     while columns(text) > width - 1:
@@ -116,15 +117,15 @@ def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Return whether a person looks at a stream."""
+    """Return whether a stream is a terminal, which a person looks at."""
     return stream is not None and stream.isatty()
 
 
 def open_streams() -> None:
-    """Make the standard streams fit to be printed to.
+    """Make the standard streams safe to print to.
 
-    A stream that is closed becomes the null device: else the next file that is opened would take
-    its place, and print would write what belongs on stderr to stdout.
+    A stream that is closed becomes the null device. Otherwise the next file that is opened would
+    take its number, and print would write to stdout what belongs on stderr.
     """
     for number in range(3):
         try:
@@ -136,12 +137,12 @@ def open_streams() -> None:
     if sys.stderr is None:
         sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A pipe that takes ASCII alone, or a file name in other bytes, is no reason to fail.
+        # A pipe that takes only ASCII, or a file name in other bytes, is no reason to fail.
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def close_streams(code: int, failure: int) -> int:
-    """Print what is left, and return the exit code, or `failure` if it cannot be printed."""
+    """Flush what is left, and return the exit code, or `failure` if it cannot be printed."""
     try:
         sys.stdout.flush()
     except OSError as error:

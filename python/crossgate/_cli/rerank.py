@@ -21,7 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default="-",
         help="JSON lines with text and optionally id, title, body, score, cosine (default: stdin)",
     )
-    parser.add_argument("--limit", type=int, metavar="N", help="at most N (default: all)")
+    parser.add_argument("--limit", type=int, metavar="N", help="select at most N (default: all)")
     decision_options(parser)
 
 

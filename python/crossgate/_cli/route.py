@@ -24,15 +24,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="name or folder of the model that made the index, or none for an index without "
         "vectors (default: the model that the index names)",
     )
-    parser.add_argument("--limit", type=int, metavar="N", default=2, help="at most N (default: 2)")
+    parser.add_argument(
+        "--limit", type=int, metavar="N", default=2, help="select at most N (default: 2)"
+    )
     # One id each: an option that takes several would take the query as well.
     for option, text in (
         ("--allow", "consider only this document"),
         ("--deny", "leave out this document"),
     ):
-        parser.add_argument(
-            option, metavar="ID", action="append", help=f"{text}; repeat it for more"
-        )
+        parser.add_argument(option, metavar="ID", action="append", help=f"{text}; may be repeated")
     decision_options(parser)
 
 
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _asked(query: str) -> str:
-    """Return the query, cut to what is read: a paste that is too long still asks for something.
+    """Return the query, cut to the characters that are read: a long paste is no error.
 
     Raises:
         InputError: `hook_call` for what an agent hands to a hook.
@@ -74,9 +74,13 @@ def _asked(query: str) -> str:
     if looks_like_a_call(query):
         raise InputError(
             "hook_call",
-            "the query is the JSON that an agent hands to its prompt hook: have the agent call "
-            "`crossgate hook claude`, which never ends with 2; `crossgate hook install` sets it up",
+            "the query is the JSON that an agent passes to its prompt hook: have the agent call "
+            "`crossgate hook claude`, which never exits with 2; `crossgate hook install` sets it "
+            "up",
         )
     if len(query) > MAX_QUERY_CHARACTERS:
-        say(f"the query has {len(query):,} characters: the first {MAX_QUERY_CHARACTERS:,} are read")
+        say(
+            f"the query has {len(query):,} characters: only the first {MAX_QUERY_CHARACTERS:,} "
+            "are read"
+        )
     return query[:MAX_QUERY_CHARACTERS]

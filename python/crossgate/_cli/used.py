@@ -1,4 +1,4 @@
-"""`crossgate used`: note in a log what was used, of one decision or by an agent's transcripts."""
+"""`crossgate used`: record in a log what was used, after one decision or by transcripts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Append the note, or the notes."""
+    """Append one record, or one for each decision in the transcripts."""
     from crossgate._telemetry.log import JsonLinesLog
 
     path = log_path(options)
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         show_json({"log": path, "decision": options.decision, "used": options.ids})
     else:
-        show(f"{path}: {len(options.ids)} used of {options.decision}")
+        show(f"{path}: recorded {len(options.ids)} used for {options.decision}")
     return DONE
 
 
@@ -56,8 +56,8 @@ def _from_transcripts(path: str, options: argparse.Namespace) -> int:
     else:
         rest = noted.decisions - noted.known - noted.opened - noted.unopened
         show(
-            f"{path}: of {noted.decisions} decisions {noted.opened} were noted with what was "
-            f"opened and {noted.unopened} with nothing; {noted.known} had a note before, and "
-            f"{rest} stand in no transcript"
+            f"{path}: {noted.decisions} decisions: for {noted.opened} something was opened, for "
+            f"{noted.unopened} nothing; {noted.known} were already recorded, {rest} are in no "
+            "transcript"
         )
     return DONE
