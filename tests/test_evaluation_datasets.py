@@ -95,7 +95,7 @@ def test_a_no_match_query_belongs_to_the_split_that_it_names_or_to_all(tmp_path:
     dataset = read_dataset(folder)
     assert dataset.split == "dev"
     assert [one.id for one in dataset.queries] == ["q", "here", "all"]
-    assert "1 no-match queries name no split: they stand in every one" in dataset.notes
+    assert "1 no-match queries name no split: they are in every split" in dataset.notes
 
 
 def test_the_split_is_the_usual_one_or_the_wanted_one(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_undated_documents_have_no_decay_and_words_alone_no_meaning(tmp_path: Pa
     assert added == ["words alone", *(f"+ {one}" for one in rest)]
     assert left_out == [f"without {one}" for one in rest]
     assert report.now is None
-    assert "no document tells its time" in text_steps(report)
+    assert "no document has a time" in text_steps(report)
     assert seen[-1] == (len(dataset.queries), len(dataset.queries))
 
 

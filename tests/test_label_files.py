@@ -129,7 +129,7 @@ def test_trigger_evals_of_one_skill_are_read_as_they_are(
     assert (join.relevant, join.wrong) == ({"pdf-toolkit": 1}, frozenset())
     assert not translate.relevant
     assert translate.wrong == {"pdf-toolkit"}
-    assert any("1 queries say of one skill alone" in note for note in dataset.notes)
+    assert any("1 queries say of only one skill" in note for note in dataset.notes)
 
 
 @pytest.mark.parametrize(

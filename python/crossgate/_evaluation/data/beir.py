@@ -4,11 +4,11 @@
     queries.jsonl          _id, text, metadata
     qrels/SPLIT.tsv        query-id, corpus-id, score, with a header line
     negatives/SPLIT.tsv    query-id, corpus-id, with a header line: picks known to be wrong
-    candidates.jsonl       query (an id), candidates (ids): the list that a query chooses from
+    candidates.jsonl       query (an id), candidates (ids): the documents that a query chooses from
 
 The last two are optional. A query without a row in qrels is a no-match query if it is in negatives,
-or if its metadata has `no_match`; then `split` in its metadata names its split, and without that it
-belongs to every split. `kind` and `mentions_name` of the metadata are read too.
+or if its metadata has `no_match`; then its metadata may name a `split`, and otherwise it belongs to
+every split. `kind` and `mentions_name` in the metadata are read too.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def read_beir(folder: Path, split: str | None, log: ProblemLog) -> Dataset:
     split = choose_split(str(folder), _splits(folder), split)
     loaded = read_sources([folder], kind="beir")
     log.extend(loaded.problems)
-    documents = {one.id for one in loaded.documents}
+    documents = {document.id for document in loaded.documents}
     queries, skipped = _read_queries(folder / "queries.jsonl", log)
     judgements = _read_judgements(folder, split, queries, skipped, documents, log)
     candidates = _read_candidates(folder / "candidates.jsonl", queries, documents, log)
@@ -86,13 +86,13 @@ def read_beir(folder: Path, split: str | None, log: ProblemLog) -> Dataset:
 
 
 def choose_split(source: str, splits: set[str], wanted: str | None) -> str:
-    """Return the split to read: the wanted one, else `test`, else `dev`, else the only one.
+    """Return the split to read: the wanted one, or `test`, or else `dev`, or else the only one.
 
     Raises:
-        SourceError: `unknown_split`, naming those that there are.
+        SourceError: `unknown_split`, with the names of the splits.
     """
     if wanted is None:
-        usual = [one for one in ("test", "dev") if one in splits]
+        usual = [name for name in ("test", "dev") if name in splits]
         if usual or len(splits) == 1:
             return next(iter(usual or splits))
     elif wanted in splits:
@@ -177,9 +177,9 @@ def _rows(path: Path, columns: int, log: ProblemLog) -> Iterator[tuple[int, str,
     """Yield line, query, document and grade of each row of a table."""
     if not os.path.exists(path):
         return
-    for place, (line, text) in enumerate(read_lines(path)):
+    for position, (line, text) in enumerate(read_lines(path)):
         cells = text.split("\t")
-        if place == 0:
+        if position == 0:
             if cells[0].strip().lower() in _QUERY_COLUMN:
                 continue
             log.add(path, line, "no header line: read as a row")
@@ -205,7 +205,7 @@ def _read_candidates(
             if not isinstance(row, dict) or not isinstance(ids, list) or not ids:
                 raise Unusable("needs a query and a list of candidates")
             if row.get("query") not in queries:
-                raise Unusable("its query is the id of none")
+                raise Unusable("its query is not the id of a query")
         except Unusable as error:
             log.add(path, line, str(error))
             continue
@@ -232,7 +232,7 @@ def _notes(folder: Path, queries: Mapping[str, _Query]) -> Iterator[str]:
     if left_out:
         yield (
             f"{len(left_out)} queries have neither a row in qrels or negatives nor "
-            "metadata.no_match: left out"
+            "metadata.no_match: they were left out"
         )
     shared = [
         id
@@ -240,4 +240,4 @@ def _notes(folder: Path, queries: Mapping[str, _Query]) -> Iterator[str]:
         if query.metadata.get("no_match") and "split" not in query.metadata and id not in labelled
     ]
     if shared and len(_splits(folder)) > 1:
-        yield f"{len(shared)} no-match queries name no split: they stand in every one"
+        yield f"{len(shared)} no-match queries name no split: they are in every split"

@@ -1,4 +1,4 @@
-"""Reading labelled datasets: BEIR folders and `.jsonl` files, whole or a sample."""
+"""Reads labelled datasets: BEIR folders and `.jsonl` files, whole or a sample."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read_dataset(
             `crossgate._evaluation.data.labelled_lines`).
         split: Name of the split; None for `test`, else `dev`, else the only one.
         limit: Keep a sample of at most this many queries; None for all.
-        seed: Chooses the sample.
+        seed: Seed of the sample.
         strict: Whether a malformed row is fatal. Otherwise it is skipped and counted.
 
     Raises:
@@ -77,6 +77,6 @@ def sample(dataset: Dataset, limit: int, *, seed: int) -> Dataset:
     chosen = np.random.default_rng(seed).choice(count, size=limit, replace=False)
     return replace(
         dataset,
-        queries=tuple(dataset.queries[place] for place in sorted(chosen.tolist())),
+        queries=tuple(dataset.queries[position] for position in sorted(chosen.tolist())),
         notes=(*dataset.notes, f"a sample of {limit} of {count} queries, chosen by the seed"),
     )

@@ -7,11 +7,11 @@
 The query is read from `query`, `prompt` or `input`. The documents that fit are read from
 `relevant`, `expected`, `expected_skill` or `expected_skills`: an id, a list of ids, an object of
 ids and grades, or nothing (null, "" or "none"). `should_trigger` says whether one skill fits: the
-one that the row or the file names (`skill`, `skill_name`), else that of the nearest SKILL.md above
-the file, else the only document. `wrong`, `kind`, `split` and `mentions_name` are optional. A JSON
-file holds a list of such rows, or an object with one. In CSV the first line names the columns, and
-ids are separated by `;` or `|`. A query that occurs in several rows counts once, with all its
-labels.
+one that the row or the file names (`skill`, `skill_name`), or else that of the nearest SKILL.md
+above the file, or else the only document. `wrong`, `kind`, `split` and `mentions_name` are
+optional. A JSON file holds a list of such rows, or an object with such a list. In CSV the first
+line names the columns, and ids are separated by `;` or `|`. A query that occurs in several rows
+counts once, with all its labels.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from crossgate._sources.rows import parse_json
 from crossgate._types import Document
 
 BACKGROUND = "background"
-"""The kind of the shipped prompts that no library is for."""
+"""The kind of the shipped everyday prompts, which nothing should fit."""
 
 _QUERY = ("query", "prompt", "input")
 _FITS = ("relevant", "expected", "expected_skill", "expected_skills")
@@ -50,7 +50,7 @@ _YES, _NO = {"true", "yes", "1"}, {"false", "no", "0"}
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One row of a file, with the fields that the file states for all its rows."""
+    """One row of a file, with the skill that the file names for all its rows."""
 
     path: Path
     line: int | None
@@ -66,15 +66,15 @@ def is_labels(path: str | PathLike[str]) -> bool:
         return False
     if suffix in (".csv", ".tsv"):
         return True
-    found = False
+    labelled = False
     try:
         for row in _rows(path, ProblemLog(strict=False)):
             if not (_has(row.values, _QUERY) and _is_labelled(row.values)):
                 return False
-            found = True
+            labelled = True
     except SourceError:
         return False  # the reader of datasets says what is wrong with it
-    return found
+    return labelled
 
 
 def read_labels(
@@ -94,7 +94,7 @@ def read_labels(
         transcripts: A folder of Claude Code's transcripts: the skills that an agent opened for a
             prompt fit it; a prompt for which it opened none is a no-match query.
         split: Keep the rows of this split and those without a split; None for all rows.
-        background: Add the shipped everyday prompts, which no library is for.
+        background: Whether to add the shipped everyday prompts, which nothing should fit.
         strict: Whether a malformed row is fatal. Otherwise it is skipped and counted.
 
     Raises:
@@ -109,7 +109,7 @@ def read_labels(
     queries: dict[str, LabelledQuery] = {}
     triggers: set[str] = set()
     splits: set[str] = set()
-    for path in [Path(check_path("labels", one)) for one in collected("labels", labels)]:
+    for path in [Path(check_path("labels", file)) for file in collected("labels", labels)]:
         for row in _rows(path, log):
             try:
                 splits.add(_text(row.values, "split"))
@@ -126,7 +126,8 @@ def read_labels(
     if transcripts is not None:
         folder_of = Path(check_path("transcripts", transcripts))
         heard = transcript_queries(folder_of, ids.find, log)
-        queries = {one.text: one for one in heard} | queries  # what a person says counts
+        # A person's labels take precedence over those of a transcript.
+        queries = {query.text: query for query in heard} | queries
     if split is not None and split not in splits:
         there = ", ".join(sorted(splits - {""})) or "none"
         raise SourceError("unknown_split", f"no label names the split {split!r}; splits: {there}")
@@ -135,17 +136,17 @@ def read_labels(
         raise SourceError("empty_split", f"no labelled query in {names}{log.hint()}")
     notes = list(_notes(queries, triggers))
     if transcripts is not None:
-        unopened = sum(one.kind == UNOPENED for one in queries.values())
+        unopened = sum(query.kind == UNOPENED for query in queries.values())
         notes.append(
-            f"{unopened} prompts for which the agent opened no skill count as fitting nothing, "
-            "though one may: the false-positive rate is an upper bound"
+            f"{unopened} prompts for which the agent opened no skill count as no-match queries, "
+            "though a skill may fit: the false-positive rate is an upper bound"
         )
     if background:
-        added = [one for one in background_queries() if one.text not in queries]
-        queries |= {one.text: one for one in added}
+        added = [query for query in background_queries() if query.text not in queries]
+        queries |= {query.text: query for query in added}
         notes.append(
-            f"{len(added)} everyday prompts were added that nothing should fit: what is promised "
-            "of no-match queries is promised of prompts like these, not of near misses"
+            f"{len(added)} everyday prompts were added that nothing should fit: a promise about "
+            "no-match queries holds for prompts like these, not for near misses"
         )
     return Dataset(
         name=folder.resolve().name.removesuffix(".jsonl"),
@@ -173,8 +174,8 @@ def background_queries() -> Iterator[LabelledQuery]:
 
 def with_background(dataset: Dataset) -> Dataset:
     """Return a dataset with the shipped everyday prompts added to its queries."""
-    known = {one.text for one in dataset.queries}
-    added = tuple(one for one in background_queries() if one.text not in known)
+    known = {query.text for query in dataset.queries}
+    added = tuple(query for query in background_queries() if query.text not in known)
     note = f"{len(added)} everyday prompts were added that nothing should fit"
     return replace(dataset, queries=(*dataset.queries, *added), notes=(*dataset.notes, note))
 
@@ -183,7 +184,7 @@ class _Ids:
     """Looks up the ids of a library by the names that authors of labels use."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
-        self._known = {one.id for one in documents}
+        self._known = {document.id for document in documents}
         folded = Counter(id.casefold() for id in self._known)
         self._folded = {id.casefold(): id for id in self._known if folded[id.casefold()] == 1}
         self._hints = 20
@@ -193,10 +194,10 @@ class _Ids:
         """Return the id; `plugin:name` and `folder/name/SKILL.md` mean `name`."""
         bare = written.strip().removesuffix("/SKILL.md")
         for form in (written, bare, bare.rpartition(":")[2], bare.rpartition("/")[2]):
-            found = form if form in self._known else self._folded.get(form.casefold())
-            if found is not None:
-                return found
-        # Looking for the nearest of thousands takes long: a file full of them gets no hints.
+            id = form if form in self._known else self._folded.get(form.casefold())
+            if id is not None:
+                return id
+        # Finding the nearest of thousands takes long: only the first unknown ids get a hint.
         self._hints -= 1
         near = get_close_matches(bare, sorted(self._known), n=1) if self._hints >= 0 else []
         hint = f": is it {near[0]!r}?" if near else ""
@@ -224,7 +225,7 @@ def _rows(path: Path, log: ProblemLog) -> Iterator[_Row]:
 def _table_rows(path: Path) -> Iterator[_Row]:
     try:
         yield from _cells(path)
-    except csv.Error as error:  # a cell of more than 131,072 characters, mostly a quote too many
+    except csv.Error as error:  # a cell of over 131,072 characters, usually after a stray quote
         raise SourceError("malformed_row", f"{path}: {error}: is a quote left open?") from error
 
 
@@ -249,7 +250,7 @@ def _cells(path: Path) -> Iterator[_Row]:
             if key in values:
                 cell = str(values[key]).replace("|", ";")
                 values[key] = [id.strip() for id in cell.split(";") if id.strip()]
-        # A cell may hold line breaks; then the number is that of the row, roughly.
+        # A cell may hold line breaks; then the line number is only approximate.
         yield _Row(path, lines[min(number + 1, len(lines) - 1)][0], values, "")
 
 
@@ -262,8 +263,8 @@ def _json_rows(path: Path, log: ProblemLog) -> Iterator[_Row]:
     skill = ""
     if isinstance(values, dict):
         skill = next((values[key] for key in _SKILL if isinstance(values.get(key), str)), "")
-        lists = (one for one in values.values() if isinstance(one, list) and one)
-        values = next((one for one in lists if all(isinstance(row, dict) for row in one)), None)
+        lists = (value for value in values.values() if isinstance(value, list) and value)
+        values = next((rows for rows in lists if all(isinstance(row, dict) for row in rows)), None)
     if not isinstance(values, list):
         raise SourceError("malformed_row", f"{path} has no list of labelled queries")
     for number, row in enumerate(values, start=1):
@@ -370,6 +371,6 @@ def _notes(queries: Mapping[str, LabelledQuery], triggers: set[str]) -> Iterator
     unfitting = sum(not queries[text].relevant for text in triggers)
     if unfitting:
         yield (
-            f"{unfitting} queries say of one skill alone that it must not trigger: they count as "
-            "fitting nothing, though another skill may"
+            f"{unfitting} queries say of only one skill that it must not trigger: they count as "
+            "no-match queries, though another skill may fit"
         )

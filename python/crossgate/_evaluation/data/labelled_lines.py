@@ -4,10 +4,10 @@
     {"query": "join these two scans", "relevant": ["pdf"], "kind": "indirect"}
     {"query": "what is the weather", "relevant": []}
 
-A query row has `relevant`: a list of ids, an object of ids and grades, or an empty list where
-nothing fits; or `wrong`: ids that are known not to fit; or both. Optional are `id`, `candidates`
-(the ids that it chooses from), `kind`, `mentions_name` and `split`; a row without a split belongs
-to every one. Queries and documents may stand in any order.
+A query row has `relevant`: a list of ids, an object of ids and grades, or an empty list if nothing
+fits; or `wrong`: ids that are known not to fit; or both. Optional are `id`, `candidates` (the ids
+that it chooses from), `kind`, `mentions_name` and `split`; a row without a split belongs to every
+split. Queries and documents may be in any order.
 """
 
 from __future__ import annotations

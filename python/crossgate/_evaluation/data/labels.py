@@ -1,4 +1,4 @@
-"""The frozen values of a labelled dataset, and the log of rows that could not be used."""
+"""The frozen values of a labelled dataset, and a log of rows that cannot be used."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Dataset:
 
     Attributes:
         name: Name of the folder or file.
-        split: Name of the split; `all` where there are none.
+        split: Name of the split; `all` if there are none.
         documents: The library.
         queries: In the order of the file.
         problems: Rows that were skipped, and why.
@@ -65,20 +65,20 @@ class Dataset:
         rows = sorted(
             json.dumps(
                 [
-                    one.id,
-                    one.text,
-                    sorted(one.relevant.items()),
-                    sorted(one.wrong),
-                    None if one.candidates is None else sorted(one.candidates),
+                    query.id,
+                    query.text,
+                    sorted(query.relevant.items()),
+                    sorted(query.wrong),
+                    None if query.candidates is None else sorted(query.candidates),
                 ]
             )
-            for one in self.queries
+            for query in self.queries
         )
         return hashlib.sha256("\n".join(rows).encode()).hexdigest()
 
 
 class ProblemLog:
-    """Collects rows that cannot be used; a strict one raises at the first.
+    """Collects rows that cannot be used; if strict, raises at the first.
 
     Args:
         strict: Whether a malformed row is fatal.
@@ -108,14 +108,14 @@ class ProblemLog:
             self.problems.append(problem)
 
     def hint(self) -> str:
-        """Return a remark for an error that a skipped row may have caused, or nothing."""
+        """Return a remark for an error that a skipped row may have caused, or an empty text."""
         if not self.problems:
             return ""
         return f" ({len(self.problems)} rows were skipped, the first: {self.problems[0]})"
 
 
 def read_lines(path: Path) -> list[tuple[int, str]]:
-    """Return the lines of a file that hold something, with their numbers from 1.
+    """Return the non-blank lines of a file, with their numbers from 1.
 
     Raises:
         SourceError: `source_missing` if there is no such file, `source_unreadable` if it cannot be

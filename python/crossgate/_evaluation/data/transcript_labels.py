@@ -13,7 +13,7 @@ from crossgate._sources.common import Unusable
 from crossgate._transcripts import Turn, read_turns, transcripts_below
 
 OPENED, UNOPENED = "skill opened", "no skill opened"
-"""The kinds of the queries, by which the report groups them."""
+"""The kinds of these queries, by which the report groups them."""
 
 
 def transcript_queries(
@@ -21,13 +21,13 @@ def transcript_queries(
 ) -> list[LabelledQuery]:
     """Return each prompt once, with the skills opened in at least half of its occurrences.
 
-    A prompt such as "yes, do it" occurs in many conversations, and what follows it is chance; so
-    half of them must agree. A prompt for which a skill was opened that the library does not have
-    is left out.
+    A prompt such as "yes, do it" occurs in many conversations, and what follows it is chance, so
+    half of them must agree. A prompt is left out if a skill was opened for it that is not in the
+    library.
 
     Args:
-        folder: Transcripts, or one of them.
-        find: Returns the id of a document by a name; raises `Unusable` where there is none.
+        folder: A folder of transcripts, or one transcript.
+        find: Returns the id of a document by its name; raises `Unusable` if there is none.
         log: Gets the files and prompts that were left out.
 
     Raises:
@@ -41,15 +41,15 @@ def transcript_queries(
         except OSError as error:
             log.add(path, None, f"cannot be read: {error.strerror}")
     queries = []
-    for text, found in turns.items():
-        first = found[0]
+    for text, occurrences in turns.items():
+        first = occurrences[0]
         try:
             check_query(text)
-            opened = Counter(find(name) for turn in found for name in turn.opened)
+            opened = Counter(find(name) for turn in occurrences for name in turn.opened)
         except (InputError, Unusable) as error:
             log.add(first.path, first.line, str(error))
             continue
-        fits = {id: 1 for id, count in opened.items() if 2 * count >= len(found)}
+        fits = {id: 1 for id, count in opened.items() if 2 * count >= len(occurrences)}
         queries.append(
             LabelledQuery(
                 id=f"{first.path.stem}:{first.line}",

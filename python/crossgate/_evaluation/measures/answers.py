@@ -11,7 +11,7 @@ from crossgate._types import RouteResult
 
 OUTCOMES = {
     "right": "the first pick fits",
-    "wrong": "the first pick does not fit, and something else does",
+    "wrong": "the first pick does not fit, but something else does",
     "missed": "a document fits, but nothing was selected",
     "silent": "nothing fits, and nothing was selected",
     "injected": "nothing fits, but something was selected",
@@ -56,7 +56,7 @@ def answered(
             id=query.id,
             text=query.text,
             kind=query.kind,
-            fits=tuple(sorted(query.relevant, key=lambda one: (-query.relevant[one], one))),
+            fits=tuple(sorted(query.relevant, key=lambda id: (-query.relevant[id], id))),
             picked=tuple(result.ids),
             outcome=outcome_of(query, result),
             confidence=None if result.confidence is None else round(result.confidence, 4),

@@ -25,7 +25,7 @@ class Latency:
 
     Attributes:
         path: `skipped` or `reranked` for the two paths of the gated mode, or the name of a mode.
-        count: How many queries took it.
+        count: How many queries took this path.
         p50: Median.
         p95: 95th percentile.
         p99: 99th percentile.
@@ -45,7 +45,7 @@ class CurvePoint:
     """One setting of the winner's leads.
 
     Attributes:
-        factor: Factor of the profile's leads; if it has none, the lead itself.
+        factor: What the profile's leads are multiplied by; if it has none, the lead itself.
         skip_rate: Share of the queries that skip stage 2.
         recall: recall@1; None without queries with a match.
         false_inject: Share of the no-match queries that get a pick; None without such queries.
@@ -84,11 +84,11 @@ class Economics:
         queries: How many queries were routed.
         reranked: For how many of them stage 2 was asked.
         reasons: How many queries skipped stage 2, by the rule that decided.
-        tightened: For how many reranked queries a tail below a score cliff was cut; None if the
+        tightened: For how many reranked queries the tail below a score cliff was cut; None if the
             policy sets no `cliff_core`, so that no cliff is searched for.
-        tighten_skips: Why no tail was cut for the others, with their number by reason.
-        pairs: Pairs that stage 2 read.
-        pairs_always: Pairs that it reads without a gate; None if that was not measured.
+        tighten_skips: How many of the others kept their tail, by reason.
+        pairs: How many pairs stage 2 read.
+        pairs_always: How many it reads without a gate; None if that was not measured.
         latencies: Milliseconds by path.
     """
 
@@ -108,7 +108,7 @@ class Economics:
 
     @property
     def tighten_apply_rate(self) -> float | None:
-        """Share of the pools, in [0, 1], of which a tail was cut off; None where none could be."""
+        """Share of the pools, in [0, 1], whose tail was cut; None if none could be."""
         if self.tightened is None or not self.reranked:
             return None
         return self.tightened / self.reranked
@@ -180,15 +180,15 @@ def trade_off(
     """Return skip rate and quality as the winner's leads vary and all else stays the same.
 
     Both leads are multiplied by one factor, so the curve passes through the shipped point at 1. A
-    profile without leads gets 1 for both, and its shipped point is the one without any winner.
+    profile without leads gets 1 for both, and its shipped point is the one without a winner.
 
     Args:
         queries: The stored queries.
-        profile: The profile whose leads move.
+        profile: The profile whose leads vary.
         policy: The policy in use.
-        stage1_values: Per query, recall@1 and false inject if stage 1 decides, None where the
-            query does not count.
-        stage2_values: The same if stage 2 does.
+        stage1_values: For each query, recall@1 and whether it is a false positive if stage 1
+            decides; None where the query does not count.
+        stage2_values: The same if stage 2 decides.
     """
     winner = profile.winner
     fitted = winner.agreed is not None
@@ -197,8 +197,8 @@ def trade_off(
 
     def gated(setting: Profile) -> list[_core.Gated]:
         return [
-            _core.gate(query.scored, setting, policy, one)
-            for query, one in zip(queries, asked, strict=True)
+            _core.gate(query.scored, setting, policy, request)
+            for query, request in zip(queries, asked, strict=True)
         ]
 
     def moved(factor: float) -> Profile:
@@ -208,12 +208,12 @@ def trade_off(
         )
 
     needed = []
-    for one in gated(profile):
-        lead = agreed if one.signals is not None and one.signals.agreement else disagreed
-        if one.signals is not None and lead:
-            needed.append(one.signals.lead / lead)
+    for decided in gated(profile):
+        lead = agreed if decided.signals is not None and decided.signals.agreement else disagreed
+        if decided.signals is not None and lead:
+            needed.append(decided.signals.lead / lead)
     factors = set(np.quantile(needed, np.linspace(0, 1, POINTS - 2)).tolist()) if needed else set()
-    # Beyond the largest lead there is no winner any more.
+    # Beyond the largest lead there is no winner left.
     settings = [
         (factor, moved(factor), False)
         for factor in sorted({0.0, *factors, 2 * max(factors, default=0.5) + 1})
@@ -221,10 +221,10 @@ def trade_off(
     settings.append((1.0 if fitted else settings[-1][0], profile, True))
     points = []
     for factor, setting, shipped in settings:
-        verdicts = [one.verdict for one in gated(setting)]
+        verdicts = [decided.verdict for decided in gated(setting)]
         outcomes = [
-            _outcome(verdict, one, other)
-            for verdict, one, other in zip(verdicts, stage1_values, stage2_values, strict=True)
+            _outcome(verdict, stage1, stage2)
+            for verdict, stage1, stage2 in zip(verdicts, stage1_values, stage2_values, strict=True)
         ]
         points.append(
             CurvePoint(
@@ -241,47 +241,55 @@ def trade_off(
 def abstention(
     queries: Sequence[StoredQuery],
     gated: Sequence[RouteResult],
-    barless: Mapping[Mode, Sequence[RouteResult]],
+    without_thresholds: Mapping[Mode, Sequence[RouteResult]],
     least: float | None,
 ) -> tuple[AbstentionPoint, ...]:
     """Return the trade-off of the confidence threshold: fewer false positives, fewer right answers.
 
-    A winner that is clear but unlikely goes to stage 2, as in the gate. What lies below the floor
-    stays there.
+    A clear winner with too little confidence goes to stage 2, as in the gate. What is below the
+    floor stays there.
 
     Args:
         queries: The stored queries.
         gated: Their results by the profile itself.
-        barless: Their results in each mode by the profile without bars on the confidence.
+        without_thresholds: Their results in each mode by the profile without its confidence
+            thresholds.
         least: The profile's own threshold.
 
     Returns:
         Points from the lowest threshold to the highest; none without confidence models for both
         stages, or without queries of both kinds.
     """
-    first = np.array([_confidence(result) for result in barless["never"]])
-    second = np.array([_confidence(result) for result in barless["always"]])
+    first = np.array([_confidence(result) for result in without_thresholds["never"]])
+    second = np.array([_confidence(result) for result in without_thresholds["always"]])
     matched = np.array([bool(query.relevant) for query in queries])
     if np.isnan(first).all() or np.isnan(second).all() or matched.all() or not matched.any():
         return ()
     right = {
-        mode: np.array([is_right(*pair) for pair in zip(queries, barless[mode], strict=True)])
+        mode: np.array(
+            [is_right(*pair) for pair in zip(queries, without_thresholds[mode], strict=True)]
+        )
         for mode in ("never", "always")
     }
-    clear = np.array([one.verdict is Verdict.CONFIDENT for one in barless["gated"]])
-    open_ = np.array([one.verdict is not Verdict.NOTHING_RELEVANT for one in gated])
-    bars = {float(bar): False for bar in np.nanquantile(second, np.linspace(0, 1, POINTS - 1))}
+    clear = np.array(
+        [result.verdict is Verdict.CONFIDENT for result in without_thresholds["gated"]]
+    )
+    open_ = np.array([result.verdict is not Verdict.NOTHING_RELEVANT for result in gated])
+    thresholds = {
+        float(threshold): False
+        for threshold in np.nanquantile(second, np.linspace(0, 1, POINTS - 1))
+    }
     if least is not None:
-        bars[least] = True
+        thresholds[least] = True
     points = []
-    for bar, shipped in sorted(bars.items()):
-        alone = open_ & clear & (first >= bar)
-        read = open_ & ~alone & (second >= bar)
-        found = (alone & right["never"]) | (read & right["always"])
+    for threshold, shipped in sorted(thresholds.items()):
+        alone = open_ & clear & (first >= threshold)
+        read = open_ & ~alone & (second >= threshold)
+        right_picks = (alone & right["never"]) | (read & right["always"])
         points.append(
             AbstentionPoint(
-                least=bar,
-                precision=float(found[matched].mean()),
+                least=threshold,
+                precision=float(right_picks[matched].mean()),
                 false_inject=float((alone | read)[~matched].mean()),
                 shipped=shipped,
             )
@@ -298,7 +306,7 @@ def _outcome(
     stage1: tuple[float | None, float | None],
     stage2: tuple[float | None, float | None],
 ) -> tuple[float | None, float | None]:
-    if verdict == Verdict.NOTHING_RELEVANT:  # an empty answer finds and injects nothing
+    if verdict == Verdict.NOTHING_RELEVANT:  # an empty answer is neither right nor injected
         recall, injected = stage1
         return None if recall is None else 0.0, None if injected is None else 0.0
     return stage1 if verdict == Verdict.CONFIDENT else stage2

@@ -1,4 +1,4 @@
-"""The worst wrong answers, with the texts that a reader needs to judge them."""
+"""The worst wrong answers, with the texts that a reader needs in order to judge them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Shown:
 
     Attributes:
         id: The document's id.
-        excerpt: How its text begins; empty where the run did not keep it.
+        excerpt: The beginning of its text; empty if the run did not keep it.
         rank: Its final rank among all candidates, or None if stage 1 did not find it.
-        logit: The cross-encoder's logit, or None if it was not read.
+        logit: The cross-encoder's logit, or None if the cross-encoder did not read it.
     """
 
     id: str
@@ -55,29 +55,29 @@ def missed(
     results: Sequence[RouteResult],
     always: Sequence[RouteResult] | None,
 ) -> tuple[Example, ...]:
-    """Return queries whose first pick does not fit, the deepest buried right answer first."""
-    found = []
-    for place, (query, result) in enumerate(zip(queries, results, strict=True)):
+    """Return queries whose first pick does not fit, those with the lowest ranked answer first."""
+    examples = []
+    for position, (query, result) in enumerate(zip(queries, results, strict=True)):
         if query.relevant and not is_right(query, result):
-            lost = where_lost(query, result, None if always is None else always[place]) or ""
+            lost = where_lost(query, result, None if always is None else always[position]) or ""
             depth = best_rank(query, result) or len(result.hits) + 1
-            found.append((depth, _example(query, result, lost)))
-    found.sort(key=lambda pair: (-pair[0], pair[1].id))
-    return tuple(example for _, example in found[:SHOWN])
+            examples.append((depth, _example(query, result, lost)))
+    examples.sort(key=lambda pair: (-pair[0], pair[1].id))
+    return tuple(example for _, example in examples[:SHOWN])
 
 
 def picked_for_nothing(
     queries: Sequence[StoredQuery], results: Sequence[RouteResult]
 ) -> tuple[Example, ...]:
     """Return no-match queries with a pick, by descending logit or blend."""
-    found = []
+    picks = []
     for query, result in zip(queries, results, strict=True):
         if not query.relevant and result.selected:
             first = result.selected[0]
             pair = query.pairs.get(first.id)
-            found.append(((pair is not None, pair.score if pair else first.blend), query, result))
-    found.sort(key=lambda row: row[0], reverse=True)
-    return tuple(_example(query, result, "") for _, query, result in found[:SHOWN])
+            picks.append(((pair is not None, pair.score if pair else first.blend), query, result))
+    picks.sort(key=lambda row: row[0], reverse=True)
+    return tuple(_example(query, result, "") for _, query, result in picks[:SHOWN])
 
 
 def _example(query: StoredQuery, result: RouteResult, lost: str) -> Example:

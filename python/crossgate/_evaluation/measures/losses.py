@@ -9,7 +9,7 @@ from crossgate._evaluation.runs.runs import StoredQuery
 from crossgate._types import RouteResult, Verdict
 
 DEPTH = 3
-"""A right document below this stage-1 rank is a deep miss; within it, it was pulled in."""
+"""A right document that stage 1 ranks below this is deep; one that ends within it is pulled in."""
 
 PLACES = {
     "retrieval": "not found by stage 1",
@@ -17,7 +17,7 @@ PLACES = {
     "pool": "no room in the pool",
     "gate": "stage 2 was skipped",
     "model": "stage 2 chose another",
-    "guardrail": "a guardrail held it",
+    "guardrail": "a guardrail held it back",
     "stage1": "stage 1 chose another",
 }
 """Where a right answer can get lost, and what happened there."""
@@ -28,10 +28,10 @@ class Moves:
     """What stage 2 did to the order of stage 1, guardrails aside.
 
     Attributes:
-        first: Queries with a right document at rank 1 of stage 1.
-        pushed_out: Those of them that have another first in the end.
-        deep: Queries whose best right document stage 1 found below rank 3.
-        pulled_in: Those of them that have one in the first 3 in the end.
+        first: Queries for which stage 1 ranked a right document first.
+        pushed_out: Those of them with no right document first in the end.
+        deep: Queries whose best right document stage 1 ranked below 3.
+        pulled_in: Those of them with a right document in the first 3 in the end.
     """
 
     first: int
@@ -46,11 +46,11 @@ def where_lost(query: StoredQuery, result: RouteResult, always: RouteResult | No
     Args:
         query: A query with a match.
         result: What was decided.
-        always: What is decided where stage 2 reads every query; None if unknown.
+        always: What is decided if stage 2 reads every query; None if unknown.
 
     Returns:
-        A key of `PLACES`. A gate that decided alone is to blame only where stage 2 would have been
-        right; elsewhere the blame is with what lost the answer behind it.
+        A key of `PLACES`. A gate that decided alone is to blame only if stage 2 would have been
+        right; otherwise the blame is with what would have lost the answer after it.
     """
     if is_right(query, result):
         return None
@@ -80,7 +80,7 @@ def _all_dropped(query: StoredQuery, result: RouteResult, codes: Set[str]) -> bo
 
 
 def best_rank(query: StoredQuery, result: RouteResult) -> int | None:
-    """Return the rank of the best document that fits among all candidates, or None."""
+    """Return the best rank of a document that fits among all candidates, or None."""
     ranks = (rank for rank, hit in enumerate(result.hits, start=1) if hit.id in query.relevant)
     return next(ranks, None)
 
@@ -96,8 +96,8 @@ def count_moves(
         after: Their results with it.
     """
     ranks = [
-        (best_rank(query, one), best_rank(query, other))
-        for query, one, other in zip(queries, before, after, strict=True)
+        (best_rank(query, earlier), best_rank(query, later))
+        for query, earlier, later in zip(queries, before, after, strict=True)
     ]
     first = [last for rank, last in ranks if rank == 1]
     deep = [last for rank, last in ranks if rank is not None and rank > DEPTH]

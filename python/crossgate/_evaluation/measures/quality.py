@@ -1,7 +1,7 @@
 """What one decision is worth, metric by metric.
 
-A ranking is what the caller is handed: the selected documents, best first. So a query that the
-gate calls irrelevant, or whose candidates all fail the guardrails, has an empty ranking.
+A ranking is what the caller gets: the selected documents, best first. So a query for which the gate
+finds nothing relevant, or whose candidates all fail the guardrails, has an empty ranking.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Metric:
     Attributes:
         name: As in `recall@1`.
         higher_is_better: Whether a fall is a loss.
-        meaning: One line for a person to read.
+        meaning: One line for people.
     """
 
     name: str
@@ -37,14 +37,14 @@ METRICS = (
     Metric("recall@5", True, "share of the fitting documents in the first 5"),
     Metric("recall@10", True, "share of the fitting documents in the first 10"),
     Metric("precision@1", True, "queries whose first pick fits"),
-    Metric("mrr@10", True, "mean of 1 / rank of the first that fits"),
+    Metric("mrr@10", True, "mean of 1 / rank of the first document that fits"),
     Metric("ndcg@10", True, "normalised discounted cumulative gain"),
     Metric("false_inject", False, "no-match queries for which something was selected"),
-    Metric("abstention_precision", True, "empty answers that were right to be empty"),
+    Metric("abstention_precision", True, "empty answers to queries without a match"),
     Metric("abstention_recall", True, "no-match queries that got an empty answer"),
-    Metric("wrong_pick@1", False, "first pick is one that is known not to fit"),
+    Metric("wrong_pick@1", False, "the first pick is known not to fit"),
     Metric(f"wrong_pick@{PICKS}", False, f"one of the first {PICKS} is known not to fit"),
-    Metric("skipped", True, "queries that stage 2 was not asked about"),
+    Metric("skipped", True, "queries for which stage 2 was not asked"),
 )
 
 
@@ -52,8 +52,8 @@ def measure_answer(query: StoredQuery, result: RouteResult) -> dict[str, float |
     """Return the value of every metric, None where the query does not count for it.
 
     Recall and the other ranking metrics count queries with a match; `false_inject` and
-    `abstention_recall` those that nothing does; `wrong_pick` those with documents that are known
-    not to fit; and `abstention_precision` those that were answered with nothing.
+    `abstention_recall` no-match queries; `wrong_pick` those with documents that are known not to
+    fit; and `abstention_precision` those that got an empty answer.
     """
     ranking, relevant = result.ids, query.relevant
     values: dict[str, float | None] = dict.fromkeys(metric.name for metric in METRICS)

@@ -1,4 +1,4 @@
-"""How well the signals answer the gate's questions, and how far a probability can be trusted."""
+"""How well the signals answer the gate's questions, and how well calibrated a probability is."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ RELIABILITY_BINS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalStrength:
-    """How well one signal answers the two questions; 0.5 is chance, below it misleads.
+    """How well one signal answers the two questions; 0.5 is chance, less is misleading.
 
     Attributes:
         name: The signal.
-        rerank: AUC of a low value for queries that stage 2 puts right and stage 1 does not,
+        rerank: AUC of a low value for queries that stage 2 gets right and stage 1 does not,
             against the other queries with a match.
         answer: AUC of a high value for queries with a match against no-match queries.
     """
@@ -68,7 +68,7 @@ class ReliabilityBin:
 
 
 def signals_of(query: StoredQuery, always: RouteResult | None) -> dict[str, float]:
-    """Return what the gate may look at, and with stage 2 its first logit and its confidence."""
+    """Return the gate's signals, and with stage 2 its first logit and its confidence."""
     values = {
         name: float(value) for name, value in (query.signals or {}).items() if value is not None
     }
@@ -98,27 +98,29 @@ def strengths(
     worth: list[bool] | None = None
     if never is not None and always is not None:
         worth = [
-            not is_right(query, one) and is_right(query, other)
-            for query, one, other in zip(queries, never, always, strict=True)
+            not is_right(query, stage1) and is_right(query, stage2)
+            for query, stage1, stage2 in zip(queries, never, always, strict=True)
         ]
     rows = [
-        signals_of(query, None if always is None else always[place])
-        for place, query in enumerate(queries)
+        signals_of(query, None if always is None else always[position])
+        for position, query in enumerate(queries)
     ]
-    found = []
+    rated = []
     for name in dict.fromkeys(name for row in rows for name in row):
-        having = [place for place, row in enumerate(rows) if name in row]
-        values = np.array([rows[place][name] for place in having])
-        labels = np.array([matched[place] for place in having])
+        having = [position for position, row in enumerate(rows) if name in row]
+        values = np.array([rows[position][name] for position in having])
+        labels = np.array([matched[position] for position in having])
         rerank = None
-        # These are known only after the reranker has run, so they cannot decide whether to.
+        # These are known only after the reranker has run, so they cannot decide whether to run it.
         if worth is not None and name not in ("rerank_score", "confidence"):
-            answers = np.array([worth[place] for place in having])
+            answers = np.array([worth[position] for position in having])
             rerank = area_interval(-values[labels], answers[labels], seed=seed)
         answer = area_interval(values, labels, seed=seed)
-        found.append(SignalStrength(name=name, rerank=rerank, answer=answer))
+        rated.append(SignalStrength(name=name, rerank=rerank, answer=answer))
     return tuple(
-        sorted(found, key=lambda one: -1.0 if one.rerank is None else one.rerank.value)[::-1]
+        sorted(
+            rated, key=lambda strength: -1.0 if strength.rerank is None else strength.rerank.value
+        )[::-1]
     )
 
 
@@ -127,8 +129,8 @@ def histograms(
 ) -> tuple[Histogram, ...]:
     """Return how the best scores of stage 1, the first logit and the confidence are distributed."""
     rows = [
-        (bool(query.relevant), signals_of(query, None if always is None else always[place]))
-        for place, query in enumerate(queries)
+        (bool(query.relevant), signals_of(query, None if always is None else always[position]))
+        for position, query in enumerate(queries)
     ]
     return tuple(
         _histogram(name, rows)
@@ -142,10 +144,10 @@ def reliability(
 ) -> tuple[ReliabilityBin, ...]:
     """Return stated against observed probability that the first document fits, in tenths.
 
-    The probability is the result's confidence, or where the profile has no model of it the sigmoid
-    of the first document's logit. Bins without a query are left
-    out. The mean distance, weighted by count, is the expected calibration error: Naeini, Cooper
-    and Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning", 2015.
+    The probability is the result's confidence, or if the profile has no confidence model, the
+    sigmoid of the first document's logit. Bins without a query are left out. The mean distance,
+    weighted by count, is the expected calibration error: Naeini, Cooper and Hauskrecht, "Obtaining
+    well calibrated probabilities using Bayesian binning", 2015.
     """
     bins: dict[int, list[tuple[float, bool]]] = {}
     for query, result in zip(queries, always, strict=True):
@@ -153,8 +155,8 @@ def reliability(
             stated = result.confidence
             if stated is None:
                 stated = sigmoid(result.hits[0].rerank_score)
-            place = min(int(stated * RELIABILITY_BINS), RELIABILITY_BINS - 1)
-            bins.setdefault(place, []).append((stated, result.hits[0].id in query.relevant))
+            tenth = min(int(stated * RELIABILITY_BINS), RELIABILITY_BINS - 1)
+            bins.setdefault(tenth, []).append((stated, result.hits[0].id in query.relevant))
     return tuple(
         ReliabilityBin(
             count=len(pairs),
@@ -167,10 +169,10 @@ def reliability(
 
 def calibration_error(bins: Sequence[ReliabilityBin]) -> float | None:
     """Return the expected calibration error in [0, 1], or None without bins."""
-    count = sum(one.count for one in bins)
+    count = sum(tenth.count for tenth in bins)
     if not count:
         return None
-    return sum(one.count * abs(one.stated - one.observed) for one in bins) / count
+    return sum(tenth.count * abs(tenth.stated - tenth.observed) for tenth in bins) / count
 
 
 def sigmoid(logit: float) -> float:

@@ -1,6 +1,6 @@
-"""How sure a figure is: bootstrap intervals, the noise floor, and the AUC of a signal.
+"""How certain a figure is: bootstrap intervals, the noise floor, and the AUC of a signal.
 
-All of it resamples queries, with a seed, so that the same runs give the same intervals.
+Queries are resampled with a seed, so that the same runs give the same intervals.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 CONFIDENCE = 0.95
 ROUNDS = 1000
 
-_CHUNK = 4_000_000  # resampling weights held at once; 32 MB
+_CHUNK = 4_000_000  # resampling weights in memory at once; 32 MB
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate and the interval that holds 95 % of its bootstrap replicates.
+    """An estimate and the interval that contains 95 % of its bootstrap replicates.
 
     Attributes:
         value: The estimate.
@@ -48,29 +48,29 @@ def means(
         values: Of shape (queries, columns); NaN where a query does not count for a column.
         seed: Of the resampling.
         rounds: Number of replicates.
-        shares: Whether all values lie in [0, 1]. Where they are all 0 or all 1, resampling sees no
+        shares: Whether all values are in [0, 1]. If they are all 0 or all 1, resampling sees no
             spread and would claim certainty; then the far end is Clopper and Pearson's exact one,
             1 - 0.025^(1/n) away (1934).
 
     Returns:
-        One interval per column; None for a column without any number.
+        One interval per column; None for a column without a number.
     """
     table = np.asarray(values, dtype=np.float64)
     if not len(table):
         return [None] * table.shape[1]
     replicates = _replicates(table, seed=seed, rounds=rounds)
-    found: list[Interval | None] = []
+    intervals: list[Interval | None] = []
     for column in range(table.shape[1]):
         present = table[~np.isnan(table[:, column]), column]
         if not len(present):
-            found.append(None)
+            intervals.append(None)
             continue
         low, high = _ends(replicates[:, column])
         if shares and present.min() == present.max() and present[0] in (0.0, 1.0):
             unseen = 1 - ((1 - CONFIDENCE) / 2) ** (1 / len(present))
             low, high = max(0.0, low - unseen), min(1.0, high + unseen)
-        found.append(Interval(float(present.mean()), low, high, len(present)))
-    return found
+        intervals.append(Interval(float(present.mean()), low, high, len(present)))
+    return intervals
 
 
 def mean(
@@ -82,10 +82,10 @@ def mean(
 
 
 def noise_floor(values: ArrayLike, *, seed: int, rounds: int = ROUNDS) -> float | None:
-    """Return how far two samples from one and the same system lie apart in 95 of 100 cases.
+    """Return the most that two samples from the same system differ by in 95 of 100 cases.
 
     An A/A comparison: both samples have as many queries as there are values, and are drawn from
-    them independently. A difference between two sets of queries below this says nothing.
+    them independently. A smaller difference between two sets of queries says nothing.
     """
     column = np.asarray(values, dtype=np.float64).reshape(-1, 1)
     if np.isnan(column).all():
@@ -103,7 +103,7 @@ def area_under_curve(scores: ArrayLike, positive: ArrayLike) -> float | None:
     operating characteristic curve", 1982.
 
     Returns:
-        The area, or None where either class is empty.
+        The area, or None if either class is empty.
     """
     values, labels = np.asarray(scores, dtype=np.float64), np.asarray(positive, dtype=np.bool_)
     positives, negatives = int(labels.sum()), int((~labels).sum())
@@ -119,7 +119,7 @@ def area_under_curve(scores: ArrayLike, positive: ArrayLike) -> float | None:
 def area_interval(
     scores: ArrayLike, positive: ArrayLike, *, seed: int, rounds: int = 200
 ) -> Interval | None:
-    """Return `area_under_curve` with its bootstrap interval, or None where a class is empty."""
+    """Return `area_under_curve` with its bootstrap interval, or None if a class is empty."""
     values, labels = np.asarray(scores, dtype=np.float64), np.asarray(positive, dtype=np.bool_)
     area = area_under_curve(values, labels)
     if area is None:
@@ -127,7 +127,7 @@ def area_interval(
     generator = np.random.default_rng(seed)
     draws = (generator.integers(0, len(values), len(values)) for _ in range(rounds))
     areas = [area_under_curve(values[draw], labels[draw]) for draw in draws]
-    low, high = _ends(np.array([one for one in areas if one is not None] or [area]))
+    low, high = _ends(np.array([drawn for drawn in areas if drawn is not None] or [area]))
     return Interval(area, low, high, len(values))
 
 
@@ -140,7 +140,7 @@ def _replicates(table: Array, *, seed: int, rounds: int) -> Array:
     blocks = []
     step = max(1, _CHUNK // max(1, count))
     for start in range(0, rounds, step):
-        # How often each row is drawn; a product then does for all columns.
+        # How often each row is drawn; one product then serves all columns.
         size = min(step, rounds - start)
         weights = generator.multinomial(count, np.full(count, 1 / count), size=size).astype(float)
         totals = weights @ present

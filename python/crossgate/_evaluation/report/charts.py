@@ -1,7 +1,7 @@
-"""Pictures of a report as inline SVG, drawn to be read at any width and in both colour schemes.
+"""Charts of a report as inline SVG, legible at any width and in both colour schemes.
 
-All lengths are units of the view box; the page scales it to the width there is. Colours come from
-the page's CSS classes.
+All lengths are in units of the view box, which the page scales to the available width. Colours come
+from the page's CSS classes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ Scale = Callable[[float], float]
 def curve_chart(*curves: Sequence[CurvePoint]) -> str:
     """Return recall@1 against skip rate, with the shipped point of each curve marked."""
     known = [
-        [(one.skip_rate, one.recall, one.shipped) for one in points if one.recall is not None]
+        [
+            (point.skip_rate, point.recall, point.shipped)
+            for point in points
+            if point.recall is not None
+        ]
         for points in curves
     ]
     return _curves(known, "queries that skip stage 2", "recall@1", "recall@1 against skip rate")
@@ -34,7 +38,7 @@ def curve_chart(*curves: Sequence[CurvePoint]) -> str:
 
 def abstention_chart(points: Sequence[AbstentionPoint]) -> str:
     """Return precision@1 against the false-positive rate, with the shipped point marked."""
-    known = [(one.false_inject, one.precision, one.shipped) for one in points]
+    known = [(point.false_inject, point.precision, point.shipped) for point in points]
     return _curves(
         [known],
         "no-match queries that get a pick",
@@ -61,13 +65,13 @@ text { fill: #1d2530; font: 11px system-ui, sans-serif; } .tick { fill: #5c6875;
 def _curves(
     curves: Sequence[Sequence[tuple[float, float, bool]]], x_label: str, y_label: str, title: str
 ) -> str:
-    """Return lines of a metric over a share, the shipped point of each marked."""
+    """Return lines of a metric against a share, with the shipped point of each marked."""
     ticks = _ticks(*shares_shown([value for points in curves for _, value, _ in points]))
     across, up = _scales((0.0, 1.0), (ticks[0], ticks[-1]))
     parts = list(_axes((0.0, 0.25, 0.5, 0.75, 1.0), ticks, across, up, _percent, _three))
-    for place, points in enumerate(curves):
+    for position, points in enumerate(curves):
         line = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y, shipped in points if not shipped)
-        colour = f" of-{place}" if len(curves) > 1 else ""
+        colour = f" of-{position}" if len(curves) > 1 else ""
         parts.append(f'<polyline class="line{colour}" points="{line}"/>')
         parts += (_point(point, across, up, x_label, y_label, f"mark{colour}") for point in points)
     return _svg(parts, x_label, y_label, title)
@@ -89,7 +93,7 @@ def _point(
     )
     if not shipped or mark != "mark":
         return circle
-    # In the corner, since beside the point it would lie on the line as often as not.
+    # In the corner: beside the point it would often cover the line.
     return circle + (
         f'<text class="label" text-anchor="end" x="{_WIDTH - _RIGHT}" y="10">'
         f'<tspan class="mark">\u25cf</tspan> shipped: {x:.1%}, {y:.3f}</text>'
@@ -116,23 +120,23 @@ def interval_chart(interval: Interval, most: float, *, worse: bool) -> str:
 
 
 def reliability_chart(bins: Sequence[ReliabilityBin]) -> str:
-    """Return the observed share against the stated probability; a dot grows with its queries."""
+    """Return the observed share against the stated probability; larger dots have more queries."""
     ticks = (0.0, 0.25, 0.5, 0.75, 1.0)
     across, up = _scales((0.0, 1.0), (0.0, 1.0))
-    most = max(one.count for one in bins)
-    line = " ".join(f"{across(one.stated):.1f},{up(one.observed):.1f}" for one in bins)
+    most = max(tenth.count for tenth in bins)
+    line = " ".join(f"{across(tenth.stated):.1f},{up(tenth.observed):.1f}" for tenth in bins)
     parts = [
         *_axes(ticks, ticks, across, up, _percent, _percent),
         f'<line class="ideal" x1="{across(0):.1f}" y1="{up(0):.1f}" '
         f'x2="{across(1):.1f}" y2="{up(1):.1f}"/>',
         f'<polyline class="line" points="{line}"/>',
     ]
-    for one in bins:
-        radius = 2 + 7 * math.sqrt(one.count / most)
+    for tenth in bins:
+        radius = 2 + 7 * math.sqrt(tenth.count / most)
         parts.append(
-            f'<circle class="dot" cx="{across(one.stated):.1f}" cy="{up(one.observed):.1f}" '
-            f'r="{radius:.1f}"><title>{one.count} queries, stated {one.stated:.1%}, '
-            f"observed {one.observed:.1%}</title></circle>"
+            f'<circle class="dot" cx="{across(tenth.stated):.1f}" cy="{up(tenth.observed):.1f}" '
+            f'r="{radius:.1f}"><title>{tenth.count} queries, stated {tenth.stated:.1%}, '
+            f"observed {tenth.observed:.1%}</title></circle>"
         )
     return _svg(parts, "stated probability", "share that fits", "reliability")
 
@@ -149,14 +153,14 @@ def histogram_chart(histogram: Histogram) -> str:
     width = (histogram.high - histogram.low) / len(histogram.match)
     parts = [*_axes(edges, ticks, across, up, _short, _percent)]
     for name, heights in shares:
-        for place, height in enumerate(heights):
-            left = across(histogram.low + place * width)
-            right = across(histogram.low + (place + 1) * width)
-            start = histogram.low + place * width
+        for bin, height in enumerate(heights):
+            left = across(histogram.low + bin * width)
+            right = across(histogram.low + (bin + 1) * width)
+            start = histogram.low + bin * width
             parts.append(
                 f'<rect class="{name}" x="{left:.1f}" y="{up(height):.1f}" '
                 f'width="{right - left:.1f}" height="{up(0) - up(height):.1f}"><title>'
-                f"{height:.1%} of the queries {_GROUPS[name]} lie between {_short(start)} and "
+                f"{height:.1%} of the queries {_GROUPS[name]} are between {_short(start)} and "
                 f"{_short(start + width)}</title></rect>"
             )
     title = f"{histogram.name} of queries with and without a match"
@@ -175,8 +179,10 @@ _SCORES = {
 
 def latency_chart(latencies: Sequence[Latency]) -> str:
     """Return the share of queries that are answered within a time, one line per path."""
-    known = [one for one in latencies if one.spread]
-    times = [max(time, 1e-3) for one in known for time in (one.spread[0], one.spread[-1])]
+    known = [latency for latency in latencies if latency.spread]
+    times = [
+        max(time, 1e-3) for latency in known for time in (latency.spread[0], latency.spread[-1])
+    ]
     low, high = math.floor(math.log10(min(times))), math.ceil(math.log10(max(times)))
     high = max(high, low + 1)
     scale, up = _scales((low, high), (0.0, 1.0))
@@ -186,31 +192,31 @@ def latency_chart(latencies: Sequence[Latency]) -> str:
 
     x_ticks = [10.0**power for power in range(low, high + 1)]
     parts = list(_axes(x_ticks, (0.0, 0.25, 0.5, 0.75, 1.0), across, up, _duration, _percent))
-    for place, one in enumerate(known):
-        name = path_name(one.path)
-        steps = len(one.spread) - 1
-        points = [(across(time), up(at / steps)) for at, time in enumerate(one.spread)]
+    for position, latency in enumerate(known):
+        name = path_name(latency.path)
+        steps = len(latency.spread) - 1
+        points = [(across(time), up(step / steps)) for step, time in enumerate(latency.spread)]
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        parts.append(f'<polyline class="line of-{place % _COLOURS}" points="{line}"/>')
+        parts.append(f'<polyline class="line of-{position % _COLOURS}" points="{line}"/>')
         parts += [
             f'<circle class="spot" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{html.escape(name)}: '
-            f"{at / steps:.0%} within {time:.1f} ms</title></circle>"
-            for at, (time, (x, y)) in enumerate(zip(one.spread, points, strict=True))
+            f"{step / steps:.0%} within {time:.1f} ms</title></circle>"
+            for step, (time, (x, y)) in enumerate(zip(latency.spread, points, strict=True))
         ]
     return _svg(parts, "time for a query", "queries answered", "latency by path")
 
 
 _COLOURS = 5
-"""How many lines of one chart the page has colours for."""
+"""For how many lines of a chart the page has colours."""
 
 
 def path_name(path: str) -> str:
-    """Return what a path of a query is called in a report."""
+    """Return the name of a query's path in a report."""
     return f"gated, {path}" if path in ("skipped", "reranked") else path
 
 
 def flow_chart(matched: int, lost: Mapping[str, int]) -> str:
-    """Return where queries with a match end up, as bands whose width is their number.
+    """Return where queries with a match end up, as bands as wide as their number.
 
     Args:
         matched: Number of queries with a match.
@@ -218,7 +224,7 @@ def flow_chart(matched: int, lost: Mapping[str, int]) -> str:
     """
     missing = {place: lost[place] for place in PLACES if lost.get(place)}
     unfound = missing.pop("retrieval", 0)
-    # A number is read beside its band, so that each band has room for a line of text.
+    # Each number is written beside its band, so each band has room for a line of text.
     ends = [("match", "right first pick", matched - unfound - sum(missing.values()))]
     ends += [("no-match", PLACES[place], count) for place, count in missing.items()]
     if unfound:
@@ -226,9 +232,9 @@ def flow_chart(matched: int, lost: Mapping[str, int]) -> str:
     ends = [end for end in ends if end[2]]
     room = 300.0 - _GAP * (len(ends) - 1)
     unit = room / matched
-    found = matched - unfound
+    reached = matched - unfound
     parts = [
-        _band("match", 10, 70, (20.0, found * unit), (20.0, found * unit), ""),
+        _band("match", 10, 70, (20.0, reached * unit), (20.0, reached * unit), ""),
         f'<text class="label" x="10" y="14">{matched} queries with a match</text>',
     ]
     left, right = 20.0, 20.0
@@ -236,7 +242,7 @@ def flow_chart(matched: int, lost: Mapping[str, int]) -> str:
         height = count * unit
         start, x = left, 70
         if label == PLACES["retrieval"]:
-            start, x = 20.0 + found * unit, 10
+            start, x = 20.0 + reached * unit, 10
         share = f"{label}: {count} of {matched}, {count / matched:.1%}"
         parts.append(_band(name, x, 190, (start, height), (right, height), share))
         parts.append(
@@ -282,7 +288,7 @@ def _scales(across: tuple[float, float], up: tuple[float, float]) -> tuple[Scale
 
 
 def shares_shown(shares: Sequence[float]) -> tuple[float, float]:
-    """Return the part of [0, 1] that an axis shows: at least 0.2, so that one query is no cliff."""
+    """Return the part of [0, 1] on an axis, at least 0.2: one query must not look like a cliff."""
     low, high = min(shares), max(shares)
     missing = max(0.0, _LEAST_SHOWN - (high - low))
     low = max(0.0, min(low - missing / 2, 1.0 - _LEAST_SHOWN)) if missing else low
@@ -295,7 +301,7 @@ def _ticks(low: float, high: float) -> tuple[float, ...]:
     power = 10.0 ** math.floor(math.log10(span / 4))
     step = next(size * power for size in (1, 2, 2.5, 5, 10) if span / (size * power) <= 5)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return tuple(step * place for place in range(first, max(last, first + 1) + 1))
+    return tuple(step * position for position in range(first, max(last, first + 1) + 1))
 
 
 def _axes(

@@ -131,15 +131,15 @@ def compare(
     Args:
         before: Reports by dataset and split, as `read_reports` returns them.
         after: The same, later.
-        seed: Of the resampling.
+        seed: Seed of the resampling.
 
     Raises:
         SourceError: `not_comparable` if they share no dataset, or if the documents or labels of a
-            shared one differ.
+            shared dataset differ.
     """
     shared = [name for name in before if name in after]
     if not shared:
-        message = f"{', '.join(before)} against {', '.join(after)}: no dataset is in both"
+        message = f"{', '.join(before)} against {', '.join(after)}: they share no dataset"
         raise SourceError("not_comparable", message)
     notes = [
         f"{name} is only in the {which} report"
@@ -179,15 +179,15 @@ def _check_alike(
 
 
 Values = dict[str, "np.ndarray[tuple[int], np.dtype[np.float64]]"]
-"""Each metric's value for each query, NaN where it does not count."""
+"""Each metric's value for each query, NaN if the query does not count for it."""
 
 
 def _paired(
     before: dict[str, Any], after: dict[str, Any], mode: str
 ) -> tuple[list[str], Values, Values]:
-    """Return the ids of the queries and what both reports say of them, in the same order."""
-    places = {id: place for place, id in enumerate(after["ids"])}
-    order = [places[id] for id in before["ids"]]
+    """Return the ids of the queries and their values in both reports, in the same order."""
+    positions = {id: position for position, id in enumerate(after["ids"])}
+    order = [positions[id] for id in before["ids"]]
     first, second = before["per_query"][mode], after["per_query"][mode]
     shared = [metric for metric in first if metric in _COMPARED and metric in second]
     old = {metric: np.array(first[metric], np.float64) for metric in shared}
@@ -216,8 +216,8 @@ def _moved(name: str, mode: str, ids: list[str], old: Values, new: Values) -> It
     if "recall@1" in old:
         difference = new["recall@1"] - old["recall@1"]
         gained, lost = (
-            tuple(ids[place] for place in np.flatnonzero(found))
-            for found in (difference > 0, difference < 0)
+            tuple(ids[position] for position in np.flatnonzero(side))
+            for side in (difference > 0, difference < 0)
         )
         yield Moved(dataset=name, mode=mode, gained=gained, lost=lost)
 

@@ -25,13 +25,13 @@ def html_comparison(
         before: Reports by dataset and split, as `read_reports` returns them.
         after: The same, later.
     """
-    names = list(dict.fromkeys(one.dataset for one in comparison.changes))
+    names = list(dict.fromkeys(change.dataset for change in comparison.changes))
     parts = (part for name in names for part in _dataset(name, comparison, before, after))
     return page(f"crossgate eval compare: {', '.join(names)}", (*_head(comparison), *parts))
 
 
 def _head(comparison: Comparison) -> Iterator[str]:
-    fallen = sum(one.fell for one in comparison.changes)
+    fallen = sum(change.fell for change in comparison.changes)
     total = len(comparison.changes)
     kind = "headline warning" if fallen else "headline"
     verdict = (
@@ -49,7 +49,7 @@ def _dataset(
     before: Mapping[str, dict[str, Any]],
     after: Mapping[str, dict[str, Any]],
 ) -> Iterator[str]:
-    changes = [one for one in comparison.changes if one.dataset == name]
+    changes = [change for change in comparison.changes if change.dataset == name]
     yield f"<h2>{escape(name)}</h2>"
     curves = [
         [CurvePoint(**point) for point in report[name].get("curve") or ()]
@@ -59,45 +59,45 @@ def _dataset(
         key = legend([("of-0", "before"), ("of-1", "after")])
         chart = figure(
             curve_chart(*curves),
-            "recall@1 while the margins of the gate are moved; a dot is the profile as it is. "
+            "recall@1 as the gate's leads vary; the dots are the profiles themselves. "
             f"Further right is cheaper, further up is better. {key}",
         )
         yield f'<div class="charts">{chart}</div>'
-    # The skip rate moves by far more than quality does, and would make one scale useless for both.
+    # The skip rate changes far more than quality does: on its scale, quality would not be visible.
     ends = [
         abs(end)
-        for one in changes
-        if one.metric != "skipped"
-        for end in (one.difference.low, one.difference.high)
+        for change in changes
+        if change.metric != "skipped"
+        for end in (change.difference.low, change.difference.high)
     ]
     most = max(ends, default=0.0) or 1.0
-    for mode in dict.fromkeys(one.mode for one in changes):
-        mine = [one for one in changes if one.mode == mode]
-        moved = [one for one in mine if one.before != one.after or one.fell]
+    for mode in dict.fromkeys(change.mode for change in changes):
+        mine = [change for change in changes if change.mode == mode]
+        moved = [change for change in mine if change.before != change.after or change.fell]
         yield f"<h3>{explained(mode)}</h3>"
         yield _changes(moved, most) if moved else ""
         if len(moved) < len(mine):
             same = len(mine) - len(moved)
             what = "1 metric is" if same == 1 else f"{same} metrics are"
             yield f'<p class="soft">{what} the same in both.</p>'
-        for one in comparison.moved:
-            if (one.dataset, one.mode) == (name, mode):
-                yield from _queries(one)
+        for moves in comparison.moved:
+            if (moves.dataset, moves.mode) == (name, mode):
+                yield from _queries(moves)
 
 
 def _changes(changes: Sequence[Change], most: float) -> str:
     rows = []
-    for one in sorted(changes, key=lambda one: not one.fell):
-        found = one.difference
-        interval = f"<small>[{found.low:+.3f}, {found.high:+.3f}]</small>"
-        note = "<small>fell beyond noise</small>" if one.fell else ""
+    for change in sorted(changes, key=lambda change: not change.fell):
+        difference = change.difference
+        interval = f"<small>[{difference.low:+.3f}, {difference.high:+.3f}]</small>"
+        note = "<small>fell beyond noise</small>" if change.fell else ""
         rows.append(
             [
-                f"{explained(one.metric.replace('_', ' '), _MEANINGS[one.metric])}{note}",
-                f"{one.before:.3f}",
-                f"{one.after:.3f}",
-                f"{found.value:+.3f}{interval}",
-                interval_chart(found, most, worse=one.fell),
+                f"{explained(change.metric.replace('_', ' '), _MEANINGS[change.metric])}{note}",
+                f"{change.before:.3f}",
+                f"{change.after:.3f}",
+                f"{difference.value:+.3f}{interval}",
+                interval_chart(difference, most, worse=change.fell),
             ]
         )
     return table(["", "before", "after", "difference", ""], rows)

@@ -36,7 +36,7 @@ _OPEN = 3  # examples that are shown without a click
 
 def html_report(reports: Sequence[Report]) -> str:
     """Return one HTML page with all reports; the texts of queries and documents are escaped."""
-    names = ", ".join(f"{one.header.dataset} {one.header.split}" for one in reports)
+    names = ", ".join(f"{report.header.dataset} {report.header.split}" for report in reports)
     parts = (part for report in reports for part in _report(report))
     return page(f"crossgate eval: {names}", parts, style=STYLE, script=SCRIPT)
 
@@ -80,9 +80,9 @@ def _quality(report: Report) -> Iterator[str]:
     yield "<h2>Quality</h2>"
     rows = []
     for metric in METRICS:
-        found = [report.quality[mode][metric.name] for mode in report.modes]
-        if any(found):
-            cells = [_stacked(share(one)) for one in found]
+        intervals = [report.quality[mode][metric.name] for mode in report.modes]
+        if any(intervals):
+            cells = [_stacked(share(interval)) for interval in intervals]
             name = escape(metric.name.replace("_", " "))
             rows.append([f"{name}<small>{escape(metric.meaning)}</small>", *cells])
     if report.against_always and report.matched:
@@ -93,12 +93,12 @@ def _quality(report: Report) -> Iterator[str]:
         rows.append([label, *cells])
     if report.no_match and report.matched:
         cells = [percentage(report.kept(mode)) for mode in report.modes]
-        rows.append(["recall@1 kept<small>of the row above it</small>", *cells])
+        rows.append(["recall@1 kept<small>of recall@1 without thresholds</small>", *cells])
     yield table(["", *report.modes], rows)
     if not report.no_match:
-        yield "<p>Abstention was not measured: no query is known to fit nothing.</p>"
+        yield "<p>Abstention was not measured: there are no no-match queries.</p>"
     if not report.matched:
-        yield "<p>Recall was not measured: no query is known to have a match.</p>"
+        yield "<p>Recall was not measured: no query has a match.</p>"
     if report.ceiling is not None:
         yield (
             f"<p>Stage 1 finds {share(report.ceiling)} of what fits in its first "
@@ -141,16 +141,18 @@ def _gate(report: Report) -> Iterator[str]:
         ["milliseconds", "queries", "p50", "p95", "p99"],
         [
             [
-                path_name(one.path),
-                str(one.count),
-                *(f"{value:.1f}" for value in (one.p50, one.p95, one.p99)),
+                path_name(latency.path),
+                str(latency.count),
+                *(f"{value:.1f}" for value in (latency.p50, latency.p95, latency.p99)),
             ]
-            for one in account.latencies
+            for latency in account.latencies
         ],
     )
-    timed = [one for one in account.latencies if one.spread]
+    timed = [latency for latency in account.latencies if latency.spread]
     if timed:
-        keys = legend((f"of-{place}", path_name(one.path)) for place, one in enumerate(timed))
+        keys = legend(
+            (f"of-{position}", path_name(latency.path)) for position, latency in enumerate(timed)
+        )
         chart = figure(latency_chart(timed), f"Further left is faster. {keys}")
         yield f'<div class="charts">{chart}</div>'
     noise = report.noise
@@ -161,7 +163,7 @@ def _gate(report: Report) -> Iterator[str]:
         )
     if noise.recall_floor is not None:
         yield (
-            '<p class="soft">Two samples of this size from one and the same system differ by up to '
+            '<p class="soft">Two samples of this size from the same system differ by up to '
             f"{100 * noise.recall_floor:.1f} points of recall@1.</p>"
         )
 
@@ -189,21 +191,24 @@ def _losses(report: Report) -> Iterator[str]:
     )
     for mode, moves in report.moves.items():
         yield (
-            f"<p>{mode}: stage 2 pushed out {moves.pushed_out} of {moves.first} right answers from "
-            f"rank 1, and pulled {moves.pulled_in} of {moves.deep} from below {DEPTH} into the "
-            f"first {DEPTH}.</p>"
+            f"<p>{mode}: stage 2 pushed {moves.pushed_out} of {moves.first} right answers out of "
+            f"rank 1, and pulled {moves.pulled_in} of {moves.deep} from below rank {DEPTH} into "
+            f"the first {DEPTH}.</p>"
         )
 
 
 def _groups(report: Report) -> Iterator[str]:
-    for title, name in (("recall@1 by kind", "recall"), ("False injects by kind", "false_inject")):
+    for title, name in (
+        ("recall@1 by kind", "recall"),
+        ("False-positive rate by kind", "false_inject"),
+    ):
         rows = []
         for group in report.groups:
-            found = group.recall if name == "recall" else group.false_inject
-            if any(found.values()):
+            shares = group.recall if name == "recall" else group.false_inject
+            if any(shares.values()):
                 count = "1 query" if group.queries == 1 else f"{group.queries} queries"
                 label = f"{escape(group.name)}<small>{count}</small>"
-                rows.append([label, *(_stacked(share(found[mode])) for mode in report.modes)])
+                rows.append([label, *(_stacked(share(shares[mode])) for mode in report.modes)])
         if rows:
             yield f"<h2>{title}</h2>" + table(["", *report.modes], rows)
 
@@ -218,11 +223,11 @@ def _signals(report: Report) -> Iterator[str]:
         ["", "rerank?", "anything relevant?"],
         [
             [
-                explained(one.name, _SIGNALS.get(one.name)),
-                _stacked(share(one.rerank)),
-                _stacked(share(one.answer)),
+                explained(strength.name, _SIGNALS.get(strength.name)),
+                _stacked(share(strength.rerank)),
+                _stacked(share(strength.answer)),
             ]
-            for one in report.strengths
+            for strength in report.strengths
         ],
     )
     yield '<div class="charts">'
@@ -234,7 +239,7 @@ def _signals(report: Report) -> Iterator[str]:
         yield figure(
             reliability_chart(report.reliability),
             f"{_stated(report)} against how often the first document fits; on the dashed line it "
-            f"could be read as a probability. Mean distance {error:.3f}.",
+            f"is the true probability. Mean distance {error:.3f}.",
         )
     yield "</div>"
 
@@ -242,7 +247,7 @@ def _signals(report: Report) -> Iterator[str]:
 _SIGNALS = {
     "cosine": "the best similarity of a document's vector to that of the query",
     "cosine_lead": "how far the best cosine is ahead of the second",
-    "bm25": "the best BM25 score of a document, by the words that it shares with the query",
+    "bm25": "the best BM25 score of a document, from the words that it shares with the query",
     "bm25_lead": "how far the best BM25 score is ahead of the second",
     "overlap": "words of the query in the document with the best BM25 score",
     "blend": "the best weighted sum of cosine and BM25",
@@ -265,14 +270,14 @@ def _examples(title: str, examples: Sequence[Example]) -> Iterator[str]:
     if not examples:
         return
     yield f"<h2>{title}</h2>"
-    for place, one in enumerate(examples):
-        what = explained(one.reason, REASONS.get(one.reason))
-        if one.lost:
-            what += f", {escape(PLACES[one.lost])}"
-        shown = [("picked", one.picked), *(("fits", expected) for expected in one.expected)]
+    for position, example in enumerate(examples):
+        what = explained(example.reason, REASONS.get(example.reason))
+        if example.lost:
+            what += f", {escape(PLACES[example.lost])}"
+        shown = [("picked", example.picked), *(("fits", expected) for expected in example.expected)]
         documents = "".join(_document(role, document) for role, document in shown)
         yield (
-            f"<details{' open' if place < _OPEN else ''}><summary>{escape(one.text)} "
+            f"<details{' open' if position < _OPEN else ''}><summary>{escape(example.text)} "
             f'<span class="soft">({what})</span></summary><dl>{documents}</dl></details>'
         )
 

@@ -1,4 +1,4 @@
-"""What the pages of `eval` share: one file that loads nothing, for any screen."""
+"""What the pages of `eval` share: each is one file that loads nothing, for any screen."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def page(title: str, body: Iterable[str], *, style: str = "", script: str = "") 
     Args:
         title: Its title, as text.
         body: Markup, in parts.
-        style: CSS beside that of all pages.
+        style: CSS in addition to that of all pages.
         script: What the page runs.
     """
     code = f"<script>{script}</script>" if script else ""
@@ -90,7 +90,9 @@ def _visible(page: str) -> str:
     Foreign names and texts may contain control characters such as ESC and direction marks; our own
     text contains only line breaks.
     """
-    return "".join(one if one == "\n" or one.isprintable() else " " for one in page)
+    return "".join(
+        character if character == "\n" or character.isprintable() else " " for character in page
+    )
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -104,16 +106,16 @@ _TERMS = {
     "never": "stage 1 alone: the cross-encoder is never asked",
     "gated": "the gate decides for each query whether the cross-encoder is asked",
     "always": "the cross-encoder reads the best candidates of every query",
-    "remote": "a provider is asked in place of the cross-encoder",
+    "remote": "a provider is asked instead of the cross-encoder",
     "p50": "half of the queries take at most this long",
-    "p95": "of 100 queries 95 take at most this long",
-    "p99": "of 100 queries 99 take at most this long",
+    "p95": "95 of 100 queries take at most this long",
+    "p99": "99 of 100 queries take at most this long",
     "rerank?": "area under the ROC curve for predicting which queries reranking would fix",
     "anything relevant?": "area under the ROC curve for predicting which queries have a match",
-    "milliseconds": "from the query to the answer, embedding included, with models loaded",
-    "first pick does not fit": "queries with a match, with a wrong first pick or none",
+    "milliseconds": "from the query to the answer, including its embedding, with models loaded",
+    "first pick does not fit": "queries with a match whose first pick is wrong or missing",
     "recall@1": "share of the queries with a match whose first pick fits",
-    "difference": "after minus before, over the same queries, with its 95 % interval",
+    "difference": "after minus before, on the same queries, with its 95 % interval",
     "confidence": "the probability that the first pick fits",
     "decided by": "the rule of the gate or of stage 2 that decided the query",
     "stage": "1: meaning and words decided; 2: the cross-encoder was asked too",
@@ -128,7 +130,7 @@ def explained(word: str, meaning: str | None = None) -> str:
 
 
 def legend(entries: Iterable[tuple[str, str]]) -> str:
-    """Return the key of a chart, from classes and texts; an entry never breaks between lines."""
+    """Return the key of a chart from classes and texts; no entry is broken across lines."""
     return " ".join(
         f'<span class="entry"><span class="key {name}"></span>{escape(text)}</span>'
         for name, text in entries
@@ -136,5 +138,5 @@ def legend(entries: Iterable[tuple[str, str]]) -> str:
 
 
 def figure(chart: str, caption: str) -> str:
-    """Return a chart with the line below it; both are markup."""
+    """Return a chart with its caption; both are markup."""
     return f"<figure>{chart}<figcaption>{caption}</figcaption></figure>"

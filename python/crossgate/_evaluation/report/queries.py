@@ -1,4 +1,4 @@
-"""The table of all queries in a page: searched, filtered and saved by a few lines of script."""
+"""The table of all queries in a page; a few lines of script search, filter and save it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STYLE = """
 noscript { color: var(--soft); }
 """
 
-# Works on every table of the page; nothing is loaded, and nothing leaves the page but by a click.
+# Works on every table of the page. Nothing is loaded, and nothing leaves the page without a click.
 SCRIPT = """
 for (const box of document.querySelectorAll(".queries")) {
   const form = box.querySelector("form"), rows = [...box.querySelectorAll("tbody tr")];
@@ -50,7 +50,7 @@ for (const box of document.querySelectorAll(".queries")) {
   form.addEventListener("input", filter);
   form.addEventListener("submit", event => event.preventDefault());
   form.save.addEventListener("click", () => {
-    // A cell that a spreadsheet would take for a formula is kept as text by the apostrophe.
+    // The apostrophe keeps a spreadsheet from taking a cell for a formula.
     const text = node => node.dataset.whole ?? node.textContent;
     const safe = text => text.replace(/^[=+@\\t\\r-]/, "'$&").replace(/"/g, '""');
     const cell = node => '"' + safe(text(node)) + '"';
@@ -73,8 +73,8 @@ def queries_table(queries: Sequence[Answered], mode: str) -> Iterator[str]:
     """Yield the table of all queries; without scripts it is shown in full."""
     if not queries:
         return
-    outcomes = Counter(one.outcome for one in queries)
-    kinds = sorted({one.kind for one in queries} - {""})
+    outcomes = Counter(query.outcome for query in queries)
+    kinds = sorted({query.kind for query in queries} - {""})
     yield f'<h2>All queries, {escape(mode)}</h2><div class="queries"><form hidden>'
     yield '<input name="search" type="search" placeholder="search" aria-label="search">'
     yield '<select name="outcome" aria-label="outcome"><option value="">all outcomes</option>'
@@ -88,31 +88,32 @@ def queries_table(queries: Sequence[Answered], mode: str) -> Iterator[str]:
         yield "</select>"
     yield '<button name="save" type="button">Save as CSV</button>'
     yield '<output class="soft"></output></form>'
-    yield "<noscript>Searching and saving need script; the table is whole without.</noscript>"
+    yield "<noscript>Searching and saving need JavaScript; the table is complete.</noscript>"
     titles = ["query", *(["kind"] if kinds else []), "fits", "picked", "outcome"]
     titles += ["confidence", "decided by", "stage", "id"]
     head = "".join(f"<th>{explained(title)}</th>" for title in titles)
     yield f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>'
-    yield from (_row(one, with_kind=bool(kinds)) for one in queries)
+    yield from (_row(query, with_kind=bool(kinds)) for query in queries)
     yield "</tbody></table></div></div>"
 
 
-def _row(one: Answered, *, with_kind: bool) -> str:
-    meaning = escape(OUTCOMES[one.outcome])
-    confidence = "" if one.confidence is None else f"{one.confidence:.3f}"
-    head = [one.text, one.kind] if with_kind else [one.text]
-    reason = explained(one.reason, why(one.reason, len(one.picked)))
-    rest = [confidence, reason, str(one.stage), escape(one.id)]
+def _row(query: Answered, *, with_kind: bool) -> str:
+    meaning = escape(OUTCOMES[query.outcome])
+    confidence = "" if query.confidence is None else f"{query.confidence:.3f}"
+    head = [query.text, query.kind] if with_kind else [query.text]
+    reason = explained(query.reason, why(query.reason, len(query.picked)))
+    rest = [confidence, reason, str(query.stage), escape(query.id)]
     return (
-        f'<tr data-outcome="{one.outcome}" data-kind="{escape(one.kind)}">'
-        f"{''.join(f'<td>{escape(cell)}</td>' for cell in head)}{_ids(one.fits)}{_ids(one.picked)}"
-        f'<td class="outcome {one.outcome}" title="{meaning}">{one.outcome}</td>'
+        f'<tr data-outcome="{query.outcome}" data-kind="{escape(query.kind)}">'
+        f"{''.join(f'<td>{escape(cell)}</td>' for cell in head)}"
+        f"{_ids(query.fits)}{_ids(query.picked)}"
+        f'<td class="outcome {query.outcome}" title="{meaning}">{query.outcome}</td>'
         f"{''.join(f'<td>{cell}</td>' for cell in rest)}</tr>"
     )
 
 
 def _ids(ids: Sequence[str]) -> str:
-    """Return a cell of the first ids; all of them show on hover, and are saved."""
+    """Return a cell with the first ids; all are shown on hover, and saved."""
     whole, more = escape(", ".join(ids)), len(ids) - _IDS_SHOWN
     if more <= 0:
         return f'<td class="ids">{whole}</td>'

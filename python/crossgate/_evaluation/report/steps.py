@@ -2,8 +2,8 @@
 
 The steps are those of `crossgate.pipelines.agent_memory`, and diversity: 20 per store, fused by
 rank, one per source, aged, 15 read by the cross-encoder, 10 kept. First they are added one after
-the other; then each is left out of the whole. Both tell which to keep: a step may add much and yet
-not be missed, because a later one does its work too.
+another; then each is left out of the whole. Both tell which to keep: a step may add much and yet
+not be missed, because a later step does its work too.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class Row:
         change: recall@1 minus that of the row before; where a step is left out, minus that of all
             steps. None for the first row.
         no_match_picks: Share of the no-match queries with a pick; None without such queries.
-        skipped: Share of the queries for which the cross-encoder was not asked; None where it is
-            no part of the row.
-        milliseconds: Median of a query, its embedding counted. What was scored for an earlier row
-            counts with the mean time of a pair of that query.
+        skipped: Share of the queries for which the cross-encoder was not asked; None if it is not
+            part of the row.
+        milliseconds: Median time of a query, including its embedding. A pair that was scored for
+            an earlier row counts with the mean time of a pair of that query.
     """
 
     name: str
@@ -85,10 +85,10 @@ class StepsReport:
         split: Name of its split.
         documents: How many documents there are.
         queries: How many queries.
-        now: The time that ages were counted from, the newest of the documents'; None where no
-            document tells its time, and decay is left out.
+        now: The time from which ages are counted, that of the newest document; None if no document
+            has a time, so that decay is left out.
         profile: Name of the profile whose gate and weights were used.
-        embedder: Identity of the embedder; empty for words alone.
+        embedder: Identity of the embedder; empty for BM25 alone.
         reranker: Identity of the cross-encoder.
         machine: Processor, cores and system.
         versions: Of Python, crossgate and what it runs on.
@@ -117,7 +117,7 @@ class StepsReport:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Which lists are fused, by position or all, and which steps follow."""
+    """Which lists are fused, and which steps follow."""
 
     name: str
     stores: slice
@@ -126,7 +126,7 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What came of one query."""
+    """The answer to one query."""
 
     ids: list[str]
     skipped: bool
@@ -145,12 +145,12 @@ def measure_steps(
     """Answer every query with each combination of steps.
 
     Args:
-        dataset: The documents, with `timestamp` or `date` in their metadata where they have one,
-            and the labelled queries.
+        dataset: The labelled queries and the documents, with `timestamp` or `date` in their
+            metadata if they have one.
         reranker: The cross-encoder.
-        embedder: As in `Index.build`; None for words alone.
-        profile: Gate, guardrails and how logits and stage 1 become one order.
-        seed: Of the resampling behind the intervals.
+        embedder: As in `Index.build`; None for BM25 alone.
+        profile: Gate, guardrails, and how logits and stage 1 are combined.
+        seed: Seed of the resampling behind the intervals.
         progress: Called with the number of queries done so far and the total.
 
     Raises:
@@ -160,7 +160,7 @@ def measure_steps(
     """
     index = Index.build(dataset.documents, embedder=embedder)
     check_models(profile, embedder=index.embedder or None, reranker=reranker.identity)
-    times = [time for one in dataset.documents if (time := time_of(one)) is not None]
+    times = [time for document in dataset.documents if (time := time_of(document)) is not None]
     now = max(times, default=None)
     dense = bool(index.dimension)
     plans = list(_plans(dense=dense, dated=now is not None))
@@ -170,14 +170,16 @@ def measure_steps(
     words = from_index(index, by="words")
     answers: list[list[_Answer]] = []
     for done, query in enumerate(dataset.queries, start=1):
-        found = _retrieved(query, retrieve, words, len(index))
-        answers.append([_answer(query, found, plan, memory, profile, now) for plan in plans])
+        retrieved = _retrieved(query, retrieve, words, len(index))
+        answers.append([_answer(query, retrieved, plan, memory, profile, now) for plan in plans])
         if progress is not None:
             progress(done, len(dataset.queries))
-    whole = next(place for place, plan in enumerate(plans) if plan.name.startswith("without")) - 1
+    whole = (
+        next(position for position, plan in enumerate(plans) if plan.name.startswith("without")) - 1
+    )
     rows = [
-        _row(plan.name, dataset.queries, answers, place, _reference(place, whole), plan, seed)
-        for place, plan in enumerate(plans)
+        _row(plan.name, dataset.queries, answers, position, _reference(position, whole), plan, seed)
+        for position, plan in enumerate(plans)
     ]
     return StepsReport(
         dataset=dataset.name,
@@ -197,7 +199,7 @@ def measure_steps(
 
 def text_steps(report: StepsReport) -> str:
     """Return the report for a terminal."""
-    dated = "no document tells its time" if report.now is None else f"now {report.now.isoformat()}"
+    dated = "no document has a time" if report.now is None else f"now {report.now.isoformat()}"
     lines = [
         f"{report.dataset} {report.split}: {report.documents} documents, {report.queries} queries, "
         f"{dated}",
@@ -212,15 +214,15 @@ def text_steps(report: StepsReport) -> str:
     last = report.added[-1]
     lines += [
         "",
-        f"the whole: recall@1 {share(last.recall_1)}; intervals hold 95 %",
-        "change: paired, against the row above, and where a step is left out against the whole",
+        f"the whole: recall@1 {share(last.recall_1)}; intervals of 95 %",
+        "change: paired, against the row above, or if a step is left out, against the whole",
         "no match: share of the no-match queries for which something was selected",
     ]
     return "\n".join(line[:WIDTH].rstrip() for line in lines)
 
 
 def _plans(*, dense: bool, dated: bool) -> Iterator[_Plan]:
-    steps = [one for one in _AFTER_FUSION if one != DECAY or dated]
+    steps = [step for step in _AFTER_FUSION if step != DECAY or dated]
     yield _Plan("words alone", slice(0, 1), frozenset())
     both = slice(0, 2 if dense else 1)
     if dense:
@@ -234,44 +236,46 @@ def _plans(*, dense: bool, dated: bool) -> Iterator[_Plan]:
         yield _Plan(f"without {step}", both, frozenset(steps) - gone)
 
 
-def _reference(place: int, whole: int) -> int | None:
-    if place > whole:
+def _reference(position: int, whole: int) -> int | None:
+    if position > whole:
         return whole
-    return place - 1 if place else None
+    return position - 1 if position else None
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What each store found, and how long the first of them and all of them took."""
+class _Retrieved:
+    """What each store found, and how long the first and all of them took."""
 
     stores: list[list[Candidate]]
     words_ms: float
     all_ms: float
 
 
-def _retrieved(query: LabelledQuery, retrieve: Retrieve, words: Retrieve, documents: int) -> _Found:
+def _retrieved(
+    query: LabelledQuery, retrieve: Retrieve, words: Retrieve, documents: int
+) -> _Retrieved:
     """Return what each store finds, cut to the query's own candidates."""
     depth = PER_STORE if query.candidates is None else documents
     start = perf_counter()
     words(query.text, depth)
     words_ms, start = _since(start), perf_counter()
-    found = retrieve(query.text, depth)
+    retrieved = retrieve(query.text, depth)
     all_ms = _since(start)
     wanted = None if query.candidates is None else set(query.candidates)
-    lists = [[one for one in hits if wanted is None or one.id in wanted] for hits in found]
-    return _Found([hits[:PER_STORE] for hits in lists], words_ms, all_ms)
+    lists = [[hit for hit in hits if wanted is None or hit.id in wanted] for hits in retrieved]
+    return _Retrieved([hits[:PER_STORE] for hits in lists], words_ms, all_ms)
 
 
 def _answer(
     query: LabelledQuery,
-    found: _Found,
+    retrieved: _Retrieved,
     plan: _Plan,
     memory: _Memory,
     profile: Profile,
     now: datetime | None,
 ) -> _Answer:
-    stores = found.stores[plan.stores]
-    before = found.words_ms if plan.stores == slice(0, 1) else found.all_ms
+    stores = retrieved.stores[plan.stores]
+    before = retrieved.words_ms if plan.stores == slice(0, 1) else retrieved.all_ms
     start, memory.saved = perf_counter(), 0.0
     hits = fused(stores)
     if DUPLICATES in plan.steps:
@@ -297,34 +301,38 @@ def _row(
     name: str,
     queries: Sequence[LabelledQuery],
     answers: Sequence[Sequence[_Answer]],
-    place: int,
+    position: int,
     reference: int | None,
     plan: _Plan,
     seed: int,
 ) -> Row:
-    def column(metric: Callable[[LabelledQuery, _Answer], float | None], place: int) -> list[float]:
-        values = (metric(one, row[place]) for one, row in zip(queries, answers, strict=True))
+    def column(
+        metric: Callable[[LabelledQuery, _Answer], float | None], position: int
+    ) -> list[float]:
+        values = (metric(query, row[position]) for query, row in zip(queries, answers, strict=True))
         return [float("nan") if value is None else value for value in values]
 
     def mean(metric: Callable[[LabelledQuery, _Answer], float | None]) -> Interval | None:
-        return statistics.mean(column(metric, place), seed=seed, shares=True)
+        return statistics.mean(column(metric, position), seed=seed, shares=True)
 
     change = None
     if reference is not None:
-        here, there = column(_recall_1, place), column(_recall_1, reference)
+        here, there = column(_recall_1, position), column(_recall_1, reference)
         change = statistics.mean(np.subtract(here, there), seed=seed)
-    asked = [row[place] for row in answers]
+    asked = [row[position] for row in answers]
     return Row(
         name=name,
         recall_1=mean(_recall_1),
-        recall_5=mean(lambda one, got: _ranked(metrics.recall, one, got, 5)),
-        ndcg_10=mean(lambda one, got: _ranked(metrics.ndcg, one, got, 10)),
+        recall_5=mean(lambda query, answer: _ranked(metrics.recall, query, answer, 5)),
+        ndcg_10=mean(lambda query, answer: _ranked(metrics.ndcg, query, answer, 10)),
         change=change,
-        no_match_picks=mean(lambda one, got: None if one.relevant else float(bool(got.ids))),
-        skipped=sum(one.skipped for one in asked) / len(asked)
+        no_match_picks=mean(
+            lambda query, answer: None if query.relevant else float(bool(answer.ids))
+        ),
+        skipped=sum(answer.skipped for answer in asked) / len(asked)
         if CROSS_ENCODER in plan.steps
         else None,
-        milliseconds=median(one.milliseconds for one in asked),
+        milliseconds=median(answer.milliseconds for answer in asked),
     )
 
 
@@ -342,7 +350,7 @@ def _line(row: Row) -> str:
     change = points(row.change)
     picks = "-" if row.no_match_picks is None else f"{row.no_match_picks.value:.0%}"
     skipped = "-" if row.skipped is None else f"{row.skipped:.0%}"
-    values = ["-" if one is None else f"{one.value:.3f}" for one in _quality(row)]
+    values = ["-" if interval is None else f"{interval.value:.3f}" for interval in _quality(row)]
     return (
         f"{row.name:<22}{values[0]:>9} {change:>20} {values[1]:>9} {values[2]:>8} {picks:>9} "
         f"{skipped:>8} {row.milliseconds:>7.1f}"
@@ -354,9 +362,9 @@ def _quality(row: Row) -> tuple[Interval | None, ...]:
 
 
 class _Memory:
-    """A reranker that reads no pair twice, and counts the time that it saved.
+    """A reranker that reads no pair twice, and counts the time that this saves.
 
-    The rows ask about the same pairs again and again. Each is scored alone, so that remembering it
+    The rows need the same pairs again and again. Each pair is scored by itself, so remembering it
     changes no score.
     """
 
@@ -378,15 +386,15 @@ class _Memory:
         self, query: str, passages: Sequence[Passage], *, deadline: Deadline = ENDLESS
     ) -> list[PairScore | None]:
         known = self._known.setdefault(query, {})
-        new = [one for one in passages if one.text not in known]
+        new = [passage for passage in passages if passage.text not in known]
         if new:
             start = perf_counter()
             scores = self._reranker.score(query, new, deadline=deadline)
             self._spent[query] = self._spent.get(query, 0.0) + _since(start)
-            known |= zip([one.text for one in new], scores, strict=True)
+            known |= zip([passage.text for passage in new], scores, strict=True)
         if known:
             self.saved += (len(passages) - len(new)) * self._spent[query] / len(known)
-        return [known[one.text] for one in passages]
+        return [known[passage.text] for passage in passages]
 
 
 def _since(start: float) -> float:

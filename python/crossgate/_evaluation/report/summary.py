@@ -1,4 +1,4 @@
-"""Makes a report of a stored run: decides every query in every mode, then counts."""
+"""Makes a report from a stored run: decides every query in every mode, then counts."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """What two equal runs differ by.
+    """How much two equal runs differ.
 
     Attributes:
         repeated: How many queries were routed twice.
-        same: For how many of them both decisions were the same.
+        same: How many of them were decided the same both times.
         first_ms: Median milliseconds of the first time; None without repeated queries.
         second_ms: Median milliseconds of the second time.
-        recall_floor: Two samples of as many queries from one system differ by up to this much
+        recall_floor: Two samples of as many queries from the same system differ by up to this much
             recall@1, in 95 of 100 cases.
     """
 
@@ -79,31 +79,31 @@ class Report:
 
     Attributes:
         header: What was run, on what, and where.
-        profile: The profile that was decided by; the run's own unless another was asked for.
+        profile: The profile that decided; the run's own unless another was asked for.
         notes: What a reader of the figures should know.
         queries: How many queries there are.
         matched: How many of them have a match.
         modes: The modes that are compared.
-        quality: Every metric by mode; None where the dataset cannot show it.
+        quality: Every metric by mode; None if the dataset cannot show it.
         against_always: recall@1 of a mode minus that of always, paired by query.
-        unheld: recall@1 without thresholds: no floor for relevance and no guardrail.
+        unheld: recall@1 without thresholds, floors and guardrails.
         pool_size: How many candidates stage 2 reads at most.
         ceiling: The recall of stage 1 among them: the most that stage 2 can reach.
         found: The recall of stage 1 among all candidates that it found.
-        lost: Queries whose first pick does not fit, by mode and by where the right one got lost.
+        lost: Queries whose first pick does not fit, by mode and by where the right answer was lost.
         moves: What stage 2 did to the order of stage 1, by mode.
-        economics: The gate's account; None where the gate was not run.
-        curve: Quality against skip rate while the margins move; empty where a mode is missing.
+        economics: What the gate saved and cost; None if the gate was not run.
+        curve: Quality against skip rate as the leads vary; empty if a mode is missing.
         abstention: Precision against false-positive rate as the confidence threshold varies; empty
-            without a model of it, or where the dataset cannot show it.
-        groups: The figures by kind of query; empty where the dataset names none.
+            without a confidence model, or if the dataset cannot show it.
+        groups: The figures by kind of query; empty if the dataset names none.
         strengths: How well each signal answers the gate's questions.
         histograms: How the scores are distributed.
         reliability: Stated against observed probability.
-        noise: What two equal runs differ by.
+        noise: How much two equal runs differ.
         missed: The worst wrong answers of the gate.
         picked_for_nothing: The worst picks for no-match queries.
-        answers: Every query with its answer, in the gated mode where that was run.
+        answers: Every query with its answer, in the gated mode if that was run.
         degraded: How many queries did not run as configured, by code.
         per_query: The value of every metric by mode, in the order of `ids`.
         ids: The ids of the queries.
@@ -139,7 +139,7 @@ class Report:
     ids: tuple[str, ...]
 
     def kept(self, mode: str) -> float | None:
-        """Return the share of recall@1 that a mode keeps where it may answer with nothing."""
+        """Return the share of recall@1 that a mode keeps although it may abstain."""
         recall, unheld = self.quality[mode]["recall@1"], self.unheld[mode]
         if recall is None or unheld is None or not unheld.value:
             return None
@@ -192,7 +192,7 @@ def summarize(
     notes += check_suitable(header, used)
     if used.blend != header.profile.blend:
         queries = tuple(reblended(query, used) for query in queries)
-    # A mode that was measured serves the others, shown or not.
+    # The other modes need each mode that was measured, shown or not.
     present = [mode for mode in header.modes if mode != "remote" or keeps_pools(header, used)]
     results: dict[Mode, list[RouteResult]] = {
         mode: [decide(query, used, mode, remote=header.remote, policy=chosen) for query in queries]
@@ -203,7 +203,8 @@ def summarize(
         raise InputError("out_of_range", f"the run has only the modes {', '.join(present)}")
     values = {
         mode: [
-            measure_answer(query, one) for query, one in zip(queries, results[mode], strict=True)
+            measure_answer(query, result)
+            for query, result in zip(queries, results[mode], strict=True)
         ]
         for mode in results
     }
@@ -291,13 +292,15 @@ _NAMES = [metric.name for metric in METRICS]
 
 def _fitted_on(run: Run, profile: Profile) -> list[str]:
     data = profile.fitted.get("data")
-    known = [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
+    known = (
+        [dataset for dataset in data if isinstance(dataset, dict)] if isinstance(data, list) else []
+    )
     mine = (run.header.corpus, run.header.labels)
-    if mine not in [(one.get("corpus"), one.get("labels")) for one in known]:
+    if mine not in [(dataset.get("corpus"), dataset.get("labels")) for dataset in known]:
         return []
     return [
         "the profile was fitted on half of these queries, so these figures flatter it; calibrate "
-        "printed those of the other half"
+        "printed those of the held-out half"
     ]
 
 
@@ -306,8 +309,8 @@ def _bounds(queries: Sequence[StoredQuery]) -> list[str]:
     if not named:
         return []
     return [
-        f"{named} no-match queries come with documents that are known not to fit; where the labels "
-        "say nothing of the others, false injects are an upper bound"
+        f"{named} no-match queries have labels only for documents that do not fit: if others fit, "
+        "the false-positive rate is an upper bound"
     ]
 
 
@@ -318,14 +321,14 @@ def _table(rows: Sequence[Values]) -> NDArray[np.float64]:
 def _unheld(
     queries: Sequence[StoredQuery], profile: Profile, mode: Mode, remote: str | None, seed: int
 ) -> Interval | None:
-    found = [
+    recalls = [
         metrics.recall(
             decide(query, profile, mode, remote=remote, hold_back=False).ids, query.relevant, 1
         )
         for query in queries
         if query.relevant
     ]
-    return statistics.mean(found, seed=seed, shares=True) if found else None
+    return statistics.mean(recalls, seed=seed, shares=True) if recalls else None
 
 
 def _found(queries: Sequence[StoredQuery], k: int | None, seed: int) -> Interval | None:
@@ -343,8 +346,8 @@ def _lost(
     always: Sequence[RouteResult] | None,
 ) -> dict[str, int]:
     places = Counter(
-        losses.where_lost(query, result, None if always is None else always[place])
-        for place, (query, result) in enumerate(zip(queries, results, strict=True))
+        losses.where_lost(query, result, None if always is None else always[position])
+        for position, (query, result) in enumerate(zip(queries, results, strict=True))
         if query.relevant
     )
     return {place: places[place] for place in losses.PLACES if places[place]}
@@ -358,17 +361,17 @@ def _groups(
     queries: Sequence[StoredQuery], values: Mapping[str, Sequence[Values]], seed: int
 ) -> tuple[Group, ...]:
     members: dict[str, list[int]] = {}
-    for place, query in enumerate(queries):
+    for position, query in enumerate(queries):
         if query.mentions_name is not None:
             naming = "names the document" if query.mentions_name else "does not name it"
-            members.setdefault(naming, []).append(place)
+            members.setdefault(naming, []).append(position)
         if query.kind:
-            members.setdefault(query.kind, []).append(place)
+            members.setdefault(query.kind, []).append(position)
 
-    def figures(name: str, places: Sequence[int]) -> dict[str, Interval | None]:
+    def figures(name: str, positions: Sequence[int]) -> dict[str, Interval | None]:
         return {
             mode: statistics.mean(
-                np.array([rows[place][name] for place in places], dtype=np.float64),
+                np.array([rows[position][name] for position in positions], dtype=np.float64),
                 seed=seed,
                 shares=True,
             )
@@ -378,11 +381,11 @@ def _groups(
     return tuple(
         Group(
             name=name,
-            queries=len(places),
-            recall=figures("recall@1", places),
-            false_inject=figures("false_inject", places),
+            queries=len(positions),
+            recall=figures("recall@1", positions),
+            false_inject=figures("false_inject", positions),
         )
-        for name, places in members.items()
+        for name, positions in members.items()
     )
 
 

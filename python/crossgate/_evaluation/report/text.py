@@ -1,4 +1,4 @@
-"""A report as text: at most 100 columns, the verdict on the gate in its first line."""
+"""A report as text, at most 100 columns wide, with the verdict on the gate in the first line."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from crossgate._evaluation.report.summary import Report
 
 WIDTH = 100
 _APPLY_BAND = (0.02, 0.40)
-"""The share of pools that a well-chosen `cliff_core` cuts: below it cliffs are hardly ever found,
-above it the pools are too large."""
+"""The share of pools that a well-chosen `cliff_core` cuts: with less, cliffs are hardly ever found;
+with more, the pools are too large."""
 
 _LABEL = 24
 _COLUMN = 22
 _NARROW = 16
-_MOST_WIDE = 3  # columns that fit with all their digits
+_MOST_WIDE = 3  # how many columns fit with all their digits
 _BRACKET = re.compile(r"\[(\S+), (\S+)\]")
 
 _RANKING = ("recall@1", "recall@3", "recall@5", "recall@10", "precision@1", "mrr@10", "ndcg@10")
@@ -59,7 +59,7 @@ def text_report(report: Report, *, signals: bool = False) -> str:
 
     Args:
         report: The report.
-        signals: Also show how well each signal answers the gate's questions.
+        signals: Whether to show how well each signal answers the gate's questions.
     """
     sections = [
         _wrapped([headline(report)]),
@@ -84,7 +84,7 @@ def _subject(report: Report) -> Iterator[str]:
 
 
 def subject(report: Report) -> list[str]:
-    """Return lines on what was measured: size, models, machine, and what was degraded."""
+    """Return lines about what was measured: size, models, machine, and what was degraded."""
     header = report.header
     skipped = f", {header.skipped} malformed rows skipped" if header.skipped else ""
     versions = ", ".join(f"{name} {version}" for name, version in header.versions.items())
@@ -109,7 +109,7 @@ def _quality(report: Report) -> Iterator[str]:
         yield _of_modes(report, "recall@1 - always, points", cells)
     if report.ceiling is not None:
         yield f"recall of stage 1: {share(report.ceiling)} in its first {report.pool_size},"
-        yield f"{share(report.found)} in all of its candidates: an upper bound for stage 2"
+        yield f"{share(report.found)} in all its candidates: an upper bound for stage 2"
     yield ""
     yield _of_modes(report, "abstention", report.modes)
     if report.no_match:
@@ -122,7 +122,7 @@ def _quality(report: Report) -> Iterator[str]:
 
 
 def _metrics(report: Report, names: Iterable[str], *, blank: bool = False) -> Iterator[str]:
-    """Yield a row for each of these metrics that has a value in some mode, or for all of them."""
+    """Yield a row for each of these metrics with a value in some mode; with `blank` for all."""
     for name in names:
         cells = [share(report.quality[mode][name]) for mode in report.modes]
         if blank or set(cells) != {"-"}:
@@ -139,8 +139,11 @@ def _losses(report: Report) -> Iterator[str]:
         if any(counts):
             yield _of_modes(report, f"  {meaning}", map(str, counts))
     for what, cells in (
-        ("pushed out of rank 1", [_of(one.pushed_out, one.first) for one in moves.values()]),
-        (f"pulled into first {DEPTH}", [_of(one.pulled_in, one.deep) for one in moves.values()]),
+        ("pushed out of rank 1", [_of(moved.pushed_out, moved.first) for moved in moves.values()]),
+        (
+            f"pulled into first {DEPTH}",
+            [_of(moved.pulled_in, moved.deep) for moved in moves.values()],
+        ),
     ):
         yield _of_modes(report, what, [*[""] * (len(report.modes) - len(cells)), *cells])
 
@@ -160,9 +163,14 @@ def _economics(report: Report) -> Iterator[str]:
     yield f"pairs scored     {account.pairs}{always}"
     yield ""
     yield _row("milliseconds", ["queries", "p50", "p95", "p99"], width=10)
-    for one in account.latencies:
-        cells = [str(one.count), f"{one.p50:.1f}", f"{one.p95:.1f}", f"{one.p99:.1f}"]
-        yield _row(f"  {path_name(one.path)}", cells, width=10)
+    for latency in account.latencies:
+        cells = [
+            str(latency.count),
+            f"{latency.p50:.1f}",
+            f"{latency.p95:.1f}",
+            f"{latency.p99:.1f}",
+        ]
+        yield _row(f"  {path_name(latency.path)}", cells, width=10)
 
 
 def _curve(report: Report) -> Iterator[str]:
@@ -171,8 +179,8 @@ def _curve(report: Report) -> Iterator[str]:
     yield _row("as the leads vary", ["skipped", "recall@1", "false inject", ""], width=14)
     # Ten points of the curve, and the shipped one.
     step = max(1, len(report.curve) // 10)
-    for place, point in enumerate(report.curve):
-        if point.shipped or place % step == 0 or place == len(report.curve) - 1:
+    for position, point in enumerate(report.curve):
+        if point.shipped or position % step == 0 or position == len(report.curve) - 1:
             cells = [
                 f"{point.skip_rate:.1%}",
                 "-" if point.recall is None else f"{point.recall:.3f}",
@@ -185,11 +193,11 @@ def _curve(report: Report) -> Iterator[str]:
     yield ""
     yield _row("as the threshold varies", ["false inject", "precision@1", ""], width=14)
     step = max(1, len(report.abstention) // 8)
-    for place, bar in enumerate(report.abstention):
-        if bar.shipped or place % step == 0:
-            cells = [percentage(bar.false_inject), f"{bar.precision:.3f}"]
-            mark = "<- shipped" if bar.shipped else ""
-            yield _row(f"  confidence {bar.least:.3f}", [*cells, mark], width=14)
+    for position, threshold in enumerate(report.abstention):
+        if threshold.shipped or position % step == 0:
+            cells = [percentage(threshold.false_inject), f"{threshold.precision:.3f}"]
+            mark = "<- shipped" if threshold.shipped else ""
+            yield _row(f"  confidence {threshold.least:.3f}", [*cells, mark], width=14)
 
 
 def _groups(report: Report) -> Iterator[str]:
@@ -210,8 +218,8 @@ def _groups(report: Report) -> Iterator[str]:
 
 def _signals(report: Report) -> Iterator[str]:
     yield _row("AUC of a signal", ["rerank? (low value)", "anything relevant?"])
-    for one in report.strengths:
-        yield _row(f"  {one.name}", [share(one.rerank), share(one.answer)])
+    for strength in report.strengths:
+        yield _row(f"  {strength.name}", [share(strength.rerank), share(strength.answer)])
     error = calibration_error(report.reliability)
     if error is not None:
         what = (
@@ -219,7 +227,7 @@ def _signals(report: Report) -> Iterator[str]:
             if report.profile.confidence.stage2 is None
             else "confidence"
         )
-        yield f"the {what} misses the observed share by {error:.3f} on average"
+        yield f"the {what} is off the observed share by {error:.3f} on average"
 
 
 def _noise(report: Report) -> Iterator[str]:
@@ -265,7 +273,7 @@ def share(interval: Interval | None) -> str:
 
 
 def _remote_reranker(report: Report) -> str:
-    """Return who answered in the mode `remote`, to follow the models; empty without that mode."""
+    """Return the remote reranker, to follow the models; empty without the mode `remote`."""
     identity = report.header.remote
     if identity is None or "remote" not in report.modes:
         return ""
@@ -274,7 +282,7 @@ def _remote_reranker(report: Report) -> str:
 
 
 def tail_cut(account: Economics) -> str:
-    """Return how often a tail was cut off the pool, against how often that should happen."""
+    """Return how often the tail of the pool was cut, compared with how often it should be."""
     rate = account.tighten_apply_rate
     if rate is None:
         off = account.tightened is None
@@ -296,7 +304,7 @@ def points(interval: Interval | None) -> str:
     """Return a difference of shares with its interval, in percentage points."""
     if interval is None:
         return "-"
-    value, low, high = (100 * one for one in (interval.value, interval.low, interval.high))
+    value, low, high = (100 * number for number in (interval.value, interval.low, interval.high))
     return f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
 
 

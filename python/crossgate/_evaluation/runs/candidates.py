@@ -61,10 +61,10 @@ def is_candidates(path: str | PathLike[str]) -> bool:
     try:
         with open_source(path) as stream:
             first = parse_json(stream.readline(1 << 26).decode("utf-8"))
-    except (OSError, ValueError, Unusable):  # who reads it as something else will say so
+    except (OSError, ValueError, Unusable):  # whatever reads it as something else will say so
         return False
-    found = first.get("candidates") if isinstance(first, dict) else None
-    return isinstance(found, list) and any(isinstance(one, dict) for one in found)
+    listed = first.get("candidates") if isinstance(first, dict) else None
+    return isinstance(listed, list) and any(isinstance(entry, dict) for entry in listed)
 
 
 def measure_candidates(
@@ -78,7 +78,7 @@ def measure_candidates(
     seed: int = 0,
     strict: bool = False,
 ) -> tuple[Problem, ...]:
-    """Rerank all candidates of every query and write the run; returns the rows left out, and why.
+    """Rerank all candidates of every query, write the run, and return the rows left out, and why.
 
     Args:
         path: A file of queries with their candidates, see above.
@@ -102,7 +102,7 @@ def measure_candidates(
         raise SourceError("empty_split", f"no query with candidates in {path}{log.hint()}")
     if limit is not None and limit < len(rows):
         kept = random.Random(seed).sample(range(len(rows)), max(1, limit))  # noqa: S311, a sample
-        rows = [rows[place] for place in sorted(kept)]
+        rows = [rows[position] for position in sorted(kept)]
     model = reranker
     if isinstance(model, str | PathLike):
         model = load(PASSAGE_RERANKER if model == "default" else model)
@@ -114,11 +114,11 @@ def measure_candidates(
         split="candidates",
         corpus="",
         labels=_fingerprint(rows),
-        documents=len({one.id for row in rows for one in row.candidates}),
+        documents=len({entry.id for row in rows for entry in row.candidates}),
         skipped=len(log.problems),
         notes=(
             "the candidates are those of another retriever: what it did not find counts as missed, "
-            "and the profile fits its cosines and no others",
+            "and the profile is fitted to its cosines only",
         ),
         modes=("always",),
         embedder=embedder,
@@ -150,32 +150,32 @@ def _row(line: int, values: object) -> _Row:
         raise Unusable("the query is not text")
     check_query(query)
     if not isinstance(given, list) or not given:
-        raise Unusable("candidates must be a list with at least one of them")
-    found = tuple(candidate(place, one) for place, one in enumerate(given, start=1))
-    missing = next((one.id for one in found if one.cosine is None), None)
+        raise Unusable("candidates must be a list of at least one")
+    candidates = tuple(candidate(position, entry) for position, entry in enumerate(given, start=1))
+    missing = next((entry.id for entry in candidates if entry.cosine is None), None)
     if missing is not None:
         raise Unusable(
-            f"candidate {missing!r} has no cosine: a gate is fitted on cosines, from -1 to 1"
+            f"candidate {missing!r} has no cosine, from -1 to 1: the gate is fitted on cosines"
         )
     if isinstance(relevant, str):
         relevant = [relevant]
-    if not isinstance(relevant, list) or not all(isinstance(one, str) for one in relevant):
+    if not isinstance(relevant, list) or not all(isinstance(id, str) for id in relevant):
         raise Unusable("relevant must be a list of ids, empty if nothing fits")
     kind = values.get("kind") or ""
     if not isinstance(kind, str):
         raise Unusable("the kind is not text")
     labels = dict.fromkeys(relevant, 1)
-    return _Row(line=line, query=query, kind=kind, relevant=labels, candidates=found)
+    return _Row(line=line, query=query, kind=kind, relevant=labels, candidates=candidates)
 
 
 def _reranked(rows: Sequence[_Row], reranker: Reranker) -> Iterator[StoredQuery]:
     for row in tqdm(rows, desc="reranking", unit="", delay=0.5, leave=False, disable=None):
-        # All are read, so that any pool and any gate can be fitted to what stage 2 said.
+        # All are read, so that any pool and any gate can be fitted to the scores of stage 2.
         everything = Profile(pool=len(row.candidates))
         result = rerank(
             row.query, row.candidates, profile=everything, reranker=reranker, limit=None
         )
-        failed = next((one for one in result.degraded if one.code != "no_profile"), None)
+        failed = next((note for note in result.degraded if note.code != "no_profile"), None)
         if failed is not None:
             raise InputError("out_of_range", f"line {row.line} cannot be read: {failed.detail}")
         trace = result.trace
@@ -185,7 +185,9 @@ def _reranked(rows: Sequence[_Row], reranker: Reranker) -> Iterator[StoredQuery]
             kind=row.kind,
             relevant=row.relevant,
             scored=tuple(map(Scored.from_dict, trace["stage1"])),
-            pairs={one["id"]: PairScore(one["score"], one["truncated"]) for one in trace["stage2"]},
+            pairs={
+                pair["id"]: PairScore(pair["score"], pair["truncated"]) for pair in trace["stage2"]
+            },
             signals=trace["gate"]["signals"],
             milliseconds={"always": dict(result.timings)},
             excerpts={hit.id: hit.document.text[:240] for hit in result.hits[:1]},

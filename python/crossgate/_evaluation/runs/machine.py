@@ -1,4 +1,4 @@
-"""What a figure was measured on."""
+"""The machine and the versions that a figure was measured with."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def describe_machine() -> dict[str, str | int]:
 
 def describe_versions(*others: str) -> dict[str, str]:
     """Return the versions of Python and of the packages that a figure depends on."""
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for name in dict.fromkeys((*_PACKAGES, *others)):
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "none"
-    return found
+            versions[name] = "none"
+    return versions
 
 
 def _processor() -> str:

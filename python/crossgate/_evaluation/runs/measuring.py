@@ -129,7 +129,7 @@ def measure(
 
 
 def _load_reranker(reranker: Reranker | str | PathLike[str]) -> Reranker:
-    """Return a reranker, loading it where it is given by name or folder.
+    """Return a reranker, loading it if it is given by name or folder.
 
     Raises:
         ModelError: If the model cannot be used.
@@ -156,10 +156,10 @@ def _route_all(
     reranker: Reranker | None,
     every: int,
 ) -> Iterator[StoredQuery]:
-    """Route the queries in their order; every so many of them twice, none if that is 0."""
+    """Route the queries in order, every `every`-th of them twice; none twice if that is 0."""
     bar = tqdm(dataset.queries, desc="routing", unit="", delay=0.5, leave=False, disable=None)
-    for place, query in enumerate(bar):
-        again = bool(every) and place % every == 0
+    for position, query in enumerate(bar):
+        again = bool(every) and position % every == 0
         yield _route(query, index, routers, reranker, again=again)
 
 
@@ -184,10 +184,14 @@ def _route(
     pairs = _pairs(results.get("always", results.get("gated")))
     if "always" in results and reranker is not None and pairs:
         unread = [
-            Passage(id=one.id, text=_readable(index, one)) for one in scored if one.id not in pairs
+            Passage(id=scores.id, text=_readable(index, scores))
+            for scores in scored
+            if scores.id not in pairs
         ]
         read = reranker.score(query.text, unread, deadline=ENDLESS) if unread else ()
-        pairs |= {one.id: pair for one, pair in zip(unread, read, strict=True) if pair is not None}
+        pairs |= {
+            passage.id: pair for passage, pair in zip(unread, read, strict=True) if pair is not None
+        }
     gated = results.get("gated")
     decision, repeated = None, None
     if gated is not None:
@@ -195,8 +199,8 @@ def _route(
     if again and gated is not None:
         second = _result(routers["gated"], query)
         repeated = (second.timings["total"], second.ids == gated.ids)
-    passages = {one.id: one.passage for one in scored}
-    shown = [*query.relevant, *(hit.id for one in results.values() for hit in one.hits[:1])]
+    passages = {scores.id: scores.passage for scores in scored}
+    shown = [*query.relevant, *(hit.id for result in results.values() for hit in result.hits[:1])]
     return StoredQuery(
         id=query.id,
         text=query.text,
@@ -210,16 +214,16 @@ def _route(
         remote_pairs=_pairs(results.get("remote")),
         signals=richest.trace["gate"]["signals"],
         decision=decision,
-        milliseconds={mode: dict(one.timings) for mode, one in results.items()},
+        milliseconds={mode: dict(result.timings) for mode, result in results.items()},
         repeated=repeated,
         sources=_sources(richest),
         excerpts={id: _excerpt(index, id, passages.get(id)) for id in shown},
         degraded=tuple(
             dict.fromkeys(
-                one.code
+                note.code
                 for result in results.values()
-                for one in result.degraded
-                if one.code != "reranker_not_fitted"  # the report says so in its first lines
+                for note in result.degraded
+                if note.code != "reranker_not_fitted"  # the report says so in its first lines
             )
         ),
     )
@@ -231,7 +235,7 @@ def _result(router: Router, query: LabelledQuery) -> RouteResult:
 
 def _pairs(result: RouteResult | None) -> dict[str, PairScore]:
     stored = [] if result is None else result.trace["stage2"]
-    return {one["id"]: PairScore(one["score"], one["truncated"]) for one in stored}
+    return {pair["id"]: PairScore(pair["score"], pair["truncated"]) for pair in stored}
 
 
 def _scored(result: RouteResult) -> Iterator[_core.Scored]:
@@ -246,21 +250,21 @@ def _sources(result: RouteResult) -> dict[str, str]:
 def _reweighed(
     query: str, index: Index, scored: Sequence[_core.Scored], blend: Mapping[str, float]
 ) -> dict[float, dict[str, float]]:
-    """Return the BM25 scores of the candidates by the weight of the body, where one has a body."""
-    ids = [one.id for one in scored]
+    """Return the candidates' BM25 scores for each weight of the body, if any has a body."""
+    ids = [scores.id for scores in scored]
     if not any(document.body for document in filter(None, map(index.get, ids))):
         return {}
-    found = {}
+    reweighed = {}
     for weight in sorted({*BODY_WEIGHTS, blend["body_weight"]}):
         weighed = _core.Blend(**{**blend, "body_weight": weight})
         again = index.search(query, blend=weighed, per_channel=max(2, len(ids)), allow=ids)
-        found[weight] = {one.id: one.bm25 for one in again.scored}
-    return found
+        reweighed[weight] = {scores.id: scores.bm25 for scores in again.scored}
+    return reweighed
 
 
-def _readable(index: Index, one: _core.Scored) -> str:
-    document = index.get(one.id)
-    return "" if document is None else readable(document, one.passage)
+def _readable(index: Index, scores: _core.Scored) -> str:
+    document = index.get(scores.id)
+    return "" if document is None else readable(document, scores.passage)
 
 
 def _excerpt(index: Index, id: str, passage: _core.Span | None) -> str:

@@ -5,9 +5,9 @@ in the gate:
 
     never     no gate and no reranker: the order of stage 1
     gated     the profile's gate
-    always    no gate: the reranker reads the pool of every query, but without vectors of those
-              alone that share a term with a document
-    remote    no gate: a provider's reranker reads the pool of every query; only where asked for
+    always    no gate: the reranker reads the pool of every query; without vectors, only of queries
+              that share a term with a document
+    remote    no gate: a provider's reranker reads the pool of every query; only if asked for
 """
 
 from __future__ import annotations
@@ -55,21 +55,20 @@ def decide(
 ) -> RouteResult:
     """Route a stored query, with the stored scores in place of the models.
 
-    The cascade itself runs, so that there is one order of the stages. All that pass are selected.
-    Where the profile blends otherwise than the run's did, its blend orders the candidates that the
-    run found.
+    The cascade itself runs, so that the order of the stages is written once. All that pass are
+    selected. If the profile's blend differs from the run's, it orders the candidates of the run.
 
     Args:
         query: The query.
         profile: The profile to decide by.
         mode: The mode.
-        remote: Identity of the remote reranker, for the mode of that name. Where it did not
-            answer, the order of stage 1 is kept.
+        remote: Identity of the remote reranker, for the mode of that name. If it did not answer,
+            the order of stage 1 is kept.
         policy: The policy to decide by; None for the default.
         hold_back: Whether the answer may be empty. Otherwise no threshold, floor or guardrail keeps
             a candidate from being selected.
     """
-    # Which profile a stored run may be decided by is checked before, by `check_suitable`.
+    # Whether the profile suits the stored run was checked before, by `check_suitable`.
     remembered = _Remembered(query.pairs, identity=profile.reranker or "stored")
     if mode == "remote":
         remembered = _Remembered(query.remote_pairs, identity=remote or "stored")
@@ -79,12 +78,12 @@ def decide(
         policy = Policy()
     key = policy.source_type
     documents = {
-        one.id: Document(
-            id=one.id,
-            text=one.id,
-            metadata={key: query.sources[one.id]} if one.id in query.sources else {},
+        scores.id: Document(
+            id=scores.id,
+            text=scores.id,
+            metadata={key: query.sources[scores.id]} if scores.id in query.sources else {},
         )
-        for one in query.scored
+        for scores in query.scored
     }
     need = query.need if hold_back else None
     return cascade.run(
@@ -101,18 +100,18 @@ def decide(
 
 
 def reblended(query: StoredQuery, profile: Profile) -> StoredQuery:
-    """Return a query whose candidates are blended and ordered as a profile wants.
+    """Return a query with its candidates blended and ordered by a profile.
 
     Raises:
-        SourceError: `unsuitable_run` if the candidates have no cosine to blend, or bodies that the
-            run knows no score of under the profile's weight.
+        SourceError: `unsuitable_run` if the candidates have no cosine to blend, or if the run holds
+            no score of their bodies under the profile's weight.
     """
     weight = profile.blend.body_weight
     if query.reweighed and weight not in query.reweighed:
-        known = ", ".join(f"{one:g}" for one in query.reweighed)
-        message = f"query {query.id!r} was run with bodies that weigh {known}, not {weight:g}"
+        known = ", ".join(f"{other:g}" for other in query.reweighed)
+        message = f"query {query.id!r} was run with body weights of {known}, not {weight:g}"
         raise SourceError("unsuitable_run", f"{message}: measure it with this profile")
-    if any(one.cosine is None for one in query.scored):
+    if any(scores.cosine is None for scores in query.scored):
         message = f"query {query.id!r} was run without vectors: its blend cannot be changed"
         raise SourceError("unsuitable_run", message)
     bm25 = dict(query.reweighed.get(weight, {}))
@@ -134,17 +133,17 @@ def check_suitable(header: RunHeader, profile: Profile) -> tuple[str, ...]:
 
     Raises:
         ProfileError: `profile_mismatch` if it was fitted for other models.
-        SourceError: `unsuitable_run` if the run lacks logits that the profile asks for.
+        SourceError: `unsuitable_run` if the run lacks logits that the profile needs.
     """
     if profile == header.profile:
         return ()
     check_models(profile, embedder=header.embedder or None, reranker=header.reranker)
     if "always" not in header.modes:
-        message = "the run was made without the mode always: it lacks logits for another profile"
+        message = "the run was made without the mode always, so another profile lacks logits"
         raise SourceError("unsuitable_run", message)
-    notes = ["decided again from a stored run: times are combined from those of its modes"]
+    notes = ["decided again from a stored run: times are taken from its modes never and always"]
     if (profile.blend, profile.per_channel) != (header.profile.blend, header.profile.per_channel):
-        notes.append("the profile searches otherwise than the run: the candidates are the run's")
+        notes.append("the profile searches differently, but the candidates are those of the run")
     if "remote" in header.modes and not keeps_pools(header, profile):
         notes.append("the mode remote is left out: it read the pools of the run's profile")
     return tuple(notes)
@@ -161,5 +160,5 @@ class _Remembered:
     def score(
         self, query: str, passages: Sequence[Passage], *, deadline: Deadline
     ) -> list[PairScore | None]:
-        """Return the stored scores; a remote reranker may have scored a part, or nothing."""
-        return [self.pairs.get(one.id) for one in passages]
+        """Return the stored scores; a remote reranker may have scored only some, or none."""
+        return [self.pairs.get(passage.id) for passage in passages]

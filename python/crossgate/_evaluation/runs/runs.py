@@ -1,8 +1,8 @@
 """Stored runs: the models' scores for each query, written before any metric is computed.
 
-A run is a file of JSON lines. The first one is the header; each other one holds a query with its
+A run is a file of JSON lines. The first is the header; each other line holds a query with its
 labels, the stage-1 scores of its candidates, their logits, what the gate decided and how long each
-mode took. That is enough to decide again by another gate or profile without a model, see
+mode took. That is enough to decide again with another gate or profile without a model: see
 `crossgate._evaluation.runs.modes`.
 """
 
@@ -47,12 +47,12 @@ class RunHeader:
         skipped: How many malformed rows were left out.
         notes: What a reader of the figures should know about the labels.
         modes: The modes that were measured.
-        embedder: Identity of the embedder; empty for words alone.
+        embedder: Identity of the embedder; empty for BM25 alone.
         reranker: Identity of the reranker; None without one.
-        remote: Identity of the remote reranker; None where the mode `remote` was not measured.
+        remote: Identity of the remote reranker; None if the mode `remote` was not measured.
         profile: The profile in use.
         policy: The policy in use.
-        seed: Of the sample and of the resampling.
+        seed: Seed of the sample and of the resampling.
         machine: Processor, cores and system.
         versions: Of Python, crossgate and what it runs on.
         date: When the run was started, UTC, ISO 8601.
@@ -90,18 +90,18 @@ class StoredQuery:
         wrong: Documents that are known not to fit.
         scored: The candidates that stage 1 found, best blend first.
         reweighed: BM25 scores of the candidates by id, under other weights of the body: one
-            mapping for each weight. Empty where no candidate has a body.
-        pairs: What the reranker said about the candidates that it read.
-        remote_pairs: The same of the remote reranker; empty where it was not asked, or did not
+            mapping for each weight. Empty if no candidate has a body.
+        pairs: The reranker's scores of the candidates that it read.
+        remote_pairs: The same for the remote reranker; empty if it was not asked, or did not
             answer.
-        signals: What the gate looked at; None without candidates.
-        decision: Verdict, reason and selected ids of the gated mode, as the router gave them;
-            None where that mode was not measured.
+        signals: The gate's signals; None without candidates.
+        decision: Verdict, reason and selected ids of the gated mode, as the router returned them;
+            None if that mode was not measured.
         milliseconds: Per mode, milliseconds per step of the router.
         repeated: Milliseconds of a second gated run of the same query and whether it decided the
             same; None for the queries that were routed once.
         sources: Source types of candidates that have one, by id.
-        excerpts: The beginning of documents that a reader may want to see.
+        excerpts: The beginnings of documents that a reader may want to see.
         degraded: Codes of what did not run as configured.
     """
 
@@ -125,7 +125,7 @@ class StoredQuery:
 
     @property
     def need(self) -> float | None:
-        """The probability that the query asks for anything; None where nobody asked."""
+        """The probability that the query needs a document; None if it was not computed."""
         known = None if self.signals is None else self.signals.get("need")
         return None if known is None else float(known)
 
@@ -141,7 +141,7 @@ class Run:
 def write_run(path: Path, header: RunHeader, queries: Iterable[StoredQuery]) -> None:
     """Write a run as its queries come in; the file appears when the last one is written.
 
-    Whatever interrupts the writing, Ctrl-C included, leaves no file and keeps an earlier one.
+    If writing is interrupted, by Ctrl-C too, no file is left and an earlier one is kept.
 
     Raises:
         SourceError: `unwritable` if the file cannot be written.
@@ -187,12 +187,12 @@ def is_run(path: str | PathLike[str]) -> bool:
     try:
         with open_source(check_path("the run", path)) as stream:
             return b'"schema": "crossgate-run/' in stream.readline(200)
-    except OSError:  # who reads it as something else will say so
+    except OSError:  # whatever reads it as something else will say so
         return False
 
 
 def _header_values(header: RunHeader) -> dict[str, Any]:
-    values = {one.name: getattr(header, one.name) for one in fields(header)}
+    values = {field.name: getattr(header, field.name) for field in fields(header)}
     values |= {"profile": profile_values(header.profile), "policy": header.policy.to_dict()}
     return {"schema": SCHEMA, **values}
 
@@ -220,7 +220,7 @@ def _query_values(query: StoredQuery) -> dict[str, Any]:
         "mentions_name": query.mentions_name,
         "relevant": dict(query.relevant),
         "wrong": sorted(query.wrong),
-        "stage1": [one.to_dict() for one in query.scored],
+        "stage1": [scores.to_dict() for scores in query.scored],
         "reweighed": [[weight, dict(scores)] for weight, scores in query.reweighed.items()],
         "stage2": _pair_values(query.pairs),
         "remote": _pair_values(query.remote_pairs),
@@ -258,19 +258,19 @@ def _query(values: dict[str, Any]) -> StoredQuery:
 
 
 def _scored(values: object) -> _core.Scored:
-    one = _core.Scored.from_dict(values)
-    if one.bm25 < 0:  # would be bounded to any number, or to none
-        raise Unusable(f"the BM25 score of {one.id!r} is {one.bm25}: it must be at least 0")
-    return one
+    scored = _core.Scored.from_dict(values)
+    if scored.bm25 < 0:  # would be bounded to any number, or to none
+        raise Unusable(f"the BM25 score of {scored.id!r} is {scored.bm25}: it must be at least 0")
+    return scored
 
 
 def _reweighed(values: Iterable[Any]) -> dict[float, dict[str, float]]:
-    found = {float(weight): dict(scores) for weight, scores in values}
-    for scores in found.values():
+    reweighed = {float(weight): dict(scores) for weight, scores in values}
+    for scores in reweighed.values():
         for id, score in scores.items():
             if not (isinstance(score, int | float) and score >= 0):
                 raise Unusable(f"the BM25 score of {id!r} is {score!r}: it must be at least 0")
-    return found
+    return reweighed
 
 
 def _pair_values(pairs: Mapping[str, PairScore]) -> list[dict[str, Any]]:
@@ -280,5 +280,5 @@ def _pair_values(pairs: Mapping[str, PairScore]) -> list[dict[str, Any]]:
 
 
 def _pairs(values: Iterable[Any]) -> dict[str, PairScore]:
-    pairs = (_core.Pair.from_dict(one) for one in values)
-    return {one.id: PairScore(one.score, one.truncated) for one in pairs}
+    pairs = (_core.Pair.from_dict(row) for row in values)
+    return {pair.id: PairScore(pair.score, pair.truncated) for pair in pairs}
