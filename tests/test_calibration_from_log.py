@@ -146,8 +146,8 @@ def test_a_fit_on_use_holds_and_says_how_far_to_trust_it(logged: Path) -> None:
     assert profile.fitted["notes"] == list(found.notes)
     said = " ".join(found.notes)
     for part in (
-        "they favour the order that was in force; and a use is no proof that a document fits",
-        "480 of 480 (100%) decisions say what was used; 120 of them that nothing was",
+        "they favour the order at that time; and what was used need not fit",
+        "480 of 480 (100%) decisions have a record of use; for 120 of them nothing was used",
         "a log does not say what was indexed",
     ):
         assert part in said
@@ -178,14 +178,14 @@ def test_where_the_uses_stood_is_counted(skills: Index, path: Path) -> None:
             log.used(result.decision_id, used)
     log.used("0" * 32, ["skill-00"])
     found = run_from_log(path)
-    assert noted(found, "5 of 6 (83%) decisions say what was used; 1 of them that nothing was")
+    assert noted(found, "5 of 6 (83%) decisions have a record of use; for 1 of them nothing was")
     assert noted(
         found,
-        "2 of 5 (40%) uses were selected, 1 of 5 (20%) were candidates that were not, "
-        "2 of 5 (40%) were not found at all",
+        "of what was used, 2 of 5 (40%) were selected, 1 of 5 (20%) were other candidates, and "
+        "2 of 5 (40%) were not found",
     )
-    assert noted(found, "1 decisions have no use")
-    assert noted(found, "1 uses are of decisions that the log does not hold")
+    assert noted(found, "1 decisions have no record of use")
+    assert noted(found, "1 records of use are for decisions that are not in the log")
     assert [len(query.relevant) for query in found.run.queries] == [1, 1, 1, 2, 0]
 
 
@@ -202,7 +202,7 @@ def test_uses_of_one_query_add_up_and_it_counts_once(skills: Index, path: Path) 
         {"skill-00": 1, "skill-07": 1},
         {"skill-01": 1},
     ]
-    assert noted(found, "1 decisions ask what a later one asks again")
+    assert noted(found, "1 decisions have the query of a later one")
 
 
 def test_what_cannot_be_learned_from_is_left_out_and_counted(skills: Index, path: Path) -> None:
@@ -238,8 +238,8 @@ def test_what_cannot_be_learned_from_is_left_out_and_counted(skills: Index, path
     assert noted(found, "4 decisions are of other models")
     assert noted(found, "1 decisions have no logits, since stage 2 was not asked")
     assert noted(found, "1 decisions were degraded")
-    assert noted(found, "1 decisions have no use")
-    assert noted(found, "made by several profiles")
+    assert noted(found, "1 decisions have no record of use")
+    assert noted(found, "made with several profiles")
 
 
 def test_scores_that_come_later_count_as_if_they_had_been_asked_for(
@@ -316,7 +316,7 @@ def test_a_log_without_labels_is_refused(skills: Index, path: Path, tmp_path: Pa
     assert "crossgate used" in refused("no_labels", run_from_log, path)
     router = Router(skills, reranker=OverlapReranker(), profile=ASKS, telemetry=JsonLinesLog(path))
     router.route(asked(0)[0])
-    assert "1 decisions have no use" in refused("no_labels", run_from_log, path)
+    assert "1 decisions have no record of use" in refused("no_labels", run_from_log, path)
     only_words = tmp_path / "words.jsonl"
     words = build(SKILLS, embedder=None)
     log_use(words, only_words, [0], profile=ASKS.replace(embedder=None))
@@ -346,7 +346,7 @@ def test_the_command_fits_on_a_log(
     assert done.err.startswith(f"crossgate: skipped {torn}:961: not JSON")
     lines = done.out.splitlines()
     assert max(map(len, lines[1:])) <= 100
-    assert "a use is no proof that a document fits" in " ".join(done.out.split())
+    assert "what was used need not fit" in " ".join(done.out.split())
     profile = read_profile(output)
     by_library = calibrate(
         [run_from_log(torn).run],
@@ -359,7 +359,7 @@ def test_the_command_fits_on_a_log(
     values: Mapping[str, Any] = checked(
         here("--from-log", logged, "-o", output, *wanted, "--json", capsys=capsys), "calibration"
     )
-    assert any("(100%) decisions say what was used" in note for note in values["notes"])
+    assert any("(100%) decisions have a record of use" in note for note in values["notes"])
 
 
 def test_what_the_command_refuses(

@@ -1,8 +1,8 @@
-"""From a decision log to a stored run: what was used in the end takes the place of labels.
+"""From a decision log to a stored run: what was used in the end serves as labels.
 
 Such labels are worth less than those of a reader. What was not shown could not be used, so they
-favour the order that was in force, and a use proves no fit. How far they reach is counted, and
-stands in the notes of the run and of every profile that is fitted on it.
+favour the order at that time, and what was used need not fit. The notes of the run, and of every
+profile that is fitted on it, say how far the labels reach.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class LoggedRun:
     """A log as a stored run.
 
     Attributes:
-        run: One query per text that was asked, with what was used for it. The texts are given as
-            their SHA-256, whether or not the log holds them; `corpus` is empty, as a log does not
-            say what was indexed; `documents` counts those that the decisions name.
-        problems: Lines that were passed over, and why.
+        run: One query per distinct text, with what was used for it. Texts are given as their
+            SHA-256, whether or not the log holds them; `corpus` is empty, as a log does not say
+            what was indexed; `documents` counts those that the decisions name.
+        problems: Lines that were skipped, and why.
     """
 
     run: Run
@@ -60,7 +60,7 @@ class _Models:
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """What a fit wants to know of one logged decision."""
+    """What a fit needs from one logged decision."""
 
     time: datetime
     query: str
@@ -73,31 +73,31 @@ class _Decision:
     signals: Mapping[str, Any] | None
 
     def with_scores(self, later: LoggedScores | None) -> _Decision:
-        """Return the decision with what the reranker said of it later, if it was not asked."""
-        known = {one.id for one in self.scored}
+        """Return the decision with the reranker's later scores, if it was not asked then."""
+        known = {scores.id for scores in self.scored}
         rows = {} if later is None else later.pairs
         pairs = {id: PairScore(*pair) for id, pair in rows.items() if id in known}
         if later is None or self.pairs or not pairs:
             return self
-        # That time was short is made good by that.
+        # The later scores make up for the lack of time.
         degraded = self.degraded - {"budget"}
         return replace(self, pairs=pairs, reranker=later.reranker, degraded=degraded)
 
     @property
     def models(self) -> _Models | None:
-        """The models that made its scores; None where it does not name both."""
+        """The models that made its scores; None if it does not name both."""
         embedder = self.profile.embedder
         # A fallback's scores are not those that the profile is for.
         if embedder is None or not _core.fits(self.profile, self.reranker):
             return None
-        if self.reranker is None or any(one.cosine is None for one in self.scored):
+        if self.reranker is None or any(scores.cosine is None for scores in self.scored):
             return None
         return _Models(embedder, self.reranker, self.profile.per_channel)
 
 
 @dataclass(frozen=True, slots=True)
 class _Labelled:
-    """A decision, and what was used of it or in spite of it."""
+    """A decision, and what was used after it, selected or not."""
 
     decision: _Decision
     used: frozenset[str]
@@ -109,13 +109,13 @@ def run_from_log(
     strict: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> LoggedRun:
-    """Read a log of the schema `crossgate-log/2` as a run that `calibrate` can be given.
+    """Read a log of the schema `crossgate-log/2` as a run for `calibrate`.
 
-    What was used fits, with grade 1; where a use is empty and no other says more, nothing fits.
-    Left out and counted in the notes are decisions without a use, degraded ones, those that stage 2
-    read neither then nor later, for which there are no logits, and those of other models than most.
-    Of the candidates only those that stage 2 read take part. A query that was asked several times
-    counts once, with the scores of its last decision and all that was used for it.
+    What was used fits, with grade 1; if only empty uses are recorded, nothing fits. Decisions are
+    left out, and counted in the notes, if they have no record of use, are degraded, were never read
+    by stage 2, so that there are no logits, or are of other models than most. Only candidates that
+    stage 2 read are kept. A query that was asked several times counts once, with the scores of its
+    last decision and all that was used for it.
 
     Args:
         path: The log.
@@ -150,12 +150,16 @@ def run_from_log(
         for id, decision in decisions.items()
         if id in uses
     ]
-    whole = [one for one in labelled if not one.decision.degraded]
-    read_by_both = [one for one in whole if one.decision.pairs]
-    counts = Counter(models for one in read_by_both if (models := one.decision.models) is not None)
+    whole = [entry for entry in labelled if not entry.decision.degraded]
+    read_by_both = [entry for entry in whole if entry.decision.pairs]
+    counts = Counter(
+        models for entry in read_by_both if (models := entry.decision.models) is not None
+    )
     models = counts.most_common(1)[0][0] if counts else None
-    kept = [one for one in read_by_both if models is not None and one.decision.models == models]
-    kept.sort(key=lambda one: one.decision.time)
+    kept = [
+        entry for entry in read_by_both if models is not None and entry.decision.models == models
+    ]
+    kept.sort(key=lambda entry: entry.decision.time)
     left_out = _left_out(
         len(decisions) - len(labelled),
         len(labelled) - len(whole),
@@ -163,29 +167,31 @@ def run_from_log(
         len(read_by_both) - len(kept),
     )
     if models is None:
-        lines = f"{len(decisions)} decisions, {len(uses)} with a use"
-        message = f"{path} labels nothing ({lines}){_because(left_out)}{problems.hint()}"
+        lines = f"{len(decisions)} decisions, {len(uses)} with a record of use"
+        message = f"{path} holds no labels ({lines}){_because(left_out)}{problems.hint()}"
         raise CalibrationError("no_labels", message)
     queries = _queries(kept)
     notes = [*_trust(labelled, len(decisions)), *left_out]
     if len(queries) < len(kept):
         notes.append(
-            f"{len(kept) - len(queries)} decisions ask what a later one asks again: it counts "
-            "once, with all that was used"
+            f"{len(kept) - len(queries)} decisions have the query of a later one: each query "
+            "counts once, with all that was used"
         )
     if strangers := len(uses.keys() - decisions.keys()):
-        notes.append(f"{strangers} uses are of decisions that the log does not hold")
+        notes.append(f"{strangers} records of use are for decisions that are not in the log")
     if problems.problems:
         notes.append(f"{len(problems.problems)} lines of the log are malformed and were left out")
-    if len({json.dumps(one.decision.profile.to_dict()) for one in kept}) > 1:
-        notes.append("the log's decisions were made by several profiles: the last one is `before`")
-    notes.append("a log does not say what was indexed: the profile warns of no other documents")
+    if len({json.dumps(entry.decision.profile.to_dict()) for entry in kept}) > 1:
+        notes.append("the log's decisions were made with several profiles: the last is `before`")
+    notes.append(
+        "a log does not say what was indexed, so the profile cannot warn about other documents"
+    )
     header = RunHeader(
         dataset=Path(path).name,
         split="used",
         corpus="",
         labels=_fingerprint(queries),
-        documents=len({one.id for each in decisions.values() for one in each.scored}),
+        documents=len({scores.id for decision in decisions.values() for scores in decision.scored}),
         skipped=len(problems.problems),
         notes=tuple(notes),
         modes=("always",),
@@ -201,7 +207,7 @@ def run_from_log(
 
 
 def _decision(logged: LoggedDecision) -> _Decision | MalformedLine:
-    """Take from a trace what a fit wants to know; the trace may hold anything."""
+    """Take from a trace what a fit needs; the trace may hold anything."""
     try:
         profile, scored, reranker, pairs = _core.read_trace(json.dumps(logged.trace))
         query = logged.trace["query_sha256"]
@@ -218,7 +224,7 @@ def _decision(logged: LoggedDecision) -> _Decision | MalformedLine:
         selected=frozenset(logged.selected),
         degraded=frozenset(logged.degraded),
         scored=tuple(scored),
-        pairs={one.id: PairScore(one.score, one.truncated) for one in pairs},
+        pairs={pair.id: PairScore(pair.score, pair.truncated) for pair in pairs},
         profile=profile,
         reranker=reranker,
         signals=signals,
@@ -227,17 +233,17 @@ def _decision(logged: LoggedDecision) -> _Decision | MalformedLine:
 
 def _queries(kept: Sequence[_Labelled]) -> tuple[StoredQuery, ...]:
     """Return one query per text, from decisions in the order of their times."""
-    last = {one.decision.query: one.decision for one in kept}
+    last = {entry.decision.query: entry.decision for entry in kept}
     used: dict[str, set[str]] = {}
-    for one in kept:
-        used.setdefault(one.decision.query, set()).update(one.used)
+    for entry in kept:
+        used.setdefault(entry.decision.query, set()).update(entry.used)
     return tuple(
         StoredQuery(
             id=query,
             text=query,
             relevant=dict.fromkeys(sorted(used[query]), 1),
             # Stage 2 read the head of the list: nothing can be fitted on the rest.
-            scored=tuple(one for one in decision.scored if one.id in decision.pairs),
+            scored=tuple(scores for scores in decision.scored if scores.id in decision.pairs),
             pairs=decision.pairs,
             signals=decision.signals,
         )
@@ -247,41 +253,42 @@ def _queries(kept: Sequence[_Labelled]) -> tuple[StoredQuery, ...]:
 
 def _trust(labelled: Sequence[_Labelled], decisions: int) -> list[str]:
     """Say how far the labels reach."""
-    selected = candidate = unfound = 0
-    for one in labelled:
-        found = {scored.id for scored in one.decision.scored}
-        for id in one.used:
-            selected += id in one.decision.selected
-            candidate += id in found - one.decision.selected
-            unfound += id not in found | one.decision.selected
-    total = selected + candidate + unfound
-    empty = sum(not one.used for one in labelled)
+    selected = unselected = unfound = 0
+    for entry in labelled:
+        candidates = {scores.id for scores in entry.decision.scored}
+        for id in entry.used:
+            selected += id in entry.decision.selected
+            unselected += id in candidates - entry.decision.selected
+            unfound += id not in candidates | entry.decision.selected
+    total = selected + unselected + unfound
+    empty = sum(not entry.used for entry in labelled)
     notes = [
-        "labels from use: what was not shown cannot have been used, so they favour the order that "
-        "was in force; and a use is no proof that a document fits",
-        f"{_share(len(labelled), decisions)} decisions say what was used; {empty} of them that "
-        "nothing was",
+        "labels from use: what was not shown could not be used, so they favour the order at that "
+        "time; and what was used need not fit",
+        f"{_share(len(labelled), decisions)} decisions have a record of use; for {empty} of them "
+        "nothing was used",
     ]
     if total:
         notes.append(
-            f"{_share(selected, total)} uses were selected, {_share(candidate, total)} were "
-            f"candidates that were not, {_share(unfound, total)} were not found at all"
+            f"of what was used, {_share(selected, total)} were selected, "
+            f"{_share(unselected, total)} were other candidates, and {_share(unfound, total)} were "
+            "not found"
         )
     return notes
 
 
 def _left_out(unused: int, degraded: int, unread: int, others: int) -> list[str]:
-    """Say which decisions take no part, and why."""
+    """Say which decisions were left out, and why."""
     notes = []
     if unused:
-        notes.append(f"{unused} decisions have no use and were left out")
+        notes.append(f"{unused} decisions have no record of use and were left out")
     if degraded:
         notes.append(f"{degraded} decisions were degraded and were left out")
     if unread:
         notes.append(
             f"{unread} decisions have no logits, since stage 2 was not asked, and were left out: "
-            "the figures are those of the doubtful rest. The prompt hook adds them, and a profile "
-            "whose gate never skips logs them at once"
+            "the figures are those of the doubtful rest. The prompt hook adds logits later, and a "
+            "profile whose gate never skips logs them at once"
         )
     if others:
         notes.append(
@@ -292,7 +299,7 @@ def _left_out(unused: int, degraded: int, unread: int, others: int) -> list[str]
 
 
 def _because(left_out: Sequence[str]) -> str:
-    return f": {'; '.join(left_out)}" if left_out else ": note uses with `crossgate used`"
+    return f": {'; '.join(left_out)}" if left_out else ": record uses with `crossgate used`"
 
 
 def _share(part: int, whole: int) -> str:
@@ -300,5 +307,5 @@ def _share(part: int, whole: int) -> str:
 
 
 def _fingerprint(queries: Sequence[StoredQuery]) -> str:
-    rows = sorted(json.dumps([one.text, sorted(one.relevant)]) for one in queries)
+    rows = sorted(json.dumps([query.text, sorted(query.relevant)]) for query in queries)
     return hashlib.sha256("\n".join(rows).encode()).hexdigest()

@@ -26,13 +26,13 @@ class Outcomes:
     """One number per query and column, in the order of the queries.
 
     Attributes:
-        signals: The signals of `STAGE2_SIGNALS` as the models of confidence weigh them, of
-            shape (queries, 7).
+        signals: The signals of `STAGE2_SIGNALS` as the confidence models weigh them, of shape
+            (queries, 7).
         stage1_right: Whether stage 1's first candidate fits.
         stage2_right: Whether stage 2's first candidate fits.
         matched: Whether any document fits.
         need: The probability that the query needs a document; 1 if it was not computed.
-        chance: The share of the pool that fits: how often a random pick would be right.
+        chance: The share of the pool that fits: the probability that a random pick is right.
         stage1_lead: The lead of stage 1's first candidate over its second, in blend.
         stage1_second: Whether that second candidate fits.
         stage2_lead: The lead of stage 2's first candidate over its second, in combined score.
@@ -59,11 +59,11 @@ class Outcomes:
 
 
 def outcomes(queries: Sequence[StoredQuery], ranking: Profile) -> Outcomes:
-    """Order the candidates of each query by a profile's weights, with the functions of the router.
+    """Rank the candidates of each query by a profile's weights, with the router's functions.
 
     Args:
         queries: Queries with at least one candidate and with the logits of the whole pool.
-        ranking: A profile, of which only blend, pool and combination are used.
+        ranking: A profile; only its blend, pool and combination are used.
     """
     rows = [_outcome(query, ranking) for query in queries]
     return Outcomes(
@@ -96,10 +96,12 @@ class _Outcome(NamedTuple):
 def _outcome(query: StoredQuery, ranking: Profile) -> _Outcome:
     signals = _core.signals(query.scored)
     pool = query.scored[: ranking.pool]
-    _, ranks, reading = _core.combine(pool, [query.pairs[one.id].score for one in pool], ranking)
+    _, ranks, reading = _core.combine(
+        pool, [query.pairs[scores.id].score for scores in pool], ranking
+    )
     if signals is None or reading is None:
         raise ValueError(f"query {query.id!r} has no candidates")
-    ordered = sorted(zip(ranks, pool, strict=True), key=lambda one: one[0])
+    ordered = sorted(zip(ranks, pool, strict=True), key=lambda ranked: ranked[0])
     first, second = ordered[0][1].id, ordered[1][1].id if len(ordered) > 1 else ""
     runner_up = query.scored[1].id if len(query.scored) > 1 else ""
     return _Outcome(
@@ -114,7 +116,7 @@ def _outcome(query: StoredQuery, ranking: Profile) -> _Outcome:
         ],
         stage1_right=query.scored[0].id in query.relevant,
         stage2_right=first in query.relevant,
-        chance=sum(one.id in query.relevant for one in pool) / len(pool),
+        chance=sum(scores.id in query.relevant for scores in pool) / len(pool),
         stage1_lead=signals.lead,
         stage1_second=runner_up in query.relevant,
         stage2_lead=reading.score_lead,

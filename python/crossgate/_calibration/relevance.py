@@ -1,4 +1,4 @@
-"""Fitting the probability that a candidate fits, whatever the others are like."""
+"""Fits the probability that a candidate fits, independently of the others."""
 
 from __future__ import annotations
 
@@ -15,25 +15,33 @@ STAGE1_SCORES = ("cosine", "bm25")
 STAGE2_SCORES = (*STAGE1_SCORES, "rerank_score")
 
 RIDGE = 1e-4
-"""Each query gives many rows of which few fit: a stronger one would flatten what they tell."""
+"""Each query gives many rows, of which few fit: a stronger ridge would flatten the model."""
 
 
 def fit_relevance(queries: Sequence[StoredQuery], ranking: Profile) -> Relevance:
-    """Fit the models of both stages on the candidates of queries, each one by itself.
+    """Fit the models of both stages on the candidates of queries, each candidate by itself.
 
     Args:
         queries: Queries with the rerank scores of the whole pool.
-        ranking: The profile of which the pool counts: what stage 2 reads.
+        ranking: The profile; only its pool is used, which stage 2 reads.
     """
-    rows = [(query, place, one) for query in queries for place, one in enumerate(query.scored)]
+    rows = [
+        (query, position, candidate)
+        for query in queries
+        for position, candidate in enumerate(query.scored)
+    ]
     scores = np.array(
         [
-            [one.cosine or 0.0, math.log1p(max(0.0, one.bm25)), query.pairs[one.id].score]
-            for query, _, one in rows
+            [
+                candidate.cosine or 0.0,
+                math.log1p(max(0.0, candidate.bm25)),
+                query.pairs[candidate.id].score,
+            ]
+            for query, _, candidate in rows
         ]
     )
-    fits = np.array([float(one.id in query.relevant) for query, _, one in rows])
-    read = np.array([place < ranking.pool for _, place, _ in rows])
+    fits = np.array([float(candidate.id in query.relevant) for query, _, candidate in rows])
+    read = np.array([position < ranking.pool for _, position, _ in rows])
     intercept, weights = fit_logistic(scores[:, : len(STAGE1_SCORES)], fits, RIDGE)
     stage1 = Stage1Relevance(intercept=intercept, **dict(zip(STAGE1_SCORES, weights, strict=True)))
     intercept, weights = fit_logistic(scores[read], fits[read], RIDGE)

@@ -1,6 +1,6 @@
 """Fits the weights of the scores: the blend of stage 1, the combination with stage 2, the pool.
 
-Only queries with a match are used, since the weights decide an order.
+Only queries with a match are used, since the weights only determine an order.
 """
 
 from __future__ import annotations
@@ -56,15 +56,16 @@ class Scores:
     def of(cls, query: StoredQuery) -> Scores:
         """Take the scores from a stored query, without candidates that stage 2 did not read."""
         read = sorted(
-            (one for one in query.scored if one.id in query.pairs), key=lambda one: one.id
+            (candidate for candidate in query.scored if candidate.id in query.pairs),
+            key=lambda candidate: candidate.id,
         )
         return cls(
-            cosine=np.array([one.cosine or 0.0 for one in read]),
-            bm25=np.array([one.bm25 for one in read]),
-            rerank_score=np.array([query.pairs[one.id].score for one in read]),
-            right=np.array([one.id in query.relevant for one in read], dtype=np.bool_),
+            cosine=np.array([candidate.cosine or 0.0 for candidate in read]),
+            bm25=np.array([candidate.bm25 for candidate in read]),
+            rerank_score=np.array([query.pairs[candidate.id].score for candidate in read]),
+            right=np.array([candidate.id in query.relevant for candidate in read], dtype=np.bool_),
             reweighed={
-                weight: np.array([scores[one.id] for one in read])
+                weight: np.array([scores[candidate.id] for candidate in read])
                 for weight, scores in query.reweighed.items()
             },
         )
@@ -96,13 +97,13 @@ def fit_blend(rows: Sequence[Scores]) -> Blend:
     """
     weights = [set(row.reweighed) for row in rows if row.reweighed]
     body_weights = set.intersection(*weights) if weights else {Blend().body_weight}
-    found = []
+    blends = []
     for body_weight, pivot in product(sorted(body_weights), PIVOTS):
         blend = Blend(pivot=pivot, body_weight=body_weight)
         loss, (cosine, bm25) = _fit_likeliest(rows, [row.features(blend)[:, :2] for row in rows])
-        found.append((loss, pivot, body_weight, cosine, bm25))
-    _, pivot, body_weight, cosine, bm25 = min(found)
-    if not cosine + bm25:  # neither tells right from wrong
+        blends.append((loss, pivot, body_weight, cosine, bm25))
+    _, pivot, body_weight, cosine, bm25 = min(blends)
+    if not cosine + bm25:  # neither separates right from wrong
         return Blend()
     # Data of one kind must not switch off the other channel entirely.
     share = round(min(max(cosine / (cosine + bm25), LEAST_SHARE), 1 - LEAST_SHARE), 2)
@@ -121,8 +122,8 @@ def fit_combine(rows: Sequence[Scores], blend: Blend) -> Combine.Weighted:
         rows: The scores of queries, each with at least one candidate that fits.
         blend: How BM25 is bounded.
     """
-    _, found = _fit_likeliest(rows, [row.features(blend) for row in rows])
-    cosine, bm25, rerank_score = (rounded(one) for one in found)
+    _, weights = _fit_likeliest(rows, [row.features(blend) for row in rows])
+    cosine, bm25, rerank_score = (rounded(weight) for weight in weights)
     return Combine.Weighted(cosine=cosine, bm25=bm25, rerank_score=rerank_score)
 
 
@@ -138,11 +139,11 @@ def _fit_likeliest(
     shape = len(rows), max(len(row.right) for row in rows)
     values, target = np.zeros((*shape, width)), np.zeros(shape)
     present = np.zeros(shape, dtype=np.bool_)
-    for place, (row, one) in enumerate(zip(rows, features, strict=True)):
+    for position, (row, matrix) in enumerate(zip(rows, features, strict=True)):
         size = len(row.right)
-        values[place, :size] = one
-        target[place, :size] = row.right / row.right.sum()
-        present[place, :size] = True
+        values[position, :size] = matrix
+        target[position, :size] = row.right / row.right.sum()
+        present[position, :size] = True
     # The ridge must treat all features alike, whatever their units. A feature with numbers too
     # large to square has an infinite spread and no influence.
     with np.errstate(over="ignore"):
@@ -166,7 +167,7 @@ def _fit_likeliest(
 
 
 def fit_pool(rows: Sequence[Scores], blend: Blend, combine: Combine.Weighted) -> int:
-    """Return the size of the smallest pool that loses next to nothing against the largest."""
+    """Return the smallest pool whose recall@1 is within `POOL_LOSS` of that of the largest."""
     weights = np.array([combine.cosine, combine.bm25, combine.rerank_score])
 
     def recall(size: int) -> float:
@@ -182,11 +183,13 @@ def fit_pool(rows: Sequence[Scores], blend: Blend, combine: Combine.Weighted) ->
 
 
 def rounded(value: float) -> float:
-    """Return a fitted number with as many digits as a reader of the profile wants to see."""
+    """Return a fitted number with five significant digits, enough for a reader of the profile."""
     return float(f"{value:.5g}")
 
 
 def _first_right(rows: Sequence[Scores], scores: Sequence[Array]) -> float:
     return float(
-        np.mean([row.right[np.argmax(one)] for row, one in zip(rows, scores, strict=True)])
+        np.mean(
+            [row.right[np.argmax(row_scores)] for row, row_scores in zip(rows, scores, strict=True)]
+        )
     )
