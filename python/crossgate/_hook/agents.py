@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 PROMPT_CHARS = 65_536
-"""How much of a prompt is read, in characters; what lies beyond is cut off."""
+"""How much of a prompt is read, in characters; the rest is cut off."""
 
 TRIAL = "crossgate_trial"
-"""Under this key a call says that nobody asked: its answer is counted and kept nowhere."""
+"""This key marks a call as a trial: its answer is neither counted nor kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,15 +21,15 @@ class Agent:
     """One agent's interface.
 
     Attributes:
-        name: What `crossgate hook` knows it by.
-        event: The event that its hook is called for; empty for one that calls by a plug-in.
+        name: Its name for `crossgate hook`.
+        event: The event that calls its hook; empty if a plug-in calls it.
         home: Its own folder below the home folder.
-        home_variable: Environment variable that names another folder in place of `home`.
+        home_variable: Environment variable that names another folder instead of `home`.
         project_variable: Environment variable that names the project's folder.
-        user_skills: Where skills lie, below the home folder.
-        own_skills: Where skills lie, below its own folder.
-        project_skills: Where skills lie, below a project.
-        settings: The file with its hooks, below its own folder; or where its plug-in goes.
+        user_skills: Folders of skills below the home folder.
+        own_skills: Folders of skills below its own folder.
+        project_skills: Folders of skills below a project.
+        settings: The file with its hooks, or its plug-in, below its own folder.
         project_settings: The same below a project.
         seconds: The unit of a hook's time limit, in seconds.
     """
@@ -108,12 +108,12 @@ AGENTS = {
 
 
 class Unreadable(Exception):
-    """What came in on stdin and is no call of the hook; the message says why, on one line."""
+    """Input on stdin that is not a call of the hook; the message says why, on one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """One prompt as the agent handed it over.
+    """One prompt as the agent passed it on.
 
     Attributes:
         text: What the person wrote, at most `PROMPT_CHARS` of it.
@@ -131,10 +131,10 @@ class Prompt:
 
 
 def read_prompt(agent: Agent, data: bytes) -> Prompt:
-    """Read what an agent hands to its hook.
+    """Read what an agent passes to its hook.
 
     Raises:
-        Unreadable: If it is no JSON object with a prompt, or belongs to another event.
+        Unreadable: If it is not a JSON object with a prompt, or belongs to another event.
     """
     try:
         values = json.loads(data.decode("utf-8-sig", "replace"))
@@ -144,7 +144,7 @@ def read_prompt(agent: Agent, data: bytes) -> Prompt:
         raise Unreadable(f"stdin is a JSON {type(values).__name__}, not an object")
     event = values.get("hook_event_name", agent.event)
     if agent.event and event != agent.event:
-        raise Unreadable(f"the event is {_short(event)}, and this hook is for {agent.event}")
+        raise Unreadable(f"the event is {_short(event)}, but this hook is for {agent.event}")
     if not isinstance(values.get("prompt"), str):
         raise Unreadable('there is no text under "prompt"')
     text = _unicode(values["prompt"])
@@ -153,13 +153,13 @@ def read_prompt(agent: Agent, data: bytes) -> Prompt:
         text=text[:PROMPT_CHARS],
         length=len(text),
         session=_text(values, "session_id"),
-        folder="" if "\0" in folder else folder,  # no system has a folder of that name
+        folder="" if "\0" in folder else folder,  # no system has a folder with such a name
         trial=values.get(TRIAL) is True,
     )
 
 
 def looks_like_a_call(text: str) -> bool:
-    """Return whether a text is what an agent hands to a hook, and no query of a person."""
+    """Return whether a text is what an agent passes to a hook, not a person's query."""
     start = text.lstrip("\ufeff \t\r\n")
     if not start.startswith("{"):
         return False
@@ -171,13 +171,13 @@ def looks_like_a_call(text: str) -> bool:
 
 
 def reply(agent: Agent, context: str) -> bytes:
-    """Return what to print for the agent to add a context to the prompt."""
+    """Return what to print so that the agent adds a context to the prompt."""
     values: dict[str, Any] = {"context": context}
     if agent.event:
         values = {
             "hookSpecificOutput": {"hookEventName": agent.event, "additionalContext": context}
         }
-    # In ASCII, so that no pipe or terminal in between can spoil it.
+    # In ASCII, so that no pipe or terminal on the way can spoil it.
     return json.dumps(values).encode("ascii") + b"\n"
 
 
@@ -187,7 +187,7 @@ def _text(values: Mapping[str, Any], key: str) -> str:
 
 
 def _unicode(text: str) -> str:
-    """Return a text without halves of surrogate pairs, which JSON can hold and nothing else can."""
+    """Return a text without lone surrogates, which only JSON can hold."""
     return text.encode("utf-8", "replace").decode()
 
 

@@ -31,15 +31,15 @@ class Answer:
     """What became of one prompt.
 
     Attributes:
-        outcome: Whether something is injected; `skipped` where nobody asked, `failed` where
-            something that should be there is not.
-        reason: Stable code of why.
-        detail: One line for a person to read; empty if the reason says it all.
+        outcome: Whether something is injected; `skipped` if the prompt is ignored, `failed` if
+            something is missing or broken.
+        reason: Stable code of the reason.
+        detail: One line for people; empty if the reason says it all.
         context: What to inject; empty for nothing.
         ids: The skills that are injected.
-        confidence: Of the decision; None where there was none.
-        nearest: The skill that came first, told or not; empty where there was none.
-        unscored: Id of a logged decision that holds no scores of stage 2; empty for none.
+        confidence: Confidence of the decision; None without one.
+        nearest: The skill that ranks first, injected or not; empty if there is none.
+        unscored: Id of a logged decision without scores of stage 2; empty for none.
     """
 
     outcome: Outcome
@@ -66,12 +66,12 @@ def answer(
 
     Args:
         agent: The agent that asks.
-        prompt: What it hands over.
+        prompt: What it passes on.
         options: What a person chose.
-        library: The agent's skills; what `options` names as the index comes first.
+        library: The agent's skills; an index that `options` names takes precedence.
         started: When the budget began, as a reading of `clock`.
         clock: Returns seconds that never go back.
-        log: Whether the decision is kept in the log that a person names.
+        log: Whether to keep the decision in the log that a person names.
     """
     if not prompt.text.replace("\0", "").strip():
         return Answer(outcome="skipped", reason="empty_prompt")
@@ -88,9 +88,9 @@ def answer(
         result = _decide(path, prompt, options, started, clock, log)
     except CrossgateError as error:
         return Answer(outcome="failed", reason=error.code, detail=first_line(error))
-    found = _told(agent, prompt, options, library, result)
+    told = _told(agent, prompt, options, library, result)
     asked = result.stage != 1 or not result.hits
-    return found if asked else replace(found, unscored=result.decision_id or "")
+    return told if asked else replace(told, unscored=result.decision_id or "")
 
 
 def index_of(options: Options, library: Library) -> Path:
@@ -99,7 +99,7 @@ def index_of(options: Options, library: Library) -> Path:
 
 
 def log_of(options: Options) -> str:
-    """Return the log of decisions, which only a person who wants one names; empty for none."""
+    """Return the log of decisions, which exists only if a person names one; empty for none."""
     path = options.log or os.environ.get("CROSSGATE_LOG", "")
     return os.path.expanduser(path)
 
@@ -140,8 +140,8 @@ def _log(options: Options) -> TelemetryHook | None:
 def _told(
     agent: Agent, prompt: Prompt, options: Options, library: Library, result: RouteResult
 ) -> Answer:
-    # That time was short is how it was meant, and a log that is full takes no answer away.
-    broken = next((one for one in result.degraded if one.code not in _HARMLESS), None)
+    # A short budget is intended, and a log that cannot be written takes no answer away.
+    broken = next((note for note in result.degraded if note.code not in _HARMLESS), None)
     first = next(iter(result.hits), None)
     nearest = "" if first is None else first.id
     if not result.selected:
@@ -181,7 +181,7 @@ def _pick(hit: Hit) -> Pick:
 
 
 def file_of(hit: Hit) -> str:
-    """Return the file of a skill, or an empty text where the index does not say."""
+    """Return the file of a skill, or an empty text if the index does not say."""
     root, path = hit.document.metadata.get("root"), hit.document.metadata.get("path")
     if not isinstance(root, str) or not isinstance(path, str):
         return ""

@@ -8,16 +8,16 @@ from contextlib import suppress
 from typing import Any
 
 PIPE_BYTES = 16_384
-"""So much fits into the pipe of every system: writing it never waits for the reader."""
+"""What fits into a pipe on every system, so that writing it never waits for the reader."""
 
 
 def start_apart(module: str, arguments: list[str], data: bytes = b"") -> bool:
-    """Start a module in a process of its own, and say whether that worked.
+    """Start a module in a process of its own, and return whether that worked.
 
     Args:
         module: Its name.
-        arguments: Its arguments, which other users of the machine can read.
-        data: What it reads on stdin, which they cannot; at most `PIPE_BYTES`.
+        arguments: Its arguments, which other users of the machine can see.
+        data: What it reads on stdin, which they cannot see; at most `PIPE_BYTES`.
     """
     apart: dict[str, Any] = {"start_new_session": True}
     if sys.platform == "win32":
@@ -32,7 +32,7 @@ def start_apart(module: str, arguments: list[str], data: bytes = b"") -> bool:
             bufsize=0,
             **apart,
         )
-        child.returncode = 0  # nobody will ask, and its end is no affair of this process
+        child.returncode = 0  # nobody will ask, and this process does not wait for its end
         if child.stdin is not None:
             with child.stdin:
                 child.stdin.write(data)

@@ -1,4 +1,4 @@
-"""Setting a hook up and taking it away: the index, one trial, and only then the settings."""
+"""Installs and removes a hook: the index, one trial, and only then the settings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PLUGIN_MARK = "crossgate hook install"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """What was set up.
+    """What was installed.
 
     Attributes:
         settings: The file that now calls the hook.
@@ -40,10 +40,10 @@ class Installed:
         command: What it calls.
         index: The index file.
         documents: How many skills it holds.
-        sources: Where they were read.
+        sources: The folders they were read from.
         left_out: Skills that cannot be used, and why.
-        trial: What the hook printed for the trial, in characters of context; 0 for nothing.
-        trial_ms: How long it took, in milliseconds.
+        trial: How many characters of context the hook printed in the trial.
+        trial_ms: How long the trial took, in milliseconds.
         notes: What a person should know.
     """
 
@@ -64,9 +64,9 @@ def install(agent: Agent, options: Options, *, project: bool, progress: Any = No
 
     Args:
         agent: The agent.
-        options: What the hook is to be called with.
-        project: Whether it is for the project in this folder, not for the person.
-        progress: Told how many skills are embedded, of how many.
+        options: What the hook is called with.
+        project: Whether it is for the project in this folder, not only for the person.
+        progress: Called with the number of skills embedded so far and the total.
 
     Raises:
         SourceError: `no_documents` if the agent has no skills, `unwritable` if a file cannot be
@@ -76,14 +76,14 @@ def install(agent: Agent, options: Options, *, project: bool, progress: Any = No
     """
     path = settings_of(agent, project=project)
     notes: list[str] = []
-    if not project:  # a project's may lie elsewhere on another machine
+    if not project:  # a project may be elsewhere on another machine
         options = anchored(options)
     command = shlex.join(
         [*program(notes, shared=project), "hook", agent.name, *as_arguments(options)]
     )
-    if agent.event:  # before the work: settings that cannot be edited need a person first
+    if agent.event:  # before the work: a person has to mend settings that cannot be edited
         settings.check(path, agent)
-    if options.log:  # nobody would hear of it later
+    if options.log:  # later, nobody would notice
         JsonLinesLog(os.path.expanduser(options.log)).check()
     library = library_of(agent, os.getcwd() if project else str(Path.home()), options.skills)
     count, left_out = _indexed(agent, library, options, progress)
@@ -98,9 +98,9 @@ def install(agent: Agent, options: Options, *, project: bool, progress: Any = No
         changed = _write_plugin(path, command)
     for other in calls_of(agent):
         if os.path.realpath(other) != os.path.realpath(path):
-            notes.append(f"{other} calls the hook, too, so that skills are told twice here")
+            notes.append(f"{other} calls the hook, too, so skills are mentioned twice here")
     if changed and agent.name == "codex":
-        notes.append("Codex asks once whether it may run a new hook: say yes under /hooks")
+        notes.append("Codex asks once whether it may run a new hook: allow it under /hooks")
     return Installed(
         settings=path,
         changed=changed,
@@ -116,7 +116,7 @@ def install(agent: Agent, options: Options, *, project: bool, progress: Any = No
 
 
 def uninstall(agent: Agent, *, project: bool) -> tuple[Path, bool]:
-    """Take the hook out of an agent's settings; return the file, and whether it was there.
+    """Remove the hook from an agent's settings; return the file, and whether it was there.
 
     Raises:
         SourceError: `unwritable` if the file cannot be written.
@@ -146,44 +146,42 @@ def settings_of(agent: Agent, *, project: bool) -> Path:
 
 
 def calls_of(agent: Agent) -> dict[Path, list[str]]:
-    """Return the settings that call an agent's hook here, a project's first, and what they call."""
-    found: dict[Path, list[str]] = {}
+    """Return the settings that call an agent's hook here, project first, with their commands."""
+    calls: dict[Path, list[str]] = {}
     for project in (True, False):
         path = settings_of(agent, project=project)
         command = settings.command_in(path, agent) if agent.event else _command_of_plugin(path)
-        with suppress(ValueError):  # a quotation that does not end
-            if command and not any(os.path.samefile(path, one) for one in found):
-                found[path] = shlex.split(command)
-    return found
+        with suppress(ValueError):  # an unclosed quotation mark
+            if command and not any(os.path.samefile(path, known) for known in calls):
+                calls[path] = shlex.split(command)
+    return calls
 
 
 def options_in(command: list[str], agent: Agent) -> Options:
-    """Return the options by which a command calls an agent's hook.
+    """Return the options with which a command calls an agent's hook.
 
     Raises:
         BadOptions: If they cannot be read.
     """
-    # What stands before the name of the agent is how crossgate is called.
+    # What precedes the name of the agent is how crossgate is called.
     given = command[command.index(agent.name) + 1 :] if agent.name in command else []
     return parse(agent.name, given)
 
 
 def program(notes: list[str], *, shared: bool) -> list[str]:
-    """Return how to call crossgate from the outside.
+    """Return how to call crossgate from outside.
 
     Args:
-        notes: Gets what a person should know of it.
-        shared: Whether the file is for other machines, too, where it lies elsewhere.
+        notes: Gets what a person should know about it.
+        shared: Whether the file is for other machines, too, where crossgate may be elsewhere.
     """
     beside = Path(sys.executable).with_name("crossgate.exe" if os.name == "nt" else "crossgate")
-    found = shutil.which("crossgate")
-    if shared and found:
+    on_path = shutil.which("crossgate")
+    if shared and on_path:
         return ["crossgate"]
     if shared:
-        notes.append(
-            "crossgate is not on the PATH, so that the command holds for this machine only"
-        )
-    path = str(beside) if os.path.isfile(beside) else found
+        notes.append("crossgate is not on the PATH, so the command works on this machine only")
+    path = str(beside) if os.path.isfile(beside) else on_path
     if path is None:
         return [sys.executable, "-c", "from crossgate._cli import main; main()"]
     if re.search(r"[/\\](?:archive-v\d+|pipx[/\\]\.cache)[/\\]", path):
@@ -202,11 +200,11 @@ def _indexed(
 
         return len(Index.open(options.index)), []
     if not library.sources:
-        places = [agent.folder / one for one in agent.own_skills]
+        folders = [agent.folder / name for name in agent.own_skills]
         raise SourceError(
             "no_documents",
-            f"{agent.name} has no skills: none of {', '.join(map(str, places))} is there, nor any "
-            f"of {', '.join(agent.project_skills)} here. Name a folder with --skills FOLDER",
+            f"{agent.name} has no skills: there is neither {' nor '.join(map(str, folders))}, nor "
+            f"{' nor '.join(agent.project_skills)} here. Name a folder with --skills FOLDER",
         )
     try:
         with only_one(library.folder / "refresh.lock"):  # taken or not: the file is written whole
@@ -218,7 +216,7 @@ def _indexed(
 
 
 def _try(agent: Agent, command: str, library: Library, *, project: bool) -> tuple[int, float]:
-    """Run the hook once, as the agent does, and return what it had to say and how long it took."""
+    """Run the hook once, as the agent does; return how many characters it added, and its time."""
     folder = os.getcwd() if project else str(Path.home())
     prompt = _prompt(library)
     call = {"hook_event_name": agent.event, "prompt": prompt, "cwd": folder, TRIAL: True}
@@ -288,6 +286,6 @@ def _command_of_plugin(path: Path) -> str:
 def _failed(command: str, why: str) -> InputError:
     return InputError(
         "hook_failed",
-        f"the hook was tried and does not work, so no settings were changed: {why}. Try it by "
-        f"hand: {command}",
+        f"a trial of the hook failed, so no settings were changed: {why}. Try it by hand: "
+        f"{command}",
     )

@@ -1,4 +1,4 @@
-"""Which skills an agent has, where their index lies, and whether it is older than they are."""
+"""Which skills an agent has, where their index is, and whether it is out of date."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ SCHEMA = "crossgate-hook/1"
 
 _SKILL = "SKILL.md"
 _PLUGINS_BYTES = 4_000_000
-# A project is looked for so many folders up, and below a folder of skills so many down.
+# How many folders upwards a project is looked for, and how many downwards a skill.
 _UP, _DOWN = 40, 6
 _MOST_ENTRIES = 20_000
 
 
 def hook_folder() -> Path:
-    """Return the folder that keeps indexes, sessions and the log of hooks; it need not exist.
+    """Return the folder of the hooks' indexes, sessions and log; it need not exist.
 
     Raises:
         ModelError: `model_missing` if there is no home folder.
@@ -39,8 +39,8 @@ class Library:
     """The skills that one agent has in one place.
 
     Attributes:
-        sources: Absolute folders of skills that are there, a project's before a person's.
-        folder: Where index and manifest lie.
+        sources: Absolute paths of existing folders of skills, a project's before a person's.
+        folder: The folder of index and manifest.
     """
 
     sources: tuple[str, ...]
@@ -63,7 +63,7 @@ class Library:
 
 
 def library_of(agent: Agent, folder: str, extra: Iterable[str] = ()) -> Library:
-    """Return the library that an agent has where it works.
+    """Return the library of an agent in the folder where it works.
 
     Args:
         agent: The agent.
@@ -75,59 +75,60 @@ def library_of(agent: Agent, folder: str, extra: Iterable[str] = ()) -> Library:
     """
     project = project_of(agent, folder)
     home = Path.home()
-    places = [Path(one).expanduser() for one in extra]
+    folders = [Path(name).expanduser() for name in extra]
     if project is not None:
-        places += [project / one for one in agent.project_skills]
-    places += [agent.folder / one for one in agent.own_skills]
-    places += [home / one for one in agent.user_skills]
+        folders += [project / name for name in agent.project_skills]
+    folders += [agent.folder / name for name in agent.own_skills]
+    folders += [home / name for name in agent.user_skills]
     if agent.name in ("claude", "opencode"):
-        places += _plugins(home / ".claude" if agent.name == "opencode" else agent.folder)
-    found: dict[str, str] = {}
-    for place in places:
-        path = os.path.abspath(place)
+        folders += _plugins(home / ".claude" if agent.name == "opencode" else agent.folder)
+    sources: dict[str, str] = {}
+    for path in map(os.path.abspath, folders):
         if os.path.isdir(path):
-            for one in (path, *_linked(path)):
-                found.setdefault(os.path.realpath(one), one)
-    return Library(sources=tuple(found.values()), folder=hook_folder())
+            for source in (path, *_linked(path)):
+                sources.setdefault(os.path.realpath(source), source)
+    return Library(sources=tuple(sources.values()), folder=hook_folder())
 
 
 def project_of(agent: Agent, folder: str) -> Path | None:
-    """Return the folder of the project that an agent works in, or None outside of one.
+    """Return the folder of the project that an agent works in, or None outside a project.
 
-    It is what the agent names, else the nearest folder upwards that has skills of its own or is a
-    repository. The home folder is none.
+    It is the folder that the agent names, or else the nearest folder upwards that has skills of its
+    own or is a repository. The home folder is not a project.
     """
     named = os.environ.get(agent.project_variable) if agent.project_variable else None
     home = os.path.realpath(Path.home())
     start = os.path.abspath(named or folder or os.getcwd())
     path = Path(start)
-    for place in (path, *path.parents)[:_UP]:
-        if os.path.realpath(place) == home:
+    for ancestor in (path, *path.parents)[:_UP]:
+        if os.path.realpath(ancestor) == home:
             return None
         marks = (".git", *agent.project_skills)
-        if (named and place == path) or any(os.path.exists(place / one) for one in marks):
-            return place
+        if (named and ancestor == path) or any(os.path.exists(ancestor / mark) for mark in marks):
+            return ancestor
     return None
 
 
 def _linked(folder: str) -> list[str]:
-    """Return the folders that are linked into a folder of skills: people keep theirs elsewhere."""
+    """Return the folders that are linked into a folder of skills, for skills kept elsewhere."""
     with os.scandir(folder) as entries:
-        return sorted(one.path for one in entries if one.is_symlink() and os.path.isdir(one))
+        return sorted(
+            entry.path for entry in entries if entry.is_symlink() and os.path.isdir(entry)
+        )
 
 
 def _plugins(folder: Path) -> list[Path]:
-    """Return the folders of skills of the plug-ins that are installed and not switched off."""
+    """Return the skill folders of the plug-ins that are installed and not switched off."""
     plugins = _json(folder / "plugins" / "installed_plugins.json").get("plugins")
     enabled = _json(folder / "settings.json").get("enabledPlugins")
     off = {name for name, on in enabled.items() if on is False} if isinstance(enabled, dict) else ()
-    found: list[Path] = []
-    for name, places in plugins.items() if isinstance(plugins, dict) else ():
-        for one in places if isinstance(places, list) else [places]:
-            path = one.get("installPath") if isinstance(one, dict) else None
+    folders: list[Path] = []
+    for name, installs in plugins.items() if isinstance(plugins, dict) else ():
+        for install in installs if isinstance(installs, list) else [installs]:
+            path = install.get("installPath") if isinstance(install, dict) else None
             if name not in off and isinstance(path, str) and os.path.isabs(path):
-                found.append(Path(path) / "skills")
-    return found
+                folders.append(Path(path) / "skills")
+    return folders
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -140,24 +141,26 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def seen(sources: Iterable[str]) -> dict[str, list[int]]:
-    """Return time of change and size of each skill, and of each folder that could hold one."""
-    found: dict[str, list[int]] = {}
+    """Return modification time and size of each skill, and of each folder that could hold one."""
+    stamps: dict[str, list[int]] = {}
     pending = [(source, 0) for source in sources]
-    while pending and len(found) < _MOST_ENTRIES:
+    while pending and len(stamps) < _MOST_ENTRIES:
         folder, depth = pending.pop()
         try:
-            found[folder] = _stamp(os.stat(folder))
+            stamps[folder] = _stamp(os.stat(folder))
             with os.scandir(folder) as entries:
-                below = [one for one in entries if not one.name.startswith(".")]
+                below = [entry for entry in entries if not entry.name.startswith(".")]
         except OSError:
             continue
-        skill = next((one for one in below if one.name == _SKILL), None)
+        skill = next((entry for entry in below if entry.name == _SKILL), None)
         if skill is not None:
-            found[skill.path] = _stamp(os.stat(skill.path)) if os.path.isfile(skill.path) else [0]
+            stamps[skill.path] = _stamp(os.stat(skill.path)) if os.path.isfile(skill.path) else [0]
         elif depth < _DOWN:
-            # Within a skill nothing but its SKILL.md counts.
-            pending += [(one.path, depth + 1) for one in below if one.is_dir(follow_symlinks=False)]
-    return found
+            # Inside a skill only its SKILL.md counts.
+            pending += [
+                (entry.path, depth + 1) for entry in below if entry.is_dir(follow_symlinks=False)
+            ]
+    return stamps
 
 
 def is_stale(library: Library) -> bool:
@@ -165,7 +168,7 @@ def is_stale(library: Library) -> bool:
     try:
         values = json.loads(read_source(library.manifest, TEXT_BYTES))
         made_of = values["seen"] if values["schema"] == SCHEMA else None
-        # What stands on the manifest was tried; that the index is gone needs another try.
+        # The manifest says what was tried; an index that has gone since needs another try.
         if values["documents"] and not os.path.isfile(library.index):
             return True
     except (OSError, ValueError, RecursionError, LookupError, TypeError):

@@ -1,4 +1,4 @@
-"""What a person may choose from a prompt hook, and the defaults."""
+"""The options of a prompt hook, and their defaults."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Inject = Literal["name", "passage", "body"]
 
 BUDGET_MS = 400.0
 MIN_CONFIDENCE = 0.7
-"""Nothing less probable is injected; `eval/hook_bar.py` shows what other values would do."""
+"""No skill below this confidence is injected; `eval/hook_bar.py` compares other values."""
 
 MAX_CHARS = 4_000
 MOST_CHARS = 10_000
-"""Agents put a longer context into a file, where nobody reads it."""
+"""Agents write a longer context to a file, where nobody reads it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,16 +23,16 @@ class Options:
     """What a person chose.
 
     Attributes:
-        inject: What the context holds of a skill: its name and path, with them the passage that
-            decided, or with them its text.
-        limit: How many skills are injected at most.
+        inject: What the context says about a skill: its name and path; with the best passage; or
+            with the whole text.
+        limit: The maximum number of skills to inject.
         min_confidence: The least confidence of a pick, in [0, 1].
-        budget_ms: After so many milliseconds the cross-encoder is not asked any more.
-        max_chars: How long the context may get, in characters.
-        skills: Folders of skills beside those of the agent.
-        deny: Skills that are never told, by their names.
-        index: An index file to use in place of the agent's own skills; empty for none.
-        profile: A profile to use in place of the bundled one; empty for none.
+        budget_ms: After this many milliseconds the cross-encoder is no longer asked.
+        max_chars: Maximum length of the context, in characters.
+        skills: Folders of skills in addition to those of the agent.
+        deny: Skills that are never mentioned, by name.
+        index: An index file to use instead of the agent's own skills; empty for none.
+        profile: A profile to use instead of the bundled one; empty for none.
         policy: A policy to use; empty for none.
         log: A log that keeps the decisions; empty for the one that the environment names, if any.
     """
@@ -56,8 +56,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--inject",
         choices=get_args(Inject),
         default="passage",
-        help="what to tell of a skill: name and path, with the passage that decided (default), or "
-        "with the whole text",
+        help="what to tell about a skill: name and file, with the best passage (default), or with "
+        "the whole text",
     )
     parser.add_argument(
         "--limit", type=_whole(1, 20), default=1, metavar="N", help="at most N skills (default: 1)"
@@ -67,52 +67,54 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_share,
         default=MIN_CONFIDENCE,
         metavar="C",
-        help=f"inject nothing less probable, 0 to 1 (default: {MIN_CONFIDENCE:g}); 0 for all that "
-        "`route` picks",
+        help=f"mention no skill below this confidence, 0 to 1 (default: {MIN_CONFIDENCE:g}); 0 for "
+        "all that `route` picks",
     )
     parser.add_argument(
         "--budget-ms",
         type=_milliseconds,
         default=BUDGET_MS,
         metavar="MS",
-        help=f"then the answer of stage 1 stands (default: {BUDGET_MS:g})",
+        help=f"after this many milliseconds, stage 1 decides alone (default: {BUDGET_MS:g})",
     )
     parser.add_argument(
         "--max-chars",
         type=_whole(200, MOST_CHARS),
         default=MAX_CHARS,
         metavar="N",
-        help=f"longest context in characters, 200 to {MOST_CHARS:,} (default: {MAX_CHARS:,})",
+        help=f"add at most N characters, 200 to {MOST_CHARS:,} (default: {MAX_CHARS:,})",
     )
     parser.add_argument(
         "--skills",
         metavar="FOLDER",
         action="append",
         default=[],
-        help="another folder of skills; repeat it for more",
+        help="another folder of skills; may be repeated",
     )
     parser.add_argument(
         "--deny",
         metavar="NAME",
         action="append",
         default=[],
-        help="never tell of this skill; repeat it for more",
+        help="never mention this skill; may be repeated",
     )
     parser.add_argument(
-        "-i", "--index", metavar="FILE", default="", help="use this index, and keep it as it is"
+        "-i", "--index", metavar="FILE", default="", help="use this index, and do not update it"
     )
     parser.add_argument(
-        "--profile", metavar="FILE", default="", help="what was fitted: a calibration profile"
+        "--profile",
+        metavar="FILE",
+        default="",
+        help="calibration profile: the fitted thresholds",
     )
     parser.add_argument(
-        "--policy", metavar="FILE", default="", help="what you choose: floors, agreement, ..."
+        "--policy", metavar="FILE", default="", help="policy: the settings that you choose"
     )
     parser.add_argument(
         "--log",
         metavar="FILE",
         default="",
-        help="keep the decisions here, without any text, to learn from them (default: "
-        "CROSSGATE_LOG)",
+        help="keep the decisions here, without text, to learn from them (default: CROSSGATE_LOG)",
     )
 
 
@@ -134,14 +136,14 @@ def options_of(values: argparse.Namespace) -> Options:
 
 
 def anchored(options: Options) -> Options:
-    """Return options whose paths hold wherever the agent works."""
+    """Return options with absolute paths, for wherever the agent works."""
 
     def absolute(path: str) -> str:
         return os.path.abspath(os.path.expanduser(path)) if path else ""
 
     return replace(
         options,
-        skills=tuple(absolute(one) for one in options.skills),
+        skills=tuple(absolute(folder) for folder in options.skills),
         index=absolute(options.index),
         profile=absolute(options.profile),
         policy=absolute(options.policy),
@@ -154,7 +156,7 @@ class BadOptions(Exception):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises where argparse would leave with 2, which tells an agent to erase the prompt."""
+    """Raises where argparse would exit with 2, which tells an agent to erase the prompt."""
 
     def error(self, message: str) -> NoReturn:
         raise BadOptions(message)
@@ -172,7 +174,7 @@ def parse(name: str, arguments: list[str]) -> Options:
 
 
 def describe(name: str) -> str:
-    """Return what the help of `crossgate hook NAME` says first."""
+    """Return how the help of `crossgate hook NAME` begins."""
     return (
         f"The prompt hook of {name}: reads its JSON on stdin, prints what it adds to the prompt, "
         "and always exits with 0. `crossgate hook install` sets it up."
@@ -180,9 +182,9 @@ def describe(name: str) -> str:
 
 
 def as_arguments(options: Options) -> list[str]:
-    """Return the arguments that stand for options other than the defaults."""
+    """Return the arguments for the options that differ from the defaults."""
     default = Options()
-    found: list[str] = []
+    arguments: list[str] = []
     for name, value in (
         ("--inject", options.inject),
         ("--limit", options.limit),
@@ -195,11 +197,11 @@ def as_arguments(options: Options) -> list[str]:
         ("--log", options.log),
     ):
         if value != getattr(default, name[2:].replace("-", "_")):
-            found += [name, f"{value:g}" if isinstance(value, float) else str(value)]
+            arguments += [name, f"{value:g}" if isinstance(value, float) else str(value)]
     for name, values in (("--skills", options.skills), ("--deny", options.deny)):
-        for one in values:
-            found += [name, one]
-    return found
+        for value in values:
+            arguments += [name, value]
+    return arguments
 
 
 def _whole(least: int, most: int) -> Any:

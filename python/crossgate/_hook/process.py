@@ -1,7 +1,7 @@
-"""The process that an agent starts for one prompt: whatever happens, it ends with 0.
+"""The process that an agent starts for one prompt: whatever happens, it exits with 0.
 
-Agents take exit code 2 for "erase the prompt", and what is on stdout for the answer. So nothing is
-written there but one whole answer, and every way out of here is `_leave`.
+Agents take exit code 2 to mean "erase the prompt", and stdout to be the answer. So nothing but one
+whole answer is written there, and the only way out of here is `_leave`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from crossgate._hook.answering import Answer
 
 GIVE_UP_SECONDS = 8.0
-"""An agent waits for its hook: a disk that does not answer must not stop the conversation."""
+"""The agent waits for its hook: a disk that does not answer must not stop the conversation."""
 
 STDIN_BYTES = 64 * 1024 * 1024
 """A longer input is read to its end and refused."""
@@ -33,7 +33,7 @@ _writing = False
 
 
 def main(name: str, arguments: list[str]) -> NoReturn:
-    """Answer one prompt of the agent of this name, and leave with 0."""
+    """Answer one prompt of the agent with this name, and exit with 0."""
     started = time.monotonic()
     _guard(name)
     try:
@@ -67,13 +67,13 @@ def _run(name: str, arguments: list[str], started: float) -> None:
     from crossgate._hook.library import library_of
 
     library = library_of(agent, prompt.folder, options.skills)
-    found = answer(agent, prompt, options, library, started=started, log=not prompt.trial)
-    if found.context:
-        _write(reply(agent, found.context))
+    answered = answer(agent, prompt, options, library, started=started, log=not prompt.trial)
+    if answered.context:
+        _write(reply(agent, answered.context))
     os.close(_stdout)  # the agent has its answer; what follows is for the next prompt
-    if not prompt.trial or found.outcome == "failed":
-        _log(name, started, found, prompt.length if prompt.length > PROMPT_CHARS else None)
-    if found.unscored:
+    if not prompt.trial or answered.outcome == "failed":
+        _log(name, started, answered, prompt.length if prompt.length > PROMPT_CHARS else None)
+    if answered.unscored:
         from crossgate._hook.answering import index_of, log_of
         from crossgate._hook.scoring import score_later
 
@@ -81,16 +81,18 @@ def _run(name: str, arguments: list[str], started: float) -> None:
             agent.name,
             library.folder,
             prompt.text,
-            decision=found.unscored,
+            decision=answered.unscored,
             log=log_of(options),
             index=index_of(options, library),
             profile=options.profile,
         )
-    if not options.index and found.reason not in ("command", "not_a_person", "empty_prompt"):
+    if not options.index and answered.reason not in ("command", "not_a_person", "empty_prompt"):
         from crossgate._hook.refresh import refresh_if_stale
 
-        # One that cannot be read is made again, whatever the manifest says of it.
-        refresh_if_stale(agent, library, again=found.reason.startswith(("index_", "not_an_index")))
+        # An index that cannot be read is made again, whatever the manifest says.
+        refresh_if_stale(
+            agent, library, again=answered.reason.startswith(("index_", "not_an_index"))
+        )
     return None
 
 
@@ -106,7 +108,7 @@ def _known(name: str) -> Agent:
 
 
 def _guard(hook: str) -> None:
-    """Keep stdout for the answer, and see to it that signals and time end in 0."""
+    """Keep stdout for the answer, and exit with 0 on signals and when time is up."""
     global _stdout
     for stream in range(3):
         try:
@@ -131,7 +133,7 @@ def _guard(hook: str) -> None:
 
 
 def _interrupted(*_: object) -> None:
-    if not _writing:  # half an answer is none
+    if not _writing:  # half an answer is not an answer
         _leave()
 
 
@@ -142,7 +144,7 @@ def _out_of_time(name: str) -> None:
 
 
 def _leave() -> NoReturn:
-    # Not sys.exit: what the interpreter does at its end takes time, and can fail.
+    # Not sys.exit: the interpreter's shutdown takes time, and can fail.
     os._exit(0)
 
 
@@ -151,7 +153,7 @@ def _read() -> bytes:
     size = 0
     while part := os.read(0, 1 << 20):
         size += len(part)
-        # Read on all the same: an agent that cannot write to the end may take that for a failure.
+        # Keep reading: an agent that cannot write everything may take that for a failure.
         if size <= STDIN_BYTES:
             parts.append(part)
     if size > STDIN_BYTES:
@@ -164,20 +166,20 @@ def _read() -> bytes:
 def _write(data: bytes) -> None:
     global _writing
     _writing = True
-    with suppress(OSError):  # nobody listens any more, or the disk is full
+    with suppress(OSError):  # nobody is listening, or the disk is full
         while data:
             data = data[os.write(_stdout, data) :]
 
 
-def _log(name: str, started: float, found: Answer, length: int | None) -> None:
+def _log(name: str, started: float, answered: Answer, length: int | None) -> None:
     more: dict[str, Any] = {}
-    if found.ids:
-        more["ids"] = list(found.ids)
-    if found.confidence is not None:
-        more["confidence"] = round(found.confidence, 4)
+    if answered.ids:
+        more["ids"] = list(answered.ids)
+    if answered.confidence is not None:
+        more["confidence"] = round(answered.confidence, 4)
     if length is not None:
         more["cut"] = length
-    _report(name, started, found.outcome, found.reason, found.detail, more)
+    _report(name, started, answered.outcome, answered.reason, answered.detail, more)
 
 
 def _report(
@@ -188,7 +190,7 @@ def _report(
     detail: str,
     more: dict[str, Any] | None = None,
 ) -> None:
-    """Note in the log what happened, and say on stderr what went wrong."""
+    """Record in the log what happened, and say on stderr what went wrong."""
     with suppress(Exception):
         if outcome == "failed":
             what = f"hook {name}".strip()

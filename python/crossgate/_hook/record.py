@@ -1,8 +1,8 @@
 """What a hook remembers: which skills a session has seen, and a log of what it did.
 
-Any number of hooks write at once. Each note is one write to a file that is opened for appending,
-and what is read is never trusted, so that no order of events can do worse than lose a note. Both
-are bounded, and hold no text of a prompt.
+Any number of hooks may write at once. Each note is one write to a file opened for appending, and
+what is read is never trusted, so at worst a note is lost. Both are bounded, and hold no text of a
+prompt.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from pathlib import Path
 from typing import Any
 
 LOG_BYTES = 262_144
-"""A log that has grown beyond this is put aside, and the one put aside before it is dropped."""
+"""A log larger than this is put aside, and the one that was put aside before is deleted."""
 
 SESSION_BYTES = 65_536
 SESSIONS = 200
 """How many sessions are remembered; the oldest are forgotten first."""
 
 AGAIN_AFTER = 20
-"""A skill is told again after so many prompts of a session: what was told is far up by then, and
-agents shorten long conversations."""
+"""A skill may be mentioned again after this many prompts of a session: by then the first mention is
+far back, and agents shorten long conversations."""
 
 _DETAIL_CHARS = 300
 
 APART = ("indexed", "unscored")
-"""Outcomes of work that no prompt waited for."""
+"""Outcomes of work for which no prompt waited."""
 
 
 def note(folder: Path, values: dict[str, Any]) -> None:
-    """Append a line to the log; where that fails, nothing happens."""
+    """Append a line to the log; if that fails, nothing happens."""
     with suppress(OSError, ValueError):
         path = folder / "log.jsonl"
         line = {"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **values}
@@ -48,7 +48,7 @@ def note(folder: Path, values: dict[str, Any]) -> None:
 
 
 def read_notes(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the lines of the log, oldest first; what is none is left out."""
+    """Yield the lines of the log, oldest first; malformed lines are left out."""
     for name in ("log.1.jsonl", "log.jsonl"):
         for line in _tail(folder / name, 2 * LOG_BYTES):
             with suppress(ValueError, RecursionError):
@@ -58,13 +58,12 @@ def read_notes(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 class Session:
-    """What one conversation has been told.
+    """The skills that were mentioned in one conversation.
 
     Args:
         folder: The folder of hooks.
         agent: Name of the agent.
-        session: The agent's name for the conversation; empty for one that has none, which is
-            never remembered.
+        session: The agent's name for the conversation; one without a name is not remembered.
     """
 
     def __init__(self, folder: Path, agent: str, session: str) -> None:
@@ -73,9 +72,9 @@ class Session:
         self._turns = [] if self._path is None else list(_turns(self._path))
 
     def has_seen(self, id: str) -> bool:
-        """Return whether a skill was told and the conversation has not moved on since.
+        """Return whether a skill was mentioned and the conversation has not moved on since.
 
-        It has when another skill was told after it, or `AGAIN_AFTER` prompts have come.
+        It has moved on if another skill was mentioned after it, or `AGAIN_AFTER` prompts passed.
         """
         for ids in reversed(self._turns[-AGAIN_AFTER:]):
             if ids:
@@ -83,7 +82,7 @@ class Session:
         return False
 
     def add(self, ids: Sequence[str]) -> None:
-        """Note a prompt and what was told with it; where that fails, nothing happens."""
+        """Record a prompt and the skills mentioned for it; if that fails, nothing happens."""
         if self._path is None:
             return
         with suppress(OSError, ValueError):
@@ -99,24 +98,24 @@ def _turns(path: Path) -> Iterator[list[str]]:
         with suppress(ValueError, RecursionError):
             values = json.loads(line)
             if isinstance(values, list):
-                yield [one for one in values if isinstance(one, str)]
+                yield [id for id in values if isinstance(id, str)]
 
 
 def _append(path: Path, line: str) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # A pipe in its place must not hold up the agent: neither opening nor writing waits.
+    # A pipe in its place must not block the agent: neither opening nor writing waits.
     more = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | more, 0o600)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file")
+            raise OSError(errno.EINVAL, "it is not a regular file")
         os.write(handle, line.encode("ascii", "backslashreplace") + b"\n")
     finally:
         os.close(handle)
 
 
 def _tail(path: Path, limit: int) -> list[str]:
-    """Return the last lines of a file; none where it cannot be read."""
+    """Return the last lines of a file; none if it cannot be read."""
     from crossgate._files import open_source
 
     try:
@@ -129,7 +128,7 @@ def _tail(path: Path, limit: int) -> list[str]:
 
 def _forget_oldest(folder: Path) -> None:
     with suppress(OSError), os.scandir(folder) as entries:
-        found = sorted((one.stat().st_mtime_ns, one.path) for one in entries)
-        for _, path in found[: max(0, len(found) - SESSIONS + 1)]:
+        sessions = sorted((entry.stat().st_mtime_ns, entry.path) for entry in entries)
+        for _, path in sessions[: max(0, len(sessions) - SESSIONS + 1)]:
             with suppress(OSError):
                 os.unlink(path)

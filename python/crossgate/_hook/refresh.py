@@ -1,4 +1,4 @@
-"""Makes the index of an agent's skills, where need be in a process that nobody waits for."""
+"""Makes the index of an agent's skills, if need be in a process that nobody waits for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from crossgate._hook.library import SCHEMA, Library, is_stale, seen
 from crossgate._hook.record import note
 
 _KEEP = 40
-"""Indexes that are kept; those of projects that nobody opens any more are removed."""
+"""How many indexes are kept; those of projects that nobody opens any more are removed."""
 
 
 def refresh_if_stale(agent: Agent, library: Library, *, again: bool = False) -> bool:
@@ -27,10 +27,10 @@ def refresh_if_stale(agent: Agent, library: Library, *, again: bool = False) -> 
     Args:
         agent: The agent, for the log.
         library: Its skills.
-        again: Make it again even if nothing has changed.
+        again: Whether to make it again even if nothing has changed.
 
     Returns:
-        Whether one was started.
+        Whether a process was started.
     """
     if not library.sources or not (again or is_stale(library)):
         return False
@@ -42,12 +42,12 @@ def refresh_if_stale(agent: Agent, library: Library, *, again: bool = False) -> 
 
 
 def build(library: Library, progress: Any = None) -> tuple[int, list[str]]:
-    """Make the index of a library, and write down what it was made of.
+    """Make the index of a library, and record what it was made of.
 
     Texts that have not changed keep their vectors.
 
     Returns:
-        How many skills it holds, and what was left out and why.
+        How many skills it holds, and what was left out, and why.
 
     Raises:
         CrossgateError: If there is no usable skill, or the index cannot be made or written.
@@ -63,23 +63,27 @@ def build(library: Library, progress: Any = None) -> tuple[int, list[str]]:
         loaded = read_sources(library.sources, kind="skills")
         earlier = None
         with suppress(CrossgateError):
-            found = Index.open(library.index)
-            found.load()  # one that is damaged somewhere is none
-            earlier = found
+            opened = Index.open(library.index)
+            opened.load()  # a damaged one is not used
+            earlier = opened
         index = Index.build(loaded.documents, reuse=earlier, progress=progress)
         index.save(library.index)
         made["documents"] = len(index)
     finally:
-        # One that failed is not tried again before something has changed.
+        # A build that failed is not tried again until something has changed.
         with whole_file(library.manifest) as stream:
             json.dump({**made, "seen": before}, stream)
-    left_out = [str(one) for one in loaded.problems if "a link out of the folder" not in one.reason]
+    left_out = [
+        str(problem)
+        for problem in loaded.problems
+        if "a link out of the folder" not in problem.reason
+    ]
     return len(index), left_out
 
 
 @contextmanager
 def only_one(path: Path) -> Iterator[bool]:
-    """Hold a lock that ends with the process, and say whether it was free."""
+    """Hold a lock that ends with the process, and yield whether it was free."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
@@ -101,7 +105,7 @@ def only_one(path: Path) -> Iterator[bool]:
 
 
 def main(arguments: list[str]) -> int:
-    """Make an index if nobody else is at it; what goes wrong is in the log."""
+    """Make an index unless another process is making it; what goes wrong is in the log."""
     name, folder, *rest = arguments
     again = "--again" in rest[: rest.index("--")]
     library = Library(sources=tuple(rest[rest.index("--") + 1 :]), folder=Path(folder))
@@ -123,11 +127,11 @@ def main(arguments: list[str]) -> int:
 
 
 def _forget_oldest(folder: Path) -> None:
-    found = sorted(folder.glob("*.cgx"), key=lambda path: path.stat().st_mtime_ns)
-    for path in found[:-_KEEP]:
-        for one in (path, path.with_suffix(".json")):
+    indexes = sorted(folder.glob("*.cgx"), key=lambda path: path.stat().st_mtime_ns)
+    for path in indexes[:-_KEEP]:
+        for file in (path, path.with_suffix(".json")):
             with suppress(OSError):
-                one.unlink()
+                file.unlink()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Adds to a logged decision what the cross-encoder says, where the prompt did not wait for that.
+"""Adds the cross-encoder's scores to a logged decision for which the prompt did not wait for them.
 
-A profile is fitted to the scores of both stages (docs/log.md). The hook seldom asks the second one:
-the gate saves it, or there is no time. So it is asked afterwards, one prompt at a time.
+A profile is fitted to the scores of both stages (docs/log.md). The hook seldom asks stage 2: the
+gate skips it, or there is no time. So it is asked afterwards, one prompt at a time.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from crossgate._hook.refresh import only_one
 def score_later(
     agent: str, folder: Path, prompt: str, *, decision: str, log: str, index: Path, profile: str
 ) -> None:
-    """Start a process that adds the scores of a prompt to the log; a very long one gets none.
+    """Start a process that adds the scores of a prompt to the log; very long prompts get none.
 
     Args:
         agent: Name of the agent.
         folder: The folder of hooks.
         prompt: What the person wrote.
         decision: Id of the decision.
-        log: The log that holds it.
-        index: The index that it was made with.
-        profile: The profile that the hook was told to use; empty for none.
+        log: The log with the decision.
+        index: The index that made it.
+        profile: The hook's profile; empty for the bundled one.
     """
     data = prompt.encode("utf-8", "replace")
     if len(data) <= PIPE_BYTES:
@@ -38,7 +38,7 @@ def score_later(
 
 
 def main(arguments: list[str]) -> int:
-    """Ask the cross-encoder, if nobody else is at it; what goes wrong is in the log of hooks."""
+    """Ask the cross-encoder unless another process does; what goes wrong is in the hooks' log."""
     agent, folder, decision, log, index, profile = arguments
     prompt = sys.stdin.buffer.read().decode("utf-8", "replace")
     with suppress(AttributeError, OSError):

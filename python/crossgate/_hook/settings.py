@@ -1,4 +1,4 @@
-"""Editing an agent's settings file: what stands there already stays, or nothing is written."""
+"""Edits an agent's settings file: everything else in it stays, or nothing is written."""
 
 from __future__ import annotations
 
@@ -19,34 +19,35 @@ BACKUP = ".before-crossgate"
 
 _OURS = re.compile(r"\bcrossgate\b.*?\shook\s+([a-z]+)\b", re.DOTALL)
 _SECONDS = 10
-"""How long an agent waits for the hook, which gives up before that by itself."""
+"""How long an agent waits for the hook, which gives up by itself before that."""
 
 
 def with_hook(values: dict[str, Any], agent: Agent, command: str) -> dict[str, Any]:
-    """Return settings with the hook of this command, in place of an earlier one of crossgate's.
+    """Return settings with a hook that runs this command, instead of an earlier crossgate hook.
 
     Raises:
-        ValueError: If the settings are of another shape; the message says where.
+        ValueError: If the settings have another shape; the message says where.
     """
     hook = {"type": "command", "command": command, "timeout": round(_SECONDS / agent.seconds)}
-    found = list(_groups(values, agent))
-    kept = [group for group in (_without(group, agent) for group in found) if group is not None]
-    # Where it stood, so that the order of hooks stays what it was.
-    at = next((at for at, group in enumerate(found) if _without(group, agent) != group), len(kept))
-    groups = [*kept[:at], {"hooks": [hook]}, *kept[at:]]
+    before = list(_groups(values, agent))
+    kept = [group for group in (_without(group, agent) for group in before) if group is not None]
+    # In its old position, so that the order of the hooks stays the same.
+    ours = (position for position, group in enumerate(before) if _without(group, agent) != group)
+    position = next(ours, len(kept))
+    groups = [*kept[:position], {"hooks": [hook]}, *kept[position:]]
     hooks = values.get("hooks", {})
     return {**values, "hooks": {**hooks, agent.event: groups}}
 
 
 def without_hook(values: dict[str, Any], agent: Agent) -> dict[str, Any]:
-    """Return settings without crossgate's hook, and without what is left empty by that.
+    """Return settings without crossgate's hook, and without what that leaves empty.
 
     Raises:
-        ValueError: If the settings are of another shape; the message says where.
+        ValueError: If the settings have another shape; the message says where.
     """
-    found = _groups(values, agent)
-    kept = [group for group in (_without(group, agent) for group in found) if group is not None]
-    if kept == found:
+    before = _groups(values, agent)
+    kept = [group for group in (_without(group, agent) for group in before) if group is not None]
+    if kept == before:
         return values
     hooks = {**values["hooks"], agent.event: kept}
     if not kept:
@@ -58,33 +59,35 @@ def without_hook(values: dict[str, Any], agent: Agent) -> dict[str, Any]:
 
 
 def command_in(path: Path, agent: Agent) -> str:
-    """Return the command by which a settings file calls crossgate's hook; empty if it does not."""
+    """Return the command with which a settings file calls crossgate's hook; empty for none."""
     try:
         groups = _groups(read(path, _bytes(path)), agent)
     except (ValueError, SourceError):
         return ""
     hooks = [group.get("hooks") for group in groups if isinstance(group, dict)]
-    ours = [one for some in hooks if isinstance(some, list) for one in some if _is_ours(one, agent)]
+    ours = [
+        hook for some in hooks if isinstance(some, list) for hook in some if _is_ours(hook, agent)
+    ]
     return str(ours[0]["command"]) if ours else ""
 
 
 def edit(
     path: Path, change: Callable[[dict[str, Any]], dict[str, Any]], *, ours: bool = False
 ) -> bool:
-    """Change a settings file, and keep beside it what it was before crossgate first changed it.
+    """Change a settings file, and keep beside it a copy from before crossgate first changed it.
 
     Args:
-        path: The file. One that is not there counts as empty; links are followed.
-        change: Returns the new settings. A file that holds nothing any more is removed, if there
-            was none before.
-        ours: Whether it calls crossgate already.
+        path: The file. A missing file counts as empty; links are followed.
+        change: Returns the new settings. A file that becomes empty is removed, if there was none
+            before.
+        ours: Whether it already calls crossgate.
 
     Returns:
-        Whether anything was written: settings that stay the same are left alone.
+        Whether anything was written: settings that stay the same are not touched.
 
     Raises:
-        InputError: `malformed_setting` for a file that is not plain JSON of the right shape, which
-            stays as it is.
+        InputError: `malformed_setting` for a file that is not plain JSON of the right shape; it is
+            not changed.
         SourceError: `unwritable` if it cannot be read or written.
     """
     before = _bytes(path)
@@ -109,7 +112,7 @@ def edit(
             stream.write(text)
             if os.path.exists(path) and read_source(path, SETTINGS_BYTES) != before:
                 raise OSError(
-                    None, "it was changed in the meantime, so it was left alone: try again"
+                    None, "it was changed in the meantime, so nothing was written: try again"
                 )
     except OSError as error:
         raise _unwritable("write", path, error) from error
@@ -178,11 +181,11 @@ def _groups(values: dict[str, Any], agent: Agent) -> list[Any]:
 
 
 def _without(group: Any, agent: Agent) -> Any:
-    """Return a group of hooks without crossgate's, or None where it held nothing else."""
+    """Return a group of hooks without crossgate's, or None if it held nothing else."""
     hooks = group.get("hooks") if isinstance(group, dict) else None
     if not isinstance(hooks, list):
         return group
-    kept = [one for one in hooks if not _is_ours(one, agent)]
+    kept = [hook for hook in hooks if not _is_ours(hook, agent)]
     if len(kept) == len(hooks):
         return group
     return {**group, "hooks": kept} if kept else None
@@ -190,14 +193,14 @@ def _without(group: Any, agent: Agent) -> Any:
 
 def _is_ours(hook: Any, agent: Agent) -> bool:
     command = hook.get("command") if isinstance(hook, dict) else None
-    found = _OURS.search(command) if isinstance(command, str) else None
-    return found is not None and found[1] == agent.name
+    match = _OURS.search(command) if isinstance(command, str) else None
+    return match is not None and match[1] == agent.name
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) != len(pairs):
-        twice = next(key for at, (key, _) in enumerate(pairs) if key in dict(pairs[:at]))
+        twice = next(key for count, (key, _) in enumerate(pairs) if key in dict(pairs[:count]))
         raise ValueError(f"the key {twice[:40]!r} occurs twice in one object")
     return values
 
@@ -207,15 +210,15 @@ def _constant(name: str) -> Any:
 
 
 def _indent(data: bytes) -> int | str:
-    found = re.search(rb"\n([ \t]+)\S", data)
-    return found[1].decode() if found else 2
+    match = re.search(rb"\n([ \t]+)\S", data)
+    return match[1].decode() if match else 2
 
 
 def _malformed(path: Path, why: str) -> InputError:
     return InputError(
         "malformed_setting",
-        f"{path} was left as it is, since only plain JSON can be edited without harm: {why}. Mend "
-        "it, or add the hook by hand: docs/agents.md shows the lines",
+        f"{path} was not changed, since only plain JSON can be edited safely: {why}. Mend it, or "
+        "add the hook by hand: docs/agents.md shows the lines",
     )
 
 
