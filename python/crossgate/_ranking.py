@@ -37,15 +37,15 @@ def ranked(
 
 
 def shortlist(result: RouteResult, limit: int, least: float | None) -> tuple[Hit, ...]:
-    """Return the candidates that come nearest, in the decision's order, whatever was selected.
+    """Return the nearest candidates, in the decision's order, whatever was selected.
 
-    For a model that picks for itself a wrong tool too many costs little, a right one that is
-    missing everything: the bars that hold for a pick would leave most of the right ones out.
+    To a model that picks for itself, a wrong tool costs little and a missing right one everything:
+    the thresholds for a pick would leave out most of the right tools.
 
     Args:
         result: The decision.
         limit: Maximum number.
-        least: None at all where the decision is less confident; None for no such bar.
+        least: Return no candidates if the confidence is lower; None for no such threshold.
     """
     if least is not None and (result.confidence is None or result.confidence < least):
         return ()

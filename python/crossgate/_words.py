@@ -5,22 +5,22 @@ from __future__ import annotations
 REASONS = {
     "no_candidates": "there was nothing to choose from",
     "improbable": "nothing is likely to fit",
-    "below_floor": "no candidate clears the floor of this section",
+    "below_floor": "no candidate reaches the floor of this section",
     "no_overlap": "no document shares a word with the query",
     "confident_winner": "one document is far enough ahead",
     "lexical_winner": "the words match one document, and no other comes close",
     "undecided": "no clear winner, and no cross-encoder to ask",
     "reranked": "no clear winner, so the cross-encoder decided",
-    "rejected": "no clear winner, and none that is likely to fit",
+    "rejected": "no clear winner, and no candidate likely to fit",
 }
 """Why a decision came out as it did, by `RouteResult.reason`."""
 
-_SEVERAL = "stage 1 is sure of the first, and the next are near it"
+_SEVERAL = "stage 1 is confident of the first, and the others are close to it"
 
 
 def why(reason: str, picks: int) -> str:
-    """Return what people read for the reason of a decision that picked so many documents."""
-    # Where several are picked, none of them is alone ahead.
+    """Return what people read for the reason of a decision that selected `picks` documents."""
+    # If several are selected, none of them is alone ahead.
     if picks > 1 and reason in ("confident_winner", "lexical_winner"):
         return _SEVERAL
     return REASONS.get(reason, reason)

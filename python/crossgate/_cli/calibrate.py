@@ -80,7 +80,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--any-corpus", action="store_true", help="allow other documents without a warning"
     )
-    parser.add_argument("--profile", metavar="FILE", help="profile to measure and compare with")
+    parser.add_argument(
+        "--profile", metavar="FILE", help="profile to measure with and to compare against"
+    )
     labelled_options(parser)
 
 

@@ -55,7 +55,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
     json_option(parser)
     _agent_option(parser)
     parser.add_argument(
-        "--project", action="store_true", help="for the project in this folder, not only for you"
+        "--project", action="store_true", help="use the settings of this project, not your own"
     )
 
 

@@ -62,7 +62,9 @@ def subjects_of(paths: Sequence[str]) -> list[Subject]:
 
 def labelled_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say which queries are measured, and by which models."""
-    parser.add_argument("--split", help="default: test, or else dev, or else the only one")
+    parser.add_argument(
+        "--split", help="split to use (default: test, or else dev, or else the only one)"
+    )
     parser.add_argument(
         "--limit", type=int, metavar="N", help="use a sample of N queries per dataset"
     )

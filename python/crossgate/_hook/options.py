@@ -60,7 +60,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "the whole text",
     )
     parser.add_argument(
-        "--limit", type=_whole(1, 20), default=1, metavar="N", help="at most N skills (default: 1)"
+        "--limit",
+        type=_whole(1, 20),
+        default=1,
+        metavar="N",
+        help="mention at most N skills (default: 1)",
     )
     parser.add_argument(
         "--min-confidence",
