@@ -24,21 +24,21 @@ _SIGNALS: Mapping[type, Sequence[str]] = {
 }
 
 
-def fit_confidence(found: Outcomes, right: Flags, against: Flags, kind: type[Model]) -> Model:
+def fit_confidence(seen: Outcomes, right: Flags, against: Flags, kind: type[Model]) -> Model:
     """Fit a monotone logistic model that separates right picks from others.
 
     No weight is below 0, so that noise in the data can never make a stronger signal count against
     an answer. The ridge is on standardised signals.
 
     Args:
-        found: The outcomes of the queries.
+        seen: The outcomes of the queries.
         right: The queries whose pick fits.
         against: The queries of the other class; queries in neither class are left out.
         kind: The class of the model, which names its stage.
     """
     names: Sequence[str] = _SIGNALS[kind]
     kept = right | against
-    signals = np.stack([found.column(name)[kept] for name in names], axis=1)
+    signals = np.stack([seen.column(name)[kept] for name in names], axis=1)
     labels = right[kept].astype(np.float64)
     intercept, weights = fit_logistic(signals, labels, _RIDGE)
     return kind(intercept=intercept, **dict(zip(names, weights, strict=True)))
@@ -66,18 +66,20 @@ def fit_logistic(signals: Array, labels: Array, ridge: float) -> tuple[float, li
 
     width = signals.shape[1]
     bounds = [(None, None), *([(0, None)] * width)]
-    found = minimize(loss, np.zeros(width + 1), jac=True, bounds=bounds).x
-    weights = found[1:] / spread
-    return rounded(float(found[0] - weights @ mean)), [rounded(float(weight)) for weight in weights]
+    fitted = minimize(loss, np.zeros(width + 1), jac=True, bounds=bounds).x
+    weights = fitted[1:] / spread
+    return rounded(float(fitted[0] - weights @ mean)), [
+        rounded(float(weight)) for weight in weights
+    ]
 
 
-def probabilities(found: Outcomes, model: Stage1Confidence | Stage2Confidence) -> Array:
+def probabilities(seen: Outcomes, model: Stage1Confidence | Stage2Confidence) -> Array:
     """Return the model's probability for each query, as the core computes it."""
     names = _SIGNALS[type(model)]
     odds = model.intercept + sum(
-        (getattr(model, name) * found.column(name) for name in names), np.zeros(len(found))
+        (getattr(model, name) * seen.column(name) for name in names), np.zeros(len(seen))
     )
-    return np.asarray(expit(odds)) * found.need
+    return np.asarray(expit(odds)) * seen.need
 
 
 def least_for_false_injects(empty: Array, level: float) -> float:

@@ -133,7 +133,11 @@ class Figures:
             "kept": _triple(self.kept),
             "separation": _triple(self.separation),
             "modes": {
-                mode: {name: _triple(one) for name, one in values.items() if one is not None}
+                mode: {
+                    name: _triple(interval)
+                    for name, interval in values.items()
+                    if interval is not None
+                }
                 for mode, values in self.modes.items()
             },
         }
@@ -214,15 +218,17 @@ def calibrate(
     confidence, threshold = _fit_answer(seen, fit, fit_corpora, objective, seed)
     gated = _fit_gate(ranking, seen, confidence, threshold, fit_corpora, objective)
     profile = gated.replace(name=name, relevance=fit_relevance(fit, ranking))
-    found = Calibration(
+    calibration = Calibration(
         profile=profile,
         fit=figures_of(fit, profile, seed),
         report=figures_of(report, profile, seed),
         before=figures_of([reblended(query, before) for query in report], before, seed),
         notes=(*notes, *_fell(report, profile, before, seed)),
     )
-    _check_promise(found.report, objective)
-    return documented(found, runs, objective, any_corpus=any_corpus, seed=seed, command=command)
+    _check_promise(calibration.report, objective)
+    return documented(
+        calibration, runs, objective, any_corpus=any_corpus, seed=seed, command=command
+    )
 
 
 def _fell(report: Sequence[StoredQuery], profile: Profile, before: Profile, seed: int) -> list[str]:
@@ -317,7 +323,7 @@ def usable(runs: Sequence[Run]) -> tuple[list[tuple[StoredQuery, str]], list[str
 
 
 def _fit_ranking(fit: Sequence[StoredQuery], header: RunHeader) -> Profile:
-    """Return a profile of which only blend, pool and combination are fitted."""
+    """Return a profile with only blend, pool and combination fitted."""
     scores = (weights.Scores.of(query) for query in fit)
     rows = [row for row in scores if row.right.any()]
     if len(rows) < LEAST_RIGHT:
@@ -430,11 +436,11 @@ def _fit_gate(
     corpora: Sequence[str],
     objective: Objective,
 ) -> Profile:
-    found = skipping.fit_skipping(seen, confidence, threshold, corpora, objective.max_recall_loss)
+    skips = skipping.fit_skipping(seen, confidence, threshold, corpora, objective.max_recall_loss)
     return ranking.replace(
         confidence=confidence,
-        answer=Answer(rerank_threshold=found.rerank_threshold, threshold=threshold),
-        winner=Winner(agreed=found.agreed, disagreed=found.disagreed),
+        answer=Answer(rerank_threshold=skips.rerank_threshold, threshold=threshold),
+        winner=Winner(agreed=skips.agreed, disagreed=skips.disagreed),
         second=Second(
             stage1=_second_picks(seen.stage1_lead, seen.stage1_second, seen.matched),
             stage2=_second_picks(seen.stage2_lead, seen.stage2_second, seen.matched),
@@ -539,7 +545,7 @@ def _at_least(interval: Interval, level: float) -> float:
 
 
 def documented(
-    found: Calibration,
+    calibration: Calibration,
     runs: Sequence[Run],
     objective: Objective,
     *,
@@ -562,9 +568,9 @@ def documented(
             }
             for run in runs
         ],
-        "fit_half": found.fit.to_dict(),
-        "report_half": found.report.to_dict(),
-        "notes": list(found.notes),
+        "fit_half": calibration.fit.to_dict(),
+        "report_half": calibration.report.to_dict(),
+        "notes": list(calibration.notes),
         "seed": seed,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "crossgate": __version__,
@@ -572,8 +578,8 @@ def documented(
     }
     # A run that comes from a log does not know its documents.
     known = dict.fromkeys(run.header.corpus for run in runs if run.header.corpus)
-    profile = found.profile.replace(corpora=[] if any_corpus else list(known), fitted=fitted)
-    return replace(found, profile=profile)
+    profile = calibration.profile.replace(corpora=[] if any_corpus else list(known), fitted=fitted)
+    return replace(calibration, profile=profile)
 
 
 def _triple(interval: Interval | None) -> list[float] | None:

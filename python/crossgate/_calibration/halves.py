@@ -37,7 +37,7 @@ def groups(
         return node
 
     for query, corpus in zip(queries, corpora, strict=True):
-        fitting = sorted(query.relevant, key=lambda one: (-query.relevant[one], one))
+        fitting = sorted(query.relevant, key=lambda id: (-query.relevant[id], id))
         labels = [*fitting, *sorted(query.wrong)]
         for document in labels[:1] if loosely else labels:
             root[find((corpus, document))] = find((query.text,))
@@ -49,7 +49,7 @@ def groups(
 def is_chained(queries: Sequence[StoredQuery], corpora: Sequence[str]) -> bool:
     """Return whether labels connect more than half of the queries into one group."""
     numbers = groups(queries, corpora)
-    return 2 * max((numbers.count(one) for one in set(numbers)), default=0) > len(numbers)
+    return 2 * max((numbers.count(number) for number in set(numbers)), default=0) > len(numbers)
 
 
 def split(
@@ -69,19 +69,19 @@ def split(
     """
     members: dict[int, list[int]] = defaultdict(list)
     loosely = is_chained(queries, corpora)
-    for place, group in enumerate(groups(queries, corpora, loosely=loosely)):
-        members[group].append(place)
+    for position, group in enumerate(groups(queries, corpora, loosely=loosely)):
+        members[group].append(position)
     dealt = list(members.values())
     order = np.random.default_rng(seed).permutation(len(dealt))
     halves: tuple[list[int], list[int]] = ([], [])
     counts = {True: [0, 0], False: [0, 0]}
     # The largest first: a large group at the end would unbalance the halves.
-    for number in sorted(order, key=lambda one: -len(dealt[one])):
-        places = dealt[number]
-        matched = sum(bool(queries[place].relevant) for place in places)
-        kind = 2 * matched >= len(places)
+    for number in sorted(order, key=lambda number: -len(dealt[number])):
+        positions = dealt[number]
+        matched = sum(bool(queries[position].relevant) for position in positions)
+        kind = 2 * matched >= len(positions)
         half = int(counts[kind][1] < counts[kind][0])
-        halves[half].extend(places)
+        halves[half].extend(positions)
         counts[True][half] += matched
-        counts[False][half] += len(places) - matched
+        counts[False][half] += len(positions) - matched
     return sorted(halves[0]), sorted(halves[1])

@@ -101,7 +101,7 @@ def labelled_options(parser: argparse.ArgumentParser) -> None:
 
 
 def dump(values: dict[str, Any]) -> str:
-    """Return JSON that is indented, but for lists of numbers, which stand on one line."""
+    """Return indented JSON, with each list of numbers on one line."""
     text = json.dumps(values, allow_nan=False, indent=1)
     # No line break stands inside of a JSON string.
     return re.sub(

@@ -26,7 +26,7 @@ class Answered:
     Attributes:
         id: The query's id.
         text: The query.
-        kind: What kind of query it is; empty where the dataset does not say.
+        kind: What kind of query it is; empty if the dataset does not say.
         fits: The ids of what fits, best grade first.
         picked: The ids that were selected.
         outcome: A key of `OUTCOMES`.

@@ -333,7 +333,7 @@ def _unheld(
 
 def _found(queries: Sequence[StoredQuery], k: int | None, seed: int) -> Interval | None:
     shares = [
-        metrics.recall([one.id for one in query.scored], query.relevant, k or 1 + len(query.scored))
+        metrics.recall([hit.id for hit in query.scored], query.relevant, k or 1 + len(query.scored))
         for query in queries
         if query.relevant
     ]

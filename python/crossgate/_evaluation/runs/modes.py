@@ -53,7 +53,7 @@ def decide(
     policy: Policy | None = None,
     hold_back: bool = True,
 ) -> RouteResult:
-    """Route a stored query, with the stored scores in place of the models.
+    """Route a stored query, with its stored scores instead of the models.
 
     The cascade itself runs, so that the order of the stages is written once. All that pass are
     selected. If the profile's blend differs from the run's, it orders the candidates of the run.

@@ -84,7 +84,7 @@ class StoredQuery:
     Attributes:
         id: The query's id.
         text: The query.
-        kind: What kind of query it is; empty where the dataset does not say.
+        kind: What kind of query it is; empty if the dataset does not say.
         mentions_name: Whether it names the document that fits, or None if unknown.
         relevant: Grade of each document that fits; empty if nothing does.
         wrong: Documents that are known not to fit.
