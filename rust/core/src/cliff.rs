@@ -138,7 +138,10 @@ pub fn tighten(scores: &[f64], sources: &[Option<&str>], options: &CliffOptions)
 
 fn check(scores: &[f64], sources: &[Option<&str>]) -> Result<()> {
     if let Some(place) = scores.iter().position(|score| !score.is_finite()) {
-        return Err(Error::input("not_finite", format!("score {place} of the pool is no number")));
+        return Err(Error::input(
+            "not_finite",
+            format!("score {place} of the pool is not a number"),
+        ));
     }
     if !sources.is_empty() && sources.len() != scores.len() {
         return Err(Error::input(

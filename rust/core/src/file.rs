@@ -275,7 +275,7 @@ fn read(source: &Arc<Source>) -> Result<Index> {
     let length = source.len()?;
     let header = source.read(0, length.min(HEADER as u64))?;
     if header.get(..MAGIC.len()).is_none_or(|magic| magic != MAGIC) {
-        return Err(Error::file("not_an_index", "this is no crossgate index"));
+        return Err(Error::file("not_an_index", "this is not a crossgate index"));
     }
     let version = number(&header, 8).map(u32::from_le_bytes).ok_or_else(truncated)?;
     if version != VERSION {
@@ -299,10 +299,10 @@ fn read(source: &Arc<Source>) -> Result<Index> {
     let mut starts = Vec::new();
     for extent in directory.extents() {
         starts.push(at);
-        at = at.checked_add(extent.length).ok_or_else(|| corrupt("its blocks have no end"))?;
+        at = at.checked_add(extent.length).ok_or_else(|| corrupt("its blocks do not end"))?;
     }
     if at != length {
-        return Err(if at > length { truncated() } else { corrupt("it goes on behind its end") });
+        return Err(if at > length { truncated() } else { corrupt("it continues past its end") });
     }
     index(directory, source, starts)
 }
@@ -376,7 +376,7 @@ fn index(directory: Directory, source: &Arc<Source>, starts: Vec<u64>) -> Result
     }
     for (number, slot) in (0..).zip(index.slots.iter().flatten()) {
         if index.by_id.insert(Arc::clone(&slot.id), number).is_some() {
-            return Err(corrupt(&format!("the id {:?} stands twice", slot.id)));
+            return Err(corrupt(&format!("the id {:?} occurs twice", slot.id)));
         }
     }
     Ok(index)

@@ -122,7 +122,7 @@ pub fn reciprocal_rank(
 
 /// The weighted sum of the normalised scores of each id, best first; ties go to the smaller id.
 ///
-/// What a list does not hold gets the least that it gives to any. Where an id stands twice in a
+/// What a list does not hold gets the least that it gives to any. Where an id occurs twice in a
 /// list its better place counts.
 ///
 /// Fails with `not_finite` for a score that is no number, and with `out_of_range` for weights as in
@@ -169,7 +169,9 @@ fn checked(weights: Option<&[f64]>, lists: usize) -> Result<Vec<f64>> {
     if !usable || (lists > 0 && weights.iter().all(|weight| *weight == 0.0)) {
         return Err(Error::input(
             "out_of_range",
-            format!("the weights are {weights:?}: each must be at least 0, and one above"),
+            format!(
+                "the weights are {weights:?}: each must be at least 0, and at least one above 0"
+            ),
         ));
     }
     Ok(weights.to_vec())

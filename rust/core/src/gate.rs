@@ -293,7 +293,7 @@ fn notes(scored: &[Scored], policy: &Policy, request: &Request, floor: Option<f6
     {
         let instead = floors
             .default
-            .map_or("none holds".to_owned(), |floor| format!("the default of {floor} holds"));
+            .map_or("there is none".to_owned(), |floor| format!("the default of {floor} applies"));
         note(
             "unknown_section",
             format!("the policy has no floor for the section {:?}: {instead}", cut(section)),

@@ -253,7 +253,7 @@ impl Index {
     /// Adds documents, and replaces those whose id is there already; all of them or none.
     ///
     /// An index with vectors needs one vector per document, an index without takes none. Fails with
-    /// `duplicate_id` where an id stands twice in the call, with `out_of_range` where passages are
+    /// `duplicate_id` where an id occurs twice in the call, with `out_of_range` where passages are
     /// no parts of their body, and with `wrong_dimension`, `not_finite` or `zero_vector` where a
     /// vector has no direction.
     pub fn upsert(&mut self, documents: Vec<(Record, Option<Vec<f32>>)>) -> Result<()> {
@@ -261,7 +261,7 @@ impl Index {
         if let Some((twice, _)) = documents.iter().find(|(record, _)| !seen.insert(&record.id)) {
             return Err(Error::input(
                 "duplicate_id",
-                format!("the id {:?} stands twice: ids must be unique", twice.id),
+                format!("the id {:?} occurs twice: ids must be unique", twice.id),
             ));
         }
         let units: Vec<Vec<f32>> = documents

@@ -287,7 +287,7 @@ impl Profile {
             {
                 Err(numbers.wrong(&format!(
                     "winner.disagreed is {disagreed} and winner.agreed is {}: a winner on which \
-                     cosine and BM25 disagree never needs less of a lead than one on which they \
+                     cosine and BM25 disagree never needs a smaller lead than one on which they \
                      agree",
                     agreed.map_or("absent".to_owned(), |agreed| agreed.to_string())
                 )))

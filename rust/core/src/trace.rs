@@ -89,7 +89,7 @@ impl Trace {
             return Err(malformed("stage1 names a candidate twice".to_owned()));
         }
         if let Some(pair) = trace.stage2.iter().find(|pair| !ids.contains(pair.id.as_str())) {
-            let why = format!("stage2 names {:?}, which stage1 does not", pair.id);
+            let why = format!("stage2 names {:?}, which is not in stage1", pair.id);
             return Err(malformed(why));
         }
         Ok(trace)
