@@ -331,7 +331,7 @@ mod tests {
             (r#"{"relevance": {"threshold": 2}}"#, "relevance.threshold is 2"),
             (r#"{"winner": {"agreed": -1}}"#, "winner.agreed is -1"),
             (r#"{"winner": {"disagreed": 0.1}}"#, "winner.agreed is absent"),
-            (r#"{"winner": {"agreed": 0.2, "disagreed": 0.1}}"#, "never needs less"),
+            (r#"{"winner": {"agreed": 0.2, "disagreed": 0.1}}"#, "never needs a smaller lead"),
             (r#"{"second": {"stage2": -0.5}}"#, "second.stage2 is -0.5"),
             (r#"{"answer": {"treshold": 0.5}}"#, "treshold"),
             (r#"{"answer": {"threshold": "high"}}"#, "answer.threshold"),
