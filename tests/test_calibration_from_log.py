@@ -279,7 +279,7 @@ def test_scores_that_come_later_count_as_if_they_had_been_asked_for(
         (lambda trace: trace["stage1"].append(trace["stage1"][0]), "twice"),
         (
             lambda trace: trace["stage2"].append({"id": "x", "score": 1.0, "truncated": False}),
-            "stage1 does not",
+            "is not in stage1",
         ),
         (lambda trace: trace["stage2"][0].update(score="high"), "score"),
         (lambda trace: trace["stage2"][0].update(score=1e999), "stage2[0].score"),
