@@ -431,6 +431,23 @@ def test_what_a_fit_needs_is_logged_while_nobody_waits(home: Home) -> None:
     assert (list(query.relevant), len(query.pairs)) == (["pdf-toolkit"], 4)
 
 
+@on_linux
+def test_no_code_of_the_folder_at_work_is_run(home: Home) -> None:
+    """An agent works in folders of strangers, and Python looks for modules where it is started."""
+    marker, log = home.path / "ran", home.path / "decisions.jsonl"
+    (home.path / "crossgate").mkdir()
+    for name in ("crossgate/__init__.py", "json.py"):
+        (home.path / name).write_text(f"open({str(marker)!r}, 'w')", encoding="utf-8")
+    assert home.hook(None, "--log", str(log)).code == 0
+    settle(home)
+    home.skill("kubernetes", "Deploy to a Kubernetes cluster with helm charts and roll back")
+    assert home.hook().code == 0
+    settle(home)
+    assert [kind for kind in map(type, read_log(log)) if kind is LoggedScores]
+    assert "indexed" in [line["outcome"] for line in home.log]
+    assert not marker.exists()
+
+
 def test_scores_that_cannot_be_had_are_noted_and_nothing_else(made: Home, tmp_path: Path) -> None:
     missing = [str(tmp_path / one) for one in ("log.jsonl", "missing.cgx")]
     given = ["claude", str(tmp_path), "0" * 32, *missing, ""]

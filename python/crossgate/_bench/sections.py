@@ -27,7 +27,9 @@ from crossgate._samples import SKILLS
 
 _NULL = subprocess.DEVNULL
 
-_CROSSGATE = [sys.executable, "-c", "from crossgate._cli import main; main()"]
+# Without -P a module in the current folder would be taken for the installed one.
+_PYTHON = [sys.executable, "-P"]
+_CROSSGATE = [*_PYTHON, "-c", "from crossgate._cli import main; main()"]
 
 # The demo's skills, and two of its prompts: one that stage 1 decides, and one that it leaves to the
 # cross-encoder.
@@ -57,14 +59,14 @@ def processes(settings: Settings) -> Iterator[Figure]:
         _library(1_000).save(file)
         route = [*_CROSSGATE, "route", "-i", str(file)]
         commands = {
-            "python -c pass": [sys.executable, "-c", "pass"],
-            "import crossgate": [sys.executable, "-c", "import crossgate"],
-            "from crossgate import Router": [sys.executable, "-c", "from crossgate import Router"],
+            "python -c pass": [*_PYTHON, "-c", "pass"],
+            "import crossgate": [*_PYTHON, "-c", "import crossgate"],
+            "from crossgate import Router": [*_PYTHON, "-c", "from crossgate import Router"],
             "crossgate route, 1,000 skills, stage 1 decides": [*route, _CLEAR],
             "crossgate route, 1,000 skills, reranked": [*route, _UNCLEAR],
         }
         for name in settings.against:
-            commands[f"import {name}"] = [sys.executable, "-c", f"import {name}"]
+            commands[f"import {name}"] = [*_PYTHON, "-c", f"import {name}"]
         times = {case: partial(_ended, command) for case, command in commands.items()}
         yield from _alone(side_by_side("", times, settings.repetitions))
         for case, command in commands.items() if sys.platform != "win32" else ():
@@ -207,7 +209,7 @@ def _grown(size: int, settings: Settings) -> Iterator[Figure]:
             "index.search(sys.argv[2], [1.0] * 384, per_channel=10)"
         )
         if sys.platform != "win32":
-            peak = _peak([sys.executable, "-c", script, str(file), words[0]])
+            peak = _peak([*_PYTHON, "-c", script, str(file), words[0]])
             yield figure(contender="memory of one search, MiB", values=(peak,))
 
 
@@ -238,7 +240,7 @@ print(os.wait4(child, 0)[2].ru_maxrss)
 
 def _peak(command: Sequence[str]) -> float:
     """Return the peak of a command's memory in MiB."""
-    starter = [sys.executable, "-S", "-c", _STARTER, *command]
+    starter = [*_PYTHON, "-S", "-c", _STARTER, *command]
     done = subprocess.run(starter, capture_output=True, check=True)  # noqa: S603, ours
     return int(done.stdout) / (1 << 20 if sys.platform == "darwin" else 1 << 10)
 

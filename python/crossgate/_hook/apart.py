@@ -25,7 +25,8 @@ def start_apart(module: str, arguments: list[str], data: bytes = b"") -> bool:
         apart = {"creationflags": flags}
     with suppress(OSError, ValueError):
         child = subprocess.Popen(  # noqa: S603, our own module
-            [sys.executable, "-m", module, *arguments],
+            # An agent works in folders of strangers: without -P their modules would be run.
+            [sys.executable, "-P", "-m", module, *arguments],
             stdin=subprocess.PIPE if data else subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -183,7 +183,7 @@ def program(notes: list[str], *, shared: bool) -> list[str]:
         notes.append("crossgate is not on the PATH, so the command works on this machine only")
     path = str(beside) if os.path.isfile(beside) else on_path
     if path is None:
-        return [sys.executable, "-c", "from crossgate._cli import main; main()"]
+        return [sys.executable, "-P", "-c", "from crossgate._cli import main; main()"]
     if re.search(r"[/\\](?:archive-v\d+|pipx[/\\]\.cache)[/\\]", path):
         notes.append(
             f"{path} is in a cache that may be emptied: install crossgate first (uv tool install "
