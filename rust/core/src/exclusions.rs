@@ -1,7 +1,8 @@
 //! What a description says that its document is not for, left out of what is searched.
 //!
 //! "Do not use for spreadsheets" holds the very words of the prompts that it rules out, so that as
-//! a part of the description it would be a reason for the document.
+//! a part of the description it would be a reason for the document. So does "For spreadsheets, see
+//! xlsx".
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -34,6 +35,20 @@ static WITHIN: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
+/// A sentence that sends the reader to another document is about what that one is for. What it
+/// names is a single word, so that "For each file, see what changed" is none.
+static REFERRAL: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(concat!(
+        r"(?i)^[\W_]*for\s[^.!?]*?(?:",
+        r"(?:,\s+see\s+(?:the\s+)?[`'\x22*]*[\w/-]+",
+        r"|\b(?:see|use|try|prefer)\s+(?:the\s+)?[`'\x22*]*[a-z0-9]+(?:-[a-z0-9]+)+)",
+        r"[`'\x22*]*(?:\s+skills?)?(?:\s*[(,/—–].*|\s+(?:or|and|for|instead)\b.*)?",
+        r"|\b(?:use|see|try|prefer|defer\s+to)\s[^.!?]*\binstead",
+        r")[\W_]*$",
+    ))
+    .ok()
+});
+
 /// The end of a sentence that is about something else.
 static CLAUSE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
@@ -47,8 +62,8 @@ static CLAUSE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 ///
 /// English alone: in another language nothing is found, and the whole is searched.
 pub fn announced(text: &str) -> Cow<'_, str> {
-    let (Some(end), Some(opening), Some(within), Some(clause)) =
-        (&*END, &*OPENING, &*WITHIN, &*CLAUSE)
+    let (Some(end), Some(opening), Some(within), Some(referral), Some(clause)) =
+        (&*END, &*OPENING, &*WITHIN, &*REFERRAL, &*CLAUSE)
     else {
         return Cow::Borrowed(text);
     };
@@ -58,7 +73,7 @@ pub fn announced(text: &str) -> Cow<'_, str> {
     for stop in ends {
         let sentence = text.get(start..stop).unwrap_or_default();
         start = stop;
-        if !opening.is_match(sentence) && !within.is_match(sentence) {
+        if ![opening, within, referral].iter().any(|ruled_out| ruled_out.is_match(sentence)) {
             kept.push_str(&clause.replace(sentence, ""));
         }
     }
@@ -94,6 +109,21 @@ mod tests {
                 "Fills in claims of employees.",
             ),
             ("Tunes the fan curve; not for clock frequencies.", "Tunes the fan curve."),
+            ("Writes the first letter. For reminders, see dunning.", "Writes the first letter. "),
+            (
+                "Prunes old trees. For young ones (under two years), see `tree-nursery`.",
+                "Prunes old trees. ",
+            ),
+            (
+                "Plans the week of a team. For a single person, see the planner skill (or diary).",
+                "Plans the week of a team. ",
+            ),
+            ("Draws line charts. For maps use geo-plots.", "Draws line charts. "),
+            ("Draws line charts. For maps, use Atlas instead!", "Draws line charts. "),
+            (
+                "Mends bicycles at home.\n- For e-bikes, try the motor-repair skill instead.",
+                "Mends bicycles at home.\n",
+            ),
         ] {
             assert_eq!(announced(whole), left, "{whole}");
         }
@@ -107,6 +137,10 @@ mod tests {
             "Use when the tests do not pass or a build does not finish.",
             "Finds out why users are not signing up.",
             "Notes for every meeting. Nothing is sent.",
+            "Compares two folders. For each file, see what changed.",
+            "Reads invoices. For scans, use this skill as well.",
+            "Explains accidents. For causes, use cause-and-effect diagrams.",
+            "For teams that see too many alerts: sorts them by what to do.",
         ] {
             assert!(matches!(announced(text), Cow::Borrowed(_)), "{text}");
         }
