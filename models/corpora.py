@@ -163,7 +163,7 @@ class Decks:
 BY_DOCUMENT = ("skills", "metatool", "bfcl", "seal-tools", "acebench", "toolalpaca")
 
 # The prompts written for this project about public skills.
-SKILL_PROMPTS = ("skills", "tasks", "topic_swap", "jargon", "more")
+SKILL_PROMPTS = ("skills", "tasks", "topic_swap", "jargon", "more", "requests")
 
 
 def read_training_data(

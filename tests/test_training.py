@@ -104,7 +104,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _hold_out(root / "data/skill-triggers", root / "data/skills")
     _describe_packages(root / "data/debian/Translation-en")
     prompts = root / "models/prompts"
-    for name in ("skills", "tasks", "topic_swap", "jargon", "more"):
+    for name in ("skills", "tasks", "topic_swap", "jargon", "more", "requests"):
         written = [
             {"doc": f"skills {one}", "kind": "short", "text": f"{name} {one}"} for one in SUBJECTS
         ]
