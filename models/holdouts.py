@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-MODES = ("never", "always", "gated")
+MODES = ("never", "gated", "always")
 
 
 def main() -> None:
@@ -27,10 +27,10 @@ def main() -> None:
 def sets(reports: list[dict[str, Any]]) -> list[str]:
     """Returns the rows of the table with one row a set."""
     rows = [
-        "| | queries, with a match | recall@1, nothing held back: never | always | gated | "
-        "with the bar: never | always | gated | false injects, gated | skipped | "
-        "AUC of cosine, logit |",
-        "| --- " * 11 + "|",
+        "| | queries, with a match | recall@1 without thresholds: never | gated | always | "
+        "always - never, points | at the threshold: never | gated | always | "
+        "false-positive rate, gated | skipped | AUC of cosine, logit |",
+        "| --- " * 12 + "|",
     ]
     for report in reports:
         header, quality = report["header"], report["quality"]
@@ -38,7 +38,8 @@ def sets(reports: list[dict[str, Any]]) -> list[str]:
         cells = [
             f"{header['dataset']} {header['split']}",
             f"{report['queries']}, {report['matched']}",
-            *(_interval(report["unheld"][mode]) for mode in MODES),
+            *(_value(report["unheld"][mode]) for mode in MODES),
+            _points(report["stage2_gain"]["always"]),
             *(_value(quality[mode]["recall@1"]) for mode in MODES),
             _value(quality["gated"]["false_inject"]),
             f"{report['economics']['skip_rate']:.0%}".replace("%", " %"),
@@ -50,7 +51,7 @@ def sets(reports: list[dict[str, Any]]) -> list[str]:
 
 def kinds(reports: list[dict[str, Any]]) -> list[str]:
     """Returns the rows of the table with one row for each kind of query in each set."""
-    rows = ["| | queries | recall@1 with the bar: never | always | gated |", "| --- " * 5 + "|"]
+    rows = ["| | queries | recall@1 at the threshold: never | gated | always |", "| --- " * 5 + "|"]
     for report in reports:
         for group in report["groups"]:
             if any(group["recall"].values()):
@@ -64,8 +65,10 @@ def _value(metric: dict[str, float] | None) -> str:
     return f"{metric['value']:.3f}" if metric else ""
 
 
-def _interval(metric: dict[str, float]) -> str:
-    return f"{metric['value']:.3f} [{metric['low']:.3f}, {metric['high']:.3f}]"
+def _points(metric: dict[str, float]) -> str:
+    return "{value:+.1f} [{low:+.1f}, {high:+.1f}]".format(
+        **{name: 100 * metric[name] for name in ("value", "low", "high")}
+    )
 
 
 if __name__ == "__main__":

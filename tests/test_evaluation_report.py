@@ -241,6 +241,11 @@ def test_a_report_counts_what_the_gate_did() -> None:
     # Without floor and guardrail the gate also finds what those two held back.
     assert report.unheld["gated"] is not None
     assert report.unheld["gated"].value == pytest.approx(4 / 9)
+    # Always reranking puts one more right answer first, the gate as many as never reranking.
+    assert {mode: one.value for mode, one in report.stage2_gain.items() if one} == {
+        "gated": 0.0,
+        "always": pytest.approx(1 / 9),
+    }
     assert report.kept("gated") == pytest.approx(2 / 4)
     assert report.ceiling is not None
     assert report.found is not None

@@ -27,11 +27,13 @@ def test_the_tables_say_what_the_report_says() -> None:
 
     cells = [cell.strip() for cell in sets[2].split("|")]
     assert cells[1:3] == ["skills test", f"{report['queries']}, {report['matched']}"]
-    for place, mode in enumerate(("never", "always", "gated")):
+    for place, mode in enumerate(("never", "gated", "always")):
         unheld, held = report["unheld"][mode], report["quality"][mode]["recall@1"]
-        assert cells[3 + place].startswith(f"{unheld['value']:.3f} [{unheld['low']:.3f}, ")
-        assert cells[6 + place] == f"{held['value']:.3f}"
-    assert cells[9] == f"{report['quality']['gated']['false_inject']['value']:.3f}"
+        assert cells[3 + place] == f"{unheld['value']:.3f}"
+        assert cells[7 + place] == f"{held['value']:.3f}"
+    gain = 100 * report["stage2_gain"]["always"]["value"]
+    assert cells[6].startswith(f"{gain:+.1f} [")
+    assert cells[10] == f"{report['quality']['gated']['false_inject']['value']:.3f}"
     assert "skills: near_miss" not in done.stdout
     assert "skills: direct" in done.stdout
 

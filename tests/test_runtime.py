@@ -10,6 +10,7 @@ import textwrap
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from crossgate import _onnx as runtime
 from crossgate._model_files import manifest as registry
 from crossgate._model_files.cache import LocalModel
 from crossgate._model_files.folder import locate
-from crossgate._reranking import process
+from crossgate._reranking import cross_encoder, process
 from crossgate.rerankers import passages_of
 
 graphs = pytest.importorskip("onnx", reason="onnx, which writes the graphs, is not installed")
@@ -293,6 +294,20 @@ def test_a_query_that_leaves_no_room(tmp_path: Path) -> None:
     assert [one.code for one in result.degraded] == ["no_profile", "reranker_failed"]
     assert result.ids == ["2", "1"]
     assert result.stage == 1
+
+
+@pytest.mark.parametrize("rest", ["", "hen", "hen " * 99, "hen " * 250_000])
+def test_only_the_beginning_of_the_query_is_read(
+    rest: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_model(tmp_path / "ids", SUMMED, ["input_ids"], length=40)
+    local = replace(locate(folder, "cross-encoder"), query_length=3)
+    monkeypatch.setattr(cross_encoder, "locate", lambda *_: local)
+    encoder = CrossEncoder(folder)
+    (score,) = encoder.score(f"red fox blue {rest}", passages_of(["fox " * 99])).complete()
+    # Three pieces of the query and three special ones leave 34 for the passage.
+    assert score.score == CLS + RED + FOX + BLUE + SEP + 34 * FOX + SEP
+    assert score.truncated
 
 
 def test_a_model_without_room_for_a_pair(tmp_path: Path) -> None:

@@ -112,10 +112,16 @@ class OnnxModel:
         return self._plain.encode(start, add_special_tokens=False)
 
     def query(self, text: str) -> Encoding:
-        """Return the word pieces of a pair's first part: the query, and what a template adds."""
+        """Return the word pieces of a pair's first part: the query, and what a template adds.
+
+        The beginning of the query is enough for a model that says how much it reads.
+        """
         template = self.local.template
         if template is None:
-            return self.pieces(text)
+            pieces = self.pieces(text)
+            if self.local.query_length is not None:
+                pieces.truncate(self.local.query_length)
+            return pieces
         prefix = self._tokenizer.encode(template.prefix, add_special_tokens=False)
         return _merged(prefix, self.pieces(template.body.replace("{query}", text)))
 

@@ -37,6 +37,8 @@ class LocalModel:
         model: The ONNX graph.
         tokenizer: The `tokenizer.json`.
         max_length: Most tokens of one input, special tokens included.
+        query_length: Most tokens of the query that a cross-encoder reads, its beginning; None
+            where it reads the whole query.
         dimension: Length of an embedder's vectors where the manifest gives it, else None.
         identity: `<name>@sha256:<first 16 hex digits of the digest of the weights>`, the graph's
             file unless the weights lie beside it. Index files and calibration profiles keep it,
@@ -52,6 +54,7 @@ class LocalModel:
     max_length: int
     dimension: int | None
     identity: str
+    query_length: int | None = None
     template: Template | None = None
     need: Path | None = None
 
@@ -233,6 +236,7 @@ def verified(model: ModelSpec) -> LocalModel:
         model=root / files["model"].path,
         tokenizer=root / files["tokenizer"].path,
         max_length=model.max_length,
+        query_length=model.query_length,
         dimension=model.dimension,
         identity=identity_of(model.name, model.weights.sha256),
         template=model.template,

@@ -80,6 +80,8 @@ class ModelSpec:
             the hub that the manifest does not pin, until its first pull has written a lock file.
         terms: What the licence forbids, for a person to accept before a pull, or None.
         template: The text around a pair, or None for a model that reads two segments.
+        query_length: Most tokens of the query that a cross-encoder reads, its beginning; None
+            where it reads the whole query.
         dimension: Length of an embedder's vectors, or None for a cross-encoder.
         pooling: How an embedder makes one vector of its tokens, or None for a cross-encoder.
         score_scale: The scale of a cross-encoder's scores, or None for an embedder.
@@ -94,6 +96,7 @@ class ModelSpec:
     files: tuple[ModelFile, ...]
     repository: str | None = None
     revision: str | None = None
+    query_length: int | None = None
     dimension: int | None = None
     pooling: str | None = None
     score_scale: str | None = None

@@ -22,7 +22,8 @@ _LEAST_PASSAGE_PIECES = 16
 class CrossEncoder:
     """A cross-encoder that runs on this machine; it is loaded when it is first used.
 
-    A pair that is too long is cut at the end of the passage, never the query; its score says so.
+    A pair that is too long is cut at the end of the passage, and its score says so. The query is
+    read whole, unless the model was trained on the beginnings of queries.
 
     Args:
         model: Name of a model, or a folder with `model.onnx` and `tokenizer.json`. The graph must
@@ -63,7 +64,8 @@ class CrossEncoder:
             deadline: When to stop.
 
         Raises:
-            InputError: `query_too_long` if the query leaves no room for the passage.
+            InputError: `query_too_long` if the query is read whole and leaves no room for the
+                passage.
             ModelError: `dependency_missing`, `model_unsupported` or `model_failed`.
         """
         left = deadline.left
@@ -83,7 +85,8 @@ class CrossEncoder:
         model = self._loaded()
         asked = model.query(query)
         room = model.room(asked)
-        if room < _LEAST_PASSAGE_PIECES or model.clips(query):
+        read_whole = self._local.query_length is None
+        if room < _LEAST_PASSAGE_PIECES or (read_whole and model.clips(query)):
             most = len(asked.ids) + room - _LEAST_PASSAGE_PIECES
             if most < 1:
                 raise ModelError(

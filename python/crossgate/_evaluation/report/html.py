@@ -91,6 +91,8 @@ def _quality(report: Report) -> Iterator[str]:
         cells = [_stacked(share(report.unheld[mode])) for mode in report.modes]
         label = "recall@1, without thresholds<small>no floor, threshold or guardrail</small>"
         rows.append([label, *cells])
+        cells = [_stacked(points(report.stage2_gain.get(mode))) for mode in report.modes]
+        rows.append(["what stage 2 adds to it<small>in points, against never</small>", *cells])
     if report.no_match and report.matched:
         cells = [percentage(report.kept(mode)) for mode in report.modes]
         rows.append(["recall@1 kept<small>of recall@1 without thresholds</small>", *cells])

@@ -87,6 +87,8 @@ class Report:
         quality: Every metric by mode; None if the dataset cannot show it.
         against_always: recall@1 of a mode minus that of always, paired by query.
         unheld: recall@1 without thresholds, floors and guardrails.
+        stage2_gain: That of a mode minus that of never, paired by query: what stage 2 adds to the
+            order of stage 1.
         pool_size: How many candidates stage 2 reads at most.
         ceiling: The recall of stage 1 among them: the most that stage 2 can reach.
         found: The recall of stage 1 among all candidates that it found.
@@ -118,6 +120,7 @@ class Report:
     quality: Mapping[str, Mapping[str, Interval | None]]
     against_always: Mapping[str, Interval | None]
     unheld: Mapping[str, Interval | None]
+    stage2_gain: Mapping[str, Interval | None]
     pool_size: int
     ceiling: Interval | None
     found: Interval | None
@@ -216,6 +219,7 @@ def summarize(
         for mode in shown
     }
     recalls = {mode: table[:, _NAMES.index("recall@1")] for mode, table in tables.items()}
+    unheld = {mode: _unheld(queries, used, mode, header.remote) for mode in present}
     reference: Mode = "gated" if gated is not None else shown[-1]
     return Report(
         header=header,
@@ -230,7 +234,12 @@ def summarize(
             for mode in shown
             if mode != "always" and "always" in recalls
         },
-        unheld={mode: _unheld(queries, used, mode, header.remote, seed) for mode in shown},
+        unheld={mode: statistics.mean(unheld[mode], seed=seed, shares=True) for mode in shown},
+        stage2_gain={
+            mode: statistics.mean(unheld[mode] - unheld["never"], seed=seed)
+            for mode in shown
+            if mode != "never" and "never" in unheld
+        },
         pool_size=used.pool,
         ceiling=_found(queries, used.pool, seed),
         found=_found(queries, None, seed),
@@ -319,8 +328,8 @@ def _table(rows: Sequence[Values]) -> NDArray[np.float64]:
 
 
 def _unheld(
-    queries: Sequence[StoredQuery], profile: Profile, mode: Mode, remote: str | None, seed: int
-) -> Interval | None:
+    queries: Sequence[StoredQuery], profile: Profile, mode: Mode, remote: str | None
+) -> NDArray[np.float64]:
     recalls = [
         metrics.recall(
             decide(query, profile, mode, remote=remote, hold_back=False).ids, query.relevant, 1
@@ -328,7 +337,7 @@ def _unheld(
         for query in queries
         if query.relevant
     ]
-    return statistics.mean(recalls, seed=seed, shares=True) if recalls else None
+    return np.array(recalls, dtype=np.float64)
 
 
 def _found(queries: Sequence[StoredQuery], k: int | None, seed: int) -> Interval | None:

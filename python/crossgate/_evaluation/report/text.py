@@ -104,6 +104,9 @@ def _quality(report: Report) -> Iterator[str]:
     if any(report.unheld.values()):
         cells = [share(report.unheld[mode]) for mode in report.modes]
         yield _of_modes(report, "  without thresholds: @1", cells)
+    if any(report.stage2_gain.values()):
+        cells = [points(report.stage2_gain.get(mode)) for mode in report.modes]
+        yield _of_modes(report, "  stage 2 adds, points", cells)
     if report.against_always:
         cells = [points(report.against_always.get(mode)) for mode in report.modes]
         yield _of_modes(report, "recall@1 - always, points", cells)
