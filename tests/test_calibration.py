@@ -1262,6 +1262,19 @@ def test_the_command_measures_a_folder_and_route_uses_the_profile(tmp_path: Path
     assert (refusal.code, refusal.error) == (2, "profile_mismatch")
 
 
+def test_a_chosen_objective_holds_with_everyday_prompts_too(
+    tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, output = stored_run(tmp_path, run), tmp_path / "out.json"
+    done = here(
+        path, "--background", "--cost-ratio", "2", "-o", output, "--any-corpus", capsys=capsys
+    )
+    assert (done.code, done.out.splitlines()[0]) == (
+        0,
+        f"{output}: a wrong pick costs 2 missed ones; skipping costs at most 1.0% of recall@1",
+    )
+
+
 def test_without_labels_everyday_prompts_set_the_bar(tmp_path: Path) -> None:
     for name, text in list(LIBRARY.items())[:3]:
         path = tmp_path / "skills" / name / "SKILL.md"

@@ -54,7 +54,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--cost-ratio",
         type=float,
         metavar="R",
-        default=1.0,
         help="a wrong pick costs as much as R missed ones (default: 1)",
     )
     objective.add_argument(
@@ -94,12 +93,13 @@ def run(options: argparse.Namespace) -> int:
     from crossgate._profile import profile_values, read_profile, unwritable, write_profile
     from crossgate.calibration import Objective
 
-    if options.background and options.keep_recall is None and options.max_false_inject is None:
+    chosen = (options.cost_ratio, options.keep_recall, options.max_false_inject)
+    if options.background and chosen == (None, None, None):
         options.max_false_inject = BACKGROUND_RATE
     objective = Objective(
         max_false_inject=options.max_false_inject,
         keep_recall=options.keep_recall,
-        cost_ratio=options.cost_ratio,
+        cost_ratio=1.0 if options.cost_ratio is None else options.cost_ratio,
         max_recall_loss=options.max_recall_loss,
     )
     before = None if options.profile is None else read_profile(options.profile)
