@@ -10,7 +10,7 @@ use crate::gate::{Gated, Note, Reason, Verdict, clears};
 use crate::json::{codes, value};
 use crate::policy::{Policy, Warnings};
 use crate::profile::{Combine, Profile};
-use crate::signals::reading;
+use crate::signals::{Reading, reading};
 use crate::stage1::{Blend, Scored, best_first};
 
 value! {
@@ -318,12 +318,17 @@ impl Order {
             .unzip();
         let dropped = passes(&judged, &guardrails);
         // Scores of another reranker say nothing to the model; what stage 1 knew still holds.
-        let confidence = if fits {
-            let seen = gated.signals.zip(reading(&read, &raw, &scores));
-            seen.zip(profile.confidence.stage2)
-                .and_then(|((signals, reading), model)| model.probability(&signals, &reading))
-        } else {
-            gated.confidence
+        let confidence = match profile.confidence.stage2.filter(|_| fits) {
+            Some(model) => {
+                // The first of stage 1 may be one that has no score.
+                let of_stage1 = gated.scored.iter().position(|one| clears(one, gated.floor));
+                let same_first = ranked.first().map(|(_, at)| *at) == of_stage1;
+                let reading = reading(&read, &raw, &scores)
+                    .map(|found| Reading { same_first: found.same_first && same_first, ..found });
+                let seen = gated.signals.zip(reading);
+                seen.and_then(|(signals, reading)| model.probability(&signals, &reading))
+            }
+            None => gated.confidence,
         };
         let ranked = ranked.iter().zip(judged).zip(dropped).map(|(((rank, at), one), dropped)| {
             let (score, relevance) = (Some(one.score), one.relevance);
@@ -620,6 +625,37 @@ mod tests {
                 ("d", Some("beyond_lead"))
             ]
         );
+    }
+
+    #[test]
+    fn the_same_is_first_only_where_the_first_of_stage_1_was_read() {
+        let stage2 = Some(Stage2Confidence { same_first: 3.0, ..Stage2Confidence::default() });
+        let profile = Profile { confidence: Confidence { stage1: None, stage2 }, ..fitted() };
+        let policy = Policy::default();
+        let gated = gated(&profile, &policy, &Request::default());
+        let confidence = |pairs: &[Pair]| {
+            let decision = conclude(&gated, pairs, Some("ours"), &profile, &policy).unwrap();
+            decision.confidence.unwrap()
+        };
+        assert!(confidence(&[pair("a", 3.0), pair("b", 1.0)]) > 0.9);
+        assert_eq!(confidence(&[pair("a", 1.0), pair("b", 3.0)]), 0.5);
+        assert_eq!(confidence(&[pair("b", 3.0), pair("c", 1.0)]), 0.5);
+    }
+
+    #[test]
+    fn without_a_model_of_stage_2_the_confidence_of_stage_1_holds() {
+        let stage1 = Some(Stage1Confidence { intercept: -3.0, ..Stage1Confidence::default() });
+        let profile = Profile {
+            confidence: Confidence { stage1, stage2: None },
+            answer: Answer { threshold: Some(0.6), ..Answer::default() },
+            ..fitted()
+        };
+        let policy = Policy::default();
+        let gated = gated(&profile, &policy, &Request::default());
+        let decision =
+            conclude(&gated, &[pair("a", 9.0)], Some("ours"), &profile, &policy).unwrap();
+        assert_eq!(decision.confidence, gated.confidence);
+        assert_eq!((decision.reason, decision.selected.len()), (Reason::Rejected, 0));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::text::Analyzer;
 
 const MAGIC: &[u8; 8] = b"\x89CGX\r\n\x1a\n";
 /// Grows with every change that an older reader would misread.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// Bytes before the directory: magic, version, length, checksum.
 const HEADER: usize = 8 + 4 + 8 + 32;
@@ -89,8 +89,10 @@ impl Index {
             file.as_file_mut().write_all(&bytes)?;
             file.as_file().sync_all()?;
             file.persist(path)?;
-            // The rename itself is safe on disk only once its folder is.
-            File::open(folder)?.sync_all()
+            // The rename is safe on disk only once its folder is; where folders cannot be opened
+            // or synced, it is done all the same.
+            let _ = File::open(folder).and_then(|folder| folder.sync_all());
+            Ok(())
         };
         write().map_err(|error| {
             Error::file(

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::checks::LARGEST;
 use crate::error::{Error, Result};
 use crate::stage1::best_first;
 
@@ -165,12 +166,13 @@ fn checked(weights: Option<&[f64]>, lists: usize) -> Result<Vec<f64>> {
             format!("{} weights for {lists} lists: give one for each", weights.len()),
         ));
     }
-    let usable = weights.iter().all(|weight| weight.is_finite() && *weight >= 0.0);
+    let usable = weights.iter().all(|weight| (0.0..=LARGEST).contains(weight));
     if !usable || (lists > 0 && weights.iter().all(|weight| *weight == 0.0)) {
         return Err(Error::input(
             "out_of_range",
             format!(
-                "the weights are {weights:?}: each must be at least 0, and at least one above 0"
+                "the weights are {weights:?}: each must be from 0 to {LARGEST:e}, and at least one \
+                 above 0"
             ),
         ));
     }

@@ -1,5 +1,6 @@
 //! The gate: whether stage 1 has a winner, nothing relevant, or a question for stage 2.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,7 @@ use crate::json::{codes, value};
 use crate::policy::{Lexical, Policy};
 use crate::profile::{Profile, Winner};
 use crate::signals::{Signals, signals};
-use crate::stage1::{Scored, sort};
+use crate::stage1::{Scored, best_first, sort};
 
 codes! {
     /// What the gate makes of stage 1.
@@ -150,21 +151,23 @@ pub fn gate(
         scored.iter().enumerate().filter(|(_, one)| clears(one)).map(|(place, _)| place).collect();
     // What the floor drops still tells how clear a winner is, and the leads were fitted so: only
     // where it drops the first one do the others decide among themselves.
-    let seen = if scored.first().is_some_and(clears) {
-        signals(&scored)?
+    let considered: Cow<'_, [Scored]> = if scored.first().is_some_and(clears) {
+        Cow::Borrowed(&scored)
     } else {
-        signals(
-            &eligible.iter().filter_map(|place| scored.get(*place)).cloned().collect::<Vec<_>>(),
-        )?
+        eligible.iter().filter_map(|place| scored.get(*place)).cloned().collect()
     };
-    let seen = seen.map(|seen| Signals { need: request.need, ..seen });
+    let seen = signals(&considered)?.map(|seen| Signals { need: request.need, ..seen });
     let confidence = seen
         .zip(profile.confidence.stage1)
         .and_then(|(signals, model)| model.probability(&signals));
     let (verdict, reason) = match &seen {
         None if scored.is_empty() => (Verdict::NothingRelevant, Reason::NoCandidates),
         None => (Verdict::NothingRelevant, Reason::BelowFloor),
-        Some(signals) => decide(signals, confidence, profile, policy, request),
+        Some(signals) => {
+            // The order of stage 1 stands where words alone decide, so they must have made it.
+            let lexical = policy.lexical.filter(|_| is_first_by_words(&considered));
+            decide(signals, confidence, profile, lexical, request)
+        }
     };
     let mut gated = Gated {
         verdict,
@@ -193,7 +196,7 @@ fn decide(
     signals: &Signals,
     confidence: Option<f64>,
     profile: &Profile,
-    policy: &Policy,
+    lexical: Option<Lexical>,
     request: &Request,
 ) -> (Verdict, Reason) {
     let below =
@@ -206,7 +209,7 @@ fn decide(
         (Verdict::Ambiguous, Reason::Undecided)
     } else if confident_winner(signals, &profile.winner) {
         (Verdict::Confident, Reason::ConfidentWinner)
-    } else if policy.lexical.is_some_and(|lexical| lexical_winner(signals, &lexical)) {
+    } else if lexical.is_some_and(|lexical| lexical_winner(signals, &lexical)) {
         (Verdict::Confident, Reason::LexicalWinner)
     } else {
         (Verdict::Ambiguous, Reason::Undecided)
@@ -231,6 +234,15 @@ pub fn lexical_winner(signals: &Signals, lexical: &Lexical) -> bool {
         && signals.overlap >= LEXICAL_OVERLAP
         && signals.bm25_lead > 0.0
         && signals.bm25_lead >= lexical.lead
+}
+
+/// Whether the best candidate by blend, which is the first one, is also the best by BM25.
+fn is_first_by_words(candidates: &[Scored]) -> bool {
+    candidates.first().is_some_and(|first| {
+        candidates
+            .iter()
+            .all(|one| best_first((first.bm25, &first.id), (one.bm25, &one.id)).is_le())
+    })
 }
 
 /// Whether a candidate clears the floor; one without a cosine cannot be measured.
@@ -384,6 +396,11 @@ mod tests {
             (
                 "a lexical winner needs a runner-up",
                 &[scored("a", 0.6, 12.0, 3)],
+                (V::Ambiguous, R::Undecided),
+            ),
+            (
+                "a lexical winner is the first by blend, too",
+                &[scored("a", 0.3, 12.0, 3), scored("b", 0.7, 5.0, 2)],
                 (V::Ambiguous, R::Undecided),
             ),
             (

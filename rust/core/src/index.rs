@@ -429,7 +429,7 @@ impl Index {
                 }
             }
         }
-        best.candidates.into_iter().map(|(_, one)| one).collect()
+        best.sorted().collect()
     }
 
     fn best_by_both<'a>(
@@ -478,8 +478,8 @@ impl Index {
             }
         }
         let mut taken = HashSet::new();
-        let all = [by_cosine, by_bm25, by_blend].into_iter().flat_map(|best| best.candidates);
-        Ok(all.map(|(_, one)| one).filter(|one| taken.insert(one.number)).collect())
+        let all = [by_cosine, by_bm25, by_blend].into_iter().flat_map(Best::sorted);
+        Ok(all.filter(|one| taken.insert(one.number)).collect())
     }
 
     /// The document of a slot, if there is one that a search may find.
@@ -530,9 +530,11 @@ struct Candidate<'a> {
     blend: f64,
 }
 
-/// The best few candidates by one score, best first; few enough that insertion beats a heap.
+/// The best few candidates by one score; few enough that insertion beats a heap.
 struct Best<'a> {
     limit: usize,
+    /// In the order of the offers until there are as many as the limit, best first from then on:
+    /// where all candidates have a place, they are sorted once.
     candidates: Vec<(f64, Candidate<'a>)>,
     /// A score below this one has no place; one that equals it has where its id is smaller.
     least: f64,
@@ -551,18 +553,40 @@ impl<'a> Best<'a> {
         if score < self.least {
             return false;
         }
+        if self.candidates.len() < self.limit {
+            self.candidates.push((score, candidate));
+            if self.candidates.len() == self.limit {
+                self.sort();
+            }
+            return true;
+        }
         let place = self.candidates.partition_point(|other| worse(other).is_lt());
         if place >= self.limit {
             return false;
         }
         self.candidates.insert(place, (score, candidate));
         self.candidates.truncate(self.limit);
-        if let (true, Some((least, _))) =
-            (self.candidates.len() == self.limit, self.candidates.last())
-        {
+        self.raise();
+        true
+    }
+
+    fn sort(&mut self) {
+        self.candidates.sort_unstable_by(|(left, one), (right, other)| {
+            best_first((*left, &one.slot.id), (*right, &other.slot.id))
+        });
+        self.raise();
+    }
+
+    fn raise(&mut self) {
+        if let Some((least, _)) = self.candidates.last() {
             self.least = *least;
         }
-        true
+    }
+
+    /// The candidates, best first.
+    fn sorted(mut self) -> impl Iterator<Item = Candidate<'a>> {
+        self.sort();
+        self.candidates.into_iter().map(|(_, one)| one)
     }
 }
 

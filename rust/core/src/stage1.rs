@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::checks::LARGEST;
 use crate::error::{Error, Result};
 use crate::json::value;
 
@@ -88,10 +89,10 @@ impl Blend {
                 format!("pivot is {}: it must be above 0", self.pivot),
             ));
         }
-        if !(self.body_weight.is_finite() && self.body_weight >= 0.0) {
+        if !(0.0..=LARGEST).contains(&self.body_weight) {
             return Err(Error::input(
                 "out_of_range",
-                format!("body_weight is {}: it must be finite and at least 0", self.body_weight),
+                format!("body_weight is {}: it must be from 0 to {LARGEST:e}", self.body_weight),
             ));
         }
         Ok(())
@@ -257,7 +258,7 @@ mod tests {
             let blend = Blend { cosine_weight, bm25_weight, pivot, ..BLEND };
             assert_eq!(blend.check().unwrap_err().code(), "out_of_range");
         }
-        for body_weight in [-0.1, f64::NAN, f64::INFINITY] {
+        for body_weight in [-0.1, 1e101, f64::NAN, f64::INFINITY] {
             let blend = Blend { body_weight, ..BLEND };
             assert_eq!(blend.check().unwrap_err().code(), "out_of_range");
         }

@@ -7,6 +7,9 @@ use unicode_segmentation::UnicodeSegmentation;
 use crate::error::{Error, Result};
 use crate::stop_words::is_stop_word;
 
+/// A longer word, in bytes, is no word of a language and keeps its ending.
+const LONGEST_STEMMED: usize = 100;
+
 /// Turns text into terms. Index and query must use the same one, so an index stores its name.
 ///
 /// Steps: NFKC, words by Unicode Standard Annex 29, `snake_case` and `camelCase` split into their
@@ -135,12 +138,13 @@ impl Terms {
             return;
         }
         match &self.stemmer {
-            Some(stemmer) => {
+            // A stemmer may take time that grows with the square of a word's length.
+            Some(stemmer) if word.len() <= LONGEST_STEMMED => {
                 if stemmer.algorithm() != Algorithm::English || !is_stop_word(&word) {
                     self.collected.push(stemmer.stem(&word).into_owned());
                 }
             }
-            None => self.collected.push(word),
+            _ => self.collected.push(word),
         }
     }
 }
@@ -188,6 +192,16 @@ mod tests {
         for (name, text, expected) in cases {
             assert_eq!(analyzer.terms(text), *expected, "{name}");
         }
+    }
+
+    #[test]
+    fn no_word_of_a_language_is_so_long_that_it_is_stemmed() {
+        let analyzer = Analyzer::new("english").unwrap();
+        let short = "connections".repeat(9);
+        assert_eq!(analyzer.terms(&short), [&short[..short.len() - 4]]);
+        // Each "y" after a vowel costs the stemmer a copy of the word.
+        let long = "ay".repeat(32_768);
+        assert_eq!(analyzer.terms(&long), [long.as_str()]);
     }
 
     #[test]
