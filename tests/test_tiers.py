@@ -662,4 +662,5 @@ def test_a_short_soak() -> None:
         assert breaker.state == "closed"  # and no trial's place was lost on the way
     megabytes = report.left.pop("megabytes")
     assert megabytes < 30
-    assert set(report.left.values()) == {0}
+    # Less than before is none of its own: a thread of an earlier test may end meanwhile.
+    assert max(report.left.values()) <= 0, report.left
