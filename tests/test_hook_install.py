@@ -120,6 +120,23 @@ def test_a_link_stays_a_link_and_permissions_stay(home: Home, tmp_path: Path) ->
     assert len(commands(target)) == 1
 
 
+def test_a_link_at_the_name_of_the_copy_leads_nowhere(home: Home) -> None:
+    """A repository may hold one that leads to a file of whoever works in it."""
+    mine = settings(home, '{"model": "mine"}')
+    theirs = home.path / "work/.claude/settings.json"
+    theirs.parent.mkdir()
+    theirs.write_text('{"model": "theirs"}')
+    theirs.chmod(0o640)
+    copy = theirs.with_name("settings.json.before-crossgate")
+    copy.symlink_to(mine)
+    done = home.run("hook", "install", "--project")
+    assert done.returncode == 0, done.stderr
+    assert mine.read_text() == '{"model": "mine"}'
+    assert not copy.is_symlink()
+    assert copy.read_text() == '{"model": "theirs"}'
+    assert copy.stat().st_mode & 0o777 == 0o640
+
+
 def test_a_project_gets_a_hook_of_its_own(home: Home) -> None:
     work = home.path / "work"
     home.skill("deploy", "Ship the service to the staging cluster.", below="work/.claude")

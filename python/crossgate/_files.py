@@ -55,6 +55,31 @@ def whole_file(path: Path) -> Iterator[TextIO]:
             unfinished.unlink()
 
 
+def copy_whole(source: Path, target: Path) -> None:
+    """Copy a file with its permissions and times, whole or not at all.
+
+    What has the name of the copy is replaced: a symbolic link is not followed, since where a
+    stranger has put one, it may lead anywhere.
+
+    Raises:
+        OSError: If the source cannot be read, or the copy not be written.
+    """
+    import shutil  # not above: every prompt of a hook imports this module
+
+    unfinished = _unfinished(target)
+    try:
+        with suppress(FileNotFoundError):
+            unfinished.unlink()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS
+        with open_source(source) as whole, os.fdopen(os.open(unfinished, flags, 0o600), "wb") as to:
+            shutil.copyfileobj(whole, to)
+        shutil.copystat(source, unfinished)
+        unfinished.replace(target)
+    finally:
+        with suppress(OSError):
+            unfinished.unlink()
+
+
 def remove_leftovers(target: Path) -> None:
     """Remove what writers that were killed left beside a file; what cannot be removed stays.
 

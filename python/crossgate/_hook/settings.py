@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from crossgate._errors import InputError, SourceError
-from crossgate._files import read_source, whole_file
+from crossgate._files import copy_whole, read_source, whole_file
 from crossgate._hook.agents import Agent
 from crossgate._limits import SETTINGS_BYTES
 
@@ -107,7 +106,7 @@ def edit(
             return True
         path.parent.mkdir(parents=True, exist_ok=True)
         if before and not ours:
-            shutil.copy2(target, backup)
+            copy_whole(target, backup)
         with whole_file(path) as stream:
             stream.write(text)
             if os.path.exists(path) and read_source(path, SETTINGS_BYTES) != before:
