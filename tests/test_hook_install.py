@@ -93,6 +93,7 @@ def test_other_settings_stay_and_a_second_time_changes_nothing(home: Home) -> No
         '{"hooks": {"UserPromptSubmit": {}}}',
         '{"model": 1, "model": 2}',
         "not json",
+        "{\n",  # the error lies behind the last line
     ],
 )
 def test_settings_that_are_no_plain_json_stay_as_they_are(home: Home, text: str) -> None:

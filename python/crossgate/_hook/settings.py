@@ -146,7 +146,7 @@ def read(path: Path, data: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise _malformed(path, f"it is not UTF-8 at byte {error.start}") from error
     except json.JSONDecodeError as error:
-        line = data.decode().splitlines()[error.lineno - 1] if data else ""
+        line = error.doc.split("\n")[error.lineno - 1]
         why = f"line {error.lineno}: {error.msg}"
         if re.search(r"//|/\*|#", line) or data.lstrip().startswith((b"//", b"/*")):
             why += ", perhaps a comment"
