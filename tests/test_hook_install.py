@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from crossgate._hook import shell
 from hook_home import CROSSGATE, PDF, Home, furnished
 
 OTHERS: dict[str, Any] = {
@@ -230,6 +231,75 @@ def test_a_prompt_can_be_tried_with_the_options_that_are_installed(home: Home) -
     done = home.run("hook", "try", PDF)
     assert done.returncode == 2
     assert "error[out_of_range]" in done.stderr
+
+
+CALL = ["x/crossgate", "hook", "claude", "--deny", "a|b;c"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("x/crossgate hook claude --deny 'a|b;c' 2>/dev/null || true", CALL),
+        ("A=1 B='2 3' x/crossgate hook claude --deny \"a|b;c\"&", CALL),
+        (r"cd /x; (x/crossgate hook claude --deny a\|b\;c) > 2", CALL),
+        ('"$HOME/x y"/crossgate hook claude', ["$HOME/x y/crossgate", "hook", "claude"]),
+        ("x hook claude --limit 2 >/dev/null", ["x", "hook", "claude", "--limit", "2"]),
+        ('bash -c "crossgate hook claude" && date', ["bash", "-c", "crossgate hook claude"]),
+        ("", []),
+    ],
+)
+def test_the_call_in_a_line_for_a_shell(line: str, words: list[str]) -> None:
+    assert shell.split(line, "claude", windows=False) == words
+    again = shell.join(words, windows=False)
+    assert shell.split(again, "claude", windows=False) == words
+
+
+def test_words_for_windows_are_in_double_quotes() -> None:
+    words = [r"C:\Program Files\x.exe", "hook", "claude", "--index", r"C:\x.cgx", "--deny", "it's"]
+    line = shell.join(words, windows=True)
+    assert line == (r'"C:\Program Files\x.exe" hook claude --index "C:\x.cgx" --deny "it' + "'s\"")
+    assert shell.split(line, "claude", windows=True) == words
+
+
+@pytest.mark.parametrize(
+    ("program", "state"),
+    [
+        (f'X=1 "{CROSSGATE}"', "ok"),
+        ('"${HOME}/bin"/crossgate', "ok"),
+        ('"$CLAUDE_PROJECT_DIR"/crossgate', "broken"),
+        ('"$NOT_SET"/crossgate', "unknown"),
+        ("$(which crossgate)", "unknown"),
+        ('"$HOME/gone/crossgate"', "broken"),
+    ],
+)
+def test_doctor_finds_the_program_as_a_shell_does(home: Home, program: str, state: str) -> None:
+    command = f"{program} hook claude 2>/dev/null || true"
+    hooks = {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": command}]}]}
+    path = settings(home, json.dumps({"hooks": hooks}))
+    (home.path / "bin").symlink_to(CROSSGATE.parent)
+    done = home.run("doctor")
+    line = next(one for one in done.stdout.split("\n") if "hook claude" in one)
+    assert line.startswith("BROKEN" if state == "broken" else "ok")
+    assert ("depends on the agent's environment" in line) == (state == "unknown"), line
+    assert str(path) in line
+    # What the shell does with the output is no option of the hook.
+    tried = home.run("hook", "try", PDF)
+    assert "unrecognized arguments" not in tried.stderr
+
+
+def test_a_log_is_found_beside_settings_that_cannot_be_read(home: Home) -> None:
+    log = home.path / "x.jsonl"
+    for path, agent, options in (
+        (".claude/settings.json", "claude", "--no-such-option"),
+        (".codex/hooks.json", "codex", '--log "$HOME/x.jsonl" 2>/dev/null || true'),
+    ):
+        hook = {"type": "command", "command": f"crossgate hook {agent} {options}"}
+        target = home.path / path
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(json.dumps({"hooks": {"UserPromptSubmit": [{"hooks": [hook]}]}}))
+    log.write_text("")
+    done = home.run("feedback", "wrong")
+    assert f"error[no_decisions]: {log} holds no decision" in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize("log", ["no/where.jsonl", "folder", "pipe", "settings.json"])

@@ -210,17 +210,23 @@ def _calls(agent: Agent) -> dict[Path, list[str]]:
 
 
 def _hook(agent: Agent, calls: dict[Path, list[str]], notes: list[dict[str, Any]]) -> Check:
+    from crossgate._hook.shell import program_of
+
     which = "" if agent.name == "claude" else f" --agent {agent.name}"
     what, again = f"hook {agent.name}", f"`crossgate hook install{which}` repairs it"
+    unknown = ""
     for path, words in calls.items():
-        if shutil.which(words[0]) is None:
-            detail = f"{path} calls {words[0]}, which does not exist"
+        program = program_of(words)
+        if program is None:
+            unknown = f"; the program that {path} calls depends on the agent's environment"
+        elif shutil.which(program) is None:
+            detail = f"{path} calls {program}, which does not exist"
             return _check(what, "broken", detail, again)
     told = sum(note["outcome"] == "injected" for note in notes)
     failed = [note for note in notes if note["outcome"] == "failed"]
     where = " and ".join(map(str, calls)) or "not in your settings or in this folder's"
     count = f"{told} of the last {len(notes)} prompts got a skill" if notes else "no prompt yet"
-    detail = f"{where}; {count}"
+    detail = f"{where}; {count}{unknown}"
     if not failed:
         return _check(what, "ok" if calls else "off", detail)
     last = failed[-1]

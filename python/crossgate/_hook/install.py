@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from typing import Any
 
 from crossgate._errors import InputError, SourceError
 from crossgate._files import cannot_write, read_source, whole_file
-from crossgate._hook import settings
+from crossgate._hook import settings, shell
 from crossgate._hook.agents import TRIAL, Agent
 from crossgate._hook.library import Library, library_of
 from crossgate._hook.options import Options, anchored, as_arguments, parse
@@ -78,9 +77,8 @@ def install(agent: Agent, options: Options, *, project: bool, progress: Any = No
     notes: list[str] = []
     if not project:  # a project may be elsewhere on another machine
         options = anchored(options)
-    command = shlex.join(
-        [*program(notes, shared=project), "hook", agent.name, *as_arguments(options)]
-    )
+    words = [*program(notes, shared=project), "hook", agent.name, *as_arguments(options)]
+    command = shell.join(words)
     if agent.event:  # before the work: a person has to mend settings that cannot be edited
         settings.check(path, agent)
     if options.log:  # later, nobody would notice
@@ -95,7 +93,7 @@ def install(agent: Agent, options: Options, *, project: bool, progress: Any = No
             ours=bool(settings.command_in(path, agent)),
         )
     else:
-        changed = _write_plugin(path, command)
+        changed = _write_plugin(path, words)
     for other in calls_of(agent):
         if os.path.realpath(other) != os.path.realpath(path):
             notes.append(f"{other} calls the hook, too, so skills are mentioned twice here")
@@ -150,10 +148,14 @@ def calls_of(agent: Agent) -> dict[Path, list[str]]:
     calls: dict[Path, list[str]] = {}
     for project in (True, False):
         path = settings_of(agent, project=project)
-        command = settings.command_in(path, agent) if agent.event else _command_of_plugin(path)
         with suppress(ValueError):  # an unclosed quotation mark
-            if command and not any(os.path.samefile(path, known) for known in calls):
-                calls[path] = shlex.split(command)
+            words = (
+                shell.split(settings.command_in(path, agent), agent.name)
+                if agent.event
+                else _words_of_plugin(path)
+            )
+            if words and not any(os.path.samefile(path, known) for known in calls):
+                calls[path] = words
     return calls
 
 
@@ -165,7 +167,7 @@ def options_in(command: list[str], agent: Agent) -> Options:
     """
     # What precedes the name of the agent is how crossgate is called.
     given = command[command.index(agent.name) + 1 :] if agent.name in command else []
-    return parse(agent.name, given)
+    return parse(agent.name, [shell.expanded(word) for word in given])
 
 
 def program(notes: list[str], *, shared: bool) -> list[str]:
@@ -259,9 +261,9 @@ def _prompt(library: Library) -> str:
     return first.text[:400] if first else "Which skill fits this?"
 
 
-def _write_plugin(path: Path, command: str) -> bool:
+def _write_plugin(path: Path, words: list[str]) -> bool:
     text = _PLUGIN.read_text(encoding="utf-8")
-    line = f"const COMMAND = {json.dumps(shlex.split(command))};"
+    line = f"const COMMAND = {json.dumps(words)};"
     text = re.sub(r"^const COMMAND = .*$", lambda _: line, text, flags=re.MULTILINE)
     try:
         if os.path.exists(path) and read_source(path, SETTINGS_BYTES) == text.encode():
@@ -274,13 +276,14 @@ def _write_plugin(path: Path, command: str) -> bool:
     return True
 
 
-def _command_of_plugin(path: Path) -> str:
+def _words_of_plugin(path: Path) -> list[str]:
     try:
         text = read_source(path, SETTINGS_BYTES).decode("utf-8", "replace")
         line = re.search(r"^const COMMAND = (\[.*\]);$", text, flags=re.MULTILINE)
-        return shlex.join(json.loads(line[1])) if line and _PLUGIN_MARK in text else ""
-    except (OSError, ValueError, TypeError):
-        return ""
+        words = json.loads(line[1]) if line and _PLUGIN_MARK in text else []
+    except (OSError, ValueError, RecursionError):
+        return []
+    return words if all(isinstance(word, str) for word in words) else []
 
 
 def _failed(command: str, why: str) -> InputError:
