@@ -156,6 +156,36 @@ def test_a_project_gets_a_hook_of_its_own(home: Home) -> None:
     assert [one.name for one in path.parent.iterdir()] == ["skills"]
 
 
+def test_a_project_is_the_same_from_a_folder_within(home: Home) -> None:
+    (home.path / "work/src/deep").mkdir(parents=True)
+    (home.path / "new").mkdir()
+    log, path = home.path / "log.jsonl", home.path / "work/.claude/settings.json"
+
+    def below(folder: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        variables = home.environment()
+        del variables["CLAUDE_PROJECT_DIR"]  # a person's shell has none
+        return subprocess.run(
+            [CROSSGATE, *arguments],
+            capture_output=True,
+            text=True,
+            env=variables,
+            cwd=home.path / folder,
+            timeout=60,
+            check=False,
+        )
+
+    done = below("work/src", "hook", "install", "--project", "--log", str(log))
+    assert done.returncode == 0, done.stderr
+    assert len(commands(path)) == 1
+    assert f"{log} holds no decision" in below("work/src/deep", "feedback", "wrong").stderr
+    assert f"hook claude: {path};" in below("work/src/deep", "doctor").stdout
+    assert below("work/src/deep", "hook", "uninstall", "--project").returncode == 0
+    assert not path.exists()
+    # Outside a project, the folder at work becomes one.
+    assert below("new", "hook", "install", "--project").returncode == 0
+    assert len(commands(home.path / "new/.claude/settings.json")) == 1
+
+
 def test_without_skills_nothing_is_entered(tmp_path: Path) -> None:
     home = furnished(tmp_path / "home", {})
     done = home.run("hook", "install")

@@ -18,7 +18,7 @@ from crossgate._errors import InputError, SourceError
 from crossgate._files import cannot_write, read_source, whole_file
 from crossgate._hook import settings, shell
 from crossgate._hook.agents import TRIAL, Agent
-from crossgate._hook.library import Library, library_of
+from crossgate._hook.library import Library, library_of, project_of
 from crossgate._hook.options import Options, anchored, as_arguments, parse
 from crossgate._hook.refresh import build, only_one
 from crossgate._limits import SETTINGS_BYTES
@@ -137,9 +137,17 @@ def uninstall(agent: Agent, *, project: bool) -> tuple[Path, bool]:
 
 
 def settings_of(agent: Agent, *, project: bool) -> Path:
-    """Return the file that calls an agent's hook."""
+    """Return the file that calls an agent's hook.
+
+    The project's is that of the folder that the skills come from; outside a project, it is that of
+    the folder at work.
+
+    Raises:
+        OSError: If there is no working folder.
+        RuntimeError: If there is no home folder.
+    """
     if project:
-        return Path.cwd() / agent.project_settings
+        return (project_of(agent, "") or Path.cwd()) / agent.project_settings
     return agent.folder / agent.settings
 
 
