@@ -7,10 +7,11 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
+from crossgate._cli import run
 from crossgate._hook import shell
 from hook_home import CROSSGATE, PDF, Home, furnished
 
@@ -184,6 +185,83 @@ def test_a_project_is_the_same_from_a_folder_within(home: Home) -> None:
     # Outside a project, the folder at work becomes one.
     assert below("new", "hook", "install", "--project").returncode == 0
     assert len(commands(home.path / "new/.claude/settings.json")) == 1
+
+
+def without_a_working_folder(home: Home, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run crossgate in a folder that is deleted before it starts."""
+    gone = home.path / "gone"
+    gone.mkdir()
+    variables = home.environment()
+    del variables["CLAUDE_PROJECT_DIR"]
+    return subprocess.run(
+        ["/bin/sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh", CROSSGATE, *arguments],
+        capture_output=True,
+        text=True,
+        env=variables,
+        cwd=gone,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_working_folder_that_is_gone_is_named_and_nothing_is_changed(home: Home) -> None:
+    for arguments in (
+        ["install"],
+        ["install", "--project"],
+        ["uninstall", "--project"],
+        ["try", PDF],
+    ):
+        done = without_a_working_folder(home, "hook", *arguments)
+        assert (done.returncode, done.stdout) == (2, ""), arguments
+        assert "error[source_missing]: the working folder" in done.stderr
+        assert not settings(home).exists()
+    # What is only about a person's own settings works all the same.
+    assert home.run("hook", "install").returncode == 0
+    assert f"hook claude: {settings(home)};" in without_a_working_folder(home, "doctor").stdout
+    done = without_a_working_folder(home, "hook", "uninstall")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not settings(home).exists()
+
+
+def test_without_a_home_folder_an_error_says_so(
+    home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pwd = pytest.importorskip("pwd")
+
+    def nobody(user: int) -> NoReturn:
+        raise KeyError(user)
+
+    monkeypatch.chdir(home.path)
+    for name in ("HOME", "CLAUDE_CONFIG_DIR", "CLAUDE_PROJECT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    for arguments in (["install"], ["uninstall", "--project"], ["try", PDF]):
+        assert run(["hook", *arguments]) == 2
+        assert "error[malformed_setting]: there is no home folder" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(
+    os.name != "posix" or (os.geteuid() == 0 and not shutil.which("setpriv")),
+    reason="root reads everything, unless setpriv takes that away",
+)
+def test_a_folder_that_cannot_be_read_hides_no_other_skills(home: Home) -> None:
+    closed, linked = home.path / "work/.claude/skills", home.path / "closed"
+    for folder in (closed, linked):
+        folder.mkdir(parents=True)
+        folder.chmod(0)
+    (home.path / ".claude/skills/linked").symlink_to(linked)
+    without = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+    done = subprocess.run(
+        [*(without if os.geteuid() == 0 else []), CROSSGATE, "hook", "install", "--project"],
+        capture_output=True,
+        text=True,
+        env=home.environment(),
+        cwd=home.path / "work",
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"4 skills of {home.path / '.claude/skills'}\n" in done.stdout
 
 
 def test_without_skills_nothing_is_entered(tmp_path: Path) -> None:

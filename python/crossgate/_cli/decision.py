@@ -88,13 +88,11 @@ def _log_of_hooks() -> str:
     from crossgate._hook.install import calls_of, options_in
     from crossgate._hook.options import BadOptions
 
-    # No home folder, no working folder: then no settings are found either.
-    with suppress(OSError, RuntimeError):
-        for agent in AGENTS.values():
-            for command in calls_of(agent).values():
-                with suppress(BadOptions):  # another agent's settings may name a log
-                    if log := options_in(command, agent).log:
-                        return os.path.expanduser(log)
+    for agent in AGENTS.values():
+        for command in calls_of(agent).values():
+            with suppress(BadOptions):  # another agent's settings may name a log
+                if log := options_in(command, agent).log:
+                    return log
     return ""
 
 

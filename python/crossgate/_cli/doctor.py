@@ -180,6 +180,7 @@ def _plugin(plugin: plugins.Plugin) -> Check:
 
 def _hooks() -> list[Check]:
     """Return one entry per agent whose settings call the prompt hook, or whose hook left notes."""
+    from crossgate._hook.install import calls_of
     from crossgate._hook.library import hook_folder
     from crossgate._hook.record import APART, read_notes
 
@@ -194,19 +195,10 @@ def _hooks() -> list[Check]:
             for note in notes
             if note.get("agent") == agent.name and note["outcome"] not in APART
         ]
-        calls = _calls(agent)
+        calls = calls_of(agent)
         if recorded or calls:
             checks.append(_hook(agent, calls, recorded))
     return checks
-
-
-def _calls(agent: Agent) -> dict[Path, list[str]]:
-    from crossgate._hook.install import calls_of
-
-    try:
-        return calls_of(agent)
-    except (OSError, RuntimeError):  # no working or home folder
-        return {}
 
 
 def _hook(agent: Agent, calls: dict[Path, list[str]], notes: list[dict[str, Any]]) -> Check:

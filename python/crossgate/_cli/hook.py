@@ -9,11 +9,12 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from pathlib import Path
 
 from crossgate._cli import DONE, FAILURE, NOTHING_RELEVANT
 from crossgate._cli.output import json_option, progress, say, show, show_json
-from crossgate._errors import InputError
-from crossgate._hook.agents import AGENTS, PROMPT_CHARS, Prompt
+from crossgate._errors import InputError, SourceError
+from crossgate._hook.agents import AGENTS, PROMPT_CHARS, Agent, Prompt
 from crossgate._hook.options import BadOptions, add_options, describe, options_of
 from crossgate._words import REASONS
 
@@ -65,10 +66,31 @@ def _agent_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _check_folders(agent: Agent, *, working: bool = True) -> None:
+    """Refuse to begin without the folders that the rest relies on.
+
+    Raises:
+        InputError: `malformed_setting` if there is no home folder.
+        SourceError: `source_missing` if a working folder is needed and there is none.
+    """
+    try:
+        _ = Path.home(), agent.folder
+    except RuntimeError as error:
+        message = "there is no home folder: set HOME to the folder of your settings"
+        raise InputError("malformed_setting", message) from error
+    try:
+        if working:
+            os.getcwd()
+    except OSError as error:
+        message = f"the working folder cannot be used: {error.strerror}. Change to another"
+        raise SourceError("source_missing", message) from error
+
+
 def _install(options: argparse.Namespace) -> int:
     from crossgate._hook.install import install
 
     agent = AGENTS[options.agent]
+    _check_folders(agent)
     with progress("embedding") as report:
         installed = install(agent, options_of(options), project=options.project, progress=report)
     for skipped in installed.left_out:
@@ -114,6 +136,7 @@ def _uninstall(options: argparse.Namespace) -> int:
     from crossgate._hook.install import calls_of, uninstall
 
     agent = AGENTS[options.agent]
+    _check_folders(agent, working=options.project)
     path, removed = uninstall(agent, project=options.project)
     for other in calls_of(agent):
         where = "without --project" if options.project else "with --project, in its folder"
@@ -138,6 +161,7 @@ def _try(options: argparse.Namespace) -> int:
     from crossgate._hook.library import library_of
 
     agent = AGENTS[options.agent]
+    _check_folders(agent)
     calls = calls_of(agent)
     try:
         chosen = options_in(next(iter(calls.values()), []), agent)

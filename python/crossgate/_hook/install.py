@@ -152,11 +152,15 @@ def settings_of(agent: Agent, *, project: bool) -> Path:
 
 
 def calls_of(agent: Agent) -> dict[Path, list[str]]:
-    """Return the settings that call an agent's hook here, project first, with their commands."""
+    """Return the settings that call an agent's hook here, project first, with their commands.
+
+    Without a working or home folder, there are no settings there.
+    """
     calls: dict[Path, list[str]] = {}
     for project in (True, False):
-        path = settings_of(agent, project=project)
-        with suppress(ValueError):  # an unclosed quotation mark
+        # ValueError is for a quotation mark that is not closed.
+        with suppress(OSError, RuntimeError, ValueError):
+            path = settings_of(agent, project=project)
             words = (
                 shell.split(settings.command_in(path, agent), agent.name)
                 if agent.event

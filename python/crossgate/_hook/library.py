@@ -39,7 +39,7 @@ class Library:
     """The skills that one agent has in one place.
 
     Attributes:
-        sources: Absolute paths of existing folders of skills, a project's before a person's.
+        sources: Absolute paths of readable folders of skills, a project's before a person's.
         folder: The folder of index and manifest.
     """
 
@@ -84,8 +84,8 @@ def library_of(agent: Agent, folder: str, extra: Iterable[str] = ()) -> Library:
         folders += _plugins(home / ".claude" if agent.name == "opencode" else agent.folder)
     sources: dict[str, str] = {}
     for path in map(os.path.abspath, folders):
-        if os.path.isdir(path):
-            for source in (path, *_linked(path)):
+        for source in (path, *_linked(path)):
+            if os.path.isdir(source) and os.access(source, os.R_OK | os.X_OK):
                 sources.setdefault(os.path.realpath(source), source)
     return Library(sources=tuple(sources.values()), folder=hook_folder())
 
@@ -111,10 +111,13 @@ def project_of(agent: Agent, folder: str) -> Path | None:
 
 def _linked(folder: str) -> list[str]:
     """Return the folders that are linked into a folder of skills, for skills kept elsewhere."""
-    with os.scandir(folder) as entries:
-        return sorted(
-            entry.path for entry in entries if entry.is_symlink() and os.path.isdir(entry)
-        )
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(
+                entry.path for entry in entries if entry.is_symlink() and os.path.isdir(entry)
+            )
+    except OSError:
+        return []
 
 
 def _plugins(folder: Path) -> list[Path]:
