@@ -28,7 +28,7 @@ from crossgate._hook import record
 from crossgate._hook.agents import AGENTS, PROMPT_CHARS, Unreadable, looks_like_a_call, read_prompt
 from crossgate._hook.answering import answer
 from crossgate._hook.context import Pick, context_of
-from crossgate._hook.library import Library
+from crossgate._hook.library import Library, library_of
 from crossgate._hook.options import Options
 from crossgate._hook.refresh import build, only_one
 from crossgate._router import DEFAULT_PROFILE
@@ -762,6 +762,43 @@ def test_skills_of_project_and_plugins_are_found(home: Home, tmp_path: Path) -> 
     ids = set(Index.open(newest).ids)
     assert {"of-the-project", "of-a-plugin", "linked", "pdf-toolkit"} <= ids
     assert "switched-off" not in ids
+
+
+def test_a_link_leads_neither_out_of_a_project_nor_to_all_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A project may come from a stranger, and what is linked is read on each prompt."""
+    home = furnished(tmp_path / "home")
+    monkeypatch.setenv("HOME", str(home.path))
+    monkeypatch.setenv("CROSSGATE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("CLAUDE_PROJECT_DIR", raising=False)
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    work, own = home.path / "work", home.path / ".claude" / "skills"
+    for below in ("work/.claude", "work/kept", "elsewhere", "all"):
+        home.skill("knitting", "Knit a jumper", below=below)
+    skills = work / ".claude" / "skills"
+    (skills / "within").symlink_to(work / "kept")
+    (skills / "root").symlink_to("/")
+    (skills / "project").symlink_to(work)
+    (skills / "out").symlink_to(home.path / "elsewhere")
+    (own / "mine").symlink_to(home.path / "elsewhere")
+    for name, folder in {"root": Path("/"), "home": home.path, "around": own.parent}.items():
+        (own / name).symlink_to(folder)
+
+    def sources() -> tuple[str, ...]:
+        return library_of(AGENTS["claude"], str(work)).sources
+
+    of_person = (str(own), str(own / "mine"))
+    assert sources() == (str(skills), str(skills / "within"), *of_person)
+    # All of a project's skills may be a link, and so may all of a person's.
+    for link in (skills, own):
+        shutil.move(link, link.with_name("kept"))
+        link.symlink_to("kept")
+    assert sources() == (str(skills), str(skills / "within"), *of_person)
+    for target in ("/", home.path / "all", work):
+        skills.unlink()
+        skills.symlink_to(target)
+        assert sources() == of_person
 
 
 def test_a_skill_for_people_alone_is_never_told(home: Home) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,18 +75,18 @@ def library_of(agent: Agent, folder: str, extra: Iterable[str] = ()) -> Library:
     """
     project = project_of(agent, folder)
     home = Path.home()
-    folders = [Path(name).expanduser() for name in extra]
+    folders: list[tuple[Path, Path | None]] = [(Path(name).expanduser(), None) for name in extra]
     if project is not None:
-        folders += [project / name for name in agent.project_skills]
-    folders += [agent.folder / name for name in agent.own_skills]
-    folders += [home / name for name in agent.user_skills]
+        folders += [(project / name, project) for name in agent.project_skills]
+    folders += [(agent.folder / name, None) for name in agent.own_skills]
+    folders += [(home / name, None) for name in agent.user_skills]
     if agent.name in ("claude", "opencode"):
-        folders += _plugins(home / ".claude" if agent.name == "opencode" else agent.folder)
+        plugins = _plugins(home / ".claude" if agent.name == "opencode" else agent.folder)
+        folders += [(path, None) for path in plugins]
     sources: dict[str, str] = {}
-    for path in map(os.path.abspath, folders):
-        for source in (path, *_linked(path)):
-            if os.path.isdir(source) and os.access(source, os.R_OK | os.X_OK):
-                sources.setdefault(os.path.realpath(source), source)
+    for path, within in folders:
+        for source in _readable(os.path.abspath(path), within):
+            sources.setdefault(os.path.realpath(source), source)
     return Library(sources=tuple(sources.values()), folder=hook_folder())
 
 
@@ -109,13 +109,27 @@ def project_of(agent: Agent, folder: str) -> Path | None:
     return None
 
 
+def _readable(folder: str, project: Path | None) -> Iterator[str]:
+    """Yield a folder of skills, then the folders that are linked into it for skills kept elsewhere.
+
+    What cannot be read is left out. So is a link out of a project, which may come from a stranger,
+    and one to a folder around this folder or the home folder: it would be read on each prompt.
+    """
+    starts = [Path(os.path.realpath(path)) for path in (folder, Path.home())]
+    around = {str(path) for start in starts for path in (start, *start.parents)}
+    inside = os.path.join(os.path.realpath(project), "") if project is not None else ""
+    for path in (folder, *_linked(folder)):
+        real = os.path.realpath(path)
+        if not real.startswith(inside) or (path != folder and real in around):
+            continue
+        if os.path.isdir(path) and os.access(path, os.R_OK | os.X_OK):
+            yield path
+
+
 def _linked(folder: str) -> list[str]:
-    """Return the folders that are linked into a folder of skills, for skills kept elsewhere."""
     try:
         with os.scandir(folder) as entries:
-            return sorted(
-                entry.path for entry in entries if entry.is_symlink() and os.path.isdir(entry)
-            )
+            return sorted(entry.path for entry in entries if entry.is_symlink())
     except OSError:
         return []
 
