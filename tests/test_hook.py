@@ -587,6 +587,27 @@ def test_one_that_gets_no_input_gives_up_by_itself(home: Home) -> None:
     child.stdout.close()
 
 
+def test_one_that_gives_up_does_not_wait_for_its_log(home: Home) -> None:
+    """The disk that held the answer up may be the one that the log is on."""
+    script = (
+        "import time; from crossgate._hook import process, record; "
+        "process.GIVE_UP_SECONDS = 0.1; record.note = lambda *_: time.sleep(1_000_000); "
+        "process.main('claude', [])"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,  # which nobody closes
+        stdout=subprocess.PIPE,
+        env=home.environment(),
+    ) as child:
+        try:
+            assert child.wait(timeout=60) == 0
+            assert child.stdout is not None
+            assert child.stdout.read() == b""
+        finally:
+            child.kill()
+
+
 def test_a_skill_is_told_once_until_the_conversation_moves_on(home: Home) -> None:
     def told(prompt: str, session: str = "one") -> bool:
         return bool(home.hook(home.call(prompt, session_id=session)).out)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 GIVE_UP_SECONDS = 8.0
 """The agent waits for its hook: a disk that does not answer must not stop the conversation."""
 
+REPORT_SECONDS = 0.5
+"""How long a hook that gives up waits for its log."""
+
 STDIN_BYTES = 64 * 1024 * 1024
 """A longer input is read to its end and refused."""
 
@@ -138,8 +141,14 @@ def _interrupted(*_: object) -> None:
 
 
 def _out_of_time(name: str) -> None:
+    # The disk that does not answer may be that of the log, too.
+    why = f"no answer within {GIVE_UP_SECONDS:g} s"
     with suppress(BaseException):
-        _report(name, 0.0, "failed", "gave_up", f"no answer within {GIVE_UP_SECONDS:g} s")
+        report = threading.Thread(
+            target=_report, args=(name, 0.0, "failed", "gave_up", why), daemon=True
+        )
+        report.start()
+        report.join(REPORT_SECONDS)
     _leave()
 
 
