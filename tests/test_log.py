@@ -588,6 +588,24 @@ def test_route_logs_and_replay_agrees(run: Any, words: Path, path: Path) -> None
     assert run("replay", path).out == "2 decisions made again, all the same\n"
 
 
+def test_a_log_may_be_named_from_the_home_folder(
+    run: Any,  # noqa: F811
+    words: Path,  # noqa: F811
+    path: Path,
+) -> None:
+    """No shell replaces the ~ of a variable in settings, or of --log=~/log.jsonl."""
+    variables = {"HOME": str(path.parent), "CROSSGATE_LOG": f"~/{path.name}"}
+    arguments = ["route", "clean csv", "-i", words, "--reranker", "none"]
+    assert run(*arguments, variables=variables).code == 0
+    assert run(*arguments, f"--log=~/{path.name}", variables=variables).code == 0
+    assert run("feedback", "right", variables=variables).code == 0
+    assert run("feedback", "right", f"--log=~/{path.name}", variables=variables).code == 0
+    assert [json.loads(line)["kind"] for line in path.read_text().splitlines()] == [
+        *["decision"] * 2,
+        *["use"] * 2,
+    ]
+
+
 def test_explain_shows_floor_cliff_and_id(run: Any, words: Path, path: Path) -> None:  # noqa: F811
     policy = path.with_name("policy.json")
     values = Policy(floors=Floors(sections={"x": 0.1}), cliff_core=1).to_dict()

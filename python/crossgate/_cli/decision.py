@@ -72,7 +72,7 @@ def log_path(options: argparse.Namespace) -> str:
     Raises:
         InputError: `out_of_range` if there is none.
     """
-    path: str = options.log or os.environ.get(LOG_VARIABLE, "") or _log_of_hooks()
+    path = _named_log(options) or _log_of_hooks()
     if not path:
         raise InputError(
             "out_of_range",
@@ -80,6 +80,11 @@ def log_path(options: argparse.Namespace) -> str:
             "crossgate hook install --log FILE",
         )
     return path
+
+
+def _named_log(options: argparse.Namespace) -> str:
+    # No shell has replaced the ~ of a variable that an agent's settings set.
+    return os.path.expanduser(options.log or os.environ.get(LOG_VARIABLE, ""))
 
 
 def _log_of_hooks() -> str:
@@ -98,7 +103,7 @@ def _log_of_hooks() -> str:
 
 def log_of(options: argparse.Namespace) -> TelemetryHook | None:
     """Return the log of a decision, or None."""
-    path = options.log or os.environ.get(LOG_VARIABLE)
+    path = _named_log(options)
     if not path:
         return None
     from crossgate._telemetry.log import JsonLinesLog
