@@ -205,6 +205,27 @@ def test_uses_of_one_query_add_up_and_it_counts_once(skills: Index, path: Path) 
     assert noted(found, "1 decisions have the query of a later one")
 
 
+def test_the_last_judgement_stands_for_a_decision_and_for_its_query(
+    skills: Index, path: Path
+) -> None:
+    log = JsonLinesLog(path)
+    results = log_use(skills, path, [0, 1, 1, 2, 2])
+    once, first, _, third, fourth = (str(result.decision_id) for result in results)
+    for ids in (["skill-05"], ["skill-06"], []):
+        log.used(once, ids, judged=True)
+    log.used(once, ["skill-07"])
+    # Asked twice, and judged once, or twice.
+    log.used(first, ["skill-08"], judged=True)
+    log.used(third, ["skill-08"], judged=True)
+    log.used(fourth, ["skill-09"], judged=True)
+    assert [dict(query.relevant) for query in run_from_log(path).run.queries] == [
+        {},
+        {"skill-08": 1},
+        {"skill-09": 1},
+    ]
+    assert noted(run_from_log(path), "for 1 of them nothing was used")
+
+
 def test_what_cannot_be_learned_from_is_left_out_and_counted(skills: Index, path: Path) -> None:
     log_use(skills, path, range(10))
     # Another reranker, another embedder, profiles that name no models or search otherwise.

@@ -1332,6 +1332,8 @@ def test_feedback_marks_the_last_decision(
     assert (noted.decision, noted.used) == (decided.decision, used)
     again = json.loads(run("feedback", "right", "--json", "--log", log).out)
     assert again["used"] == ["pdf-toolkit"]
+    uses = [one for one in read_log(log) if isinstance(one, LoggedUse)]
+    assert [one.judged for one in uses] == [True, True]
 
 
 def test_feedback_without_a_decision(run: Any, tmp_path: Path) -> None:

@@ -115,13 +115,15 @@ def test_what_was_used_is_noted(path: Path) -> None:
     result = route(log)
     assert result.decision_id is not None
     log.used(result.decision_id, ["csv-cleaner", "csv-cleaner", "two\nlines", "ü"])
-    log.used(result.decision_id, iter([]))
+    log.used(result.decision_id, iter([]), judged=True)
+    assert "judged" not in path.read_text().splitlines()[1]
     _, use, none = read_log(path)
     assert isinstance(use, LoggedUse)
+    assert not use.judged
     assert (use.line, use.decision) == (2, result.decision_id)
     assert use.used == ("csv-cleaner", "two\nlines", "ü")
     assert isinstance(none, LoggedUse)
-    assert none.used == ()
+    assert (none.used, none.judged) == ((), True)
 
 
 def test_what_the_reranker_says_later_is_noted(path: Path) -> None:

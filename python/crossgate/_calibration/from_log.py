@@ -101,6 +101,7 @@ class _Labelled:
 
     decision: _Decision
     used: frozenset[str]
+    judged: bool
 
 
 def run_from_log(
@@ -115,7 +116,8 @@ def run_from_log(
     left out, and counted in the notes, if they have no record of use, are degraded, were never read
     by stage 2, so that there are no logits, or are of other models than most. Only candidates that
     stage 2 read are kept. A query that was asked several times counts once, with the scores of its
-    last decision and all that was used for it.
+    last decision and all that was used for it. A person's judgement stands alone, and of several
+    the last: for its decision, and for its query.
 
     Args:
         path: The log.
@@ -129,10 +131,13 @@ def run_from_log(
     """
     decisions: dict[str, _Decision] = {}
     uses: dict[str, set[str]] = {}
+    judgements: dict[str, tuple[str, ...]] = {}
     scores: dict[str, LoggedScores] = {}
     problems = ProblemLog(strict=strict)
     for entry in read_log(path, progress=progress):
         if isinstance(entry, LoggedUse):
+            if entry.judged:
+                judgements[entry.decision] = entry.used
             uses.setdefault(entry.decision, set()).update(entry.used)
             continue
         if isinstance(entry, LoggedScores):
@@ -146,7 +151,11 @@ def run_from_log(
             entry = read
         problems.add(str(path), entry.line, entry.reason)
     labelled = [
-        _Labelled(decision.with_scores(scores.get(id)), frozenset(uses[id]))
+        _Labelled(
+            decision.with_scores(scores.get(id)),
+            frozenset(judgements.get(id, uses[id])),
+            id in judgements,
+        )
         for id, decision in decisions.items()
         if id in uses
     ]
@@ -237,6 +246,7 @@ def _queries(kept: Sequence[_Labelled]) -> tuple[StoredQuery, ...]:
     used: dict[str, set[str]] = {}
     for entry in kept:
         used.setdefault(entry.decision.query, set()).update(entry.used)
+    used |= {entry.decision.query: set(entry.used) for entry in kept if entry.judged}
     return tuple(
         StoredQuery(
             id=query,

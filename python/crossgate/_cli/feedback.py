@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
             "no_decisions", f"{path} holds no decision: log one with `crossgate route --log {path}`"
         )
     fits = options.ids or (last.selected if options.judgement == "right" else ())
-    JsonLinesLog(path).used(last.decision, fits)
+    JsonLinesLog(path).used(last.decision, fits, judged=True)
     if options.json:
         show_json({"log": path, "decision": last.decision, "used": list(fits)})
     else:

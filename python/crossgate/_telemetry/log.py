@@ -69,12 +69,14 @@ class LoggedUse:
         decision: Id of the decision.
         time: When the line was written; an aware time, UTC.
         used: Ids of the documents that were used; empty if none was.
+        judged: Whether a person judged what fits: the last judgement of a decision stands alone.
     """
 
     line: int
     decision: str
     time: datetime
     used: tuple[str, ...]
+    judged: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,13 +152,15 @@ class JsonLinesLog:
                 self.path, _decision_values(event.decision_id, event.result, self._texts(event))
             )
 
-    def used(self, decision_id: str, ids: Iterable[str]) -> None:
+    def used(self, decision_id: str, ids: Iterable[str], *, judged: bool = False) -> None:
         """Record what was actually used, such as the skills that an agent read.
 
         Args:
             decision_id: `RouteResult.decision_id`. It is not checked whether the log holds that
                 decision.
             ids: Ids of the documents; none if nothing was used.
+            judged: Whether a person judged what fits. The last judgement of a decision takes the
+                place of all its other records of use.
 
         Raises:
             InputError: `out_of_range` for a malformed decision id, or a string in place of a list
@@ -165,7 +169,8 @@ class JsonLinesLog:
         """
         given = list(ids) if not isinstance(ids, str) else ids
         check_ids("used", given)
-        self._note("use", decision_id, {"used": list(dict.fromkeys(given))})
+        values = {"used": list(dict.fromkeys(given))}
+        self._note("use", decision_id, {**values, "judged": True} if judged else values)
 
     def scored(self, decision_id: str, reranked: RouteResult) -> None:
         """Record what the reranker says of a decision that was made without asking it.
@@ -292,8 +297,8 @@ def _parsed(values: object, line: int) -> Entry:
     time = _time(values.get("time"))
     match values.get("kind"):
         case "use":
-            used = _ids(values, "used")
-            return LoggedUse(line=line, decision=decision, time=time, used=used)
+            used, judged = _ids(values, "used"), values.get("judged") is True
+            return LoggedUse(line=line, decision=decision, time=time, used=used, judged=judged)
         case "scores":
             reranker = values.get("reranker")
             if not _is_unicode(reranker):
