@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import stat
@@ -85,6 +86,18 @@ def test_a_link_stays_and_its_target_is_written(
     assert os.readlink(link) == "folder/target"
     assert target.read_bytes() not in (b"", b"old")
     assert os.listdir(target.parent) == ["target"]
+
+
+def test_a_link_at_the_name_of_the_file_aside_is_not_followed(tmp_path: Path) -> None:
+    """In a stranger's folder, there may be one for every process id."""
+    other, path = tmp_path / "other", tmp_path / "target"
+    other.write_text("kept", encoding="utf-8")
+    (tmp_path / f".target.{os.getpid()}.unfinished").symlink_to(other)
+    with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
+        write(path)
+    assert other.read_text(encoding="utf-8") == "kept"
+    write(path)
+    assert (path.read_text(encoding="utf-8"), path.is_symlink()) == ("new", False)
 
 
 @pytest.mark.parametrize("writer", WRITERS)

@@ -41,7 +41,7 @@ def whole_file(path: Path) -> Iterator[TextIO]:
     remove_leftovers(target)
     unfinished = _unfinished(target)
     try:
-        with unfinished.open("w", encoding="utf-8") as stream:
+        with open(unfinished, "w", encoding="utf-8", opener=_open_no_link) as stream:
             # Before anything is in it: settings with a key are for their owner alone.
             with suppress(OSError):
                 unfinished.chmod(stat.S_IMODE(target.stat().st_mode))
@@ -53,6 +53,11 @@ def whole_file(path: Path) -> Iterator[TextIO]:
     finally:
         with suppress(OSError):
             unfinished.unlink()
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    # A stranger's folder may hold links with all the names that a file aside can have.
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def copy_whole(source: Path, target: Path) -> None:
