@@ -442,6 +442,34 @@ def test_sqlite_document_without_a_vector(tmp_path: Path) -> None:
     connection.close()
 
 
+def test_sqlite_connection_with_rows_of_its_own(tmp_path: Path) -> None:
+    adapter, connection = sqlite_database(ROWS, tmp_path)
+    connection.row_factory = lambda cursor, row: {
+        column[0]: value for column, value in zip(cursor.description, row, strict=True)
+    }
+    assert adapter.search(connection, "pdf", title="title", reranker=None).ids == ["pdf-toolkit"]
+    assert connection.execute("SELECT 1 AS one").fetchone() == {"one": 1}  # as it was
+    connection.close()
+
+
+def test_postgres_connection_with_rows_of_its_own() -> None:
+    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
+    from psycopg.rows import dict_row
+
+    from crossgate.stores import postgres as adapter
+
+    with psycopg.connect(server(), row_factory=dict_row) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        connection.execute(
+            f"CREATE TEMP TABLE documents (id text, text text, embedding vector({WIDTH}))"
+        )
+        connection.execute(
+            "INSERT INTO documents VALUES ('a', 'a csv', %s)", [json.dumps(ROWS[0]["vector"])]
+        )
+        result = adapter.search(connection, "csv", vector=ROWS[0]["vector"], reranker=None)
+        assert [hit.id for hit in result.hits] == ["a"]
+
+
 def test_sqlite_without_extensions(tmp_path: Path) -> None:
     import sqlite3
 

@@ -73,7 +73,8 @@ def search(
         Exception: Any error of the connection, such as for a missing table.
     """
     common.check(query, vector, candidates, limit)
-    sql = common.package("psycopg", "postgres").sql
+    psycopg = common.package("psycopg", "postgres")
+    sql = psycopg.sql
     statement = sql.SQL(_STATEMENT).format(
         table=sql.Identifier(*([table] if isinstance(table, str) else table)),
         embedding=sql.Identifier(embedding),
@@ -88,9 +89,10 @@ def search(
         "most": candidates,
         "embedding": embedding,
     }
-    rows = connection.execute(statement, values).fetchall()
+    # Tuples, whatever rows the connection makes.
+    cursor = connection.cursor(row_factory=psycopg.rows.tuple_row)
     found = []
-    for row, similarity in rows:
+    for row, similarity in cursor.execute(statement, values).fetchall():
         key = common.taken(row, id)
         found.append(common.candidate(key, row, text=text, title=title, cosine=similarity))
     return common.decide(query, found, limit=limit, options=options)

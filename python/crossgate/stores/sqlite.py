@@ -87,7 +87,9 @@ def search(
     if not channels:
         return common.decide(query, [], limit=limit, options=options)
     # UNION would sort the channels, which sqlite-vec refuses; IN removes duplicates as well.
-    rows = connection.execute(
+    rows = connection.cursor()
+    rows.row_factory = None  # tuples, whatever rows the connection makes
+    rows.execute(
         f"SELECT {similarity}, d.* FROM {_name(documents)} AS d {joined} "  # noqa: S608
         f"WHERE d.rowid IN ({' UNION ALL '.join(channels)})",
         parameters,
