@@ -177,6 +177,24 @@ def test_route(served: Served) -> None:
     assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "query_too_long")
 
 
+def test_route_uses_the_reranker_and_the_policy_of_the_command_line(tmp_path: Path) -> None:
+    from crossgate import Profile
+    from crossgate._profile import write_profile
+
+    index, policy = tmp_path / "skills.cgx", tmp_path / "policy.json"
+    build(embedder="default").save(index)
+    write_profile(tmp_path / "skills.profile.json", Profile())  # stage 2 reads for every query
+    floors = {"sections": {"nothing": 1.0}}
+    policy.write_text(json.dumps({"schema": "crossgate-policy/1", "floors": floors}))
+    options = ["--index", str(index), "--policy", str(policy), "--reranker", "none"]
+    with serving("--port", "0", *options) as running:
+        asked = {"query": "merge and compress pdf files"}
+        answer = running.post("/route", asked).json()
+        assert (answer["selected"][:1], answer["stage"]) == (["pdf-toolkit"], 1)
+        answer = running.post("/route", {**asked, "section": "nothing"}).json()
+        assert answer["selected"] == []
+
+
 BAD: list[tuple[str, Any, int, str]] = [
     ("/v2/rerank", b"{", 400, "malformed_request"),
     ("/v2/rerank", [], 400, "malformed_request"),

@@ -108,7 +108,7 @@ def _application(options: argparse.Namespace) -> Any:
     )
     router = None
     if options.index:
-        router = Router(Index.open(options.index))
+        router = Router(Index.open(options.index), reranker=options.reranker, policy=options.policy)
         router.warm_up()
     asked = {"reranker": options.reranker, "profile": options.profile, "policy": options.policy}
     # Models are loaded, and options found wrong, before the first request and not by it.
