@@ -376,6 +376,39 @@ def test_a_unix_socket_is_its_users_alone(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+def test_a_server_that_stops_leaves_the_socket_of_the_next_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.sock"
+    with serving("--unix", str(path), "--reranker", "none") as first:
+        path.unlink()
+        with serving("--unix", str(path), "--reranker", "none") as second:
+            assert first.stop() == 0
+            with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(path))) as one:
+                assert one.get("http://a/health").json()["status"] == "ok"
+            assert second.stop() == 0
+    assert not path.exists()
+
+
+def test_only_a_socket_that_nobody_listens_on_is_replaced(tmp_path: Path) -> None:
+    from crossgate._cli.serve import _unix
+
+    path = tmp_path / "a.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:  # such as that of a logger
+        other.bind(str(path))
+        with pytest.raises(OSError, match="wrong type"):
+            _unix(str(path))
+        assert path.is_socket()
+    if sys.platform != "linux":  # elsewhere a full queue looks like a dead server
+        return
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as busy, socket.socket(socket.AF_UNIX) as waiting:
+        busy.bind(str(path))
+        busy.listen(0)
+        waiting.connect(str(path))  # so that its queue is full
+        with pytest.raises(OSError, match="unavailable"):
+            _unix(str(path))
+        assert path.is_socket()
+
+
 def started(*options: str) -> tuple[int, str]:
     script = "import sys; from crossgate._cli import main; sys.exit(main())"
     done = subprocess.run(

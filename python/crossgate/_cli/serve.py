@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import signal
 import socket
@@ -61,6 +62,7 @@ def run(options: argparse.Namespace) -> int:
     import uvicorn
 
     listening = _listen(options)
+    bound = _identity(options.unix) if options.unix else None
     try:
         app = _application(options)
         config = uvicorn.Config(
@@ -87,7 +89,8 @@ def run(options: argparse.Namespace) -> int:
         uvicorn.Server(config).run(sockets=[listening])
     finally:
         listening.close()
-        if options.unix:
+        # Not the socket of a server that has taken the place of this one meanwhile.
+        if options.unix and _identity(options.unix) == bound:
             Path(options.unix).unlink(missing_ok=True)
     return DONE
 
@@ -162,9 +165,13 @@ def _unix(path: str) -> socket.socket:
     """Bind a socket that its user alone may open, over one that a dead server left behind."""
     if Path(path).is_socket():
         with socket.socket(socket.AF_UNIX) as probe:
-            if probe.connect_ex(path) == 0:
-                raise OSError(f"a server listens on {path} already")
-        Path(path).unlink()
+            probe.setblocking(False)  # the queue of a busy server may be full
+            problem = probe.connect_ex(path)
+        if problem == 0:
+            raise OSError("a server listens on it already")
+        if problem not in (errno.ECONNREFUSED, errno.ENOENT):
+            raise OSError(problem, os.strerror(problem))
+        Path(path).unlink(missing_ok=True)
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)
     try:
@@ -175,3 +182,15 @@ def _unix(path: str) -> socket.socket:
     finally:
         os.umask(before)
     return made
+
+
+def _identity(path: str) -> tuple[int, int, int] | None:
+    """Return what tells a file from its successor at the same path; None if there is none.
+
+    The time is needed because an inode is used again once its file is gone.
+    """
+    try:
+        status = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns
