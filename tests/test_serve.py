@@ -358,6 +358,34 @@ def test_nothing_is_lost_when_it_is_told_to_stop() -> None:
             running.post("/v2/rerank", asked)
 
 
+TOLD_EARLY = """
+import os, signal, sys, uvicorn
+import crossgate._cli.serve as serve
+from crossgate._cli import main
+
+owner, name = {"print": (serve, "show_json"), "run": (uvicorn.Server, "run")}[sys.argv.pop(1)]
+told = getattr(owner, name)
+
+def tell(*arguments, **options):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return told(*arguments, **options)
+
+setattr(owner, name, tell)
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("moment", ["print", "run"])
+def test_it_stops_even_if_it_is_told_before_it_has_begun(moment: str) -> None:
+    """Between its address and its first request no signal is lost, and none kills it."""
+    command = [sys.executable, "-c", TOLD_EARLY, moment, "serve", "--json"]
+    done = subprocess.run(
+        [*command, "--port", "0", "--reranker", "none"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["serving"]
+
+
 def test_a_unix_socket_is_its_users_alone(tmp_path: Path) -> None:
     path = tmp_path / "a.sock"
     left_behind = socket.socket(socket.AF_UNIX)

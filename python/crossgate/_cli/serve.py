@@ -71,6 +71,15 @@ def run(options: argparse.Namespace) -> int:
             access_log=False,
             timeout_graceful_shutdown=options.stop_seconds,
         )
+        server = uvicorn.Server(config)
+
+        def stop(*_: object) -> None:
+            server.should_exit = True
+
+        # Before the address is known: who reads it may tell the server to stop at once. The server
+        # raises the signal that stopped it once more; to stop when told is no failure.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, stop)
         where = (
             f"unix:{options.unix}"
             if options.unix
@@ -83,10 +92,7 @@ def run(options: argparse.Namespace) -> int:
             # Whoever started it reads this line to know the port.
             print(end="", flush=True)
         say(f"serving {where}; its endpoints are at /docs")
-        # The server raises the signal that stopped it once more; to stop when told is no failure.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: None)
-        uvicorn.Server(config).run(sockets=[listening])
+        server.run(sockets=[listening])
     finally:
         listening.close()
         # Not the socket of a server that has taken the place of this one meanwhile.
