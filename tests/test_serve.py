@@ -386,6 +386,16 @@ def test_it_stops_even_if_it_is_told_before_it_has_begun(moment: str) -> None:
     assert json.loads(done.stdout)["serving"]
 
 
+def test_the_address_of_ipv6_is_one_that_a_client_can_use() -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with serving("--host", "::1", "--port", "0", "--reranker", "none") as running:
+        assert running.url.startswith("http://[::1]:")
+        assert running.post("/v2/rerank", {"query": "a", "documents": ["a"]}).status_code == 200
+
+
 def test_a_unix_socket_is_its_users_alone(tmp_path: Path) -> None:
     path = tmp_path / "a.sock"
     left_behind = socket.socket(socket.AF_UNIX)

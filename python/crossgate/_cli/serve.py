@@ -80,11 +80,7 @@ def run(options: argparse.Namespace) -> int:
         # raises the signal that stopped it once more; to stop when told is no failure.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
-        where = (
-            f"unix:{options.unix}"
-            if options.unix
-            else "http://{}:{}".format(*listening.getsockname()[:2])
-        )
+        where = f"unix:{options.unix}" if options.unix else _url(*listening.getsockname()[:2])
         if not options.unix and options.host not in ("127.0.0.1", "localhost", "::1"):
             _warn_open()
         if options.json:
@@ -136,6 +132,10 @@ def _at_least_one(name: str, value: int) -> int:
 def _warn_open() -> None:
     if not os.environ.get(KEY_VARIABLE):
         say(f"warning: anyone who reaches this address may ask; set {KEY_VARIABLE} to a key")
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _listen(options: argparse.Namespace) -> socket.socket:
