@@ -256,6 +256,21 @@ def test_pages_for_machines_and_people(served: Served) -> None:
     assert "src=" not in page
 
 
+def test_what_is_refused_before_it_is_parsed_is_counted(served: Served) -> None:
+    def counted() -> dict[str, float]:
+        page = httpx2.get(f"{served.url}/metrics", trust_env=False).text
+        line = r'^crossgate_requests_total\{path="/v2/rerank",status="(\d+)"\} (\S+)'
+        return {status: float(number) for status, number in re.findall(line, page, re.MULTILINE)}
+
+    before = counted()
+    assert httpx2.post(f"{served.url}/v2/rerank", json={}, trust_env=False).status_code == 401
+    assert served.post("/v2/rerank", b" " * 100_001).status_code == 413
+    assert served.post("/v2/rerank", {"query": "a", "documents": ["a"]}).status_code == 200
+    after = counted()
+    more = {status: number - before.get(status, 0) for status, number in after.items()}
+    assert {status: one for status, one in more.items() if one} == {"200": 1, "401": 1, "413": 1}
+
+
 def test_a_slow_client_holds_no_worker(served: Served) -> None:
     host, port = served.url.removeprefix("http://").split(":")
     head = f"POST /v2/rerank HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {KEY}\r\n"
@@ -285,6 +300,26 @@ def test_a_request_that_does_not_arrive_is_given_up() -> None:
     scope: Any = {"type": "http", "path": "/v2/rerank", "headers": []}
     asyncio.run(guard(scope, never, send))
     assert sent[0]["status"] == 408
+
+
+def test_who_leaves_before_the_request_is_complete_is_not_answered() -> None:
+    from crossgate._serving.limits import Guard, Limits
+
+    sent: list[Any] = []
+    left: list[Any] = [
+        {"type": "http.request", "body": b"{", "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+
+    async def receive() -> Any:
+        return left.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    guard = Guard(send, limits=Limits(), key=None)
+    asyncio.run(guard({"type": "http", "path": "/v2/rerank", "headers": []}, receive, send))
+    assert sent == []
 
 
 def test_more_than_may_wait_are_refused() -> None:

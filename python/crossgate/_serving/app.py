@@ -3,7 +3,7 @@
 import html
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from fastapi.security import HTTPBearer
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crossgate._candidates import candidate
 from crossgate._core import __version__
@@ -101,6 +102,37 @@ class Decisions:
         return result
 
 
+class Counted:
+    """Counts the requests that are answered, and the time until each answer begins."""
+
+    def __init__(self, app: ASGIApp, *, registry: CollectorRegistry, paths: frozenset[str]) -> None:
+        self._app = app
+        self._paths = paths
+        self._requests = Counter(
+            "crossgate_requests", "Requests answered.", ["path", "status"], registry=registry
+        )
+        self._seconds = Histogram(
+            "crossgate_request_seconds", "Time to answer a request.", ["path"], registry=registry
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and count its answer."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start = time.perf_counter()
+        # An unknown path must not create a time series of its own.
+        path = scope["path"] if scope["path"] in self._paths else "other"
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._requests.labels(path, str(message["status"])).inc()
+                self._seconds.labels(path).observe(time.perf_counter() - start)
+            await send(message)
+
+        await self._app(scope, receive, answer)
+
+
 def application(
     *, router: Router | None, limits: Limits, key: str | None, options: dict[str, Any]
 ) -> FastAPI:
@@ -115,7 +147,6 @@ def application(
     app = FastAPI(title="crossgate", version=__version__, docs_url=None, redoc_url=None)
     registry = CollectorRegistry()
     decisions = Decisions(limits, registry)
-    _count_requests(app, registry)
     _explain_refusals(app)
     app.add_middleware(Guard, limits=limits, key=key)
     name = options.get("reranker")
@@ -190,6 +221,9 @@ def application(
     async def docs() -> HTMLResponse:
         return HTMLResponse(_page(app.openapi()))
 
+    # The last one that is added is the outermost: the refusals of the guard are counted as well.
+    paths = frozenset(getattr(known, "path", "") for known in app.routes)
+    app.add_middleware(Counted, registry=registry, paths=paths)
     return app
 
 
@@ -211,28 +245,6 @@ def _answer(values: Any, result: RouteResult) -> Response:
     """Answer with our own JSON: the framework's fails on a lone surrogate in a client's field."""
     degraded = ",".join(degradation.code for degradation in result.degraded)
     return AsciiJSON(values, headers={"x-crossgate-degraded": degraded} if degraded else None)
-
-
-def _count_requests(app: FastAPI, registry: CollectorRegistry) -> None:
-    requests = Counter(
-        "crossgate_requests", "Requests answered.", ["path", "status"], registry=registry
-    )
-    seconds = Histogram(
-        "crossgate_request_seconds", "Time to answer a request.", ["path"], registry=registry
-    )
-
-    @app.middleware("http")
-    async def count(
-        request: Request, call_next: Callable[[Request], Awaitable[Response]]
-    ) -> Response:
-        start = time.perf_counter()
-        response = await call_next(request)
-        # An unknown path must not create a time series of its own.
-        route = request.scope.get("route")
-        path = getattr(route, "path", "other")
-        requests.labels(path, str(response.status_code)).inc()
-        seconds.labels(path).observe(time.perf_counter() - start)
-        return response
 
 
 def _explain_refusals(app: FastAPI) -> None:

@@ -63,6 +63,8 @@ class Guard:
             await _refuse(send, scope, 408, "too_slow", message)
             return
         if body is None:
+            return  # nobody reads an answer
+        if len(body) > self._limits.body:
             message = f"the request is larger than {self._limits.body:,} bytes: send less"
             await _refuse(send, scope, 413, "too_large", message)
             return
@@ -103,14 +105,14 @@ class Guard:
         )
 
     async def _read(self, receive: Receive) -> bytes | None:
-        """Return the body, or None if it is too large or its sender has gone."""
+        """Return the body, of one too large its beginning; None if its sender has gone."""
         body = bytearray()
         while True:
             message = await receive()
-            body += message.get("body", b"")
-            if len(body) > self._limits.body or message["type"] == "http.disconnect":
+            if message["type"] == "http.disconnect":
                 return None
-            if not message.get("more_body", False):
+            body += message.get("body", b"")
+            if len(body) > self._limits.body or not message.get("more_body", False):
                 return bytes(body)
 
 
