@@ -285,6 +285,82 @@ def test_a_slow_client_holds_no_worker(served: Served) -> None:
             one.close()
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"POST /route HTTP/1.1\r\nHost: x\r\n", b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b"],
+    ids=["nothing", "first", "second"],
+)
+def test_headers_that_do_not_arrive_close_the_connection(sent: bytes) -> None:
+    """The first request or a further one on the same connection, which uvicorn waits for."""
+    import uvicorn
+
+    from crossgate._serving.connections import Connection
+
+    class Hasty(Connection):
+        seconds = 3_600 if b"GET" in sent else 0.01
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        Hasty.seconds = 0.01
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    async def ask() -> bytes:
+        # Idle connections are not what is tested: they would be closed in any case.
+        config = uvicorn.Config(app, http=Hasty, lifespan="off", timeout_keep_alive=3_600)
+        server = uvicorn.Server(config)
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            running = asyncio.create_task(server.serve([listening]))
+            reader, writer = await asyncio.open_connection(*listening.getsockname())
+            writer.write(sent)
+            answered = await asyncio.wait_for(reader.read(), 30)
+            writer.close()
+            server.should_exit = True
+            await running
+        return answered
+
+    assert asyncio.run(ask())[:12] == (b"HTTP/1.1 204" if b"GET" in sent else b"")
+
+
+def test_only_headers_are_waited_for() -> None:
+    """A body has a time of its own, and an answer takes as long as it takes."""
+    import uvicorn
+
+    from crossgate._serving.connections import Connection
+
+    clocks: list[Any] = []
+
+    async def ask() -> None:
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            (connection,) = server.server_state.connections
+            clocks.append(connection._patience)
+            await receive()
+            clocks.append(connection._patience)
+            await send({"type": "http.response.start", "status": 204, "headers": []})
+            await send({"type": "http.response.body"})
+            clocks.append(connection._patience)
+
+        server = uvicorn.Server(uvicorn.Config(app, http=Connection, lifespan="off"))
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            running = asyncio.create_task(server.serve([listening]))
+            reader, writer = await asyncio.open_connection(*listening.getsockname())
+            writer.write(b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\na")
+            await asyncio.wait_for(reader.readline(), 30)
+            writer.close()
+            server.should_exit = True
+            await running
+
+    asyncio.run(ask())
+    assert clocks[:2] == [None, None]
+    assert clocks[2] is not None  # for the next request
+
+
+def test_headers_without_end_are_refused(served: Served) -> None:
+    host, port = served.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as endless:
+        endless.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nX-A: " + b"a" * 100_000)
+        assert endless.recv(100).startswith(b"HTTP/1.1 400")
+
+
 def test_a_request_that_does_not_arrive_is_given_up() -> None:
     from crossgate._serving.limits import Guard, Limits
 

@@ -61,12 +61,15 @@ def run(options: argparse.Namespace) -> int:
         package(name, "crossgate serve", extra="serve")
     import uvicorn
 
+    from crossgate._serving.connections import Connection
+
     listening = _listen(options)
     bound = _identity(options.unix) if options.unix else None
     try:
         app = _application(options)
         config = uvicorn.Config(
             app,
+            http=Connection,
             log_level="warning",
             access_log=False,
             timeout_graceful_shutdown=options.stop_seconds,

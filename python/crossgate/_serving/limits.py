@@ -25,7 +25,7 @@ class Limits:
         documents: Maximum number of candidates of a request.
         concurrency: Number of decisions made at once.
         waiting: Maximum number of requests that wait; the next one is refused.
-        read_seconds: How long a client may take to send a request.
+        read_seconds: How long a client may take to send the headers of a request, and its body.
     """
 
     body: int = 10_000_000
