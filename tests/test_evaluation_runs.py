@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from conftest import FunctionReranker, WordEmbedder, refused
+from conftest import LIBRARY, FunctionReranker, WordEmbedder, refused
 from crossgate import CrossgateError, Index, PairScore, Policy, Profile, Router
 from crossgate._core import Answer, Blend, Combine, Confidence, Floors, Stage1Confidence, Winner
 from crossgate._evaluation.data.datasets import Dataset, read_dataset
@@ -18,7 +18,7 @@ from crossgate._evaluation.report.summary import summarize
 from crossgate._evaluation.runs.measuring import measure
 from crossgate._evaluation.runs.modes import decide, policy_of, profile_of, reblended
 from crossgate._evaluation.runs.runs import MODES, Mode, Run, is_run, read_run, write_run
-from test_evaluation_datasets import write_beir
+from test_evaluation_datasets import QUERIES, write_beir
 
 PROFILE = Profile(
     name="small",
@@ -230,6 +230,39 @@ def test_an_interrupted_run_leaves_the_earlier_one_and_no_half_file(
         write_run(path, run.header, queries())
     assert path.read_text() == before
     assert sorted(one.name for one in tmp_path.iterdir()) == ["set", "set.run.jsonl"]
+
+
+def test_two_datasets_of_one_name_have_a_run_each(tmp_path: Path) -> None:
+    from crossgate import _cli as cli
+
+    first = write_beir(tmp_path / "a" / "set")
+    second = write_beir(tmp_path / "b" / "set", queries=QUERIES[:3], negatives={})
+    runs = tmp_path / "runs"
+    asked = ["--modes", "never", "--embedder", "none", "--runs", str(runs)]
+    for _ in range(2):  # the same command writes the same files
+        assert cli.run(["eval", str(first), str(second), *asked]) == 0
+        written = {path.name: read_run(path) for path in runs.iterdir()}
+        assert set(written) == {"set-test.run.jsonl", "set-test-2.run.jsonl"}
+        assert len(written["set-test.run.jsonl"].queries) > 3
+        assert len(written["set-test-2.run.jsonl"].queries) == 3
+
+
+def test_two_files_of_candidates_of_one_name_have_a_run_each(tmp_path: Path) -> None:
+    from crossgate import _cli as cli
+
+    files = [tmp_path / name / "found.jsonl" for name in "ab"]
+    for path in files:
+        path.parent.mkdir()
+        candidates = [{"id": "a", "text": LIBRARY["pdf-toolkit"], "cosine": 0.5}]
+        row = {"query": f"{path.parent.name} pdf", "relevant": ["a"], "candidates": candidates}
+        path.write_text(json.dumps(row) + "\n")
+    runs = tmp_path / "runs"
+    assert cli.run(["eval", *map(str, files), "--runs", str(runs)]) == 0
+    texts = {path.name: read_run(path).queries[0].text for path in runs.iterdir()}
+    assert texts == {
+        "found-candidates.run.jsonl": "a pdf",
+        "found-candidates-2.run.jsonl": "b pdf",
+    }
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

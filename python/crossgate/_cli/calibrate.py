@@ -112,7 +112,11 @@ def run(options: argparse.Namespace) -> int:
         runs = [_logged_run(options.from_log, options)]
     else:
         subjects = subjects_of(options.dataset)
-        runs = [run_of(subject, options, ("always",), repeated=0) for subject in subjects]
+        written: set[Path] = set()
+        runs = [
+            run_of(subject, options, ("always",), written=written, repeated=0)
+            for subject in subjects
+        ]
     fitted = _fitted(runs, objective, before, options)
     write_profile(output, fitted.profile)
     if options.json:

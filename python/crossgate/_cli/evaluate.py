@@ -91,7 +91,8 @@ def run(options: argparse.Namespace) -> int:
         if path:
             _check_writable(Path(path))
     subjects = subjects_of(options.dataset)
-    reports = [_report(subject, options, modes, remote) for subject in subjects]
+    written: set[Path] = set()
+    reports = [_report(subject, options, modes, remote, written) for subject in subjects]
     if options.html:
         _write(Path(options.html), html_report(reports))
     if options.curve:
@@ -114,7 +115,11 @@ def _curve(reports: Sequence[Report]) -> str:
 
 
 def _report(
-    subject: Subject, options: argparse.Namespace, modes: Sequence[Mode], remote: Reranker | None
+    subject: Subject,
+    options: argparse.Namespace,
+    modes: Sequence[Mode],
+    remote: Reranker | None,
+    written: set[Path],
 ) -> Report:
     from crossgate._profile import read_policy, read_profile
     from crossgate.evaluation import is_run, summarize
@@ -123,7 +128,7 @@ def _report(
     stored = is_run(subject.path)
     other = read_profile(options.profile) if options.profile and stored else None
     chosen = read_policy(options.policy) if options.policy and stored else None
-    run = run_of(subject, options, modes, remote=remote, policy=options.policy)
+    run = run_of(subject, options, modes, written=written, remote=remote, policy=options.policy)
     return summarize(run, profile=other, policy=chosen, modes=modes)
 
 

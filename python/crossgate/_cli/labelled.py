@@ -89,7 +89,11 @@ def labelled_options(parser: argparse.ArgumentParser) -> None:
         help="label the prompts of Claude Code's transcripts, such as those in "
         "~/.claude/projects, by the skills that were opened for them",
     )
-    parser.add_argument("--runs", metavar="FOLDER", help="folder to keep the stored runs in")
+    parser.add_argument(
+        "--runs",
+        metavar="FOLDER",
+        help="folder to keep the stored runs in; datasets of one name get a number",
+    )
     parser.add_argument(
         "--embedder",
         metavar="MODEL",
@@ -142,20 +146,33 @@ def dataset_of(subject: Subject, options: argparse.Namespace) -> Dataset:
 
 
 def run_of(
-    subject: Subject, options: argparse.Namespace, modes: Sequence[Mode], **measuring: Any
+    subject: Subject,
+    options: argparse.Namespace,
+    modes: Sequence[Mode],
+    *,
+    written: set[Path],
+    **measuring: Any,
 ) -> Run:
-    """Read a stored run, or measure a dataset; with --unnamed the easiest queries are left out."""
+    """Read a stored run, or measure a dataset; with --unnamed the easiest queries are left out.
+
+    Args:
+        subject: What is measured.
+        options: The options of the command.
+        modes: The modes to measure.
+        written: The runs that the command has written so far; a new one is added.
+        measuring: Further arguments of `measure`.
+    """
     from crossgate._evaluation.runs.candidates import is_candidates
     from crossgate.evaluation import is_run, measure, read_run
 
     if is_run(subject.path):
         run = read_run(subject.path)
     elif is_candidates(subject.path):
-        run = _run_of_candidates(subject.path, options)
+        run = _run_of_candidates(subject.path, options, written)
     else:
         dataset = dataset_of(subject, options)
         with runs_folder(options.runs) as folder:
-            output = folder / f"{dataset.name}-{dataset.split}.run.jsonl"
+            output = _unwritten(folder, f"{dataset.name}-{dataset.split}", written)
             measure(
                 dataset,
                 output,
@@ -176,7 +193,7 @@ def run_of(
     return replace(run, queries=kept)
 
 
-def _run_of_candidates(path: Path, options: argparse.Namespace) -> Run:
+def _run_of_candidates(path: Path, options: argparse.Namespace, written: set[Path]) -> Run:
     from crossgate._evaluation.runs.candidates import RETRIEVER, measure_candidates
     from crossgate.evaluation import read_run
 
@@ -184,7 +201,7 @@ def _run_of_candidates(path: Path, options: argparse.Namespace) -> Run:
         message = f"--background needs documents to pick from: {path} holds only candidates"
         raise InputError("out_of_range", message)
     with runs_folder(options.runs) as folder:
-        output = folder / f"{path.stem}-candidates.run.jsonl"
+        output = _unwritten(folder, f"{path.stem}-candidates", written)
         problems = measure_candidates(
             path,
             output,
@@ -197,6 +214,16 @@ def _run_of_candidates(path: Path, options: argparse.Namespace) -> Run:
         )
         say_skipped(problems, path.name)
         return read_run(output)
+
+
+def _unwritten(folder: Path, name: str, written: set[Path]) -> Path:
+    """Return the file of a run, with a number if this command has written one of its name."""
+    path, number = folder / f"{name}.run.jsonl", 1
+    while path in written:
+        number += 1
+        path = folder / f"{name}-{number}.run.jsonl"
+    written.add(path)
+    return path
 
 
 @contextmanager
