@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 
@@ -49,9 +50,14 @@ def answer(behaviour: str, method: str, params: dict[str, Any]) -> dict[str, Any
     return None
 
 
-def main(behaviour: str) -> None:
-    """Serve until stdin is closed."""
+def main(behaviour: str, folder: str = "") -> None:
+    """Serve until stdin is closed.
+
+    A server that learns has another tool once it was called. It writes the file `asked` when this
+    tool is asked for, and waits for the file `go` before it answers.
+    """
     out = sys.stdout.buffer
+    learned = False
     for line in sys.stdin.buffer:
         request = json.loads(line)
         if "id" not in request:
@@ -59,6 +65,15 @@ def main(behaviour: str) -> None:
         if behaviour == "junk":
             out.write(b'Starting...\n\xff\xfe\x00\n[]\n7\n\n{"jsonrpc": "2.0", "id": 99}\n')
         found = answer(behaviour, request["method"], request.get("params") or {})
+        if behaviour == "learns" and request["method"] == "tools/call":
+            learned = True
+            changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+            out.write(json.dumps(changed).encode() + b"\n")
+        if learned and request["method"] == "tools/list":
+            Path(folder, "asked").touch()
+            while not Path(folder, "go").exists():
+                time.sleep(0.01)
+            found = {"tools": [tool("translate_text", "Translate a text into another language.")]}
         error = {"code": -32601, "message": "no such method"}
         part = {"error": error} if found is None else {"result": found}
         out.write(json.dumps({"jsonrpc": "2.0", "id": request["id"], **part}).encode() + b"\n")
@@ -66,4 +81,4 @@ def main(behaviour: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -498,6 +498,53 @@ def test_a_server_that_hangs_or_sends_junk_keeps_nobody_else_waiting(tmp_path: P
     with_client(act, "--proxy", raw(tmp_path, "hang", "junk", "endless"))
 
 
+def learning(folder: Path) -> str:
+    """Write a file of a server that learns a tool, and of one that can always tell the weather."""
+    path = Path(raw(folder, "learns", "junk"))
+    values = json.loads(path.read_text())
+    values["mcpServers"]["learns"]["args"].append(str(folder))
+    path.write_text(json.dumps(values))
+    return str(path)
+
+
+def test_a_server_that_is_silent_about_its_new_tools_keeps_no_search_waiting(
+    tmp_path: Path,
+) -> None:
+    async def act(asked: Any) -> None:
+        await found_by(asked, "the weather in Berlin")
+        await asked.call_tool("call", {"server": "learns", "tool": "weather"})
+        found = (await asked.call_tool("find", {"prompt": "the weather"})).structured_content
+        assert (tmp_path / "asked").exists()
+        # It was not waited for until it had failed: what is known of it is found.
+        assert {one["server"] for one in found["tools"]} == {"learns", "junk"}
+        assert found["unavailable"] == []
+
+    with_client(act, "--proxy", learning(tmp_path))
+
+
+def test_a_search_that_is_cancelled_loses_no_change_of_tools(tmp_path: Path) -> None:
+    from crossgate._mcp.proxy import Proxy
+    from crossgate._mcp.servers import read_servers
+
+    async def act() -> list[str]:
+        proxy = Proxy(read_servers(learning(tmp_path)), embedder=None, seconds=60)
+        async with proxy._tasks as tasks:
+            for upstream in proxy._upstreams.values():
+                tasks.start_soon(upstream.run)
+            assert not (await proxy._call({"server": "learns", "tool": "weather"})).is_error
+            async with anyio.create_task_group() as searches:
+                searches.start_soon(proxy._find, {"prompt": "the weather"})
+                while not (tmp_path / "asked").exists():
+                    await anyio.sleep(0.01)
+                searches.cancel_scope.cancel()
+            (tmp_path / "go").touch()
+            found = await proxy._find({"prompt": "translate this text into German"})
+            await proxy._stop()
+        return [one["name"] for one in found.structured_content["tools"]]
+
+    assert anyio.run(act)[0] == "translate_text"
+
+
 def test_ten_thousand_tools_are_found_before_their_vectors_are_made(tmp_path: Path) -> None:
     async def act(asked: Any) -> None:
         found = await found_by(asked, "errand number 777", limit=3)

@@ -31,7 +31,7 @@ from crossgate._sources.common import Unusable
 from crossgate._sources.tools import tool_from
 
 _PATIENCE_SECONDS = 3.0
-"""How long a search waits for servers that are starting, and for the vectors of new tools."""
+"""How long a search waits for servers that are starting, for changed tools, and for vectors."""
 
 _SHOWN = {"name", "title", "description", "input_schema", "annotations"}
 _SAID = ("title", "description", "$comment")
@@ -207,8 +207,10 @@ class Proxy:
         with anyio.CancelScope(deadline=self._started + _PATIENCE_SECONDS):
             for upstream in upstreams:
                 await upstream.settled.wait()
-        for upstream in upstreams:
-            await upstream.refresh()
+        with anyio.move_on_after(_PATIENCE_SECONDS):
+            async with anyio.create_task_group() as tasks:
+                for upstream in upstreams:
+                    tasks.start_soon(upstream.refresh)
         async with self._lock:
             changes = tuple(upstream.changes for upstream in upstreams)
             if changes != self._tools.changes:

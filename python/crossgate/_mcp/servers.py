@@ -99,7 +99,9 @@ class Upstream:
         self._seconds = seconds
         self._client: mcp.Client | None = None
         self._stale = False
-        self._lock = anyio.Lock()
+        self._wanted = anyio.Event()
+        self._listed = anyio.Event()
+        self._listed.set()
 
     async def run(self) -> None:
         """Start the server, and keep it until it is stopped. Never raises."""
@@ -115,6 +117,7 @@ class Upstream:
             self.fail(error)
         finally:
             self._client = None
+            self._listed.set()
             self.settled.set()
             self.ended.set()
 
@@ -126,7 +129,16 @@ class Upstream:
             await self._list()
             self._scope.deadline = math.inf
             self.settled.set()
-            await anyio.sleep_forever()
+            while self.problem is None:
+                await self._wanted.wait()
+                self._wanted = anyio.Event()
+                try:
+                    with anyio.fail_after(self._seconds):
+                        await self._list()
+                except Exception as error:
+                    self.fail(error)
+                self._listed.set()
+            await anyio.sleep_forever()  # so that calls it has begun are not cut off
 
     def stop(self) -> None:
         """Make `run` stop the server and return."""
@@ -134,15 +146,15 @@ class Upstream:
         self._scope.cancel()
 
     async def refresh(self) -> None:
-        """List the tools again if the server has notified a change."""
-        async with self._lock:
-            if not self._stale or self.problem is not None:
-                return
-            try:
-                with anyio.fail_after(self._seconds):
-                    await self._list()
-            except Exception as error:
-                self.fail(error)
+        """Wait until the tools are listed again, if the server has notified a change.
+
+        They are listed in the server's own task: if the wait is cancelled, that goes on.
+        """
+        for _ in range(2):  # a list that was asked for before may lack the last change
+            if self._listed.is_set() and self._stale and self.problem is None:
+                self._listed = anyio.Event()
+                self._wanted.set()
+            await self._listed.wait()
 
     async def call(self, tool: str, arguments: dict[str, Any] | None) -> types.CallToolResult:
         """Call a tool; arguments and result are passed on as they are."""
