@@ -58,6 +58,16 @@ def test_queries_are_decided_at_the_same_time() -> None:
     assert [one.reason for one in results] == ["reranked"] * 8
 
 
+def test_ids_of_an_iterator_apply_to_every_query(index: Index) -> None:
+    router = Router(index, reranker=None, profile=Profile())
+    query = LIBRARY["pdf-toolkit"]
+    results = router.route_many([query] * 3, deny=iter(["pdf-toolkit"]), progress=False)
+    assert ["pdf-toolkit" in {hit.id for hit in one.hits} for one in results] == [False] * 3
+    results = router.route_many([query] * 3, allow=iter(["pdf-toolkit"]), progress=False)
+    assert [one.ids for one in results] == [["pdf-toolkit"]] * 3
+    refused("out_of_range", router.route_many, [], deny="pdf-toolkit")
+
+
 def test_progress_counts_to_the_end(index: Index) -> None:
     told: list[tuple[int, int]] = []
     router = Router(index, reranker=None)

@@ -272,6 +272,9 @@ class Router:
                 "out_of_range",
                 "vector is one query's: leave it out, or call route with each query and its vector",
             )
+        for name in ("allow", "deny"):  # every query needs all of an iterator
+            if options.get(name) is not None:
+                options[name] = check_ids(name, options[name])
         return decide_many(lambda query: self.route(query, **options), queries, progress)
 
     def warm_up(self) -> None:
