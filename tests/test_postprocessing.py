@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import LIBRARY, LengthReranker, TableReranker, refused
-from crossgate import Document, Hit, RouteResult, rerank
+from crossgate import Document, Hit, Profile, RouteResult, rerank
 from crossgate import _cascade as cascade
+from crossgate._core import Confidence, Stage1Confidence
 from crossgate._pipelines.postprocessing import (
     LEXICAL_PROVIDERS,
     Step,
@@ -412,6 +413,19 @@ def test_an_abstention_stays_one() -> None:
         rejected, hits=tuple(replace(one, dropped="not_reranked") for one in rejected.hits)
     )
     assert postprocess(replace(cut, selected=()), STEPS).ids == []
+
+
+def test_a_limit_brings_nothing_back_where_nothing_was_selected() -> None:
+    unsure = Profile(confidence=Confidence(stage1=Stage1Confidence(intercept=-9.0)))
+    texts = ["clean csv files", "csv", "files"]
+    abstained = rerank(
+        "clean csv", texts, reranker=None, profile=unsure, limit=1, min_confidence=0.5
+    )
+    # The first is held back, and those behind it are beyond the limit of the decision.
+    assert [one.dropped for one in abstained.hits] == ["improbable", "over_limit", "over_limit"]
+    after = postprocess(abstained, [], limit=3)
+    assert (after.ids, after.hits) == ([], abstained.hits)
+    assert after.trace["steps"] == [{"step": "limit", "selected": []}]
 
 
 def test_a_step_that_loses_doubles_or_invents_a_hit_is_named() -> None:

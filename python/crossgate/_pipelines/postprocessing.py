@@ -60,7 +60,8 @@ def postprocess(
         result: The decision; it is not changed.
         steps: The steps, in this order.
         limit: How many hits hold slots before the first step; None to keep their number. A limit
-            above that of the decision gives slots back to hits that were `over_limit`.
+            above that of the decision gives slots back to hits that were `over_limit`, unless
+            nothing was selected.
 
     Raises:
         InputError: `out_of_range` for a limit below 1; `malformed_step` if a step loses, duplicates
@@ -72,7 +73,7 @@ def postprocess(
         check_kind("a step", step, Callable, "a function from hits to hits")
     check_limit(limit)
     hits = list(result.hits)
-    if limit is not None:
+    if limit is not None and result.selected:  # an abstention has no slots to give
         hits = _reseat(hits, _eligible(hits), limit)
     noted = list(result.trace.get("steps", ()))
     if limit is not None:
