@@ -990,10 +990,11 @@ def test_vectors_are_compared_with_the_query_s() -> None:
         {"id": "b", "text": "same", "vector": (3.0, 3.0)},
         {"id": "c", "text": "same", "vector": np.array([-1.0, 0.0])},
     ]
-    result = rerank("query", found, vector=[5.0, 0.0], reranker=None)
-    assert result.ids == ["b", "a", "c"]
-    cosines = [hit.cosine for hit in result.hits]
-    assert cosines == pytest.approx([math.sqrt(0.5), 0.0, -1.0], abs=1e-6)
+    for vector in ([5.0, 0.0], np.array([5.0, 0.0], np.float32)):
+        result = rerank("query", found, vector=vector, reranker=None)
+        assert result.ids == ["b", "a", "c"]
+        cosines = [hit.cosine for hit in result.hits]
+        assert cosines == pytest.approx([math.sqrt(0.5), 0.0, -1.0], abs=1e-6)
     unknown = rerank("query", found, reranker=None)
     assert all(hit.cosine is None for hit in unknown.hits)
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from conftest import LIBRARY, FunctionReranker, LengthReranker, WordEmbedder, refused
@@ -468,6 +469,18 @@ def test_postgres_connection_with_rows_of_its_own() -> None:
         )
         result = adapter.search(connection, "csv", vector=ROWS[0]["vector"], reranker=None)
         assert [hit.id for hit in result.hits] == ["a"]
+
+
+def test_sqlite_takes_an_array(tmp_path: Path) -> None:
+    adapter, connection = sqlite_database(ROWS, tmp_path)
+    vector = vector_of("pdf files")
+    listed, array = (
+        adapter.search(connection, "pdf files", vector=one, reranker=None)
+        for one in (vector, np.array(vector, np.float32))
+    )
+    assert array.hits == listed.hits
+    assert None not in {hit.cosine for hit in array.hits}
+    connection.close()
 
 
 def test_sqlite_without_extensions(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -576,6 +577,16 @@ def test_it_embeds_where_nobody_hands_in_cosines() -> None:
     again = SemanticBM25().score(QUERY, with_cosines(texts, cosines))
     assert [one.score for one in scores] == pytest.approx([one.score for one in again], abs=1e-6)
     assert SemanticBM25(embedder=embedder).score(QUERY, []) == []
+
+
+def test_it_takes_arrays_of_an_embedder() -> None:
+    class Arrays(WordEmbedder):
+        def embed(self, texts: Sequence[str], **options: Any) -> Any:
+            return np.array(super().embed(texts), np.float32)
+
+    passages = passages_of(LIBRARY.values())
+    scores = SemanticBM25(embedder=WordEmbedder()).score(QUERY, passages)
+    assert SemanticBM25(embedder=Arrays()).score(QUERY, passages) == scores
 
 
 def test_it_goes_by_words_where_the_embedder_has_no_vector() -> None:

@@ -126,7 +126,8 @@ def _prepare(
     check_confidence(min_confidence, fitted)
     comparable = vector is not None and all(document.vector is not None for document in given)
     check_documents(given)
-    index = Index(_core.Index(language, "", len(vector or ()) if comparable else 0), None)
+    dimension = 0 if vector is None or not comparable else len(vector)
+    index = Index(_core.Index(language, "", dimension), None)
 
     def read() -> Sequence[_core.Scored]:
         index.upsert(

@@ -76,7 +76,8 @@ class SemanticBM25:
         known = any(passage.cosine is not None for passage in passages)
         if self._embedder is not None and passages and not known:
             asked, *vectors = self._embedder.embed([query, *(passage.text for passage in passages)])
-            if asked is None or None in vectors:  # texts of nothing but white space have none
+            # Texts of nothing but white space have none.
+            if asked is None or any(vector is None for vector in vectors):
                 asked, vectors = None, [None] * len(passages)
         index = _core.Index(self._language, "", 0 if asked is None else len(asked))
         rows = enumerate(zip(passages, vectors, strict=True))

@@ -62,8 +62,7 @@ def search(
         Exception: Any error of the connection, such as for a missing table.
     """
     common.check(query, vector, candidates, limit)
-    by_meaning = vectors is not None and vector is not None
-    if not by_meaning and words is None:
+    if (vectors is None or vector is None) and words is None:
         raise InputError(
             "out_of_range", "neither words nor a vector: there is nothing to search with"
         )
@@ -72,10 +71,10 @@ def search(
     # Only names that `_name` has quoted become part of a statement.
     channels = []
     similarity, joined = "NULL", ""
-    if by_meaning:
+    if vectors is not None and vector is not None:
         _load(connection)
-        parameters["vector"] = struct.pack(f"<{len(vector or ())}f", *(vector or ()))
-        table, column = _name(vectors or ""), _name(embedding)
+        parameters["vector"] = struct.pack(f"<{len(vector)}f", *vector)
+        table, column = _name(vectors), _name(embedding)
         channels.append(f"SELECT rowid FROM {table} WHERE {column} MATCH :vector AND k = :most")  # noqa: S608
         distance = f"vec_distance_cosine(v.{column}, :vector)"
         similarity = f"CASE WHEN v.{column} IS NOT NULL THEN 1 - {distance} END"
