@@ -434,6 +434,8 @@ def test_without_the_embedder_the_words_decide(error: Exception, code: str) -> N
         pytest.param([None], id="None"),
         pytest.param([], id="none at all"),
         pytest.param(["text"], id="text"),
+        pytest.param([object()], id="no vector"),
+        pytest.param([1.0] * 32, id="numbers in place of vectors"),
     ],
 )
 def test_a_useless_vector_of_the_embedder_is_no_fault_of_the_query(vectors: Any) -> None:

@@ -23,7 +23,7 @@ from crossgate._checks import (
     is_empty,
 )
 from crossgate._core import Policy, Profile
-from crossgate._errors import CrossgateError, InputError, RerankerError
+from crossgate._errors import CrossgateError, IndexFileError, InputError, RerankerError
 from crossgate._index import Index, check_embedder, embedder_mismatch
 from crossgate._many import Progress, decide_many
 from crossgate._model_files.manifest import ROUTING_RERANKER
@@ -314,8 +314,8 @@ class Router:
         )
         try:
             scored, documents = search(vector)
-        except InputError as error:
-            if given or vector is None:
+        except Exception as error:
+            if given or vector is None or isinstance(error, IndexFileError):
                 raise
             # An embedder that returns nonsense is one that fails: words can decide alone.
             vector, notes = None, (degradation("embedder", error),)
