@@ -126,6 +126,35 @@ def test_the_order_is_manifest_then_plugin_then_folder(
     assert "known models" in refused("unknown_model", chain.load, "no-such-name")
 
 
+def test_a_folder_is_loaded_from_where_it_lies(
+    packages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in ("here", "there"):
+        for name in ("box", "ms-marco-minilm-l12"):
+            folder = packages / place / name
+            folder.mkdir(parents=True)
+            (folder / "model.onnx").write_bytes(place.encode())
+            (folder / "tokenizer.json").write_bytes(b"{}")
+    monkeypatch.chdir(packages / "here")
+    here = chain.load("box")
+    assert chain.load(packages / "here" / "box").identity == here.identity
+    assert chain.load("./box") is chain.load(f"{packages}/here/box") is here
+    bundled = chain.load("ms-marco-minilm-l12")
+    for folder in (Path("./ms-marco-minilm-l12"), "./ms-marco-minilm-l12"):
+        assert chain.load(folder).identity != bundled.identity
+    assert chain.load("ms-marco-minilm-l12") is bundled
+    monkeypatch.chdir(packages / "there")
+    assert chain.load("box").identity != here.identity
+    refused("unknown_model", chain.load, "no\0bytes")
+    # A name stands for the plug-in, whatever was loaded from a folder that is called so.
+    plain = chain.load(Path("box"))
+    install(packages, "acme", {"box": "acme_plugins:Longest"})
+    monkeypatch.chdir(packages)
+    (packages / "there" / "box").rename(packages / "box")
+    assert chain.load(Path("box")).identity == plain.identity
+    assert chain.load("box").name == "longest"
+
+
 def test_an_error_of_a_plugin_is_a_model_error(packages: Path) -> None:
     install(packages, "acme", {"mine": "acme_plugins:broken"})
     with pytest.raises(ModelError) as caught:

@@ -63,7 +63,7 @@ def _from_folder(name: str, kind: Kind) -> LocalModel:
             f"{problem} {name!r}; known models: {manifest.names()}; or a folder with model.onnx "
             "and tokenizer.json",
         )
-    root = Path(name)
+    root = Path(name).resolve()  # what is loaded later is this folder, wherever the process works
     graph = next((root / path for path in _MODEL_NAMES if os.path.isfile(root / path)), None)
     if graph is None:
         message = f"model folder {root} has neither {' nor '.join(_MODEL_NAMES)}"
@@ -79,15 +79,14 @@ def _from_folder(name: str, kind: Kind) -> LocalModel:
     except OSError as error:
         message = f"model file {weights} cannot be read: {error.strerror}"
         raise ModelError("model_incomplete", message) from error
-    resolved = root.resolve().name
     return LocalModel(
-        name=resolved,
+        name=root.name,
         kind=kind,
         model=graph,
         tokenizer=tokenizer,
         max_length=_length_of_folder(root),
         dimension=None,
-        identity=identity_of(resolved, digest),
+        identity=identity_of(root.name, digest),
         template=_template_of_folder(root),
     )
 

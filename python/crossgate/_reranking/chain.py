@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, NamedTuple
 
+from crossgate._checks import check_path
 from crossgate._core import Pair, Profile, fits
 from crossgate._errors import RerankerError
 from crossgate._model_files import cache, manifest
@@ -245,9 +247,33 @@ def load(model: str | PathLike[str]) -> Reranker:
     from crossgate._reranking.cross_encoder import CrossEncoder
 
     with process.load_lock:
-        key = str(model)
-        if key not in process.loaded:
-            offered = isinstance(model, str) and manifest.find(model) is None
-            plugin = plugins.load(key) if offered else None
-            process.loaded[key] = plugin or CrossEncoder(model)
-        return process.loaded[key]
+        found = _loaded(model)
+        if found is None:
+            *names, last = _meanings(model)
+            plugin = plugins.load(names[0][1]) if names else None
+            found = CrossEncoder(model) if plugin is None else plugin
+            process.loaded[last if plugin is None else names[0]] = found
+        return found
+
+
+def _loaded(model: str | PathLike[str]) -> Reranker | None:
+    from crossgate._reranking import process
+
+    found = (process.loaded.get(meaning) for meaning in _meanings(model))
+    return next((one for one in found if one is not None), None)
+
+
+def _meanings(model: str | PathLike[str]) -> list[tuple[str, str]]:
+    """Return what a name or folder may stand for, by precedence: each a kind, and name or path."""
+    path = check_path("the model", model)
+    known = manifest.find(model) if isinstance(model, str) else None
+    if known is not None:
+        return [("model", known.name)]
+    try:
+        folder = os.path.realpath(path)  # a relative path leads elsewhere from another folder
+    except ValueError:  # no system call takes it; whoever reads the folder says so
+        folder = path
+    if not isinstance(model, str):
+        return [("folder", folder)]
+    # A kind of its own: what was loaded from a `Path` never stands before a plug-in of that name.
+    return [("plug-in", model), ("named folder", folder)]

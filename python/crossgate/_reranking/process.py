@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 Key = str | tuple[type, str]
 """An endpoint, or the kind and the identity of a reranker that has none."""
 
-loaded: dict[str, Reranker] = {}
-"""Rerankers by the name or folder that they were loaded by; guarded by `load_lock`."""
+loaded: dict[tuple[str, str], Reranker] = {}
+"""Rerankers by kind, and name or folder, that they were loaded by; guarded by `load_lock`."""
 load_lock = threading.Lock()
 breakers: dict[Key, CircuitBreaker] = {}
 paces: dict[Key, Pace] = {}
