@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from queue import Queue
+from typing import Any
 
 import pytest
 
 from conftest import LIBRARY, build, refused
-from crossgate import ModelError, PluginError, Router, rerank
+from crossgate import ModelError, PluginError, Router, RouteResult, arerank, rerank
 from crossgate._cli.doctor import examine
 from crossgate._reranking import chain, plugins, process
 
 MODULE = """
-from crossgate import PairScore
+import threading
+
+from crossgate import PairScore, rerank
 
 class Longest:
     name = "longest"
@@ -26,6 +32,22 @@ class Longest:
 class Nameless:
     def score(self, query, passages, *, deadline):
         return []
+
+entered, leave = threading.Event(), threading.Event()
+
+class Slow(Longest):
+    name = identity = "slow"
+
+    def __init__(self):
+        entered.set()
+        if not leave.wait(20):
+            raise TimeoutError("nobody lets me go on")
+
+class Nested(Longest):
+    name = identity = "nested"
+
+    def __init__(self):
+        self.result = rerank("red fox", ["a fox"], reranker="longest")
 
 def broken():
     raise RuntimeError("no key\\nsecond line")
@@ -153,6 +175,31 @@ def test_a_folder_is_loaded_from_where_it_lies(
     (packages / "there" / "box").rename(packages / "box")
     assert chain.load(Path("box")).identity == plain.identity
     assert chain.load("box").name == "longest"
+
+
+def test_a_model_is_loaded_off_the_loop_and_holds_up_no_other(packages: Path) -> None:
+    install(packages, "acme", {"slow": "acme_plugins:Slow", "longest": "acme_plugins:Longest"})
+    longest = chain.load("longest")
+    module = sys.modules["acme_plugins"]
+
+    async def both() -> RouteResult:
+        waiting = asyncio.create_task(arerank("red fox", ["a fox", "a hen"], reranker=["slow"]))
+        while not module.entered.is_set():
+            await asyncio.sleep(0.001)
+        assert chain.load("longest") is longest
+        module.leave.set()  # only a loop that is free gets here
+        return await waiting
+
+    assert {hit.provider for hit in asyncio.run(both()).hits} == {"slow"}
+    refused("unknown_model", asyncio.run, arerank("red fox", ["a fox"], reranker="nothing"))
+
+
+def test_a_plugin_may_load_another_by_name(packages: Path) -> None:
+    install(packages, "acme", {"nested": "acme_plugins:Nested", "longest": "acme_plugins:Longest"})
+    made: Queue[Any] = Queue()
+    # A thread of its own, which a lock that is never free would hold for ever.
+    threading.Thread(target=lambda: made.put(chain.load("nested")), daemon=True).start()
+    assert made.get(timeout=20).result.hits[0].provider == "longest"
 
 
 def test_an_error_of_a_plugin_is_a_model_error(packages: Path) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import crossgate._core as _core
 from crossgate._checks import is_text
-from crossgate._reranking.chain import Answer, Call, Chain, Reply
+from crossgate._reranking.chain import Answer, Call, Chain, Reply, load, unloaded
 from crossgate._reranking.contract import ENDLESS, Deadline
 from crossgate._types import (
     Degradation,
@@ -320,6 +320,10 @@ def adecides(
         prepare: Callable[P, Request],
     ) -> Callable[P, Coroutine[Any, Any, RouteResult]]:
         async def decide(*args: P.args, **kwargs: P.kwargs) -> RouteResult:
+            import asyncio
+
+            for model in unloaded(kwargs.get("reranker")):
+                await asyncio.to_thread(load, model)
             return await arun(prepare(*args, **kwargs))
 
         return _like(prepare, decide, name, doc)

@@ -243,17 +243,32 @@ def load(model: str | PathLike[str]) -> Reranker:
     Raises:
         ModelError: As `CrossEncoder` does, or `PluginError` for a plug-in that cannot be used.
     """
+    found = _loaded(model)  # without the lock: nobody waits here for the files of another model
+    if found is not None:
+        return found
     from crossgate._reranking import plugins, process
     from crossgate._reranking.cross_encoder import CrossEncoder
 
     with process.load_lock:
-        found = _loaded(model)
+        found = _loaded(model)  # another thread may have been faster
         if found is None:
             *names, last = _meanings(model)
             plugin = plugins.load(names[0][1]) if names else None
             found = CrossEncoder(model) if plugin is None else plugin
             process.loaded[last if plugin is None else names[0]] = found
         return found
+
+
+def unloaded(choice: object) -> list[str | PathLike[str]]:
+    """Return the models that a choice names and that have to be loaded; the default waits."""
+    named = [choice] if isinstance(choice, str | PathLike) else choice
+    if not isinstance(named, Sequence):
+        return []
+    return [
+        model
+        for model in named
+        if isinstance(model, str | PathLike) and model != "default" and _loaded(model) is None
+    ]
 
 
 def _loaded(model: str | PathLike[str]) -> Reranker | None:

@@ -18,7 +18,8 @@ Key = str | tuple[type, str]
 
 loaded: dict[tuple[str, str], Reranker] = {}
 """Rerankers by kind, and name or folder, that they were loaded by; guarded by `load_lock`."""
-load_lock = threading.Lock()
+# A plug-in may load another model by name while it is made.
+load_lock = threading.RLock()
 breakers: dict[Key, CircuitBreaker] = {}
 paces: dict[Key, Pace] = {}
 
@@ -61,7 +62,7 @@ def _after_fork() -> None:
     # so are the connections: they are kept from the garbage collector, which would say goodbye on
     # them. A circuit breaker sees for itself that it is in another process.
     global _lock, load_lock, _background
-    _lock, load_lock = threading.Lock(), threading.Lock()
+    _lock, load_lock = threading.Lock(), threading.RLock()
     if _background is not None:
         _lost.append(_background)
         _background = None
