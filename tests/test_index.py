@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from crossgate import (
     PrecomputedVectors,
     Profile,
     Router,
+    _index,
 )
 
 REBUILD = "crossgate index"
@@ -648,6 +650,26 @@ def test_threads_change_search_and_save_one_index(index: Index, tmp_path: Path) 
     assert failures == []
     kept = {f"{name}{round}" for name in "ab" for round in range(0, 30, 2)}
     assert set(index.ids) == set(LIBRARY) | kept
+
+
+def test_threads_load_one_embedder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Index.build([Document(id="a", text="red fox")]).save(tmp_path / "a.cgx")
+    index = Index.open(tmp_path / "a.cgx")
+    load, second = _index._embedder, threading.Event()
+    begun: list[Any] = []
+
+    def slow(name: Any) -> Any:
+        begun.append(name)
+        if len(begun) > 1:
+            second.set()
+        second.wait(0.5)  # a second one would come now
+        return load(name)
+
+    monkeypatch.setattr(_index, "_embedder", slow)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: index.load_embedder(), range(4)))
+    assert len(begun) == 1
+    assert all(one is found[0] for one in found)
 
 
 def test_a_search_of_its_own_checks_what_it_is_given() -> None:

@@ -306,6 +306,41 @@ def test_a_child_that_was_forked_after_the_models_were_loaded_routes() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.parametrize("model", ["_core.Embedder", "_index._embedder", "cross_encoder.OnnxModel"])
+def test_a_child_that_was_forked_while_a_thread_loaded_a_model_routes(
+    model: str, tmp_path: Path
+) -> None:
+    Index.build([Document(id=id, text=text) for id, text in LIBRARY.items()]).save(tmp_path / "a")
+    run = in_a_process(f"""
+        import os, signal, threading
+        from crossgate import Index, Profile, Router, _core, _index
+        from crossgate._reranking import cross_encoder
+        router = Router(Index.open({str(tmp_path / "a")!r}), profile=Profile())
+        place, name = {model.partition(".")[0]}, {model.partition(".")[2]!r}
+        loading, go_on, load = threading.Event(), threading.Event(), getattr(place, name)
+        def slow(*given):
+            loading.set()
+            assert go_on.wait(50)
+            return load(*given)
+        setattr(place, name, slow)
+        thread = threading.Thread(target=router.route, args=[{QUERY!r}])
+        thread.start()
+        assert loading.wait(50)
+        child = os.fork()
+        if not child:
+            signal.alarm(20)
+            setattr(place, name, load)
+            result = router.route({QUERY!r})
+            os._exit(17 if result.stage == 2 and not result.degraded else 1)
+        _, status = os.waitpid(child, 0)
+        go_on.set()
+        thread.join()
+        assert os.waitstatus_to_exitcode(status) == 17, status
+    """)
+    assert run.returncode == 0, run.stderr.decode()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_forked_child_searches_a_large_index() -> None:
     # Large enough for the search to use several threads, none of which survives the fork.
     run = in_a_process("""

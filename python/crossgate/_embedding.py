@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from os import PathLike
 from typing import Protocol, runtime_checkable
 
@@ -14,7 +12,7 @@ from crossgate._errors import ModelError
 from crossgate._model_files.cache import LocalModel
 from crossgate._model_files.folder import locate
 from crossgate._model_files.manifest import EMBEDDER
-from crossgate._threads import run_all
+from crossgate._threads import loading, run_all
 from crossgate._types import Vector
 
 
@@ -64,8 +62,8 @@ class OnnxEmbedder:
     def __init__(self, model: str | PathLike[str] = EMBEDDER) -> None:
         self._bundled = model == EMBEDDER
         self._local = locate(model, "embedder")
-        self._lock = threading.Lock()
         self._run: Callable[[str], Sequence[float]] | None = None
+        self._head: tuple[float, list[float]] | None = None
         self._dimension = self._local.dimension
 
     @property
@@ -107,17 +105,15 @@ class OnnxEmbedder:
         """
         if self._local.need is None:
             return None
-        intercept, weights = self._head
-        return _core.need(vector, intercept, weights)
-
-    @cached_property
-    def _head(self) -> tuple[float, list[float]]:
-        assert self._local.need is not None
-        head = json.loads(self._local.need.read_text(encoding="utf-8"))
-        return float(head["intercept"]), [float(weight) for weight in head["weights"]]
+        if self._head is None:
+            head = json.loads(self._local.need.read_text(encoding="utf-8"))
+            self._head = float(head["intercept"]), [float(weight) for weight in head["weights"]]
+        return _core.need(vector, *self._head)
 
     def _loaded(self) -> Callable[[str], Sequence[float]]:
-        with self._lock:
+        if self._run is not None:
+            return self._run
+        with loading():
             if self._run is None:
                 local = self._local
                 if self._bundled:

@@ -316,20 +316,29 @@ class Index:
             ModelError: If the model cannot be found; `unknown_model` if crossgate knows none of
                 this name, and `open` was not told what made the vectors.
         """
-        if self._embedder is None:
-            name = self.embedder.partition("@")[0]
-            if cache.identity(name) is None:
-                raise ModelError(
-                    "unknown_model",
-                    f"the vectors of the index were made by {self.embedder or 'no embedder'}, a "
-                    "model from a folder or an embedder of your own: give it with "
-                    "`crossgate route --embedder FOLDER`, or Index.open(path, embedder=...)",
-                )
-            made = _embedder(name)
-            if made is None or made.identity != self.embedder:
-                raise embedder_mismatch("the index", self.embedder, made.identity if made else "")
-            self._embedder = made
-        return self._embedder
+        if self._embedder is not None:
+            return self._embedder
+        from crossgate._threads import loading
+
+        with loading():
+            if self._embedder is None:
+                self._embedder = self._made()
+            return self._embedder
+
+    def _made(self) -> Embedder:
+        """Return the embedder of the index's name."""
+        name = self.embedder.partition("@")[0]
+        if cache.identity(name) is None:
+            raise ModelError(
+                "unknown_model",
+                f"the vectors of the index were made by {self.embedder or 'no embedder'}, a "
+                "model from a folder or an embedder of your own: give it with "
+                "`crossgate route --embedder FOLDER`, or Index.open(path, embedder=...)",
+            )
+        made = _embedder(name)
+        if made is None or made.identity != self.embedder:
+            raise embedder_mismatch("the index", self.embedder, made.identity if made else "")
+        return made
 
     def __len__(self) -> int:
         return len(self._core)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
@@ -95,7 +94,6 @@ class Router:
         self._rerankers = Chain(reranker, ROUTING_RERANKER)
         self._telemetry = telemetry
         self._tools: dict[str, Any] = {}
-        self._lock = threading.Lock()
         self._notes: tuple[Degradation, ...] = ()
         if profile is None:
             profile = _beside(index)
@@ -354,10 +352,7 @@ class Router:
         return embedder.need(vector) if isinstance(embedder, OnnxEmbedder) else None
 
     def _load_embedder(self) -> Embedder:
-        with self._lock:
-            if self._embedder is None:
-                self._embedder = self.index.load_embedder()
-            return self._embedder
+        return self.index.load_embedder() if self._embedder is None else self._embedder
 
 
 def _as_index(given: object) -> Index:

@@ -20,6 +20,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _lock = threading.Lock()
+_loading = threading.Lock()
 _threads = 0
 _workers: ThreadPoolExecutor | None = None
 
@@ -37,6 +38,15 @@ def set_threads(count: int) -> None:
     check_count("threads", count)
     with _lock:
         _threads, _workers = count, None
+
+
+def loading() -> threading.Lock:
+    """Return the lock under which what is kept of a model is loaded, one model at a time.
+
+    It is one for all, since a forked child renews it: another thread of the parent may have held
+    it, and a lock of each model would stay taken for ever.
+    """
+    return _loading
 
 
 def _executor() -> ThreadPoolExecutor:
@@ -80,9 +90,9 @@ def number_of_threads() -> int:
 
 
 def _after_fork() -> None:
-    # Threads do not survive a fork, and the lock may have been held by one of them.
-    global _lock, _workers
-    _lock, _workers = threading.Lock(), None
+    # Threads do not survive a fork, and the locks may have been held by one of them.
+    global _lock, _loading, _workers
+    _lock, _loading, _workers = threading.Lock(), threading.Lock(), None
 
 
 if hasattr(os, "register_at_fork"):

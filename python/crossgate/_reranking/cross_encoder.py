@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from os import PathLike
@@ -12,7 +11,7 @@ from crossgate._model_files.folder import locate
 from crossgate._model_files.manifest import ROUTING_RERANKER
 from crossgate._onnx import OnnxModel
 from crossgate._reranking.contract import ENDLESS, Deadline, PairScore, Scores
-from crossgate._threads import run_until
+from crossgate._threads import loading, run_until
 from crossgate._types import Degradation, Passage
 
 # Without room for at least this much of the passage a pair says nothing about it.
@@ -37,7 +36,6 @@ class CrossEncoder:
 
     def __init__(self, model: str | PathLike[str] = ROUTING_RERANKER) -> None:
         self._local = locate(model, "cross-encoder")
-        self._lock = threading.Lock()
         self._model: OnnxModel | None = None
 
     @property
@@ -116,7 +114,9 @@ class CrossEncoder:
         return score
 
     def _loaded(self) -> OnnxModel:
-        with self._lock:
+        if self._model is not None:
+            return self._model
+        with loading():
             if self._model is None:
                 self._model = OnnxModel(self._local)
             return self._model
