@@ -12,8 +12,15 @@ from typing import Any
 
 import pytest
 
-from conftest import FunctionReranker, LengthReranker, TableReranker, build, refused
-from crossgate import Candidate, Index, Profile, RouteResult, rerank
+from conftest import (
+    FunctionReranker,
+    LengthReranker,
+    TableReranker,
+    WordEmbedder,
+    build,
+    refused,
+)
+from crossgate import Candidate, Document, Index, Profile, RouteResult, rerank
 from crossgate import _cascade as cascade
 from crossgate._core import Answer, Combine, Confidence, Second, Stage2Confidence, Winner
 from crossgate._evaluation.data.datasets import Dataset, read_dataset
@@ -267,6 +274,27 @@ def test_an_index_is_searched_by_words_and_by_meaning() -> None:
     only = build(embedder=None)
     assert [len(one) for one in from_index(only)("messy csv files", 3)] == [2, 0]
     assert [len(one) for one in from_index(index, by="words")("messy csv files", 1)] == [1]
+
+
+def test_what_is_found_in_a_body_is_read_there_and_tells_documents_apart() -> None:
+    head = "Notes of the weekly meeting of the platform team, as they were taken"
+    bodies = {
+        "budget": "The budget of the year was raised by a third and will pay for a second cluster.",
+        "lunch": "Everyone wants another place for lunch because the canteen closes in the summer.",
+        "copy": "Everyone wants another place for lunch because the canteen closes in the summer.",
+    }
+    index = Index.build(
+        [Document(id=id, text=head, body=body) for id, body in bodies.items()],
+        embedder=WordEmbedder(),
+    )
+    words, _ = from_index(index)("lunch canteen", 5)
+    assert [one.body for one in words] == [bodies[one.id] for one in words]
+    reranker = LengthReranker()
+    result = agent_memory("lunch", from_index(index), now=NOW, reranker=reranker, profile=REPLACE)
+    (read,) = [texts for _, texts in reranker.calls]
+    assert len(read) == 2
+    assert any("canteen" in text for text in read)
+    assert "budget" in result.ids
 
 
 def test_kept_scores_are_the_blend_and_must_lie_in_range() -> None:

@@ -16,6 +16,7 @@ from crossgate._checks import (
 from crossgate._errors import InputError
 from crossgate._pipelines.hits import (
     H,
+    body_of,
     metadata_of,
     readable_time_of,
     score_of,
@@ -36,9 +37,10 @@ def deduplicate(
     First, only the best hit of each source is kept; hits are of the same source if their metadata
     has the same value under `source`. Then near-duplicates are merged: hits whose sets of
     three-word shingles have a Jaccard similarity of at least `similarity`, and whose words with
-    digits are the same, so that two messages that differ in a number stay separate. A group keeps
-    the rank and score of its best hit. It keeps the content of its newest hit if all have a date
-    (see `time_of`), else that of its best. Hits without text are never duplicates.
+    digits are the same, so that two messages that differ in a number stay separate. The same must
+    hold with their bodies, if any has one. A group keeps the rank and score of its best hit. It
+    keeps the content of its newest hit if all have a date (see `time_of`), else that of its best.
+    Hits without text are never duplicates.
 
     Each pair is compared exactly, which is faster than hashing for the few hundred hits of a query.
 
@@ -66,11 +68,18 @@ def deduplicate(
         kept.append(hit)
     if similarity is None:
         return kept
-    groups: dict[int, list[H]] = {}
-    repeats = _core.near_duplicates([text_of(hit) for hit in kept], similarity)
-    for position, (hit, earlier) in enumerate(zip(kept, repeats, strict=True)):
-        groups.setdefault(position if earlier is None else earlier, []).append(hit)
-    return [_representative(group) for group in groups.values()]
+    heads = [text_of(hit) for hit in kept]
+    whole = [f"{head}\n{body_of(hit)}" for head, hit in zip(heads, kept, strict=True)]
+    groups = [
+        group
+        for alike in _repeats(range(len(kept)), heads, similarity)
+        for group in (
+            _repeats(alike, whole, similarity)
+            if any(body_of(kept[position]) for position in alike)
+            else [alike]
+        )
+    ]
+    return [_representative([kept[position] for position in group]) for group in sorted(groups)]
 
 
 def diversify(
@@ -118,6 +127,17 @@ def diversify(
     else:
         raise InputError("out_of_range", f"by is {by!r}: compare words or vectors")
     return [hits[position] for position in order]
+
+
+def _repeats(positions: Sequence[int], texts: Sequence[str], similarity: float) -> list[list[int]]:
+    """Return the positions in groups of those whose texts repeat each other."""
+    groups: dict[int, list[int]] = {}
+    earlier = _core.near_duplicates([texts[position] for position in positions], similarity)
+    for position, repeated in zip(positions, earlier, strict=True):
+        groups.setdefault(position if repeated is None else positions[repeated], []).append(
+            position
+        )
+    return list(groups.values())
 
 
 def _representative(group: Sequence[H]) -> H:

@@ -47,6 +47,12 @@ def text_of(hit: object) -> str:
     return next((value for value in values if isinstance(value, str) and value.strip()), "")
 
 
+def body_of(hit: object) -> str:
+    """Return the body of a document, or an empty string if the hit is none or has none."""
+    document = getattr(hit, "document", hit)
+    return document.body if isinstance(document, Document) else ""
+
+
 def metadata_of(hit: object) -> Mapping[str, Any]:
     """Return the metadata, or an empty mapping if the hit has none."""
     metadata = getattr(getattr(hit, "document", hit), "metadata", None)

@@ -296,6 +296,7 @@ def _best(found: Found, score: Callable[[Scored], float | None], limit: int) -> 
             id=scored.id,
             title=found.documents[scored.id].title,
             text=found.documents[scored.id].text,
+            body=found.documents[scored.id].body,
             metadata=found.documents[scored.id].metadata,
             cosine=scored.cosine,
             score=value,
