@@ -340,6 +340,27 @@ def test_relevance_for_diversity_lies_between_0_and_1(mode: Any, scores: list[fl
     assert diversified(stage1, limit=3).ids == stage1.ids
 
 
+def test_relevance_is_that_of_the_reranker_that_answered() -> None:
+    def fail(query: str, texts: Sequence[str]) -> Any:
+        raise OSError("no answer")
+
+    texts = ["the red fox runs home", "the red fox runs far", "a blue hen"]
+    logits = dict(zip(texts, [3.0, 2.0, 1.0], strict=True))
+    # Stage 1 has the same order. The profile's own reranker fails, and the next one takes over.
+    rows = [{"text": text, "score": 1.0 - place / 10} for place, text in enumerate(texts)]
+    fitted = REPLACE.replace(reranker="function@1")
+    result = rerank(
+        "fox",
+        rows,
+        reranker=[FunctionReranker(fail), TableReranker(logits)],
+        profile=fitted,
+        keep_scores=True,
+    )
+    assert "reranker_not_fitted" in {note.code for note in result.degraded}
+    # By shares of the best rank the second fox is a little better than the hen, as a logit is not.
+    assert diversified(result, limit=3, trade_off=0.99).ids == result.ids == ["1", "2", "3"]
+
+
 def test_latency_and_spread_are_logged_and_the_query_is_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -264,6 +264,8 @@ def diversified(result: RouteResult, *, limit: int, trade_off: float = 0.7) -> R
     """
     check_kind("the result", result, RouteResult, "what route or rerank returned")
     mode = result.trace["profile"]["combine"]
+    if any(note.code == "reranker_not_fitted" for note in result.degraded):
+        mode = Profile().to_dict()["combine"]  # by which such scores are combined in any case
     relevance = [_relevance(hit, mode) for hit in result.selected]
     selected = diversify(result.selected, k=limit, relevance=relevance, trade_off=trade_off)
     kept = {hit.id for hit in selected}
