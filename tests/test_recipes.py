@@ -25,6 +25,7 @@ from crossgate import _cascade as cascade
 from crossgate._core import Answer, Combine, Confidence, Second, Stage2Confidence, Winner
 from crossgate._evaluation.data.datasets import Dataset, read_dataset
 from crossgate._evaluation.measures.metrics import recall
+from crossgate._pipelines.postprocessing import postprocess
 from crossgate._pipelines.recipes import (
     AGREEMENT,
     Retrieve,
@@ -170,8 +171,18 @@ def test_context_engine_step_by_step() -> None:
     assert result.ids == ["fox", "hen"]
     assert result.trace["decision"]["selected"] == ["fox", "again", "hen", "dog"]
     assert result.trace["diversified"] == {"trade_off": 0.7, "order": ["fox", "hen"]}
-    dropped = {hit.id: hit.dropped for hit in result.hits}
-    assert dropped == {"fox": None, "again": "over_limit", "hen": None, "dog": "over_limit"}
+    dropped = [(hit.id, hit.dropped) for hit in result.hits]
+    assert dropped == [
+        ("fox", None),
+        ("hen", None),
+        ("again", "over_limit"),
+        ("dog", "over_limit"),
+    ]
+    # Steps behind it keep its order.
+    three = replace(switches, top_k_factor=1)
+    result = context_engine("fox", retrieve, now=NOW, limit=3, switches=three, profile=REPLACE)
+    assert postprocess(result, []).ids == result.ids == ["fox", "hen", "again"]
+    assert postprocess(result, [], limit=2).ids == ["fox", "hen"]
 
 
 def test_switched_off_no_model_is_asked_and_less_is_retrieved() -> None:

@@ -251,7 +251,7 @@ def from_index(index: Index, *, by: Literal["words", "both"] = "both") -> Retrie
 def diversified(result: RouteResult, *, limit: int, trade_off: float = 0.7) -> RouteResult:
     """Return a result with its selection ordered by maximal marginal relevance and cut to a limit.
 
-    Relevance is the sigmoid of a score made of logits, the share of the best possible score under
+    In `hits`, what was selected changes places in the same way. Relevance is the sigmoid of a score made of logits, the share of the best possible score under
     reciprocal rank fusion, and otherwise the score itself.
 
     Args:
@@ -269,10 +269,10 @@ def diversified(result: RouteResult, *, limit: int, trade_off: float = 0.7) -> R
     relevance = [_relevance(hit, mode) for hit in result.selected]
     selected = diversify(result.selected, k=limit, relevance=relevance, trade_off=trade_off)
     kept = {hit.id for hit in selected}
-    hits = tuple(
-        replace(hit, dropped="over_limit") if hit.dropped is None and hit.id not in kept else hit
-        for hit in result.hits
-    )
+    cut = [replace(hit, dropped="over_limit") for hit in result.selected if hit.id not in kept]
+    # In `hits` they stand in this order, too: `postprocess` goes by that.
+    placed = iter([*selected, *cut])
+    hits = tuple(next(placed) if hit.dropped is None else hit for hit in result.hits)
     trace = {
         **result.trace,
         "diversified": {"trade_off": trade_off, "order": [hit.id for hit in selected]},
