@@ -110,8 +110,9 @@ def fuse_scores(
 ) -> list[H]:
     """Fuse by score: the weighted sum of each document's normalised scores.
 
-    A document that a list lacks gets the lowest score of that list; an id that occurs twice in a
-    list counts with its better rank. Scores are comparable within one call only.
+    A list adds 0 for a document that it lacks, and with `z_score` the lowest of its normalised
+    scores; an id that occurs twice in a list counts with its better rank. Scores are comparable
+    within one call only.
 
     Args:
         per_store: One list per store, best first, each hit with a `score`, higher is better.
