@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from conftest import refused
 from crossgate import InputError, ModelError, PairScore, RerankerError
-from crossgate._reranking import http, process, tokens
+from crossgate._reranking import background, http, process, tokens
 from crossgate._reranking import remote as remote_module
 from crossgate._reranking.remote import Limits, _batches, _Wire, checked
 from crossgate.rerankers import (
@@ -628,6 +628,28 @@ except KeyboardInterrupt:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
     )
     assert run.stdout.split() == ["interrupted", "True", "0"]
+
+
+def test_shutting_down_does_not_wait_for_a_loop_that_is_blocked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(background, "_CLOSING_SECONDS", 0.1)
+    own, entered, leave = background.Background(), threading.Event(), threading.Event()
+
+    async def block() -> None:
+        entered.set()
+        leave.wait(20)
+
+    future = own.submit(block())
+    assert entered.wait(20)
+    own.close()
+    assert not leave.is_set()
+    assert not future.done()  # it is blocked still, and nobody waited for it
+    leave.set()
+    own._thread.join(20)
+    own.loop.call_later(0.1, own.loop.stop)
+    own.loop.run_forever()  # what was not done in time
+    own.loop.close()
 
 
 def test_shutting_down_leaves_nothing_and_the_next_call_starts_anew(cohere: Make) -> None:

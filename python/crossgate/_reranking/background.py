@@ -89,8 +89,10 @@ class Background:
         # A connection that will not close must not keep the process from ending.
         concurrent.futures.wait([self.submit(self._close())], timeout=_CLOSING_SECONDS)
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-        self.loop.close()
+        # Nor must a coroutine that blocks the loop; the thread, a daemon, ends with the process.
+        self._thread.join(_CLOSING_SECONDS)
+        if not self._thread.is_alive():
+            self.loop.close()
 
     async def _close(self) -> None:
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
