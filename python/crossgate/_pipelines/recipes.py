@@ -251,8 +251,9 @@ def from_index(index: Index, *, by: Literal["words", "both"] = "both") -> Retrie
 def diversified(result: RouteResult, *, limit: int, trade_off: float = 0.7) -> RouteResult:
     """Return a result with its selection ordered by maximal marginal relevance and cut to a limit.
 
-    In `hits`, what was selected changes places in the same way. Relevance is the sigmoid of a score made of logits, the share of the best possible score under
-    reciprocal rank fusion, and otherwise the score itself.
+    In `hits`, what was selected changes places in the same way. Relevance is the sigmoid of a score
+    made of logits, the share of the best possible score under reciprocal rank fusion, and otherwise
+    the score itself.
 
     Args:
         result: A decision of the cascade.
