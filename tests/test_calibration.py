@@ -11,6 +11,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -412,10 +413,17 @@ def test_the_share_of_right_picks_is_kept_in_every_corpus(
         of = [s for (s, fits), name in zip(drawn, corpora, strict=True) if fits and name == corpus]
         assert sum(one >= least for one in of) >= share * len(of) - 1e-9
         if of:
-            dropped = math.floor((1 - share) * len(of))
+            dropped = math.floor((1 - Fraction(str(share))) * len(of))
             highest.append(sorted(of)[dropped])
     # No threshold with six digits is higher.
     assert min(highest) - 1.000001e-6 <= least <= min(highest)
+
+
+@pytest.mark.parametrize(("share", "count"), [(0.9, 10), (0.8, 5), (0.7, 10), (0.95, 40), (0.9, 9)])
+def test_the_share_to_keep_is_the_decimal_that_was_written(share: float, count: int) -> None:
+    scores = np.linspace(0.1, 0.9, count)
+    least = answering.least_for_recall(scores, np.ones(count, np.bool_), ["c"] * count, share)
+    assert (scores >= least).sum() == math.ceil(Fraction(str(share)) * count)
 
 
 @pytest.mark.parametrize(
