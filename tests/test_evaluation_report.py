@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import refused
 from crossgate import CrossgateError, PairScore, Policy, Profile, RouteResult, _core
 from crossgate._cli import evaluate
 from crossgate._cli.labelled import dump
@@ -854,6 +855,21 @@ def test_what_cannot_be_compared_is_refused_and_the_rest_noted() -> None:
     assert "by-hand dev is only in the first report" in found.notes
     assert any("the mode gated is only in the first" in note for note in found.notes)
     assert any("the reranker was r, now new" in note for note in found.notes)
+
+
+def test_reports_on_other_queries_are_not_comparable() -> None:
+    before = reports_of(summarize(run_of()))
+    twice = json.loads(json.dumps(before))
+    twice["by-hand test"]["ids"][1] = twice["by-hand test"]["ids"][0]
+    # What `--unnamed` leaves out changes neither documents nor labels of the header.
+    unnamed = reports_of(summarize(run_of([one for one in QUERIES if not one.mentions_name])))
+    for one, other, message in (
+        (before, unnamed, "not the same queries"),
+        (unnamed, before, "not the same queries"),
+        (before, twice, "not the same queries"),
+        (twice, twice, "an id occurs twice"),
+    ):
+        assert message in refused("not_comparable", compare, dict(one), dict(other))
 
 
 def test_what_is_no_report_is_refused(tmp_path: Path) -> None:

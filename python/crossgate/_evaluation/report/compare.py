@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -134,8 +135,8 @@ def compare(
         seed: Seed of the resampling.
 
     Raises:
-        SourceError: `not_comparable` if they share no dataset, or if the documents or labels of a
-            shared dataset differ.
+        SourceError: `not_comparable` if they share no dataset, or if the documents, labels or
+            queries of a shared dataset differ, or two of its queries have one id.
     """
     shared = [name for name in before if name in after]
     if not shared:
@@ -170,6 +171,18 @@ def _check_alike(
             raise SourceError(
                 "not_comparable", f"the {what} of {name} differ: run both on the same"
             )
+    # What `--unnamed` leaves out changes neither.
+    if Counter(before["ids"]) != Counter(after["ids"]):
+        raise SourceError(
+            "not_comparable",
+            f"not the same queries of {name}: {len(before['ids'])} before, {len(after['ids'])} "
+            "after; use --unnamed for both or for none",
+        )
+    if len(set(before["ids"])) < len(before["ids"]):
+        raise SourceError(
+            "not_comparable",
+            f"an id occurs twice among the queries of {name}: measure both again",
+        )
     for role in ("embedder", "reranker", "remote"):
         old, new = before["header"].get(role), after["header"].get(role)
         if old != new:
