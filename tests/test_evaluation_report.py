@@ -387,8 +387,9 @@ def test_the_abstention_curve_is_that_of_each_bar() -> None:
         (Winner(agreed=0.05, disagreed=0.2), Policy()),
         (Winner(), Policy(lexical=Lexical(score=8.0, lead=2.0))),
         (Winner(agreed=0.05), Policy(floors={"default": 0.52})),
+        (Winner(), POLICY),
     ],
-    ids=["none", "leads", "lexical", "floor"],
+    ids=["none", "leads", "lexical", "floor", "guardrail"],
 )
 def test_each_point_of_the_abstention_curve_is_a_run_of_its_own(
     winner: Winner, policy: Policy

@@ -271,6 +271,10 @@ def abstention(
         )
         for mode in ("never", "always")
     }
+    # A guardrail may have left nothing, however confident the stage is.
+    picked = {
+        mode: np.array([bool(result.ids) for result in without_thresholds[mode]]) for mode in right
+    }
     clear = np.array(
         [result.verdict is Verdict.CONFIDENT for result in without_thresholds["gated"]]
     )
@@ -286,11 +290,12 @@ def abstention(
         alone = open_ & clear & (first >= threshold)
         read = open_ & ~alone & (second >= threshold)
         right_picks = (alone & right["never"]) | (read & right["always"])
+        picks = (alone & picked["never"]) | (read & picked["always"])
         points.append(
             AbstentionPoint(
                 least=threshold,
                 precision=float(right_picks[matched].mean()),
-                false_inject=float((alone | read)[~matched].mean()),
+                false_inject=float(picks[~matched].mean()),
                 shipped=shipped,
             )
         )
