@@ -257,8 +257,8 @@ def abstention(
         least: The profile's own threshold.
 
     Returns:
-        Points from the lowest threshold to the highest; none without confidence models for both
-        stages, or without queries of both kinds.
+        Points from the lowest threshold to the highest; none without a confidence model, or without
+        queries of both kinds.
     """
     first = np.array([_confidence(result) for result in without_thresholds["never"]])
     second = np.array([_confidence(result) for result in without_thresholds["always"]])
