@@ -579,6 +579,15 @@ def test_histograms_and_reliability_count_every_query_once() -> None:
     assert top.observed == pytest.approx(3 / 5)
 
 
+@pytest.mark.parametrize("modes", [["never", "always"], ["always"], ["gated", "always"]])
+def test_the_answers_shown_are_those_of_the_mode_that_is_named(modes: list[Mode]) -> None:
+    # The run has all modes, and only some of them are compared.
+    report, mode = summarize(run_of(), modes=modes), "gated" if "gated" in modes else "always"
+    picks = {one.id: one.picked for one in report.answers}
+    assert picks == {one.id: tuple(decided(one, mode).ids) for one in QUERIES}
+    assert f"All queries, {mode}" in html_report([report])
+
+
 @pytest.mark.parametrize("modes", [["never"], ["gated"], ["never", "gated"], MODES])
 def test_every_form_of_the_report_holds_for_every_set_of_modes(modes: Sequence[Mode]) -> None:
     report = summarize(run_of(modes=modes))

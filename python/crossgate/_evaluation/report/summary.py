@@ -105,7 +105,8 @@ class Report:
         noise: How much two equal runs differ.
         missed: The worst wrong answers of the gate.
         picked_for_nothing: The worst picks for no-match queries.
-        answers: Every query with its answer, in the gated mode if that was run.
+        answers: Every query with its answer, in the gated mode if that is compared, and otherwise in
+            the last one.
         degraded: How many queries did not run as configured, by code.
         per_query: The value of every metric by mode, in the order of `ids`.
         ids: The ids of the queries.
@@ -220,7 +221,7 @@ def summarize(
     }
     recalls = {mode: table[:, _NAMES.index("recall@1")] for mode, table in tables.items()}
     unheld = {mode: _unheld(queries, used, mode, header.remote) for mode in present}
-    reference: Mode = "gated" if gated is not None else shown[-1]
+    reference: Mode = "gated" if "gated" in shown else shown[-1]
     return Report(
         header=header,
         profile=used,
