@@ -26,8 +26,11 @@ from crossgate._core import (
     Combine,
     Confidence,
     Lexical,
+    Relevance,
     Stage1Confidence,
+    Stage1Relevance,
     Stage2Confidence,
+    Stage2Relevance,
     Winner,
 )
 from crossgate._evaluation.measures.economics import Latency, trade_off
@@ -269,6 +272,18 @@ def test_what_a_floor_took_is_put_there() -> None:
     assert shipped.skip_rate == report.economics.skip_rate == 1.0
     # Nothing held back means no floor either.
     assert report.unheld["always"] == summarize(run_of()).unheld["always"]
+
+
+def test_nothing_held_back_means_no_threshold_on_relevance_either() -> None:
+    models = (Stage1Relevance(intercept=-1.0), Stage2Relevance(intercept=-1.0))
+    relevant = Relevance(stage1=models[0], stage2=models[1], threshold=0.9)
+    report = summarize(run_of(profile=PROFILE.replace(relevance=relevant)))
+    assert report.quality["never"]["recall@1"] is not None
+    assert report.quality["never"]["recall@1"].value == 0
+    assert report.unheld == summarize(run_of()).unheld
+    # The abstention curve is that of the confidence, while all else stays.
+    report = summarize(run_of(profile=confident().replace(relevance=relevant)))
+    assert {one.false_inject for one in report.abstention} == {0.0}
 
 
 FALLING, LEVEL = (0.6, 0.59, 0.3, 0.29), (0.6, 0.59, 0.58, 0.57)

@@ -40,7 +40,10 @@ def policy_of(mode: Mode, policy: Policy) -> Policy:
 
 
 def without_thresholds(profile: Profile) -> Profile:
-    """Return a profile that states its confidence but applies no threshold to it."""
+    """Return a profile that states its confidence but applies no threshold to it.
+
+    Candidates of too little relevance stay dropped: that threshold has nothing to do with it.
+    """
     return profile.replace(answer={}, second={})
 
 
@@ -74,7 +77,7 @@ def decide(
         remembered = _Remembered(query.remote_pairs, identity=remote or "stored")
     policy = policy or Policy()
     if not hold_back:
-        profile = without_thresholds(profile).replace(confidence={})
+        profile = without_thresholds(profile).replace(confidence={}, relevance={})
         policy = Policy()
     key = policy.source_type
     documents = {
