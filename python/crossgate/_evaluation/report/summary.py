@@ -105,8 +105,7 @@ class Report:
         noise: How much two equal runs differ.
         missed: The worst wrong answers of the gate.
         picked_for_nothing: The worst picks for no-match queries.
-        answers: Every query with its answer, in the gated mode if that is compared, otherwise in the
-            last one.
+        answers: Every query with its answer, in the gated mode if it is compared, else in the last.
         degraded: How many queries did not run as configured, by code.
         per_query: The value of every metric by mode, in the order of `ids`.
         ids: The ids of the queries.
