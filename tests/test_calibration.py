@@ -29,7 +29,8 @@ from crossgate._calibration.outcomes import STAGE2_SIGNALS, Outcomes, outcomes
 from crossgate._calibration.relevance import RIDGE, fit_relevance
 from crossgate._calibration.skipping import CAUTION, STEPS, fit_skipping
 from crossgate._calibration.weights import PIVOTS, Scores, fit_blend, fit_combine, rounded
-from crossgate._core import Blend, Confidence, Winner
+from crossgate._cli.calibrate import render_calibration
+from crossgate._core import Blend, Combine, Confidence, Winner
 from crossgate._evaluation.runs.modes import decide, reblended
 from crossgate._evaluation.runs.runs import MODES, Run, RunHeader, StoredQuery, write_run
 from crossgate._files import try_writing, whole_file
@@ -1064,6 +1065,23 @@ def test_the_command_on_a_stored_run(
     )
     assert other["before"] != printed["before"]
     assert other["report"] == printed["report"]
+
+
+@pytest.mark.parametrize(
+    ("combine", "shown"),
+    [
+        (Combine.Weighted(1.0, 0.5, 2.0), "combine   cosine 1, bm25 0.5, rerank score 2; pool of "),
+        (Combine.Rrf(60.0), "combine   reciprocal rank fusion of both stages (k 60); pool of "),
+        (Combine.Replace(), "combine   by rerank score alone; pool of "),
+    ],
+)
+def test_the_report_names_each_way_to_combine(combine: Combine, shown: str) -> None:
+    # With the threshold alone, a profile keeps whatever it had before.
+    profile = Profile(combine=combine)
+    figures = calibrating.figures_of(synthetic(matched=2, no_match=2), profile, 0)
+    found = Calibration(profile=profile, fit=figures, report=figures, before=figures, notes=())
+    lines = list(render_calibration(found, "", Path("a.json")))
+    assert [line for line in lines if line.startswith(shown)]
 
 
 def test_what_the_command_refuses_leaves_nothing(

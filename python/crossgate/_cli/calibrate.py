@@ -16,7 +16,7 @@ from crossgate._errors import CalibrationError, InputError
 from crossgate._extras import package
 
 if TYPE_CHECKING:
-    from crossgate._core import Profile
+    from crossgate._core import Combine, Profile
     from crossgate._evaluation.measures.statistics import Interval
     from crossgate.calibration import Calibration, Figures, Objective
     from crossgate.evaluation import Run
@@ -186,15 +186,12 @@ def render_calibration(fitted: Calibration, objective: str, output: Path) -> Ite
     for note in fitted.notes:
         yield from textwrap.wrap(f"note: {note}", WIDTH, subsequent_indent="      ")
     yield ""
-    blend, combine = profile.blend, profile.combine.to_dict()
+    blend = profile.blend
     yield (
         f"blend     cosine {blend.cosine_weight:.2f}, bm25 {blend.bm25_weight:.2f} "
         f"(pivot {blend.pivot:g}, body {blend.body_weight:g})"
     )
-    yield (
-        f"combine   cosine {combine['cosine']:g}, bm25 {combine['bm25']:g}, rerank score "
-        f"{combine['rerank_score']:g}; pool of {profile.pool}"
-    )
+    yield f"combine   {_combination(profile.combine)}; pool of {profile.pool}"
     yield (
         f"skip      least lead where cosine and BM25 agree: {_threshold(winner.agreed, 'never')}, "
         f"where they disagree: {_threshold(winner.disagreed, 'never')}"
@@ -215,6 +212,15 @@ def render_calibration(fitted: Calibration, objective: str, output: Path) -> Ite
         yield f"right first picks that pass the threshold: {_share(report.kept)}"
     if report.separation is not None:
         yield f"AUC of the confidence, right picks against others: {_share(report.separation)}"
+
+
+def _combination(combine: Combine) -> str:
+    match combine.to_dict():
+        case {"mode": "weighted", "cosine": cosine, "bm25": bm25, "rerank_score": score}:
+            return f"cosine {cosine:g}, bm25 {bm25:g}, rerank score {score:g}"
+        case {"mode": "rrf", "k": k}:
+            return f"reciprocal rank fusion of both stages (k {k:g})"
+    return "by rerank score alone"
 
 
 def _table(report: Figures, before: Figures) -> Iterator[str]:
