@@ -30,7 +30,14 @@ from crossgate._calibration.relevance import RIDGE, fit_relevance
 from crossgate._calibration.skipping import CAUTION, STEPS, fit_skipping
 from crossgate._calibration.weights import PIVOTS, Scores, fit_blend, fit_combine, rounded
 from crossgate._cli.calibrate import render_calibration
-from crossgate._core import Blend, Combine, Confidence, Winner
+from crossgate._core import (
+    Blend,
+    Combine,
+    Confidence,
+    Stage1Confidence,
+    Stage2Confidence,
+    Winner,
+)
 from crossgate._evaluation.runs.modes import decide, reblended
 from crossgate._evaluation.runs.runs import MODES, Run, RunHeader, StoredQuery, write_run
 from crossgate._files import try_writing, whole_file
@@ -788,6 +795,16 @@ def test_the_threshold_alone_needs_a_confidence_and_queries_that_nothing_fits(
     # What so many can promise is said where a whole fit is asked for, too.
     message = refused("too_few_negatives", calibrate, [run_of(few)], OBJECTIVES["inject"])
     assert "can promise 0.33 at best" in message
+
+
+def test_a_threshold_that_nothing_can_check_is_refused() -> None:
+    models = Confidence(stage1=Stage1Confidence(intercept=0.0), stage2=Stage2Confidence())
+    before = Profile(embedder="e@1", reranker="r@1", confidence=models)
+    one = run_of(synthetic(matched=0, no_match=1))
+    message = refused("too_few_negatives", set_threshold, [one], 0.5, before=before)
+    assert "none is left to check the threshold on" in message
+    message = refused("too_few_negatives", set_threshold, [one], 0.1, before=before)
+    assert message.endswith("needs 9; give more, or allow a higher rate")
 
 
 def test_shuffled_documents_are_refused_though_many_picks_are_right() -> None:
