@@ -807,6 +807,25 @@ def test_a_threshold_that_nothing_can_check_is_refused() -> None:
     assert message.endswith("needs 9; give more, or allow a higher rate")
 
 
+def test_a_refusal_names_what_is_to_blame(monkeypatch: pytest.MonkeyPatch) -> None:
+    # All picks are right, and no query is without a match.
+    best = [replace(one, relevant={best_reranked(one): 1}) for one in synthetic(matched=4)[:4]]
+    figures = calibrating.figures_of(best, Profile(combine=Combine.Replace()), 0)
+    assert figures.separation is None
+    message = refused("no_gate", calibrating._check_promise, figures, Objective())
+    assert "give no-match queries" in message
+    assert "Do the labels belong" not in message
+    queries = synthetic(matched=20, no_match=20)
+    seen, corpora = outcomes(queries, Profile()), ["c"] * 40
+    for name, objective, advice in (
+        ("least_for_cost", Objective(cost_ratio=9.0), "give a lower cost ratio"),
+        ("least_for_false_injects", Objective(max_false_inject=0.4), "allow a higher rate"),
+    ):
+        monkeypatch.setattr(answering, name, lambda *_: 1.000001)
+        message = refused("no_gate", calibrating._fit_answer, seen, queries, corpora, objective, 0)
+        assert advice in message
+
+
 def test_shuffled_documents_are_refused_though_many_picks_are_right() -> None:
     names = tuple(f"tool-{n:03}" for n in range(400))
     queries = synthetic(matched=1000, no_match=150, names=names)
