@@ -29,6 +29,7 @@ from crossgate._calibration.outcomes import STAGE2_SIGNALS, Outcomes, outcomes
 from crossgate._calibration.relevance import RIDGE, fit_relevance
 from crossgate._calibration.skipping import CAUTION, STEPS, fit_skipping
 from crossgate._calibration.weights import PIVOTS, Scores, fit_blend, fit_combine, rounded
+from crossgate._cli import calibrate as command_module
 from crossgate._cli.calibrate import render_calibration
 from crossgate._core import (
     Blend,
@@ -1325,16 +1326,50 @@ def test_the_command_measures_a_folder_and_route_uses_the_profile(tmp_path: Path
 
 
 def test_a_chosen_objective_holds_with_everyday_prompts_too(
-    tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    run: Run,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    path, output = stored_run(tmp_path, run), tmp_path / "out.json"
+    # Measuring a library takes long, and what is said about the objective does not depend on it.
+    monkeypatch.setattr(command_module, "run_of", lambda *_, **__: run)
+    output = tmp_path / "out.json"
     done = here(
-        path, "--background", "--cost-ratio", "2", "-o", output, "--any-corpus", capsys=capsys
+        tmp_path, "--background", "--cost-ratio", "2", "-o", output, "--any-corpus", capsys=capsys
     )
     assert (done.code, done.out.splitlines()[0]) == (
         0,
         f"{output}: a wrong pick costs 2 missed ones; skipping costs at most 1.0% of recall@1",
     )
+
+
+def test_advice_is_for_what_was_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = Confidence(stage1=Stage1Confidence(intercept=0.0), stage2=Stage2Confidence())
+    before = Profile(embedder="e@1", reranker="r@1", confidence=models)
+    few = run_of(synthetic(matched=4, no_match=2), profile=before)
+    path, output = stored_run(tmp_path, few), tmp_path / "out.json"
+    done = here(path, "-o", output, capsys=capsys)
+    assert done.error == "no_gate"
+    assert "from a run that `eval --background --runs FOLDER` stored" in done.err
+    # Such a run needs no further option but the rate.
+    shipped = [replace(one, kind="background") for one in synthetic(matched=0, no_match=40)]
+    path = stored_run(tmp_path, run_of(shipped, profile=before))
+    done = here(path, "-o", output, capsys=capsys)
+    assert "--max-false-inject RATE sets only the threshold" in done.err
+    done = here(path, "--max-false-inject", "0.2", "-o", output, capsys=capsys)
+    assert (done.code, done.err) == (0, "")
+    assert "only the threshold was set" in done.out
+    # A dataset can be measured with more.
+    monkeypatch.setattr(command_module, "run_of", lambda *_, **__: few)
+    done = here(tmp_path, "-o", output, capsys=capsys)
+    assert "--background sets only the threshold" in done.err
+    many = run_of(synthetic(matched=200, no_match=2))
+    monkeypatch.setattr(command_module, "run_of", lambda *_, **__: many)
+    done = here(tmp_path, "--max-false-inject", "0.1", "-o", output, capsys=capsys)
+    assert done.error == "too_few_negatives"
+    assert "--background adds everyday prompts" in done.err
 
 
 def test_without_labels_everyday_prompts_set_the_bar(tmp_path: Path) -> None:

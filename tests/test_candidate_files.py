@@ -168,6 +168,15 @@ def test_a_gate_is_fitted_to_cosines_and_used(
     assert "--background needs documents" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--split", "--from-transcripts"])
+def test_options_for_libraries_are_refused(
+    tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path / "found.jsonl", ROW)
+    assert run(["eval", str(path), option, "x"]) == 2
+    assert f"{option} needs documents" in capsys.readouterr().err
+
+
 def test_documents_of_the_library_are_enough(tmp_path: Path) -> None:
     """Candidates without an id get their places, as in rerank."""
     row = {

@@ -50,7 +50,14 @@ from crossgate._evaluation.report.compare import REPORTS_SCHEMA, compare
 from crossgate._evaluation.report.queries import SCRIPT, queries_table
 from crossgate._evaluation.report.summary import Report, summarize
 from crossgate._evaluation.runs.modes import decide
-from crossgate._evaluation.runs.runs import MODES, Mode, Run, RunHeader, StoredQuery
+from crossgate._evaluation.runs.runs import (
+    MODES,
+    Mode,
+    Run,
+    RunHeader,
+    StoredQuery,
+    write_run,
+)
 from crossgate.evaluation import (
     headline,
     html_comparison,
@@ -1031,6 +1038,16 @@ def test_the_command_compares_and_its_code_tells(
     with pytest.raises(CrossgateError) as raised:
         evaluate.run(options("compare", before))
     assert raised.value.code == "out_of_range"
+
+
+@pytest.mark.parametrize("given", ["background", "from_transcripts", "limit", "split"])
+def test_a_stored_run_has_its_queries_already(tmp_path: Path, given: str) -> None:
+    path, made = tmp_path / "a.run.jsonl", run_of()
+    write_run(path, made.header, made.queries)
+    value = {"background": True, "limit": 3}.get(given, "x")
+    message = refused("out_of_range", evaluate.run, options(path, **{given: value}))
+    assert message.startswith(f"--{given.replace('_', '-')} chooses the queries that are measured")
+    assert "--runs" in message
 
 
 def test_an_unknown_mode_and_an_unwritable_page_are_errors(tmp_path: Path) -> None:

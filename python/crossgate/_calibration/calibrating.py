@@ -392,8 +392,7 @@ def _fit_answer(
                 f"the half to fit on has {len(empty)} no-match queries, {len(for_models)} for the "
                 f"models and {len(for_threshold)} for the threshold: a false-positive rate of "
                 f"{level:g} needs {needed} of each, so about {4 * needed} in all. "
-                f"{_promised(for_models, for_threshold)}"
-                "Give more, add --background, or allow a higher rate",
+                f"{_promised(for_models, for_threshold)}Give more, or allow a higher rate",
             )
         empty = for_models
     if len(empty) and (level is not None or keep is not None):
