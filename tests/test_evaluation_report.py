@@ -1050,6 +1050,17 @@ def test_a_stored_run_has_its_queries_already(tmp_path: Path, given: str) -> Non
     assert "--runs" in message
 
 
+def test_a_stored_run_has_its_remote_scores_already(tmp_path: Path) -> None:
+    path = tmp_path / "a.run.jsonl"
+    made = run_of(modes=[*MODES, "remote"], remote="cohere@1")
+    write_run(path, made.header, made.queries)
+    message = refused(
+        "out_of_range", evaluate.run, options(path, modes="never,remote", remote="cohere")
+    )
+    assert "leave out --remote" in message
+    assert "--modes" in refused("out_of_range", evaluate.run, options(path, remote="cohere"))
+
+
 def test_an_unknown_mode_and_an_unwritable_page_are_errors(tmp_path: Path) -> None:
     measured(tmp_path)
     with pytest.raises(CrossgateError) as raised:
