@@ -927,6 +927,9 @@ def test_what_is_no_report_is_refused(tmp_path: Path) -> None:
         with pytest.raises(CrossgateError) as raised:
             read_reports(path)
         assert raised.value.code == "malformed_report"
+    # One of the two would take the place of the other.
+    path.write_text(dump({**good, "reports": good["reports"] * 2}))
+    assert "two reports of by-hand test" in refused("malformed_report", read_reports, path)
     with pytest.raises(CrossgateError) as raised:
         read_reports(tmp_path / "nowhere.json")
     assert raised.value.code == "source_missing"

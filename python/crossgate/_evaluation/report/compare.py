@@ -115,9 +115,15 @@ def read_reports(path: str | PathLike[str]) -> dict[str, dict[str, Any]]:
         )
         raise SourceError("malformed_report", message)
     try:
-        reports = {_name(report): report for report in values["reports"]}
-        for report in reports.values():
+        reports: dict[str, dict[str, Any]] = {}
+        for report in values["reports"]:
             _check(report)
+            if reports.setdefault(_name(report), report) is not report:
+                message = (
+                    f"{path} has two reports of {_name(report)}: measure them apart, each into its "
+                    "own file"
+                )
+                raise SourceError("malformed_report", message)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         message = f"{path} is a damaged report: {type(error).__name__} {error}"
         raise SourceError("malformed_report", message) from error
