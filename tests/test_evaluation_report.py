@@ -47,6 +47,7 @@ from crossgate._evaluation.report.charts import (
     standalone,
 )
 from crossgate._evaluation.report.compare import REPORTS_SCHEMA, compare
+from crossgate._evaluation.report.page import explained
 from crossgate._evaluation.report.queries import SCRIPT, queries_table
 from crossgate._evaluation.report.summary import Report, summarize
 from crossgate._evaluation.runs.modes import decide
@@ -1084,3 +1085,5 @@ def test_json_lists_of_numbers_stand_on_one_line() -> None:
 def test_every_metric_says_what_it_counts() -> None:
     assert len({metric.name for metric in METRICS}) == len(METRICS)
     assert all(metric.meaning for metric in METRICS)
+    # The heads of the tables say the same.
+    assert explained("recall@1") == explained("recall@1", METRICS[0].meaning)
