@@ -527,6 +527,29 @@ def test_another_profile_is_tried_without_a_model() -> None:
     assert raised.value.code == "unsuitable_run"
 
 
+def test_another_policy_is_tried_noted_and_kept() -> None:
+    report = summarize(run_of(), policy=Policy())
+    assert any(
+        note.startswith("decided again from a stored run by another policy: times")
+        for note in report.notes
+    )
+    assert report.policy == Policy()
+    values = report.to_dict()
+    assert values["policy"] == Policy().to_dict()
+    assert values["header"]["policy"] == POLICY.to_dict() != Policy().to_dict()
+    assert "decided again" not in " ".join(summarize(run_of(), policy=POLICY).notes)
+    # Another policy may send queries to stage 2 that the gate of the run did not.
+    message = refused(
+        "unsuitable_run", summarize, run_of(modes=["never", "gated"]), policy=Policy()
+    )
+    assert "another profile or policy lacks logits" in message
+    # A report of an earlier version has only the run's.
+    before, after = reports_of(summarize(run_of())), reports_of(report)
+    del before["by-hand test"]["policy"]
+    assert "by-hand test: the policies differ" in compare(before, after).notes
+    assert "the policies differ" not in " ".join(compare(before, before).notes)
+
+
 def test_the_first_line_says_where_the_gate_is_inert() -> None:
     never_skips = summarize(run_of(profile=CLOSED))
     assert text_report(never_skips).startswith("WARNING: the gate never skipped")

@@ -195,6 +195,10 @@ def _check_alike(
             notes.append(f"{name}: the {role} was {old}, now {new}")
     if before["profile"] != after["profile"]:
         notes.append(f"{name}: the profiles differ")
+    # Reports of earlier versions have only the policy of the run.
+    old, new = (report.get("policy", report["header"].get("policy")) for report in (before, after))
+    if old != new:
+        notes.append(f"{name}: the policies differ")
 
 
 Values = dict[str, "np.ndarray[tuple[int], np.dtype[np.float64]]"]
