@@ -612,7 +612,9 @@ def test_signals_are_rated_for_both_questions() -> None:
 
 
 def test_histograms_and_reliability_count_every_query_once() -> None:
-    always = [decided(query, "always") for query in QUERIES]
+    # Without a model of the confidence, the sigmoid of the logit is taken for it.
+    bare = PROFILE.replace(confidence={})
+    always = [decided(query, "always", bare) for query in QUERIES]
     for histogram in histograms(QUERIES, always):
         assert (sum(histogram.match), sum(histogram.no_match)) == (9, 2)
     bins = reliability(QUERIES, always)
@@ -711,9 +713,9 @@ def test_the_page_is_whole_loads_nothing_and_escapes_all_text() -> None:
     assert "http" not in markup
     assert "url(" not in markup
     assert "prefers-color-scheme: dark" in markup
-    # The curve, latency, where answers get lost, the distributions of cosine and logit, and the
-    # reliability diagram.
-    assert markup.count("<svg") == 6
+    # Both curves, latency, where answers get lost, the distributions of cosine, logit and
+    # confidence, and the reliability diagram.
+    assert markup.count("<svg") == 8
     assert "stage 2 was skipped" in page.text
     # The one script is the table's own, and no text of a query got into it.
     assert markup.count("<script") == 1
