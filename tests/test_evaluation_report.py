@@ -445,6 +445,15 @@ def test_the_reliability_is_that_of_the_confidence() -> None:
         assert 1 / (1 + math.exp(2)) <= one.stated <= 1 / (1 + math.exp(-2))
 
 
+@pytest.mark.parametrize(
+    ("profile", "stated"), [(PROFILE, "confidence"), (PROFILE.replace(confidence={}), "sigmoid")]
+)
+def test_the_reliability_names_what_is_compared(profile: Profile, stated: str) -> None:
+    report = summarize(run_of(profile=profile))
+    assert f"the {stated}" in text_report(report, signals=True)
+    assert f"The {stated} of the" in html_report([report])
+
+
 def test_a_chart_of_its_own_is_an_svg_file() -> None:
     points = summarize(run_of()).curve
     root = ElementTree.fromstring(standalone(curve_chart(points)))
@@ -630,7 +639,8 @@ def test_histograms_and_reliability_count_every_query_once() -> None:
 @pytest.mark.parametrize("modes", [["never", "always"], ["always"], ["gated", "always"]])
 def test_the_answers_shown_are_those_of_the_mode_that_is_named(modes: list[Mode]) -> None:
     # The run has all modes, and only some of them are compared.
-    report, mode = summarize(run_of(), modes=modes), "gated" if "gated" in modes else "always"
+    report = summarize(run_of(), modes=modes)
+    mode: Mode = "gated" if "gated" in modes else "always"
     picks = {one.id: one.picked for one in report.answers}
     assert picks == {one.id: tuple(decided(one, mode).ids) for one in QUERIES}
     assert f"All queries, {mode}" in html_report([report])
@@ -933,7 +943,7 @@ def test_reports_on_other_queries_are_not_comparable() -> None:
 
 def test_what_is_no_report_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    good = {"schema": REPORTS_SCHEMA, "reports": [summarize(run_of()).to_dict()]}
+    good: dict[str, Any] = {"schema": REPORTS_SCHEMA, "reports": [summarize(run_of()).to_dict()]}
     path.write_text(dump(good))
     assert list(read_reports(path)) == ["by-hand test"]
     broken = json.loads(dump(good))

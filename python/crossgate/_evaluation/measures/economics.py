@@ -265,15 +265,17 @@ def abstention(
     matched = np.array([bool(query.relevant) for query in queries])
     if np.isnan(first).all() or np.isnan(second).all() or matched.all() or not matched.any():
         return ()
+    alone_or_read: tuple[Mode, Mode] = ("never", "always")
     right = {
         mode: np.array(
             [is_right(*pair) for pair in zip(queries, without_thresholds[mode], strict=True)]
         )
-        for mode in ("never", "always")
+        for mode in alone_or_read
     }
     # A guardrail may have left nothing, however confident the stage is.
     picked = {
-        mode: np.array([bool(result.ids) for result in without_thresholds[mode]]) for mode in right
+        mode: np.array([bool(result.ids) for result in without_thresholds[mode]])
+        for mode in alone_or_read
     }
     clear = np.array(
         [result.verdict is Verdict.CONFIDENT for result in without_thresholds["gated"]]
