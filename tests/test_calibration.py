@@ -11,6 +11,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,16 @@ from crossgate._calibration.outcomes import STAGE2_SIGNALS, Outcomes, outcomes
 from crossgate._calibration.relevance import RIDGE, fit_relevance
 from crossgate._calibration.skipping import CAUTION, STEPS, fit_skipping
 from crossgate._calibration.weights import PIVOTS, Scores, fit_blend, fit_combine, rounded
-from crossgate._core import Blend, Confidence, Winner
+from crossgate._cli import calibrate as command_module
+from crossgate._cli.calibrate import render_calibration
+from crossgate._core import (
+    Blend,
+    Combine,
+    Confidence,
+    Stage1Confidence,
+    Stage2Confidence,
+    Winner,
+)
 from crossgate._evaluation.runs.modes import decide, reblended
 from crossgate._evaluation.runs.runs import MODES, Run, RunHeader, StoredQuery, write_run
 from crossgate._files import try_writing, whole_file
@@ -412,10 +422,17 @@ def test_the_share_of_right_picks_is_kept_in_every_corpus(
         of = [s for (s, fits), name in zip(drawn, corpora, strict=True) if fits and name == corpus]
         assert sum(one >= least for one in of) >= share * len(of) - 1e-9
         if of:
-            dropped = math.floor((1 - share) * len(of))
+            dropped = math.floor((1 - Fraction(str(share))) * len(of))
             highest.append(sorted(of)[dropped])
     # No threshold with six digits is higher.
     assert min(highest) - 1.000001e-6 <= least <= min(highest)
+
+
+@pytest.mark.parametrize(("share", "count"), [(0.9, 10), (0.8, 5), (0.7, 10), (0.95, 40), (0.9, 9)])
+def test_the_share_to_keep_is_the_decimal_that_was_written(share: float, count: int) -> None:
+    scores = np.linspace(0.1, 0.9, count)
+    least = answering.least_for_recall(scores, np.ones(count, np.bool_), ["c"] * count, share)
+    assert (scores >= least).sum() == math.ceil(Fraction(str(share)) * count)
 
 
 @pytest.mark.parametrize(
@@ -781,6 +798,35 @@ def test_the_threshold_alone_needs_a_confidence_and_queries_that_nothing_fits(
     assert "can promise 0.33 at best" in message
 
 
+def test_a_threshold_that_nothing_can_check_is_refused() -> None:
+    models = Confidence(stage1=Stage1Confidence(intercept=0.0), stage2=Stage2Confidence())
+    before = Profile(embedder="e@1", reranker="r@1", confidence=models)
+    one = run_of(synthetic(matched=0, no_match=1))
+    message = refused("too_few_negatives", set_threshold, [one], 0.5, before=before)
+    assert "none is left to check the threshold on" in message
+    message = refused("too_few_negatives", set_threshold, [one], 0.1, before=before)
+    assert message.endswith("needs 9; give more, or allow a higher rate")
+
+
+def test_a_refusal_names_what_is_to_blame(monkeypatch: pytest.MonkeyPatch) -> None:
+    # All picks are right, and no query is without a match.
+    best = [replace(one, relevant={best_reranked(one): 1}) for one in synthetic(matched=4)[:4]]
+    figures = calibrating.figures_of(best, Profile(combine=Combine.Replace()), 0)
+    assert figures.separation is None
+    message = refused("no_gate", calibrating._check_promise, figures, Objective())
+    assert "give no-match queries" in message
+    assert "Do the labels belong" not in message
+    queries = synthetic(matched=20, no_match=20)
+    seen, corpora = outcomes(queries, Profile()), ["c"] * 40
+    for name, objective, advice in (
+        ("least_for_cost", Objective(cost_ratio=9.0), "give a lower cost ratio"),
+        ("least_for_false_injects", Objective(max_false_inject=0.4), "allow a higher rate"),
+    ):
+        monkeypatch.setattr(answering, name, lambda *_: 1.000001)
+        message = refused("no_gate", calibrating._fit_answer, seen, queries, corpora, objective, 0)
+        assert advice in message
+
+
 def test_shuffled_documents_are_refused_though_many_picks_are_right() -> None:
     names = tuple(f"tool-{n:03}" for n in range(400))
     queries = synthetic(matched=1000, no_match=150, names=names)
@@ -1058,6 +1104,23 @@ def test_the_command_on_a_stored_run(
     assert other["report"] == printed["report"]
 
 
+@pytest.mark.parametrize(
+    ("combine", "shown"),
+    [
+        (Combine.Weighted(1.0, 0.5, 2.0), "combine   cosine 1, bm25 0.5, rerank score 2; pool of "),
+        (Combine.Rrf(60.0), "combine   reciprocal rank fusion of both stages (k 60); pool of "),
+        (Combine.Replace(), "combine   by rerank score alone; pool of "),
+    ],
+)
+def test_the_report_names_each_way_to_combine(combine: Combine, shown: str) -> None:
+    # With the threshold alone, a profile keeps whatever it had before.
+    profile = Profile(combine=combine)
+    figures = calibrating.figures_of(synthetic(matched=2, no_match=2), profile, 0)
+    found = Calibration(profile=profile, fit=figures, report=figures, before=figures, notes=())
+    lines = list(render_calibration(found, "", Path("a.json")))
+    assert [line for line in lines if line.startswith(shown)]
+
+
 def test_what_the_command_refuses_leaves_nothing(
     tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -1263,16 +1326,50 @@ def test_the_command_measures_a_folder_and_route_uses_the_profile(tmp_path: Path
 
 
 def test_a_chosen_objective_holds_with_everyday_prompts_too(
-    tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    run: Run,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    path, output = stored_run(tmp_path, run), tmp_path / "out.json"
+    # Measuring a library takes long, and what is said about the objective does not depend on it.
+    monkeypatch.setattr(command_module, "run_of", lambda *_, **__: run)
+    output = tmp_path / "out.json"
     done = here(
-        path, "--background", "--cost-ratio", "2", "-o", output, "--any-corpus", capsys=capsys
+        tmp_path, "--background", "--cost-ratio", "2", "-o", output, "--any-corpus", capsys=capsys
     )
     assert (done.code, done.out.splitlines()[0]) == (
         0,
         f"{output}: a wrong pick costs 2 missed ones; skipping costs at most 1.0% of recall@1",
     )
+
+
+def test_advice_is_for_what_was_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = Confidence(stage1=Stage1Confidence(intercept=0.0), stage2=Stage2Confidence())
+    before = Profile(embedder="e@1", reranker="r@1", confidence=models)
+    few = run_of(synthetic(matched=4, no_match=2), profile=before)
+    path, output = stored_run(tmp_path, few), tmp_path / "out.json"
+    done = here(path, "-o", output, capsys=capsys)
+    assert done.error == "no_gate"
+    assert "from a run that `eval --background --runs FOLDER` stored" in done.err
+    # Such a run needs no further option but the rate.
+    shipped = [replace(one, kind="background") for one in synthetic(matched=0, no_match=40)]
+    path = stored_run(tmp_path, run_of(shipped, profile=before))
+    done = here(path, "-o", output, capsys=capsys)
+    assert "--max-false-inject RATE sets only the threshold" in done.err
+    done = here(path, "--max-false-inject", "0.2", "-o", output, capsys=capsys)
+    assert (done.code, done.err) == (0, "")
+    assert "only the threshold was set" in done.out
+    # A dataset can be measured with more.
+    monkeypatch.setattr(command_module, "run_of", lambda *_, **__: few)
+    done = here(tmp_path, "-o", output, capsys=capsys)
+    assert "--background sets only the threshold" in done.err
+    many = run_of(synthetic(matched=200, no_match=2))
+    monkeypatch.setattr(command_module, "run_of", lambda *_, **__: many)
+    done = here(tmp_path, "--max-false-inject", "0.1", "-o", output, capsys=capsys)
+    assert done.error == "too_few_negatives"
+    assert "--background adds everyday prompts" in done.err
 
 
 def test_without_labels_everyday_prompts_set_the_bar(tmp_path: Path) -> None:

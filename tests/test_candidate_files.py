@@ -88,6 +88,8 @@ def test_what_fits_and_was_not_found_counts_as_missed(tmp_path: Path) -> None:
         ({**ROW, "candidates": [{"id": "a", "text": "b"}]}, "candidate 'a' has no cosine"),
         ({**ROW, "candidates": [{"id": "a", "cosine": 0.5}]}, "candidate 1 has no text"),
         ({**ROW, "candidates": [{"text": "a", "cosine": 1.5}]}, "between -1 and 1"),
+        ({**ROW, "candidates": [ROW["candidates"][0]] * 2}, "the id 'pdf' occurs twice"),
+        ({**ROW, "candidates": [{"id": "a", "text": " ", "cosine": 0.5}]}, "neither title nor"),
         ({**ROW, "relevant": {"pdf": 1}}, "relevant must be a list of ids"),
         ({**ROW, "relevant": [1]}, "relevant must be a list of ids"),
         ({**ROW, "kind": 1}, "the kind is not text"),
@@ -106,14 +108,6 @@ def test_a_bad_row_is_named_and_left_out(tmp_path: Path, row: object, what: str)
     with pytest.raises(SourceError) as raised:
         measure_candidates(alone, tmp_path / "none.jsonl", reranker=overlap())
     assert raised.value.code == "empty_split"
-
-
-def test_candidates_that_stand_twice_are_refused(tmp_path: Path) -> None:
-    twice = {**ROW, "candidates": [ROW["candidates"][0]] * 2}
-    path = written(tmp_path / "found.jsonl", twice)
-    with pytest.raises(Exception, match="occurs twice"):
-        measure_candidates(path, tmp_path / "run.jsonl", reranker=overlap())
-    assert not (tmp_path / "run.jsonl").exists()
 
 
 def test_other_files_are_none(tmp_path: Path) -> None:
@@ -172,6 +166,15 @@ def test_a_gate_is_fitted_to_cosines_and_used(
         Router(build(), profile=profile)
     assert run([*command, "--background", "-o", "other.json"]) == 2
     assert "--background needs documents" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--split", "--from-transcripts"])
+def test_options_for_libraries_are_refused(
+    tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path / "found.jsonl", ROW)
+    assert run(["eval", str(path), option, "x"]) == 2
+    assert f"{option} needs documents" in capsys.readouterr().err
 
 
 def test_documents_of_the_library_are_enough(tmp_path: Path) -> None:

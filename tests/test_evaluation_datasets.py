@@ -177,6 +177,18 @@ def test_a_grade_of_zero_does_not_fit(tmp_path: Path) -> None:
     assert {one.id: one.relevant for one in dataset.queries} == {"q1": {"csv-cleaner": 1}, "n1": {}}
 
 
+def test_every_query_that_is_left_out_is_counted(tmp_path: Path) -> None:
+    queries = [{"_id": id, "text": f"query {id}"} for id in ("fits", "zero", "train", "bare")]
+    qrels = {
+        "test": ["fits\tcsv-cleaner\t1", "zero\tcsv-cleaner\t0"],
+        "train": ["train\tcsv-cleaner\t1", "zero\tpdf-toolkit\t1"],
+    }
+    dataset = read_dataset(write_beir(tmp_path, queries=queries, qrels=qrels, negatives={}))
+    assert [one.id for one in dataset.queries] == ["fits"]
+    # Not the one that belongs to another split.
+    assert [note for note in dataset.notes if note.startswith("2 queries have neither")]
+
+
 def test_labels_for_what_is_not_there_are_errors(tmp_path: Path) -> None:
     folder = write_beir(tmp_path, qrels={"test": [*QRELS, "q1\tnobody\t1"]})
     code, message = code_of(folder)

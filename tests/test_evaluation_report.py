@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import refused
 from crossgate import CrossgateError, PairScore, Policy, Profile, RouteResult, _core
 from crossgate._cli import evaluate
 from crossgate._cli.labelled import dump
@@ -25,8 +26,11 @@ from crossgate._core import (
     Combine,
     Confidence,
     Lexical,
+    Relevance,
     Stage1Confidence,
+    Stage1Relevance,
     Stage2Confidence,
+    Stage2Relevance,
     Winner,
 )
 from crossgate._evaluation.measures.economics import Latency, trade_off
@@ -43,10 +47,18 @@ from crossgate._evaluation.report.charts import (
     standalone,
 )
 from crossgate._evaluation.report.compare import REPORTS_SCHEMA, compare
+from crossgate._evaluation.report.page import explained
 from crossgate._evaluation.report.queries import SCRIPT, queries_table
 from crossgate._evaluation.report.summary import Report, summarize
 from crossgate._evaluation.runs.modes import decide
-from crossgate._evaluation.runs.runs import MODES, Mode, Run, RunHeader, StoredQuery
+from crossgate._evaluation.runs.runs import (
+    MODES,
+    Mode,
+    Run,
+    RunHeader,
+    StoredQuery,
+    write_run,
+)
 from crossgate.evaluation import (
     headline,
     html_comparison,
@@ -270,6 +282,18 @@ def test_what_a_floor_took_is_put_there() -> None:
     assert report.unheld["always"] == summarize(run_of()).unheld["always"]
 
 
+def test_nothing_held_back_means_no_threshold_on_relevance_either() -> None:
+    models = (Stage1Relevance(intercept=-1.0), Stage2Relevance(intercept=-1.0))
+    relevant = Relevance(stage1=models[0], stage2=models[1], threshold=0.9)
+    report = summarize(run_of(profile=PROFILE.replace(relevance=relevant)))
+    assert report.quality["never"]["recall@1"] is not None
+    assert report.quality["never"]["recall@1"].value == 0
+    assert report.unheld == summarize(run_of()).unheld
+    # The abstention curve is that of the confidence, while all else stays.
+    report = summarize(run_of(profile=confident().replace(relevance=relevant)))
+    assert {one.false_inject for one in report.abstention} == {0.0}
+
+
 FALLING, LEVEL = (0.6, 0.59, 0.3, 0.29), (0.6, 0.59, 0.58, 0.57)
 
 
@@ -386,8 +410,9 @@ def test_the_abstention_curve_is_that_of_each_bar() -> None:
         (Winner(agreed=0.05, disagreed=0.2), Policy()),
         (Winner(), Policy(lexical=Lexical(score=8.0, lead=2.0))),
         (Winner(agreed=0.05), Policy(floors={"default": 0.52})),
+        (Winner(), POLICY),
     ],
-    ids=["none", "leads", "lexical", "floor"],
+    ids=["none", "leads", "lexical", "floor", "guardrail"],
 )
 def test_each_point_of_the_abstention_curve_is_a_run_of_its_own(
     winner: Winner, policy: Policy
@@ -408,7 +433,8 @@ def test_each_point_of_the_abstention_curve_is_a_run_of_its_own(
 
 
 def test_no_abstention_curve_where_nothing_can_show_it() -> None:
-    assert summarize(run_of()).abstention == ()  # no model of stage 2
+    assert summarize(run_of(profile=PROFILE.replace(confidence={}))).abstention == ()
+    assert summarize(run_of()).abstention  # a model of stage 1 alone holds for reranked queries too
     matched = [query for query in QUERIES if query.relevant]
     assert summarize(run_of(matched, profile=confident())).abstention == ()
 
@@ -417,6 +443,15 @@ def test_the_reliability_is_that_of_the_confidence() -> None:
     bins = summarize(run_of(profile=confident())).reliability
     for one in bins:  # all of them lie on sigmoid(4 cosine - 2), none on a sigmoid of a logit
         assert 1 / (1 + math.exp(2)) <= one.stated <= 1 / (1 + math.exp(-2))
+
+
+@pytest.mark.parametrize(
+    ("profile", "stated"), [(PROFILE, "confidence"), (PROFILE.replace(confidence={}), "sigmoid")]
+)
+def test_the_reliability_names_what_is_compared(profile: Profile, stated: str) -> None:
+    report = summarize(run_of(profile=profile))
+    assert f"the {stated}" in text_report(report, signals=True)
+    assert f"The {stated} of the" in html_report([report])
 
 
 def test_a_chart_of_its_own_is_an_svg_file() -> None:
@@ -501,6 +536,29 @@ def test_another_profile_is_tried_without_a_model() -> None:
     assert raised.value.code == "unsuitable_run"
 
 
+def test_another_policy_is_tried_noted_and_kept() -> None:
+    report = summarize(run_of(), policy=Policy())
+    assert any(
+        note.startswith("decided again from a stored run by another policy: times")
+        for note in report.notes
+    )
+    assert report.policy == Policy()
+    values = report.to_dict()
+    assert values["policy"] == Policy().to_dict()
+    assert values["header"]["policy"] == POLICY.to_dict() != Policy().to_dict()
+    assert "decided again" not in " ".join(summarize(run_of(), policy=POLICY).notes)
+    # Another policy may send queries to stage 2 that the gate of the run did not.
+    message = refused(
+        "unsuitable_run", summarize, run_of(modes=["never", "gated"]), policy=Policy()
+    )
+    assert "another profile or policy lacks logits" in message
+    # A report of an earlier version has only the run's.
+    before, after = reports_of(summarize(run_of())), reports_of(report)
+    del before["by-hand test"]["policy"]
+    assert "by-hand test: the policies differ" in compare(before, after).notes
+    assert "the policies differ" not in " ".join(compare(before, before).notes)
+
+
 def test_the_first_line_says_where_the_gate_is_inert() -> None:
     never_skips = summarize(run_of(profile=CLOSED))
     assert text_report(never_skips).startswith("WARNING: the gate never skipped")
@@ -563,7 +621,9 @@ def test_signals_are_rated_for_both_questions() -> None:
 
 
 def test_histograms_and_reliability_count_every_query_once() -> None:
-    always = [decided(query, "always") for query in QUERIES]
+    # Without a model of the confidence, the sigmoid of the logit is taken for it.
+    bare = PROFILE.replace(confidence={})
+    always = [decided(query, "always", bare) for query in QUERIES]
     for histogram in histograms(QUERIES, always):
         assert (sum(histogram.match), sum(histogram.no_match)) == (9, 2)
     bins = reliability(QUERIES, always)
@@ -574,6 +634,16 @@ def test_histograms_and_reliability_count_every_query_once() -> None:
     # Logits 3, 3, 4, 4 and 4 at the top; of these b, b and a fit.
     assert top.count == 5
     assert top.observed == pytest.approx(3 / 5)
+
+
+@pytest.mark.parametrize("modes", [["never", "always"], ["always"], ["gated", "always"]])
+def test_the_answers_shown_are_those_of_the_mode_that_is_named(modes: list[Mode]) -> None:
+    # The run has all modes, and only some of them are compared.
+    report = summarize(run_of(), modes=modes)
+    mode: Mode = "gated" if "gated" in modes else "always"
+    picks = {one.id: one.picked for one in report.answers}
+    assert picks == {one.id: tuple(decided(one, mode).ids) for one in QUERIES}
+    assert f"All queries, {mode}" in html_report([report])
 
 
 @pytest.mark.parametrize("modes", [["never"], ["gated"], ["never", "gated"], MODES])
@@ -653,9 +723,9 @@ def test_the_page_is_whole_loads_nothing_and_escapes_all_text() -> None:
     assert "http" not in markup
     assert "url(" not in markup
     assert "prefers-color-scheme: dark" in markup
-    # The curve, latency, where answers get lost, the distributions of cosine and logit, and the
-    # reliability diagram.
-    assert markup.count("<svg") == 6
+    # Both curves, latency, where answers get lost, the distributions of cosine, logit and
+    # confidence, and the reliability diagram.
+    assert markup.count("<svg") == 8
     assert "stage 2 was skipped" in page.text
     # The one script is the table's own, and no text of a query got into it.
     assert markup.count("<script") == 1
@@ -856,9 +926,24 @@ def test_what_cannot_be_compared_is_refused_and_the_rest_noted() -> None:
     assert any("the reranker was r, now new" in note for note in found.notes)
 
 
+def test_reports_on_other_queries_are_not_comparable() -> None:
+    before = reports_of(summarize(run_of()))
+    twice = json.loads(json.dumps(before))
+    twice["by-hand test"]["ids"][1] = twice["by-hand test"]["ids"][0]
+    # What `--unnamed` leaves out changes neither documents nor labels of the header.
+    unnamed = reports_of(summarize(run_of([one for one in QUERIES if not one.mentions_name])))
+    for one, other, message in (
+        (before, unnamed, "not the same queries"),
+        (unnamed, before, "not the same queries"),
+        (before, twice, "not the same queries"),
+        (twice, twice, "an id occurs twice"),
+    ):
+        assert message in refused("not_comparable", compare, dict(one), dict(other))
+
+
 def test_what_is_no_report_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    good = {"schema": REPORTS_SCHEMA, "reports": [summarize(run_of()).to_dict()]}
+    good: dict[str, Any] = {"schema": REPORTS_SCHEMA, "reports": [summarize(run_of()).to_dict()]}
     path.write_text(dump(good))
     assert list(read_reports(path)) == ["by-hand test"]
     broken = json.loads(dump(good))
@@ -878,6 +963,9 @@ def test_what_is_no_report_is_refused(tmp_path: Path) -> None:
         with pytest.raises(CrossgateError) as raised:
             read_reports(path)
         assert raised.value.code == "malformed_report"
+    # One of the two would take the place of the other.
+    path.write_text(dump({**good, "reports": good["reports"] * 2}))
+    assert "two reports of by-hand test" in refused("malformed_report", read_reports, path)
     with pytest.raises(CrossgateError) as raised:
         read_reports(tmp_path / "nowhere.json")
     assert raised.value.code == "source_missing"
@@ -991,6 +1079,27 @@ def test_the_command_compares_and_its_code_tells(
     assert raised.value.code == "out_of_range"
 
 
+@pytest.mark.parametrize("given", ["background", "from_transcripts", "limit", "split"])
+def test_a_stored_run_has_its_queries_already(tmp_path: Path, given: str) -> None:
+    path, made = tmp_path / "a.run.jsonl", run_of()
+    write_run(path, made.header, made.queries)
+    value = {"background": True, "limit": 3}.get(given, "x")
+    message = refused("out_of_range", evaluate.run, options(path, **{given: value}))
+    assert message.startswith(f"--{given.replace('_', '-')} chooses the queries that are measured")
+    assert "--runs" in message
+
+
+def test_a_stored_run_has_its_remote_scores_already(tmp_path: Path) -> None:
+    path = tmp_path / "a.run.jsonl"
+    made = run_of(modes=[*MODES, "remote"], remote="cohere@1")
+    write_run(path, made.header, made.queries)
+    message = refused(
+        "out_of_range", evaluate.run, options(path, modes="never,remote", remote="cohere")
+    )
+    assert "leave out --remote" in message
+    assert "--modes" in refused("out_of_range", evaluate.run, options(path, remote="cohere"))
+
+
 def test_an_unknown_mode_and_an_unwritable_page_are_errors(tmp_path: Path) -> None:
     measured(tmp_path)
     with pytest.raises(CrossgateError) as raised:
@@ -1011,3 +1120,5 @@ def test_json_lists_of_numbers_stand_on_one_line() -> None:
 def test_every_metric_says_what_it_counts() -> None:
     assert len({metric.name for metric in METRICS}) == len(METRICS)
     assert all(metric.meaning for metric in METRICS)
+    # The heads of the tables say the same.
+    assert explained("recall@1") == explained("recall@1", METRICS[0].meaning)

@@ -127,6 +127,21 @@ def test_a_perfect_cross_encoder_adds_what_it_should() -> None:
     assert rows["without cross-encoder"].change.value < -0.1
 
 
+def test_no_threshold_skips_where_no_gate_is_claimed() -> None:
+    profile = AGREEMENT.replace(
+        confidence={"stage1": {"intercept": -5.0}}, answer={"rerank_threshold": 0.5}
+    )
+    report = measure_steps(
+        read_dataset(MEMORY, limit=4),
+        reranker=LengthReranker(),
+        embedder=WordEmbedder(),
+        profile=profile,
+    )
+    rows = {row.name: row for row in (*report.added, *report.left_out)}
+    skipped = [rows[name].skipped for name in ("+ cross-encoder", "+ gate", "without gate")]
+    assert skipped == [0, 1, 0]
+
+
 def test_a_profile_for_other_models_is_refused() -> None:
     profile = AGREEMENT.replace(reranker="other@1")
     options = {"reranker": LengthReranker(), "embedder": WordEmbedder(), "profile": profile}

@@ -19,7 +19,9 @@ from crossgate._evaluation.data.label_files import (
     background_queries,
     is_labels,
     read_labels,
+    with_background,
 )
+from crossgate.evaluation import read_dataset
 
 
 @pytest.fixture
@@ -197,6 +199,25 @@ def test_a_query_in_several_files_counts_once_with_all_that_is_said(
         assert query.relevant == {"spreadsheet": 1}
         assert query.wrong == {"translator"}
         assert dataset.notes == ()
+
+
+def test_queries_of_files_with_one_name_have_ids_of_their_own(skills: Path, tmp_path: Path) -> None:
+    paths = []
+    for name in ("pdf-toolkit", "translator"):
+        (skills / name / "evals").mkdir()
+        rows = [{"query": f"{name} {n}", "should_trigger": True} for n in range(3)]
+        paths.append(skills / name / "evals" / "evals.json")
+        paths[-1].write_text(json.dumps(rows))
+    # Another file has a written id like one that would be made up, and one like a shipped prompt's.
+    rows = [{"query": id, "id": id, "relevant": []} for id in ("evals:1#2", "background:1")]
+    paths.append(written(tmp_path / "more.jsonl", *rows))
+    dataset = read_labels(skills, paths, background=True)
+    ids = [one.id for one in dataset.queries]
+    assert ids[:6] == ["evals:1", "evals:2", "evals:3", "evals:1#2", "evals:2#2", "evals:3#2"]
+    assert len(set(ids)) == len(ids)
+    one_file = written(tmp_path / "background.jsonl", {"id": "pdf", "text": "PDF tools"}, *ROWS[2:])
+    joined = with_background(read_dataset(one_file))
+    assert len({one.id for one in joined.queries}) == len(joined.queries)
 
 
 def test_a_split_is_kept_with_the_rows_that_name_none(skills: Path, tmp_path: Path) -> None:

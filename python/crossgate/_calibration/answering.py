@@ -125,7 +125,9 @@ def least_for_recall(
     names = np.array(corpora)
     of_right = [probability[right & (names == name)] for name in sorted(set(corpora))]
     thresholds = [
-        np.sort(values)[math.floor((1 - share) * len(values))] for values in of_right if len(values)
+        np.sort(values)[math.floor((1 - _decimal(share)) * len(values))]
+        for values in of_right
+        if len(values)
     ]
     return math.floor(float(min(thresholds)) * 1e6) / 1e6
 

@@ -392,8 +392,7 @@ def _fit_answer(
                 f"the half to fit on has {len(empty)} no-match queries, {len(for_models)} for the "
                 f"models and {len(for_threshold)} for the threshold: a false-positive rate of "
                 f"{level:g} needs {needed} of each, so about {4 * needed} in all. "
-                f"{_promised(for_models, for_threshold)}"
-                "Give more, add --background, or allow a higher rate",
+                f"{_promised(for_models, for_threshold)}Give more, or allow a higher rate",
             )
         empty = for_models
     if len(empty) and (level is not None or keep is not None):
@@ -414,10 +413,15 @@ def _fit_answer(
     else:
         least = answering.least_for_cost(second, seen.stage2_right, objective.cost_ratio)
     if least > 1:
+        which, advice = (
+            ("a wrong pick has", "give a lower cost ratio")
+            if level is None
+            else ("a no-match query has a pick with", "allow a higher rate")
+        )
         raise CalibrationError(
             "no_gate",
-            "no gate established: a no-match query has a pick with the highest possible "
-            "probability, so no threshold excludes it; allow a higher rate",
+            f"no gate established: {which} the highest possible probability, so no threshold "
+            f"excludes it; {advice}",
         )
     return Confidence(stage1=stage1, stage2=stage2), least
 
@@ -497,12 +501,18 @@ def figures_of(queries: Sequence[StoredQuery], profile: Profile, seed: int) -> F
 def _check_promise(report: Figures, objective: Objective) -> None:
     """Refuse a fit that the held-out half contradicts."""
     apart = report.separation
-    if apart is None or _at_least(apart, CHANCE) <= 0.5:
-        shown = "is unknown" if apart is None else f"is {apart.value:.2f}, from {apart.low:.2f}"
+    if apart is None:
+        raise CalibrationError(
+            "no_gate",
+            "no gate established: on the held-out half, every query has a match and every first "
+            "pick fits, so nothing shows how probable a wrong pick is: give no-match queries",
+        )
+    if _at_least(apart, CHANCE) <= 0.5:
         raise CalibrationError(
             "no_gate",
             "no gate established: on the held-out half, right picks are no more probable than "
-            f"others (AUC {shown}, and 0.5 is chance). Do the labels belong to these queries?",
+            f"others (AUC is {apart.value:.2f}, from {apart.low:.2f}, and 0.5 is chance). Do the "
+            "labels belong to these queries?",
         )
     check_false_injects(report, objective.max_false_inject)
     level = objective.max_false_inject

@@ -90,8 +90,15 @@ def set_threshold(
         raise CalibrationError(
             "too_few_negatives",
             f"there are {len(empty)} no-match queries, {len(fit)} of them to set the threshold on: "
-            f"a false-positive rate of {max_false_inject:g} needs {needed}; give more, add "
-            "--background, or allow a higher rate",
+            f"a false-positive rate of {max_false_inject:g} needs {needed}; give more, or allow a "
+            "higher rate",
+        )
+    if not held_out:
+        raise CalibrationError(
+            "too_few_negatives",
+            f"there are {len(empty)} no-match queries, all of them to set the threshold on, so "
+            "none is left to check the threshold on: give more. Queries that share labels are kept "
+            "in one half",
         )
     seen = outcomes(fit, before)
     stages = (answering.probabilities(seen, model) for model in (stage1, stage2))

@@ -10,13 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE
-from crossgate._cli.labelled import DATASETS, dump, labelled_options, run_of, subjects_of
+from crossgate._cli.labelled import (
+    DATASETS,
+    Subject,
+    dump,
+    labelled_options,
+    run_of,
+    subjects_of,
+    takes_background,
+)
 from crossgate._cli.output import json_option, say_skipped, show
 from crossgate._errors import CalibrationError, InputError
 from crossgate._extras import package
 
 if TYPE_CHECKING:
-    from crossgate._core import Profile
+    from crossgate._core import Combine, Profile
     from crossgate._evaluation.measures.statistics import Interval
     from crossgate.calibration import Calibration, Figures, Objective
     from crossgate.evaluation import Run
@@ -108,6 +116,7 @@ def run(options: argparse.Namespace) -> int:
         try_writing(output)
     except OSError as error:
         raise unwritable(output, error) from error
+    subjects: list[Subject] = []
     if options.from_log is not None:
         runs = [_logged_run(options.from_log, options)]
     else:
@@ -117,7 +126,7 @@ def run(options: argparse.Namespace) -> int:
             run_of(subject, options, ("always",), written=written, repeated=0)
             for subject in subjects
         ]
-    fitted = _fitted(runs, objective, before, options)
+    fitted = _fitted(runs, objective, before, options, subjects)
     write_profile(output, fitted.profile)
     if options.json:
         show(
@@ -140,10 +149,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _fitted(
-    runs: Sequence[Run], objective: Objective, before: Profile | None, options: argparse.Namespace
+    runs: Sequence[Run],
+    objective: Objective,
+    before: Profile | None,
+    options: argparse.Namespace,
+    subjects: Sequence[Subject],
 ) -> Calibration:
-    """Fit everything, or only the threshold with --background and too few labels for the rest."""
+    """Fit everything, or with everyday prompts and few labels only the threshold."""
     from crossgate._calibration.calibrating import TooFewLabelsError
+    from crossgate._evaluation.data.label_files import BACKGROUND
     from crossgate.calibration import calibrate, set_threshold
 
     file = Path(options.output).name
@@ -154,26 +168,42 @@ def _fitted(
         "seed": options.seed,
         "command": shlex.join(["crossgate", *options.arguments]),
     }
+    # A stored run may hold them, too.
+    everyday = any(query.kind == BACKGROUND for run in runs for query in run.queries)
+    measured = bool(subjects) and all(map(takes_background, subjects))
     try:
         return calibrate(runs, objective, **given)
     except TooFewLabelsError as error:
         level = objective.max_false_inject
-        if not options.background or level is None:
-            raise CalibrationError(error.code, f"{error}. {_with_so_few(options)}") from error
+        if not everyday or level is None:
+            advice = _with_so_few(options, everyday=everyday, measured=measured)
+            raise CalibrationError(error.code, f"{error}. {advice}") from error
         count = sum(bool(query.relevant) for run in runs for query in run.queries)
         reason = (
             f"{count} queries have a match, too few to fit weights and gate: they only show what "
             "the threshold costs; about 60 are enough to fit everything"
         )
         return set_threshold(runs, level, **given, reason=reason if count else "")
+    except CalibrationError as error:
+        if error.code != "too_few_negatives" or everyday or not measured:
+            raise
+        message = f"{error}. --background adds everyday prompts that nothing should fit"
+        raise CalibrationError(error.code, message) from error
 
 
-def _with_so_few(options: argparse.Namespace) -> str:
-    if options.from_log is None:
+def _with_so_few(options: argparse.Namespace, *, everyday: bool, measured: bool) -> str:
+    if options.from_log is not None:
+        return (
+            "Log more, and record what was used: from about 60 prompts with a match, everything "
+            "can be fitted"
+        )
+    if everyday:
+        return "With so few, --max-false-inject RATE sets only the threshold"
+    if measured:
         return "With so few, --background sets only the threshold"
     return (
-        "Log more, and record what was used: from about 60 prompts with a match, everything can "
-        "be fitted"
+        "With so few, only the threshold can be set, from a run that `eval --background --runs "
+        "FOLDER` stored"
     )
 
 
@@ -186,15 +216,12 @@ def render_calibration(fitted: Calibration, objective: str, output: Path) -> Ite
     for note in fitted.notes:
         yield from textwrap.wrap(f"note: {note}", WIDTH, subsequent_indent="      ")
     yield ""
-    blend, combine = profile.blend, profile.combine.to_dict()
+    blend = profile.blend
     yield (
         f"blend     cosine {blend.cosine_weight:.2f}, bm25 {blend.bm25_weight:.2f} "
         f"(pivot {blend.pivot:g}, body {blend.body_weight:g})"
     )
-    yield (
-        f"combine   cosine {combine['cosine']:g}, bm25 {combine['bm25']:g}, rerank score "
-        f"{combine['rerank_score']:g}; pool of {profile.pool}"
-    )
+    yield f"combine   {_combination(profile.combine)}; pool of {profile.pool}"
     yield (
         f"skip      least lead where cosine and BM25 agree: {_threshold(winner.agreed, 'never')}, "
         f"where they disagree: {_threshold(winner.disagreed, 'never')}"
@@ -215,6 +242,15 @@ def render_calibration(fitted: Calibration, objective: str, output: Path) -> Ite
         yield f"right first picks that pass the threshold: {_share(report.kept)}"
     if report.separation is not None:
         yield f"AUC of the confidence, right picks against others: {_share(report.separation)}"
+
+
+def _combination(combine: Combine) -> str:
+    match combine.to_dict():
+        case {"mode": "weighted", "cosine": cosine, "bm25": bm25, "rerank_score": score}:
+            return f"cosine {cosine:g}, bm25 {bm25:g}, rerank score {score:g}"
+        case {"mode": "rrf", "k": k}:
+            return f"reciprocal rank fusion of both stages (k {k:g})"
+    return "by rerank score alone"
 
 
 def _table(report: Figures, before: Figures) -> Iterator[str]:

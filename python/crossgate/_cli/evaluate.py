@@ -252,6 +252,9 @@ def _remote(options: argparse.Namespace, modes: Sequence[Mode]) -> Reranker | No
             message = "the mode remote needs --remote voyage, cohere or jina"
             raise InputError("out_of_range", message)
         return None
+    if not asked and "remote" in modes:
+        message = f"--remote {options.remote}: a stored run has its scores, so leave out --remote"
+        raise InputError("out_of_range", message)
     if not asked:
         message = f"--remote {options.remote} needs the mode: --modes never,gated,always,remote"
         raise InputError("out_of_range", message)

@@ -166,6 +166,15 @@ def run_of(
     from crossgate.evaluation import is_run, measure, read_run
 
     if is_run(subject.path):
+        _refuse(
+            options,
+            f"chooses the queries that are measured, and {subject.path} is a stored run: measure "
+            "them with `crossgate eval DOCUMENTS LABELS` and the option, and with --runs FOLDER",
+            "background",
+            "from_transcripts",
+            "limit",
+            "split",
+        )
         run = read_run(subject.path)
     elif is_candidates(subject.path):
         run = _run_of_candidates(subject.path, options, written)
@@ -193,13 +202,32 @@ def run_of(
     return replace(run, queries=kept)
 
 
+def _refuse(options: argparse.Namespace, reason: str, *names: str) -> None:
+    """Refuse options that would have no effect."""
+    for name in names:
+        if getattr(options, name) not in (None, False):
+            raise InputError("out_of_range", f"--{name.replace('_', '-')} {reason}")
+
+
+def takes_background(subject: Subject) -> bool:
+    """Return whether `--background` can add prompts: only what is measured has documents."""
+    from crossgate._evaluation.runs.candidates import is_candidates
+    from crossgate.evaluation import is_run
+
+    return not is_run(subject.path) and not is_candidates(subject.path)
+
+
 def _run_of_candidates(path: Path, options: argparse.Namespace, written: set[Path]) -> Run:
     from crossgate._evaluation.runs.candidates import RETRIEVER, measure_candidates
     from crossgate.evaluation import read_run
 
-    if options.background:
-        message = f"--background needs documents to pick from: {path} holds only candidates"
-        raise InputError("out_of_range", message)
+    _refuse(
+        options,
+        f"needs documents to pick from, and {path} holds only candidates",
+        "background",
+        "from_transcripts",
+        "split",
+    )
     with runs_folder(options.runs) as folder:
         output = _unwritten(folder, f"{path.stem}-candidates", written)
         problems = measure_candidates(

@@ -81,7 +81,7 @@ def read_beir(folder: Path, split: str | None, log: ProblemLog) -> Dataset:
         documents=loaded.documents,
         queries=labelled,
         problems=tuple(log.problems),
-        notes=tuple(_notes(folder, queries)),
+        notes=tuple(_notes(folder, split, queries, {query.id for query in labelled})),
     )
 
 
@@ -217,27 +217,35 @@ def _read_candidates(
     return lists
 
 
-def _notes(folder: Path, queries: Mapping[str, _Query]) -> Iterator[str]:
+def _notes(
+    folder: Path, split: str, queries: Mapping[str, _Query], kept: set[str]
+) -> Iterator[str]:
     labelled = {
-        line.split("\t")[0].strip()
-        for kind in ("qrels", "negatives")
-        for path in (folder / kind).glob("*.tsv")
-        for _, line in read_lines(path)
+        name: {
+            line.split("\t")[0].strip()
+            for kind in ("qrels", "negatives")
+            if os.path.exists(path := folder / kind / f"{name}.tsv")
+            for _, line in read_lines(path)
+        }
+        for name in _splits(folder)
     }
+    anywhere = set[str]().union(*labelled.values())
     left_out = [
         id
         for id, query in queries.items()
-        if id not in labelled and not query.metadata.get("no_match")
+        if id not in kept
+        and not query.metadata.get("no_match")
+        and (id in labelled[split] or id not in anywhere)
     ]
     if left_out:
         yield (
-            f"{len(left_out)} queries have neither a row in qrels or negatives nor "
-            "metadata.no_match: they were left out"
+            f"{len(left_out)} queries have neither a row in negatives or one in qrels with a score "
+            "above 0, nor metadata.no_match: they were left out"
         )
     shared = [
         id
         for id, query in queries.items()
-        if query.metadata.get("no_match") and "split" not in query.metadata and id not in labelled
+        if query.metadata.get("no_match") and "split" not in query.metadata and id not in anywhere
     ]
-    if shared and len(_splits(folder)) > 1:
+    if shared and len(labelled) > 1:
         yield f"{len(shared)} no-match queries name no split: they are in every split"

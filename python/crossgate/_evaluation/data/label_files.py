@@ -11,7 +11,7 @@ one that the row or the file names (`skill`, `skill_name`), or else that of the 
 above the file, or else the only document. `wrong`, `kind`, `split` and `mentions_name` are
 optional. A JSON file holds a list of such rows, or an object with such a list. In CSV the first
 line names the columns, and ids are separated by `;` or `|`. A query that occurs in several rows
-counts once, with all its labels.
+counts once, with all its labels. `id` is optional, too: else it is the file's name and the line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import csv
 import io
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib.resources import files
@@ -152,10 +152,26 @@ def read_labels(
         name=folder.resolve().name.removesuffix(".jsonl"),
         split=split or _split(labels, transcripts),
         documents=loaded.documents,
-        queries=tuple(queries.values()),
+        queries=tuple(_with_own_ids(queries.values())),
         problems=tuple(log.problems),
         notes=tuple(notes),
     )
+
+
+def _with_own_ids(queries: Iterable[LabelledQuery]) -> Iterator[LabelledQuery]:
+    """Yield the queries, with `#2`, `#3`, ... after an id that is taken.
+
+    Several skills may have an `evals/evals.json`, and reports are paired by id.
+    """
+    taken: set[str] = set()
+    last: Counter[str] = Counter()
+    for query in queries:
+        id = query.id
+        while id in taken:
+            last[query.id] += 1
+            id = f"{query.id}#{last[query.id] + 1}"
+        taken.add(id)
+        yield replace(query, id=id)
 
 
 def _split(labels: Sequence[str | PathLike[str]], transcripts: str | PathLike[str] | None) -> str:
@@ -177,7 +193,8 @@ def with_background(dataset: Dataset) -> Dataset:
     known = {query.text for query in dataset.queries}
     added = tuple(query for query in background_queries() if query.text not in known)
     note = f"{len(added)} everyday prompts were added that nothing should fit"
-    return replace(dataset, queries=(*dataset.queries, *added), notes=(*dataset.notes, note))
+    queries = tuple(_with_own_ids((*dataset.queries, *added)))
+    return replace(dataset, queries=queries, notes=(*dataset.notes, note))
 
 
 class _Ids:

@@ -257,19 +257,25 @@ def abstention(
         least: The profile's own threshold.
 
     Returns:
-        Points from the lowest threshold to the highest; none without confidence models for both
-        stages, or without queries of both kinds.
+        Points from the lowest threshold to the highest; none without a confidence model, or without
+        queries of both kinds.
     """
     first = np.array([_confidence(result) for result in without_thresholds["never"]])
     second = np.array([_confidence(result) for result in without_thresholds["always"]])
     matched = np.array([bool(query.relevant) for query in queries])
     if np.isnan(first).all() or np.isnan(second).all() or matched.all() or not matched.any():
         return ()
+    alone_or_read: tuple[Mode, Mode] = ("never", "always")
     right = {
         mode: np.array(
             [is_right(*pair) for pair in zip(queries, without_thresholds[mode], strict=True)]
         )
-        for mode in ("never", "always")
+        for mode in alone_or_read
+    }
+    # A guardrail may have left nothing, however confident the stage is.
+    picked = {
+        mode: np.array([bool(result.ids) for result in without_thresholds[mode]])
+        for mode in alone_or_read
     }
     clear = np.array(
         [result.verdict is Verdict.CONFIDENT for result in without_thresholds["gated"]]
@@ -286,11 +292,12 @@ def abstention(
         alone = open_ & clear & (first >= threshold)
         read = open_ & ~alone & (second >= threshold)
         right_picks = (alone & right["never"]) | (read & right["always"])
+        picks = (alone & picked["never"]) | (read & picked["always"])
         points.append(
             AbstentionPoint(
                 least=threshold,
                 precision=float(right_picks[matched].mean()),
-                false_inject=float((alone | read)[~matched].mean()),
+                false_inject=float(picks[~matched].mean()),
                 shipped=shipped,
             )
         )

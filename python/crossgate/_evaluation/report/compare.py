@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -114,9 +115,15 @@ def read_reports(path: str | PathLike[str]) -> dict[str, dict[str, Any]]:
         )
         raise SourceError("malformed_report", message)
     try:
-        reports = {_name(report): report for report in values["reports"]}
-        for report in reports.values():
+        reports: dict[str, dict[str, Any]] = {}
+        for report in values["reports"]:
             _check(report)
+            if reports.setdefault(_name(report), report) is not report:
+                message = (
+                    f"{path} has two reports of {_name(report)}: measure them apart, each into its "
+                    "own file"
+                )
+                raise SourceError("malformed_report", message)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         message = f"{path} is a damaged report: {type(error).__name__} {error}"
         raise SourceError("malformed_report", message) from error
@@ -134,8 +141,8 @@ def compare(
         seed: Seed of the resampling.
 
     Raises:
-        SourceError: `not_comparable` if they share no dataset, or if the documents or labels of a
-            shared dataset differ.
+        SourceError: `not_comparable` if they share no dataset, or if the documents, labels or
+            queries of a shared dataset differ, or two of its queries have one id.
     """
     shared = [name for name in before if name in after]
     if not shared:
@@ -170,12 +177,28 @@ def _check_alike(
             raise SourceError(
                 "not_comparable", f"the {what} of {name} differ: run both on the same"
             )
+    # What `--unnamed` leaves out changes neither.
+    if Counter(before["ids"]) != Counter(after["ids"]):
+        raise SourceError(
+            "not_comparable",
+            f"not the same queries of {name}: {len(before['ids'])} before, {len(after['ids'])} "
+            "after; use --unnamed for both or for none",
+        )
+    if len(set(before["ids"])) < len(before["ids"]):
+        raise SourceError(
+            "not_comparable",
+            f"an id occurs twice among the queries of {name}: measure both again",
+        )
     for role in ("embedder", "reranker", "remote"):
         old, new = before["header"].get(role), after["header"].get(role)
         if old != new:
             notes.append(f"{name}: the {role} was {old}, now {new}")
     if before["profile"] != after["profile"]:
         notes.append(f"{name}: the profiles differ")
+    # Reports of earlier versions have only the policy of the run.
+    old, new = (report.get("policy", report["header"].get("policy")) for report in (before, after))
+    if old != new:
+        notes.append(f"{name}: the policies differ")
 
 
 Values = dict[str, "np.ndarray[tuple[int], np.dtype[np.float64]]"]

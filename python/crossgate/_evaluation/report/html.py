@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from crossgate._core import Confidence
 from crossgate._evaluation.measures.examples import Example, Shown
 from crossgate._evaluation.measures.losses import DEPTH, PLACES
 from crossgate._evaluation.measures.quality import METRICS
@@ -263,7 +264,7 @@ _SIGNALS = {
 
 
 def _stated(report: Report) -> str:
-    if report.profile.confidence.stage2 is None:
+    if report.profile.confidence == Confidence():
         return "The sigmoid of the first document's logit"
     return "The confidence of the answer"
 

@@ -114,7 +114,7 @@ _TERMS = {
     "anything relevant?": "area under the ROC curve for predicting which queries have a match",
     "milliseconds": "from the query to the answer, including its embedding, with models loaded",
     "first pick does not fit": "queries with a match whose first pick is wrong or missing",
-    "recall@1": "share of the queries with a match whose first pick fits",
+    "recall@1": "share of the fitting documents at rank 1",
     "difference": "after minus before, on the same queries, with its 95 % interval",
     "confidence": "the probability that the first pick fits",
     "decided by": "the rule of the gate or of stage 2 that decided the query",

@@ -284,12 +284,14 @@ def _answer(
         hits = decay(hits, now=now)
     if CROSS_ENCODER not in plan.steps and DIVERSITY not in plan.steps:
         return _Answer([hit.id for hit in hits[:LIMIT]], False, before + _since(start))
-    winner = profile.winner if GATE in plan.steps else Winner()
+    if GATE not in plan.steps:  # both ways in which a gate skips the cross-encoder
+        answer = profile.answer.replace(rerank_threshold=None)
+        profile = profile.replace(winner=Winner(), answer=answer)
     result = rerank(
         query.text,
         hits[:POOL],
         reranker=memory if CROSS_ENCODER in plan.steps else None,
-        profile=profile.replace(winner=winner),
+        profile=profile,
         keep_scores=True,
     )
     if DIVERSITY in plan.steps:

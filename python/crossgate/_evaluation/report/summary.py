@@ -80,6 +80,7 @@ class Report:
     Attributes:
         header: What was run, on what, and where.
         profile: The profile that decided; the run's own unless another was asked for.
+        policy: The policy that decided; the run's own unless another was asked for.
         notes: What a reader of the figures should know.
         queries: How many queries there are.
         matched: How many of them have a match.
@@ -105,7 +106,7 @@ class Report:
         noise: How much two equal runs differ.
         missed: The worst wrong answers of the gate.
         picked_for_nothing: The worst picks for no-match queries.
-        answers: Every query with its answer, in the gated mode if that was run.
+        answers: Every query with its answer, in the gated mode if it is compared, else in the last.
         degraded: How many queries did not run as configured, by code.
         per_query: The value of every metric by mode, in the order of `ids`.
         ids: The ids of the queries.
@@ -113,6 +114,7 @@ class Report:
 
     header: RunHeader
     profile: Profile
+    policy: Policy
     notes: tuple[str, ...]
     queries: int
     matched: int
@@ -160,6 +162,7 @@ class Report:
         values["header"]["profile"] = profile_values(self.header.profile)
         values["header"]["policy"] = self.header.policy.to_dict()
         values["profile"] = profile_values(self.profile)
+        values["policy"] = self.policy.to_dict()
         if self.economics is not None:
             values["economics"]["skip_rate"] = self.economics.skip_rate
             values["economics"]["tighten_apply_rate"] = self.economics.tighten_apply_rate
@@ -184,7 +187,7 @@ def summarize(
     Raises:
         InputError: `out_of_range` if the run has none of the modes.
         ProfileError: `profile_mismatch` if the profile was fitted for other models.
-        SourceError: `unsuitable_run` if the run lacks what the profile asks for.
+        SourceError: `unsuitable_run` if the run lacks what the profile or the policy asks for.
     """
     header = run.header
     used = header.profile if profile is None else profile
@@ -192,7 +195,7 @@ def summarize(
     as_measured = (used, chosen) == (header.profile, header.policy)
     queries = run.queries
     notes = (*header.notes, *_fitted_on(run, used), *_bounds(queries))
-    notes += check_suitable(header, used)
+    notes += check_suitable(header, used, chosen)
     if used.blend != header.profile.blend:
         queries = tuple(reblended(query, used) for query in queries)
     # The other modes need each mode that was measured, shown or not.
@@ -220,10 +223,11 @@ def summarize(
     }
     recalls = {mode: table[:, _NAMES.index("recall@1")] for mode, table in tables.items()}
     unheld = {mode: _unheld(queries, used, mode, header.remote) for mode in present}
-    reference: Mode = "gated" if gated is not None else shown[-1]
+    reference: Mode = "gated" if "gated" in shown else shown[-1]
     return Report(
         header=header,
         profile=used,
+        policy=chosen,
         notes=notes,
         queries=len(queries),
         matched=sum(bool(query.relevant) for query in queries),

@@ -6,7 +6,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from crossgate._core import fits
+from crossgate._core import Confidence, fits
 from crossgate._evaluation.measures.economics import Economics
 from crossgate._evaluation.measures.losses import DEPTH, PLACES
 from crossgate._evaluation.measures.signals import calibration_error
@@ -227,7 +227,7 @@ def _signals(report: Report) -> Iterator[str]:
     if error is not None:
         what = (
             "sigmoid of the first logit"
-            if report.profile.confidence.stage2 is None
+            if report.profile.confidence == Confidence()
             else "confidence"
         )
         yield f"the {what} is off the observed share by {error:.3f} on average"

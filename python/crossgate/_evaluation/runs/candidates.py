@@ -28,6 +28,7 @@ from crossgate._evaluation.data.labels import ProblemLog, read_lines
 from crossgate._evaluation.runs.machine import describe_machine, describe_versions
 from crossgate._evaluation.runs.runs import RunHeader, StoredQuery, write_run
 from crossgate._files import open_source
+from crossgate._index import check_documents
 from crossgate._model_files.manifest import PASSAGE_RERANKER
 from crossgate._profile import as_profile
 from crossgate._rerank import PASSAGE_PROFILE, rerank
@@ -152,6 +153,7 @@ def _row(line: int, values: object) -> _Row:
     if not isinstance(given, list) or not given:
         raise Unusable("candidates must be a list of at least one")
     candidates = tuple(candidate(position, entry) for position, entry in enumerate(given, start=1))
+    check_documents(candidates)
     missing = next((entry.id for entry in candidates if entry.cosine is None), None)
     if missing is not None:
         raise Unusable(

@@ -40,7 +40,10 @@ def policy_of(mode: Mode, policy: Policy) -> Policy:
 
 
 def without_thresholds(profile: Profile) -> Profile:
-    """Return a profile that states its confidence but applies no threshold to it."""
+    """Return a profile that states its confidence but applies no threshold to it.
+
+    Candidates of too little relevance stay dropped: that threshold has nothing to do with it.
+    """
     return profile.replace(answer={}, second={})
 
 
@@ -74,7 +77,7 @@ def decide(
         remembered = _Remembered(query.remote_pairs, identity=remote or "stored")
     policy = policy or Policy()
     if not hold_back:
-        profile = without_thresholds(profile).replace(confidence={})
+        profile = without_thresholds(profile).replace(confidence={}, relevance={})
         policy = Policy()
     key = policy.source_type
     documents = {
@@ -128,20 +131,28 @@ def keeps_pools(header: RunHeader, profile: Profile) -> bool:
     )
 
 
-def check_suitable(header: RunHeader, profile: Profile) -> tuple[str, ...]:
-    """Refuse a profile that a run cannot be decided by, and return caveats.
+def check_suitable(header: RunHeader, profile: Profile, policy: Policy) -> tuple[str, ...]:
+    """Refuse a profile or a policy that a run cannot be decided by, and return caveats.
 
     Raises:
         ProfileError: `profile_mismatch` if it was fitted for other models.
-        SourceError: `unsuitable_run` if the run lacks logits that the profile needs.
+        SourceError: `unsuitable_run` if the run lacks logits that one of them needs.
     """
-    if profile == header.profile:
+    pairs = {"profile": (profile, header.profile), "policy": (policy, header.policy)}
+    changed = [name for name, (mine, measured) in pairs.items() if mine != measured]
+    if not changed:
         return ()
     check_models(profile, embedder=header.embedder or None, reranker=header.reranker)
     if "always" not in header.modes:
-        message = "the run was made without the mode always, so another profile lacks logits"
+        message = (
+            "the run was made without the mode always, so another profile or policy lacks logits: "
+            "measure it with them"
+        )
         raise SourceError("unsuitable_run", message)
-    notes = ["decided again from a stored run: times are taken from its modes never and always"]
+    notes = [
+        f"decided again from a stored run by another {' and '.join(changed)}: times are taken from "
+        "its modes never and always"
+    ]
     if (profile.blend, profile.per_channel) != (header.profile.blend, header.profile.per_channel):
         notes.append("the profile searches differently, but the candidates are those of the run")
     if "remote" in header.modes and not keeps_pools(header, profile):
