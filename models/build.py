@@ -69,7 +69,7 @@ RECIPES = {
         ),
         Recipe(
             name="crossgate-router-minilm-l12",
-            weights_sha256="8fb6f7adebb67819fefdb9bfef8fb391bb397ab1538d55d117c82f18f64ab7ac",
+            weights_sha256="921414602c5827f22adbb8a2bd4ce6a92f22343ddb921ab155485fba93074c0b",
             tokenizer_sha256=_MS_MARCO_TOKENIZER_SHA256,
             prefix="bert.",
             is_cross_encoder=True,

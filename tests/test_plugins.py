@@ -162,8 +162,8 @@ def test_a_folder_is_loaded_from_where_it_lies(
     assert chain.load(packages / "here" / "box").identity == here.identity
     assert chain.load("./box") is chain.load(f"{packages}/here/box") is here
     bundled = chain.load("ms-marco-minilm-l12")
-    for folder in (Path("./ms-marco-minilm-l12"), "./ms-marco-minilm-l12"):
-        assert chain.load(folder).identity != bundled.identity
+    for path in (Path("./ms-marco-minilm-l12"), "./ms-marco-minilm-l12"):
+        assert chain.load(path).identity != bundled.identity
     assert chain.load("ms-marco-minilm-l12") is bundled
     monkeypatch.chdir(packages / "there")
     assert chain.load("box").identity != here.identity

@@ -331,7 +331,7 @@ def test_only_headers_are_waited_for() -> None:
 
     async def ask() -> None:
         async def app(scope: Any, receive: Any, send: Any) -> None:
-            (connection,) = server.server_state.connections
+            (connection,) = connections
             clocks.append(connection._patience)
             await receive()
             clocks.append(connection._patience)
@@ -340,6 +340,7 @@ def test_only_headers_are_waited_for() -> None:
             clocks.append(connection._patience)
 
         server = uvicorn.Server(uvicorn.Config(app, http=Connection, lifespan="off"))
+        connections: set[Any] = server.server_state.connections
         with socket.create_server(("127.0.0.1", 0)) as listening:
             running = asyncio.create_task(server.serve([listening]))
             reader, writer = await asyncio.open_connection(*listening.getsockname())
@@ -393,7 +394,10 @@ def test_who_leaves_before_the_request_is_complete_is_not_answered() -> None:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    guard = Guard(send, limits=Limits(), key=None)
+    async def app(*_: Any) -> None:
+        raise AssertionError
+
+    guard = Guard(app, limits=Limits(), key=None)
     asyncio.run(guard({"type": "http", "path": "/v2/rerank", "headers": []}, receive, send))
     assert sent == []
 
