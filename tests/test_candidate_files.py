@@ -144,7 +144,9 @@ def test_a_gate_is_fitted_to_cosines_and_used(
         rows.append({"query": query.text, "relevant": [*query.relevant], "candidates": candidates})
     path = written(tmp_path / "found.jsonl", *rows)
     command = ["calibrate", str(path), "--reranker", "crossgate-router-minilm-l12"]
-    code = run([*command, "--max-false-inject", "0.3", "-o", "mine.json"])
+    # So few labels can only promise so much.
+    promise = ["--max-false-inject", "0.3", "--max-recall-loss", "0.1"]
+    code = run([*command, *promise, "-o", "mine.json"])
     output = capsys.readouterr()
     assert code == 0, output.err
     assert "the candidates are those of another retriever" in output.out

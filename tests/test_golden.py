@@ -24,7 +24,7 @@ from crossgate import _onnx as onnx
 from crossgate._model_files.folder import locate
 from crossgate._model_files.manifest import EMBEDDER as BUNDLED
 from crossgate._model_files.manifest import PASSAGE_RERANKER, Kind
-from crossgate.rerankers import passages_of
+from crossgate.rerankers import PairScore, passages_of
 
 GOLDEN = {
     path.stem: json.loads(path.read_text(encoding="utf-8"))
@@ -250,11 +250,21 @@ def test_truncation_is_flagged(cross_encoder: CrossEncoder) -> None:
     for case in CROSS_ENCODER["cases"]:
         (score,) = cross_encoder.score(case["query"], passages_of([case["document"]])).complete()
         assert score.truncated == (case in cut)
-    # What is too long here is read to its end by the model as it is shipped.
-    document = "gauge " * 400
-    assert cross_encoder.score("step", passages_of([document])).complete()[0].truncated
-    assert not CrossEncoder().score("step", passages_of([document])).complete()[0].truncated
-    assert CrossEncoder().score("step", passages_of([document * 2])).complete()[0].truncated
+
+
+def test_the_router_reads_the_beginnings_that_it_was_trained_on() -> None:
+    router = CrossEncoder()
+
+    def score(query: str, document: str) -> PairScore:
+        return router.score(query, passages_of([document])).complete()[0]
+
+    # Three special tokens and one of the query leave 252 of 256.
+    assert not score("step", "gauge " * 252).truncated
+    assert score("step", "gauge " * 253).truncated
+    document = "Read the gauge after each step."
+    longest = score("step " * 96, document)
+    assert score("step " * 95 + "gauge " * 500, document) != longest
+    assert score("step " * 96 + "gauge " * 500, document) == longest
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
