@@ -24,7 +24,7 @@ BODY = "Run the script, then look at its output, for"
 SKILLS = {
     "deploy": DEPLOY,
     "documents": "Writes letters and reports as .docx files. Not for slides or PowerPoint decks.",
-    "load-tests": "Measures how many requests a service bears with k6. Never write unit tests.",
+    "load-tests": "Measures how many requests a service bears with k6. Never writes unit tests.",
     "photos": "Resizes and renames many photos at once. Does not retouch faces or portraits.",
     "weekly-menus": "Plans meals for a week and writes the shopping list.",
 }

@@ -214,7 +214,7 @@ def test_both_models_are_trained_averaged_and_built(
     longer = ("--rate", 1e-3, "--warm-up", 10, "--workers", 2)
     shown = run("train_cross_encoder.py", embedder, many, made / "pairs", *longer)
     losses = [float(found) for found in re.findall(r"loss (\S+)", shown)]
-    assert losses[-1] < losses[0] - 0.1
+    assert losses[-1] < losses[0] - 0.05
     some = _first(groups, 20, made / "some.jsonl")
     taught = ("--layers", 2, "--teacher", made / "pairs", "--workers", 1)
     run("train_cross_encoder.py", made / "pairs", some, made / "fast", *taught)

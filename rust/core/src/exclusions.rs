@@ -17,8 +17,8 @@ const FEWEST_WORDS: usize = 3;
 static END: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"[.!?][\x22'”’]?\s+|\n\s*(?:\n|[-*•]\s|\d+[.)]\s)").ok());
 
-/// A sentence that begins so is about what the document is not for. "Never lose a note again" is
-/// none, and neither is "No account needed".
+/// A sentence that begins so is about what the document is not for. What an agent must never do is
+/// a rule for its work ("Never draw one without a sketch"), and "No account needed" is no exclusion.
 static OPENING: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
         r"(?i)^[\s\x21-\x2F\x3A-\x40\x5B-\x60\x7B-\x7E•–—]*(?:",
@@ -133,6 +133,10 @@ mod tests {
     #[test]
     fn sentences_that_rule_something_out_are_left_out() {
         for (whole, left) in [
+            (
+                "Measures what a service bears. Never writes unit tests.",
+                "Measures what a service bears. ",
+            ),
             ("Edits PDF files. Do not use for Word files.", "Edits PDF files. "),
             (
                 "Edits PDF files. NOT for slides! Merges them too.",
@@ -220,6 +224,7 @@ mod tests {
             "Builds landing pages. No coding needed: describe colours, fonts and layout.",
             "Picks the right chart. Not sure whether bar, line or scatter fits your data?",
             "Keeps notes. Never lose context again.",
+            "Draws page layouts. Never draw one without a sketch of its sections.",
             "Reviews migrations. Never apply one without this skill: it checks locks.",
             "Fixes office printers. Cannot connect to WiFi, paper jams, blank pages.",
             "Собирает сайты и приложения. Платформы no code и low code.",
