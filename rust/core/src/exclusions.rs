@@ -12,6 +12,13 @@ use regex_lite::Regex;
 /// A description that has fewer words left is searched whole: there is too little else in it.
 const FEWEST_WORDS: usize = 3;
 
+/// Where a sentence begins, after white space and punctuation; `\W` would pass over other scripts.
+macro_rules! beginning {
+    () => {
+        r"^[\s\x21-\x2F\x3A-\x40\x5B-\x60\x7B-\x7E•–—]*"
+    };
+}
+
 /// Where a sentence ends: also before an item of a list or a blank line, but not where a line is
 /// merely wrapped.
 static END: LazyLock<Option<Regex>> =
@@ -21,7 +28,9 @@ static END: LazyLock<Option<Regex>> =
 /// a rule for its work ("Never draw one without a sketch"), and "No account needed" is no exclusion.
 static OPENING: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
-        r"(?i)^[\s\x21-\x2F\x3A-\x40\x5B-\x60\x7B-\x7E•–—]*(?:",
+        "(?i)",
+        beginning!(),
+        "(?:",
         r"(?:do\s+not|don['’]t|never)\s+(?:use|trigger|invoke|activate|load|apply|route)\b",
         r"|not\s|(?:does|do|will|is)\s+not\b|doesn['’]t\b|no\s|never\s+(?:for|an?|the|[a-z]+s)\b",
         r"|skip\s+(?:for|when|if|this)\b|avoid\s+(?:for|when|if|using)\b|out\s+of\s+scope)",
@@ -51,7 +60,9 @@ static WITHIN: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// names is a single word, so that "For each file, see what changed" is none.
 static REFERRAL: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
-        r"(?i)^[\s\x21-\x2F\x3A-\x40\x5B-\x60\x7B-\x7E•–—]*for\s[^.!?]*?(?:",
+        "(?i)",
+        beginning!(),
+        r"for\s[^.!?]*?(?:",
         r"(?:,\s+see\s+(?:the\s+)?[`'\x22*]*[\w/-]+",
         r"|\b(?:see|use|try|prefer)\s+(?:the\s+)?[`'\x22*]*[a-z0-9]+(?:-[a-z0-9]+)+)",
         r"[`'\x22*]*(?:\s+skills?)?(?:\s+instead)?(?:\s*[(;].*|,?\s+or\s+[`'\x22*]*[\w/-]+[`'\x22*]*)?",
