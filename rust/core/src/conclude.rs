@@ -323,8 +323,8 @@ impl Order {
                 // The first of stage 1 may be one that has no score.
                 let of_stage1 = gated.scored.iter().position(|one| clears(one, gated.floor));
                 let same_first = ranked.first().map(|(_, at)| *at) == of_stage1;
-                let reading = reading(&read, &raw, &scores)
-                    .map(|found| Reading { same_first: found.same_first && same_first, ..found });
+                let reading =
+                    reading(&read, &raw, &scores).map(|found| Reading { same_first, ..found });
                 let seen = gated.signals.zip(reading);
                 seen.and_then(|(signals, reading)| model.probability(&signals, &reading))
             }
