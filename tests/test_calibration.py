@@ -32,6 +32,7 @@ from crossgate._calibration.weights import PIVOTS, Scores, fit_blend, fit_combin
 from crossgate._cli import calibrate as command_module
 from crossgate._cli.calibrate import render_calibration
 from crossgate._core import (
+    Answer,
     Blend,
     Combine,
     Confidence,
@@ -661,14 +662,22 @@ def test_skipping_costs_no_more_than_allowed_in_any_corpus_and_skips_most(
         """Return how many stage 1 decides alone, and whether the loss is allowed."""
         winner = Winner(agreed=agreed, disagreed=disagreed)
         skipped = skips(seen, first, profile.replace(answer=answer, winner=winner))
-        lost, matched = Counter[str](), Counter[str]()
+        # What an answer loses, and what the order loses where nothing holds an answer back.
+        lost, in_order, matched = Counter[str](), Counter[str](), Counter[str]()
+        bare = profile.replace(answer=Answer(), winner=winner)
+        leads = skips(seen, first, bare)
         for place, corpus in enumerate(corpora):
             matched[corpus] += bool(seen.matched[place])
             if skipped[place]:
                 answered = first[place] >= threshold
                 lost[corpus] -= bool(seen.stage1_right[place] and answered)
                 lost[corpus] += bool(seen.stage2_right[place] and second[place] >= threshold)
-        return sum(skipped), all(lost[one] <= CAUTION * loss * matched[one] for one in matched)
+            if leads[place]:
+                in_order[corpus] -= bool(seen.stage1_right[place])
+                in_order[corpus] += bool(seen.stage2_right[place])
+        return sum(skipped), all(
+            max(lost[one], in_order[one]) <= CAUTION * loss * matched[one] for one in matched
+        )
 
     count, allowed = judge(found.agreed, found.disagreed)
     assert allowed
