@@ -87,7 +87,7 @@ def blockwise_linear(
     return product, np.zeros(outputs, np.float32)
 
 
-CHOSEN = "per token, u8 weights (chosen)"
+CHOSEN = "per token, s8 weights, neighbours at most 128 (chosen)"
 CANDIDATES: dict[str, Linear] = {
     "float32": build.float32_linear,
     "per tensor, s8 weights": partial(dynamic_linear, largest=127),
@@ -97,7 +97,8 @@ CANDIDATES: dict[str, Linear] = {
     "MatMulNBits, block 128": partial(blockwise_linear, block=128),
     "per token, s8 weights": partial(token_linear, largest=127),
     "per token, s7 weights": partial(token_linear, largest=63),
-    CHOSEN: build.int8_linear,
+    "per token, u8 weights": build.int8_linear,
+    CHOSEN: build.signed_linear,
 }
 
 

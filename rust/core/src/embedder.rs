@@ -83,7 +83,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::model_file::{FLOAT, INT8, UINT8, written};
+    use super::model_file::{FLOAT, INT8, written};
     use super::*;
 
     const WIDTH: usize = 64;
@@ -95,7 +95,7 @@ mod tests {
         let widths = |name: &str, inputs: usize, outputs: usize| {
             let name = format!("layer_0.{name}");
             [
-                (format!("{name}.weight"), vec![inputs, outputs], UINT8),
+                (format!("{name}.weight"), vec![inputs, outputs], INT8),
                 (format!("{name}.scales"), vec![outputs], FLOAT),
             ]
         };

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::float::{LANES, attend, gelu, normalise, quantise, rescale};
-use super::model_file::{Constants, FLOAT, INT8, UINT8};
+use super::model_file::{Constants, FLOAT, INT8};
 use super::product::{GROUP, Kernel, TILE, multiply};
 use crate::error::{Error, Result};
 
@@ -13,7 +13,7 @@ const HEAD: usize = 32;
 /// The widest model that is read: sums of its products still fit 32 bits.
 const WIDEST: usize = 4_096;
 
-/// A weight w is stored as w + 128.
+/// A product takes a weight w as w + 128.
 const MIDDLE: i32 = 128;
 
 /// What is added to the result of a GELU, whose smallest value is -0.16997, before it is rounded.
@@ -189,12 +189,12 @@ impl Product {
         outputs: usize,
         shift: Option<f32>,
     ) -> Result<Self> {
-        let weights = constants.bytes(&format!("{name}.weight"), UINT8, inputs * outputs)?;
+        let weights = constants.bytes(&format!("{name}.weight"), INT8, inputs * outputs)?;
         let mut offsets = vec![0; outputs];
         if shift.is_some() {
             for row in weights.chunks_exact(outputs) {
                 for (offset, weight) in offsets.iter_mut().zip(row) {
-                    *offset += MIDDLE * (i32::from(*weight) - MIDDLE);
+                    *offset += MIDDLE * i32::from(weight.cast_signed());
                 }
             }
         }
@@ -214,7 +214,7 @@ impl Product {
         for (place, row) in products.chunks_exact_mut(outputs).enumerate() {
             let sums = sums.get(place * outputs..).unwrap_or_default();
             let levels = levels.get(place * self.inputs..(place + 1) * self.inputs);
-            // Stored weights are too large by MIDDLE, each.
+            // Multiplied weights are too large by MIDDLE, each.
             let common = levels.into_iter().flatten().map(|level| i32::from(*level)).sum::<i32>();
             let step = steps.get(place).copied().unwrap_or_default();
             rescale(sums, MIDDLE * common, &self.offsets, &self.scales, step, row);

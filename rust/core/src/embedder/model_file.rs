@@ -9,7 +9,6 @@ use crate::error::{Error, Result};
 
 /// Numbers of the types of `TensorProto.DataType`.
 pub(super) const FLOAT: i32 = 1;
-pub(super) const UINT8: i32 = 2;
 pub(super) const INT8: i32 = 3;
 
 /// What we read of onnx.proto: all else is skipped.

@@ -5,6 +5,9 @@ use multiversion::multiversion;
 /// Columns that are packed and multiplied together; the width of a product is a multiple of it.
 pub(super) const TILE: usize = 64;
 
+/// Turns a signed byte w into the unsigned byte w + 128, which the instructions take.
+const SIGN: u8 = 0x80;
+
 /// Bytes of one column that one instruction multiplies and adds up; the depth is a multiple of it.
 pub(super) const GROUP: usize = 4;
 
@@ -46,6 +49,8 @@ impl Kernel {
 
 /// Sums of products: `levels` of shape [rows, inputs] times `weights` of shape [inputs, outputs].
 ///
+/// The weights are signed bytes, as they lie in the file, and each counts as 128 more.
+///
 /// Every kernel returns the same numbers: no sum of up to 65,536 products overflows 32 bits.
 #[cfg_attr(target_arch = "x86_64", allow(unsafe_code, reason = "calls of x86's instructions"))]
 pub(super) fn multiply(
@@ -76,7 +81,7 @@ pub(super) fn multiply(
             for (levels, sums) in levels.chunks_exact(inputs).zip(sums.chunks_exact_mut(outputs)) {
                 for (level, weights) in levels.iter().zip(weights.chunks_exact(outputs)) {
                     for (sum, weight) in sums.iter_mut().zip(weights) {
-                        *sum += i32::from(*level) * i32::from(*weight);
+                        *sum += i32::from(*level) * i32::from(*weight ^ SIGN);
                     }
                 }
             }
@@ -95,7 +100,7 @@ fn pack(weights: &[u8], outputs: usize, start: usize, packed: &mut Packed) {
         };
         let (columns, _) = packed.as_chunks_mut::<GROUP>();
         for ((((column, a), b), c), d) in columns.iter_mut().zip(a).zip(b).zip(c).zip(d) {
-            *column = [*a, *b, *c, *d];
+            *column = [*a ^ SIGN, *b ^ SIGN, *c ^ SIGN, *d ^ SIGN];
         }
     }
 }
@@ -266,7 +271,7 @@ mod tests {
                 for column in 0..outputs {
                     for input in 0..inputs {
                         expected[row * outputs + column] += i32::from(levels[row * inputs + input])
-                            * i32::from(weights[input * outputs + column]);
+                            * (i32::from(weights[input * outputs + column].cast_signed()) + 128);
                     }
                 }
             }
