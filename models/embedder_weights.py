@@ -33,7 +33,9 @@ def weights_of(graph: onnx.GraphProto) -> dict[str, Array]:
         found[f"{name}.bias"] = constants[f"{source}.beta"]
 
     def matrix(source: str) -> Array:
-        levels = constants[f"{source}.weight"].astype(np.float32).T - 128
+        stored = constants[f"{source}.weight"].T
+        # Builds up to commit f7acbe6 have unsigned bytes.
+        levels = stored.astype(np.float32) - (128 if stored.dtype == np.uint8 else 0)
         return np.asarray(levels * constants[f"{source}.scales"][:, np.newaxis], np.float32)
 
     words = constants["words"].astype(np.float32) * constants["word_scales"]

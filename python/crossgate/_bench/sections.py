@@ -34,7 +34,7 @@ _CROSSGATE = [*_PYTHON, "-c", "from crossgate._cli import main; main()"]
 # The demo's skills, and two of its prompts: one that stage 1 decides, and one that it leaves to the
 # cross-encoder.
 _CLEAR = "merge these three PDF files into one"
-_UNCLEAR = "put the branch in order for review"
+_UNCLEAR = "tidy up the branch before the review"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from crossgate._samples import SKILLS
 PROMPTS = (
     "merge these three PDF files into one",
     "the export from accounting is full of duplicate rows and half of the dates are wrong",
-    "put the branch in order for review",
+    "tidy up the branch before the review",
     "what time is the meeting tomorrow",
 )
 
