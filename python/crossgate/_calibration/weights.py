@@ -27,7 +27,7 @@ comparable, although the confidence depends on them.
 LEAST_SHARE = 0.1
 """The smallest share of a channel in the blend."""
 POOL_LOSS = 0.005
-"""How much recall@1 the chosen pool may lose compared with the largest: each pair costs the same."""
+"""How much recall@1 the chosen pool may lose against the largest: every pair costs the same."""
 POOLS = (4, 6, 8, 10, 12, 16, 20)
 
 _RIDGE = 1e-4
