@@ -409,7 +409,7 @@ def test_what_a_fit_needs_is_logged_while_nobody_waits(home: Home) -> None:
     assert home.run("hook", "install", "--log", str(log)).returncode == 0
     settle(home)
     assert log.read_bytes() == b""  # the trial is no prompt
-    prompts = [PDF, "what did you change in the last commit of yours?", "x" * 60_000]
+    prompts = [PDF, "what time is the meeting tomorrow", "x" * 60_000]
     for prompt in prompts:
         assert home.hook(home.call(prompt), "--log", str(log)).code == 0
         settle(home)
