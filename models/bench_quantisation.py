@@ -97,8 +97,7 @@ CANDIDATES: dict[str, Linear] = {
     "MatMulNBits, block 128": partial(blockwise_linear, block=128),
     "per token, s8 weights": partial(token_linear, largest=127),
     "per token, s7 weights": partial(token_linear, largest=63),
-    "per token, u8 weights": build.int8_linear,
-    CHOSEN: build.signed_linear,
+    CHOSEN: build.int8_linear,
 }
 
 

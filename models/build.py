@@ -79,13 +79,7 @@ RECIPES = {
             is_cross_encoder=True,
         ),
         Recipe("embedder", None, None, prefix="", is_cross_encoder=False),
-        Recipe(
-            "cross-encoder",
-            None,
-            None,
-            prefix="bert.",
-            is_cross_encoder=True,
-        ),
+        Recipe("cross-encoder", None, None, prefix="bert.", is_cross_encoder=True),
     )
 }
 
@@ -210,42 +204,15 @@ def quantise_neighbours(
 def int8_linear(
     writer: GraphWriter, values: str, weight: NDArray[np.float32], name: str, after_gelu: bool
 ) -> tuple[str, NDArray[np.float32]]:
-    """Writes the product of two unsigned bytes: one scale per token, one per output.
+    """Writes the product of an unsigned and a signed byte: one scale per token, one per output.
 
     - A scale per token instead of one per tensor (DynamicQuantizeLinear) keeps a score independent
       of the padding and of the other pairs in a batch, and halves the error.
-    - Unsigned weights, because unsigned values times signed weights overflow 16 bits on x86-64
-      without VNNI, where the sum of two products saturates: the score would depend on the
-      processor. Unsigned times unsigned is exact everywhere and keeps all eight bits.
-    """
-    levels, scales = quantise_rows(weight, 127)
-    return _integer_linear(writer, values, levels, scales, name, after_gelu, signed=False)
-
-
-def signed_linear(
-    writer: GraphWriter, values: str, weight: NDArray[np.float32], name: str, after_gelu: bool
-) -> tuple[str, NDArray[np.float32]]:
-    """Writes the product of an unsigned and a signed byte, as `int8_linear` in all else.
-
-    Signed weights take half the time where there is VNNI. No two neighbours are so large that
-    their products saturate where there is none, so the score does not depend on the processor.
+    - Signed weights take half the time of unsigned ones where there is VNNI. No two neighbours are
+      so large that their products saturate where there is none, so the score does not depend on the
+      processor.
     """
     levels, scales = quantise_neighbours(weight)
-    return _integer_linear(writer, values, levels, scales, name, after_gelu, signed=True)
-
-
-def _integer_linear(
-    writer: GraphWriter,
-    values: str,
-    levels: NDArray[np.int32],
-    scales: NDArray[np.float32],
-    name: str,
-    after_gelu: bool,
-    *,
-    signed: bool,
-) -> tuple[str, NDArray[np.float32]]:
-    """Writes the product of bytes, of levels and scales that are given."""
-    stored = levels.astype(np.int8) if signed else (levels + 128).astype(np.uint8)
     one = writer.constant("one", np.array(1, np.float32))
     last_axis = writer.constant("last_axis", np.array([-1], np.int64))
     if after_gelu:
@@ -269,13 +236,11 @@ def _integer_linear(
     byte_values = writer.node("QuantizeLinear", [scaled, one, zero], f"{name}.bytes")
     inputs = [
         byte_values,
-        writer.constant(f"{name}.weight", stored.T),
+        writer.constant(f"{name}.weight", levels.astype(np.int8).T),
         one,
         writer.constant(f"{name}.scales", scales),
         zero,
     ]
-    if not signed:
-        inputs.append(writer.constant("byte_128", np.array(128, np.uint8)))
     product = writer.node("MatMulIntegerToFloat", inputs, f"{name}.product", domain=MICROSOFT)
     return writer.node("Mul", [product, token_scale], name), correction
 
@@ -285,7 +250,7 @@ def build_graph(
     *,
     prefix: str,
     is_cross_encoder: bool,
-    linear: Linear = signed_linear,
+    linear: Linear = int8_linear,
     quantise_embeddings: bool = True,
 ) -> onnx.ModelProto:
     """Builds the whole graph of one model, fused by hand so that loading it needs no optimiser.
@@ -461,7 +426,7 @@ def build_model(recipe: Recipe, source: Path, output: Path, *, exact: bool = Fal
         weights,
         prefix=recipe.prefix,
         is_cross_encoder=recipe.is_cross_encoder,
-        linear=float32_linear if exact else signed_linear,
+        linear=float32_linear if exact else int8_linear,
         quantise_embeddings=not exact,
     )
     output.mkdir(parents=True, exist_ok=True)

@@ -228,6 +228,17 @@ def test_both_models_are_trained_averaged_and_built(
     right = np.argmax(queries @ found.T, 1) == np.arange(len(SUBJECTS))
     assert right.mean() >= 0.75
 
+    # What the graph computes with, taken out of it, is what was trained, but for the rounding.
+    run("embedder_weights.py", made / "embedder", embedder / "config.json", made / "taken out")
+    for name in ("mean", "taken out"):
+        run("build.py", "embedder", "--float32", made / name, made / f"exact {name}")
+    exact, taken = (
+        np.array(OnnxEmbedder(made / f"exact {name}").embed(documents))
+        for name in ("mean", "taken out")
+    )
+    assert (exact * taken).sum(axis=1).min() > 0.999
+    assert not np.array_equal(exact, taken)
+
     run("build.py", "cross-encoder", made / "fast", made / "fast cross-encoder")
     full, fast = (made / name / "model.onnx" for name in ("cross-encoder", "fast cross-encoder"))
     assert fast.stat().st_size < full.stat().st_size
