@@ -229,7 +229,7 @@ def test_both_models_are_trained_averaged_and_built(
     assert right.mean() >= 0.75
 
     # What the graph computes with, taken out of it, is what was trained, but for the rounding.
-    run("embedder_weights.py", made / "embedder", embedder / "config.json", made / "taken out")
+    run("graph_weights.py", made / "embedder", embedder / "config.json", made / "taken out")
     for name in ("mean", "taken out"):
         run("build.py", "embedder", "--float32", made / name, made / f"exact {name}")
     exact, taken = (
@@ -256,16 +256,20 @@ def test_the_graph_computes_what_was_trained(
     run("train_cross_encoder.py", start, some, made / "weights", *few)
     run("build.py", "cross-encoder", "--float32", made / "weights", made / "exact")
     run("build.py", "cross-encoder", made / "weights", made / "rounded")
+    # Weights taken out of a graph make it again.
+    run("graph_weights.py", made / "rounded", made / "weights" / "config.json", made / "taken out")
+    run("build.py", "cross-encoder", made / "taken out", made / "again")
     query, documents = "how do i use a boat", ["boat", "a lamp is for this", "the rose " * 20]
     pairs = [[query, document] for document in documents]
     passages = passages_of(documents)
     trained = facts("training_logits.py", made / "weights", given=pairs)["logits"]
-    exact, rounded = (
+    exact, rounded, again = (
         [pair.score for pair in CrossEncoder(made / name).score(query, passages).complete()]
-        for name in ("exact", "rounded")
+        for name in ("exact", "rounded", "again")
     )
     assert exact == pytest.approx(trained, abs=1e-4)
     assert rounded == pytest.approx(trained, abs=1)
+    assert again == pytest.approx(rounded, abs=0.01)
     assert max(trained) - min(trained) > 0.01
 
     begun = facts("training_logits.py", start, given=pairs)

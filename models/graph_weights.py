@@ -1,6 +1,6 @@
-"""Writes float32 weights of the embedder from the int8 graph that `build.py` wrote.
+"""Writes float32 weights of a model from the int8 graph that `build.py` wrote.
 
-    python embedder_weights.py FOLDER CONFIG OUTPUT
+    python graph_weights.py FOLDER CONFIG OUTPUT
 
 They are the weights that the graph computes with; what rounding took away from the originals is
 gone. A training can so go on from a shipped model whose float weights were not kept.
@@ -24,7 +24,7 @@ Array = NDArray[np.float32]
 
 
 def weights_of(graph: onnx.GraphProto) -> dict[str, Array]:
-    """Returns the weights of an embedder's graph, by the names that transformers gives them."""
+    """Returns the weights of a graph, by the names that transformers gives them."""
     constants = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
     found: dict[str, Array] = {}
 
@@ -63,14 +63,19 @@ def weights_of(graph: onnx.GraphProto) -> dict[str, Array]:
         found[f"{name}output.dense.bias"] = found[f"{name}output.dense.bias"] + shift
         norm(f"{source}after_attention", f"{name}attention.output.LayerNorm")
         norm(f"{source}output", f"{name}output.LayerNorm")
+    if "classifier.weight" in constants:
+        found = {f"bert.{name}": values for name, values in found.items()}
+        for part in ("weight", "bias"):
+            found[f"bert.pooler.dense.{part}"] = constants[f"pooler.{part}"]
+            found[f"classifier.{part}"] = constants[f"classifier.{part}"]
     return {name: np.ascontiguousarray(values, np.float32) for name, values in found.items()}
 
 
 def main() -> None:
     """Reads the arguments and writes the folder of weights."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="folder of the built embedder")
-    parser.add_argument("config", type=Path, help="config.json of all-MiniLM-L6-v2")
+    parser.add_argument("folder", type=Path, help="folder of the built model")
+    parser.add_argument("config", type=Path, help="config.json of the model that the training started from")
     parser.add_argument("output", type=Path, help="folder to write the weights to")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
