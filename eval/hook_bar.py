@@ -1,26 +1,29 @@
 """Prints what the prompt hook injects by its least confidence: rightly, and where nothing fits.
 
     python eval/hook_bar.py eval/skills eval/skills:conversation
+    python eval/hook_bar.py eval/skills:conversation --over SKILLS
 
 A hook injects one skill at most. Measured are the two answers that it can come to: stage 1 alone,
 which is all that the default budget leaves time for in a new process, and the whole cascade.
-`wrong` is the share of the prompts without a match for which something is injected, `kept` the
-share of `route`'s right first picks that are injected, and `astray` the share of what is injected
-for prompts with a match that is another skill.
+`wrong` is the share of the prompts without a match for which something is injected, by kind where
+there are several, `kept` the share of `route`'s right first picks that are injected, and `astray`
+the share of what is injected for prompts with a match that is another skill. With `--over`, the
+prompts without a match are routed over other documents; what fits the others there is not known.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+from collections import Counter
 
 from crossgate import Index, Router
 from crossgate._hook.options import MIN_CONFIDENCE
 from crossgate.evaluation import LabelledQuery, read_dataset
 
-BARS = (0.0, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9)
+BARS = sorted({0.0, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, MIN_CONFIDENCE})
 
-Pick = tuple[float, bool]
-"""The confidence of a first pick, and whether it is right."""
+Pick = tuple[float, bool, str]
+"""The confidence of a first pick, whether it is right, and the kind of its prompt."""
 
 
 def picks(router: Router, queries: list[LabelledQuery], budget: float | None) -> list[Pick]:
@@ -29,31 +32,42 @@ def picks(router: Router, queries: list[LabelledQuery], budget: float | None) ->
     for query in queries:
         result = router.route(query.text, limit=1, budget_ms=budget)
         if result.selected:
-            found.append((result.confidence or 0.0, result.ids[0] in query.relevant))
+            right = result.ids[0] in query.relevant
+            found.append((result.confidence or 0.0, right, query.kind))
     return found
 
 
 def main() -> None:
-    """Measure the datasets that are named, `FOLDER` or `FOLDER:SPLIT`."""
-    for argument in sys.argv[1:]:
+    """Measure the datasets that are named."""
+    parser = argparse.ArgumentParser(description="Prints what the hook injects, by its bar.")
+    parser.add_argument("dataset", nargs="+", help="FOLDER or FOLDER:SPLIT, in BEIR's layout")
+    parser.add_argument("--over", help="a folder whose documents are routed over instead")
+    options = parser.parse_args()
+    for argument in options.dataset:
         folder, _, split = argument.partition(":")
         dataset = read_dataset(folder, split=split or None)
-        router = Router(Index.build(dataset.documents))
-        matched = [one for one in dataset.queries if one.relevant]
+        matched = [one for one in dataset.queries if one.relevant and not options.over]
         others = [one for one in dataset.queries if not one.relevant]
+        kinds = Counter(one.kind for one in others)
         print(f"{argument}: {len(matched)} prompts with a match, {len(others)} without")
-        routed = sum(right for _, right in picks(router, matched, None))
+        searched = read_dataset(options.over) if options.over else dataset
+        router = Router(Index.build(searched.documents))
+        routed = sum(right for _, right, _ in picks(router, matched, None))
         for name, budget in (("stage 1", 0.0), ("cascade", None)):
             asked, unasked = (picks(router, queries, budget) for queries in (matched, others))
-            for bar in sorted({*BARS, MIN_CONFIDENCE}):
-                told = [right for sure, right in asked if sure >= bar]
-                wrong = sum(sure >= bar for sure, _ in unasked)
+            for bar in BARS:
+                told = [right for sure, right, _ in asked if sure >= bar]
+                wrong = Counter(kind for sure, _, kind in unasked if sure >= bar)
+                cells = [f"wrong {wrong.total() / len(others):.3f} ({wrong.total()})"]
+                if len(kinds) > 1:
+                    cells += [f"{one} {wrong[one] / kinds[one]:.3f}" for one in sorted(kinds)]
+                if told:
+                    cells += [
+                        f"kept {sum(told) / routed:.3f} of {routed}",
+                        f"astray {1 - sum(told) / len(told):.3f} of {len(told)}",
+                    ]
                 mark = "  default" if bar == MIN_CONFIDENCE else ""
-                print(
-                    f"  {name}  bar {bar:.2f}  wrong {wrong / len(others):.3f} ({wrong})  "
-                    f"kept {sum(told) / routed:.3f} of {routed}  "
-                    f"astray {1 - sum(told) / len(told):.3f} of {len(told)}{mark}"
-                )
+                print(f"  {name}  bar {bar:.2f}  {'  '.join(cells)}{mark}")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -53,14 +54,18 @@ def calls(folder: Path) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...], d
     index = Index.build(DOCUMENTS, embedder=None)
     changed = Index.build(DOCUMENTS, embedder=None)
     router = Router(index, reranker=None)
+    located = [replace(document, vector=[1.0, 0.0]) for document in DOCUMENTS]
+    near = Router(Index.build(located, embedder=PrecomputedVectors("x@1", 2)), reranker=None)
     result = rerank("fox", DOCUMENTS, reranker=None)
     hits = list(result.hits)
     file = folder / "file"
     key = {"api_key": "k"}
     yield Router, (index,), {"reranker": None}
     yield router.route, ("fox",), {}
+    yield near.route, ("fox",), {"vector": [1.0, 0.0]}
     yield router.route_many, (["fox"],), {"progress": False}
     yield rerank, ("fox", DOCUMENTS), {"reranker": None}
+    yield rerank, ("fox", located), {"reranker": None, "vector": [1.0, 0.0]}
     yield rerank_many, ([("fox", DOCUMENTS)],), {"reranker": None, "progress": False}
     yield Index.build, (DOCUMENTS,), {"embedder": None}
     yield Index.open, (file,), {}

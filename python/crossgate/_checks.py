@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -177,6 +177,18 @@ def check_kind(what: str, value: object, kind: Any, way_out: str) -> None:
     """
     if not isinstance(value, kind):
         raise InputError("out_of_range", f"{what} is {shown(value)}: pass {way_out}")
+
+
+def check_vector(vector: object) -> None:
+    """Refuse what is no vector; the index checks its numbers, and how many there are.
+
+    Raises:
+        InputError: `wrong_dimension`.
+    """
+    listed = isinstance(vector, Sized) and isinstance(vector, Iterable)
+    if vector is not None and (not listed or isinstance(vector, str | bytes | Mapping)):
+        message = f"the query's vector is {shown(vector)}: pass a list of numbers"
+        raise InputError("wrong_dimension", message)
 
 
 def check_hits(what: str, hits: object) -> None:

@@ -19,6 +19,7 @@ from crossgate._checks import (
     check_query,
     check_request,
     check_text,
+    check_vector,
     shown,
 )
 from crossgate._core import Policy, Profile
@@ -103,6 +104,7 @@ def _prepare(
     check_query(query)
     check_limit(limit)
     check_request(section, grade)
+    check_vector(vector)
     if isinstance(candidates, str | Mapping) or not isinstance(candidates, Iterable):
         what = "a single one" if isinstance(candidates, str | Mapping) else shown(candidates)
         raise InputError("malformed_candidate", f"candidates is {what}: pass a list")

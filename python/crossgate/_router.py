@@ -19,6 +19,7 @@ from crossgate._checks import (
     check_limit,
     check_prompt,
     check_request,
+    check_vector,
     is_empty,
 )
 from crossgate._core import Policy, Profile
@@ -216,6 +217,7 @@ class Router:
         check_prompt(query)
         check_limit(limit)
         check_request(section, grade)
+        check_vector(vector)
         check_confidence(min_confidence, self.profile)
         allowed = None if allow is None else check_ids("allow", allow)
         denied = check_ids("deny", deny)
