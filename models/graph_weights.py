@@ -75,7 +75,7 @@ def main() -> None:
     """Reads the arguments and writes the folder of weights."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="folder of the built model")
-    parser.add_argument("config", type=Path, help="config.json of the model that the training started from")
+    parser.add_argument("config", type=Path, help="config.json of the weights behind it")
     parser.add_argument("output", type=Path, help="folder to write the weights to")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)

@@ -1089,8 +1089,16 @@ FUNCTION = {**BARE, "parameters": SCHEMA}
         [{**BARE, "input_schema": SCHEMA}],
         [{"type": "function", "function": FUNCTION}],
         [{"type": "function", **FUNCTION}],
+        {"toolConfig": {"tools": [{"toolSpec": {**BARE, "inputSchema": {"json": SCHEMA}}}]}},
+        [{"toolSpec": {**BARE, "inputSchema": {"json": SCHEMA}}}],
+        {"tools": [{"functionDeclarations": [FUNCTION]}, {"googleSearch": {}}]},
+        {"functionDeclarations": [{**BARE, "parametersJsonSchema": SCHEMA}]},
+        [{"function_declarations": [{**BARE, "parameters_json_schema": SCHEMA}]}],
     ],
-    ids=["mcp", "answer of a server", "list", "anthropic", "openai chat", "openai responses"],
+    ids=[
+        *("mcp", "answer of a server", "list", "anthropic", "openai chat", "openai responses"),
+        *("bedrock", "bedrock's list", "gemini", "gemini's tool", "gemini in python"),
+    ],
 )
 def test_a_tool_is_a_document(tmp_path: Path, content: object) -> None:
     path = write(tmp_path / "tools.json", json.dumps(content))

@@ -11,7 +11,13 @@ from crossgate._passages import BODY_CHARS
 from crossgate._sources.common import Unusable, is_unicode
 from crossgate._types import Document
 
-_SCHEMAS = ("inputSchema", "input_schema", "parameters", "parameters_json_schema")
+_SCHEMAS = (
+    "inputSchema",
+    "input_schema",
+    "parameters",
+    "parameters_json_schema",
+    "parametersJsonSchema",
+)
 _DEPTH = 8
 """Maximum depth of nested parameters; deeper ones are left out."""
 _PARTS = 500
@@ -24,38 +30,51 @@ _VALUES = 100
 def tools_of(value: object) -> list[object]:
     """Return the tools of a file: a list, or an object with a list under `tools`.
 
-    In a response of an MCP server, that object is under `result`.
+    That object is under `result` in a response of an MCP server, and under `toolConfig` in a
+    request to Bedrock. Gemini's tools are lists of functions, which are returned one by one.
 
     Raises:
         Unusable: If there is no such list.
     """
-    if isinstance(value, dict) and isinstance(value.get("result"), dict):
-        value = value["result"]
+    for outer in ("result", "toolConfig"):
+        if isinstance(value, dict) and isinstance(value.get(outer), dict):
+            value = value[outer]
     if isinstance(value, dict):
-        value = value.get("tools")
+        value = value.get("tools", [value] if _declared(value) else None)
     if not isinstance(value, list):
         raise Unusable('no list of tools: expected a JSON array, or an object with "tools"')
-    return value
+    return [tool for one in value for tool in _declared(one) or [one]]
+
+
+def _declared(value: object) -> list[object]:
+    """Return the functions that a tool of Gemini declares; none for any other tool."""
+    if not isinstance(value, dict):
+        return []
+    found = value.get("functionDeclarations", value.get("function_declarations"))
+    return found if isinstance(found, list) else []
 
 
 def tool_from(value: object) -> Document:
     """Turn one tool into a document: its name and description, and its parameters as the body.
 
-    It may have the format of MCP (`inputSchema`), of Anthropic's tools (`input_schema`) or of
-    OpenAI's functions (`parameters`, also below `function`).
+    It may have the format of MCP (`inputSchema`), of Anthropic's tools (`input_schema`), of
+    OpenAI's and Gemini's functions (`parameters`, also below `function`), or of Bedrock's tools
+    (`inputSchema.json`, below `toolSpec`).
 
     Raises:
         Unusable: If it has no name, or a field that must be text is not.
     """
     if not isinstance(value, dict):
         raise Unusable("a tool must be a JSON object")
-    inner = value.get("function")
-    tool: dict[str, Any] = inner if isinstance(inner, dict) else value
+    inner = (value.get(key) for key in ("function", "toolSpec"))
+    tool: dict[str, Any] = next((one for one in inner if isinstance(one, dict)), value)
     name, text = _text(tool, "name"), _text(tool, "description")
     if not name.strip():
         raise Unusable('a tool without a name: expected "name", as MCP, OpenAI and Anthropic do')
     schemas = (tool[key] for key in _SCHEMAS if isinstance(tool.get(key), dict))
     schema: dict[str, Any] = next(schemas, {})
+    if "toolSpec" in value and isinstance(schema.get("json"), dict):
+        schema = schema["json"]
     title = _text(tool, "title")
     body = _body(title if title != name else "", _parameters(schema))
     if not is_unicode(name + text + body):
