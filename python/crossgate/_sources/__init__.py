@@ -23,6 +23,7 @@ from crossgate._sources.openapi import is_openapi, operations_of
 from crossgate._sources.rows import document_from, parse_json, read_candidates
 from crossgate._sources.skills import description_of, front_matter, text_of, texts_of
 from crossgate._sources.tools import tool_from, tools_of
+from crossgate._sources.yaml_documents import parse_yaml
 from crossgate._types import Document
 
 __all__ = ["Kind", "Loaded", "Place", "Problem", "read_candidates", "read_sources"]
@@ -32,13 +33,15 @@ Kind = Literal["auto", "skills", "beir", "jsonl", "tools", "text"]
 _SKILL = "SKILL.md"
 _CORPUS = "corpus.jsonl"
 _JSON_LINES = (".jsonl", ".ndjson")
-_TOOLS = (".json",)
+_YAML = (".yaml", ".yml")
+_TOOLS = (".json", *_YAML)
 _MARKDOWN = (".md", ".markdown")
 _TEXT = (*_MARKDOWN, ".txt", ".rst")
 _SUFFIXES = {"text": _TEXT, "jsonl": _JSON_LINES, "tools": _TOOLS}
 _ACCEPTED = (
     f"a folder with {_SKILL} files, a BEIR folder ({_CORPUS}), a {' or '.join(_JSON_LINES)} file, "
-    f"a {_TOOLS[0]} file with tools or OpenAPI 3, a {', '.join(_TEXT)} file or a folder of these"
+    f"a {', '.join(_TOOLS)} file with tools or OpenAPI 3, a {', '.join(_TEXT)} file or a folder of "
+    "these"
 )
 
 _FOLDER_DEPTH = 12
@@ -322,7 +325,8 @@ class _Reader:
 
         Two servers may both have a `search`: the file's name is added to the second one.
         """
-        value = parse_json(decoded(read_source(path, TEXT_BYTES)))
+        parse = parse_yaml if _suffix(path) in _YAML else parse_json
+        value = parse(decoded(read_source(path, TEXT_BYTES)))
         stem = shown(os.path.splitext(os.path.basename(path))[0])
         if isinstance(value, dict) and is_openapi(value):
             self._add_named(path, stem, operations_of(value))
