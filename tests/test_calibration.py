@@ -1118,6 +1118,10 @@ def test_the_command_on_a_stored_run(
     [
         (Combine.Weighted(1.0, 0.5, 2.0), "combine   cosine 1, bm25 0.5, rerank score 2; pool of "),
         (Combine.Rrf(60.0), "combine   reciprocal rank fusion of both stages (k 60); pool of "),
+        (
+            Combine.ZScore(0.5),
+            "combine   standard scores of both stages, rerank score 0.5; pool of ",
+        ),
         (Combine.Replace(), "combine   by rerank score alone; pool of "),
     ],
 )

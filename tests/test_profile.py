@@ -74,6 +74,7 @@ PROFILES = st.builds(
     combine=st.one_of(
         st.just(Combine.Replace()),
         st.builds(Combine.Rrf, POSITIVE),
+        st.builds(Combine.ZScore, NUMBERS),
         st.builds(Combine.Weighted, NUMBERS, NUMBERS, NUMBERS),
     ),
     per_channel=st.integers(2, 99),
@@ -159,7 +160,9 @@ def test_parts_may_be_given_as_dictionaries() -> None:
     assert Policy(floors={"default": 0.5}) == Policy(floors=Floors(default=0.5))
 
 
-@pytest.mark.parametrize("mode", [Combine.Replace(), Combine.Rrf(60.0), Combine.Weighted(1, 2, 3)])
+@pytest.mark.parametrize(
+    "mode", [Combine.Replace(), Combine.Rrf(60.0), Combine.ZScore(0.5), Combine.Weighted(1, 2, 3)]
+)
 def test_a_way_to_combine_can_be_sent_to_another_process(mode: Combine) -> None:
     assert pickle.loads(pickle.dumps(mode)) == copy.deepcopy(mode) == mode
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from conftest import LengthReranker
@@ -61,6 +62,41 @@ def test_every_candidate_is_read_and_the_order_of_a_retriever_with_scores_counts
     assert result.trace["profile"]["combine"]["mode"] == "weighted"
     scored = rerank("nodes", [{"id": "a", "text": texts[0], "score": 0.5}, texts[1]])
     assert scored.trace["profile"]["combine"]["mode"] == "rrf"
+
+
+@pytest.mark.parametrize(
+    ("known", "reranker", "mode"),
+    [
+        ({}, "default", "weighted"),
+        ({"cosine": 0.5}, "default", "z_score"),
+        ({"score": 0.5}, "default", "rrf"),
+        ({"score": 0.5, "cosine": 0.5}, "default", "rrf"),
+        ({"cosine": 0.5}, LengthReranker(), "rrf"),
+    ],
+)
+def test_what_the_retriever_knows_decides_how_the_scores_are_combined(
+    known: dict[str, float], reranker: str | LengthReranker, mode: str
+) -> None:
+    rows = [{"text": text, **known} for text in PASSAGES]
+    result = rerank("how many nodes does staging have", rows, reranker=reranker)
+    assert result.trace["profile"]["combine"]["mode"] == mode
+
+
+def test_cosines_and_rerank_scores_count_by_how_far_they_are_apart() -> None:
+    query = "how many nodes does the staging cluster have"
+    rows = [
+        {"text": text, "cosine": cosine}
+        for text, cosine in zip(PASSAGES, (0.50, 0.52, 0.10), strict=True)
+    ]
+    hits = rerank(query, rows).hits
+    blends = np.array([hit.blend for hit in hits])
+    logits = np.array([hit.rerank_score for hit in hits])
+    expected = sum(
+        weight * (scores - scores.mean()) / scores.std()
+        for weight, scores in ((1, blends), (0.75, logits))
+    )
+    assert [hit.score for hit in hits] == pytest.approx(expected)
+    assert hits[0].document.text == PASSAGES[0]
 
 
 def test_scores_of_another_reranker_meet_no_bar() -> None:

@@ -480,6 +480,13 @@ class Combine:
         def k(self) -> float: ...
 
     @final
+    class ZScore(Combine):
+        __match_args__ = ("rerank_score",)
+        def __new__(cls, rerank_score: float) -> Combine.ZScore: ...
+        @property
+        def rerank_score(self) -> float: ...
+
+    @final
     class Weighted(Combine):
         __match_args__ = ("cosine", "bm25", "rerank_score")
         def __new__(cls, cosine: float, bm25: float, rerank_score: float) -> Combine.Weighted: ...

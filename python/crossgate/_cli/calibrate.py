@@ -250,6 +250,8 @@ def _combination(combine: Combine) -> str:
             return f"cosine {cosine:g}, bm25 {bm25:g}, rerank score {score:g}"
         case {"mode": "rrf", "k": k}:
             return f"reciprocal rank fusion of both stages (k {k:g})"
+        case {"mode": "z_score", "rerank_score": score}:
+            return f"standard scores of both stages, rerank score {score:g}"
     return "by rerank score alone"
 
 

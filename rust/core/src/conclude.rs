@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checks::LARGEST;
 use crate::error::{Error, Result};
+use crate::fusion::Normalisation;
 use crate::gate::{Gated, Note, Reason, Verdict, clears};
 use crate::json::{codes, value};
 use crate::policy::{Policy, Warnings};
@@ -443,6 +444,18 @@ pub fn combine(
             let part = |rank: usize| 1.0 / (k + rank as f64);
             Ok(first.into_iter().zip(second).map(|(one, two)| part(one) + part(two)).collect())
         }
+        Combine::ZScore { rerank_score } => {
+            if !rerank_score.is_finite() {
+                return Err(Error::input(
+                    "out_of_range",
+                    format!("the weight is {rerank_score}: it must be finite"),
+                ));
+            }
+            let standard = |scores: &[f64]| Normalisation::ZScore.apply(scores).0;
+            let by_blend: Vec<f64> = candidates.iter().map(|one| one.blend).collect();
+            let sums = standard(&by_blend).into_iter().zip(standard(rerank_scores));
+            Ok(sums.map(|(blend, read)| blend + rerank_score * read).collect())
+        }
         Combine::Weighted { cosine, bm25, rerank_score } => {
             if ![cosine, bm25, rerank_score].iter().all(|weight| weight.is_finite()) {
                 return Err(Error::input(
@@ -812,6 +825,12 @@ mod tests {
         let fused = run(Combine::Rrf { k: 60.0 });
         assert_eq!(fused[0], 1.0 / 61.0 + 1.0 / 63.0);
         assert_eq!(fused[1], 1.0 / 62.0 + 1.0 / 62.0);
+        // The blends are 1.2247 standard deviations apart; mean and deviation of the logits are
+        // 4/3 and the root of 26/9.
+        let standard = run(Combine::ZScore { rerank_score: 0.5 });
+        let (apart, read) = (1.5_f64.sqrt(), (26.0_f64 / 9.0).sqrt());
+        assert!((standard[0] - (apart - 0.5 * (7.0 / 3.0) / read)).abs() < 1e-12);
+        assert!((standard[1] - 0.5 * (2.0 / 3.0) / read).abs() < 1e-12);
         let weighted = run(Combine::Weighted { cosine: 2.0, bm25: 3.0, rerank_score: 0.5 });
         assert_eq!(weighted[1], 2.0 * 0.5 + 3.0 * 0.5 + 0.5 * 2.0);
     }
@@ -824,6 +843,8 @@ mod tests {
         assert_eq!(run(&[], Combine::Replace {}).code(), "out_of_range");
         assert_eq!(run(&[f64::NAN], Combine::Replace {}).code(), "not_finite");
         assert_eq!(run(&[1.0], Combine::Rrf { k: 0.0 }).code(), "out_of_range");
+        let endless = Combine::ZScore { rerank_score: f64::NAN };
+        assert_eq!(run(&[1.0], endless).code(), "out_of_range");
         let weights = Combine::Weighted { cosine: 0.0, bm25: f64::INFINITY, rerank_score: 1.0 };
         assert_eq!(run(&[1.0], weights).code(), "out_of_range");
         let most = f64::MAX;
@@ -883,6 +904,29 @@ mod tests {
             let kept: Vec<_> = ranked.iter().zip(passes(&judged(&ranked), &guardrails))
                 .filter(|(_, dropped)| dropped.is_none()).map(|(pair, _)| pair).collect();
             prop_assert_eq!(kept, expected.into_iter().copied().collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn standard_scores_ignore_scale_and_order(
+            rows in prop::collection::vec((0_u8..5, -4_i8..4), 1..10), shift in 0_usize..10,
+        ) {
+            let made = |rows: &[(usize, (u8, i8))], stretch: f64| -> Vec<(String, f64)> {
+                let candidates: Vec<Scored> = rows.iter()
+                    .map(|(id, (blend, _))| scored(&id.to_string(), f64::from(*blend))).collect();
+                let logits: Vec<f64> =
+                    rows.iter().map(|(_, (_, logit))| stretch * f64::from(*logit)).collect();
+                let mode = Combine::ZScore { rerank_score: 0.75 };
+                let found = combine(&refs(&candidates), &logits, &BLEND, mode).unwrap();
+                candidates.into_iter().map(|one| one.id).zip(found).collect()
+            };
+            let mut rows: Vec<(usize, (u8, i8))> = rows.into_iter().enumerate().collect();
+            let mut fused = made(&rows, 1.0);
+            // To the bit: four is a power of two.
+            prop_assert_eq!(&fused, &made(&rows, 4.0));
+            let places = rows.len();
+            rows.rotate_left(shift % places);
+            fused.rotate_left(shift % places);
+            prop_assert_eq!(fused, made(&rows, 1.0));
         }
 
         #[test]

@@ -52,7 +52,7 @@ impl Normalisation {
 
     /// One number per score, in their order, and the number of whatever the list does not hold:
     /// the least that a document in it can get.
-    fn apply(self, scores: &[f64]) -> (Vec<f64>, f64) {
+    pub(crate) fn apply(self, scores: &[f64]) -> (Vec<f64>, f64) {
         // Scaled to [-1, 1], where no difference and no square overflows.
         let largest = scores.iter().fold(0.0, |most: f64, score| most.max(score.abs()));
         let scaled: Vec<f64> =

@@ -28,6 +28,16 @@ value! {
             /// How little the first ranks stand out, above 0; 60 in the paper.
             k: f64,
         },
+        /// A weighted sum of the blend and the reranker's score, each as standard scores of the
+        /// candidates: (s - mean) / standard deviation, 0 where all are equal.
+        ///
+        /// It keeps how far scores are apart, which ranks do not, and asks nothing of their scale:
+        /// "ZMUV" of Montague and Aslam, "Relevance Score Normalization for Metasearch" (2001).
+        #[serde(rename = "z_score")]
+        ZScore {
+            /// Weight of the reranker's standard score; that of the blend is 1.
+            rerank_score: f64,
+        },
         /// A weighted sum of cosine, bounded BM25 and the reranker's score.
         Weighted {
             /// Weight of the cosine.
@@ -264,6 +274,9 @@ impl Profile {
         match self.combine {
             Combine::Replace {} => {}
             Combine::Rrf { k } => numbers.range("combine.k", Some(k), Range::Above0)?,
+            Combine::ZScore { rerank_score } => {
+                numbers.range("combine.rerank_score", Some(rerank_score), Range::Weight)?;
+            }
             Combine::Weighted { cosine, bm25, rerank_score } => {
                 for (name, weight) in [
                     ("combine.cosine", cosine),
@@ -327,6 +340,10 @@ mod tests {
             (r#"{"blend": {"pivot": 0}}"#, "pivot is 0"),
             (r#"{"combine": {"mode": "rrf", "k": 0}}"#, "combine.k is 0"),
             (r#"{"combine": {"mode": "sum"}}"#, "sum"),
+            (
+                r#"{"combine": {"mode": "z_score", "rerank_score": -1e101}}"#,
+                "combine.rerank_score is -1e101",
+            ),
             (r#"{"answer": {"threshold": 1.5}}"#, "answer.threshold is 1.5"),
             (r#"{"relevance": {"threshold": 2}}"#, "relevance.threshold is 2"),
             (r#"{"winner": {"agreed": -1}}"#, "winner.agreed is -1"),
