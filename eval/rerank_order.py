@@ -20,7 +20,7 @@ from crossgate._types import RouteResult
 from crossgate.evaluation import LabelledQuery, read_dataset
 from crossgate.rerankers import CrossEncoder, Deadline, PairScore, Passage
 
-WEIGHTS = (0.25, 0.5, 0.75, 1.0)
+WEIGHTS = (0.25, 0.5, 0.8, 1.1, 1.5)
 
 
 class Remembering:

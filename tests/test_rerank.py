@@ -93,10 +93,16 @@ def test_cosines_and_rerank_scores_count_by_how_far_they_are_apart() -> None:
     logits = np.array([hit.rerank_score for hit in hits])
     expected = sum(
         weight * (scores - scores.mean()) / scores.std()
-        for weight, scores in ((1, blends), (0.75, logits))
+        for weight, scores in ((1, blends), (1.1, logits))
     )
     assert [hit.score for hit in hits] == pytest.approx(expected)
     assert hits[0].document.text == PASSAGES[0]
+
+
+def test_between_two_candidates_the_cross_encoder_decides() -> None:
+    rows = [{"text": PASSAGES[0], "cosine": 0.50}, {"text": PASSAGES[1], "cosine": 0.52}]
+    result = rerank("how many nodes does the staging cluster have", rows)
+    assert result.hits[0].document.text == PASSAGES[0]
 
 
 def test_scores_of_another_reranker_meet_no_bar() -> None:

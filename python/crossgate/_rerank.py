@@ -38,12 +38,11 @@ if TYPE_CHECKING:
 
 PASSAGE_PROFILE = Path(__file__).parent / "profiles" / "passages.json"
 
-BY_COSINE = Combine.ZScore(rerank_score=0.75)
+BY_COSINE = Combine.ZScore(rerank_score=1.1)
 """How the bundled reranker and a blend with cosines are combined, whatever embedder made them.
 
-The weight was chosen among 0.25, 0.5, 0.75 and 1; between 0.5 and 1 little changes. Against fusion
-by rank, recall@1 is higher on two of three sets and equal on the third
-(`python eval/rerank_order.py`).
+Above 1, so that the reranker decides between two candidates, whose standard scores are always 1
+and -1. Between 0.5 and 1.5, little changes for many candidates (`python eval/rerank_order.py`).
 """
 
 # Stage 1 gets this long in any case: enough for what retrievers usually return.
