@@ -54,14 +54,12 @@ def test_a_passage_is_as_relevant_among_others_as_alone() -> None:
         assert alone.relevance == pytest.approx(among[text], abs=1e-6)
 
 
-def test_every_candidate_is_read_and_the_order_of_a_retriever_with_scores_counts() -> None:
+def test_every_candidate_is_read() -> None:
     profile = read_profile(PASSAGE_PROFILE)
     texts = [f"The staging cluster has {n} nodes." for n in range(profile.pool + 5)]
     result = rerank("how many nodes does staging have", texts)
     assert all(hit.rerank_score is not None for hit in result.hits)
     assert result.trace["profile"]["combine"]["mode"] == "weighted"
-    scored = rerank("nodes", [{"id": "a", "text": texts[0], "score": 0.5}, texts[1]])
-    assert scored.trace["profile"]["combine"]["mode"] == "rrf"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +68,7 @@ def test_every_candidate_is_read_and_the_order_of_a_retriever_with_scores_counts
         ({}, "default", "weighted"),
         ({"cosine": 0.5}, "default", "z_score"),
         ({"score": 0.5}, "default", "rrf"),
-        ({"score": 0.5, "cosine": 0.5}, "default", "rrf"),
+        ({"score": 0.5, "cosine": 0.5}, "default", "z_score"),
         ({"cosine": 0.5}, LengthReranker(), "rrf"),
     ],
 )
@@ -80,6 +78,19 @@ def test_what_the_retriever_knows_decides_how_the_scores_are_combined(
     rows = [{"text": text, **known} for text in PASSAGES]
     result = rerank("how many nodes does staging have", rows, reranker=reranker)
     assert result.trace["profile"]["combine"]["mode"] == mode
+
+
+@pytest.mark.parametrize("key", ["cosine", "score"])
+def test_what_only_one_candidate_has_decides_nothing(key: str) -> None:
+    rows: list[str | dict[str, object]] = [{"text": PASSAGES[0], key: 0.5}, *PASSAGES[1:]]
+    result = rerank("how many nodes does staging have", rows)
+    assert result.trace["profile"]["combine"]["mode"] == "weighted"
+
+
+def test_scores_that_are_kept_outweigh_cosines() -> None:
+    rows = [{"text": text, "cosine": 0.5, "score": 0.5} for text in PASSAGES]
+    result = rerank("how many nodes does staging have", rows, keep_scores=True)
+    assert result.trace["profile"]["combine"]["mode"] == "rrf"
 
 
 def test_cosines_and_rerank_scores_count_by_how_far_they_are_apart() -> None:

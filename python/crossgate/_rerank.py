@@ -123,12 +123,14 @@ def _prepare(
         check_kept_scores(given)
     rerankers = Chain(reranker, PASSAGE_RERANKER)
     notes: tuple[Degradation, ...] = ()
+    comparable = vector is not None and all(document.vector is not None for document in given)
     if profile is None:
+        known = comparable or all(document.cosine is not None for document in given)
         fitted = _default_profile(
             rerankers.identities,
             len(given),
-            by_score=any(document.score is not None for document in given),
-            by_cosine=vector is not None or any(document.cosine is not None for document in given),
+            by_cosine=known and not keep_scores,
+            by_score=keep_scores or all(document.score is not None for document in given),
         )
         if fitted.reranker is None:
             notes = (rerankers.no_profile(""),)
@@ -136,7 +138,6 @@ def _prepare(
         fitted = as_profile(profile)
         rerankers.check_fitted(fitted, None)
     check_confidence(min_confidence, fitted)
-    comparable = vector is not None and all(document.vector is not None for document in given)
     check_documents(given)
     dimension = 0 if vector is None or not comparable else len(vector)
     index = Index(_core.Index(language, "", dimension), None)
@@ -225,22 +226,22 @@ def _unread(id: str) -> _core.Scored:
 
 
 def _default_profile(
-    rerankers: Sequence[str | None], count: int, *, by_score: bool, by_cosine: bool
+    rerankers: Sequence[str | None], count: int, *, by_cosine: bool, by_score: bool
 ) -> Profile:
     """Return the bundled profile for passages if it was fitted for the reranker, else an open gate.
 
     Args:
         rerankers: Identities of the rerankers, in order of preference.
         count: How many candidates there are; all are read.
-        by_score: Whether scores of unknown meaning order them, of which only the order counts.
-        by_cosine: Whether cosines do, of an embedder for which no weights were fitted.
+        by_cosine: Whether stage 1 weighs cosines, of an embedder for which no weights were fitted.
+        by_score: Whether it takes scores of unknown meaning, of which only the order counts.
     """
     bundled = read_profile(PASSAGE_PROFILE)
     fitted = bundled if rerankers and rerankers[0] == bundled.reranker else Profile()
-    if by_score:
-        fitted = fitted.replace(combine=Profile().combine)
-    elif by_cosine and fitted.reranker:
+    if by_cosine and fitted.reranker:
         fitted = fitted.replace(combine=BY_COSINE)
+    elif by_score:
+        fitted = fitted.replace(combine=Profile().combine)
     return fitted.replace(pool=min(max(1, count), _core.MOST_CANDIDATES))
 
 
