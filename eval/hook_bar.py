@@ -17,7 +17,7 @@ import argparse
 from collections import Counter
 
 from crossgate import Index, Router
-from crossgate._hook.options import MIN_CONFIDENCE
+from crossgate._agents.hook.options import MIN_CONFIDENCE
 from crossgate.evaluation import LabelledQuery, read_dataset
 
 BARS = sorted({0.0, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, MIN_CONFIDENCE})

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from crossgate import Index
-from crossgate._profile import read_profile
-from crossgate._router import DEFAULT_PROFILE
-from crossgate._threads import run_all
+from crossgate._decision.router import DEFAULT_PROFILE
+from crossgate._runtime.threads import run_all
+from crossgate._values.profile_files import read_profile
 from crossgate.evaluation import Dataset, read_dataset
 from crossgate.rerankers import CrossEncoder, passages_of
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 
 from crossgate import Index, Router
-from crossgate._ranking import shortlist
+from crossgate._decision.orderings import shortlist
 from crossgate.evaluation import read_dataset
 
 LIMITS = (1, 3, 5, 8, 12, 16)

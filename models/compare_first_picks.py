@@ -12,7 +12,7 @@ from corpora import document_text, read_rows
 from crossgate import CrossEncoder, Profile
 from crossgate._evaluation.runs.modes import decide, reblended
 from crossgate._evaluation.runs.runs import read_run
-from crossgate._profile import read_profile
+from crossgate._values.profile_files import read_profile
 from crossgate.rerankers import passages_of
 
 PROFILE = Path(__file__).parents[1] / "python/crossgate/profiles/default.json"

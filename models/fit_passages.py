@@ -23,13 +23,13 @@ from hashes import check_hashes
 from scipy.special import expit
 
 from crossgate import Document, Index, Profile, rerank
-from crossgate._calibration.answering import fit_logistic
+from crossgate._calibration.answer_threshold import fit_logistic
 from crossgate._calibration.relevance import RIDGE
 from crossgate._calibration.weights import Scores, fit_combine
 from crossgate._core import Combine, Relevance, Stage2Relevance
-from crossgate._model_files import cache
-from crossgate._model_files.manifest import PASSAGE_RERANKER
-from crossgate._profile import write_profile
+from crossgate._runtime.models import cache
+from crossgate._runtime.models.manifest import PASSAGE_RERANKER
+from crossgate._values.profile_files import write_profile
 
 HERE = Path(__file__).parent
 # Sets whose labels name all that answers, or nearly so; and others, to see what the bar keeps.

@@ -38,10 +38,10 @@ def sets(reports: list[dict[str, Any]]) -> list[str]:
         cells = [
             f"{header['dataset']} {header['split']}",
             f"{report['queries']}, {report['matched']}",
-            *(_value(report["unheld"][mode]) for mode in MODES),
+            *(_value(report["recall_without_thresholds"][mode]) for mode in MODES),
             _points(report["stage2_gain"]["always"]),
             *(_value(quality[mode]["recall@1"]) for mode in MODES),
-            _value(quality["gated"]["false_inject"]),
+            _value(quality["gated"]["false_positive_rate"]),
             f"{report['economics']['skip_rate']:.0%}".replace("%", " %"),
             ", ".join(_value(strength.get(name)) or "-" for name in ("cosine", "rerank_score")),
         ]

@@ -22,9 +22,9 @@ from corpora import Decks, Example, TrainingData, read_training_data, shingles
 from hashes import check_hashes
 
 from crossgate import Document, Index, OnnxEmbedder
-from crossgate._cascade import readable
 from crossgate._core import Blend
-from crossgate._router import DEFAULT_PROFILE
+from crossgate._decision.cascade import readable
+from crossgate._decision.router import DEFAULT_PROFILE
 
 HERE = Path(__file__).parent
 

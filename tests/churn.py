@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 
 from crossgate import Document, Index
-from crossgate._index import Found
+from crossgate._retrieval.index import SearchResult
 
 NAMES = [f"d{place}" for place in range(40)]
 WORDS = ["red", "blue", "old", "quick", "lazy", "small", "loud", "wet"]
@@ -102,7 +102,7 @@ def _text(draw: random.Random) -> str:
 
 def _wrong(
     query: str,
-    found: Found,
+    found: SearchResult,
     versions: list[tuple[dict[str, str], dict[str, str]]],
     *,
     compare: bool,

@@ -31,14 +31,14 @@ import psutil
 from churn import churn
 from conftest import LIBRARY, WordEmbedder, build
 from crossgate import Profile, Router, RouteResult
-from crossgate import _cascade as cascade
-from crossgate._reranking import process as stage2
+from crossgate._decision import cascade
+from crossgate._reranking import shared_state as stage2
 from crossgate.rerankers import (
-    Admitted,
     CircuitBreaker,
     CohereReranker,
     Deadline,
-    Pace,
+    GuardedReranker,
+    LatencyEstimate,
     SemanticBM25,
     VoyageReranker,
     passages_of,
@@ -265,19 +265,19 @@ def _server(faults: float) -> Iterator[str]:
             server.communicate()  # it ends with its input
 
 
-def _rerankers(url: str) -> list[Admitted]:
+def _rerankers(url: str) -> list[GuardedReranker]:
     options: dict[str, Any] = {"api_key": KEY, "timeout": 1.0}
     return [
-        Admitted(
+        GuardedReranker(
             kind(base_url=base, **options),
             breaker=CircuitBreaker(cooldown=COOLDOWN),
-            pace=Pace(ms_per_pair=5.0, absolute_floor_ms=20.0),
+            pace=LatencyEstimate(ms_per_pair=5.0, absolute_floor_ms=20.0),
         )
         for kind, base in ((VoyageReranker, f"{url}/voyage/v1"), (CohereReranker, url))
     ]
 
 
-def _router(reranker: Admitted) -> Router:
+def _router(reranker: GuardedReranker) -> Router:
     index = build(embedder=WordEmbedder())
     return Router(index, reranker=[reranker, SemanticBM25()], profile=Profile())
 
@@ -310,7 +310,7 @@ async def _tasks() -> int:
     return len(asyncio.all_tasks()) - 1
 
 
-def _until_closed(rerankers: Sequence[Admitted]) -> None:
+def _until_closed(rerankers: Sequence[GuardedReranker]) -> None:
     """Call until each breaker closes: a trial's slot that was lost would keep it half open."""
     for reranker in rerankers:
         for _ in range(500):

@@ -64,7 +64,7 @@ def hits(ids: str, **scores: float) -> list[Any]:
     ]
 
 
-def shown(found: list[Any]) -> list[Any]:
+def safe_repr(found: list[Any]) -> list[Any]:
     """Return hits as JSON values, checking that they are stargraph's own."""
     assert all(type(one) is Hit for one in found)
     return [[one.id, one.score, one.metadata] for one in found]
@@ -112,10 +112,10 @@ def main() -> None:
             for name, one in rankers.items()
         },
         "alike": random_cases(),
-        "cross_encoder": shown(fuse(reading, stores, k=2, query="fox")),
-        "scores": shown(fuse(rankers["crossgate-scores"], stores, k=3)),
+        "cross_encoder": safe_repr(fuse(reading, stores, k=2, query="fox")),
+        "scores": safe_repr(fuse(rankers["crossgate-scores"], stores, k=3)),
         "empty": {name: fuse(one, [], k=3, query="fox") for name, one in rankers.items()},
-        "inputs_kept": shown(stores[0]) == shown(hits("abc")),
+        "inputs_kept": safe_repr(stores[0]) == safe_repr(hits("abc")),
     }
     json.dump(facts, sys.stdout)
 

@@ -14,11 +14,11 @@ from conftest import FunctionReranker, TableReranker, WordEmbedder, build, refus
 from crossgate import PairScore, Passage, Profile, RerankerError, Router, RouteResult, rerank
 from crossgate._core import Combine
 from crossgate.rerankers import (
-    Admitted,
     AsyncReranker,
     CircuitBreaker,
     Deadline,
-    Pace,
+    GuardedReranker,
+    LatencyEstimate,
     Reranker,
     Scores,
     SemanticBM25,
@@ -77,12 +77,16 @@ def stopped() -> float:
     return 0.0
 
 
-def bounded(reranker: Reranker, **bounds: Any) -> Admitted:
-    defaults = {"breaker": CircuitBreaker(), "pace": Pace(ms_per_pair=0.1), "clock": stopped}
-    return Admitted(reranker, **{**defaults, **bounds})
+def bounded(reranker: Reranker, **bounds: Any) -> GuardedReranker:
+    defaults = {
+        "breaker": CircuitBreaker(),
+        "pace": LatencyEstimate(ms_per_pair=0.1),
+        "clock": stopped,
+    }
+    return GuardedReranker(reranker, **{**defaults, **bounds})
 
 
-def ask(admitted: Admitted, native: bool, budget_ms: float | None = None) -> Scores:
+def ask(admitted: GuardedReranker, native: bool, budget_ms: float | None = None) -> Scores:
     deadline = Deadline(budget_ms, clock=stopped)
     if native:
         return asyncio.run(admitted.ascore(QUERY, PASSAGES, deadline=deadline))
@@ -310,22 +314,22 @@ def test_one_without_an_endpoint_may_raise_as_often_as_it_likes() -> None:
 
 
 def test_rerankers_of_one_kind_share_their_bounds() -> None:
-    first, again = Admitted(Own(lengths)), Admitted(Own(failing))
+    first, again = GuardedReranker(Own(lengths)), GuardedReranker(Own(failing))
     assert first.breaker is again.breaker
     assert first.pace is again.pace
     other = FunctionReranker(lambda *_: [])
     other.identity = Own.identity
-    assert Admitted(other).pace is not first.pace
-    assert Admitted(Remote(lengths)).breaker is not first.breaker
-    assert Admitted(SemanticBM25()).available is False
+    assert GuardedReranker(other).pace is not first.pace
+    assert GuardedReranker(Remote(lengths)).breaker is not first.breaker
+    assert GuardedReranker(SemanticBM25()).available is False
 
 
 def test_too_little_time_is_refused_before_it_is_spent() -> None:
     own = Own(lengths)
-    slow = bounded(own, pace=Pace(ms_per_pair=1_000.0))
+    slow = bounded(own, pace=LatencyEstimate(ms_per_pair=1_000.0))
     with pytest.raises(RerankerError, match="needs 3000 ms for 3 passages"):
         ask(slow, False, 2_500)
-    fewer = bounded(own, pace=Pace(ms_per_pair=1_000.0), fewer_pairs=True)
+    fewer = bounded(own, pace=LatencyEstimate(ms_per_pair=1_000.0), allow_partial=True)
     found = ask(fewer, False, 2_500)
     assert [pair and pair.score for pair in found] == [1.0, 2.0, None]
     assert found.missing is not None

@@ -21,15 +21,15 @@ import pytest
 
 from conftest import LIBRARY, LengthReranker, build
 from crossgate import CrossgateError, Index, Profile, Router, read_policy, read_profile, rerank
-from crossgate import _cascade as cascade
+from crossgate._agents.hook.answer import answer
+from crossgate._agents.hook.formats import AGENTS, PROMPT_CHARS, Unreadable, read_prompt
+from crossgate._agents.hook.options import Options
+from crossgate._agents.hook.skill_library import Library
 from crossgate._cli import run
-from crossgate._hook.agents import AGENTS, PROMPT_CHARS, Unreadable, read_prompt
-from crossgate._hook.answering import answer
-from crossgate._hook.library import Library
-from crossgate._hook.options import Options
-from crossgate._profile import profile_values
-from crossgate._replay import check_decision
+from crossgate._decision import cascade
+from crossgate._decision.replay import check_decision
 from crossgate._sources import read_candidates, read_sources
+from crossgate._values.profile_files import profile_values
 from crossgate.evaluation import measure_candidates, read_dataset, read_labels, read_run
 from crossgate.telemetry import JsonLinesLog, LoggedDecision, read_log
 
@@ -196,7 +196,7 @@ def test_profiles_and_policies(tmp_path: Path, index: Index) -> None:
 
 
 def _bundled_profile() -> Path:
-    from crossgate._router import DEFAULT_PROFILE
+    from crossgate._decision.router import DEFAULT_PROFILE
 
     return DEFAULT_PROFILE
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from crossgate import InputError
-from crossgate._bench import peers
-from crossgate._bench.measuring import OURS, Figure, side_by_side, table
-from crossgate._bench.sections import SECTIONS, Settings, _search, _vectors
-from crossgate._bench.texts import Texts
+from crossgate._cli.benchmarks import peers
+from crossgate._cli.benchmarks.sections import SECTIONS, Settings, _search, _vectors
+from crossgate._cli.benchmarks.texts import Texts
+from crossgate._cli.benchmarks.timing import OURS, Figure, side_by_side, table
 from crossgate._core import Index as CoreIndex
 
 SMALL = ["--repetitions", "1", "--sizes", "40,60"]
@@ -125,7 +125,7 @@ def test_what_cannot_be_measured_is_refused() -> None:
 def test_a_reranked_route_is_reranked() -> None:
     """The prompt of the sections is one that the gate leaves to the cross-encoder."""
     from crossgate import Router
-    from crossgate._bench.sections import _CLEAR, _UNCLEAR, _library
+    from crossgate._cli.benchmarks.sections import _CLEAR, _UNCLEAR, _library
 
     router = Router(_library(200))
     assert not router.route(_CLEAR).trace["stage2"]
@@ -151,9 +151,9 @@ def test_bm25s_finds_what_crossgate_finds() -> None:
 
 def test_flashrank_reads_the_same_file(tmp_path: Path) -> None:
     pytest.importorskip("flashrank", reason="flashrank is not installed")
-    from crossgate._model_files.manifest import BUNDLED, PASSAGE_RERANKER
     from crossgate._reranking.contract import passages_of
     from crossgate._reranking.cross_encoder import CrossEncoder
+    from crossgate._runtime.models.manifest import BUNDLED, PASSAGE_RERANKER
 
     passages = ["Rivers carry sand to the sea.", "The train leaves at noon."]
     score: Any = peers.flashrank(BUNDLED / PASSAGE_RERANKER, tmp_path)

@@ -18,11 +18,11 @@ from crossgate import Document, Index, Profile, Router, rerank
 from crossgate._calibration.weights import Scores, fit_blend
 from crossgate._core import Blend
 from crossgate._evaluation.data.labels import Dataset, LabelledQuery
-from crossgate._evaluation.runs.measuring import BODY_WEIGHTS, measure
+from crossgate._evaluation.runs.collecting import BODY_WEIGHTS, measure
 from crossgate._evaluation.runs.modes import decide, reblended
 from crossgate._evaluation.runs.runs import read_run
-from crossgate._passages import BODY_CHARS, PASSAGE_CHARS, passages
 from crossgate._reranking.contract import PairScore
+from crossgate._retrieval.passages import BODY_CHARS, PASSAGE_CHARS, passages
 from crossgate._sources import read_sources
 
 FIRST = "# Forms\n\nFills in AcroForm fields with pypdf." + " padding" * 90

@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from conftest import LIBRARY, refused
 from crossgate import PairScore, Profile, _core
 from crossgate import _cli as cli
-from crossgate._calibration import answering, calibrating
+from crossgate._calibration import answer_threshold, calibrating
+from crossgate._calibration.fitted_outcomes import STAGE2_SIGNALS, Outcomes, outcomes
 from crossgate._calibration.halves import groups, is_chained, split
-from crossgate._calibration.outcomes import STAGE2_SIGNALS, Outcomes, outcomes
 from crossgate._calibration.relevance import RIDGE, fit_relevance
 from crossgate._calibration.skipping import CAUTION, STEPS, fit_skipping
 from crossgate._calibration.weights import PIVOTS, Scores, fit_blend, fit_combine, rounded
@@ -40,11 +40,11 @@ from crossgate._core import (
     Stage2Confidence,
     Winner,
 )
+from crossgate._decision.router import DEFAULT_PROFILE
 from crossgate._evaluation.runs.modes import decide, reblended
 from crossgate._evaluation.runs.runs import MODES, Run, RunHeader, StoredQuery, write_run
-from crossgate._files import try_writing, whole_file
-from crossgate._profile import read_profile, write_profile
-from crossgate._router import DEFAULT_PROFILE
+from crossgate._support.files import atomic_write, try_writing
+from crossgate._values.profile_files import read_profile, write_profile
 from crossgate.calibration import Calibration, Objective, calibrate, set_threshold
 from test_cli import CROSSGATE, checked, environment
 from test_cli import Run as Done
@@ -184,7 +184,7 @@ def run() -> Run:
 
 
 OBJECTIVES = {
-    "inject": Objective(max_false_inject=0.1),
+    "inject": Objective(max_false_positive_rate=0.1),
     "recall": Objective(keep_recall=0.9),
     "cost": Objective(cost_ratio=2.0, max_recall_loss=0.03),
 }
@@ -306,29 +306,29 @@ SCORES = st.one_of(
 def test_of_n_and_one_more_at_most_k_are_answered(scores: list[float], level: float) -> None:
     """The finite-sample property: whichever of them is the new one, ties included."""
     n = len(scores) - 1
-    if n < answering.negatives_needed(level):
+    if n < answer_threshold.negatives_needed(level):
         with pytest.raises(ValueError, match="too few"):
-            answering.least_for_false_injects(np.array(scores[1:]), level)
+            answer_threshold.least_for_false_positives(np.array(scores[1:]), level)
         return
     answered = 0
     for place, new in enumerate(scores):
         rest = np.array(scores[:place] + scores[place + 1 :])
-        answered += new >= answering.least_for_false_injects(rest, level)
+        answered += new >= answer_threshold.least_for_false_positives(rest, level)
     assert answered <= math.floor(level * (n + 1) * (1 + 1e-12))
 
 
 @given(st.lists(SCORES, min_size=1, max_size=40), st.floats(0.03, 0.97))
 def test_the_bar_is_as_low_as_six_digits_allow(scores: list[float], level: float) -> None:
     empty = np.array(scores)
-    if len(empty) < answering.negatives_needed(level):
+    if len(empty) < answer_threshold.negatives_needed(level):
         return
-    least = answering.least_for_false_injects(empty, level)
+    least = answer_threshold.least_for_false_positives(empty, level)
     assert least == round(least, 6)
     largest = np.sort(empty)[::-1][math.floor(level * (len(empty) + 1) * (1 + 1e-12)) - 1]
     assert largest < least <= largest + 1.000001e-6
 
 
-def test_the_mean_false_inject_rate_keeps_the_level() -> None:
+def test_the_mean_false_positive_rate_rate_keeps_the_level() -> None:
     """The guarantee is one on average, so a mean of many splits has to show it.
 
     With scores of one distribution the rate of a further query is a Beta variable with mean
@@ -343,7 +343,7 @@ def test_the_mean_false_inject_rate_keeps_the_level() -> None:
         for _ in range(2000):
             # Rounded, so that there are ties.
             scores = random.beta(2, 5, size=n + 200).round(2)
-            least = answering.least_for_false_injects(scores[:n], level)
+            least = answer_threshold.least_for_false_positives(scores[:n], level)
             rates.append(float((scores[n:] >= least).mean()))
         tolerance = 4 * math.sqrt((k / (n + 1) ** 2 + 0.25 / 200) / 2000)
         assert np.mean(rates) <= level + tolerance
@@ -353,30 +353,30 @@ def test_the_mean_false_inject_rate_keeps_the_level() -> None:
 
 @pytest.mark.parametrize("level", [0.5, 1 / 3, 0.1, 0.07, 0.05, 1 / 49, 0.02, 0.01, 0.001, 0.9])
 def test_so_many_negatives_are_needed_and_no_more(level: float) -> None:
-    needed = answering.negatives_needed(level)
+    needed = answer_threshold.negatives_needed(level)
     scores = np.linspace(0.9, 0.1, needed)
     # The highest of just enough negatives sets the threshold.
-    assert 0.9 < answering.least_for_false_injects(scores, level) < 0.900002
+    assert 0.9 < answer_threshold.least_for_false_positives(scores, level) < 0.900002
     with pytest.raises(ValueError, match=f"{needed} needed"):
-        answering.least_for_false_injects(scores[:-1], level)
+        answer_threshold.least_for_false_positives(scores[:-1], level)
     assert abs(needed - (1 / level - 1)) <= 1
 
 
 def test_too_few_negatives_are_refused_with_the_number() -> None:
     level = 0.1
-    needed = answering.negatives_needed(level)
+    needed = answer_threshold.negatives_needed(level)
     assert needed == 9
     # Of 4 n - 1 the half to fit on has 2 n, and half of these set the bar.
     for count, enough in ((4 * needed - 2, False), (4 * needed - 1, True)):
         queries = [replace(one, wrong=frozenset()) for one in synthetic(no_match=count)]
         if enough:
-            calibrate([run_of(queries)], Objective(max_false_inject=level))
+            calibrate([run_of(queries)], Objective(max_false_positive_rate=level))
         else:
             message = refused(
                 "too_few_negatives",
                 calibrate,
                 [run_of(queries)],
-                Objective(max_false_inject=level),
+                Objective(max_false_positive_rate=level),
             )
             assert "0.1 needs 9 of each, so about 36 in all" in message
     none = [replace(one, wrong=frozenset()) for one in synthetic(no_match=0)]
@@ -400,13 +400,13 @@ def test_the_bar_of_least_cost_costs_least_and_rises_with_the_ratio(
     drawn: list[tuple[float, bool]], ratio: float, factor: float
 ) -> None:
     scores, right = np.array([one for one, _ in drawn]), np.array([one for _, one in drawn])
-    least = answering.least_for_cost(scores, right, ratio)
+    least = answer_threshold.least_for_cost(scores, right, ratio)
     assert least == round(least, 6)
     # The thresholds that matter lie at the scores, or above all of them.
     tried = [0.0, *(math.ceil(one * 1e6) / 1e6 for one in scores), 1.1]
     best = min(cost(drawn, one, ratio) for one in tried)
     assert cost(drawn, least, ratio) <= best + 1e-6 * max(1, best)
-    assert answering.least_for_cost(scores, right, ratio * factor) >= least
+    assert answer_threshold.least_for_cost(scores, right, ratio * factor) >= least
 
 
 @given(MANY, st.lists(st.sampled_from("ab"), min_size=30, max_size=30), st.floats(0.05, 0.95))
@@ -417,7 +417,7 @@ def test_the_share_of_right_picks_is_kept_in_every_corpus(
     if not any(right for _, right in drawn):
         return
     scores, right = np.array([one for one, _ in drawn]), np.array([one for _, one in drawn])
-    least = answering.least_for_recall(scores, right, corpora, share)
+    least = answer_threshold.least_for_recall(scores, right, corpora, share)
     highest = []
     for corpus in set(corpora):
         of = [s for (s, fits), name in zip(drawn, corpora, strict=True) if fits and name == corpus]
@@ -432,16 +432,18 @@ def test_the_share_of_right_picks_is_kept_in_every_corpus(
 @pytest.mark.parametrize(("share", "count"), [(0.9, 10), (0.8, 5), (0.7, 10), (0.95, 40), (0.9, 9)])
 def test_the_share_to_keep_is_the_decimal_that_was_written(share: float, count: int) -> None:
     scores = np.linspace(0.1, 0.9, count)
-    least = answering.least_for_recall(scores, np.ones(count, np.bool_), ["c"] * count, share)
+    least = answer_threshold.least_for_recall(
+        scores, np.ones(count, np.bool_), ["c"] * count, share
+    )
     assert (scores >= least).sum() == math.ceil(Fraction(str(share)) * count)
 
 
 @pytest.mark.parametrize(
     "values",
     [
-        {"max_false_inject": 0.0},
-        {"max_false_inject": 1.0},
-        {"max_false_inject": math.nan},
+        {"max_false_positive_rate": 0.0},
+        {"max_false_positive_rate": 1.0},
+        {"max_false_positive_rate": math.nan},
         {"keep_recall": 1.0},
         {"keep_recall": -0.5},
         {"cost_ratio": 0.0},
@@ -620,8 +622,8 @@ def by_models(seen: Outcomes, confidence: Confidence) -> tuple[Any, Any]:
     assert confidence.stage1 is not None
     assert confidence.stage2 is not None
     return (
-        answering.probabilities(seen, confidence.stage1),
-        answering.probabilities(seen, confidence.stage2),
+        answer_threshold.probabilities(seen, confidence.stage1),
+        answer_threshold.probabilities(seen, confidence.stage2),
     )
 
 
@@ -776,7 +778,9 @@ def test_the_threshold_alone_is_raised_and_all_else_stays(
     assert found.profile.replace(name=before.name, answer=before.answer, corpora=[], fitted={}) == (
         before.replace(corpora=[], fitted={})
     )
-    injected, loose = (one.modes["gated"]["false_inject"] for one in (found.fit, found.before))
+    injected, loose = (
+        one.modes["gated"]["false_positive_rate"] for one in (found.fit, found.before)
+    )
     assert injected is not None
     assert loose is not None
     assert injected.value <= 0.1 < loose.value
@@ -829,9 +833,13 @@ def test_a_refusal_names_what_is_to_blame(monkeypatch: pytest.MonkeyPatch) -> No
     seen, corpora = outcomes(queries, Profile()), ["c"] * 40
     for name, objective, advice in (
         ("least_for_cost", Objective(cost_ratio=9.0), "give a lower cost ratio"),
-        ("least_for_false_injects", Objective(max_false_inject=0.4), "allow a higher rate"),
+        (
+            "least_for_false_positives",
+            Objective(max_false_positive_rate=0.4),
+            "allow a higher rate",
+        ),
     ):
-        monkeypatch.setattr(answering, name, lambda *_: 1.000001)
+        monkeypatch.setattr(answer_threshold, name, lambda *_: 1.000001)
         message = refused("no_gate", calibrating._fit_answer, seen, queries, corpora, objective, 0)
         assert advice in message
 
@@ -908,7 +916,7 @@ def test_a_promise_that_the_report_half_breaks_is_refused(
 ) -> None:
     broken = stored_run(tmp_path, with_report_half(run, change))
     options = {
-        "inject": ("--max-false-inject", "0.1"),
+        "inject": ("--max-false-positive-rate", "0.1"),
         "recall": ("--keep-recall", "0.9"),
         "cost": ("--cost-ratio", "2", "--max-recall-loss", "0.03"),
     }
@@ -1020,7 +1028,7 @@ def test_without_negatives_abstention_is_said_not_to_be_measured() -> None:
     found = calibrate([run_of(queries)], Objective(cost_ratio=1.0))
     assert any("abstention was not measured" in note for note in found.notes)
     assert found.report.no_match == 0
-    assert found.report.modes["gated"]["false_inject"] is None
+    assert found.report.modes["gated"]["false_positive_rate"] is None
     assert found.profile.answer.threshold is not None
 
 
@@ -1072,7 +1080,7 @@ def test_the_file_says_how_it_came_about(
     assert sum(half["matched"] for half in halves) == 320
     assert sum(half["no_match"] for half in halves) == 160
     for half in halves:
-        for metric in ("recall@1", "false_inject", "skipped"):
+        for metric in ("recall@1", "false_positive_rate", "skipped"):
             value, low, high = half["modes"]["gated"][metric]
             assert low <= value <= high
     # One number to a line, for people and for a diff.
@@ -1138,7 +1146,7 @@ def test_what_the_command_refuses_leaves_nothing(
     tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, output = stored_run(tmp_path, run), tmp_path / "out.json"
-    few = ("--max-false-inject", "0.001")
+    few = ("--max-false-positive-rate", "0.001")
     noise = tmp_path / "noise.run.jsonl"
     write_run(noise, run.header, permuted(run.queries, 0))
     stranger = tmp_path / "stranger.json"
@@ -1190,7 +1198,7 @@ def test_ctrl_c_leaves_an_earlier_profile_as_it_was(
 
 
 def write_half(path: Path, error: type[BaseException]) -> None:
-    with whole_file(path) as stream:
+    with atomic_write(path) as stream:
         stream.write("half")
         stream.flush()
         raise error
@@ -1204,7 +1212,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, error: type[BaseE
             write_half(path, error)
         assert path.exists() == earlier
         assert len(os.listdir(tmp_path)) == earlier
-        with whole_file(path) as stream:
+        with atomic_write(path) as stream:
             stream.write("whole")
     try_writing(path)
     assert path.read_text() == "whole"
@@ -1299,7 +1307,15 @@ def test_the_command_measures_a_folder_and_route_uses_the_profile(tmp_path: Path
     )
     output, runs = tmp_path / "set.profile.json", tmp_path / "runs"
     done = command(
-        folder, "-o", output, "--max-false-inject", "0.2", "--runs", runs, "--json", home=tmp_path
+        folder,
+        "-o",
+        output,
+        "--max-false-positive-rate",
+        "0.2",
+        "--runs",
+        runs,
+        "--json",
+        home=tmp_path,
     )
     assert (done.code, done.err) == (0, "")
     printed = checked(done, "calibration")
@@ -1308,7 +1324,7 @@ def test_the_command_measures_a_folder_and_route_uses_the_profile(tmp_path: Path
     # The stored run gives the same profile without the models.
     (stored,) = runs.iterdir()
     again = tmp_path / "again.json"
-    assert command(stored, "-o", again, "--max-false-inject", "0.2", home=tmp_path).code == 0
+    assert command(stored, "-o", again, "--max-false-positive-rate", "0.2", home=tmp_path).code == 0
     read = [read_profile(path) for path in (output, again)]
     assert read[0].replace(name="", fitted={}) == read[1].replace(name="", fitted={})
     threshold = read[0].answer.threshold
@@ -1370,8 +1386,8 @@ def test_advice_is_for_what_was_given(
     shipped = [replace(one, kind="background") for one in synthetic(matched=0, no_match=40)]
     path = stored_run(tmp_path, run_of(shipped, profile=before))
     done = here(path, "-o", output, capsys=capsys)
-    assert "--max-false-inject RATE sets only the threshold" in done.err
-    done = here(path, "--max-false-inject", "0.2", "-o", output, capsys=capsys)
+    assert "--max-false-positive-rate RATE sets only the threshold" in done.err
+    done = here(path, "--max-false-positive-rate", "0.2", "-o", output, capsys=capsys)
     assert (done.code, done.err) == (0, "")
     assert "only the threshold was set" in done.out
     # A dataset can be measured with more.
@@ -1380,7 +1396,7 @@ def test_advice_is_for_what_was_given(
     assert "--background sets only the threshold" in done.err
     many = run_of(synthetic(matched=200, no_match=2))
     monkeypatch.setattr(command_module, "run_of", lambda *_, **__: many)
-    done = here(tmp_path, "--max-false-inject", "0.1", "-o", output, capsys=capsys)
+    done = here(tmp_path, "--max-false-positive-rate", "0.1", "-o", output, capsys=capsys)
     assert done.error == "too_few_negatives"
     assert "--background adds everyday prompts" in done.err
 

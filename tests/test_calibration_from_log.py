@@ -16,8 +16,8 @@ from conftest import FunctionReranker, WordEmbedder, build, refused
 from crossgate import Index, PairScore, Profile, Router, RouteResult
 from crossgate import _cli as cli
 from crossgate._core import Winner
-from crossgate._profile import check_models, read_profile
 from crossgate._telemetry.log import JsonLinesLog
+from crossgate._values.profile_files import check_models, read_profile
 from crossgate.calibration import LoggedRun, Objective, calibrate, run_from_log
 from test_calibration import without_date
 from test_cli import Run as Done
@@ -396,7 +396,7 @@ def test_what_the_command_refuses(
         (("--from-log", empty), "no_labels"),
         (("--from-log", tmp_path / "absent"), "source_missing"),
         (("--from-log", tmp_path), "source_unreadable"),
-        (("--from-log", logged, "--max-false-inject", "0.001"), "too_few_negatives"),
+        (("--from-log", logged, "--max-false-positive-rate", "0.001"), "too_few_negatives"),
         (("--from-log", logged, "--background"), "out_of_range"),
         (("--from-log", logged, "--from-transcripts", tmp_path), "out_of_range"),
         (("--from-log", logged, "--limit", "5"), "out_of_range"),

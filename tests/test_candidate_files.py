@@ -11,7 +11,7 @@ import pytest
 from conftest import FunctionReranker, build, documents
 from crossgate import Index, Profile, ProfileError, Router, SourceError, read_profile, rerank
 from crossgate._cli import run
-from crossgate._evaluation.runs.candidates import RETRIEVER
+from crossgate._evaluation.runs.candidate_runs import RETRIEVER
 from crossgate._reranking.contract import PairScore
 from crossgate.evaluation import (
     is_candidates,
@@ -145,7 +145,7 @@ def test_a_gate_is_fitted_to_cosines_and_used(
     path = written(tmp_path / "found.jsonl", *rows)
     command = ["calibrate", str(path), "--reranker", "crossgate-router-minilm-l12"]
     # So few labels can only promise so much.
-    promise = ["--max-false-inject", "0.3", "--max-recall-loss", "0.1"]
+    promise = ["--max-false-positive-rate", "0.3", "--max-recall-loss", "0.1"]
     code = run([*command, *promise, "-o", "mine.json"])
     output = capsys.readouterr()
     assert code == 0, output.err

@@ -29,8 +29,8 @@ from crossgate import (
     arerank,
     rerank,
 )
-from crossgate import _cascade as cascade
 from crossgate._core import Blend, Combine, Floors, Lexical
+from crossgate._decision import cascade
 from crossgate._reranking.chain import Chain
 
 Case = dict[str, Any]

@@ -29,8 +29,8 @@ from conftest import LIBRARY
 from crossgate import Index, Policy, Profile
 from crossgate._cli import output as printing
 from crossgate._core import Answer, Floors, Lexical, Warnings, Winner
-from crossgate._profile import POLICY_SCHEMA, profile_values
 from crossgate._telemetry.log import LoggedDecision, LoggedUse, read_log
+from crossgate._values.profile_files import POLICY_SCHEMA, profile_values
 
 CROSSGATE = Path(sysconfig.get_path("scripts")) / "crossgate"
 SCHEMAS = {
@@ -245,7 +245,7 @@ def test_route(run: Any, skills_index: Path) -> None:
 
 
 def test_an_index_of_a_model_from_a_folder(run: Any, tmp_path: Path) -> None:
-    from crossgate._model_files.cache import folder
+    from crossgate._runtime.models.cache import folder
 
     known = folder("crossgate-embedder-minilm-l6")
     (tmp_path / "models" / "mine").mkdir(parents=True)
@@ -511,12 +511,12 @@ def test_doctor_on_a_tier_that_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     from importlib import metadata
 
     from crossgate._cli import doctor
-    from crossgate._reranking import process
+    from crossgate._reranking import shared_state
     from crossgate.rerankers import CircuitBreaker
 
     endpoint = "https://user:secret-5@dead.example/v1"
     breaker = CircuitBreaker()
-    monkeypatch.setitem(process.breakers, endpoint, breaker)
+    monkeypatch.setitem(shared_state.breakers, endpoint, breaker)
     for _ in range(3):
         permit = breaker.admit()
         assert permit is not None
@@ -1092,7 +1092,7 @@ def test_ctrl_c(home: Path, tmp_path: Path, words: Path, earlier: bool) -> None:
     script = """
         import signal, sys
         from crossgate import _cli as cli
-        from crossgate import _embedding as embedding
+        from crossgate._retrieval import embedding
         signal.signal(signal.SIGINT, signal.default_int_handler)
         loaded = embedding.OnnxEmbedder._loaded
         def told(embedder):
@@ -1140,7 +1140,12 @@ def test_ctrl_c(home: Path, tmp_path: Path, words: Path, earlier: bool) -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        *("crossgate._core", "crossgate._cascade", "crossgate._types", "argparse"),
+        *(
+            "crossgate._core",
+            "crossgate._decision.cascade",
+            "crossgate._values.results",
+            "argparse",
+        ),
         *("numpy", "numpy._core.multiarray", "onnxruntime", "tokenizers"),
     ],
 )

@@ -11,8 +11,8 @@ import pytest
 
 from conftest import LIBRARY
 from crossgate import CrossgateError
-from crossgate._errors import SourceError
 from crossgate._evaluation.data.datasets import read_dataset
+from crossgate._support.errors import SourceError
 
 QUERIES: list[dict[str, Any]] = [
     {"_id": "q1", "text": "repair this messy csv", "metadata": {"kind": "direct"}},

@@ -34,11 +34,11 @@ from crossgate.evaluation import (
     text_report,
 )
 from crossgate.rerankers import (
-    Admitted,
     CircuitBreaker,
     CohereReranker,
+    GuardedReranker,
     JinaReranker,
-    Pace,
+    LatencyEstimate,
     RemoteReranker,
     Reranker,
     VoyageReranker,
@@ -70,12 +70,12 @@ def _clean(server: ProvidersServer) -> None:
     server.requests.clear()
 
 
-def tier(provider: str, server: ProvidersServer, **options: Any) -> Admitted:
+def tier(provider: str, server: ProvidersServer, **options: Any) -> GuardedReranker:
     kinds: Any = {"voyage": VoyageReranker, "cohere": CohereReranker, "jina": JinaReranker}
     url = server.voyage if provider == "voyage" else server.url
     values = {"api_key": KEY, "base_url": url, "attempts": 1, **options}
     made: RemoteReranker = kinds[provider](**values)
-    return Admitted(made, breaker=CircuitBreaker(), pace=Pace(ms_per_pair=1.0))
+    return GuardedReranker(made, breaker=CircuitBreaker(), pace=LatencyEstimate(ms_per_pair=1.0))
 
 
 def measured(folder: Path, remote: Reranker | None, **options: Any) -> Run:

@@ -48,7 +48,7 @@ from crossgate._evaluation.report.charts import (
 )
 from crossgate._evaluation.report.compare import REPORTS_SCHEMA, compare
 from crossgate._evaluation.report.page import explained
-from crossgate._evaluation.report.queries import SCRIPT, queries_table
+from crossgate._evaluation.report.query_table import SCRIPT, queries_table
 from crossgate._evaluation.report.summary import Report, summarize
 from crossgate._evaluation.runs.modes import decide
 from crossgate._evaluation.runs.runs import (
@@ -209,10 +209,10 @@ def test_metrics_count_the_queries_that_they_are_for() -> None:
     assert values["below floor"]["gated"]["abstention_precision"] == 0.0
     assert values["nothing, silent"]["gated"]["abstention_precision"] == 1.0
     assert values["nothing, silent"]["gated"]["recall@1"] is None
-    assert values["nothing, silent"]["never"]["false_inject"] == 1.0
+    assert values["nothing, silent"]["never"]["false_positive_rate"] == 1.0
     assert values["nothing, silent"]["never"]["wrong_pick@1"] == 1.0
     assert values["nothing, silent"]["gated"]["wrong_pick@1"] == 0.0
-    assert values["nothing, picked"]["gated"]["false_inject"] == 1.0
+    assert values["nothing, picked"]["gated"]["false_positive_rate"] == 1.0
     assert values["nothing, picked"]["gated"]["abstention_recall"] == 0.0
     # Picked b, a, c: the second right one is beyond two picks only under stage 1's order a, b.
     assert values["nothing, picked"]["never"]["wrong_pick@1"] == 0.0
@@ -251,8 +251,8 @@ def test_a_report_counts_what_the_gate_did() -> None:
         "gated": pytest.approx((2 - 4) / 9),
     }
     # Without floor and guardrail the gate also finds what those two held back.
-    assert report.unheld["gated"] is not None
-    assert report.unheld["gated"].value == pytest.approx(4 / 9)
+    assert report.recall_without_thresholds["gated"] is not None
+    assert report.recall_without_thresholds["gated"].value == pytest.approx(4 / 9)
     # Always reranking puts one more right answer first, the gate as many as never reranking.
     assert {mode: one.value for mode, one in report.stage2_gain.items() if one} == {
         "gated": 0.0,
@@ -279,7 +279,10 @@ def test_what_a_floor_took_is_put_there() -> None:
     assert report.economics.reasons == {"below_floor": 8, "confident_winner": 3}
     assert shipped.skip_rate == report.economics.skip_rate == 1.0
     # Nothing held back means no floor either.
-    assert report.unheld["always"] == summarize(run_of()).unheld["always"]
+    assert (
+        report.recall_without_thresholds["always"]
+        == summarize(run_of()).recall_without_thresholds["always"]
+    )
 
 
 def test_nothing_held_back_means_no_threshold_on_relevance_either() -> None:
@@ -288,10 +291,10 @@ def test_nothing_held_back_means_no_threshold_on_relevance_either() -> None:
     report = summarize(run_of(profile=PROFILE.replace(relevance=relevant)))
     assert report.quality["never"]["recall@1"] is not None
     assert report.quality["never"]["recall@1"].value == 0
-    assert report.unheld == summarize(run_of()).unheld
+    assert report.recall_without_thresholds == summarize(run_of()).recall_without_thresholds
     # The abstention curve is that of the confidence, while all else stays.
     report = summarize(run_of(profile=confident().replace(relevance=relevant)))
-    assert {one.false_inject for one in report.abstention} == {0.0}
+    assert {one.false_positive_rate for one in report.abstention} == {0.0}
 
 
 FALLING, LEVEL = (0.6, 0.59, 0.3, 0.29), (0.6, 0.59, 0.58, 0.57)
@@ -354,10 +357,10 @@ def test_the_curve_runs_through_the_shipped_point_and_both_ends() -> None:
     shipped = [point for point in report.curve if point.shipped]
     gated = report.quality["gated"]
     assert gated["recall@1"] is not None
-    assert gated["false_inject"] is not None
-    assert [(one.factor, one.skip_rate, one.recall, one.false_inject) for one in shipped] == [
-        (1.0, 5 / 11, gated["recall@1"].value, gated["false_inject"].value)
-    ]
+    assert gated["false_positive_rate"] is not None
+    assert [
+        (one.factor, one.skip_rate, one.recall, one.false_positive_rate) for one in shipped
+    ] == [(1.0, 5 / 11, gated["recall@1"].value, gated["false_positive_rate"].value)]
     least, most = report.curve[0], report.curve[-1]
     assert least.skip_rate == 2 / 11  # what lies below the floor is skipped at any lead
     assert most.skip_rate == 1.0
@@ -396,7 +399,7 @@ def test_the_abstention_curve_is_that_of_each_bar() -> None:
     report = summarize(run_of(profile=confident(threshold=0.6)))
     assert [one.least for one in report.abstention if one.shipped] == [0.6]
     precisions = [one.precision for one in report.abstention]
-    injects = [one.false_inject for one in report.abstention]
+    injects = [one.false_positive_rate for one in report.abstention]
     assert precisions == sorted(precisions, reverse=True)
     assert len(set(precisions)) > 1
     assert injects == sorted(injects, reverse=True)
@@ -425,11 +428,14 @@ def test_each_point_of_the_abstention_curve_is_a_run_of_its_own(
         naive = summarize(run_of(TERMS, profile=at_bar, policy=policy))
         gated = naive.quality["gated"]
         assert gated["precision@1"] is not None
-        assert gated["false_inject"] is not None
+        assert gated["false_positive_rate"] is not None
         assert gated["precision@1"].value == pytest.approx(point.precision)
-        assert gated["false_inject"].value == pytest.approx(point.false_inject)
+        assert gated["false_positive_rate"].value == pytest.approx(point.false_positive_rate)
         (shipped,) = (one for one in naive.abstention if one.shipped)
-        assert (shipped.precision, shipped.false_inject) == (point.precision, point.false_inject)
+        assert (shipped.precision, shipped.false_positive_rate) == (
+            point.precision,
+            point.false_positive_rate,
+        )
 
 
 def test_no_abstention_curve_where_nothing_can_show_it() -> None:
@@ -576,7 +582,7 @@ def test_the_first_line_says_where_the_gate_is_inert() -> None:
 def test_without_no_match_queries_abstention_is_not_measured() -> None:
     matched = [query for query in QUERIES if query.relevant]
     report = summarize(run_of(matched))
-    assert report.quality["gated"]["false_inject"] is None
+    assert report.quality["gated"]["false_positive_rate"] is None
     assert "not measured: this dataset has no queries without a match" in text_report(report)
     assert "Abstention was not measured" in html_report([report])
     assert "not measured" not in text_report(summarize(run_of()))
@@ -600,8 +606,8 @@ def test_kinds_and_named_documents_are_reported_apart() -> None:
     hard = groups["hard"]
     assert hard.recall["gated"] is not None
     assert (hard.recall["gated"].value, hard.recall["gated"].count) == (0.5, 2)
-    assert hard.false_inject["gated"] is not None
-    assert hard.false_inject["gated"].value == 0.0
+    assert hard.false_positive_rate["gated"] is not None
+    assert hard.false_positive_rate["gated"].value == 0.0
 
 
 def test_signals_are_rated_for_both_questions() -> None:
@@ -790,7 +796,9 @@ def test_a_report_does_not_differ_from_itself() -> None:
     assert not found.fell
     assert all(one.difference.value == 0 for one in found.changes)
     assert {(one.mode, one.metric) for one in found.changes} >= {
-        (mode, metric) for mode in MODES for metric in ("recall@1", "false_inject", "skipped")
+        (mode, metric)
+        for mode in MODES
+        for metric in ("recall@1", "false_positive_rate", "skipped")
     }
 
 
@@ -813,8 +821,8 @@ def test_a_metric_that_fell_beyond_noise_is_named_in_either_direction() -> None:
     assert all(mode == "gated" for mode, _ in worse)
     injects = compare(gated, dict(many(CLOSED, policy=Policy()))).changes
     lower = {one.metric: one for one in injects if one.mode == "gated"}
-    assert lower["false_inject"].after > lower["false_inject"].before
-    assert lower["false_inject"].fell
+    assert lower["false_positive_rate"].after > lower["false_positive_rate"].before
+    assert lower["false_positive_rate"].fell
 
 
 def test_a_difference_is_paired_by_query_and_not_by_place() -> None:

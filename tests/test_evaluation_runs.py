@@ -15,7 +15,7 @@ from crossgate import CrossgateError, Index, PairScore, Policy, Profile, Router
 from crossgate._core import Answer, Blend, Combine, Confidence, Floors, Stage1Confidence, Winner
 from crossgate._evaluation.data.datasets import Dataset, read_dataset
 from crossgate._evaluation.report.summary import summarize
-from crossgate._evaluation.runs.measuring import measure
+from crossgate._evaluation.runs.collecting import measure
 from crossgate._evaluation.runs.modes import decide, policy_of, profile_of, reblended
 from crossgate._evaluation.runs.runs import MODES, Mode, Run, is_run, read_run, write_run
 from test_evaluation_datasets import QUERIES, write_beir

@@ -12,7 +12,8 @@ import pytest
 
 import crossgate
 from crossgate import _core
-from crossgate._types import degradation
+from crossgate._support import errors as errors_module
+from crossgate._values.results import degradation
 
 
 def test_the_list_of_names_is_sorted() -> None:
@@ -31,7 +32,7 @@ def test_a_name_can_be_imported_and_is_documented(name: str) -> None:
 
 def test_nothing_else_is_public() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        crossgate.nonsense  # noqa: B018
+        crossgate.nonsense  # type: ignore[attr-defined]  # noqa: B018
     names: dict[str, object] = {}
     exec("from crossgate import *", names)
     assert set(names) - {"__builtins__"} == set(crossgate.__all__)
@@ -43,7 +44,7 @@ def test_the_tiers_are_there_and_documented() -> None:
     assert dir(tiers) == sorted(tiers.__all__)
     assert all(getattr(tiers, name).__doc__ for name in tiers.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        tiers.nonsense  # noqa: B018
+        tiers.nonsense  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_there_is_one_version() -> None:
@@ -56,7 +57,7 @@ def test_there_is_one_version() -> None:
 
 def test_every_error_is_of_the_family_and_keeps_its_code() -> None:
     errors = [getattr(crossgate, name) for name in crossgate.__all__ if name.endswith("Error")]
-    defined = vars(crossgate._errors).values()
+    defined = vars(errors_module).values()
     assert set(errors) == {one for one in defined if inspect.isclass(one)}
     for kind in errors:
         error = kind("some_code", "what to do")
@@ -72,12 +73,12 @@ def test_the_package_is_typed() -> None:
 
 
 def test_every_code_is_documented() -> None:
-    from crossgate import _words
+    from crossgate._values import messages
 
     root = Path(__file__).parents[1]
     page = (root / "docs" / "reasons.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"`([a-z0-9_]+)`", page))
-    used = {one.value for one in crossgate.Verdict} | set(_words.REASONS) | set(_words.DROPPED)
+    used = {one.value for one in crossgate.Verdict} | set(messages.REASONS) | set(messages.DROPPED)
     package = Path(crossgate.__file__).parent
     for path in (*package.rglob("*.py"), *(root / "rust").rglob("src/*.rs")):
         text = path.read_text(encoding="utf-8")
@@ -87,9 +88,9 @@ def test_every_code_is_documented() -> None:
         # What the core notes and warns of.
         used |= set(re.findall(r'code: "([a-z_]+)"\.to_owned\(\)', text))
         used |= set(re.findall(r'\bnote\(\s*"([a-z_]+)",', text))
-    from crossgate import _profile
+    from crossgate._values import profile_files
 
-    used |= set(_profile._CODES.values())
+    used |= set(profile_files._CODES.values())
     assert {"flat_scores", "weak_retrieval", "unknown_section", "no_profile"} <= used
     assert {"policy_version", "profile_malformed", "reranker_not_fitted", "other_corpus"} <= used
     assert len(used) > 40
@@ -116,7 +117,7 @@ def test_the_codes_of_degradations_are_a_closed_set() -> None:
 
 
 def test_the_command_line_explains_what_the_core_says() -> None:
-    from crossgate import _words
+    from crossgate._values import messages
 
     def codes(file: str, name: str) -> set[str]:
         root = Path(__file__).parents[1] / "rust" / "core" / "src"
@@ -124,18 +125,18 @@ def test_the_command_line_explains_what_the_core_says() -> None:
         (body,) = re.findall(rf"pub enum {name} \{{(.*?)\n    \}}", text, re.DOTALL)
         return set(re.findall(r'= "([a-z_]+)"', body))
 
-    assert set(_words.REASONS) == codes("gate.rs", "Reason")
-    assert set(_words.DROPPED) == codes("conclude.rs", "Dropped")
+    assert set(messages.REASONS) == codes("gate.rs", "Reason")
+    assert set(messages.DROPPED) == codes("conclude.rs", "Dropped")
     assert {one.value for one in crossgate.Verdict} == codes("gate.rs", "Verdict")
 
 
 def test_the_command_line_explains_every_reason() -> None:
-    from crossgate import _words
+    from crossgate._values import messages
 
     page = (Path(__file__).parents[1] / "docs" / "reasons.md").read_text(encoding="utf-8")
     sections = dict(re.findall(r"## ([^\n]+)\n(.*?)(?=\n## |\Z)", page, re.DOTALL))
     rows = sections["Verdicts and reasons"]
     reasons = re.findall(r"^\| (?:`\w+`(?:, `\w+`)? )?\| `(\w+)` \|", rows, re.M)
     dropped = re.findall(r"^\| `(\w+)` \|", sections["Why a hit was not selected"], re.M)
-    assert sorted(_words.REASONS) == sorted(reasons)
-    assert sorted(_words.DROPPED) == sorted(dropped)
+    assert sorted(messages.REASONS) == sorted(reasons)
+    assert sorted(messages.DROPPED) == sorted(dropped)

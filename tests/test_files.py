@@ -19,16 +19,16 @@ from crossgate import Document, Index, IndexFileError, ProfileError, SourceError
 from crossgate import _cli as cli
 from crossgate._cli import doctor
 from crossgate._evaluation.report.compare import read_reports
-from crossgate._files import LEFTOVER_SECONDS, read_source, try_writing, whole_file
-from crossgate._profile import read_profile
 from crossgate._sources import read_sources
+from crossgate._support.files import LEFTOVER_SECONDS, atomic_write, read_source, try_writing
+from crossgate._values.profile_files import read_profile
 from crossgate.telemetry import read_log
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
 def write(path: Path, text: str = "new") -> None:
-    with whole_file(path) as stream:
+    with atomic_write(path) as stream:
         stream.write(text)
 
 
@@ -136,8 +136,8 @@ def test_a_full_disk_keeps_the_earlier_file(small_disk: Path) -> None:
 
 KILLED_WRITERS = {
     "text": """
-        from crossgate._files import whole_file
-        with whole_file(path) as stream:
+        from crossgate._support.files import atomic_write
+        with atomic_write(path) as stream:
             stream.write("x" * 100_000)
     """,
     "index": """

@@ -22,8 +22,8 @@ from crossgate import (
     arerank,
     rerank,
 )
-from crossgate import _cascade as cascade
 from crossgate._core import Blend, Combine, Floors, Lexical
+from crossgate._decision import cascade
 from crossgate._reranking.chain import Chain
 
 COSINE_ALONE = Blend(cosine_weight=1.0, bm25_weight=0.0)

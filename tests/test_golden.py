@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from onnx import load, numpy_helper
 from tokenizers import Tokenizer
 
-from crossgate import CrossEncoder, OnnxEmbedder, _core, _threads, set_threads
-from crossgate import _onnx as onnx
-from crossgate._model_files.folder import locate
-from crossgate._model_files.manifest import EMBEDDER as BUNDLED
-from crossgate._model_files.manifest import PASSAGE_RERANKER, Kind
+from crossgate import CrossEncoder, OnnxEmbedder, _core, set_threads
+from crossgate._runtime import onnx, threads
+from crossgate._runtime.models.folder import locate
+from crossgate._runtime.models.manifest import EMBEDDER as BUNDLED
+from crossgate._runtime.models.manifest import PASSAGE_RERANKER, Kind
 from crossgate.rerankers import PairScore, passages_of
 
 GOLDEN = {
@@ -39,11 +39,11 @@ PAIRS = [(case["query"], case["document"]) for case in CROSS_ENCODER["cases"]]
 
 
 @pytest.fixture(autouse=True)
-def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def own_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Give every test a thread count of its own."""
     with monkeypatch.context() as patch:
-        patch.setattr(_threads, "_threads", 0)
-        patch.setattr(_threads, "_workers", None)
+        patch.setattr(threads, "_threads", 0)
+        patch.setattr(threads, "_workers", None)
         yield
 
 

@@ -28,12 +28,15 @@ def test_the_tables_say_what_the_report_says() -> None:
     cells = [cell.strip() for cell in sets[2].split("|")]
     assert cells[1:3] == ["skills test", f"{report['queries']}, {report['matched']}"]
     for place, mode in enumerate(("never", "gated", "always")):
-        unheld, held = report["unheld"][mode], report["quality"][mode]["recall@1"]
-        assert cells[3 + place] == f"{unheld['value']:.3f}"
+        recall_without_thresholds, held = (
+            report["recall_without_thresholds"][mode],
+            report["quality"][mode]["recall@1"],
+        )
+        assert cells[3 + place] == f"{recall_without_thresholds['value']:.3f}"
         assert cells[7 + place] == f"{held['value']:.3f}"
     gain = 100 * report["stage2_gain"]["always"]["value"]
     assert cells[6].startswith(f"{gain:+.1f} [")
-    assert cells[10] == f"{report['quality']['gated']['false_inject']['value']:.3f}"
+    assert cells[10] == f"{report['quality']['gated']['false_positive_rate']['value']:.3f}"
     assert "skills: near_miss" not in done.stdout
     assert "skills: direct" in done.stdout
 
@@ -61,7 +64,7 @@ def test_first_picks_are_compared_as_the_cascade_makes_them(tmp_path: Path) -> N
         capture_output=True,
     )
     run = runs / "made-test.run.jsonl"
-    model = ROOT / "python/crossgate/_models/crossgate-router-minilm-l12"
+    model = ROOT / "python/crossgate/_weights/crossgate-router-minilm-l12"
 
     def compared() -> str:
         script = [sys.executable, str(ROOT / "models/compare_first_picks.py")]

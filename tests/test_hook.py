@@ -24,14 +24,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossgate import Index
-from crossgate._hook import record
-from crossgate._hook.agents import AGENTS, PROMPT_CHARS, Unreadable, looks_like_a_call, read_prompt
-from crossgate._hook.answering import answer
-from crossgate._hook.context import Pick, context_of
-from crossgate._hook.library import Library, library_of
-from crossgate._hook.options import Options
-from crossgate._hook.refresh import build, only_one
-from crossgate._router import DEFAULT_PROFILE
+from crossgate._agents.hook import memory
+from crossgate._agents.hook.answer import answer
+from crossgate._agents.hook.formats import (
+    AGENTS,
+    PROMPT_CHARS,
+    Unreadable,
+    looks_like_a_call,
+    read_prompt,
+)
+from crossgate._agents.hook.injection import Pick, context_of
+from crossgate._agents.hook.options import Options
+from crossgate._agents.hook.refresh import build, only_one
+from crossgate._agents.hook.skill_library import Library, library_of
+from crossgate._decision.router import DEFAULT_PROFILE
 from crossgate._telemetry.log import (
     JsonLinesLog,
     LoggedDecision,
@@ -451,12 +457,12 @@ def test_no_code_of_the_folder_at_work_is_run(home: Home) -> None:
 def test_scores_that_cannot_be_had_are_noted_and_nothing_else(made: Home, tmp_path: Path) -> None:
     missing = [str(tmp_path / one) for one in ("log.jsonl", "missing.cgx")]
     given = ["claude", str(tmp_path), "0" * 32, *missing, ""]
-    command = [sys.executable, "-m", "crossgate._hook.scoring", *given]
+    command = [sys.executable, "-m", "crossgate._agents.hook.late_scores", *given]
     done = subprocess.run(
         command, input=b"x", env=made.environment(), capture_output=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    (noted,) = record.read_notes(tmp_path)
+    (noted,) = memory.read_notes(tmp_path)
     assert (noted["outcome"], noted["reason"]) == ("unscored", "index_missing")
 
 
@@ -569,7 +575,7 @@ def test_one_that_is_stopped_at_any_time_says_all_or_nothing(home: Home, delay: 
 
 def test_one_that_gets_no_input_gives_up_by_itself(home: Home) -> None:
     script = (
-        "from crossgate._hook import process; process.GIVE_UP_SECONDS = 0.1; "
+        "from crossgate._agents.hook import process; process.GIVE_UP_SECONDS = 0.1; "
         "process.main('claude', [])"
     )
     child = subprocess.Popen(
@@ -590,8 +596,8 @@ def test_one_that_gets_no_input_gives_up_by_itself(home: Home) -> None:
 def test_one_that_gives_up_does_not_wait_for_its_log(home: Home) -> None:
     """The disk that held the answer up may be the one that the log is on."""
     script = (
-        "import time; from crossgate._hook import process, record; "
-        "process.GIVE_UP_SECONDS = 0.1; record.note = lambda *_: time.sleep(1_000_000); "
+        "import time; from crossgate._agents.hook import process, record; "
+        "process.GIVE_UP_SECONDS = 0.1; memory.note = lambda *_: time.sleep(1_000_000); "
         "process.main('claude', [])"
     )
     with subprocess.Popen(
@@ -621,19 +627,19 @@ def test_a_skill_is_told_once_until_the_conversation_moves_on(home: Home) -> Non
 
 
 def test_a_session_forgets_after_a_while(tmp_path: Path) -> None:
-    session = record.Session(tmp_path, "claude", "s")
+    session = memory.Session(tmp_path, "claude", "s")
     session.add(["a"])
-    for _ in range(record.AGAIN_AFTER - 1):
-        assert record.Session(tmp_path, "claude", "s").has_seen("a")
+    for _ in range(memory.AGAIN_AFTER - 1):
+        assert memory.Session(tmp_path, "claude", "s").has_seen("a")
         session.add([])
-    assert record.Session(tmp_path, "claude", "s").has_seen("a")
+    assert memory.Session(tmp_path, "claude", "s").has_seen("a")
     session.add([])
-    assert not record.Session(tmp_path, "claude", "s").has_seen("a")
-    assert not record.Session(tmp_path, "codex", "s").has_seen("a")
+    assert not memory.Session(tmp_path, "claude", "s").has_seen("a")
+    assert not memory.Session(tmp_path, "codex", "s").has_seen("a")
 
 
 def test_a_session_without_a_name_remembers_nothing(tmp_path: Path) -> None:
-    record.Session(tmp_path, "claude", "").add(["a"])
+    memory.Session(tmp_path, "claude", "").add(["a"])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -654,33 +660,33 @@ def test_a_folder_that_cannot_be_one_is_none(home: Home) -> None:
 
 
 def test_what_is_remembered_is_bounded(tmp_path: Path) -> None:
-    for number in range(record.SESSIONS + 20):
-        record.Session(tmp_path, "claude", str(number)).add(["a"])
-    assert len(list((tmp_path / "sessions").iterdir())) == record.SESSIONS
-    session = record.Session(tmp_path, "claude", "long")
+    for number in range(memory.SESSIONS + 20):
+        memory.Session(tmp_path, "claude", str(number)).add(["a"])
+    assert len(list((tmp_path / "sessions").iterdir())) == memory.SESSIONS
+    session = memory.Session(tmp_path, "claude", "long")
     for _ in range(300):
         session.add(["x" * 1_000])
     assert all(
-        one.stat().st_size < record.SESSION_BYTES + 2_000
+        one.stat().st_size < memory.SESSION_BYTES + 2_000
         for one in (tmp_path / "sessions").iterdir()
     )
     for number in range(3_000):
-        record.note(tmp_path, {"outcome": "failed", "detail": "y" * 5_000, "number": number})
+        memory.note(tmp_path, {"outcome": "failed", "detail": "y" * 5_000, "number": number})
     sizes = [one.stat().st_size for one in tmp_path.glob("log*.jsonl")]
     assert len(sizes) == 2
-    assert max(sizes) < record.LOG_BYTES + 2_000
-    assert list(record.read_notes(tmp_path))[-1]["number"] == 2_999
+    assert max(sizes) < memory.LOG_BYTES + 2_000
+    assert list(memory.read_notes(tmp_path))[-1]["number"] == 2_999
 
 
 def test_a_torn_or_foreign_record_is_read_around(tmp_path: Path) -> None:
-    session = record.Session(tmp_path, "claude", "s")
+    session = memory.Session(tmp_path, "claude", "s")
     session.add(["a"])
     (path,) = (tmp_path / "sessions").iterdir()
     with path.open("ab") as stream:
         stream.write(b'\xff\xfe{"a":\n[[["b"]]]\nnull\n' + b"[" * 50_000 + b"\n")
-    assert record.Session(tmp_path, "claude", "s").has_seen("a")
+    assert memory.Session(tmp_path, "claude", "s").has_seen("a")
     (tmp_path / "log.jsonl").write_bytes(b'\xff\n{"outcome": 1}\n{"outcome": "failed"}\n{"ou')
-    assert [one["outcome"] for one in record.read_notes(tmp_path)] == ["failed"]
+    assert [one["outcome"] for one in memory.read_notes(tmp_path)] == ["failed"]
 
 
 def test_hooks_of_one_session_at_the_same_time_corrupt_nothing(home: Home) -> None:
@@ -719,7 +725,10 @@ def apart(home: Home, module: str) -> Iterator[int]:
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             words = path.read_bytes().split(b"\0")
-            if f"crossgate._hook.{module}".encode() in words and str(home.hooks).encode() in words:
+            if (
+                f"crossgate._agents.hook.{module}".encode() in words
+                and str(home.hooks).encode() in words
+            ):
                 yield int(path.parent.name)
 
 

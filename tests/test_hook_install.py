@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 import pytest
 
+from crossgate._agents.hook import shell
 from crossgate._cli import run
-from crossgate._hook import shell
 from hook_home import CROSSGATE, PDF, Home, furnished
 
 OTHERS: dict[str, Any] = {

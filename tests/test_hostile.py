@@ -29,11 +29,11 @@ from crossgate._reranking.chain import Call
 from crossgate._reranking.listwise import permutation
 from crossgate._reranking.remote import _batches
 from crossgate.rerankers import (
-    Admitted,
     CohereReranker,
     Deadline,
+    GuardedReranker,
     JinaReranker,
-    Pace,
+    LatencyEstimate,
     SemanticBM25,
     VoyageReranker,
     passages_of,
@@ -62,7 +62,7 @@ class Tier:
 def test_time_that_passes_before_a_tier_is_asked_counts() -> None:
     asked: list[bool] = []
     call = Call(
-        reranker=Admitted(Tier(lambda: asked.append(True))),
+        reranker=GuardedReranker(Tier(lambda: asked.append(True))),
         query="q",
         passages=passages_of(["a"]),
         deadline=Deadline(0),
@@ -115,7 +115,7 @@ def test_a_batch_that_fails_takes_its_share_of_the_best_and_not_all() -> None:
 
 
 def test_a_pace_stays_above_nothing() -> None:
-    pace = Pace(ms_per_pair=25.0)
+    pace = LatencyEstimate(ms_per_pair=25.0)
     for _ in range(10_000):
         pace.observe(100, 0.0)
     assert pace.affordable(1e6) > 0

@@ -26,8 +26,8 @@ from crossgate import (
     PrecomputedVectors,
     Profile,
     Router,
-    _index,
 )
+from crossgate._retrieval import index as index_module
 
 REBUILD = "crossgate index"
 
@@ -655,7 +655,7 @@ def test_threads_change_search_and_save_one_index(index: Index, tmp_path: Path) 
 def test_threads_load_one_embedder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Index.build([Document(id="a", text="red fox")]).save(tmp_path / "a.cgx")
     index = Index.open(tmp_path / "a.cgx")
-    load, second = _index._embedder, threading.Event()
+    load, second = index_module._embedder, threading.Event()
     begun: list[Any] = []
 
     def slow(name: Any) -> Any:
@@ -665,7 +665,7 @@ def test_threads_load_one_embedder(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         second.wait(0.5)  # a second one would come now
         return load(name)
 
-    monkeypatch.setattr(_index, "_embedder", slow)
+    monkeypatch.setattr(index_module, "_embedder", slow)
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: index.load_embedder(), range(4)))
     assert len(begun) == 1

@@ -178,7 +178,7 @@ def test_rerankers_ranker() -> None:
     from rerankers.documents import Document
     from rerankers.models.ranker import BaseRanker
 
-    from crossgate.integrations.rerankers import CrossgateRanker
+    from crossgate.integrations.answerdotai import CrossgateRanker
 
     texts = [TEXTS[0], TEXTS[1], TEXTS[3]]
     ranker = CrossgateRanker()

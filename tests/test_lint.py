@@ -17,15 +17,15 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from conftest import WordEmbedder
 from crossgate import Document, Index, InputError
 from crossgate._cli import run as run_command
-from crossgate._lint.answers import Answer
 from crossgate._lint.hubs import hubs
-from crossgate._lint.library import Library
+from crossgate._lint.inputs import Library
+from crossgate._lint.locations import Places
 from crossgate._lint.names import Names
-from crossgate._lint.places import Places
+from crossgate._lint.rarity import Words
+from crossgate._lint.self_retrieval import Answer
 from crossgate._lint.sentences import Sentence, own_sentences
 from crossgate._lint.shadows import shadows
 from crossgate._lint.unfindable import unfindable
-from crossgate._lint.words import Words
 from crossgate._sources import read_sources
 from crossgate.lint import Finding, Report, lint
 

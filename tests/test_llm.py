@@ -17,7 +17,7 @@ from chat_server import passages_of as sent_to
 from conftest import refused
 from crossgate import CrossgateError, Reranker, rerank
 from crossgate._reranking.llm import LLMReranker
-from crossgate.rerankers import Admitted, CircuitBreaker, Deadline, passages_of, shut_down
+from crossgate.rerankers import CircuitBreaker, Deadline, GuardedReranker, passages_of, shut_down
 
 pytest.importorskip("openai", reason="the extra `llm` is not installed")
 
@@ -163,14 +163,14 @@ def test_a_slow_model_is_given_up(model: ChatServer) -> None:
 
 
 def test_a_budget_that_is_too_small_is_not_spent(model: ChatServer) -> None:
-    call = Admitted(asked(model)).score
+    call = GuardedReranker(asked(model)).score
     refused("budget", call, "red fox", PASSAGES, deadline=Deadline(10))
     assert model.requests == []
 
 
 def test_a_model_that_fails_is_left_alone(model: ChatServer) -> None:
     model.status = 500
-    reranker = Admitted(asked(model, attempts=1), breaker=CircuitBreaker())
+    reranker = GuardedReranker(asked(model, attempts=1), breaker=CircuitBreaker())
     for _ in range(3):
         refused("api_error", reranker.score, "red fox", PASSAGES)
     refused("circuit_breaker", reranker.score, "red fox", PASSAGES)

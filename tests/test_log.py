@@ -24,9 +24,8 @@ from hypothesis import strategies as st
 from conftest import LIBRARY, LengthReranker, TableReranker, build, refused
 from crossgate import Policy, Profile, Router, RouteResult, SourceError
 from crossgate._core import Answer, Combine, Confidence, Floors, Second, Stage1Confidence, Winner
+from crossgate._decision.replay import Difference, check_decision
 from crossgate._pipelines.postprocessing import diversify_sources, postprocess
-from crossgate._profile import POLICY_SCHEMA
-from crossgate._replay import Difference, check_decision
 from crossgate._telemetry.log import (
     MAX_LINE_BYTES,
     SCHEMA,
@@ -38,6 +37,7 @@ from crossgate._telemetry.log import (
     parse_line,
     read_log,
 )
+from crossgate._values.profile_files import POLICY_SCHEMA
 from test_cli import Run, checked, home, run, words  # noqa: F401 - pytest finds fixtures by name
 
 QUERY = "clean up this messy csv"

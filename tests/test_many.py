@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from conftest import LIBRARY, FunctionReranker, LengthReranker, build, refused
 from crossgate import Index, PairScore, Profile, Router, RouteResult, rerank, rerank_many
-from crossgate import _threads as runtime
+from crossgate._runtime import threads as runtime
 
 
 @pytest.fixture
@@ -78,16 +78,16 @@ def test_progress_counts_to_the_end(index: Index) -> None:
 def test_a_bar_is_shown_on_a_terminal_alone(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     router = Router(index, reranker=None)
 
-    def shown(terminal: bool, progress: bool) -> str:
+    def safe_repr(terminal: bool, progress: bool) -> str:
         stream = io.StringIO()
         stream.isatty = lambda: terminal  # type: ignore[method-assign]
         monkeypatch.setattr(sys, "stderr", stream)
         router.route_many(["merge pdf files"] * 3, progress=progress)
         return stream.getvalue()
 
-    assert "deciding" in shown(terminal=True, progress=True)
-    assert shown(terminal=True, progress=False) == ""
-    assert shown(terminal=False, progress=True) == ""
+    assert "deciding" in safe_repr(terminal=True, progress=True)
+    assert safe_repr(terminal=True, progress=False) == ""
+    assert safe_repr(terminal=False, progress=True) == ""
     monkeypatch.setattr(sys, "stderr", None)
     router.route_many(["merge pdf files"])
 

@@ -340,8 +340,8 @@ def test_a_search_says_of_one_moment_what_there_is_and_what_is_not(
 ) -> None:
     from mcp_types import Tool
 
-    from crossgate._mcp.proxy import Proxy
-    from crossgate._mcp.servers import Entry
+    from crossgate._agents.mcp.proxy import Proxy
+    from crossgate._agents.mcp.upstream import Entry
 
     started, searched = threading.Event(), threading.Event()
 
@@ -523,8 +523,8 @@ def test_a_server_that_is_silent_about_its_new_tools_keeps_no_search_waiting(
 
 
 def test_a_search_that_is_cancelled_loses_no_change_of_tools(tmp_path: Path) -> None:
-    from crossgate._mcp.proxy import Proxy
-    from crossgate._mcp.servers import read_servers
+    from crossgate._agents.mcp.proxy import Proxy
+    from crossgate._agents.mcp.upstream import read_servers
 
     async def act() -> list[str]:
         proxy = Proxy(read_servers(learning(tmp_path)), embedder=None, seconds=60)
@@ -572,7 +572,7 @@ def test_a_file_of_servers_that_cannot_be_used_is_refused(
     tmp_path: Path, text: str | None, code: str
 ) -> None:
     from crossgate import InputError
-    from crossgate._mcp.servers import read_servers
+    from crossgate._agents.mcp.upstream import read_servers
 
     path = tmp_path / "servers.json"
     if text is not None:
@@ -659,7 +659,7 @@ def test_a_skill_is_made_plain_before_a_client_reads_it(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_silent_dead_or_absent_is_named(tmp_path: Path) -> None:
-    from crossgate._mcp.listing import list_tools
+    from crossgate._agents.mcp.listing import list_tools
 
     pid_file = tmp_path / "pid"
     silent = shlex.join([sys.executable, str(SERVER), "x", "silent", str(pid_file)])

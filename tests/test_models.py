@@ -25,9 +25,9 @@ import trustme
 from crossgate import models
 from crossgate._cli import DONE, FAILURE
 from crossgate._cli import run as command_line
-from crossgate._errors import ModelError
-from crossgate._model_files import cache
-from crossgate._model_files import manifest as catalogue
+from crossgate._runtime.models import cache
+from crossgate._runtime.models import manifest as catalogue
+from crossgate._support.errors import ModelError
 from hub_server import Fault, HubServer
 
 # Nested more deeply than a parser that recurses can follow.
@@ -480,7 +480,7 @@ def test_nothing_heavy_is_imported(cached: Path, registry: Path, tmp_path: Path)
 import sys
 from pathlib import Path
 from crossgate import models
-from crossgate._model_files import manifest as catalogue
+from crossgate._runtime.models import manifest as catalogue
 catalogue.BUNDLED = Path({str(registry)!r})
 models.locate("tiny-ranker", "cross-encoder")
 models.verify("tiny-embedder")
@@ -504,8 +504,8 @@ PULL = """
 import json, sys, time
 from pathlib import Path
 from crossgate import models
-from crossgate._model_files import manifest as catalogue
-from crossgate._errors import ModelError
+from crossgate._runtime.models import manifest as catalogue
+from crossgate._support.errors import ModelError
 
 pauses = []
 sleep = time.sleep

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from conftest import LIBRARY
 from crossgate import Document, Index, InputError, OnnxEmbedder, Router, _core, rerank
-from crossgate._cascade import replay
 from crossgate._core import Policy
-from crossgate._profile import read_profile
-from crossgate._router import DEFAULT_PROFILE
+from crossgate._decision.cascade import replay
+from crossgate._decision.router import DEFAULT_PROFILE
+from crossgate._values.profile_files import read_profile
 from crossgate.models import locate
 
 REQUESTS = ("merge these two PDF files", "now turn that into a slide deck", "translate to german")

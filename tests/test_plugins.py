@@ -15,7 +15,7 @@ import pytest
 from conftest import LIBRARY, build, refused
 from crossgate import ModelError, PluginError, Router, RouteResult, arerank, rerank
 from crossgate._cli.doctor import examine
-from crossgate._reranking import chain, plugins, process
+from crossgate._reranking import chain, plugins, shared_state
 
 MODULE = """
 import threading
@@ -61,7 +61,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder on the path with one module, and nothing loaded before or after."""
     (tmp_path / "acme_plugins.py").write_text(MODULE, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(process, "loaded", {})
+    monkeypatch.setattr(shared_state, "loaded", {})
     yield tmp_path
     sys.modules.pop("acme_plugins", None)
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from conftest import LIBRARY, LengthReranker, TableReranker, refused
 from crossgate import Document, Hit, Profile, RouteResult, rerank
-from crossgate import _cascade as cascade
 from crossgate._core import Confidence, Stage1Confidence
+from crossgate._decision import cascade
 from crossgate._pipelines.postprocessing import (
     LEXICAL_PROVIDERS,
     Step,

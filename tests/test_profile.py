@@ -39,7 +39,7 @@ from crossgate._core import (
     Warnings,
     Winner,
 )
-from crossgate._profile import (
+from crossgate._values.profile_files import (
     POLICY_SCHEMA,
     PROFILE_SCHEMA,
     check_models,
@@ -427,7 +427,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_the_bundled_profile_names_its_models() -> None:
-    from crossgate._router import DEFAULT_PROFILE
+    from crossgate._decision.router import DEFAULT_PROFILE
 
     profile = read_profile(DEFAULT_PROFILE)
     assert profile.embedder is not None
@@ -441,7 +441,7 @@ def test_the_bundled_profile_names_its_models() -> None:
 
 def test_the_bundled_profile_fits_the_bundled_models() -> None:
     from crossgate import CrossEncoder, OnnxEmbedder
-    from crossgate._router import DEFAULT_PROFILE
+    from crossgate._decision.router import DEFAULT_PROFILE
 
     profile = read_profile(DEFAULT_PROFILE)
     check_models(profile, embedder=OnnxEmbedder().identity, reranker=CrossEncoder().identity)

@@ -21,8 +21,8 @@ from conftest import (
     refused,
 )
 from crossgate import Candidate, Document, Index, Profile, RouteResult, rerank
-from crossgate import _cascade as cascade
 from crossgate._core import Answer, Combine, Confidence, Second, Stage2Confidence, Winner
+from crossgate._decision import cascade
 from crossgate._evaluation.data.datasets import Dataset, read_dataset
 from crossgate._evaluation.measures.metrics import recall
 from crossgate._pipelines.postprocessing import postprocess
@@ -36,7 +36,7 @@ from crossgate._pipelines.recipes import (
     from_index,
     fused,
 )
-from crossgate._profile import profile_values
+from crossgate._values.profile_files import profile_values
 
 NOW = datetime(2031, 3, 15, 12, tzinfo=UTC)
 REPLACE = AGREEMENT.replace(winner=Winner(), combine=Combine.Replace())

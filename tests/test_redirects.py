@@ -11,9 +11,9 @@ import pytest
 
 from crossgate import Reranker
 from crossgate.rerankers import (
-    Admitted,
     CircuitBreaker,
     CohereReranker,
+    GuardedReranker,
     JinaReranker,
     LLMReranker,
     TransportError,
@@ -97,7 +97,7 @@ def test_no_tier_follows_a_redirect(
 ) -> None:
     pytest.importorskip(package)
     options: dict[str, Any] = {"base_url": endpoint.url, "api_key": "secret-key", "attempts": 1}
-    tier = Admitted(make(**options), breaker=CircuitBreaker())
+    tier = GuardedReranker(make(**options), breaker=CircuitBreaker())
     with pytest.raises(Exception, match="another address") as caught:
         tier.score("query", passages_of(["one", "two"]))
     assert not isinstance(caught.value, TransportError)

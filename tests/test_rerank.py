@@ -7,10 +7,10 @@ import pytest
 
 from conftest import LengthReranker
 from crossgate import Profile, rerank
-from crossgate._model_files import cache
-from crossgate._model_files.manifest import PASSAGE_RERANKER
-from crossgate._profile import read_profile
-from crossgate._rerank import PASSAGE_PROFILE
+from crossgate._decision.rerank import PASSAGE_PROFILE
+from crossgate._runtime.models import cache
+from crossgate._runtime.models.manifest import PASSAGE_RERANKER
+from crossgate._values.profile_files import read_profile
 
 PASSAGES = (
     "The staging cluster has five nodes since the March upgrade.",

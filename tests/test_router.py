@@ -37,7 +37,6 @@ from conftest import (
 from crossgate import (
     Candidate,
     Document,
-    Found,
     Index,
     IndexFileError,
     InputError,
@@ -48,12 +47,13 @@ from crossgate import (
     ProfileError,
     Router,
     RouteResult,
+    SearchResult,
     arerank,
     rerank,
 )
-from crossgate import _cascade as cascade
 from crossgate._core import Blend, Combine
-from crossgate._profile import profile_values, write_profile
+from crossgate._decision import cascade
+from crossgate._values.profile_files import profile_values, write_profile
 
 QUERY = "clean up this messy csv"
 REPLACE = Profile(combine=Combine.Replace())
@@ -269,7 +269,7 @@ def test_a_document_that_goes_while_a_query_runs_is_still_whole(index: Index) ->
     router = Router(index, reranker=None, profile=Profile())
     found = index.search
 
-    def vanishing(*arguments: Any, **options: Any) -> Found:
+    def vanishing(*arguments: Any, **options: Any) -> SearchResult:
         result = found(*arguments, **options)
         index.delete(["csv-cleaner"])
         return result
@@ -306,14 +306,15 @@ def test_a_child_that_was_forked_after_the_models_were_loaded_routes() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-@pytest.mark.parametrize("model", ["_core.Embedder", "_index._embedder", "cross_encoder.OnnxModel"])
+@pytest.mark.parametrize("model", ["_core.Embedder", "index._embedder", "cross_encoder.OnnxModel"])
 def test_a_child_that_was_forked_while_a_thread_loaded_a_model_routes(
     model: str, tmp_path: Path
 ) -> None:
     Index.build([Document(id=id, text=text) for id, text in LIBRARY.items()]).save(tmp_path / "a")
     run = in_a_process(f"""
         import os, signal, threading
-        from crossgate import Index, Profile, Router, _core, _index
+        from crossgate import Index, Profile, Router, _core
+        from crossgate._retrieval import index
         from crossgate._reranking import cross_encoder
         router = Router(Index.open({str(tmp_path / "a")!r}), profile=Profile())
         place, name = {model.partition(".")[0]}, {model.partition(".")[2]!r}

@@ -27,15 +27,15 @@ from crossgate import (
     OnnxEmbedder,
     Profile,
     Router,
-    _threads,
     rerank,
     set_threads,
 )
-from crossgate import _onnx as runtime
-from crossgate._model_files import manifest as registry
-from crossgate._model_files.cache import LocalModel
-from crossgate._model_files.folder import locate
-from crossgate._reranking import cross_encoder, process
+from crossgate._reranking import cross_encoder, shared_state
+from crossgate._runtime import onnx as runtime
+from crossgate._runtime import threads
+from crossgate._runtime.models import manifest as registry
+from crossgate._runtime.models.cache import LocalModel
+from crossgate._runtime.models.folder import locate
 from crossgate.rerankers import passages_of
 
 graphs = pytest.importorskip("onnx", reason="onnx, which writes the graphs, is not installed")
@@ -46,12 +46,12 @@ CLS, SEP = 2, 3
 
 
 @pytest.fixture(autouse=True)
-def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def own_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Give every test a thread count of its own."""
     with monkeypatch.context() as patch:
-        patch.setattr(_threads, "_threads", 0)
-        patch.setattr(_threads, "_workers", None)
-        patch.setattr(process, "loaded", {})
+        patch.setattr(threads, "_threads", 0)
+        patch.setattr(threads, "_workers", None)
+        patch.setattr(shared_state, "loaded", {})
         patch.delenv("CROSSGATE_THREADS", raising=False)
         yield
 
@@ -429,7 +429,7 @@ def at_once(expected: int) -> int:
         with lock:
             running.remove(number)
 
-    _threads.run_all(work, range(4 * expected))
+    threads.run_all(work, range(4 * expected))
     return max(most)
 
 
@@ -454,15 +454,15 @@ def test_the_number_of_threads_in_the_environment(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("setting", ["0", "-1", "two", "1.5", " 2", "²"])
 def test_an_environment_that_is_none(monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
     monkeypatch.setenv("CROSSGATE_THREADS", setting)
-    assert repr(setting) in refused("out_of_range", _threads.run_all, str, range(2))
+    assert repr(setting) in refused("out_of_range", threads.run_all, str, range(2))
     monkeypatch.setenv("CROSSGATE_THREADS", "")
-    assert _threads.run_all(str, range(2)) == ["0", "1"]
+    assert threads.run_all(str, range(2)) == ["0", "1"]
 
 
 def test_results_keep_their_order() -> None:
     set_threads(4)
-    assert _threads.run_all(lambda number: number * 2, range(50)) == list(range(0, 100, 2))
-    assert _threads.run_all(str, []) == []
+    assert threads.run_all(lambda number: number * 2, range(50)) == list(range(0, 100, 2))
+    assert threads.run_all(str, []) == []
 
 
 def test_after_an_error_the_rest_is_left() -> None:
@@ -477,9 +477,9 @@ def test_after_an_error_the_rest_is_left() -> None:
         release.wait(30)
 
     with pytest.raises(ValueError, match="the first"):
-        _threads.run_all(work, range(100))
+        threads.run_all(work, range(100))
     release.set()
-    assert _threads.run_all(str, range(2)) == ["0", "1"]
+    assert threads.run_all(str, range(2)) == ["0", "1"]
     assert len(begun) <= 2
 
 
@@ -558,7 +558,7 @@ def test_after_ctrl_c_the_rest_is_left() -> None:
     run_script("""
         import random, signal, sys, threading, time
         from crossgate import set_threads
-        from crossgate import _threads
+        from crossgate._runtime import threads
         signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.setswitchinterval(1e-6)
         main = threading.get_ident()
@@ -575,13 +575,13 @@ def test_after_ctrl_c_the_rest_is_left() -> None:
                 release.wait(30)
 
             try:
-                _threads.run_all(work, range(2_000))
+                threads.run_all(work, range(2_000))
             except KeyboardInterrupt:
                 release.set()
             else:
                 raise AssertionError("it was not interrupted")
             # The threads are free for others at once.
-            assert _threads.run_all(str, range(4)) == ["0", "1", "2", "3"]
+            assert threads.run_all(str, range(4)) == ["0", "1", "2", "3"]
             assert len(begun) <= 8, len(begun)
     """)
 
@@ -596,10 +596,10 @@ def test_ctrl_c_that_a_lock_hides_is_still_ctrl_c(monkeypatch: pytest.MonkeyPatc
 
     retired: list[object] = []
     with Hiding(1) as executor:
-        monkeypatch.setattr(_threads, "_executor", lambda: executor)
-        monkeypatch.setattr(_threads, "_retire", retired.append)
+        monkeypatch.setattr(threads, "_executor", lambda: executor)
+        monkeypatch.setattr(threads, "_retire", retired.append)
         with pytest.raises(KeyboardInterrupt):
-            _threads.run_all(str, range(4))
+            threads.run_all(str, range(4))
         assert retired == [executor]
 
 

@@ -179,7 +179,7 @@ def test_route(served: Served) -> None:
 
 def test_route_uses_the_reranker_and_the_policy_of_the_command_line(tmp_path: Path) -> None:
     from crossgate import Profile
-    from crossgate._profile import write_profile
+    from crossgate._values.profile_files import write_profile
 
     index, policy = tmp_path / "skills.cgx", tmp_path / "policy.json"
     build(embedder="default").save(index)
@@ -363,7 +363,7 @@ def test_headers_without_end_are_refused(served: Served) -> None:
 
 
 def test_a_request_that_does_not_arrive_is_given_up() -> None:
-    from crossgate._serving.limits import Guard, Limits
+    from crossgate._serving.request_limits import Guard, Limits
 
     sent: list[Any] = []
 
@@ -380,7 +380,7 @@ def test_a_request_that_does_not_arrive_is_given_up() -> None:
 
 
 def test_who_leaves_before_the_request_is_complete_is_not_answered() -> None:
-    from crossgate._serving.limits import Guard, Limits
+    from crossgate._serving.request_limits import Guard, Limits
 
     sent: list[Any] = []
     left: list[Any] = [
@@ -407,7 +407,7 @@ def test_more_than_may_wait_are_refused() -> None:
 
     from crossgate import rerank
     from crossgate._serving.app import Decisions, Refused
-    from crossgate._serving.limits import Limits
+    from crossgate._serving.request_limits import Limits
 
     go = threading.Event()
 

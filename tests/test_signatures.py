@@ -16,10 +16,10 @@ from tokenizers.models import BPE, Unigram
 
 from conftest import refused
 from crossgate import CrossEncoder
-from crossgate import _threads as runtime
-from crossgate._model_files.cache import LocalModel, spec
-from crossgate._model_files.folder import locate
-from crossgate._model_files.manifest import Template
+from crossgate._runtime import threads as runtime
+from crossgate._runtime.models.cache import LocalModel, spec
+from crossgate._runtime.models.folder import locate
+from crossgate._runtime.models.manifest import Template
 from crossgate.rerankers import passages_of
 
 graphs = pytest.importorskip("onnx", reason="onnx, which writes the graphs, is not installed")

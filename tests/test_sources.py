@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import crossgate._sources as sources
-from crossgate._errors import CrossgateError, InputError, SourceError
-from crossgate._limits import ROW_BYTES
-from crossgate._passages import pieces
+from crossgate._retrieval.passages import pieces
 from crossgate._sources import Loaded, openapi, read_candidates, read_sources
 from crossgate._sources.common import Unusable
 from crossgate._sources.markdown import chunk_markdown, chunk_plain, sections
 from crossgate._sources.openapi import operations_of
 from crossgate._sources.tools import tool_from
+from crossgate._support.errors import CrossgateError, InputError, SourceError
+from crossgate._support.limits import ROW_BYTES
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -41,7 +41,7 @@ def ids(loaded: Loaded) -> list[str]:
     return [document.id for document in loaded.documents]
 
 
-def shown(loaded: Loaded, root: Path) -> list[str]:
+def safe_repr(loaded: Loaded, root: Path) -> list[str]:
     """Return the problems as text, without the folder of the test."""
     return [str(problem).replace(f"{root}{os.sep}", "") for problem in loaded.problems]
 
@@ -167,7 +167,7 @@ def test_a_file_that_fails_while_it_is_read(
         write(tmp_path / good, other)
         loaded = read_sources([tmp_path], kind="jsonl" if good.endswith("jsonl") else "auto")
         assert len(loaded.documents) == 1
-        assert shown(loaded, tmp_path) == [f"{link}: {OUT}"]
+        assert safe_repr(loaded, tmp_path) == [f"{link}: {OUT}"]
 
 
 def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "listdir", listdir)
     loaded = read_sources([tmp_path])
     assert ids(loaded) == ["a.md"]
-    assert shown(loaded, tmp_path) == ["closed: cannot be read: Permission denied"]
+    assert safe_repr(loaded, tmp_path) == ["closed: cannot be read: Permission denied"]
     with pytest.raises(SourceError, match="Permission denied") as raised:
         read_sources([closed])
     assert raised.value.code == "source_unreadable"
@@ -227,7 +227,7 @@ def test_links_to_folders_are_followed_once(tmp_path: Path) -> None:
     # By its own path, although the link's name sorts first.
     paths = [(one.id, one.metadata["path"]) for one in loaded.documents]
     assert paths == [("near", "z/SKILL.md")]
-    assert shown(loaded, root) == [f"other: {OUT}"]
+    assert safe_repr(loaded, root) == [f"other: {OUT}"]
     assert ids(read_sources([root, root / "other"])) == ["near", "far"]  # named, so wanted
 
 
@@ -249,7 +249,7 @@ def test_a_broken_link_is_reported_where_a_file_is_expected(tmp_path: Path) -> N
     (tmp_path / "c.png").symlink_to(tmp_path / "gone.png")
     loaded = read_sources([tmp_path])
     assert ids(loaded) == ["a.md"]
-    assert shown(loaded, tmp_path) == ["b.md: cannot be read: No such file or directory"]
+    assert safe_repr(loaded, tmp_path) == ["b.md: cannot be read: No such file or directory"]
 
 
 def test_a_pipe_in_a_folder_is_not_opened(tmp_path: Path) -> None:
@@ -267,7 +267,9 @@ def test_a_link_to_the_whole_machine_is_reported_and_not_read(tmp_path: Path) ->
     (tmp_path / "root/c.md").symlink_to(tmp_path / "root-2/c.md")
     loaded = read_sources([tmp_path / "root"])
     assert ids(loaded) == ["a.md"]
-    assert shown(loaded, tmp_path / "root") == [f"{one}: {OUT}" for one in ("all", "b.md", "c.md")]
+    assert safe_repr(loaded, tmp_path / "root") == [
+        f"{one}: {OUT}" for one in ("all", "b.md", "c.md")
+    ]
 
 
 def test_a_corpus_that_is_a_link_out_of_its_folder(tmp_path: Path) -> None:
@@ -289,7 +291,7 @@ def test_a_huge_file_loses_nothing_but_itself(tmp_path: Path, name: str) -> None
     write(tmp_path / beside, GOOD if "SKILL" in beside else ROW)
     loaded = read_sources([tmp_path])
     assert len(loaded.documents) == 1
-    [problem] = shown(loaded, tmp_path)
+    [problem] = safe_repr(loaded, tmp_path)
     assert problem.startswith(f"{name}: cannot be read: it is larger than ")
     with pytest.raises(SourceError, match="it is larger than") as raised:
         read_sources([huge])
@@ -304,7 +306,7 @@ def test_a_huge_row_loses_nothing_but_itself(tmp_path: Path) -> None:
         stream.write("\n" + ROW.replace('"a"', '"b"'))
     loaded = read_sources([path])
     assert ids(loaded) == ["a", "b"]
-    assert shown(loaded, tmp_path) == [f"rows.jsonl:2: a row longer than {ROW_BYTES:,} bytes"]
+    assert safe_repr(loaded, tmp_path) == [f"rows.jsonl:2: a row longer than {ROW_BYTES:,} bytes"]
 
 
 def test_more_rows_than_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,7 +314,7 @@ def test_more_rows_than_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     write(tmp_path / "rows.jsonl", "".join(f'{{"_id": "{n}", "text": "t"}}\n' for n in range(4)))
     loaded = read_sources([tmp_path / "rows.jsonl"])
     assert ids(loaded) == ["0", "1"]
-    assert shown(loaded, tmp_path) == ["rows.jsonl:3: more than 2 rows, the rest is not read"]
+    assert safe_repr(loaded, tmp_path) == ["rows.jsonl:3: more than 2 rows, the rest is not read"]
 
 
 def test_a_pipe_that_is_named_is_refused(tmp_path: Path) -> None:
@@ -328,7 +330,7 @@ def test_very_deep_folders_are_reported(tmp_path: Path) -> None:
     write(deep / "e/b.md", "text")
     loaded = read_sources([tmp_path])
     assert [one.metadata["path"] for one in loaded.documents] == ["d/" * 12 + "a.md"]
-    assert shown(loaded, tmp_path) == ["d/" * 12 + "e: more than 12 folders deep, not read"]
+    assert safe_repr(loaded, tmp_path) == ["d/" * 12 + "e: more than 12 folders deep, not read"]
 
 
 def test_a_file_reached_twice_is_read_once(tmp_path: Path) -> None:
@@ -511,7 +513,7 @@ def test_a_second_skill_of_the_same_name_keeps_its_folder_in_its_id(tmp_path: Pa
         ("pdf (c/pdf)", "pdf", "in c/pdf"),
     ]
     first = "the name 'pdf' is taken by b/pdf/SKILL.md, so its id is 'pdf (a/pdf)'"
-    assert shown(loaded, tmp_path)[0].replace(f"{tmp_path}/", "") == f"a/pdf/SKILL.md: {first}"
+    assert safe_repr(loaded, tmp_path)[0].replace(f"{tmp_path}/", "") == f"a/pdf/SKILL.md: {first}"
     assert len(loaded.problems) == 2
 
 
@@ -521,7 +523,7 @@ def test_a_skill_in_a_file_of_another_name_is_reported(tmp_path: Path) -> None:
     loaded = read_sources([tmp_path])
     assert ids(loaded) == ["pdf"]
     name = os.path.join("csv", "skill.md")
-    assert shown(loaded, tmp_path) == [
+    assert safe_repr(loaded, tmp_path) == [
         f"{name}: not read: the file of a skill must be called SKILL.md"
     ]
 
@@ -538,7 +540,7 @@ def test_an_exact_copy_of_a_skill_is_left_out(tmp_path: Path) -> None:
     write(tmp_path / "b/SKILL.md", GOOD + "another body")
     loaded = read_sources([tmp_path])
     assert ids(loaded) == ["pdf"]
-    assert shown(loaded, tmp_path) == [
+    assert safe_repr(loaded, tmp_path) == [
         "b/SKILL.md: left out, it has the name and description of a/SKILL.md"
     ]
 
@@ -549,7 +551,7 @@ def test_a_skill_named_like_a_row(tmp_path: Path) -> None:
     assert ids(read_sources([rows, tmp_path / "s"])) == ["pdf", "pdf (s)"]
     loaded = read_sources([tmp_path / "s", rows])
     assert ids(loaded) == ["pdf"]
-    assert "r.jsonl:1: the id 'pdf' is already at s/SKILL.md" in shown(loaded, tmp_path)[0]
+    assert "r.jsonl:1: the id 'pdf' is already at s/SKILL.md" in safe_repr(loaded, tmp_path)[0]
 
 
 YAMLISH = st.lists(
@@ -681,7 +683,7 @@ def test_the_first_of_two_rows_with_one_id_wins(tmp_path: Path) -> None:
     assert [(one.id, one.text) for one in loaded.documents] == [
         ("a", "one"), ("b", "two"), ("c", "c"),
     ]  # fmt: skip
-    assert [text.replace(f"{tmp_path}/", "") for text in shown(loaded, tmp_path)] == [
+    assert [text.replace(f"{tmp_path}/", "") for text in safe_repr(loaded, tmp_path)] == [
         "beir/corpus.jsonl:3: the id 'a' is already at beir/corpus.jsonl:1",
         "other.jsonl:1: the id 'b' is already at beir/corpus.jsonl:2",
     ]
@@ -781,7 +783,7 @@ def test_a_file_that_is_not_text(tmp_path: Path, content: bytes, reason: str) ->
     write(tmp_path / "empty.md", "\n#\n")
     loaded = read_sources([tmp_path])
     assert ids(loaded) == ["y.txt"]
-    assert shown(loaded, tmp_path) == [reason]
+    assert safe_repr(loaded, tmp_path) == [reason]
 
 
 @pytest.mark.parametrize(
@@ -1125,7 +1127,7 @@ def test_a_broken_tool_is_reported_and_the_others_read(
     path = write(tmp_path / "tools.json", json.dumps([{"name": "good"}, tool]))
     loaded = read_sources([path])
     assert ids(loaded) == ["good"]
-    (problem,) = shown(loaded, tmp_path)
+    (problem,) = safe_repr(loaded, tmp_path)
     assert problem.startswith("tools.json: tool 2: ")
     assert reason in problem
 
@@ -1219,7 +1221,7 @@ def test_a_broken_operation_is_reported_and_the_others_read(tmp_path: Path) -> N
     path = write(tmp_path / "a.json", json.dumps({"openapi": "3.0.3", "paths": paths}))
     loaded = read_sources([path])
     assert ids(loaded) == ["same", "PUT /b"]
-    assert shown(loaded, tmp_path) == [
+    assert safe_repr(loaded, tmp_path) == [
         "a.json: GET /a: a tool must be a JSON object",
         "a.json: PUT /a: the name of a tool must be a string",
         "a.json: GET /b: the name 'same' is already in a.json",
@@ -1258,7 +1260,7 @@ def test_tools_of_one_name_in_several_files_are_all_kept(tmp_path: Path) -> None
     assert ids(loaded) == ["search", "search (mail)", "search (mail)-2"]
     assert {one.title for one in loaded.documents} == {"search"}
     taken = "the name 'search' is taken by issues.json, so its id is"
-    assert shown(loaded, tmp_path) == [
+    assert safe_repr(loaded, tmp_path) == [
         f"mail.json: tool 1: {taken} 'search (mail)'",
         "mail.json: tool 2: the name 'search' is already in mail.json",
         f"{os.path.join('x', 'mail.json')}: tool 1: {taken} 'search (mail)-2'",

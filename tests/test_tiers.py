@@ -32,16 +32,16 @@ from crossgate import (
     arerank,
     rerank,
 )
-from crossgate import _cascade as cascade
 from crossgate._core import Blend, Combine, Second
-from crossgate._threads import run_until
-from crossgate._types import Degradation
+from crossgate._decision import cascade
+from crossgate._runtime.threads import run_until
+from crossgate._values.results import Degradation
 from crossgate.rerankers import (
-    Admitted,
     CircuitBreaker,
     CohereReranker,
     Deadline,
-    Pace,
+    GuardedReranker,
+    LatencyEstimate,
     Scores,
     SemanticBM25,
     TransportError,
@@ -66,11 +66,14 @@ def server() -> Iterator[ProvidersServer]:
     shut_down()
 
 
-def remote(server: ProvidersServer, kind: type = CohereReranker, **bounds: Any) -> Admitted:
+def remote(server: ProvidersServer, kind: type = CohereReranker, **bounds: Any) -> GuardedReranker:
     """Return a remote reranker with a breaker of its own that is in no hurry."""
     url = server.voyage if kind is VoyageReranker else server.url
-    defaults: dict[str, Any] = {"breaker": CircuitBreaker(), "pace": Pace(ms_per_pair=0.01)}
-    return Admitted(kind(api_key=KEY, base_url=url, attempts=1), **{**defaults, **bounds})
+    defaults: dict[str, Any] = {
+        "breaker": CircuitBreaker(),
+        "pace": LatencyEstimate(ms_per_pair=0.01),
+    }
+    return GuardedReranker(kind(api_key=KEY, base_url=url, attempts=1), **{**defaults, **bounds})
 
 
 def codes(result: RouteResult) -> list[str]:
@@ -268,7 +271,7 @@ def test_stage_1_counts(both: Both) -> None:
 def test_too_little_for_one_tier_may_be_enough_for_the_next(
     both: Both, index: Index, server: ProvidersServer
 ) -> None:
-    tier = remote(server, pace=Pace(ms_per_pair=25.0, absolute_floor_ms=100_000.0))
+    tier = remote(server, pace=LatencyEstimate(ms_per_pair=25.0, absolute_floor_ms=100_000.0))
     router = Router(index, reranker=[tier, SemanticBM25()], profile=REPLACE)
     result = both.route(router, budget_ms=10_000)
     assert codes(result) == ["budget"]
@@ -307,7 +310,7 @@ def test_a_slow_remote_tier_is_given_up_in_time_for_the_next(
 def test_fewer_pairs_are_the_best_of_stage_1(
     both: Both, index: Index, server: ProvidersServer
 ) -> None:
-    tier = remote(server, pace=Pace(ms_per_pair=100_000.0), fewer_pairs=True)
+    tier = remote(server, pace=LatencyEstimate(ms_per_pair=100_000.0), allow_partial=True)
     result = both.route(Router(index, reranker=tier, profile=REPLACE), budget_ms=350_000)
     assert codes(result) == ["budget"]
     read = [hit.stage1_rank for hit in result.hits if hit.rerank_score is not None]
@@ -345,8 +348,8 @@ def test_the_bundled_model_stops_in_time_and_says_so(monkeypatch: pytest.MonkeyP
     encoder.score("warm up", passages_of(["warm up"]))
     passages = passages_of(["what is wanted here " * 200] * 4_000)
     whole = encoder.score(QUERY, passages[:3])
-    pace = Pace(ms_per_pair=0.01)
-    admitted = Admitted(encoder, pace=pace)
+    pace = LatencyEstimate(ms_per_pair=0.01)
+    admitted = GuardedReranker(encoder, pace=pace)
     for _ in range(2):  # the first call says nothing about the pace
         # Seconds enough for two pairs even where much else runs, and too few for all anywhere.
         found = admitted.score(QUERY, passages, deadline=Deadline(5_000))

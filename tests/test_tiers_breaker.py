@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from conftest import refused
 from crossgate._reranking.health import Permit, Transition
-from crossgate.rerankers import CircuitBreaker, Deadline, Pace, State
+from crossgate.rerankers import CircuitBreaker, Deadline, LatencyEstimate, State
 
 LAWFUL = {
     (State.CLOSED, State.OPEN),
@@ -357,7 +357,7 @@ PACES = st.lists(st.tuples(st.integers(1, 200), st.floats(0.01, 10_000)), max_si
 
 @given(PACES, st.integers(0, 1_000))
 def test_the_pace_stays_within_what_was_seen(calls: list[tuple[int, float]], pairs: int) -> None:
-    pace = Pace(ms_per_pair=25.0, absolute_floor_ms=100.0)
+    pace = LatencyEstimate(ms_per_pair=25.0, absolute_floor_ms=100.0)
     seen = [25.0]
     for number, ms in calls:
         pace.observe(number, ms)
@@ -369,7 +369,7 @@ def test_the_pace_stays_within_what_was_seen(calls: list[tuple[int, float]], pai
 
 
 def test_the_pace_is_learned_and_forgotten() -> None:
-    pace = Pace(ms_per_pair=25.0, absolute_floor_ms=100.0)
+    pace = LatencyEstimate(ms_per_pair=25.0, absolute_floor_ms=100.0)
     assert pace.floor_ms(1) == 100
     assert pace.floor_ms(60) == 1_500
     pace.observe(60, 60_000)  # the first call loads a model or opens a connection
@@ -394,4 +394,4 @@ def test_the_pace_is_learned_and_forgotten() -> None:
     "options", [{"ms_per_pair": 0}, {"ms_per_pair": math.nan}, {"absolute_floor_ms": -1}]
 )
 def test_bad_paces(options: dict[str, float]) -> None:
-    refused("out_of_range", lambda: Pace(**{"ms_per_pair": 1.0, **options}))
+    refused("out_of_range", lambda: LatencyEstimate(**{"ms_per_pair": 1.0, **options}))

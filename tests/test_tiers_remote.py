@@ -25,16 +25,16 @@ from hypothesis import strategies as st
 
 from conftest import refused
 from crossgate import InputError, ModelError, PairScore, RerankerError
-from crossgate._reranking import background, http, process, tokens
+from crossgate._reranking import background, http, shared_state, tokens
 from crossgate._reranking import remote as remote_module
 from crossgate._reranking.remote import Limits, _batches, _Wire, checked
 from crossgate.rerankers import (
-    Admitted,
     CircuitBreaker,
     CohereReranker,
     Deadline,
+    GuardedReranker,
     JinaReranker,
-    Pace,
+    LatencyEstimate,
     RemoteReranker,
     TransportError,
     VoyageReranker,
@@ -46,7 +46,7 @@ from providers_server import FAULTS, KEY, ProvidersServer, relevance
 # Its own library says so whenever a connection breaks off in mid-body.
 pytestmark = pytest.mark.filterwarnings("ignore:The 'warn' method is deprecated")
 
-Make = Callable[..., Admitted]
+Make = Callable[..., GuardedReranker]
 
 DOCUMENTS = [f"document {number}" for number in range(5)]
 PASSAGES = passages_of(DOCUMENTS)
@@ -73,15 +73,18 @@ def _clean(server: ProvidersServer) -> None:
 def maker(provider: str, server: ProvidersServer) -> Make:
     """Return what makes a reranker of a provider, with a breaker of its own."""
 
-    def make(**options: Any) -> Admitted:
+    def make(**options: Any) -> GuardedReranker:
         kind: Any = {"voyage": VoyageReranker, "cohere": CohereReranker, "jina": JinaReranker}
         url = server.voyage if provider == "voyage" else server.url
-        bounds: dict[str, Any] = {"breaker": CircuitBreaker(), "pace": Pace(ms_per_pair=1.0)}
-        for name in ("breaker", "pace", "fewer_pairs"):
+        bounds: dict[str, Any] = {
+            "breaker": CircuitBreaker(),
+            "pace": LatencyEstimate(ms_per_pair=1.0),
+        }
+        for name in ("breaker", "pace", "allow_partial"):
             if name in options:
                 bounds[name] = options.pop(name)
         options = {"api_key": KEY, "base_url": url, **options}
-        return Admitted(kind[provider](**options), **bounds)
+        return GuardedReranker(kind[provider](**options), **bounds)
 
     return make
 
@@ -98,7 +101,7 @@ def cohere(server: ProvidersServer) -> Make:
     return maker("cohere", server)
 
 
-def transport_of(admitted: Admitted) -> Any:
+def transport_of(admitted: GuardedReranker) -> Any:
     assert isinstance(admitted.reranker, RemoteReranker)
     return admitted.reranker._transport
 
@@ -445,18 +448,21 @@ def test_rerankers_of_one_endpoint_share_a_breaker() -> None:
     first = CohereReranker("shared", api_key=KEY, base_url="http://one.invalid")
     again = CohereReranker("another", api_key=KEY, base_url="http://one.invalid")
     other = CohereReranker("shared", api_key=KEY, base_url="http://two.invalid")
-    assert Admitted(first).breaker is Admitted(again).breaker
-    assert Admitted(first).breaker is not Admitted(other).breaker
-    assert Admitted(first).pace is not Admitted(again).pace
-    assert Admitted(first).pace is Admitted(other).pace
-    assert (Admitted(first).pace.ms_per_pair, Admitted(first).pace.absolute_floor_ms) == (
+    assert GuardedReranker(first).breaker is GuardedReranker(again).breaker
+    assert GuardedReranker(first).breaker is not GuardedReranker(other).breaker
+    assert GuardedReranker(first).pace is not GuardedReranker(again).pace
+    assert GuardedReranker(first).pace is GuardedReranker(other).pace
+    assert (
+        GuardedReranker(first).pace.ms_per_pair,
+        GuardedReranker(first).pace.absolute_floor_ms,
+    ) == (
         25.0,
         100.0,
     )
 
 
 def test_too_little_time_sends_nothing(make: Make, server: ProvidersServer) -> None:
-    tier = make(pace=Pace(ms_per_pair=25.0, absolute_floor_ms=100.0))
+    tier = make(pace=LatencyEstimate(ms_per_pair=25.0, absolute_floor_ms=100.0))
     assert "125 ms" in refused("budget", tier.score, "query", PASSAGES, deadline=Deadline(120))
     assert "100 ms" in refused("budget", tier.score, "query", PASSAGES[:1], deadline=Deadline(90))
     assert server.requests == []
@@ -464,7 +470,7 @@ def test_too_little_time_sends_nothing(make: Make, server: ProvidersServer) -> N
 
 
 def test_fewer_pairs_where_that_is_wanted(make: Make, server: ProvidersServer) -> None:
-    tier = make(pace=Pace(ms_per_pair=1_000.0), fewer_pairs=True)
+    tier = make(pace=LatencyEstimate(ms_per_pair=1_000.0), allow_partial=True)
     found = tier.score("query", PASSAGES, deadline=Deadline(3500))
     assert scores(found) == [*EXPECTED[:3], None, None]
     assert found.missing is not None
@@ -474,7 +480,7 @@ def test_fewer_pairs_where_that_is_wanted(make: Make, server: ProvidersServer) -
 
 
 def test_the_pace_is_learned(make: Make, server: ProvidersServer) -> None:
-    tier = make(pace=Pace(ms_per_pair=1e6))
+    tier = make(pace=LatencyEstimate(ms_per_pair=1e6))
     for _ in range(30):
         tier.score("query", PASSAGES)
     assert tier.pace.ms_per_pair < 1e6
@@ -541,12 +547,12 @@ def test_an_endpoint_is_blamed_for_the_time_that_it_had(
 
 
 def test_waiting_for_a_free_connection_is_no_failure_of_the_endpoint() -> None:
-    first = Admitted(stuck(timeout=3_600), breaker=CircuitBreaker())
-    second = Admitted(stuck(timeout=0.05), breaker=CircuitBreaker())
+    first = GuardedReranker(stuck(timeout=3_600), breaker=CircuitBreaker())
+    second = GuardedReranker(stuck(timeout=0.05), breaker=CircuitBreaker())
 
     async def together() -> None:
         holds = asyncio.create_task(first.ascore("query", PASSAGES))
-        limit = process.background().limit("stuck", 1)
+        limit = shared_state.background().limit("stuck", 1)
         while not limit.locked():
             await asyncio.sleep(0)
         for call in (
@@ -589,21 +595,23 @@ def test_cancelling_gives_everything_back(make: Make, server: ProvidersServer) -
     for _ in range(2):
         assert tier.score("query", PASSAGES)
     assert tier.breaker.state == "closed"
-    loop = process.background().loop
+    loop = shared_state.background().loop
 
     async def others() -> int:
         tasks = [one for one in asyncio.all_tasks() if "crossgate" in repr(one.get_coro())]
         return len(tasks) - 1
 
     assert asyncio.run_coroutine_threadsafe(others(), loop).result() <= 0
-    limit = process.background().limit(server.url if tier.name != "voyage" else server.voyage, 8)
+    limit = shared_state.background().limit(
+        server.url if tier.name != "voyage" else server.voyage, 8
+    )
     assert limit._value == 8
 
 
 def test_an_interrupt_cancels_the_request() -> None:
     script = """
 import asyncio, os, signal, threading
-from crossgate.rerankers import Admitted, CircuitBreaker, RemoteReranker, passages_of
+from crossgate.rerankers import GuardedReranker, CircuitBreaker, RemoteReranker, passages_of
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
 sent, cancelled = threading.Event(), threading.Event()
 async def transport(query, documents, *, timeout):
@@ -615,7 +623,7 @@ async def transport(query, documents, *, timeout):
 def interrupt():
     sent.wait()
     os.kill(os.getpid(), signal.SIGINT)
-tier = Admitted(
+tier = GuardedReranker(
     RemoteReranker(transport, name="own", identity="own", endpoint="own", timeout=3_600)
 )
 threading.Thread(target=interrupt).start()
@@ -828,7 +836,7 @@ def test_keys_from_the_environment(
 # Transports of the user's own.
 
 
-def own(answer: Callable[[Sequence[str]], Any], **options: Any) -> Admitted:
+def own(answer: Callable[[Sequence[str]], Any], **options: Any) -> GuardedReranker:
     """Return a reranker whose transport is a function."""
 
     async def transport(
@@ -840,7 +848,7 @@ def own(answer: Callable[[Sequence[str]], Any], **options: Any) -> Admitted:
 
     defaults: dict[str, Any] = {"name": "own", "identity": "own@1", "endpoint": "own"}
     reranker = RemoteReranker(transport, **{**defaults, **options})
-    return Admitted(reranker, breaker=CircuitBreaker())
+    return GuardedReranker(reranker, breaker=CircuitBreaker())
 
 
 def test_a_transport_of_ones_own() -> None:
@@ -872,12 +880,12 @@ def test_libraries_that_are_not_installed(kind: Any, server: ProvidersServer) ->
 import sys
 sys.modules["voyageai"] = sys.modules["httpx2"] = None
 from crossgate import rerank
-from crossgate.rerankers import Admitted, {kind.__name__}
+from crossgate.rerankers import GuardedReranker, {kind.__name__}
 tier = {kind.__name__}(api_key={KEY!r}, base_url={server.url!r})
 for _ in range(4):
     result = rerank("query", ["a", "b"], reranker=tier)
     print(result.degraded[-1].code, result.degraded[-1].detail)
-assert Admitted(tier).breaker.state == "closed"
+assert GuardedReranker(tier).breaker.state == "closed"
 """
     run = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60

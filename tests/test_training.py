@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from crossgate import CrossEncoder
-from crossgate._embedding import OnnxEmbedder
+from crossgate._retrieval.embedding import OnnxEmbedder
 from crossgate.rerankers import passages_of
 
 HERE = Path(__file__).parent

@@ -18,9 +18,9 @@ from crossgate import CrossgateError, Document, Index, Router
 from crossgate._cli import run
 from crossgate._evaluation.data.label_files import read_labels
 from crossgate._evaluation.data.transcript_labels import OPENED, UNOPENED
+from crossgate._sources.transcripts import read_turns, transcripts_below
 from crossgate._telemetry.log import JsonLinesLog, LoggedUse, read_log
-from crossgate._telemetry.opened import note_opened
-from crossgate._transcripts import read_turns, transcripts_below
+from crossgate._telemetry.transcript_uses import note_opened
 
 
 def said(text: str | Sequence[dict[str, Any]], **more: Any) -> dict[str, Any]:

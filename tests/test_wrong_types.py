@@ -33,7 +33,7 @@ from crossgate import (
     telemetry,
     write_profile,
 )
-from crossgate import _threads as runtime
+from crossgate._runtime import threads as runtime
 from crossgate.integrations.sentence_transformers import rank
 from crossgate.lint import lint
 
@@ -80,10 +80,10 @@ def calls(folder: Path) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...], d
     yield CrossEncoder, ("crossgate-router-minilm-l12",), {}
     yield OnnxEmbedder, ("crossgate-embedder-minilm-l6",), {}
     yield PrecomputedVectors, ("x@1", 3), {}
-    yield rerankers.Admitted, (rerankers.SemanticBM25(),), {}
+    yield rerankers.GuardedReranker, (rerankers.SemanticBM25(),), {}
     yield rerankers.Deadline, (3,), {}
     yield rerankers.CircuitBreaker, (), {}
-    yield rerankers.Pace, (), {"ms_per_pair": 3.0}
+    yield rerankers.LatencyEstimate, (), {"ms_per_pair": 3.0}
     yield rerankers.VoyageReranker, (), key
     yield rerankers.CohereReranker, (), key
     yield rerankers.JinaReranker, (), key

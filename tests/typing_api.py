@@ -18,7 +18,6 @@ from crossgate import (
     Degradation,
     Document,
     Embedder,
-    Found,
     Hit,
     Index,
     IndexFileError,
@@ -37,6 +36,7 @@ from crossgate import (
     Router,
     RouteResult,
     Scored,
+    SearchResult,
     SourceError,
     Verdict,
     __version__,
@@ -48,13 +48,13 @@ from crossgate import (
     write_profile,
 )
 from crossgate._core import Answer, Blend, Combine, Confidence, Floors, Stage1Confidence, Winner
+from crossgate._decision.replay import Difference, check_decision
 from crossgate._pipelines.postprocessing import (
     postprocess,
     prefer_sources,
     readmit_recovered,
     spread_documents,
 )
-from crossgate._replay import Difference, check_decision
 from crossgate._telemetry.events import (
     Event,
     RerankerSkipped,
@@ -65,12 +65,12 @@ from crossgate._telemetry.events import (
 from crossgate._telemetry.log import JsonLinesLog, LoggedDecision, MalformedLine, read_log
 from crossgate._telemetry.otel import OpenTelemetryHook
 from crossgate.rerankers import (
-    Admitted,
     AsyncReranker,
     CircuitBreaker,
     CohereReranker,
     Deadline,
-    Pace,
+    GuardedReranker,
+    LatencyEstimate,
     RemoteReranker,
     Scores,
     SemanticBM25,
@@ -163,7 +163,7 @@ def build() -> Index:
     assert_type(index.ids, list[str])
     assert_type(index.fingerprint, str)
     found = index.search("red", [1.0, 0.0], blend=Blend(pivot=5.0), per_channel=3, deny=["a"])
-    assert_type(found, Found)
+    assert_type(found, SearchResult)
     assert_type(found.scored[0], Scored)
     assert_type(found.scored[0].cosine, float | None)
     assert_type(found.documents["a"], Document)
@@ -324,11 +324,11 @@ async def tiers(index: Index) -> None:
         endpoint="own",
     )
     waiting: AsyncReranker = remote
-    bounded = Admitted(
+    bounded = GuardedReranker(
         waiting,
         breaker=CircuitBreaker(failures=3, cooldown=60.0, successes=2, trials=1),
-        pace=Pace(ms_per_pair=25.0, absolute_floor_ms=100.0),
-        fewer_pairs=True,
+        pace=LatencyEstimate(ms_per_pair=25.0, absolute_floor_ms=100.0),
+        allow_partial=True,
     )
     transport: Transport = own_transport
     assert isinstance(transport, Transport)

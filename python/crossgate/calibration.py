@@ -1,7 +1,7 @@
 """Fitting a profile on labelled data, with a held-out half and an explicit cost of a wrong pick.
 
     measure(read_dataset("eval/skills"), Path("skills.run.jsonl"))
-    fitted = calibrate([read_run(Path("skills.run.jsonl"))], Objective(max_false_inject=0.1))
+    fitted = calibrate([read_run(Path("skills.run.jsonl"))], Objective(max_false_positive_rate=0.1))
     write_profile(Path("skills.profile.json"), fitted.profile)
 
 A decision log can take the place of a run: `run_from_log(Path("decisions.jsonl")).run`.
@@ -11,7 +11,7 @@ Needs scipy: `pip install '.[calibrate]'`.
 
 from crossgate._calibration.calibrating import Calibration, Figures, Objective, calibrate
 from crossgate._calibration.from_log import LoggedRun, run_from_log
-from crossgate._calibration.threshold import set_threshold
+from crossgate._calibration.threshold_only import set_threshold
 
 __all__ = [
     "Calibration",

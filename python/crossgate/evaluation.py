@@ -16,8 +16,8 @@ from crossgate._evaluation.report.html import html_report
 from crossgate._evaluation.report.steps import StepsReport, measure_steps, text_steps
 from crossgate._evaluation.report.summary import Report, summarize
 from crossgate._evaluation.report.text import headline, text_report
-from crossgate._evaluation.runs.candidates import is_candidates, measure_candidates
-from crossgate._evaluation.runs.measuring import measure
+from crossgate._evaluation.runs.candidate_runs import is_candidates, measure_candidates
+from crossgate._evaluation.runs.collecting import measure
 from crossgate._evaluation.runs.runs import (
     ALL_MODES,
     MODES,

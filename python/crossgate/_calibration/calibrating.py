@@ -13,16 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from crossgate._calibration import answering, skipping, weights
+from crossgate._calibration import answer_threshold, skipping, weights
+from crossgate._calibration.fitted_outcomes import Array, Flags, Outcomes, outcomes
 from crossgate._calibration.halves import is_chained, split
-from crossgate._calibration.outcomes import (
-    Array,
-    Flags,
-    Outcomes,
-    outcomes,
-)
 from crossgate._calibration.relevance import fit_relevance
-from crossgate._checks import check_number
 from crossgate._core import (
     Answer,
     Confidence,
@@ -33,7 +27,6 @@ from crossgate._core import (
     Winner,
     __version__,
 )
-from crossgate._errors import CalibrationError, InputError, SourceError
 from crossgate._evaluation.measures.quality import measure_answer
 from crossgate._evaluation.measures.statistics import (
     CONFIDENCE,
@@ -44,7 +37,9 @@ from crossgate._evaluation.measures.statistics import (
 )
 from crossgate._evaluation.runs.modes import decide, reblended
 from crossgate._evaluation.runs.runs import MODES, Run, RunHeader, StoredQuery
-from crossgate._profile import check_models
+from crossgate._support.checks import check_number
+from crossgate._support.errors import CalibrationError, InputError, SourceError
+from crossgate._values.profile_files import check_models
 
 LEAST_RIGHT = 20
 """Minimum number of right first picks in each half, to tell when picks are right."""
@@ -59,7 +54,7 @@ SIGNIFICANCE = 0.05
 CHANCE = 0.001
 """A gate counts as established only if noise would give the result less often than this."""
 
-_SHOWN = ("recall@1", "false_inject", "wrong_pick@1", "skipped")
+_SHOWN = ("recall@1", "false_positive_rate", "wrong_pick@1", "skipped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +62,8 @@ class Objective:
     """The objective of a fit.
 
     Attributes:
-        max_false_inject: The false-positive rate to allow: the share of no-match queries for which
-            something is selected, in (0, 1).
+        max_false_positive_rate: The false-positive rate to allow, in (0, 1): the share of no-match
+            queries for which something is selected.
         keep_recall: The share of the right first picks that the threshold must keep in every
             dataset, in (0, 1); used if no false-positive rate is given.
         cost_ratio: The cost of a wrong pick, above 0; a missed right pick costs 1. Used if neither
@@ -79,13 +74,13 @@ class Objective:
         InputError: `out_of_range`.
     """
 
-    max_false_inject: float | None = None
+    max_false_positive_rate: float | None = None
     keep_recall: float | None = None
     cost_ratio: float = 1.0
     max_recall_loss: float = 0.01
 
     def __post_init__(self) -> None:
-        for option in ("max_false_inject", "keep_recall"):
+        for option in ("max_false_positive_rate", "keep_recall"):
             share = getattr(self, option)
             if share is not None:
                 check_number(option, share, 0, math.nextafter(1, 0), above=True)
@@ -94,8 +89,8 @@ class Objective:
 
     def describe(self) -> str:
         """Return the objective in words."""
-        if self.max_false_inject is not None:
-            answer = f"at most {self.max_false_inject:.1%} of no-match queries get a pick"
+        if self.max_false_positive_rate is not None:
+            answer = f"at most {self.max_false_positive_rate:.1%} of no-match queries get a pick"
         elif self.keep_recall is not None:
             answer = f"at least {self.keep_recall:.1%} of recall@1 is kept"
         else:
@@ -374,7 +369,7 @@ def _fit_answer(
 ) -> tuple[Confidence, float]:
     """Return the models of both stages and the threshold of an answer."""
     empty = np.flatnonzero(~seen.matched)
-    level, keep = objective.max_false_inject, objective.keep_recall
+    level, keep = objective.max_false_positive_rate, objective.keep_recall
     for_threshold = empty
     if level is not None:
         # The threshold's promise holds only for queries that the models were not fitted on.
@@ -385,7 +380,7 @@ def _fit_answer(
             seed=seed + 1,
         )
         for_models, for_threshold = (empty[np.array(half, dtype=np.intp)] for half in apart)
-        needed = answering.negatives_needed(level)
+        needed = answer_threshold.negatives_needed(level)
         if min(len(for_threshold), len(for_models)) < needed:
             raise CalibrationError(
                 "too_few_negatives",
@@ -401,17 +396,19 @@ def _fit_answer(
         against = (nothing, nothing)
     else:  # a wrong pick for a query with a match counts as well
         against = (~seen.stage1_right, ~seen.stage2_right)
-    stage1 = answering.fit_confidence(seen, seen.stage1_right, against[0], Stage1Confidence)
-    stage2 = answering.fit_confidence(seen, seen.stage2_right, against[1], Stage2Confidence)
-    first = answering.probabilities(seen, stage1)
-    second = answering.probabilities(seen, stage2)
+    stage1 = answer_threshold.fit_confidence(seen, seen.stage1_right, against[0], Stage1Confidence)
+    stage2 = answer_threshold.fit_confidence(seen, seen.stage2_right, against[1], Stage2Confidence)
+    first = answer_threshold.probabilities(seen, stage1)
+    second = answer_threshold.probabilities(seen, stage2)
     if level is not None:
         # Whichever stage answers, its probability is not above the larger of the two.
-        least = answering.least_for_false_injects(np.maximum(first, second)[for_threshold], level)
+        least = answer_threshold.least_for_false_positives(
+            np.maximum(first, second)[for_threshold], level
+        )
     elif keep is not None:
-        least = answering.least_for_recall(second, seen.stage2_right, corpora, keep)
+        least = answer_threshold.least_for_recall(second, seen.stage2_right, corpora, keep)
     else:
-        least = answering.least_for_cost(second, seen.stage2_right, objective.cost_ratio)
+        least = answer_threshold.least_for_cost(second, seen.stage2_right, objective.cost_ratio)
     if least > 1:
         which, advice = (
             ("a wrong pick has", "give a lower cost ratio")
@@ -514,8 +511,8 @@ def _check_promise(report: Figures, objective: Objective) -> None:
             f"others (AUC is {apart.value:.2f}, from {apart.low:.2f}, and 0.5 is chance). Do the "
             "labels belong to these queries?",
         )
-    check_false_injects(report, objective.max_false_inject)
-    level = objective.max_false_inject
+    check_false_positives(report, objective.max_false_positive_rate)
+    level = objective.max_false_positive_rate
     share, kept = objective.keep_recall, report.kept
     if level is None and share is not None and kept is not None:
         count = round(kept.value * kept.count)
@@ -535,9 +532,9 @@ def _check_promise(report: Figures, objective: Objective) -> None:
         )
 
 
-def check_false_injects(report: Figures, level: float | None) -> None:
+def check_false_positives(report: Figures, level: float | None) -> None:
     """Refuse a threshold whose false-positive rate is clearly above the promised one."""
-    injected = report.modes["gated"]["false_inject"]
+    injected = report.modes["gated"]["false_positive_rate"]
     if level is not None and injected is not None:
         count = round(injected.value * injected.count)
         if binom.sf(count - 1, injected.count, level) < SIGNIFICANCE:

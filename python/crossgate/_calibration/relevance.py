@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from crossgate._calibration.answering import fit_logistic
+from crossgate._calibration.answer_threshold import fit_logistic
 from crossgate._core import Profile, Relevance, Stage1Relevance, Stage2Relevance
 from crossgate._evaluation.runs.runs import StoredQuery
 

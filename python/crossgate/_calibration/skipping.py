@@ -13,8 +13,8 @@ from itertools import product
 
 import numpy as np
 
-from crossgate._calibration.answering import probabilities
-from crossgate._calibration.outcomes import Array, Outcomes
+from crossgate._calibration.answer_threshold import probabilities
+from crossgate._calibration.fitted_outcomes import Array, Outcomes
 from crossgate._calibration.weights import rounded
 from crossgate._core import Confidence
 

@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["hook"] and given[1:2] not in _HOOK_COMMANDS:
-        from crossgate._hook.process import main as answer_prompt
+        from crossgate._agents.hook.main import main as answer_prompt
 
         answer_prompt(given[1] if given[1:] else "", given[2:])
     # Whatever takes time to import is imported inside, where an interrupt has a name.
@@ -103,7 +103,7 @@ def _leave_quietly() -> None:
 
 def _run(arguments: Sequence[str]) -> int:
     from crossgate._cli.output import say
-    from crossgate._errors import CrossgateError
+    from crossgate._support.errors import CrossgateError
 
     try:
         asked = next((argument for argument in arguments if not argument.startswith("-")), "")

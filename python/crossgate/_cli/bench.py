@@ -17,7 +17,7 @@ _SECTIONS = (*_DEFAULT, "growth")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    from crossgate._bench.peers import NAMES
+    from crossgate._cli.benchmarks.peers import NAMES
 
     parser.set_defaults(run=run)
     json_option(parser)
@@ -57,9 +57,9 @@ def run(options: argparse.Namespace) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-    from crossgate._bench import peers
-    from crossgate._bench.measuring import table
-    from crossgate._bench.sections import SECTIONS, Settings
+    from crossgate._cli.benchmarks import peers
+    from crossgate._cli.benchmarks.sections import SECTIONS, Settings
+    from crossgate._cli.benchmarks.timing import table
     from crossgate._evaluation.runs.machine import describe_machine, describe_versions
 
     settings = Settings(

@@ -20,8 +20,8 @@ from crossgate._cli.labelled import (
     takes_background,
 )
 from crossgate._cli.output import json_option, say_skipped, show
-from crossgate._errors import CalibrationError, InputError
-from crossgate._extras import package
+from crossgate._support.errors import CalibrationError, InputError
+from crossgate._support.extras import package
 
 if TYPE_CHECKING:
     from crossgate._core import Combine, Profile
@@ -65,7 +65,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="a wrong pick costs as much as R missed ones (default: 1)",
     )
     objective.add_argument(
-        "--max-false-inject",
+        "--max-false-positive-rate",
         type=float,
         metavar="A",
         help="false-positive rate to allow: no-match queries with a selection (split conformal)",
@@ -97,15 +97,20 @@ def run(options: argparse.Namespace) -> int:
     """Measure datasets, or read stored runs or a log; fit, report, and write the profile."""
     # Fails before an hour of measuring, not after it.
     package("scipy", "crossgate calibrate", extra="calibrate")
-    from crossgate._files import try_writing
-    from crossgate._profile import profile_values, read_profile, unwritable, write_profile
+    from crossgate._support.files import try_writing
+    from crossgate._values.profile_files import (
+        profile_values,
+        read_profile,
+        unwritable,
+        write_profile,
+    )
     from crossgate.calibration import Objective
 
-    chosen = (options.cost_ratio, options.keep_recall, options.max_false_inject)
+    chosen = (options.cost_ratio, options.keep_recall, options.max_false_positive_rate)
     if options.background and chosen == (None, None, None):
-        options.max_false_inject = BACKGROUND_RATE
+        options.max_false_positive_rate = BACKGROUND_RATE
     objective = Objective(
-        max_false_inject=options.max_false_inject,
+        max_false_positive_rate=options.max_false_positive_rate,
         keep_recall=options.keep_recall,
         cost_ratio=1.0 if options.cost_ratio is None else options.cost_ratio,
         max_recall_loss=options.max_recall_loss,
@@ -174,7 +179,7 @@ def _fitted(
     try:
         return calibrate(runs, objective, **given)
     except TooFewLabelsError as error:
-        level = objective.max_false_inject
+        level = objective.max_false_positive_rate
         if not everyday or level is None:
             advice = _with_so_few(options, everyday=everyday, measured=measured)
             raise CalibrationError(error.code, f"{error}. {advice}") from error
@@ -198,7 +203,7 @@ def _with_so_few(options: argparse.Namespace, *, everyday: bool, measured: bool)
             "can be fitted"
         )
     if everyday:
-        return "With so few, --max-false-inject RATE sets only the threshold"
+        return "With so few, --max-false-positive-rate RATE sets only the threshold"
     if measured:
         return "With so few, --background sets only the threshold"
     return (
@@ -259,7 +264,7 @@ def _table(report: Figures, before: Figures) -> Iterator[str]:
     columns = [("never", report), ("gated", report), ("always", report), ("gated", before)]
     titles = ["before" if figures is before else mode for mode, figures in columns]
     yield f"{'':<14}{'  '.join(f'{title:<20}' for title in titles)}".rstrip()
-    for name in ("recall@1", "false_inject", "wrong_pick@1", "skipped"):
+    for name in ("recall@1", "false_positive_rate", "wrong_pick@1", "skipped"):
         cells = [figures.modes[mode][name] for mode, figures in columns]
         if any(cells):
             shares = "  ".join(f"{_share(cell):<20}" for cell in cells)

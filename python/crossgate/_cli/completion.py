@@ -18,7 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the script; it asks nothing of this program later, so that a Tab costs no start."""
-    from crossgate._extras import package
+    from crossgate._support.extras import package
 
     shtab = package("shtab", "crossgate completion", extra="completion")
     parser = parser_of(None)

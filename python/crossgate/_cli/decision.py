@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from crossgate._cli import DONE, NOTHING_RELEVANT
 from crossgate._cli.input import model_or_none
 from crossgate._cli.output import WIDTH, columns, fit, paint, plain, say, show, show_json
-from crossgate._errors import InputError
-from crossgate._types import Hit, RouteResult, Verdict
-from crossgate._words import DROPPED
-from crossgate._words import why as why_of
+from crossgate._support.errors import InputError
+from crossgate._values.messages import DROPPED
+from crossgate._values.messages import why as why_of
+from crossgate._values.results import Hit, RouteResult, Verdict
 
 if TYPE_CHECKING:
     from crossgate._telemetry.events import TelemetryHook
@@ -89,9 +89,9 @@ def _named_log(options: argparse.Namespace) -> str:
 
 def _log_of_hooks() -> str:
     """Return the log that the settings of an agent name here; empty for none."""
-    from crossgate._hook.agents import AGENTS
-    from crossgate._hook.install import calls_of, options_in
-    from crossgate._hook.options import BadOptions
+    from crossgate._agents.hook.formats import AGENTS
+    from crossgate._agents.hook.install import calls_of, options_in
+    from crossgate._agents.hook.options import BadOptions
 
     for agent in AGENTS.values():
         for command in calls_of(agent).values():

@@ -7,7 +7,7 @@ import argparse
 from crossgate._cli import DONE
 from crossgate._cli.decision import why
 from crossgate._cli.output import json_option, paint, progress, show, show_json
-from crossgate._samples import SKILLS
+from crossgate._cli.samples import SKILLS
 
 PROMPTS = (
     "merge these three PDF files into one",
@@ -25,8 +25,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Route the prompts."""
-    from crossgate._index import Index
-    from crossgate._router import Router
+    from crossgate._decision.router import Router
+    from crossgate._retrieval.index import Index
 
     with progress("embedding skills") as report:
         router = Router(Index.build(SKILLS, progress=report))

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from crossgate._agents.hook.formats import AGENTS, Agent
 from crossgate._cli import DONE, FAILURE
 from crossgate._cli.output import json_option, show, show_json
 from crossgate._core import __version__
-from crossgate._errors import CrossgateError
-from crossgate._hook.agents import AGENTS, Agent
-from crossgate._model_files import cache, manifest
-from crossgate._model_files.folder import locate
 from crossgate._reranking import plugins
+from crossgate._runtime.models import cache, manifest
+from crossgate._runtime.models.folder import locate
+from crossgate._support.errors import CrossgateError
 
 Check = dict[str, str]
 
@@ -69,14 +69,14 @@ def examine() -> list[Check]:
 
 def remote_rerankers() -> list[Check]:
     """Return one entry per remote reranker, and one per endpoint that fails in this process."""
-    from crossgate._reranking import cohere, jina, process, voyage
+    from crossgate._reranking import cohere, jina, shared_state, voyage
 
     checks = [
         _remote_reranker("Voyage", voyage.VARIABLES, "voyageai", "voyage"),
         _remote_reranker("Cohere", cohere.VARIABLES, "httpx2", "remote"),
         _remote_reranker("Jina", jina.VARIABLES, "httpx2", "remote"),
     ]
-    for endpoint, breaker in sorted(process.endpoints().items()):
+    for endpoint, breaker in sorted(shared_state.endpoints().items()):
         # Only the host: an address may hold a password.
         what = f"remote reranker at {_host(endpoint)}"
         if breaker.state == "open":
@@ -180,9 +180,9 @@ def _plugin(plugin: plugins.Plugin) -> Check:
 
 def _hooks() -> list[Check]:
     """Return one entry per agent whose settings call the prompt hook, or whose hook left notes."""
-    from crossgate._hook.install import calls_of
-    from crossgate._hook.library import hook_folder
-    from crossgate._hook.record import APART, read_notes
+    from crossgate._agents.hook.install import calls_of
+    from crossgate._agents.hook.memory import APART, read_notes
+    from crossgate._agents.hook.skill_library import hook_folder
 
     try:
         notes = list(read_notes(hook_folder()))
@@ -202,7 +202,7 @@ def _hooks() -> list[Check]:
 
 
 def _hook(agent: Agent, calls: dict[Path, list[str]], notes: list[dict[str, Any]]) -> Check:
-    from crossgate._hook.shell import program_of
+    from crossgate._agents.hook.shell import program_of
 
     which = "" if agent.name == "claude" else f" --agent {agent.name}"
     what, again = f"hook {agent.name}", f"`crossgate hook install{which}` repairs it"

@@ -19,8 +19,8 @@ from crossgate._cli.labelled import (
     subjects_of,
 )
 from crossgate._cli.output import json_option, progress, show
-from crossgate._errors import InputError, SourceError
-from crossgate._files import cannot_write, try_writing, whole_file
+from crossgate._support.errors import InputError, SourceError
+from crossgate._support.files import atomic_write, cannot_write, try_writing
 
 if TYPE_CHECKING:
     from crossgate._reranking.contract import Reranker
@@ -121,7 +121,7 @@ def _report(
     remote: Reranker | None,
     written: set[Path],
 ) -> Report:
-    from crossgate._profile import read_policy, read_profile
+    from crossgate._values.profile_files import read_policy, read_profile
     from crossgate.evaluation import is_run, summarize
 
     # A run that is measured here has already used the profile and the policy.
@@ -134,10 +134,10 @@ def _report(
 
 def _steps(options: argparse.Namespace) -> int:
     from crossgate._evaluation.report.steps import SCHEMA, measure_steps, text_steps
-    from crossgate._model_files.manifest import PASSAGE_RERANKER
     from crossgate._pipelines.recipes import AGREEMENT
-    from crossgate._profile import read_profile
     from crossgate._reranking.cross_encoder import CrossEncoder
+    from crossgate._runtime.models.manifest import PASSAGE_RERANKER
+    from crossgate._values.profile_files import read_profile
     from crossgate.evaluation import is_run
 
     if options.html or options.runs:
@@ -275,7 +275,7 @@ def _check_writable(path: Path) -> None:
 
 def _write(path: Path, text: str) -> None:
     try:
-        with whole_file(path) as stream:
+        with atomic_write(path) as stream:
             stream.write(text)
     except OSError as error:
         raise SourceError("unwritable", cannot_write(path, error)) from error

@@ -7,7 +7,7 @@ import argparse
 from crossgate._cli import DONE
 from crossgate._cli.decision import LOG_VARIABLE, log_path
 from crossgate._cli.output import json_option, show, show_json
-from crossgate._errors import SourceError
+from crossgate._support.errors import SourceError
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,7 @@
 """`crossgate hook`: install, try or remove the hook that tells an agent which skill fits.
 
 What an agent calls on each prompt (`crossgate hook claude` and so on) does not run through this
-module: see `crossgate._hook.process`.
+module: see `crossgate._agents.hook.main`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import os
 import time
 from pathlib import Path
 
+from crossgate._agents.hook.formats import AGENTS, PROMPT_CHARS, Agent, Prompt
+from crossgate._agents.hook.options import BadOptions, add_options, describe, options_of
 from crossgate._cli import DONE, FAILURE, NOTHING_RELEVANT
 from crossgate._cli.output import json_option, progress, say, show, show_json
-from crossgate._errors import InputError, SourceError
-from crossgate._hook.agents import AGENTS, PROMPT_CHARS, Agent, Prompt
-from crossgate._hook.options import BadOptions, add_options, describe, options_of
-from crossgate._words import REASONS
+from crossgate._support.errors import InputError, SourceError
+from crossgate._values.messages import REASONS
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,7 +87,7 @@ def _check_folders(agent: Agent, *, working: bool = True) -> None:
 
 
 def _install(options: argparse.Namespace) -> int:
-    from crossgate._hook.install import install
+    from crossgate._agents.hook.install import install
 
     agent = AGENTS[options.agent]
     _check_folders(agent)
@@ -133,7 +133,7 @@ def _install(options: argparse.Namespace) -> int:
 
 
 def _uninstall(options: argparse.Namespace) -> int:
-    from crossgate._hook.install import calls_of, uninstall
+    from crossgate._agents.hook.install import calls_of, uninstall
 
     agent = AGENTS[options.agent]
     _check_folders(agent, working=options.project)
@@ -156,9 +156,9 @@ _SKIPPED = {
 
 
 def _try(options: argparse.Namespace) -> int:
-    from crossgate._hook.answering import answer
-    from crossgate._hook.install import calls_of, options_in
-    from crossgate._hook.library import library_of
+    from crossgate._agents.hook.answer import answer
+    from crossgate._agents.hook.install import calls_of, options_in
+    from crossgate._agents.hook.skill_library import library_of
 
     agent = AGENTS[options.agent]
     _check_folders(agent)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from crossgate._cli import DONE
 from crossgate._cli.input import document_arguments, documents_of, index_of
 from crossgate._cli.output import json_option, say_skipped, show, show_json, size
-from crossgate._errors import IndexFileError
+from crossgate._support.errors import IndexFileError
 
 if TYPE_CHECKING:
-    from crossgate._index import Index
+    from crossgate._retrieval.index import Index
     from crossgate._sources import Loaded
 
 
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _tools_of_servers(options: argparse.Namespace) -> Loaded:
     """Read the sources, and what the servers list."""
-    from crossgate._mcp.listing import list_tools
+    from crossgate._agents.mcp.listing import list_tools
     from crossgate._sources import read_sources
 
     servers = [list_tools(command) for command in options.mcp]
@@ -74,7 +74,7 @@ def _tools_of_servers(options: argparse.Namespace) -> Loaded:
 
 def _check_writable(path: Path) -> None:
     """Refuse a file that cannot be written before the work on what goes into it begins."""
-    from crossgate._files import cannot_write, try_writing
+    from crossgate._support.files import cannot_write, try_writing
 
     try:
         try_writing(path)
@@ -86,7 +86,7 @@ def _check_writable(path: Path) -> None:
 
 def _earlier_index(path: Path) -> Index | None:
     """Return the index that is about to be replaced, whose vectors can be used again."""
-    from crossgate._index import Index
+    from crossgate._retrieval.index import Index
 
     try:
         earlier = Index.open(path)

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from crossgate._errors import InputError
-from crossgate._files import read_source
-from crossgate._limits import CANDIDATES_BYTES
+from crossgate._support.errors import InputError
+from crossgate._support.files import read_source
+from crossgate._support.limits import CANDIDATES_BYTES
 
 if TYPE_CHECKING:
-    from crossgate._index import Index
+    from crossgate._retrieval.index import Index
     from crossgate._sources import Loaded
 
 
@@ -73,7 +73,7 @@ def documents_of(options: argparse.Namespace) -> Loaded:
 def index_of(loaded: Loaded, options: argparse.Namespace, earlier: Index | None = None) -> Index:
     """Return an index of documents, made as the arguments say."""
     from crossgate._cli.output import progress
-    from crossgate._index import Index
+    from crossgate._retrieval.index import Index
 
     with progress("embedding") as report:
         return Index.build(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossgate._cli.input import at_least, model_or_none
 from crossgate._cli.output import say_skipped
-from crossgate._errors import InputError, SourceError
+from crossgate._support.errors import InputError, SourceError
 
 if TYPE_CHECKING:
     from crossgate.evaluation import Dataset, Mode, Run
@@ -43,7 +43,7 @@ def subjects_of(paths: Sequence[str]) -> list[Subject]:
     Raises:
         SourceError: `no_documents` if labels come first.
     """
-    from crossgate._evaluation.runs.candidates import is_candidates
+    from crossgate._evaluation.runs.candidate_runs import is_candidates
     from crossgate.evaluation import is_labels
 
     subjects: list[Subject] = []
@@ -162,7 +162,7 @@ def run_of(
         written: The runs that the command has written so far; a new one is added.
         measuring: Further arguments of `measure`.
     """
-    from crossgate._evaluation.runs.candidates import is_candidates
+    from crossgate._evaluation.runs.candidate_runs import is_candidates
     from crossgate.evaluation import is_run, measure, read_run
 
     if is_run(subject.path):
@@ -211,14 +211,14 @@ def _refuse(options: argparse.Namespace, reason: str, *names: str) -> None:
 
 def takes_background(subject: Subject) -> bool:
     """Return whether `--background` can add prompts: only what is measured has documents."""
-    from crossgate._evaluation.runs.candidates import is_candidates
+    from crossgate._evaluation.runs.candidate_runs import is_candidates
     from crossgate.evaluation import is_run
 
     return not is_run(subject.path) and not is_candidates(subject.path)
 
 
 def _run_of_candidates(path: Path, options: argparse.Namespace, written: set[Path]) -> Run:
-    from crossgate._evaluation.runs.candidates import RETRIEVER, measure_candidates
+    from crossgate._evaluation.runs.candidate_runs import RETRIEVER, measure_candidates
     from crossgate.evaluation import read_run
 
     _refuse(

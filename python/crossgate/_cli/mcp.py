@@ -11,7 +11,7 @@ from typing import NoReturn
 from crossgate._cli import DONE
 from crossgate._cli.input import model_or_none
 from crossgate._cli.output import say
-from crossgate._errors import InputError
+from crossgate._support.errors import InputError
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until stdin is closed or somebody interrupts."""
-    from crossgate._extras import package
+    from crossgate._support.extras import package
 
     if options.proxy and (options.index or options.tools):
         raise InputError(
@@ -43,12 +43,12 @@ def run(options: argparse.Namespace) -> int:
         )
     package("mcp", "crossgate mcp", extra="mcp")
     if options.proxy:
-        from crossgate._mcp.proxy import serve
+        from crossgate._agents.mcp.proxy import serve
 
         serve(options.proxy, embedder="default")
         return DONE
-    from crossgate._mcp.opened import Opened
-    from crossgate._mcp.server import server
+    from crossgate._agents.mcp.index_handle import Opened
+    from crossgate._agents.mcp.server import server
 
     for path in filter(None, (options.index, options.tools)):
         if not os.path.exists(path):  # it may come later

@@ -10,9 +10,9 @@ from typing import Any
 
 from crossgate._cli import DONE, FAILURE
 from crossgate._cli.output import is_terminal, json_option, plain, say, show, show_json, size
-from crossgate._errors import ModelError
-from crossgate._model_files import cache, manifest
-from crossgate._model_files.manifest import ModelSpec
+from crossgate._runtime.models import cache, manifest
+from crossgate._runtime.models.manifest import ModelSpec
+from crossgate._support.errors import ModelError
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,7 +83,7 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _pull(options: argparse.Namespace) -> int:
-    from crossgate._model_files.pull import pull
+    from crossgate._runtime.models.pull import pull
 
     model = cache.spec(options.name)
     if not cache.is_here(model.name):

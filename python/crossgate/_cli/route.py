@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from crossgate._checks import MAX_QUERY_CHARACTERS
+from crossgate._agents.hook.formats import looks_like_a_call
 from crossgate._cli.decision import decision_options, log_of, show_decision
 from crossgate._cli.input import text_of
 from crossgate._cli.output import json_option, say
-from crossgate._errors import InputError
-from crossgate._hook.agents import looks_like_a_call
+from crossgate._support.checks import MAX_QUERY_CHARACTERS
+from crossgate._support.errors import InputError
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,8 +38,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Decide and print."""
-    from crossgate._index import Index, embedder_mismatch
-    from crossgate._router import Router
+    from crossgate._decision.router import Router
+    from crossgate._retrieval.index import Index, embedder_mismatch
 
     query = _asked(text_of("-").rstrip("\n") if options.query == "-" else options.query)
     embedder = None if options.embedder == "none" else options.embedder

@@ -13,7 +13,7 @@ from typing import Any
 from crossgate._cli import DONE
 from crossgate._cli.input import model_or_none
 from crossgate._cli.output import json_option, say, show_json
-from crossgate._errors import InputError
+from crossgate._support.errors import InputError
 
 KEY_VARIABLE = "CROSSGATE_SERVE_KEY"
 """Environment variable that holds the key; an option would be seen by every user of the machine."""
@@ -55,7 +55,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT, then answer what is open and stop."""
-    from crossgate._extras import package
+    from crossgate._support.extras import package
 
     for name in ("fastapi", "prometheus_client", "uvicorn"):
         package(name, "crossgate serve", extra="serve")
@@ -101,12 +101,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _application(options: argparse.Namespace) -> Any:
-    from crossgate._index import Index
-    from crossgate._rerank import rerank
-    from crossgate._router import Router
+    from crossgate._decision.rerank import rerank
+    from crossgate._decision.router import Router
+    from crossgate._retrieval.index import Index
+    from crossgate._runtime.threads import number_of_threads
     from crossgate._serving.app import application
-    from crossgate._serving.limits import Limits
-    from crossgate._threads import number_of_threads
+    from crossgate._serving.request_limits import Limits
 
     limits = Limits(
         body=_at_least_one("--max-bytes", options.max_bytes),

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from crossgate._cli import DONE
 from crossgate._cli.decision import LOG_VARIABLE, log_path
 from crossgate._cli.output import json_option, show, show_json
-from crossgate._errors import InputError
+from crossgate._support.errors import InputError
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _from_transcripts(path: str, options: argparse.Namespace) -> int:
-    from crossgate._telemetry.opened import note_opened
+    from crossgate._telemetry.transcript_uses import note_opened
 
     noted = note_opened(path, options.from_transcripts)
     if options.json:

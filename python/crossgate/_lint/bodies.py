@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from math import log
 
 from crossgate._lint.findings import Finding
-from crossgate._lint.library import Library
-from crossgate._passages import BODY_CHARS, fenced
-from crossgate._types import Document
+from crossgate._lint.inputs import Library
+from crossgate._retrieval.passages import BODY_CHARS, fenced
+from crossgate._values.results import Document
 
 LINES = 3
 """Minimum number of lines of the body that a term is on."""

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from crossgate._checks import check_kind
 from crossgate._core import Blend
-from crossgate._index import Index
-from crossgate._lint.answers import ask
+from crossgate._decision.router import DEFAULT_PROFILE
 from crossgate._lint.bodies import bodies
 from crossgate._lint.findings import SEVERITIES, Finding
 from crossgate._lint.hubs import hubs
-from crossgate._lint.library import Library
-from crossgate._lint.places import Places
+from crossgate._lint.inputs import Library
+from crossgate._lint.locations import Places
+from crossgate._lint.rarity import Words
+from crossgate._lint.self_retrieval import ask
 from crossgate._lint.sentences import own_sentences
 from crossgate._lint.shadows import shadows
-from crossgate._lint.triggers import contradictions
+from crossgate._lint.trigger_conflicts import contradictions
 from crossgate._lint.unfindable import unfindable
-from crossgate._lint.words import Words
-from crossgate._profile import read_profile
-from crossgate._router import DEFAULT_PROFILE
+from crossgate._retrieval.index import Index
 from crossgate._sources import Place, Problem
-from crossgate._types import Document
+from crossgate._support.checks import check_kind
+from crossgate._values.profile_files import read_profile
+from crossgate._values.results import Document
 
 _ORDER = (
     "source_problem",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from crossgate._lint.answers import Answer
 from crossgate._lint.findings import Finding
-from crossgate._lint.library import Library
+from crossgate._lint.inputs import Library
+from crossgate._lint.self_retrieval import Answer
 
 USUAL = 4.0
 """A hub comes up for at least this many times the usual share of sentences."""

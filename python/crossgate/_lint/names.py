@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from crossgate._types import Document
+from crossgate._values.results import Document
 
 # A name of one word is an ordinary word, unless the text sends the reader to it.
 _WORD = re.compile(

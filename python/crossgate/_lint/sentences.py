@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from crossgate._lint.names import Names
-from crossgate._lint.words import Words
-from crossgate._passages import fenced
-from crossgate._types import Document
+from crossgate._lint.rarity import Words
+from crossgate._retrieval.passages import fenced
+from crossgate._values.results import Document
 
 MOST = 8
 """Maximum number of sentences taken from a document's head, and from its body."""

@@ -6,11 +6,11 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
-from crossgate._lint.answers import Answer
 from crossgate._lint.findings import Finding
-from crossgate._lint.library import Library
+from crossgate._lint.inputs import Library
 from crossgate._lint.names import Names
-from crossgate._types import Document
+from crossgate._lint.self_retrieval import Answer
+from crossgate._values.results import Document
 
 WEIGHTS = {"description": 3.0, "trigger": 2.0, "heading": 1.0, "line": 1.0}
 """Weight of a sentence by kind: prompts resemble descriptions and triggers more than headings."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 
 from crossgate._lint.findings import Evidence, Finding, Severity, cut
-from crossgate._lint.library import Library
-from crossgate._types import Document
+from crossgate._lint.inputs import Library
+from crossgate._values.results import Document
 
 SHORT = 4
 """A description with fewer different terms, beyond those of the title, is short."""

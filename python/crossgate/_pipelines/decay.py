@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime
 
-from crossgate._checks import check_hits, check_number
-from crossgate._errors import InputError
 from crossgate._pipelines.hits import H, as_utc, metadata_of, score_of, time_of, with_score
+from crossgate._support.checks import check_hits, check_number
+from crossgate._support.errors import InputError
 
 HALF_LIFE_DAYS = 30.0
 FLOOR = 0.3

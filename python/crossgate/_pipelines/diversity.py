@@ -6,14 +6,6 @@ from collections.abc import Sequence
 from typing import Literal
 
 import crossgate._core as _core
-from crossgate._checks import (
-    check_count,
-    check_hits,
-    check_number,
-    check_numbers,
-    check_text,
-)
-from crossgate._errors import InputError
 from crossgate._pipelines.hits import (
     H,
     body_of,
@@ -24,6 +16,14 @@ from crossgate._pipelines.hits import (
     vector_of,
     with_score,
 )
+from crossgate._support.checks import (
+    check_count,
+    check_hits,
+    check_number,
+    check_numbers,
+    check_text,
+)
+from crossgate._support.errors import InputError
 
 SIMILARITY = 0.7
 TRADE_OFF = 0.7

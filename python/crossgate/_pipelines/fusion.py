@@ -9,17 +9,17 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import crossgate._core as _core
-from crossgate._checks import (
+from crossgate._pipelines.hits import AnyHit, H, merged, score_of, text_of, vector_of, with_score
+from crossgate._support.checks import (
     check_count,
     check_hits,
     check_number,
     check_numbers,
     check_text,
-    shown,
+    safe_repr,
 )
-from crossgate._errors import InputError
-from crossgate._pipelines.hits import AnyHit, H, merged, score_of, text_of, vector_of, with_score
-from crossgate._types import Candidate
+from crossgate._support.errors import InputError
+from crossgate._values.results import Candidate
 
 if TYPE_CHECKING:
     from crossgate._core import Profile
@@ -214,7 +214,7 @@ class CrossEncoderFusion:
 
     def _fuse(self, per_store: Sequence[Sequence[H]], k: int, query: str | None) -> list[H]:
         from crossgate._core import Combine, Profile
-        from crossgate._rerank import rerank
+        from crossgate._decision.rerank import rerank
 
         if query is None:
             raise InputError(
@@ -304,7 +304,8 @@ def _id(hit: object) -> str:
 def _check_lists(per_store: object, k: object, weights: object) -> None:
     if isinstance(per_store, str | bytes | Mapping) or not isinstance(per_store, Sequence):
         raise InputError(
-            "malformed_candidate", f"per_store is {shown(per_store)}: pass a list of hits per store"
+            "malformed_candidate",
+            f"per_store is {safe_repr(per_store)}: pass a list of hits per store",
         )
     for number, hits in enumerate(per_store, start=1):
         check_hits(f"list {number}", hits)

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, Protocol, TypeVar
 
-from crossgate._errors import InputError
-from crossgate._types import Candidate, Document
+from crossgate._support.errors import InputError
+from crossgate._values.results import Candidate, Document
 
 TIMESTAMPS = ("timestamp", "date")
 """Keys of the metadata that may hold a document's date, in order of preference."""

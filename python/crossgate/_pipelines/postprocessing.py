@@ -25,18 +25,18 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from crossgate._cascade import STAGE1
-from crossgate._checks import (
+from crossgate._decision.cascade import STAGE1
+from crossgate._support.checks import (
     check_count,
     check_hits,
     check_kind,
     check_limit,
     check_number,
     check_text,
-    shown,
+    safe_repr,
 )
-from crossgate._errors import InputError
-from crossgate._types import Hit, RouteResult
+from crossgate._support.errors import InputError
+from crossgate._values.results import Hit, RouteResult
 
 Step = Callable[[Sequence[Hit]], list[Hit]]
 """A step of `postprocess`; use `functools.partial` to make a step with options."""
@@ -129,7 +129,7 @@ def prefer_sources(
     check_hits("hits", hits)
     check_text("the key", key)
     if isinstance(order, str) or not isinstance(order, Iterable):
-        raise InputError("out_of_range", f"the order is {shown(order)}: pass a list of strings")
+        raise InputError("out_of_range", f"the order is {safe_repr(order)}: pass a list of strings")
     check_number("the margin", margin, 0, above=True)
     ranks: dict[str | None, int] = {
         source: rank for rank, source in reversed(list(enumerate(order)))

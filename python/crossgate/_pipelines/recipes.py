@@ -19,20 +19,20 @@ from datetime import datetime
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
-from crossgate._checks import check_count, check_kind, check_query
 from crossgate._core import Combine, Policy, Profile, Winner
-from crossgate._errors import InputError
+from crossgate._decision.rerank import rerank
 from crossgate._pipelines.decay import decay
 from crossgate._pipelines.diversity import deduplicate, diversify
 from crossgate._pipelines.fusion import as_shares, reciprocal_rank
 from crossgate._pipelines.hits import as_utc
-from crossgate._rerank import rerank
-from crossgate._types import Candidate, Hit, RouteResult
+from crossgate._support.checks import check_count, check_kind, check_query
+from crossgate._support.errors import InputError
+from crossgate._values.results import Candidate, Hit, RouteResult
 
 if TYPE_CHECKING:
     from crossgate._core import Scored
-    from crossgate._index import Found, Index
     from crossgate._reranking.contract import Reranker
+    from crossgate._retrieval.index import Index, SearchResult
 
 _log = logging.getLogger("crossgate")
 
@@ -291,7 +291,9 @@ def _relevance(hit: Hit, combine: Mapping[str, Any]) -> float:
     return 1 / (1 + math.exp(-score)) if score >= 0 else math.exp(score) / (1 + math.exp(score))
 
 
-def _best(found: Found, score: Callable[[Scored], float | None], limit: int) -> list[Candidate]:
+def _best(
+    found: SearchResult, score: Callable[[Scored], float | None], limit: int
+) -> list[Candidate]:
     pairs = [(value, scored) for scored in found.scored if (value := score(scored)) is not None]
     pairs.sort(key=lambda pair: (-pair[0], pair[1].id))
     return [

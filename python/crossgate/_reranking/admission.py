@@ -11,11 +11,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
-from crossgate._errors import InputError, ModelError, RerankerError
-from crossgate._reranking import process
+from crossgate._reranking import shared_state
 from crossgate._reranking.contract import (
-    ENDLESS,
     LEAST_PAIRS,
+    NO_DEADLINE,
     AsyncReranker,
     Deadline,
     PairScore,
@@ -23,8 +22,9 @@ from crossgate._reranking.contract import (
     Scores,
     check_reranker,
 )
-from crossgate._reranking.health import CircuitBreaker, Pace, State
-from crossgate._types import Degradation, Passage
+from crossgate._reranking.health import CircuitBreaker, LatencyEstimate, State
+from crossgate._support.errors import InputError, ModelError, RerankerError
+from crossgate._values.results import Degradation, Passage
 
 Result = TypeVar("Result")
 
@@ -35,13 +35,13 @@ _GRACE = 0.02
 _MS_PER_PAIR = 10.0
 
 
-class Admitted:
+class GuardedReranker:
     """A reranker within bounds: budget, pace and circuit breaker around each of its calls.
 
     Every reranker that a router is given runs within such bounds; make them yourself to choose
     them:
 
-        Router(index, reranker=[Admitted(VoyageReranker(), fewer_pairs=True), "default"])
+        Router(index, reranker=[GuardedReranker(VoyageReranker(), allow_partial=True), "default"])
 
     A call is refused while the breaker is open, or if less time is left than the pace expects it
     to take. The answer is checked: one finite score per passage, none beyond 1e30.
@@ -58,7 +58,7 @@ class Admitted:
             endpoint, all of this class and identity. There, only calls that did not keep their
             deadline count as failures.
         pace: In place of the one that all rerankers of this class and identity share.
-        fewer_pairs: If there is not enough time for all passages, score as many of the first ones
+        allow_partial: If there is not enough time for all passages, score as many of the first ones
             as there is time for, instead of none.
         clock: Returns seconds that never go back; used to measure the pace.
     """
@@ -68,8 +68,8 @@ class Admitted:
         reranker: Reranker,
         *,
         breaker: CircuitBreaker | None = None,
-        pace: Pace | None = None,
-        fewer_pairs: bool = False,
+        pace: LatencyEstimate | None = None,
+        allow_partial: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         check_reranker(reranker)
@@ -78,13 +78,13 @@ class Admitted:
         endpoint: str | None = getattr(reranker, "endpoint", None)
         self._has_endpoint = endpoint is not None
         self._stops_in_time: bool = getattr(reranker, "stops_in_time", False)
-        self.breaker = breaker or _shared(process.breakers, endpoint or kind, CircuitBreaker)
-        self.pace = pace or _shared(process.paces, kind, partial(_first_pace, reranker))
-        self._fewer_pairs = fewer_pairs
+        self.breaker = breaker or _shared(shared_state.breakers, endpoint or kind, CircuitBreaker)
+        self.pace = pace or _shared(shared_state.paces, kind, partial(_first_pace, reranker))
+        self._fewer_pairs = allow_partial
         self._clock = clock
 
     def __repr__(self) -> str:
-        return f"<Admitted {self.identity} {self.breaker.state}>"
+        return f"<GuardedReranker {self.identity} {self.breaker.state}>"
 
     @property
     def name(self) -> str:
@@ -108,7 +108,7 @@ class Admitted:
             return False
 
     def score(
-        self, query: str, passages: Sequence[Passage], *, deadline: Deadline = ENDLESS
+        self, query: str, passages: Sequence[Passage], *, deadline: Deadline = NO_DEADLINE
     ) -> Scores:
         """Return what scores the reranker gives in time, at least two of two passages or more.
 
@@ -130,7 +130,7 @@ class Admitted:
             return settle(future.result())
 
     async def ascore(
-        self, query: str, passages: Sequence[Passage], *, deadline: Deadline = ENDLESS
+        self, query: str, passages: Sequence[Passage], *, deadline: Deadline = NO_DEADLINE
     ) -> Scores:
         """Do what `score` does from an event loop: a remote reranker natively, others on threads.
 
@@ -281,14 +281,14 @@ class _Overrun(RerankerError):
 
 
 def _shared(
-    kept: dict[process.Key, Result], key: process.Key, make: Callable[[], Result]
+    kept: dict[shared_state.Key, Result], key: shared_state.Key, make: Callable[[], Result]
 ) -> Result:
     # No lock: of two that are made at once, setdefault keeps one.
     return kept.get(key) or kept.setdefault(key, make())
 
 
-def _first_pace(reranker: Reranker) -> Pace:
-    return Pace(
+def _first_pace(reranker: Reranker) -> LatencyEstimate:
+    return LatencyEstimate(
         ms_per_pair=getattr(reranker, "ms_per_pair", _MS_PER_PAIR),
         absolute_floor_ms=getattr(reranker, "absolute_floor_ms", 0.0),
     )

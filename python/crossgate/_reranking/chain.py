@@ -8,16 +8,16 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, NamedTuple
 
-from crossgate._checks import check_path
 from crossgate._core import Pair, Profile, fits
-from crossgate._errors import RerankerError
-from crossgate._model_files import cache, manifest
-from crossgate._profile import check_models
 from crossgate._reranking.contract import Deadline, Reranker, Scores, check_reranker
-from crossgate._types import Degradation, Passage, degradation
+from crossgate._runtime.models import cache, manifest
+from crossgate._support.checks import check_path
+from crossgate._support.errors import RerankerError
+from crossgate._values.profile_files import check_models
+from crossgate._values.results import Degradation, Passage, degradation
 
 if TYPE_CHECKING:
-    from crossgate._reranking.admission import Admitted
+    from crossgate._reranking.admission import GuardedReranker
     from crossgate._telemetry.events import Watch
 
     Named = Reranker | str | PathLike[str]
@@ -42,7 +42,7 @@ class Call(NamedTuple):
         deadline: When the answer must be there.
     """
 
-    reranker: Admitted
+    reranker: GuardedReranker
     query: str
     passages: Sequence[Passage]
     deadline: Deadline
@@ -99,7 +99,7 @@ class Chain:
     def __init__(self, choice: Choice, default: str = manifest.ROUTING_RERANKER) -> None:
         self._members = _listed(choice)
         self._default = default
-        self._admitted: dict[int, Admitted] = {}
+        self._admitted: dict[int, GuardedReranker] = {}
         self.identities: list[str | None] = [
             cache.identity(default) if member == "default" else self._load(member).identity
             for member in self._members
@@ -202,14 +202,14 @@ class Chain:
             break
         return reply
 
-    def _within_bounds(self, position: int) -> Admitted:
+    def _within_bounds(self, position: int) -> GuardedReranker:
         """Return a reranker within bounds: those that it was given, or those of its kind."""
         if position not in self._admitted:
-            from crossgate._reranking.admission import Admitted
+            from crossgate._reranking.admission import GuardedReranker
 
             reranker = self._load(self._members[position])
             self._admitted[position] = (
-                reranker if isinstance(reranker, Admitted) else Admitted(reranker)
+                reranker if isinstance(reranker, GuardedReranker) else GuardedReranker(reranker)
             )
         return self._admitted[position]
 
@@ -246,16 +246,16 @@ def load(model: str | PathLike[str]) -> Reranker:
     found = _loaded(model)  # without the lock: nobody waits here for the files of another model
     if found is not None:
         return found
-    from crossgate._reranking import plugins, process
+    from crossgate._reranking import plugins, shared_state
     from crossgate._reranking.cross_encoder import CrossEncoder
 
-    with process.load_lock:
+    with shared_state.load_lock:
         found = _loaded(model)  # another thread may have been faster
         if found is None:
             *names, last = _meanings(model)
             plugin = plugins.load(names[0][1]) if names else None
             found = CrossEncoder(model) if plugin is None else plugin
-            process.loaded[last if plugin is None else names[0]] = found
+            shared_state.loaded[last if plugin is None else names[0]] = found
         return found
 
 
@@ -272,9 +272,9 @@ def unloaded(choice: object) -> list[str | PathLike[str]]:
 
 
 def _loaded(model: str | PathLike[str]) -> Reranker | None:
-    from crossgate._reranking import process
+    from crossgate._reranking import shared_state
 
-    found = (process.loaded.get(meaning) for meaning in _meanings(model))
+    found = (shared_state.loaded.get(meaning) for meaning in _meanings(model))
     return next((one for one in found if one is not None), None)
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Protocol, Self, runtime_checkable
 
-from crossgate._checks import shown
-from crossgate._errors import InputError, RerankerError
-from crossgate._types import Degradation, Passage
+from crossgate._support.checks import safe_repr
+from crossgate._support.errors import InputError, RerankerError
+from crossgate._values.results import Degradation, Passage
 
 LEAST_PAIRS = 2
 """One score alone orders nothing: of two passages or more at least so many must get one."""
@@ -60,7 +60,7 @@ class Deadline:
         return Deadline(None if left is None else left * part * 1000, clock=self._clock)
 
 
-ENDLESS = Deadline(None)
+NO_DEADLINE = Deadline(None)
 """The deadline of who has all the time in the world."""
 
 
@@ -111,8 +111,8 @@ class Scores(tuple[PairScore | None, ...]):
 class Reranker(Protocol):
     """Anything that reads query and passage together.
 
-    `Admitted` wraps each one in a budget, a pace and a circuit breaker. What it goes by may be told
-    with attributes, none of which is needed:
+    `GuardedReranker` wraps each one in a budget, a latency estimate and a circuit breaker. What it
+    goes by may be told with attributes, none of which is needed:
 
     - `endpoint`: what fails and recovers as one, such as an address; all that a reranker raises
       then counts as a failure of the endpoint, but for what is wrong with the query or with the
@@ -194,5 +194,7 @@ def _has(reranker: object, attribute: str, kind: Any) -> bool:
 def passages_of(texts: Iterable[str]) -> list[Passage]:
     """Return a passage per text, with the ids "1", "2" and so on, to ask a reranker by hand."""
     if isinstance(texts, str) or not isinstance(texts, Iterable):
-        raise InputError("malformed_candidate", f"texts is {shown(texts)}: pass a list of texts")
+        raise InputError(
+            "malformed_candidate", f"texts is {safe_repr(texts)}: pass a list of texts"
+        )
     return [Passage(id=str(number), text=text) for number, text in enumerate(texts, start=1)]

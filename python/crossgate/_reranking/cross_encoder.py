@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from os import PathLike
 
-from crossgate._errors import InputError, ModelError
-from crossgate._model_files.folder import locate
-from crossgate._model_files.manifest import ROUTING_RERANKER
-from crossgate._onnx import OnnxModel
-from crossgate._reranking.contract import ENDLESS, Deadline, PairScore, Scores
-from crossgate._threads import loading, run_until
-from crossgate._types import Degradation, Passage
+from crossgate._reranking.contract import NO_DEADLINE, Deadline, PairScore, Scores
+from crossgate._runtime.models.folder import locate
+from crossgate._runtime.models.manifest import ROUTING_RERANKER
+from crossgate._runtime.onnx import OnnxModel
+from crossgate._runtime.threads import loading, run_until
+from crossgate._support.errors import InputError, ModelError
+from crossgate._values.results import Degradation, Passage
 
 # Without room for at least this much of the passage a pair says nothing about it.
 _LEAST_PASSAGE_PIECES = 16
@@ -49,7 +49,7 @@ class CrossEncoder:
         return self._local.identity
 
     def score(
-        self, query: str, passages: Sequence[Passage], *, deadline: Deadline = ENDLESS
+        self, query: str, passages: Sequence[Passage], *, deadline: Deadline = NO_DEADLINE
     ) -> Scores:
         """Return one logit per passage, or, if time runs out, one for each of the first passages.
 

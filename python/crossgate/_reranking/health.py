@@ -12,7 +12,7 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Self
 
-from crossgate._checks import check_count, check_number
+from crossgate._support.checks import check_count, check_number
 
 # A call of this many pairs or more moves the estimate by the whole of `_RATE`; one of fewer says
 # less about the pace, since most of its time is the way there and back.
@@ -28,7 +28,7 @@ _LEAST_MS_PER_PAIR = 1e-6
 _LOG_LENGTH = 256
 
 
-class Pace:
+class LatencyEstimate:
     """How long a reranker takes per pair of query and passage, learned from its calls.
 
     The estimate is an exponentially weighted mean of milliseconds per pair. The first call does not

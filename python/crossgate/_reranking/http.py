@@ -9,9 +9,9 @@ from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from crossgate._extras import package
-from crossgate._reranking.process import background
 from crossgate._reranking.remote import Key, TransportError
+from crossgate._reranking.shared_state import background
+from crossgate._support.extras import package
 
 if TYPE_CHECKING:
     import ssl

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from crossgate._checks import check_text
 from crossgate._reranking.http import HttpTransport
 from crossgate._reranking.remote import Key, Limits, RemoteReranker, key_of, switched_off
+from crossgate._support.checks import check_text
 
 VARIABLES = ("JINA_API_KEY",)
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import crossgate._core as _core
-from crossgate._reranking.contract import ENDLESS, Deadline, PairScore
-from crossgate._types import Passage, Vector
+from crossgate._reranking.contract import NO_DEADLINE, Deadline, PairScore
+from crossgate._values.results import Passage, Vector
 
 if TYPE_CHECKING:
-    from crossgate._embedding import Embedder
+    from crossgate._retrieval.embedding import Embedder
 
 
 class SemanticBM25:
@@ -64,7 +64,7 @@ class SemanticBM25:
         return f"{self.name}@{share:g}/{self._blend.pivot:g}/{self._language}"
 
     def score(
-        self, query: str, passages: Sequence[Passage], *, deadline: Deadline = ENDLESS
+        self, query: str, passages: Sequence[Passage], *, deadline: Deadline = NO_DEADLINE
     ) -> list[PairScore]:
         """Return one blend per passage, in [-1, 1].
 

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from crossgate._checks import check_count
+from crossgate._support.checks import check_count
 
 WINDOW = 20
 """Passages that a model reads at once."""

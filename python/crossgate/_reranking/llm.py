@@ -7,12 +7,12 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from crossgate._checks import check_count, check_kind, check_text
-from crossgate._extras import package
 from crossgate._reranking import listwise
 from crossgate._reranking.http import problem_of_connection, problem_of_status
-from crossgate._reranking.process import background
 from crossgate._reranking.remote import Key, RemoteReranker, TransportError, key_of, switched_off
+from crossgate._reranking.shared_state import background
+from crossgate._support.checks import check_count, check_kind, check_text
+from crossgate._support.extras import package
 
 VARIABLES = ("OPENAI_API_KEY",)
 

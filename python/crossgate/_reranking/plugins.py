@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 
-from crossgate._errors import PluginError, first_line
 from crossgate._reranking.contract import Reranker
+from crossgate._support.errors import PluginError, first_line
 
 GROUP = "crossgate.rerankers"
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
-from crossgate._checks import check_count, check_number, check_text
-from crossgate._errors import InputError, ModelError, RerankerError
 from crossgate._reranking import tokens
-from crossgate._reranking.contract import ENDLESS, LEAST_PAIRS, Deadline, PairScore, Scores
-from crossgate._reranking.process import background
-from crossgate._types import Degradation, Passage
+from crossgate._reranking.contract import LEAST_PAIRS, NO_DEADLINE, Deadline, PairScore, Scores
+from crossgate._reranking.shared_state import background
+from crossgate._support.checks import check_count, check_number, check_text
+from crossgate._support.errors import InputError, ModelError, RerankerError
+from crossgate._values.results import Degradation, Passage
 
 Result = TypeVar("Result")
 
@@ -219,7 +219,7 @@ class RemoteReranker:
         return f"<{type(self).__name__} {self.identity}>"
 
     def score(
-        self, query: str, passages: Sequence[Passage], *, deadline: Deadline = ENDLESS
+        self, query: str, passages: Sequence[Passage], *, deadline: Deadline = NO_DEADLINE
     ) -> Scores:
         """Return what scores the provider gives in time.
 
@@ -238,7 +238,7 @@ class RemoteReranker:
         raise self._late(seconds, wire)
 
     async def ascore(
-        self, query: str, passages: Sequence[Passage], *, deadline: Deadline = ENDLESS
+        self, query: str, passages: Sequence[Passage], *, deadline: Deadline = NO_DEADLINE
     ) -> Scores:
         """Do what `score` does; cancelling it cancels its requests.
 

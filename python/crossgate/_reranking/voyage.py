@@ -6,10 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from crossgate._checks import check_text
-from crossgate._extras import package
 from crossgate._reranking.http import MOST_BYTES, problem_of_connection, problem_of_status
-from crossgate._reranking.process import background
 from crossgate._reranking.remote import (
     Key,
     Limits,
@@ -18,6 +15,9 @@ from crossgate._reranking.remote import (
     key_of,
     switched_off,
 )
+from crossgate._reranking.shared_state import background
+from crossgate._support.checks import check_text
+from crossgate._support.extras import package
 
 VARIABLES = ("VOYAGE_API_KEY",)
 

@@ -18,12 +18,10 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from crossgate._candidates import candidate
 from crossgate._core import __version__
-from crossgate._errors import CrossgateError, InputError
-from crossgate._rerank import rerank
-from crossgate._router import Router
-from crossgate._serving.limits import Guard, Limits
+from crossgate._decision.rerank import rerank
+from crossgate._decision.router import Router
+from crossgate._serving.request_limits import Guard, Limits
 from crossgate._serving.shapes import (
     Refusal,
     RerankAnswer,
@@ -38,7 +36,9 @@ from crossgate._serving.shapes import (
     scored_texts,
     voyage_ranked,
 )
-from crossgate._types import RouteResult
+from crossgate._support.errors import CrossgateError, InputError
+from crossgate._values.candidates import candidate
+from crossgate._values.results import RouteResult
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 

@@ -7,7 +7,7 @@ import asyncio
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from crossgate._serving.limits import Limits
+from crossgate._serving.request_limits import Limits
 
 
 class Connection(H11Protocol):

@@ -8,8 +8,8 @@ from uuid import uuid4
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from crossgate._ranking import ranked
-from crossgate._types import Hit, RouteResult
+from crossgate._decision.orderings import ranked
+from crossgate._values.results import Hit, RouteResult
 
 # These schemas describe checks that are made elsewhere, with error codes: at least one character
 # that is neither white space nor NUL, and at least one document.

@@ -14,17 +14,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple, get_args
 
-from crossgate._errors import SourceError
-from crossgate._files import open_source, read_source
-from crossgate._limits import ROW_BYTES, ROWS, ROWS_BYTES, SKILL_BYTES, TEXT_BYTES
-from crossgate._sources.common import Unusable, decoded, place_of, shown
+from crossgate._sources.common import Unusable, decoded, place_of, printable
 from crossgate._sources.markdown import chunk_markdown, chunk_plain
 from crossgate._sources.openapi import is_openapi, operations_of
 from crossgate._sources.rows import document_from, parse_json, read_candidates
 from crossgate._sources.skills import description_of, front_matter, text_of, texts_of
 from crossgate._sources.tools import tool_from, tools_of
 from crossgate._sources.yaml_documents import parse_yaml
-from crossgate._types import Document
+from crossgate._support.errors import SourceError
+from crossgate._support.files import open_source, read_source
+from crossgate._support.limits import ROW_BYTES, ROWS, ROWS_BYTES, SKILL_BYTES, TEXT_BYTES
+from crossgate._values.results import Document
 
 __all__ = ["Kind", "Loaded", "Place", "Problem", "read_candidates", "read_sources"]
 
@@ -78,7 +78,7 @@ class Place(NamedTuple):
 
     def __str__(self) -> str:
         """Return `path:line`."""
-        return place_of(shown(self.path), self.line)
+        return place_of(printable(self.path), self.line)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +106,8 @@ def read_sources(
 
     Folders are read recursively. Hidden entries are left out unless named in `paths`. A symbolic
     link below a folder is followed only if it stays in that folder, and otherwise reported. A file
-    that is reached twice is read once. Files above the limits in `crossgate._limits` are skipped
-    and reported.
+    that is reached twice is read once. Files above the limits of
+    `_support.limits` are skipped and reported.
 
     Ids: a row has its own, and of two rows with the same id the first wins; a row without an id
     gets `file stem:line`. The id of a skill is its name. A second skill of the same name gets
@@ -143,7 +143,7 @@ def read_sources(
         reader.add_tools(name, name, tools)
         roots.append(name)
     if not reader.documents:
-        message = f"no documents in {', '.join(map(shown, roots)) or 'an empty list of paths'}"
+        message = f"no documents in {', '.join(map(printable, roots)) or 'an empty list of paths'}"
         if reader.problems:
             message += f", {len(reader.problems)} skipped, the first: {reader.problems[0]}"
         raise SourceError("no_documents", f"{message}; looked for {_ACCEPTED}")
@@ -167,19 +167,21 @@ class _Reader:
     def read(self, root: str, kind: Kind) -> None:
         """Read one path that the user gave."""
         if not os.path.exists(root):
-            raise SourceError("source_missing", f"no such file or folder: {shown(root)}")
+            raise SourceError("source_missing", f"no such file or folder: {printable(root)}")
         if not os.path.isdir(root):
             kind = _kind_of_file(root) if kind == "auto" else kind
             self._read_file(kind, *os.path.split(root), named=True)
             return
         has_corpus = os.path.exists(os.path.join(root, _CORPUS))
         if kind == "beir" and not has_corpus:
-            message = f"not a BEIR folder, it has no {_CORPUS}: {shown(root)}"
+            message = f"not a BEIR folder, it has no {_CORPUS}: {printable(root)}"
             raise SourceError("source_missing", message)
         if kind == "beir" or (kind == "auto" and has_corpus):
             corpus = os.path.join(root, _CORPUS)
             if not _is_below(corpus, os.path.join(os.path.realpath(root), "")):
-                message = f"{shown(corpus)} is a link out of the folder: name its target as a path"
+                message = (
+                    f"{printable(corpus)} is a link out of the folder: name its target as a path"
+                )
                 raise SourceError("source_unreadable", message)
             self._read_file("beir", root, _CORPUS, named=True)
             return
@@ -232,7 +234,7 @@ class _Reader:
                 names = os.listdir(folder)
             except OSError as error:
                 if not below:
-                    message = f"{shown(root)} cannot be read: {error.strerror}"
+                    message = f"{printable(root)} cannot be read: {error.strerror}"
                     raise SourceError("source_unreadable", message) from error
                 self._report(folder, None, f"cannot be read: {error.strerror}")
                 continue
@@ -272,7 +274,7 @@ class _Reader:
             self._report(path, error.line, str(error))
         except OSError as error:
             if named:
-                message = f"{shown(path)} cannot be read: {error.strerror}"
+                message = f"{printable(path)} cannot be read: {error.strerror}"
                 raise SourceError("source_unreadable", message) from error
             self._report(path, None, f"cannot be read: {error.strerror}")
 
@@ -285,11 +287,14 @@ class _Reader:
         folder = _portable(os.path.dirname(below)) or _folder_name(root)
         name = text_of(values, "name") or os.path.basename(folder) or _SKILL
         # Together they give the file's path, whatever the current folder is.
-        metadata: dict[str, Any] = {"root": shown(os.path.abspath(root)), "path": _portable(below)}
+        metadata: dict[str, Any] = {
+            "root": printable(os.path.abspath(root)),
+            "path": _portable(below),
+        }
         for key in _KEPT:
             if kept := text_of(values, key) or texts_of(values, key):
                 metadata[key] = kept
-        place = shown(path)
+        place = printable(path)
         copied = self._skills.setdefault((name, text), place)
         if copied != place:
             raise Unusable(f"left out, it has the name and description of {copied}")
@@ -327,7 +332,7 @@ class _Reader:
         """
         parse = parse_yaml if _suffix(path) in _YAML else parse_json
         value = parse(decoded(read_source(path, TEXT_BYTES)))
-        stem = shown(os.path.splitext(os.path.basename(path))[0])
+        stem = printable(os.path.splitext(os.path.basename(path))[0])
         if isinstance(value, dict) and is_openapi(value):
             self._add_named(path, stem, operations_of(value))
         else:
@@ -358,7 +363,7 @@ class _Reader:
 
     def _read_rows(self, path: str) -> None:
         """Add the documents of one file of JSON lines."""
-        stem = shown(os.path.splitext(os.path.basename(path))[0])
+        stem = printable(os.path.splitext(os.path.basename(path))[0])
         with open_source(path, ROWS_BYTES) as file:
             for number, raw in enumerate(iter(lambda: file.readline(ROW_BYTES + 1), b""), 1):
                 if number > ROWS:
@@ -384,7 +389,7 @@ class _Reader:
         self.documents.append(document)
 
     def _report(self, path: str, line: int | None, reason: str) -> None:
-        self.problems.append(Problem(path=shown(path), line=line, reason=reason))
+        self.problems.append(Problem(path=printable(path), line=line, reason=reason))
 
     def _unique(self, plain: str, separator: str = "-") -> str:
         """Return a free id: `plain`, or `plain` with the next free number."""
@@ -421,7 +426,7 @@ def _kind_of_file(path: str) -> Kind:
     if suffix in _TEXT:
         return "text"
     seen = f"a {suffix} file" if suffix else "a file without a suffix"
-    raise SourceError("source_unknown", f"{shown(path)} is {seen}; accepted: {_ACCEPTED}")
+    raise SourceError("source_unknown", f"{printable(path)} is {seen}; accepted: {_ACCEPTED}")
 
 
 def _suffix(path: str) -> str:
@@ -429,9 +434,9 @@ def _suffix(path: str) -> str:
 
 
 def _folder_name(path: str) -> str:
-    return shown(os.path.basename(os.path.abspath(path)))
+    return printable(os.path.basename(os.path.abspath(path)))
 
 
 def _portable(path: str) -> str:
     """Return a relative path with `/`, the same on every system."""
-    return shown(path).replace(os.sep, "/")
+    return printable(path).replace(os.sep, "/")

@@ -34,7 +34,7 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def shown(path: str) -> str:
+def printable(path: str) -> str:
     """Return a path as text; bytes that are not UTF-8 are escaped."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from crossgate._passages import fenced, pieces
+from crossgate._retrieval.passages import fenced, pieces
 
 MAX_CHARS = 1_500
 """Longest chunk in characters: about 350 tokens of English, which a reranker reads whole."""

@@ -7,11 +7,11 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn, cast
 
-from crossgate._candidates import ID_FIELDS, TEXT_FIELDS, TITLE_FIELDS
-from crossgate._checks import shown
-from crossgate._errors import InputError
 from crossgate._sources.common import Unusable, is_unicode, place_of
-from crossgate._types import Candidate, Document
+from crossgate._support.checks import safe_repr
+from crossgate._support.errors import InputError
+from crossgate._values.candidates import ID_FIELDS, TEXT_FIELDS, TITLE_FIELDS
+from crossgate._values.results import Candidate, Document
 
 # Retrievers with 32-bit floats report the cosine of a text with itself as 1.0000001.
 _COSINE_SLACK = 1e-5
@@ -114,7 +114,7 @@ def _number(key: str, value: object) -> float | None:
     """Return an optional number as a finite float."""
     numbers = None if value is None else _finite([value])
     if numbers is None and value is not None:
-        raise Unusable(f"the {key} is {shown(value)}: it must be a finite number")
+        raise Unusable(f"the {key} is {safe_repr(value)}: it must be a finite number")
     return numbers[0] if numbers else None
 
 

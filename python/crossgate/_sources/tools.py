@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from crossgate._errors import InputError
-from crossgate._passages import BODY_CHARS
+from crossgate._retrieval.passages import BODY_CHARS
 from crossgate._sources.common import Unusable, is_unicode
-from crossgate._types import Document
+from crossgate._support.errors import InputError
+from crossgate._values.results import Document
 
 _SCHEMAS = (
     "inputSchema",

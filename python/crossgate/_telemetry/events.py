@@ -15,8 +15,8 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from crossgate._errors import first_line
-from crossgate._types import Degradation, RouteResult, Verdict
+from crossgate._support.errors import first_line
+from crossgate._values.results import Degradation, RouteResult, Verdict
 
 if TYPE_CHECKING:
     from crossgate._core import Gated

@@ -17,15 +17,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from crossgate._checks import check_ids, check_path, is_text
-from crossgate._errors import InputError, SourceError
-from crossgate._files import cannot_write, open_source
 from crossgate._sources.common import Unusable
 from crossgate._sources.rows import parse_json
+from crossgate._support.checks import check_ids, check_path, is_text
+from crossgate._support.errors import InputError, SourceError
+from crossgate._support.files import cannot_write, open_source
 
 if TYPE_CHECKING:
     from crossgate._telemetry.events import Event
-    from crossgate._types import RouteResult
+    from crossgate._values.results import RouteResult
 
 SCHEMA = "crossgate-log/2"
 

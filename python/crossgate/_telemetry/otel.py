@@ -17,7 +17,7 @@ from time import time_ns
 from typing import Any
 
 from crossgate._core import __version__
-from crossgate._errors import ModelError
+from crossgate._support.errors import ModelError
 from crossgate._telemetry.events import (
     Event,
     RerankerFinished,

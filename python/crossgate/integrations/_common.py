@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from crossgate._ranking import relevances
-from crossgate._rerank import arerank, rerank
-from crossgate._types import Candidate, RouteResult
+from crossgate._decision.orderings import relevances
+from crossgate._decision.rerank import arerank, rerank
+from crossgate._values.results import Candidate, RouteResult
 
 REASON = "crossgate_reason"
 """The field of a document's metadata that names the rule that decided; see docs/reasons.md."""

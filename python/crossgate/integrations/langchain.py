@@ -14,9 +14,9 @@ from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict, Field
 
-from crossgate._ranking import relevances
-from crossgate._router import Router
-from crossgate._types import RouteResult
+from crossgate._decision.orderings import relevances
+from crossgate._decision.router import Router
+from crossgate._values.results import RouteResult
 from crossgate.integrations._common import REASON, Selected, aselect, select
 
 __all__ = ["CrossgateCompressor", "CrossgateRetriever"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from crossgate._checks import check_count
-from crossgate._ranking import ranked
-from crossgate._rerank import rerank
+from crossgate._decision.orderings import ranked
+from crossgate._decision.rerank import rerank
+from crossgate._support.checks import check_count
 
 __all__ = ["rank"]
 

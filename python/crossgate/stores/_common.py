@@ -9,11 +9,11 @@ from datetime import date, time
 from numbers import Real
 from typing import Any
 
-from crossgate._checks import check_limit, check_query
-from crossgate._errors import InputError
-from crossgate._extras import package as installed
-from crossgate._rerank import rerank
-from crossgate._types import Candidate, RouteResult
+from crossgate._decision.rerank import rerank
+from crossgate._support.checks import check_limit, check_query
+from crossgate._support.errors import InputError
+from crossgate._support.extras import package as installed
+from crossgate._values.results import Candidate, RouteResult
 
 CANDIDATES = 50
 """How many documents an engine is asked for per channel, by meaning and by words."""

@@ -10,7 +10,7 @@ from crossgate.stores import _common as common
 if TYPE_CHECKING:
     import chromadb
 
-    from crossgate._types import RouteResult
+    from crossgate._values.results import RouteResult
 
 _DOCUMENT = "document"
 

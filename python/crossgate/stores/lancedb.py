@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from crossgate._errors import InputError
-from crossgate._rerank import rerank
+from crossgate._decision.rerank import rerank
+from crossgate._support.errors import InputError
 from crossgate.stores import _common as common
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lancedb.rerankers import Reranker, RRFReranker
     from lancedb.table import Table
 
-    from crossgate._types import RouteResult
+    from crossgate._values.results import RouteResult
 else:
     rerankers = common.package("lancedb.rerankers", "lancedb")
     Reranker, RRFReranker = rerankers.Reranker, rerankers.RRFReranker

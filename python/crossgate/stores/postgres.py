@@ -10,7 +10,7 @@ from crossgate.stores import _common as common
 if TYPE_CHECKING:
     import psycopg
 
-    from crossgate._types import RouteResult
+    from crossgate._values.results import RouteResult
 
 # One statement, so that every row has its cosine, whichever channel finds it. `plainto_tsquery`
 # reads any query as plain words, but requires all of them in a document; for candidates, one of

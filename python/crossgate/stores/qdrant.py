@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from crossgate._errors import InputError
+from crossgate._support.errors import InputError
 from crossgate.stores import _common as common
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
-    from crossgate._types import RouteResult
+    from crossgate._values.results import RouteResult
 
 
 def search(

@@ -7,13 +7,13 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from crossgate._errors import InputError, ModelError
+from crossgate._support.errors import InputError, ModelError
 from crossgate.stores import _common as common
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from crossgate._types import RouteResult
+    from crossgate._values.results import RouteResult
 
 # FTS5 is slow with a long list of words; this many are enough to find candidates.
 _MOST_WORDS = 64

@@ -29,7 +29,7 @@ impl From<Error> for PyErr {
         };
         Python::attach(|py| {
             let raised = py
-                .import("crossgate._errors")
+                .import("crossgate._support.errors")
                 .and_then(|module| module.getattr(class)?.call1((error.code(), error.to_string())));
             raised.map_or_else(|failure| failure, Self::from_value)
         })

@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crossgate._checks import check_query
-from crossgate._errors import InputError, SourceError
 from crossgate._evaluation.data.labels import Dataset, LabelledQuery, ProblemLog, read_lines
 from crossgate._sources import read_sources
 from crossgate._sources.common import Unusable
 from crossgate._sources.rows import parse_json
+from crossgate._support.checks import check_query
+from crossgate._support.errors import InputError, SourceError
 
 _QUERY_COLUMN = ("query-id", "query_id", "queryid", "qid")
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from crossgate._checks import check_path, check_text
-from crossgate._errors import InputError, SourceError
 from crossgate._evaluation.data.beir import read_beir
 from crossgate._evaluation.data.labelled_lines import read_labelled_lines
 from crossgate._evaluation.data.labels import Dataset, LabelledQuery, ProblemLog
+from crossgate._support.checks import check_path, check_text
+from crossgate._support.errors import InputError, SourceError
 
 __all__ = ["Dataset", "LabelledQuery", "read_dataset", "sample"]
 

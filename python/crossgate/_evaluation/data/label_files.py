@@ -28,14 +28,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from crossgate._checks import check_path, check_query, collected
-from crossgate._errors import InputError, SourceError
 from crossgate._evaluation.data.labels import Dataset, LabelledQuery, ProblemLog, read_lines
 from crossgate._evaluation.data.transcript_labels import UNOPENED, transcript_queries
 from crossgate._sources import read_sources
 from crossgate._sources.common import Unusable
 from crossgate._sources.rows import parse_json
-from crossgate._types import Document
+from crossgate._support.checks import check_path, check_query, collected
+from crossgate._support.errors import InputError, SourceError
+from crossgate._values.results import Document
 
 BACKGROUND = "background"
 """The kind of the shipped everyday prompts, which nothing should fit."""

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crossgate._checks import check_query
-from crossgate._errors import InputError, SourceError
 from crossgate._evaluation.data.beir import choose_split
 from crossgate._evaluation.data.labels import Dataset, LabelledQuery, ProblemLog, read_lines
 from crossgate._sources.common import Unusable
 from crossgate._sources.rows import document_from, parse_json
-from crossgate._types import Document
+from crossgate._support.checks import check_query
+from crossgate._support.errors import InputError, SourceError
+from crossgate._values.results import Document
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from crossgate._errors import SourceError
-from crossgate._files import read_source
-from crossgate._limits import EVALUATION_BYTES
 from crossgate._sources import Problem
 from crossgate._sources.common import Unusable, decoded
-from crossgate._types import Document
+from crossgate._support.errors import SourceError
+from crossgate._support.files import read_source
+from crossgate._support.limits import EVALUATION_BYTES
+from crossgate._values.results import Document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

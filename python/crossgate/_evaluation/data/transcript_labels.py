@@ -6,11 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
-from crossgate._checks import check_query
-from crossgate._errors import InputError
 from crossgate._evaluation.data.labels import LabelledQuery, ProblemLog
 from crossgate._sources.common import Unusable
-from crossgate._transcripts import Turn, read_turns, transcripts_below
+from crossgate._sources.transcripts import Turn, read_turns, transcripts_below
+from crossgate._support.checks import check_query
+from crossgate._support.errors import InputError
 
 OPENED, UNOPENED = "skill opened", "no skill opened"
 """The kinds of these queries, by which the report groups them."""

@@ -13,7 +13,7 @@ import crossgate._core as _core
 from crossgate._core import Policy, Profile
 from crossgate._evaluation.measures.losses import is_right
 from crossgate._evaluation.runs.runs import Mode, StoredQuery
-from crossgate._types import RouteResult, Verdict
+from crossgate._values.results import RouteResult, Verdict
 
 POINTS = 40
 """Maximum number of points of a curve, besides the shipped one."""
@@ -48,14 +48,14 @@ class CurvePoint:
         factor: What the profile's leads are multiplied by; if it has none, the lead itself.
         skip_rate: Share of the queries that skip stage 2.
         recall: recall@1; None without queries with a match.
-        false_inject: Share of the no-match queries that get a pick; None without such queries.
+        false_positive_rate: Share of the no-match queries that get a pick; None without any.
         shipped: Whether this is the profile's own setting.
     """
 
     factor: float
     skip_rate: float
     recall: float | None
-    false_inject: float | None
+    false_positive_rate: float | None
     shipped: bool
 
 
@@ -66,13 +66,13 @@ class AbstentionPoint:
     Attributes:
         least: The smallest confidence that is answered.
         precision: precision@1.
-        false_inject: Share of the no-match queries that get a pick.
+        false_positive_rate: Share of the no-match queries that get a pick.
         shipped: Whether this is the profile's own threshold.
     """
 
     least: float
     precision: float
-    false_inject: float
+    false_positive_rate: float
     shipped: bool
 
 
@@ -231,7 +231,7 @@ def trade_off(
                 factor=factor,
                 skip_rate=sum(verdict != Verdict.AMBIGUOUS for verdict in verdicts) / len(queries),
                 recall=_mean([recall for recall, _ in outcomes]),
-                false_inject=_mean([injected for _, injected in outcomes]),
+                false_positive_rate=_mean([injected for _, injected in outcomes]),
                 shipped=shipped,
             )
         )
@@ -297,7 +297,7 @@ def abstention(
             AbstentionPoint(
                 least=threshold,
                 precision=float(right_picks[matched].mean()),
-                false_inject=float(picks[~matched].mean()),
+                false_positive_rate=float(picks[~matched].mean()),
                 shipped=shipped,
             )
         )

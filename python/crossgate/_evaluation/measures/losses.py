@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from crossgate._evaluation.runs.runs import StoredQuery
-from crossgate._types import RouteResult, Verdict
+from crossgate._values.results import RouteResult, Verdict
 
 DEPTH = 3
 """A right document that stage 1 ranks below this is deep; one that ends within it is pulled in."""

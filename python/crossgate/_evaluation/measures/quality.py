@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from crossgate._evaluation.measures import metrics
 from crossgate._evaluation.runs.runs import StoredQuery
-from crossgate._types import RouteResult
+from crossgate._values.results import RouteResult
 
 PICKS = 2
 """How many documents a router selects unless told otherwise; see `Router.route`."""
@@ -39,7 +39,7 @@ METRICS = (
     Metric("precision@1", True, "queries whose first pick fits"),
     Metric("mrr@10", True, "mean of 1 / rank of the first document that fits"),
     Metric("ndcg@10", True, "normalised discounted cumulative gain"),
-    Metric("false_inject", False, "no-match queries for which something was selected"),
+    Metric("false_positive_rate", False, "no-match queries for which something was selected"),
     Metric("abstention_precision", True, "empty answers to queries without a match"),
     Metric("abstention_recall", True, "no-match queries that got an empty answer"),
     Metric("wrong_pick@1", False, "the first pick is known not to fit"),
@@ -51,7 +51,7 @@ METRICS = (
 def measure_answer(query: StoredQuery, result: RouteResult) -> dict[str, float | None]:
     """Return the value of every metric, None where the query does not count for it.
 
-    Recall and the other ranking metrics count queries with a match; `false_inject` and
+    Recall and the other ranking metrics count queries with a match; `false_positive_rate` and
     `abstention_recall` no-match queries; `wrong_pick` those with documents that are known not to
     fit; and `abstention_precision` those that got an empty answer.
     """
@@ -64,7 +64,7 @@ def measure_answer(query: StoredQuery, result: RouteResult) -> dict[str, float |
         values["mrr@10"] = metrics.reciprocal_rank(ranking, relevant, 10)
         values["ndcg@10"] = metrics.ndcg(ranking, relevant, 10)
     else:
-        values["false_inject"] = float(bool(ranking))
+        values["false_positive_rate"] = float(bool(ranking))
         values["abstention_recall"] = float(not ranking)
     if not ranking:
         values["abstention_precision"] = float(not relevant)

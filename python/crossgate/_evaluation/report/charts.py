@@ -38,7 +38,7 @@ def curve_chart(*curves: Sequence[CurvePoint]) -> str:
 
 def abstention_chart(points: Sequence[AbstentionPoint]) -> str:
     """Return precision@1 against the false-positive rate, with the shipped point marked."""
-    known = [(point.false_inject, point.precision, point.shipped) for point in points]
+    known = [(point.false_positive_rate, point.precision, point.shipped) for point in points]
     return _curves(
         [known],
         "no-match queries that get a pick",

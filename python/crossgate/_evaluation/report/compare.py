@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from crossgate._checks import check_path
-from crossgate._errors import SourceError
 from crossgate._evaluation.measures import statistics
 from crossgate._evaluation.measures.economics import CurvePoint
 from crossgate._evaluation.measures.quality import METRICS
 from crossgate._evaluation.measures.statistics import Interval
 from crossgate._evaluation.report.summary import SCHEMA
-from crossgate._files import read_source
-from crossgate._limits import EVALUATION_BYTES
+from crossgate._support.checks import check_path
+from crossgate._support.errors import SourceError
+from crossgate._support.files import read_source
+from crossgate._support.limits import EVALUATION_BYTES
 
 REPORTS_SCHEMA = "crossgate-evals/1"
 """Schema of a file of several reports, as `crossgate eval --json` prints it."""

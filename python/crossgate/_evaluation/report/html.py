@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from crossgate._core import Confidence
-from crossgate._evaluation.measures.examples import Example, Shown
 from crossgate._evaluation.measures.losses import DEPTH, PLACES
 from crossgate._evaluation.measures.quality import METRICS
 from crossgate._evaluation.measures.signals import calibration_error
+from crossgate._evaluation.measures.worst_answers import Example, Shown
 from crossgate._evaluation.report.charts import (
     abstention_chart,
     curve_chart,
@@ -20,7 +20,7 @@ from crossgate._evaluation.report.charts import (
     reliability_chart,
 )
 from crossgate._evaluation.report.page import explained, figure, legend, page, table
-from crossgate._evaluation.report.queries import SCRIPT, STYLE, queries_table
+from crossgate._evaluation.report.query_table import SCRIPT, STYLE, queries_table
 from crossgate._evaluation.report.summary import Report
 from crossgate._evaluation.report.text import (
     headline,
@@ -30,7 +30,7 @@ from crossgate._evaluation.report.text import (
     subject,
     tail_cut,
 )
-from crossgate._words import REASONS
+from crossgate._values.messages import REASONS
 
 _OPEN = 3  # examples that are shown without a click
 
@@ -89,7 +89,7 @@ def _quality(report: Report) -> Iterator[str]:
     if report.against_always and report.matched:
         cells = [_stacked(points(report.against_always.get(mode))) for mode in report.modes]
         rows.append(["recall@1 against always<small>in points</small>", *cells])
-        cells = [_stacked(share(report.unheld[mode])) for mode in report.modes]
+        cells = [_stacked(share(report.recall_without_thresholds[mode])) for mode in report.modes]
         label = "recall@1, without thresholds<small>no floor, threshold or guardrail</small>"
         rows.append([label, *cells])
         cells = [_stacked(points(report.stage2_gain.get(mode))) for mode in report.modes]
@@ -203,11 +203,11 @@ def _losses(report: Report) -> Iterator[str]:
 def _groups(report: Report) -> Iterator[str]:
     for title, name in (
         ("recall@1 by kind", "recall"),
-        ("False-positive rate by kind", "false_inject"),
+        ("False-positive rate by kind", "false_positive_rate"),
     ):
         rows = []
         for group in report.groups:
-            shares = group.recall if name == "recall" else group.false_inject
+            shares = group.recall if name == "recall" else group.false_positive_rate
             if any(shares.values()):
                 count = "1 query" if group.queries == 1 else f"{group.queries} queries"
                 label = f"{escape(group.name)}<small>{count}</small>"

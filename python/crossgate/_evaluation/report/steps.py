@@ -18,21 +18,21 @@ from typing import Any
 import numpy as np
 
 from crossgate._core import Profile, Winner
-from crossgate._embedding import Embedder
+from crossgate._decision.rerank import rerank
 from crossgate._evaluation.data.labels import Dataset, LabelledQuery
 from crossgate._evaluation.measures import metrics, statistics
 from crossgate._evaluation.measures.statistics import Interval
 from crossgate._evaluation.report.text import WIDTH, points, share
 from crossgate._evaluation.runs.machine import describe_machine, describe_versions
-from crossgate._index import Index
 from crossgate._pipelines.decay import decay
 from crossgate._pipelines.diversity import deduplicate
 from crossgate._pipelines.hits import time_of
 from crossgate._pipelines.recipes import AGREEMENT, Retrieve, diversified, from_index, fused
-from crossgate._profile import check_models
-from crossgate._rerank import rerank
-from crossgate._reranking.contract import ENDLESS, Deadline, PairScore, Reranker, passages_of
-from crossgate._types import Candidate, Passage
+from crossgate._reranking.contract import NO_DEADLINE, Deadline, PairScore, Reranker, passages_of
+from crossgate._retrieval.embedding import Embedder
+from crossgate._retrieval.index import Index
+from crossgate._values.profile_files import check_models
+from crossgate._values.results import Candidate, Passage
 
 SCHEMA = "crossgate-steps/1"
 
@@ -385,7 +385,7 @@ class _Memory:
         return self._reranker.identity
 
     def score(
-        self, query: str, passages: Sequence[Passage], *, deadline: Deadline = ENDLESS
+        self, query: str, passages: Sequence[Passage], *, deadline: Deadline = NO_DEADLINE
     ) -> list[PairScore | None]:
         known = self._known.setdefault(query, {})
         new = [passage for passage in passages if passage.text not in known]

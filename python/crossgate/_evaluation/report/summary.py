@@ -11,15 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crossgate._core import Policy, Profile
-from crossgate._errors import InputError
 from crossgate._evaluation.measures import economics, losses, metrics, signals, statistics
-from crossgate._evaluation.measures.answers import Answered, answered
 from crossgate._evaluation.measures.economics import AbstentionPoint, CurvePoint, Economics
-from crossgate._evaluation.measures.examples import Example, missed, picked_for_nothing
 from crossgate._evaluation.measures.losses import Moves
+from crossgate._evaluation.measures.per_query import Answered, answered
 from crossgate._evaluation.measures.quality import METRICS, measure_answer
 from crossgate._evaluation.measures.signals import Histogram, ReliabilityBin, SignalStrength
 from crossgate._evaluation.measures.statistics import Interval
+from crossgate._evaluation.measures.worst_answers import Example, missed, picked_for_nothing
 from crossgate._evaluation.runs.modes import (
     check_suitable,
     decide,
@@ -28,8 +27,9 @@ from crossgate._evaluation.runs.modes import (
     without_thresholds,
 )
 from crossgate._evaluation.runs.runs import MODES, Mode, Run, RunHeader, StoredQuery
-from crossgate._profile import profile_values
-from crossgate._types import RouteResult
+from crossgate._support.errors import InputError
+from crossgate._values.profile_files import profile_values
+from crossgate._values.results import RouteResult
 
 SCHEMA = "crossgate-eval/1"
 
@@ -44,13 +44,13 @@ class Group:
         name: The dataset's word for the kind, or whether the query names the document.
         queries: How many there are.
         recall: recall@1 by mode; None if none of them has a match.
-        false_inject: Share of the no-match queries among them with a pick, by mode.
+        false_positive_rate: Share of the no-match queries among them with a pick, by mode.
     """
 
     name: str
     queries: int
     recall: Mapping[str, Interval | None]
-    false_inject: Mapping[str, Interval | None]
+    false_positive_rate: Mapping[str, Interval | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class Report:
         modes: The modes that are compared.
         quality: Every metric by mode; None if the dataset cannot show it.
         against_always: recall@1 of a mode minus that of always, paired by query.
-        unheld: recall@1 without thresholds, floors and guardrails.
+        recall_without_thresholds: recall@1 without thresholds, floors and guardrails.
         stage2_gain: That of a mode minus that of never, paired by query: what stage 2 adds to the
             order of stage 1.
         pool_size: How many candidates stage 2 reads at most.
@@ -121,7 +121,7 @@ class Report:
     modes: tuple[Mode, ...]
     quality: Mapping[str, Mapping[str, Interval | None]]
     against_always: Mapping[str, Interval | None]
-    unheld: Mapping[str, Interval | None]
+    recall_without_thresholds: Mapping[str, Interval | None]
     stage2_gain: Mapping[str, Interval | None]
     pool_size: int
     ceiling: Interval | None
@@ -145,10 +145,17 @@ class Report:
 
     def kept(self, mode: str) -> float | None:
         """Return the share of recall@1 that a mode keeps although it may abstain."""
-        recall, unheld = self.quality[mode]["recall@1"], self.unheld[mode]
-        if recall is None or unheld is None or not unheld.value:
+        recall, recall_without_thresholds = (
+            self.quality[mode]["recall@1"],
+            self.recall_without_thresholds[mode],
+        )
+        if (
+            recall is None
+            or recall_without_thresholds is None
+            or not recall_without_thresholds.value
+        ):
             return None
-        return recall.value / unheld.value
+        return recall.value / recall_without_thresholds.value
 
     @property
     def no_match(self) -> int:
@@ -222,7 +229,9 @@ def summarize(
         for mode in shown
     }
     recalls = {mode: table[:, _NAMES.index("recall@1")] for mode, table in tables.items()}
-    unheld = {mode: _unheld(queries, used, mode, header.remote) for mode in present}
+    recall_without_thresholds = {
+        mode: _unheld(queries, used, mode, header.remote) for mode in present
+    }
     reference: Mode = "gated" if "gated" in shown else shown[-1]
     return Report(
         header=header,
@@ -238,11 +247,16 @@ def summarize(
             for mode in shown
             if mode != "always" and "always" in recalls
         },
-        unheld={mode: statistics.mean(unheld[mode], seed=seed, shares=True) for mode in shown},
-        stage2_gain={
-            mode: statistics.mean(unheld[mode] - unheld["never"], seed=seed)
+        recall_without_thresholds={
+            mode: statistics.mean(recall_without_thresholds[mode], seed=seed, shares=True)
             for mode in shown
-            if mode != "never" and "never" in unheld
+        },
+        stage2_gain={
+            mode: statistics.mean(
+                recall_without_thresholds[mode] - recall_without_thresholds["never"], seed=seed
+            )
+            for mode in shown
+            if mode != "never" and "never" in recall_without_thresholds
         },
         pool_size=used.pool,
         ceiling=_found(queries, used.pool, seed),
@@ -367,7 +381,7 @@ def _lost(
 
 
 def _outcomes(values: Sequence[Values]) -> list[tuple[float | None, float | None]]:
-    return [(row["recall@1"], row["false_inject"]) for row in values]
+    return [(row["recall@1"], row["false_positive_rate"]) for row in values]
 
 
 def _groups(
@@ -396,7 +410,7 @@ def _groups(
             name=name,
             queries=len(positions),
             recall=figures("recall@1", positions),
-            false_inject=figures("false_inject", positions),
+            false_positive_rate=figures("false_positive_rate", positions),
         )
         for name, positions in members.items()
     )

@@ -26,7 +26,7 @@ _MOST_WIDE = 3  # how many columns fit with all their digits
 _BRACKET = re.compile(r"\[(\S+), (\S+)\]")
 
 _RANKING = ("recall@1", "recall@3", "recall@5", "recall@10", "precision@1", "mrr@10", "ndcg@10")
-_ABSTENTION = ("false_inject", "abstention_precision", "abstention_recall")
+_ABSTENTION = ("false_positive_rate", "abstention_precision", "abstention_recall")
 _WRONG = ("wrong_pick@1", "wrong_pick@2")
 
 _ALWAYS_SKIPS = "the gate never asked stage 2: it skipped all {count} queries"
@@ -101,8 +101,8 @@ def subject(report: Report) -> list[str]:
 def _quality(report: Report) -> Iterator[str]:
     yield _of_modes(report, "quality, 95 % interval", report.modes)
     yield from _metrics(report, _RANKING)
-    if any(report.unheld.values()):
-        cells = [share(report.unheld[mode]) for mode in report.modes]
+    if any(report.recall_without_thresholds.values()):
+        cells = [share(report.recall_without_thresholds[mode]) for mode in report.modes]
         yield _of_modes(report, "  without thresholds: @1", cells)
     if any(report.stage2_gain.values()):
         cells = [points(report.stage2_gain.get(mode)) for mode in report.modes]
@@ -187,7 +187,7 @@ def _curve(report: Report) -> Iterator[str]:
             cells = [
                 f"{point.skip_rate:.1%}",
                 "-" if point.recall is None else f"{point.recall:.3f}",
-                percentage(point.false_inject),
+                percentage(point.false_positive_rate),
                 "<- shipped" if point.shipped else "",
             ]
             yield _row(f"  times {point.factor:.3g}", cells, width=14)
@@ -198,7 +198,7 @@ def _curve(report: Report) -> Iterator[str]:
     step = max(1, len(report.abstention) // 8)
     for position, threshold in enumerate(report.abstention):
         if threshold.shipped or position % step == 0:
-            cells = [percentage(threshold.false_inject), f"{threshold.precision:.3f}"]
+            cells = [percentage(threshold.false_positive_rate), f"{threshold.precision:.3f}"]
             mark = "<- shipped" if threshold.shipped else ""
             yield _row(f"  confidence {threshold.least:.3f}", [*cells, mark], width=14)
 
@@ -211,12 +211,14 @@ def _groups(report: Report) -> Iterator[str]:
         label = f"  {group.name}"[: _LABEL - 6] + f" {group.queries}"
         if any(group.recall.values()):
             yield _of_modes(report, label, [share(group.recall[mode]) for mode in report.modes])
-    rows = [group for group in report.groups if any(group.false_inject.values())]
+    rows = [group for group in report.groups if any(group.false_positive_rate.values())]
     if rows:
         yield _of_modes(report, "false inject by kind", report.modes)
     for group in rows:
         label = f"  {group.name}"[: _LABEL - 6] + f" {group.queries}"
-        yield _of_modes(report, label, [share(group.false_inject[mode]) for mode in report.modes])
+        yield _of_modes(
+            report, label, [share(group.false_positive_rate[mode]) for mode in report.modes]
+        )
 
 
 def _signals(report: Report) -> Iterator[str]:

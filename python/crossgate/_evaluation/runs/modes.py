@@ -15,16 +15,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import crossgate._cascade as cascade
 import crossgate._core as _core
-from crossgate._cascade import Request, Stage1
+import crossgate._decision.cascade as cascade
 from crossgate._core import Policy, Profile
-from crossgate._errors import SourceError
+from crossgate._decision.cascade import Request, Stage1
 from crossgate._evaluation.runs.runs import Mode, RunHeader, StoredQuery
-from crossgate._profile import check_models
 from crossgate._reranking.chain import Chain
 from crossgate._reranking.contract import Deadline, PairScore
-from crossgate._types import Document, Passage, RouteResult
+from crossgate._support.errors import SourceError
+from crossgate._values.profile_files import check_models
+from crossgate._values.results import Document, Passage, RouteResult
 
 
 def profile_of(mode: Mode, profile: Profile) -> Profile:

@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import crossgate._core as _core
-from crossgate._checks import check_path
 from crossgate._core import Policy, Profile
-from crossgate._errors import ProfileError, SourceError
 from crossgate._evaluation.data.labels import read_lines
-from crossgate._files import cannot_write, open_source, whole_file
-from crossgate._profile import profile_from, profile_values
 from crossgate._reranking.contract import PairScore
 from crossgate._sources.common import Unusable
 from crossgate._sources.rows import parse_json
+from crossgate._support.checks import check_path
+from crossgate._support.errors import ProfileError, SourceError
+from crossgate._support.files import atomic_write, cannot_write, open_source
+from crossgate._values.profile_files import profile_from, profile_values
 
 SCHEMA = "crossgate-run/2"
 
@@ -148,7 +148,7 @@ def write_run(path: Path, header: RunHeader, queries: Iterable[StoredQuery]) -> 
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as stream:
+        with atomic_write(path) as stream:
             stream.write(json.dumps(_header_values(header), allow_nan=False) + "\n")
             for query in queries:
                 stream.write(json.dumps(_query_values(query), allow_nan=False) + "\n")

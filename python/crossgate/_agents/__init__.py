@@ -1,0 +1,1 @@
+"""Interfaces for agents: prompt hooks and the Model Context Protocol."""

@@ -1,0 +1,188 @@
+"""One prompt to one answer: what is injected, or why nothing is."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from crossgate._agents.hook.formats import Agent, Prompt
+from crossgate._agents.hook.injection import Pick, context_of
+from crossgate._agents.hook.memory import Session
+from crossgate._agents.hook.options import Options
+from crossgate._agents.hook.skill_library import Library
+from crossgate._sources.agent_prompts import is_command, is_from_machine
+from crossgate._support.errors import CrossgateError, first_line
+from crossgate._values.results import Hit, RouteResult
+
+if TYPE_CHECKING:
+    from crossgate._telemetry.events import TelemetryHook
+
+Outcome = Literal["injected", "nothing", "skipped", "failed"]
+
+_HARMLESS = {"budget", "telemetry_failed"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What became of one prompt.
+
+    Attributes:
+        outcome: Whether something is injected; `skipped` if the prompt is ignored, `failed` if
+            something is missing or broken.
+        reason: Stable code of the reason.
+        detail: One line for people; empty if the reason says it all.
+        context: What to inject; empty for nothing.
+        ids: The skills that are injected.
+        confidence: Confidence of the decision; None without one.
+        nearest: The skill that ranks first, injected or not; empty if there is none.
+        unscored: Id of a logged decision without scores of stage 2; empty for none.
+    """
+
+    outcome: Outcome
+    reason: str
+    detail: str = ""
+    context: str = ""
+    ids: tuple[str, ...] = ()
+    confidence: float | None = None
+    nearest: str = ""
+    unscored: str = ""
+
+
+def answer(
+    agent: Agent,
+    prompt: Prompt,
+    options: Options,
+    library: Library,
+    *,
+    started: float,
+    clock: Callable[[], float] = time.monotonic,
+    log: bool = True,
+) -> Answer:
+    """Decide what to tell an agent about a prompt. Bad input and missing parts do not raise.
+
+    Args:
+        agent: The agent that asks.
+        prompt: What it passes on.
+        options: What a person chose.
+        library: The agent's skills; an index that `options` names takes precedence.
+        started: When the budget began, as a reading of `clock`.
+        clock: Returns seconds that never go back.
+        log: Whether to keep the decision in the log that a person names.
+    """
+    if not prompt.text.replace("\0", "").strip():
+        return Answer(outcome="skipped", reason="empty_prompt")
+    if is_command(prompt.text):
+        return Answer(outcome="skipped", reason="command")
+    if is_from_machine(prompt.text):
+        return Answer(outcome="skipped", reason="not_a_person")
+    path = index_of(options, library)
+    if not options.index and not library.sources:
+        return Answer(outcome="skipped", reason="no_skills", detail="the agent has no skills")
+    if not os.path.isfile(path):
+        return Answer(outcome="failed", reason="no_index", detail=f"there is no index at {path}")
+    try:
+        result = _decide(path, prompt, options, started, clock, log)
+    except CrossgateError as error:
+        return Answer(outcome="failed", reason=error.code, detail=first_line(error))
+    told = _told(agent, prompt, options, library, result)
+    asked = result.stage != 1 or not result.hits
+    return told if asked else replace(told, unscored=result.decision_id or "")
+
+
+def index_of(options: Options, library: Library) -> Path:
+    """Return the index that decides."""
+    return Path(options.index).expanduser() if options.index else library.index
+
+
+def log_of(options: Options) -> str:
+    """Return the log of decisions, which exists only if a person names one; empty for none."""
+    path = options.log or os.environ.get("CROSSGATE_LOG", "")
+    return os.path.expanduser(path)
+
+
+def _decide(
+    path: Path,
+    prompt: Prompt,
+    options: Options,
+    started: float,
+    clock: Callable[[], float],
+    log: bool,
+) -> RouteResult:
+    from crossgate._decision.router import Router
+    from crossgate._retrieval.index import Index
+
+    index = Index.open(path)
+    profile = Path(options.profile).expanduser() if options.profile else None
+    policy = Path(options.policy).expanduser() if options.policy else None
+    router = Router(index, profile=profile, policy=policy, telemetry=_log(options) if log else None)
+    return router.route(
+        prompt.text,
+        limit=options.limit,
+        deny=options.deny,
+        min_confidence=options.min_confidence or None,
+        budget_ms=options.budget_ms - (clock() - started) * 1000,
+    )
+
+
+def _log(options: Options) -> TelemetryHook | None:
+    path = log_of(options)
+    if not path:
+        return None
+    from crossgate._telemetry.log import JsonLinesLog
+
+    return JsonLinesLog(path)
+
+
+def _told(
+    agent: Agent, prompt: Prompt, options: Options, library: Library, result: RouteResult
+) -> Answer:
+    # A short budget is intended, and a log that cannot be written takes no answer away.
+    broken = next((note for note in result.degraded if note.code not in _HARMLESS), None)
+    first = next(iter(result.hits), None)
+    nearest = "" if first is None else first.id
+    if not result.selected:
+        Session(library.folder, agent.name, prompt.session).add([])
+        if broken is not None:
+            return Answer(outcome="failed", reason=broken.code, detail=broken.detail)
+        return Answer(
+            outcome="nothing",
+            reason=result.reason,
+            confidence=result.confidence,
+            nearest=nearest,
+        )
+    session = Session(library.folder, agent.name, prompt.session)
+    fresh = [hit for hit in result.selected if not session.has_seen(hit.id)]
+    session.add([hit.id for hit in fresh])
+    if not fresh:
+        return Answer(outcome="skipped", reason="seen", confidence=result.confidence)
+    context = context_of([_pick(hit) for hit in fresh], options.inject, options.max_chars)
+    return Answer(
+        outcome="injected",
+        reason=result.reason,
+        detail="" if broken is None else f"{broken.code}: {broken.detail}",
+        context=context,
+        ids=tuple(hit.id for hit in fresh),
+        confidence=result.confidence,
+        nearest=nearest,
+    )
+
+
+def _pick(hit: Hit) -> Pick:
+    return Pick(
+        name=hit.document.title or hit.id,
+        path=file_of(hit),
+        excerpt=hit.excerpt,
+        body=hit.document.body,
+    )
+
+
+def file_of(hit: Hit) -> str:
+    """Return the file of a skill, or an empty text if the index does not say."""
+    root, path = hit.document.metadata.get("root"), hit.document.metadata.get("path")
+    if not isinstance(root, str) or not isinstance(path, str):
+        return ""
+    return str(Path(root, path))

@@ -1,0 +1,306 @@
+"""Installs and removes a hook: the index, one trial, and only then the settings."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from crossgate._agents.hook import settings, shell
+from crossgate._agents.hook.formats import TRIAL, Agent
+from crossgate._agents.hook.options import Options, anchored, as_arguments, parse
+from crossgate._agents.hook.refresh import build, only_one
+from crossgate._agents.hook.skill_library import Library, library_of, project_of
+from crossgate._support.errors import InputError, SourceError
+from crossgate._support.files import atomic_write, cannot_write, read_source
+from crossgate._support.limits import SETTINGS_BYTES
+from crossgate._telemetry.log import JsonLinesLog
+
+_TRIAL_SECONDS = 30
+_PLUGIN = Path(__file__).with_name("opencode.js")
+_PLUGIN_MARK = "crossgate hook install"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """What was installed.
+
+    Attributes:
+        settings: The file that now calls the hook.
+        changed: Whether it had to be changed.
+        command: What it calls.
+        index: The index file.
+        documents: How many skills it holds.
+        sources: The folders they were read from.
+        left_out: Skills that cannot be used, and why.
+        trial: How many characters of context the hook printed in the trial.
+        trial_ms: How long the trial took, in milliseconds.
+        notes: What a person should know.
+    """
+
+    settings: Path
+    changed: bool
+    command: str
+    index: Path
+    documents: int
+    sources: tuple[str, ...]
+    left_out: tuple[str, ...]
+    trial: int
+    trial_ms: float
+    notes: tuple[str, ...]
+
+
+def install(agent: Agent, options: Options, *, project: bool, progress: Any = None) -> Installed:
+    """Index an agent's skills, try the hook, and only then have the agent call it.
+
+    Args:
+        agent: The agent.
+        options: What the hook is called with.
+        project: Whether it is for the project in this folder, not only for the person.
+        progress: Called with the number of skills embedded so far and the total.
+
+    Raises:
+        SourceError: `no_documents` if the agent has no skills, `unwritable` if a file cannot be
+            written.
+        InputError: `malformed_setting` for settings that cannot be edited without harm;
+            `hook_failed` if the trial fails.
+    """
+    path = settings_of(agent, project=project)
+    notes: list[str] = []
+    if not project:  # a project may be elsewhere on another machine
+        options = anchored(options)
+    words = [*program(notes, shared=project), "hook", agent.name, *as_arguments(options)]
+    command = shell.join(words)
+    if agent.event:  # before the work: a person has to mend settings that cannot be edited
+        settings.check(path, agent)
+    if options.log:  # later, nobody would notice
+        JsonLinesLog(os.path.expanduser(options.log)).check()
+    library = library_of(agent, os.getcwd() if project else str(Path.home()), options.skills)
+    count, left_out = _indexed(agent, library, options, progress)
+    trial, trial_ms = _try(agent, command, library, project=project)
+    if agent.event:
+        changed = settings.edit(
+            path,
+            lambda values: settings.with_hook(values, agent, command),
+            ours=bool(settings.command_in(path, agent)),
+        )
+    else:
+        changed = _write_plugin(path, words)
+    for other in calls_of(agent):
+        if os.path.realpath(other) != os.path.realpath(path):
+            notes.append(f"{other} calls the hook, too, so skills are mentioned twice here")
+    if changed and agent.name == "codex":
+        notes.append("Codex asks once whether it may run a new hook: allow it under /hooks")
+    return Installed(
+        settings=path,
+        changed=changed,
+        command=command,
+        index=Path(options.index) if options.index else library.index,
+        documents=count,
+        sources=library.sources,
+        left_out=tuple(left_out),
+        trial=trial,
+        trial_ms=trial_ms,
+        notes=tuple(notes),
+    )
+
+
+def uninstall(agent: Agent, *, project: bool) -> tuple[Path, bool]:
+    """Remove the hook from an agent's settings; return the file, and whether it was there.
+
+    Raises:
+        SourceError: `unwritable` if the file cannot be written.
+        InputError: `malformed_setting` for settings that cannot be edited without harm.
+    """
+    path = settings_of(agent, project=project)
+    if agent.event:
+        ours = bool(settings.command_in(path, agent))
+        edited = settings.edit(path, lambda values: settings.without_hook(values, agent), ours=ours)
+        return path, edited
+    try:
+        ours = _PLUGIN_MARK.encode() in read_source(path, SETTINGS_BYTES)
+        if ours:
+            path.unlink()
+        return path, ours
+    except FileNotFoundError:
+        return path, False
+    except OSError as error:
+        raise SourceError("unwritable", f"cannot remove {path}: {error.strerror}") from error
+
+
+def settings_of(agent: Agent, *, project: bool) -> Path:
+    """Return the file that calls an agent's hook.
+
+    The project's is that of the folder that the skills come from; outside a project, it is that of
+    the folder at work.
+
+    Raises:
+        OSError: If there is no working folder.
+        RuntimeError: If there is no home folder.
+    """
+    if project:
+        return (project_of(agent, "") or Path.cwd()) / agent.project_settings
+    return agent.folder / agent.settings
+
+
+def calls_of(agent: Agent) -> dict[Path, list[str]]:
+    """Return the settings that call an agent's hook here, project first, with their commands.
+
+    Without a working or home folder, there are no settings there.
+    """
+    calls: dict[Path, list[str]] = {}
+    for project in (True, False):
+        # ValueError is for a quotation mark that is not closed.
+        with suppress(OSError, RuntimeError, ValueError):
+            path = settings_of(agent, project=project)
+            words = (
+                shell.split(settings.command_in(path, agent), agent.name)
+                if agent.event
+                else _words_of_plugin(path)
+            )
+            if words and not any(os.path.samefile(path, known) for known in calls):
+                calls[path] = words
+    return calls
+
+
+def options_in(command: list[str], agent: Agent) -> Options:
+    """Return the options with which a command calls an agent's hook.
+
+    Raises:
+        BadOptions: If they cannot be read.
+    """
+    # What precedes the name of the agent is how crossgate is called.
+    given = command[command.index(agent.name) + 1 :] if agent.name in command else []
+    return parse(agent.name, [shell.expanded(word) for word in given])
+
+
+def program(notes: list[str], *, shared: bool) -> list[str]:
+    """Return how to call crossgate from outside.
+
+    Args:
+        notes: Gets what a person should know about it.
+        shared: Whether the file is for other machines, too, where crossgate may be elsewhere.
+    """
+    beside = Path(sys.executable).with_name("crossgate.exe" if os.name == "nt" else "crossgate")
+    on_path = shutil.which("crossgate")
+    if shared and on_path:
+        return ["crossgate"]
+    if shared:
+        notes.append("crossgate is not on the PATH, so the command works on this machine only")
+    path = str(beside) if os.path.isfile(beside) else on_path
+    if path is None:
+        return [sys.executable, "-P", "-c", "from crossgate._cli import main; main()"]
+    if re.search(r"[/\\](?:archive-v\d+|pipx[/\\]\.cache)[/\\]", path):
+        notes.append(
+            f"{path} is in a cache that may be emptied: install crossgate first (uv tool install "
+            "crossgate), then run this again"
+        )
+    return [path]
+
+
+def _indexed(
+    agent: Agent, library: Library, options: Options, progress: Any
+) -> tuple[int, list[str]]:
+    if options.index:
+        from crossgate._retrieval.index import Index
+
+        return len(Index.open(options.index)), []
+    if not library.sources:
+        folders = [agent.folder / name for name in agent.own_skills]
+        raise SourceError(
+            "no_documents",
+            f"{agent.name} has no skills: there is neither {' nor '.join(map(str, folders))}, nor "
+            f"{' nor '.join(agent.project_skills)} here. Name a folder with --skills FOLDER",
+        )
+    try:
+        with only_one(library.folder / "refresh.lock"):  # taken or not: the file is written whole
+            return build(library, progress)
+    except OSError as error:
+        raise SourceError(
+            "unwritable", f"cannot write to {library.folder}: {error.strerror or error}"
+        ) from error
+
+
+def _try(agent: Agent, command: str, library: Library, *, project: bool) -> tuple[int, float]:
+    """Run the hook once, as the agent does; return how many characters it added, and its time."""
+    folder = os.getcwd() if project else str(Path.home())
+    prompt = _prompt(library)
+    call = {"hook_event_name": agent.event, "prompt": prompt, "cwd": folder, TRIAL: True}
+    if not agent.event:
+        del call["hook_event_name"]
+    start = perf_counter()
+    try:
+        done = subprocess.run(  # noqa: S602, the agent hands the command to a shell, too
+            command,
+            shell=True,
+            input=json.dumps(call).encode(),
+            capture_output=True,
+            timeout=_TRIAL_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise _failed(command, f"it took longer than {_TRIAL_SECONDS} s") from error
+    taken = (perf_counter() - start) * 1000
+    said = " ".join(done.stderr.decode("utf-8", "replace").split())
+    if done.returncode != 0 or "crossgate: hook" in said:
+        raise _failed(command, said or f"exit code {done.returncode}")
+    if not done.stdout.strip():
+        return 0, taken
+    try:
+        values = json.loads(done.stdout)
+        told = (
+            values["hookSpecificOutput"]["additionalContext"] if agent.event else values["context"]
+        )
+    except (ValueError, LookupError, TypeError) as error:
+        raise _failed(command, "it did not print an answer") from error
+    return len(told), taken
+
+
+def _prompt(library: Library) -> str:
+    """Return a prompt that one of the skills should answer: its own description."""
+    from crossgate._retrieval.index import Index
+
+    index = Index.open(library.index) if os.path.isfile(library.index) else None
+    first = index.get(index.ids[0]) if index is not None and len(index) else None
+    return first.text[:400] if first else "Which skill fits this?"
+
+
+def _write_plugin(path: Path, words: list[str]) -> bool:
+    text = _PLUGIN.read_text(encoding="utf-8")
+    line = f"const COMMAND = {json.dumps(words)};"
+    text = re.sub(r"^const COMMAND = .*$", lambda _: line, text, flags=re.MULTILINE)
+    try:
+        if os.path.exists(path) and read_source(path, SETTINGS_BYTES) == text.encode():
+            return False
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as stream:
+            stream.write(text)
+    except OSError as error:
+        raise SourceError("unwritable", cannot_write(path, error)) from error
+    return True
+
+
+def _words_of_plugin(path: Path) -> list[str]:
+    try:
+        text = read_source(path, SETTINGS_BYTES).decode("utf-8", "replace")
+        line = re.search(r"^const COMMAND = (\[.*\]);$", text, flags=re.MULTILINE)
+        words = json.loads(line[1]) if line and _PLUGIN_MARK in text else []
+    except (OSError, ValueError, RecursionError):
+        return []
+    return words if all(isinstance(word, str) for word in words) else []
+
+
+def _failed(command: str, why: str) -> InputError:
+    return InputError(
+        "hook_failed",
+        f"a trial of the hook failed, so no settings were changed: {why}. Try it by hand: "
+        f"{command}",
+    )

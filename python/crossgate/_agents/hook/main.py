@@ -1,0 +1,233 @@
+"""The process that an agent starts for one prompt: whatever happens, it exits with 0.
+
+Agents take exit code 2 to mean "erase the prompt", and stdout to be the answer. So nothing but one
+whole answer is written there, and the only way out of here is `_leave`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from crossgate._agents.hook.answer import Answer
+    from crossgate._agents.hook.formats import Agent
+
+GIVE_UP_SECONDS = 8.0
+"""The agent waits for its hook: a disk that does not answer must not stop the conversation."""
+
+REPORT_SECONDS = 0.5
+"""How long a hook that gives up waits for its log."""
+
+STDIN_BYTES = 64 * 1024 * 1024
+"""A longer input is read to its end and refused."""
+
+_SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU", "SIGBREAK")
+
+_stdout = -1
+_writing = False
+
+
+def main(name: str, arguments: list[str]) -> NoReturn:
+    """Answer one prompt of the agent with this name, and exit with 0."""
+    started = time.monotonic()
+    _guard(name)
+    try:
+        _run(name, arguments, started)
+    except SystemExit:  # the help was asked for
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+    except BaseException as error:  # nothing may get out of here
+        _report(name, started, "failed", "bug", f"{type(error).__name__}: {_first_line(error)}")
+    _leave()
+
+
+def _run(name: str, arguments: list[str], started: float) -> None:
+    from crossgate._agents.hook.formats import PROMPT_CHARS, Unreadable, read_prompt, reply
+    from crossgate._agents.hook.options import BadOptions, parse
+
+    if "-h" in arguments or "--help" in arguments:
+        os.dup2(_stdout, 1)
+        parse(name, arguments)
+    try:
+        agent = _known(name)
+        options = parse(name, arguments)
+    except BadOptions as error:
+        return _report(name, started, "failed", "bad_options", str(error))
+    try:
+        prompt = read_prompt(agent, _read())
+    except Unreadable as error:
+        return _report(name, started, "failed", "bad_input", str(error))
+
+    from crossgate._agents.hook.answer import answer
+    from crossgate._agents.hook.skill_library import library_of
+
+    library = library_of(agent, prompt.folder, options.skills)
+    answered = answer(agent, prompt, options, library, started=started, log=not prompt.trial)
+    if answered.context:
+        _write(reply(agent, answered.context))
+    os.close(_stdout)  # the agent has its answer; what follows is for the next prompt
+    if not prompt.trial or answered.outcome == "failed":
+        _log(name, started, answered, prompt.length if prompt.length > PROMPT_CHARS else None)
+    if answered.unscored:
+        from crossgate._agents.hook.answer import index_of, log_of
+        from crossgate._agents.hook.late_scores import score_later
+
+        score_later(
+            agent.name,
+            library.folder,
+            prompt.text,
+            decision=answered.unscored,
+            log=log_of(options),
+            index=index_of(options, library),
+            profile=options.profile,
+        )
+    if not options.index and answered.reason not in ("command", "not_a_person", "empty_prompt"):
+        from crossgate._agents.hook.refresh import refresh_if_stale
+
+        # An index that cannot be read is made again, whatever the manifest says.
+        refresh_if_stale(
+            agent, library, again=answered.reason.startswith(("index_", "not_an_index"))
+        )
+    return None
+
+
+def _known(name: str) -> Agent:
+    from crossgate._agents.hook.formats import AGENTS
+    from crossgate._agents.hook.options import BadOptions
+
+    if name not in AGENTS:
+        known = ", ".join([*AGENTS, "install", "uninstall", "try"])
+        which = f"there is no hook {name[:40]!r}" if name else "which one"
+        raise BadOptions(f"{which}: choose one of {known}")
+    return AGENTS[name]
+
+
+def _guard(hook: str) -> None:
+    """Keep stdout for the answer, and exit with 0 on signals and when time is up."""
+    global _stdout
+    for stream in range(3):
+        try:
+            os.fstat(stream)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    # A library that prints must not spoil the answer.
+    _stdout = os.dup(1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+    for name in _SIGNALS:
+        number: Any = getattr(signal, name, None)
+        with suppress(OSError, ValueError):
+            if number is not None:
+                signal.signal(number, _interrupted)
+    with suppress(AttributeError, OSError, ValueError):
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    watch = threading.Timer(GIVE_UP_SECONDS, _out_of_time, [hook])
+    watch.daemon = True
+    watch.start()
+
+
+def _interrupted(*_: object) -> None:
+    if not _writing:  # half an answer is not an answer
+        _leave()
+
+
+def _out_of_time(name: str) -> None:
+    # The disk that does not answer may be that of the log, too.
+    why = f"no answer within {GIVE_UP_SECONDS:g} s"
+    with suppress(BaseException):
+        report = threading.Thread(
+            target=_report, args=(name, 0.0, "failed", "gave_up", why), daemon=True
+        )
+        report.start()
+        report.join(REPORT_SECONDS)
+    _leave()
+
+
+def _leave() -> NoReturn:
+    # Not sys.exit: the interpreter's shutdown takes time, and can fail.
+    os._exit(0)
+
+
+def _read() -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while part := os.read(0, 1 << 20):
+        size += len(part)
+        # Keep reading: an agent that cannot write everything may take that for a failure.
+        if size <= STDIN_BYTES:
+            parts.append(part)
+    if size > STDIN_BYTES:
+        from crossgate._agents.hook.formats import Unreadable
+
+        raise Unreadable(f"stdin has {size:,} bytes, at most {STDIN_BYTES:,} are read")
+    return b"".join(parts)
+
+
+def _write(data: bytes) -> None:
+    global _writing
+    _writing = True
+    with suppress(OSError):  # nobody is listening, or the disk is full
+        while data:
+            data = data[os.write(_stdout, data) :]
+
+
+def _log(name: str, started: float, answered: Answer, length: int | None) -> None:
+    more: dict[str, Any] = {}
+    if answered.ids:
+        more["ids"] = list(answered.ids)
+    if answered.confidence is not None:
+        more["confidence"] = round(answered.confidence, 4)
+    if length is not None:
+        more["cut"] = length
+    _report(name, started, answered.outcome, answered.reason, answered.detail, more)
+
+
+def _report(
+    name: str,
+    started: float,
+    outcome: str,
+    reason: str,
+    detail: str,
+    more: dict[str, Any] | None = None,
+) -> None:
+    """Record in the log what happened, and say on stderr what went wrong."""
+    with suppress(Exception):
+        if outcome == "failed":
+            what = f"hook {name}".strip()
+            said = " ".join(f"crossgate: {what}: {reason}: {detail}".split())
+            os.write(2, said.encode("ascii", "backslashreplace") + b"\n")
+    with suppress(Exception):
+        from crossgate._agents.hook.memory import note
+
+        values: dict[str, Any] = {"agent": name, "outcome": outcome, "reason": reason}
+        if detail:
+            values["detail"] = detail
+        if started:
+            values["ms"] = round((time.monotonic() - started) * 1000)
+        note(_folder(), values | (more or {}))
+
+
+def _folder() -> Path:
+    from crossgate._agents.hook.skill_library import hook_folder
+
+    return hook_folder()
+
+
+def _first_line(error: BaseException) -> str:
+    try:
+        return next(iter(str(error).splitlines()), "")
+    except Exception:
+        return ""
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

@@ -1,0 +1,134 @@
+"""What a hook remembers: which skills a session has seen, and a log of what it did.
+
+Any number of hooks may write at once. Each note is one write to a file opened for appending, and
+what is read is never trusted, so at worst a note is lost. Both are bounded, and hold no text of a
+prompt.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+LOG_BYTES = 262_144
+"""A log larger than this is put aside, and the one that was put aside before is deleted."""
+
+SESSION_BYTES = 65_536
+SESSIONS = 200
+"""How many sessions are remembered; the oldest are forgotten first."""
+
+AGAIN_AFTER = 20
+"""A skill may be mentioned again after this many prompts of a session: by then the first mention is
+far back, and agents shorten long conversations."""
+
+_DETAIL_CHARS = 300
+
+APART = ("indexed", "unscored")
+"""Outcomes of work for which no prompt waited."""
+
+
+def note(folder: Path, values: dict[str, Any]) -> None:
+    """Append a line to the log; if that fails, nothing happens."""
+    with suppress(OSError, ValueError):
+        path = folder / "log.jsonl"
+        line = {"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **values}
+        if isinstance(line.get("detail"), str):
+            line["detail"] = line["detail"][:_DETAIL_CHARS]
+        _append(path, json.dumps(line))
+        if os.stat(path).st_size > LOG_BYTES:
+            os.replace(path, folder / "log.1.jsonl")
+
+
+def read_notes(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the lines of the log, oldest first; malformed lines are left out."""
+    for name in ("log.1.jsonl", "log.jsonl"):
+        for line in _tail(folder / name, 2 * LOG_BYTES):
+            with suppress(ValueError, RecursionError):
+                values = json.loads(line)
+                if isinstance(values, dict) and isinstance(values.get("outcome"), str):
+                    yield values
+
+
+class Session:
+    """The skills that were mentioned in one conversation.
+
+    Args:
+        folder: The folder of hooks.
+        agent: Name of the agent.
+        session: The agent's name for the conversation; one without a name is not remembered.
+    """
+
+    def __init__(self, folder: Path, agent: str, session: str) -> None:
+        name = hashlib.sha256(f"{agent}\0{session}".encode()).hexdigest()[:32]
+        self._path = folder / "sessions" / f"{name}.jsonl" if session else None
+        self._turns = [] if self._path is None else list(_turns(self._path))
+
+    def has_seen(self, id: str) -> bool:
+        """Return whether a skill was mentioned and the conversation has not moved on since.
+
+        It has moved on if another skill was mentioned after it, or `AGAIN_AFTER` prompts passed.
+        """
+        for ids in reversed(self._turns[-AGAIN_AFTER:]):
+            if ids:
+                return id in ids
+        return False
+
+    def add(self, ids: Sequence[str]) -> None:
+        """Record a prompt and the skills mentioned for it; if that fails, nothing happens."""
+        if self._path is None:
+            return
+        with suppress(OSError, ValueError):
+            if not os.path.exists(self._path):
+                _forget_oldest(self._path.parent)
+            elif self._path.stat().st_size > SESSION_BYTES:
+                self._path.unlink()
+            _append(self._path, json.dumps(list(ids)))
+
+
+def _turns(path: Path) -> Iterator[list[str]]:
+    for line in _tail(path, 2 * SESSION_BYTES):
+        with suppress(ValueError, RecursionError):
+            values = json.loads(line)
+            if isinstance(values, list):
+                yield [id for id in values if isinstance(id, str)]
+
+
+def _append(path: Path, line: str) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # A pipe in its place must not block the agent: neither opening nor writing waits.
+    more = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | more, 0o600)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        os.write(handle, line.encode("ascii", "backslashreplace") + b"\n")
+    finally:
+        os.close(handle)
+
+
+def _tail(path: Path, limit: int) -> list[str]:
+    """Return the last lines of a file; none if it cannot be read."""
+    from crossgate._support.files import open_source
+
+    try:
+        with open_source(path) as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - limit))
+            return stream.read(limit).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+
+
+def _forget_oldest(folder: Path) -> None:
+    with suppress(OSError), os.scandir(folder) as entries:
+        sessions = sorted((entry.stat().st_mtime_ns, entry.path) for entry in entries)
+        for _, path in sessions[: max(0, len(sessions) - SESSIONS + 1)]:
+            with suppress(OSError):
+                os.unlink(path)

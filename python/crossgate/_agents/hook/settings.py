@@ -1,0 +1,225 @@
+"""Edits an agent's settings file: everything else in it stays, or nothing is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from crossgate._agents.hook.formats import Agent
+from crossgate._support.errors import InputError, SourceError
+from crossgate._support.files import atomic_write, copy_whole, read_source
+from crossgate._support.limits import SETTINGS_BYTES
+
+BACKUP = ".before-crossgate"
+
+_OURS = re.compile(r"\bcrossgate\b.*?\shook\s+([a-z]+)\b", re.DOTALL)
+_SECONDS = 10
+"""How long an agent waits for the hook, which gives up by itself before that."""
+
+
+def with_hook(values: dict[str, Any], agent: Agent, command: str) -> dict[str, Any]:
+    """Return settings with a hook that runs this command, instead of an earlier crossgate hook.
+
+    Raises:
+        ValueError: If the settings have another shape; the message says where.
+    """
+    hook = {"type": "command", "command": command, "timeout": round(_SECONDS / agent.seconds)}
+    before = list(_groups(values, agent))
+    kept = [group for group in (_without(group, agent) for group in before) if group is not None]
+    # In its old position, so that the order of the hooks stays the same.
+    ours = (position for position, group in enumerate(before) if _without(group, agent) != group)
+    position = next(ours, len(kept))
+    groups = [*kept[:position], {"hooks": [hook]}, *kept[position:]]
+    hooks = values.get("hooks", {})
+    return {**values, "hooks": {**hooks, agent.event: groups}}
+
+
+def without_hook(values: dict[str, Any], agent: Agent) -> dict[str, Any]:
+    """Return settings without crossgate's hook, and without what that leaves empty.
+
+    Raises:
+        ValueError: If the settings have another shape; the message says where.
+    """
+    before = _groups(values, agent)
+    kept = [group for group in (_without(group, agent) for group in before) if group is not None]
+    if kept == before:
+        return values
+    hooks = {**values["hooks"], agent.event: kept}
+    if not kept:
+        del hooks[agent.event]
+    rest = {**values, "hooks": hooks}
+    if not hooks:
+        del rest["hooks"]
+    return rest
+
+
+def command_in(path: Path, agent: Agent) -> str:
+    """Return the command with which a settings file calls crossgate's hook; empty for none."""
+    try:
+        groups = _groups(read(path, _bytes(path)), agent)
+    except (ValueError, SourceError):
+        return ""
+    hooks = [group.get("hooks") for group in groups if isinstance(group, dict)]
+    ours = [
+        hook for some in hooks if isinstance(some, list) for hook in some if _is_ours(hook, agent)
+    ]
+    return str(ours[0]["command"]) if ours else ""
+
+
+def edit(
+    path: Path, change: Callable[[dict[str, Any]], dict[str, Any]], *, ours: bool = False
+) -> bool:
+    """Change a settings file, and keep beside it a copy from before crossgate first changed it.
+
+    Args:
+        path: The file. A missing file counts as empty; links are followed.
+        change: Returns the new settings. A file that becomes empty is removed, if there was none
+            before.
+        ours: Whether it already calls crossgate.
+
+    Returns:
+        Whether anything was written: settings that stay the same are not touched.
+
+    Raises:
+        InputError: `malformed_setting` for a file that is not plain JSON of the right shape; it is
+            not changed.
+        SourceError: `unwritable` if it cannot be read or written.
+    """
+    before = _bytes(path)
+    values = read(path, before)
+    try:
+        after = change(values)
+    except ValueError as error:
+        raise _malformed(path, str(error)) from error
+    if after == values:
+        return False
+    target = Path(os.path.realpath(path))
+    backup = target.with_name(target.name + BACKUP)
+    text = json.dumps(after, indent=_indent(before), ensure_ascii=False) + "\n"
+    try:
+        if ours and not after and not os.path.exists(backup) and not os.path.islink(path):
+            path.unlink()
+            return True
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if before and not ours:
+            copy_whole(target, backup)
+        with atomic_write(path) as stream:
+            stream.write(text)
+            if os.path.exists(path) and read_source(path, SETTINGS_BYTES) != before:
+                raise OSError(
+                    None, "it was changed in the meantime, so nothing was written: try again"
+                )
+    except OSError as error:
+        raise _unwritable("write", path, error) from error
+    return True
+
+
+def check(path: Path, agent: Agent) -> None:
+    """Refuse settings that could not be edited.
+
+    Raises:
+        InputError: `malformed_setting`, as `edit` does.
+        SourceError: `unwritable` if they cannot be read.
+    """
+    try:
+        with_hook(read(path, _bytes(path)), agent, "")
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise _malformed(path, str(error)) from error
+
+
+def read(path: Path, data: bytes) -> dict[str, Any]:
+    """Return the settings in a file.
+
+    Raises:
+        InputError: `malformed_setting` if it is not plain JSON with an object in it.
+    """
+    if not data.strip():
+        return {}
+    try:
+        values = json.loads(data.decode(), object_pairs_hook=_pairs, parse_constant=_constant)
+    except UnicodeDecodeError as error:
+        raise _malformed(path, f"it is not UTF-8 at byte {error.start}") from error
+    except json.JSONDecodeError as error:
+        line = error.doc.split("\n")[error.lineno - 1]
+        why = f"line {error.lineno}: {error.msg}"
+        if re.search(r"//|/\*|#", line) or data.lstrip().startswith((b"//", b"/*")):
+            why += ", perhaps a comment"
+        elif re.match(r"\s*[\]}]", line):
+            why += ", perhaps a comma after the last entry"
+        raise _malformed(path, why) from error
+    except (ValueError, RecursionError) as error:
+        raise _malformed(path, str(error)) from error
+    if not isinstance(values, dict):
+        raise _malformed(path, f"it holds a {type(values).__name__}, not an object")
+    return values
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return read_source(path, SETTINGS_BYTES)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise _unwritable("read", path, error) from error
+
+
+def _groups(values: dict[str, Any], agent: Agent) -> list[Any]:
+    hooks = values.get("hooks", {})
+    if not isinstance(hooks, dict):
+        raise ValueError(f'"hooks" is a {type(hooks).__name__}, not an object')
+    groups = hooks.get(agent.event, [])
+    if not isinstance(groups, list):
+        raise ValueError(f'"hooks.{agent.event}" is a {type(groups).__name__}, not a list')
+    return groups
+
+
+def _without(group: Any, agent: Agent) -> Any:
+    """Return a group of hooks without crossgate's, or None if it held nothing else."""
+    hooks = group.get("hooks") if isinstance(group, dict) else None
+    if not isinstance(hooks, list):
+        return group
+    kept = [hook for hook in hooks if not _is_ours(hook, agent)]
+    if len(kept) == len(hooks):
+        return group
+    return {**group, "hooks": kept} if kept else None
+
+
+def _is_ours(hook: Any, agent: Agent) -> bool:
+    command = hook.get("command") if isinstance(hook, dict) else None
+    match = _OURS.search(command) if isinstance(command, str) else None
+    return match is not None and match[1] == agent.name
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        twice = next(key for count, (key, _) in enumerate(pairs) if key in dict(pairs[:count]))
+        raise ValueError(f"the key {twice[:40]!r} occurs twice in one object")
+    return values
+
+
+def _constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _indent(data: bytes) -> int | str:
+    match = re.search(rb"\n([ \t]+)\S", data)
+    return match[1].decode() if match else 2
+
+
+def _malformed(path: Path, why: str) -> InputError:
+    return InputError(
+        "malformed_setting",
+        f"{path} was not changed, since only plain JSON can be edited safely: {why}. Mend it, or "
+        "add the hook by hand: docs/agents.md shows the lines",
+    )
+
+
+def _unwritable(verb: str, path: Path, error: OSError) -> SourceError:
+    return SourceError("unwritable", f"cannot {verb} {path}: {error.strerror or error}")

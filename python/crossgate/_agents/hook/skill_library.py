@@ -1,0 +1,197 @@
+"""Which skills an agent has, where their index is, and whether it is out of date."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from crossgate._agents.hook.formats import Agent
+from crossgate._support.files import read_source
+from crossgate._support.limits import TEXT_BYTES
+
+SCHEMA = "crossgate-hook/1"
+
+_SKILL = "SKILL.md"
+_PLUGINS_BYTES = 4_000_000
+# How many folders upwards a project is looked for, and how many downwards a skill.
+_UP, _DOWN = 40, 6
+_MOST_ENTRIES = 20_000
+
+
+def hook_folder() -> Path:
+    """Return the folder of the hooks' indexes, sessions and log; it need not exist.
+
+    Raises:
+        ModelError: `model_missing` if there is no home folder.
+    """
+    from crossgate._runtime.models.cache import cache_folder
+
+    return cache_folder() / "hook"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """The skills that one agent has in one place.
+
+    Attributes:
+        sources: Absolute paths of readable folders of skills, a project's before a person's.
+        folder: The folder of index and manifest.
+    """
+
+    sources: tuple[str, ...]
+    folder: Path
+
+    @property
+    def key(self) -> str:
+        """Names index and manifest: the same skills have the same key."""
+        return hashlib.sha256("\0".join(self.sources).encode("utf-8", "replace")).hexdigest()[:24]
+
+    @property
+    def index(self) -> Path:
+        """The index file."""
+        return self.folder / f"{self.key}.cgx"
+
+    @property
+    def manifest(self) -> Path:
+        """What the index was made of."""
+        return self.folder / f"{self.key}.json"
+
+
+def library_of(agent: Agent, folder: str, extra: Iterable[str] = ()) -> Library:
+    """Return the library of an agent in the folder where it works.
+
+    Args:
+        agent: The agent.
+        folder: Where it works; empty for this process's own folder.
+        extra: More folders of skills.
+
+    Raises:
+        ModelError: `model_missing` if there is no home folder.
+    """
+    project = project_of(agent, folder)
+    home = Path.home()
+    folders: list[tuple[Path, Path | None]] = [(Path(name).expanduser(), None) for name in extra]
+    if project is not None:
+        folders += [(project / name, project) for name in agent.project_skills]
+    folders += [(agent.folder / name, None) for name in agent.own_skills]
+    folders += [(home / name, None) for name in agent.user_skills]
+    if agent.name in ("claude", "opencode"):
+        plugins = _plugins(home / ".claude" if agent.name == "opencode" else agent.folder)
+        folders += [(path, None) for path in plugins]
+    sources: dict[str, str] = {}
+    for path, within in folders:
+        for source in _readable(os.path.abspath(path), within):
+            sources.setdefault(os.path.realpath(source), source)
+    return Library(sources=tuple(sources.values()), folder=hook_folder())
+
+
+def project_of(agent: Agent, folder: str) -> Path | None:
+    """Return the folder of the project that an agent works in, or None outside a project.
+
+    It is the folder that the agent names, or else the nearest folder upwards that has skills of its
+    own or is a repository. The home folder is not a project.
+    """
+    named = os.environ.get(agent.project_variable) if agent.project_variable else None
+    home = os.path.realpath(Path.home())
+    start = os.path.abspath(named or folder or os.getcwd())
+    path = Path(start)
+    for ancestor in (path, *path.parents)[:_UP]:
+        if os.path.realpath(ancestor) == home:
+            return None
+        marks = (".git", *agent.project_skills)
+        if (named and ancestor == path) or any(os.path.exists(ancestor / mark) for mark in marks):
+            return ancestor
+    return None
+
+
+def _readable(folder: str, project: Path | None) -> Iterator[str]:
+    """Yield a folder of skills, then the folders that are linked into it for skills kept elsewhere.
+
+    What cannot be read is left out. So is a link out of a project, which may come from a stranger,
+    and one to a folder around this folder or the home folder: it would be read on each prompt.
+    """
+    starts = [Path(os.path.realpath(path)) for path in (folder, Path.home())]
+    around = {str(path) for start in starts for path in (start, *start.parents)}
+    inside = os.path.join(os.path.realpath(project), "") if project is not None else ""
+    for path in (folder, *_linked(folder)):
+        real = os.path.realpath(path)
+        if not real.startswith(inside) or (path != folder and real in around):
+            continue
+        if os.path.isdir(path) and os.access(path, os.R_OK | os.X_OK):
+            yield path
+
+
+def _linked(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.path for entry in entries if entry.is_symlink())
+    except OSError:
+        return []
+
+
+def _plugins(folder: Path) -> list[Path]:
+    """Return the skill folders of the plug-ins that are installed and not switched off."""
+    plugins = _json(folder / "plugins" / "installed_plugins.json").get("plugins")
+    enabled = _json(folder / "settings.json").get("enabledPlugins")
+    off = {name for name, on in enabled.items() if on is False} if isinstance(enabled, dict) else ()
+    folders: list[Path] = []
+    for name, installs in plugins.items() if isinstance(plugins, dict) else ():
+        for install in installs if isinstance(installs, list) else [installs]:
+            path = install.get("installPath") if isinstance(install, dict) else None
+            if name not in off and isinstance(path, str) and os.path.isabs(path):
+                folders.append(Path(path) / "skills")
+    return folders
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """Return the object in a file, or an empty one."""
+    try:
+        values = json.loads(read_source(path, _PLUGINS_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def seen(sources: Iterable[str]) -> dict[str, list[int]]:
+    """Return modification time and size of each skill, and of each folder that could hold one."""
+    stamps: dict[str, list[int]] = {}
+    pending = [(source, 0) for source in sources]
+    while pending and len(stamps) < _MOST_ENTRIES:
+        folder, depth = pending.pop()
+        try:
+            stamps[folder] = _stamp(os.stat(folder))
+            with os.scandir(folder) as entries:
+                below = [entry for entry in entries if not entry.name.startswith(".")]
+        except OSError:
+            continue
+        skill = next((entry for entry in below if entry.name == _SKILL), None)
+        if skill is not None:
+            stamps[skill.path] = _stamp(os.stat(skill.path)) if os.path.isfile(skill.path) else [0]
+        elif depth < _DOWN:
+            # Inside a skill only its SKILL.md counts.
+            pending += [
+                (entry.path, depth + 1) for entry in below if entry.is_dir(follow_symlinks=False)
+            ]
+    return stamps
+
+
+def is_stale(library: Library) -> bool:
+    """Return whether a skill was added, changed or removed since the index was last made."""
+    try:
+        values = json.loads(read_source(library.manifest, TEXT_BYTES))
+        made_of = values["seen"] if values["schema"] == SCHEMA else None
+        # The manifest says what was tried; an index that has gone since needs another try.
+        if values["documents"] and not os.path.isfile(library.index):
+            return True
+    except (OSError, ValueError, RecursionError, LookupError, TypeError):
+        return True
+    return bool(made_of != seen(library.sources))
+
+
+def _stamp(status: os.stat_result) -> list[int]:
+    return [status.st_mtime_ns, status.st_size]

@@ -1,0 +1,107 @@
+"""Lists the tools of MCP servers with the protocol's own client."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from crossgate._support.errors import CrossgateError, InputError, SourceError, first_line
+from crossgate._support.extras import package
+from crossgate._support.sanitize import one_line
+
+if TYPE_CHECKING:
+    import mcp
+
+START_SECONDS = 30.0
+"""How long a server may take to start and to list its tools."""
+
+_PAGES = 1_000
+"""Maximum number of pages of a list, against servers whose list never ends."""
+
+
+def list_tools(command: str, *, seconds: float = START_SECONDS) -> tuple[str, list[object]]:
+    """Start a server, and return its name and its tools in the form of `tools/list`.
+
+    The server is stopped before this returns, whatever it answered.
+
+    Args:
+        command: The command line that starts it, split as a shell would; no shell runs.
+        seconds: How long it may take.
+
+    Raises:
+        InputError: `out_of_range` for an empty command.
+        SourceError: `server_failed` if it cannot be started, ends, or takes too long.
+        ModelError: `dependency_missing` without the extra `mcp`.
+    """
+    package("mcp", "reading an MCP server", extra="mcp")
+    import anyio
+
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise InputError("out_of_range", f"--mcp {command!r}: {error}") from None
+    if not words:
+        raise InputError("out_of_range", "--mcp is empty: pass the command that starts a server")
+    quiet()
+    return anyio.run(_list, words, command, seconds)
+
+
+async def _list(words: list[str], command: str, seconds: float) -> tuple[str, list[object]]:
+    import anyio
+    import mcp
+
+    server = mcp.StdioServerParameters(
+        command=words[0],
+        args=words[1:],
+        env=dict(os.environ),
+        encoding_error_handler="replace",  # a line that is not UTF-8 is skipped, not fatal
+    )
+    try:
+        with anyio.fail_after(seconds):
+            async with mcp.Client(server) as client:
+                tools = await tools_of(client)
+                info = client.server_info
+    except CrossgateError:
+        raise
+    except Exception as error:
+        reason = failure(error, seconds)
+        raise SourceError(
+            "server_failed",
+            f"the MCP server {command!r} {reason}; run the command by hand to see what it says",
+        ) from error
+    name = one_line(info.name if info is not None else "") or PurePath(words[0]).name
+    return name, [tool.model_dump(by_alias=True, exclude_none=True) for tool in tools]
+
+
+async def tools_of(client: mcp.Client) -> list[mcp.Tool]:
+    """Return all tools of a server, from all pages.
+
+    Raises:
+        SourceError: `server_failed` if the list has too many pages.
+    """
+    tools: list[mcp.Tool] = []
+    cursor: str | None = None
+    for _ in range(_PAGES):
+        page = await client.list_tools(cursor=cursor, cache_mode="bypass")
+        tools += page.tools
+        cursor = page.next_cursor
+        if not cursor:
+            return tools
+    raise SourceError("server_failed", f"the list of tools has more than {_PAGES:,} pages")
+
+
+def quiet() -> None:
+    """Keep the SDK from printing a traceback for each line that is not a message."""
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)
+
+
+def failure(error: BaseException, seconds: float) -> str:
+    """Return how a server failed, in words."""
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    if isinstance(error, TimeoutError):
+        return f"did not answer within {seconds:g} s"
+    return f"failed: {one_line(first_line(error))}"

@@ -1,0 +1,206 @@
+"""The servers behind the proxy: read from a file, each run in its own task."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import mcp
+from mcp import types
+from mcp.client.stdio import stdio_client
+from mcp_types import CONNECTION_CLOSED
+
+from crossgate._agents.mcp.listing import failure, tools_of
+from crossgate._sources.common import Unusable
+from crossgate._support.errors import InputError
+from crossgate._support.files import read_source
+from crossgate._support.limits import SETTINGS_BYTES
+from crossgate._support.sanitize import one_line
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One server of a file."""
+
+    name: str
+    target: mcp.StdioServerParameters
+
+
+def read_servers(path: str) -> list[Entry]:
+    """Read the servers of a file in the format of agents, under `mcpServers`.
+
+    Raises:
+        InputError: `source_missing` or `malformed_servers`.
+    """
+    try:
+        values = json.loads(read_source(path, SETTINGS_BYTES))
+    except OSError as error:
+        raise InputError("source_missing", f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, RecursionError, Unusable) as error:
+        raise InputError("malformed_servers", f"{path} is not JSON: {error}") from error
+    servers = values.get("mcpServers") if isinstance(values, dict) else None
+    if not isinstance(servers, dict) or not servers:
+        raise InputError(
+            "malformed_servers",
+            f'{path} names no servers: expected {{"mcpServers": {{"name": {{"command": ...}}}}}}',
+        )
+    return [_entry(path, name, value) for name, value in servers.items()]
+
+
+def _entry(path: str, name: str, value: object) -> Entry:
+    where = f"{path}: the server {name!r}"
+    if not isinstance(value, dict) or not isinstance(value.get("command"), str):
+        raise InputError(
+            "malformed_servers", f"{where} has no command; only stdio servers are supported"
+        )
+    arguments, environment = value.get("args", []), value.get("env", {})
+    if not isinstance(arguments, list) or not all(isinstance(value, str) for value in arguments):
+        raise InputError("malformed_servers", f"{where}: args must be a list of strings")
+    if not isinstance(environment, dict) or not all(
+        isinstance(value, str) for value in environment.values()
+    ):
+        raise InputError("malformed_servers", f"{where}: env must map names to strings")
+    target = mcp.StdioServerParameters(
+        encoding_error_handler="replace",  # a line that is not UTF-8 is skipped, not fatal
+        command=value["command"],
+        args=arguments,
+        env={**os.environ, **environment},
+        cwd=value["cwd"] if isinstance(value.get("cwd"), str) else None,
+    )
+    return Entry(name, target)
+
+
+class Upstream:
+    """One server behind the proxy, from its start to its end, in its own task.
+
+    Attributes:
+        name: The server's name in the file.
+        tools: Its tools by name; empty before it has answered and after it has failed.
+        problem: Why it cannot be used; None if it can.
+        changes: How often its tools have changed.
+        settled: Set once it has answered or failed.
+        ended: Set once its process has ended.
+    """
+
+    def __init__(self, entry: Entry, seconds: float) -> None:
+        self.name = entry.name
+        self.tools: dict[str, types.Tool] = {}
+        self.problem: str | None = None
+        self.changes = 0
+        self.settled = anyio.Event()
+        self.ended = anyio.Event()
+        self._scope = anyio.CancelScope()
+        self._entry = entry
+        self._seconds = seconds
+        self._client: mcp.Client | None = None
+        self._stale = False
+        self._wanted = anyio.Event()
+        self._listed = anyio.Event()
+        self._listed.set()
+
+    async def run(self) -> None:
+        """Start the server, and keep it until it is stopped. Never raises."""
+        try:
+            with self._scope as scope:
+                # The start has a deadline, which is lifted once the server has answered. A separate
+                # scope could not be left while the connection, made inside it, stays open.
+                scope.deadline = anyio.current_time() + self._seconds
+                await self._keep()
+            if scope.cancelled_caught and scope.deadline < math.inf:
+                self.fail(TimeoutError())
+        except Exception as error:
+            self.fail(error)
+        finally:
+            self._client = None
+            self._listed.set()
+            self.settled.set()
+            self.ended.set()
+
+    async def _keep(self) -> None:
+        transport = stdio_client(self._entry.target, errlog=sys.stderr)
+        # With this handshake, a server notifies the client when its tools have changed.
+        async with mcp.Client(transport, mode="legacy", message_handler=self._hear) as client:
+            self._client = client
+            await self._list()
+            self._scope.deadline = math.inf
+            self.settled.set()
+            while self.problem is None:
+                await self._wanted.wait()
+                self._wanted = anyio.Event()
+                try:
+                    with anyio.fail_after(self._seconds):
+                        await self._list()
+                except Exception as error:
+                    self.fail(error)
+                self._listed.set()
+            await anyio.sleep_forever()  # so that calls it has begun are not cut off
+
+    def stop(self) -> None:
+        """Make `run` stop the server and return."""
+        self._scope.deadline = math.inf  # so that it does not count as a timeout
+        self._scope.cancel()
+
+    async def refresh(self) -> None:
+        """Wait until the tools are listed again, if the server has notified a change.
+
+        They are listed in the server's own task: if the wait is cancelled, that goes on.
+        """
+        for _ in range(2):  # a list that was asked for before may lack the last change
+            if self._listed.is_set() and self._stale and self.problem is None:
+                self._listed = anyio.Event()
+                self._wanted.set()
+            await self._listed.wait()
+
+    async def call(self, tool: str, arguments: dict[str, Any] | None) -> types.CallToolResult:
+        """Call a tool; arguments and result are passed on as they are."""
+        if self._client is None or self.problem is not None:
+            return failed_call(
+                f"server_failed: the server {self.name!r} {self.problem or 'has ended'}"
+            )
+        try:
+            return await self._client.call_tool(tool, arguments)
+        except mcp.MCPError as error:
+            if error.code != CONNECTION_CLOSED:
+                raise  # the server's own error
+            self.fail(error)
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
+            self.fail(error)
+        return failed_call(f"server_failed: the server {self.name!r} {self.problem}")
+
+    def fail(self, error: BaseException) -> None:
+        """Record a failure; the server is not used again."""
+        self.problem = failure(error, self._seconds)
+        self.tools = {}
+        self.changes += 1
+        self._say(self.problem)
+
+    def _say(self, text: str) -> None:
+        print(f"crossgate: the server {self.name!r} {text}", file=sys.stderr, flush=True)  # noqa: T201
+
+    async def _list(self) -> None:
+        assert self._client is not None
+        self._stale = False  # before listing, so that a change meanwhile is not missed
+        listed = await tools_of(self._client)
+        # Of two tools with the same name, the first one wins, as in an index. A name with hidden
+        # characters could not be called as it is shown.
+        plain = [tool for tool in listed if one_line(tool.name) == tool.name]
+        self.tools = {tool.name: tool for tool in reversed(plain)}
+        if len(self.tools) < len(listed):
+            self._say(
+                f"lists {len(listed):,} tools, of which {len(self.tools):,} have a usable name"
+            )
+        self.changes += 1
+
+    async def _hear(self, message: object) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            self._stale = True
+
+
+def failed_call(text: str) -> types.CallToolResult:
+    """Return the result of a call that did not reach its tool."""
+    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)

@@ -1,0 +1,1 @@
+"""The cascade, and the calls that start it: route, rerank, batches, replay."""

@@ -1,0 +1,406 @@
+"""`rerank` reorders the candidates that another retriever found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import crossgate._core as _core
+from crossgate._core import Combine, Policy, Profile
+from crossgate._decision.batch import Progress, decide_many
+from crossgate._decision.cascade import Request, Stage1, arun, milliseconds, run
+from crossgate._reranking.chain import Chain, load, unloaded
+from crossgate._reranking.contract import Deadline
+from crossgate._retrieval.index import Index, check_documents
+from crossgate._runtime.models.manifest import PASSAGE_RERANKER
+from crossgate._support.checks import (
+    check_confidence,
+    check_kind,
+    check_limit,
+    check_query,
+    check_request,
+    check_text,
+    check_vector,
+    safe_repr,
+)
+from crossgate._support.errors import InputError
+from crossgate._values.candidates import candidate, check_kept_scores
+from crossgate._values.profile_files import as_policy, as_profile, read_profile
+from crossgate._values.results import Candidate, Degradation, Document, RouteResult, Vector
+
+if TYPE_CHECKING:
+    from crossgate._reranking.chain import Choice
+    from crossgate._telemetry.events import TelemetryHook
+
+PASSAGE_PROFILE = Path(__file__).parents[1] / "profiles" / "passages.json"
+
+BY_COSINE = Combine.ZScore(rerank_score=1.1)
+"""How the bundled reranker and a blend with cosines are combined, whatever embedder made them.
+
+Above 1, so that the reranker decides between two candidates, whose standard scores are always 1
+and -1. Between 0.5 and 1.5, little changes for many candidates (`python eval/rerank_order.py`).
+"""
+
+# Stage 1 gets this long in any case: enough for what retrievers usually return.
+_LEAST_SECONDS = 0.1
+
+
+def rerank(
+    query: str,
+    candidates: Iterable[str | Mapping[str, Any] | Document],
+    *,
+    limit: int | None = None,
+    vector: Vector | None = None,
+    reranker: Choice = "default",
+    profile: Profile | str | PathLike[str] | None = None,
+    policy: Policy | str | PathLike[str] | None = None,
+    language: str = "english",
+    section: str | None = None,
+    grade: str | None = None,
+    budget_ms: float | None = None,
+    min_confidence: float | None = None,
+    telemetry: TelemetryHook | None = None,
+    keep_scores: bool = False,
+) -> RouteResult:
+    """Reorder the candidates that another retriever found, by the same cascade as `Router`.
+
+    Stage 1 is BM25 over the candidates, blended with their cosines if every candidate has one (or
+    a vector, and the query's vector is given). If every candidate has a `score` instead, the
+    retriever's order is stage 1. Cosines and rerank scores are combined as standard scores, an
+    order and rerank scores by rank. Without a profile, all candidates are reranked, and those that
+    the bundled profile for passages finds irrelevant are not selected; with any other reranker than
+    the bundled one there is no such threshold, and `degraded` says `no_profile`.
+
+    Args:
+        query: The query, at most 65,536 characters.
+        candidates: Texts, `Candidate` or `Document` values, or mappings with the fields of a
+            `Candidate`, of which only `text` is needed. A text without an id gets its position
+            as its id.
+        limit: Maximum number to select; None for all that pass.
+        vector: The query's embedding, to be compared with the candidates' vectors.
+        reranker: Stage 2: a reranker, the name or folder of a model, a sequence of these as in
+            `Router`, or None for stage 1 alone. By default the bundled ms-marco-minilm-l12, which
+            was trained for passages.
+        profile: What was fitted for these models and this retriever: a profile or its file.
+        policy: What you choose: a policy or its file.
+        language: Snowball language of the stemmer, or `none`.
+        section: Picks a floor of the policy, as in `Router.route`.
+        grade: How good you find the retrieval, as in `Router.route`.
+        budget_ms: Milliseconds that the decision may take, as in `Router.route`. If stage 1 cannot
+            read all candidates in this time, or in 100 ms if that is longer, they stay in the order
+            of the retriever and `degraded` says so; a thread goes on reading in the background.
+        min_confidence: As in `Router.route`.
+        telemetry: Receives events; None for no telemetry.
+        keep_scores: Use the candidates' scores, as fusion and decay left them, as the blend of
+            stage 1; every candidate needs one, in [0, 1]. The gate still sees the cosines.
+
+    Returns:
+        The decision. Without candidates it is `nothing_relevant`, not an error.
+
+    Raises:
+        InputError: Bad input, as in `Router.route`; `malformed_candidate`, `duplicate_id` or
+            `empty_document` naming the candidate.
+        ProfileError: If the profile cannot be read, or was fitted for another reranker.
+        ModelError: If the reranker is given by a name or folder that cannot be used.
+    """
+    return run(
+        _request(
+            query,
+            candidates,
+            limit=limit,
+            vector=vector,
+            reranker=reranker,
+            profile=profile,
+            policy=policy,
+            language=language,
+            section=section,
+            grade=grade,
+            budget_ms=budget_ms,
+            min_confidence=min_confidence,
+            telemetry=telemetry,
+            keep_scores=keep_scores,
+        )
+    )
+
+
+async def arerank(
+    query: str,
+    candidates: Iterable[str | Mapping[str, Any] | Document],
+    *,
+    limit: int | None = None,
+    vector: Vector | None = None,
+    reranker: Choice = "default",
+    profile: Profile | str | PathLike[str] | None = None,
+    policy: Policy | str | PathLike[str] | None = None,
+    language: str = "english",
+    section: str | None = None,
+    grade: str | None = None,
+    budget_ms: float | None = None,
+    min_confidence: float | None = None,
+    telemetry: TelemetryHook | None = None,
+    keep_scores: bool = False,
+) -> RouteResult:
+    """Do what `rerank` does, with the same arguments, without blocking the event loop."""
+    import asyncio
+
+    for model in unloaded(reranker):
+        await asyncio.to_thread(load, model)
+    return await arun(
+        _request(
+            query,
+            candidates,
+            limit=limit,
+            vector=vector,
+            reranker=reranker,
+            profile=profile,
+            policy=policy,
+            language=language,
+            section=section,
+            grade=grade,
+            budget_ms=budget_ms,
+            min_confidence=min_confidence,
+            telemetry=telemetry,
+            keep_scores=keep_scores,
+        )
+    )
+
+
+def _request(
+    query: str,
+    candidates: Iterable[str | Mapping[str, Any] | Document],
+    *,
+    limit: int | None,
+    vector: Vector | None,
+    reranker: Choice,
+    profile: Profile | str | PathLike[str] | None,
+    policy: Policy | str | PathLike[str] | None,
+    language: str,
+    section: str | None,
+    grade: str | None,
+    budget_ms: float | None,
+    min_confidence: float | None,
+    telemetry: TelemetryHook | None,
+    keep_scores: bool,
+) -> Request:
+    """Check the arguments of `rerank`, and return the request that the cascade decides."""
+    started = perf_counter()
+    deadline = Deadline(budget_ms)
+    check_query(query)
+    check_limit(limit)
+    check_request(section, grade)
+    check_vector(vector)
+    check_text("the language", language)
+    documents = _documents(candidates)
+    check_kind("keep_scores", keep_scores, bool, "True or False")
+    if keep_scores:
+        check_kept_scores(documents)
+    rerankers = Chain(reranker, PASSAGE_RERANKER)
+    search = _CandidateSearch(query, documents, vector, language, keep_scores, deadline)
+    notes: tuple[Degradation, ...] = ()
+    if profile is None:
+        fitted = _default_profile(rerankers.identities, search)
+        if fitted.reranker is None:
+            notes = (rerankers.no_profile(""),)
+    else:
+        fitted = as_profile(profile)
+        rerankers.check_fitted(fitted, None)
+    check_confidence(min_confidence, fitted)
+    check_documents(documents)
+    return Request(
+        query=query,
+        stage1=partial(search.run, fitted, notes),
+        profile=fitted,
+        policy=as_policy(policy),
+        rerankers=rerankers,
+        limit=limit,
+        section=section,
+        grade=grade,
+        min_confidence=min_confidence,
+        deadline=deadline,
+        telemetry=telemetry,
+        started=started,
+    )
+
+
+def _documents(candidates: Iterable[str | Mapping[str, Any] | Document]) -> list[Candidate]:
+    if isinstance(candidates, str | Mapping) or not isinstance(candidates, Iterable):
+        what = "a single one" if isinstance(candidates, str | Mapping) else safe_repr(candidates)
+        raise InputError("malformed_candidate", f"candidates is {what}: pass a list")
+    return [candidate(number, row) for number, row in enumerate(candidates, start=1)]
+
+
+class _CandidateSearch:
+    """Stage 1 over the candidates of one call.
+
+    Args:
+        query: The query.
+        documents: The candidates, in the order of the retriever.
+        vector: The query's embedding; compared if every candidate has a vector too.
+        language: Snowball language of the stemmer, or `none`.
+        keep_scores: Whether the candidates' scores are the blend.
+        deadline: When the query must be decided.
+    """
+
+    def __init__(
+        self,
+        query: str,
+        documents: list[Candidate],
+        vector: Vector | None,
+        language: str,
+        keep_scores: bool,
+        deadline: Deadline,
+    ) -> None:
+        self.documents = documents
+        self.keep_scores = keep_scores
+        self._query = query
+        self._deadline = deadline
+        has_vectors = all(document.vector is not None for document in documents)
+        self._vector = vector if has_vectors else None
+        dimension = 0 if self._vector is None else len(self._vector)
+        self._index = Index(_core.Index(language, "", dimension), None)
+
+    @property
+    def has_cosines(self) -> bool:
+        """Whether every candidate has a cosine, or the vectors to compute it from."""
+        given = all(document.cosine is not None for document in self.documents)
+        return self._vector is not None or given
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether every candidate has a score of the retriever."""
+        return all(document.score is not None for document in self.documents)
+
+    def run(self, profile: Profile, notes: tuple[Degradation, ...]) -> Stage1:
+        """Score the candidates; when time runs out, keep the order of the retriever."""
+        start = perf_counter()
+        scored, late = _in_time(partial(self._search, profile), self._deadline)
+        if late:
+            scored = [_unread(document.id) for document in self.documents]
+        if late or self.keep_scores or self._vector is None:
+            scored = self._with_given_scores(scored, profile, is_late=bool(late))
+        return Stage1(
+            scored=scored,
+            documents={document.id: document for document in self.documents},
+            degraded=(*notes, *late),
+            timings={"search": milliseconds(start)},
+            indexes={document.id: place for place, document in enumerate(self.documents)},
+        )
+
+    def _search(self, profile: Profile) -> Sequence[_core.Scored]:
+        documents = self.documents
+        if self._vector is None:
+            documents = [replace(document, vector=None) for document in documents]
+        self._index.upsert(documents)
+        scored, _ = self._index.search(
+            self._query,
+            self._vector,
+            blend=profile.blend,
+            per_channel=max(2, len(self.documents)),
+        )
+        return scored
+
+    def _with_given_scores(
+        self, scored: Sequence[_core.Scored], profile: Profile, *, is_late: bool
+    ) -> Sequence[_core.Scored]:
+        documents = self.documents
+        cosines = {d.id: d.cosine for d in documents if d.cosine is not None}
+        scores = {d.id: d.score for d in documents if d.score is not None}
+        if is_late and not self.keep_scores and len(scores) < len(documents):
+            # Without scores for all, only the order of the retriever is known.
+            scores = {d.id: -float(place) for place, d in enumerate(documents)}
+        return _core.known_elsewhere(
+            list(scored),
+            cosines=cosines,
+            scores=scores,
+            keep=self.keep_scores,
+            blend=profile.blend,
+        )
+
+
+def _in_time(
+    read: Callable[[], Sequence[_core.Scored]], deadline: Deadline
+) -> tuple[Sequence[_core.Scored], tuple[Degradation, ...]]:
+    """Return the scored candidates, or the degradation if scoring them took too long."""
+    left = deadline.left
+    if left is None:
+        return read(), ()
+    from concurrent.futures import wait
+
+    from crossgate._reranking.admission import beside
+
+    future = beside(read, "stage1")
+    wait([future], max(left, _LEAST_SECONDS))
+    if future.done():
+        return future.result(), ()
+    detail = (
+        f"{deadline.budget_ms:g} ms was too short to score the candidates; "
+        "the retriever's order was kept"
+    )
+    return (), (Degradation(code="budget", detail=detail),)
+
+
+def _unread(id: str) -> _core.Scored:
+    return _core.Scored(id=id, cosine=None, bm25=0.0, overlap=0, blend=0.0, passage=None)
+
+
+def _default_profile(rerankers: Sequence[str | None], search: _CandidateSearch) -> Profile:
+    """Return the bundled profile for passages if it was fitted for the reranker, else an open gate.
+
+    Args:
+        rerankers: Identities of the rerankers, in order of preference.
+        search: Stage 1, whose scores decide how they are combined with the reranker's.
+    """
+    bundled = read_profile(PASSAGE_PROFILE)
+    fitted = bundled if rerankers and rerankers[0] == bundled.reranker else Profile()
+    if search.has_cosines and not search.keep_scores and fitted.reranker:
+        fitted = fitted.replace(combine=BY_COSINE)
+    elif search.keep_scores or search.has_scores:
+        # Of scores whose meaning is unknown, only the order counts.
+        fitted = fitted.replace(combine=Profile().combine)
+    return fitted.replace(pool=min(max(1, len(search.documents)), _core.MOST_CANDIDATES))
+
+
+def rerank_many(
+    queries: Iterable[tuple[str, Iterable[str | Mapping[str, Any] | Document]]],
+    *,
+    progress: Progress = True,
+    **options: Any,
+) -> list[RouteResult]:
+    """Do what `rerank` does for each query and its candidates, on all cores.
+
+    Args:
+        queries: Pairs of a query and its candidates, as `rerank` takes them; with two lists,
+            `zip(queries, found)`.
+        progress: Called with the number of decisions made so far and the total; True for a bar on
+            stderr if that is a terminal, False for none.
+        options: Further arguments of `rerank`, except `vector`; they apply to every query.
+
+    Returns:
+        The decisions, in the order of the queries.
+
+    Raises:
+        InputError: As `rerank`, naming the first query's place, from 0; `malformed_candidate` for
+            what is no pair, `out_of_range` for a `vector`, of which each query has its own.
+    """
+    if "vector" in options:
+        raise InputError(
+            "out_of_range",
+            "vector is one query's: give the candidates a cosine each, or call rerank with each "
+            "query and its vector",
+        )
+
+    def decide(pair: tuple[str, Iterable[str | Mapping[str, Any] | Document]]) -> RouteResult:
+        if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
+            raise InputError(
+                "malformed_candidate",
+                f"a {type(pair).__name__} is not a pair: pass (query, candidates), as "
+                "zip(queries, candidates) makes them",
+            )
+        return rerank(*pair, **options)
+
+    return decide_many(decide, queries, progress)

@@ -1,0 +1,436 @@
+"""`Router` picks from an index the documents that fit a query, or none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from crossgate._core import Policy, Profile
+from crossgate._decision.batch import Progress, decide_many
+from crossgate._decision.cascade import Request, Stage1, arun, milliseconds, run
+from crossgate._decision.orderings import shortlist
+from crossgate._reranking.chain import Chain
+from crossgate._reranking.contract import NO_DEADLINE, Deadline, passages_of
+from crossgate._retrieval.index import Index, check_embedder, embedder_mismatch
+from crossgate._runtime.models.manifest import ROUTING_RERANKER
+from crossgate._support.checks import (
+    MAX_QUERY_CHARACTERS,
+    check_confidence,
+    check_ids,
+    check_limit,
+    check_prompt,
+    check_request,
+    check_vector,
+    is_empty,
+)
+from crossgate._support.errors import CrossgateError, IndexFileError, InputError, RerankerError
+from crossgate._values.profile_files import as_policy, as_profile, read_profile
+from crossgate._values.results import Degradation, ResultWarning, RouteResult, Vector, degradation
+
+if TYPE_CHECKING:
+    from crossgate._reranking.chain import Choice
+    from crossgate._retrieval.embedding import Embedder
+    from crossgate._telemetry.events import TelemetryHook
+
+_EMPTY_QUERY = ResultWarning(
+    code="empty_query",
+    detail="the query is empty, so nothing was searched: pass a prompt or question",
+)
+
+DEFAULT_PROFILE = Path(__file__).parents[1] / "profiles" / "default.json"
+
+
+class Router:
+    """Picks the documents of an index that fit a query, or none; threads may share it.
+
+    Models are loaded when a query first needs them: a query with a given vector that the gate
+    decides alone loads none.
+
+    Args:
+        index: What to pick from, or its file. The next query sees changes to it.
+        embedder: Embeds the queries; by default the model that made the index's vectors.
+        reranker: Stage 2: a reranker, the name or folder of a model, or None to leave the order
+            of stage 1 as it is. Of a sequence of these, the first one that answers decides, so each
+            is the fallback of those before it; None in a sequence is ignored.
+        profile: What was fitted: a profile or its file; None for the file next to the index
+            (`skills.profile.json` for `skills.cgx`), or else the bundled profile, which applies to
+            the bundled models; with any other model every query is reranked and the result says
+            so.
+        policy: What you choose: a policy or its file; None to leave floors, fast paths and
+            warnings off.
+        telemetry: Receives the events of each decision; None for no telemetry.
+
+    Raises:
+        InputError: `out_of_range` if the index is not one.
+        IndexFileError: `embedder_mismatch` if the index was made by another embedder; what
+            `Index.open` raises for a file that cannot be opened.
+        ProfileError: If profile or policy cannot be read, or the profile was fitted for other
+            models.
+        ModelError: If the reranker is given by a name or folder that cannot be used.
+    """
+
+    def __init__(
+        self,
+        index: Index | str | PathLike[str],
+        *,
+        embedder: Embedder | None = None,
+        reranker: Choice = "default",
+        profile: Profile | str | PathLike[str] | None = None,
+        policy: Policy | str | PathLike[str] | None = None,
+        telemetry: TelemetryHook | None = None,
+    ) -> None:
+        index = _as_index(index)
+        if embedder is not None:
+            check_embedder(embedder)
+        if embedder is not None and embedder.identity != index.embedder:
+            raise embedder_mismatch("the index", index.embedder, embedder.identity)
+        self.index = index
+        self._embedder = embedder
+        self._rerankers = Chain(reranker, ROUTING_RERANKER)
+        self._telemetry = telemetry
+        self._tools: dict[str, Any] = {}
+        self._notes: tuple[Degradation, ...] = ()
+        if profile is None:
+            profile = _beside(index)
+        if profile is None:
+            profile = read_profile(DEFAULT_PROFILE)
+            known = self._rerankers.identities
+            fitted = not known or profile.reranker in known
+            if profile.embedder != index.embedder or not fitted:
+                self._notes = (self._rerankers.no_profile(index.embedder),)
+                profile = Profile()
+        self.profile = as_profile(profile)
+        self.policy = as_policy(policy)
+        self._rerankers.check_fitted(self.profile, index.embedder or None)
+        self._warnings = _other_corpus(self.profile, index)
+
+    @classmethod
+    def for_tools(
+        cls,
+        tools: Iterable[Any],
+        *,
+        embedder: Embedder | str | PathLike[str] | None = "default",
+        **options: Any,
+    ) -> Router:
+        """Return a router over the tools of an agent, for `select_tools`.
+
+        The tools are embedded here, once: make the router where the list of tools is made.
+
+        Args:
+            tools: The definitions as a model's API takes them (OpenAI, Anthropic), as an MCP server
+                lists them, or objects with `name`, `description` and such a schema, like
+                PydanticAI's `ToolDefinition`.
+            embedder: As in `Index.build`; None to search by words alone.
+            options: Further arguments of the router: reranker, profile, policy, telemetry.
+
+        Raises:
+            InputError: `malformed_tool` for one without a name, `duplicate_id` for two of one
+                name, `no_documents` without any.
+        """
+        from crossgate._sources.tools import own_tools
+
+        defined = own_tools(tools)
+        documents = [document for document, _ in defined]
+        router = cls(Index.build(documents, embedder=embedder), **options)
+        router._tools = {document.id: tool for document, tool in defined}
+        return router
+
+    def select_tools(
+        self, prompt: str, *, limit: int = 8, min_confidence: float | None = None
+    ) -> list[Any]:
+        """Return the tools of `for_tools` that come closest to a prompt: the same objects.
+
+        It is a shortlist, best first, from which the model picks: unlike with `route`, a tool can
+        be on it even if it is not certain to fit. A prompt that is too long is cut; an empty prompt
+        gets no tools.
+
+        Args:
+            prompt: The prompt.
+            limit: Maximum number; those that the profile's `per_channel` leaves in question are
+                twenty with the bundled one.
+            min_confidence: Return no tools if the probability that any of them fits is lower, in
+                [0, 1]; None to return the shortlist in any case.
+
+        Raises:
+            InputError: As `route`; `no_tools` for a router that was not made by `for_tools`.
+        """
+        if not self._tools:
+            raise InputError(
+                "no_tools", "this router has no tools: make it with Router.for_tools(tools)"
+            )
+        if isinstance(prompt, str):  # route says what is wrong with anything else
+            prompt = prompt[:MAX_QUERY_CHARACTERS]
+        result = self.route(prompt, limit=limit, min_confidence=min_confidence)
+        # A tool may have been taken out of, or put into, the index by hand.
+        nearest = shortlist(result, limit, min_confidence)
+        return [self._tools[hit.id] for hit in nearest if hit.id in self._tools]
+
+    def route(
+        self,
+        query: str,
+        *,
+        limit: int | None = 2,
+        vector: Vector | None = None,
+        allow: Iterable[str] | None = None,
+        deny: Iterable[str] = (),
+        section: str | None = None,
+        grade: str | None = None,
+        budget_ms: float | None = None,
+        min_confidence: float | None = None,
+    ) -> RouteResult:
+        """Decide which documents fit a query.
+
+        Only bad input raises. If a model is missing or fails, the result says so in `degraded`, and
+        is based on what did run. An empty query is not an error, since people send those too:
+        nothing fits, and the result has the warning `empty_query`.
+
+        Args:
+            query: The query, at most 65,536 characters.
+            limit: Maximum number of documents to select; None for all that pass.
+            vector: The query's embedding by the index's embedder, if you already have it.
+            allow: Consider only these ids; None for all.
+            deny: Never consider these ids.
+            section: What part of your work this is for; selects a floor of the policy. A section
+                without a floor gets the default floor, and the result says so.
+            grade: Your grade for the retrieval, `A` (best) to `F`. C, D and F relax the floor and
+                widen the pool; an unknown grade has no effect, and the result says so.
+            budget_ms: Milliseconds that the decision may take, counted from the call; None for no
+                limit. A reranker that would need longer is not asked, and `degraded` says so; with
+                zero or less the order of stage 1 stands. Stage 1 always runs.
+            min_confidence: Select nothing if the confidence of the decision is lower, in [0, 1], or
+                not known; None for the profile's threshold alone, which always applies. It does not
+                change the order or the stages.
+
+        Raises:
+            InputError: `query_too_long`, `invalid_text`, `out_of_range`,
+                `no_documents` if the index is empty, or `wrong_dimension`, `not_finite` or
+                `zero_vector` for a vector that cannot be compared.
+        """
+        return run(
+            self._request(
+                query,
+                limit=limit,
+                vector=vector,
+                allow=allow,
+                deny=deny,
+                section=section,
+                grade=grade,
+                budget_ms=budget_ms,
+                min_confidence=min_confidence,
+            )
+        )
+
+    async def aroute(
+        self,
+        query: str,
+        *,
+        limit: int | None = 2,
+        vector: Vector | None = None,
+        allow: Iterable[str] | None = None,
+        deny: Iterable[str] = (),
+        section: str | None = None,
+        grade: str | None = None,
+        budget_ms: float | None = None,
+        min_confidence: float | None = None,
+    ) -> RouteResult:
+        """Do what `route` does, with the same arguments, without blocking the event loop.
+
+        A remote reranker is awaited, and gives up its requests when this is cancelled; models run
+        on threads of the loop's pool.
+        """
+        return await arun(
+            self._request(
+                query,
+                limit=limit,
+                vector=vector,
+                allow=allow,
+                deny=deny,
+                section=section,
+                grade=grade,
+                budget_ms=budget_ms,
+                min_confidence=min_confidence,
+            )
+        )
+
+    def _request(
+        self,
+        query: str,
+        *,
+        limit: int | None,
+        vector: Vector | None,
+        allow: Iterable[str] | None,
+        deny: Iterable[str],
+        section: str | None,
+        grade: str | None,
+        budget_ms: float | None,
+        min_confidence: float | None,
+    ) -> Request:
+        """Check the arguments of `route`, and return the request that the cascade decides."""
+        started = perf_counter()
+        deadline = Deadline(budget_ms)
+        check_prompt(query)
+        check_limit(limit)
+        check_request(section, grade)
+        check_vector(vector)
+        check_confidence(min_confidence, self.profile)
+        allowed = None if allow is None else check_ids("allow", allow)
+        denied = check_ids("deny", deny)
+        if not len(self.index):
+            raise InputError(
+                "no_documents", "the index is empty: add documents with Index.upsert first"
+            )
+
+        return Request(
+            query=query,
+            stage1=partial(self._stage1, query, vector, allowed, denied),
+            profile=self.profile,
+            policy=self.policy,
+            rerankers=self._rerankers,
+            limit=limit,
+            section=section,
+            grade=grade,
+            min_confidence=min_confidence,
+            require_overlap=True,
+            deadline=deadline,
+            telemetry=self._telemetry,
+            started=started,
+        )
+
+    def route_many(
+        self, queries: Iterable[str], *, progress: Progress = True, **options: Any
+    ) -> list[RouteResult]:
+        """Do what `route` does for each query, on all cores; results keep the queries' order.
+
+        Args:
+            queries: The queries, each as `route` takes it.
+            progress: Called with the number of decisions made so far and the total; True for a
+                progress bar on stderr if that is a terminal, False for none.
+            options: Further arguments of `route`, except `vector`; they apply to every query.
+
+        Raises:
+            InputError: As `route`, naming the first query's place, from 0; `out_of_range` for a
+                `vector`, of which each query has its own.
+        """
+        if "vector" in options:
+            raise InputError(
+                "out_of_range",
+                "vector is one query's: leave it out, or call route with each query and its vector",
+            )
+        for name in ("allow", "deny"):  # every query needs all of an iterator
+            if options.get(name) is not None:
+                options[name] = check_ids(name, options[name])
+        return decide_many(lambda query: self.route(query, **options), queries, progress)
+
+    def warm_up(self) -> None:
+        """Load models and index now, so that the first query does not wait for them.
+
+        A remote reranker is asked once, which opens its connection; a failure is not an error here.
+
+        Raises:
+            IndexFileError: If a part of the index file is damaged.
+            ModelError: If a model cannot be loaded or run.
+        """
+        self.index.load()
+        if self.index.dimension:
+            self._load_embedder().embed(["warm up"])
+        for reranker in self._rerankers:
+            with suppress(RerankerError):
+                reranker.score("warm up", passages_of(["warm up"]), deadline=NO_DEADLINE)
+
+    def _stage1(
+        self, query: str, vector: Vector | None, allow: set[str] | None, deny: set[str]
+    ) -> Stage1:
+        start = perf_counter()
+        if is_empty(query):
+            return Stage1(scored=[], documents={}, warnings=(_EMPTY_QUERY,))
+        given = vector is not None
+        notes: tuple[Degradation, ...] = ()
+        if not given:
+            vector, notes = self._embedded(query)
+        embedded = milliseconds(start)
+        search = partial(
+            self.index.search,
+            query,
+            blend=self.profile.blend,
+            per_channel=self.profile.per_channel,
+            allow=allow,
+            deny=deny,
+        )
+        try:
+            scored, documents = search(vector)
+        except Exception as error:
+            if given or vector is None or isinstance(error, IndexFileError):
+                raise
+            # An embedder that returns nonsense is one that fails: words can decide alone.
+            vector, notes = None, (degradation("embedder", error),)
+            scored, documents = search(None)
+        return Stage1(
+            scored=scored,
+            documents=documents,
+            degraded=(*self._notes, *notes),
+            warnings=self._warnings,
+            timings={"embed": embedded, "search": milliseconds(start) - embedded},
+            need=self._need(vector),
+        )
+
+    def _embedded(self, query: str) -> tuple[Vector | None, tuple[Degradation, ...]]:
+        """Return the query's vector, or None and why there is none."""
+        if not self.index.dimension:
+            return None, ()
+        try:
+            vector = self._load_embedder().embed([query])[0]
+            if vector is None:
+                raise ValueError("the embedder returned no vector")
+        except Exception as error:  # words can decide alone
+            return None, (degradation("embedder", error),)
+        return vector, ()
+
+    def _need(self, vector: Vector | None) -> float | None:
+        """Return the probability that the query asks for anything, where that can be told."""
+        if vector is None:
+            return None
+        from crossgate._retrieval.embedding import OnnxEmbedder
+
+        try:
+            embedder = self._load_embedder()
+        except CrossgateError:  # vectors that are made elsewhere
+            return None
+        return embedder.need(vector) if isinstance(embedder, OnnxEmbedder) else None
+
+    def _load_embedder(self) -> Embedder:
+        return self.index.load_embedder() if self._embedder is None else self._embedder
+
+
+def _as_index(given: object) -> Index:
+    if isinstance(given, Index):
+        return given
+    if isinstance(given, str | PathLike):
+        return Index.open(given)
+    raise InputError(
+        "out_of_range",
+        f"index is a {type(given).__name__}: pass an Index or the path of its file; "
+        "Index.build(documents) makes one of documents or texts",
+    )
+
+
+def _other_corpus(profile: Profile, index: Index) -> tuple[ResultWarning, ...]:
+    """Return a warning where a profile was fitted on other documents than the index holds."""
+    if not profile.corpora or index.fingerprint in profile.corpora:
+        return ()
+    detail = (
+        f"profile {profile.name!r} was fitted on other documents: its thresholds may be too high "
+        "or too low for these; measure it on yours, or fit it again"
+    )
+    return (ResultWarning(code="other_corpus", detail=detail),)
+
+
+def _beside(index: Index) -> Path | None:
+    """Return the profile that was written for an index: it stands beside the index's file."""
+    path = None if index.path is None else index.path.with_suffix(".profile.json")
+    return path if path is not None and os.path.isfile(path) else None

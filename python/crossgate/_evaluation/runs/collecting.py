@@ -1,0 +1,278 @@
+"""Routes a dataset in each mode, and stores the results as a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+
+from tqdm import tqdm
+
+import crossgate._core as _core
+from crossgate._core import Policy, Profile
+from crossgate._decision.cascade import readable, sources_of
+from crossgate._decision.router import Router
+from crossgate._evaluation.data.labels import Dataset, LabelledQuery
+from crossgate._evaluation.runs.machine import describe_machine, describe_versions
+from crossgate._evaluation.runs.modes import policy_of, profile_of
+from crossgate._evaluation.runs.runs import (
+    ALL_MODES,
+    MODES,
+    Mode,
+    RunHeader,
+    StoredQuery,
+    write_run,
+)
+from crossgate._reranking.chain import load
+from crossgate._reranking.contract import NO_DEADLINE, PairScore, Reranker, passages_of
+from crossgate._reranking.cross_encoder import CrossEncoder
+from crossgate._retrieval.embedding import Embedder
+from crossgate._retrieval.index import Index
+from crossgate._support.errors import InputError
+from crossgate._values.results import Passage, RouteResult
+
+REPEATED = 20
+"""How many queries are routed twice, to show how much two equal runs differ."""
+
+BODY_WEIGHTS = (0.0, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
+"""The weights of the body under which a run keeps BM25 scores, for `calibrate` to choose from."""
+
+_EXCERPT = 240
+_RICHEST: tuple[Mode, ...] = ("always", "gated", "never", "remote")
+
+
+def measure(
+    dataset: Dataset,
+    output: Path,
+    *,
+    profile: Profile | str | PathLike[str] | None = None,
+    policy: Policy | str | PathLike[str] | None = None,
+    embedder: Embedder | str | None = "default",
+    reranker: Reranker | str | PathLike[str] = "default",
+    remote: Reranker | None = None,
+    modes: Sequence[Mode] = MODES,
+    seed: int = 0,
+    repeated: int = REPEATED,
+) -> None:
+    """Route every query of a dataset and write the run.
+
+    Each mode is timed separately, with warm models and including the query's embedding. If the gate
+    asks for the reranker, gated and always do the same work and share one timing. Candidates that
+    no mode reads are scored afterwards, outside all timings, so that the stored run can be decided
+    again with another profile.
+
+    Args:
+        dataset: The dataset.
+        output: The file to write.
+        profile: The profile; None for the bundled profile if it suits the models.
+        policy: The policy; None for the default.
+        embedder: The model of stage 1; None for words alone.
+        reranker: The model of stage 2.
+        remote: The reranker of the mode `remote`, such as `crossgate.rerankers.VoyageReranker()`.
+            It is asked once before any work is done, and then sent the pool of every query; a call
+            that fails leaves that query to stage 1 and is counted.
+        modes: Which modes to run. Without `always` no logits are stored beyond what `gated` needs.
+        seed: Stored with the run.
+        repeated: How many queries are routed twice in the gated mode.
+
+    Raises:
+        InputError: If a document cannot be indexed; `out_of_range` for an unknown mode, or none,
+            and for the mode `remote` without its reranker, or the other way round.
+        ModelError: If a model cannot be loaded or run.
+        ProfileError: If the profile cannot be read, or was fitted for other models.
+        RerankerError: `api_error` if the remote reranker does not answer the first question.
+    """
+    unknown = [mode for mode in modes if mode not in ALL_MODES]
+    if unknown or not modes:
+        message = f"no mode {', '.join(unknown) or 'given'}: choose from {', '.join(ALL_MODES)}"
+        raise InputError("out_of_range", message)
+    if ("remote" in modes) != (remote is not None):
+        message = "the mode remote and a remote reranker go together: give both or neither"
+        raise InputError("out_of_range", message)
+    if remote is not None:
+        remote.score("warm up", passages_of(["warm up"]), deadline=NO_DEADLINE)
+    index = _index(dataset, embedder)
+    stage2 = _load_reranker(reranker) if {"gated", "always"} & set(modes) else None
+    gated = Router(index, reranker=stage2, profile=profile, policy=policy)
+    routers = {}
+    for mode in modes:
+        router = Router(
+            index, reranker={"never": None, "remote": remote}.get(mode, stage2), profile=Profile()
+        )
+        # A remote reranker need not be the profile's: then its order counts, see `conclude`.
+        router.profile = profile_of(mode, gated.profile)
+        router.policy = policy_of(mode, gated.policy)
+        routers[mode] = router
+    gated.warm_up()
+    header = RunHeader(
+        dataset=dataset.name,
+        split=dataset.split,
+        corpus=index.fingerprint,
+        labels=dataset.fingerprint,
+        documents=len(dataset.documents),
+        skipped=len(dataset.problems),
+        notes=dataset.notes,
+        modes=tuple(mode for mode in ALL_MODES if mode in modes),
+        embedder=index.embedder,
+        reranker=None if stage2 is None else stage2.identity,
+        remote=None if remote is None else remote.identity,
+        profile=gated.profile,
+        policy=gated.policy,
+        seed=seed,
+        machine=describe_machine(),
+        versions=describe_versions(),
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    every = max(1, len(dataset.queries) // max(1, repeated))
+    write_run(output, header, _route_all(dataset, index, routers, stage2, every if repeated else 0))
+
+
+def _load_reranker(reranker: Reranker | str | PathLike[str]) -> Reranker:
+    """Return a reranker, loading it if it is given by name or folder.
+
+    Raises:
+        ModelError: If the model cannot be used.
+    """
+    if not isinstance(reranker, str | PathLike):
+        return reranker
+    return CrossEncoder() if reranker == "default" else load(reranker)
+
+
+def _index(dataset: Dataset, embedder: Embedder | str | None) -> Index:
+    with tqdm(desc="embedding", unit="", delay=0.5, leave=False, disable=None) as bar:
+
+        def progress(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        return Index.build(dataset.documents, embedder=embedder, progress=progress)
+
+
+def _route_all(
+    dataset: Dataset,
+    index: Index,
+    routers: Mapping[Mode, Router],
+    reranker: Reranker | None,
+    every: int,
+) -> Iterator[StoredQuery]:
+    """Route the queries in order, every `every`-th of them twice; none twice if that is 0."""
+    bar = tqdm(dataset.queries, desc="routing", unit="", delay=0.5, leave=False, disable=None)
+    for position, query in enumerate(bar):
+        again = bool(every) and position % every == 0
+        yield _route(query, index, routers, reranker, again=again)
+
+
+def _route(
+    query: LabelledQuery,
+    index: Index,
+    routers: Mapping[Mode, Router],
+    reranker: Reranker | None,
+    *,
+    again: bool,
+) -> StoredQuery:
+    results: dict[Mode, RouteResult] = {}
+    # Gated first: it must not find caches warmed by the others.
+    for mode in ("gated", "never", "always", "remote"):
+        if mode == "always" and "gated" in results and results["gated"].trace["stage2"]:
+            if mode in routers:
+                results[mode] = results["gated"]
+        elif mode in routers:
+            results[mode] = _result(routers[mode], query)
+    richest = next(results[mode] for mode in _RICHEST if mode in results)
+    scored = tuple(_scored(richest))
+    pairs = _pairs(results.get("always", results.get("gated")))
+    if "always" in results and reranker is not None and pairs:
+        unread = [
+            Passage(id=scores.id, text=_readable(index, scores))
+            for scores in scored
+            if scores.id not in pairs
+        ]
+        read = reranker.score(query.text, unread, deadline=NO_DEADLINE) if unread else ()
+        pairs |= {
+            passage.id: pair for passage, pair in zip(unread, read, strict=True) if pair is not None
+        }
+    gated = results.get("gated")
+    decision, repeated = None, None
+    if gated is not None:
+        decision = {"verdict": gated.verdict.value, "reason": gated.reason, "selected": gated.ids}
+    if again and gated is not None:
+        second = _result(routers["gated"], query)
+        repeated = (second.timings["total"], second.ids == gated.ids)
+    passages = {scores.id: scores.passage for scores in scored}
+    shown = [*query.relevant, *(hit.id for result in results.values() for hit in result.hits[:1])]
+    return StoredQuery(
+        id=query.id,
+        text=query.text,
+        kind=query.kind,
+        mentions_name=query.mentions_name,
+        relevant=query.relevant,
+        wrong=query.wrong,
+        scored=scored,
+        reweighed=_reweighed(query.text, index, scored, richest.trace["profile"]["blend"]),
+        pairs=pairs,
+        remote_pairs=_pairs(results.get("remote")),
+        signals=richest.trace["gate"]["signals"],
+        decision=decision,
+        milliseconds={mode: dict(result.timings) for mode, result in results.items()},
+        repeated=repeated,
+        sources=_sources(richest),
+        excerpts={id: _excerpt(index, id, passages.get(id)) for id in shown},
+        degraded=tuple(
+            dict.fromkeys(
+                note.code
+                for result in results.values()
+                for note in result.degraded
+                if note.code != "reranker_not_fitted"  # the report says so in its first lines
+            )
+        ),
+    )
+
+
+def _result(router: Router, query: LabelledQuery) -> RouteResult:
+    return router.route(query.text, limit=None, allow=query.candidates)
+
+
+def _pairs(result: RouteResult | None) -> dict[str, PairScore]:
+    stored = [] if result is None else result.trace["stage2"]
+    return {pair["id"]: PairScore(pair["score"], pair["truncated"]) for pair in stored}
+
+
+def _scored(result: RouteResult) -> Iterator[_core.Scored]:
+    yield from map(_core.Scored.from_dict, result.trace["stage1"])
+
+
+def _sources(result: RouteResult) -> dict[str, str]:
+    documents = {hit.id: hit.document for hit in result.hits}
+    return sources_of(documents, result.trace["policy"]["source_type"])
+
+
+def _reweighed(
+    query: str, index: Index, scored: Sequence[_core.Scored], blend: Mapping[str, float]
+) -> dict[float, dict[str, float]]:
+    """Return the candidates' BM25 scores for each weight of the body, if any has a body."""
+    ids = [scores.id for scores in scored]
+    if not any(document.body for document in filter(None, map(index.get, ids))):
+        return {}
+    reweighed = {}
+    for weight in sorted({*BODY_WEIGHTS, blend["body_weight"]}):
+        weighed = _core.Blend(**{**blend, "body_weight": weight})
+        again = index.search(query, blend=weighed, per_channel=max(2, len(ids)), allow=ids)
+        reweighed[weight] = {scores.id: scores.bm25 for scores in again.scored}
+    return reweighed
+
+
+def _readable(index: Index, scores: _core.Scored) -> str:
+    document = index.get(scores.id)
+    return "" if document is None else readable(document, scores.passage)
+
+
+def _excerpt(index: Index, id: str, passage: _core.Span | None) -> str:
+    """Return the beginning of a document, or of the passage that fits best."""
+    document = index.get(id)
+    if document is None:
+        return ""
+    text = document.content
+    if passage is not None:
+        text = f"{document.title}: ... {document.body[passage.start : passage.end]}"
+    return text if len(text) <= _EXCERPT else f"{text[: _EXCERPT - 3]}..."

@@ -1,0 +1,1 @@
+"""Stage 1: the index, embedders, and passages."""

@@ -1,0 +1,173 @@
+"""Stage-1 embedders: text in, vectors out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from os import PathLike
+from typing import Protocol, runtime_checkable
+
+import crossgate._core as _core
+from crossgate._runtime.models.cache import LocalModel
+from crossgate._runtime.models.folder import locate
+from crossgate._runtime.models.manifest import EMBEDDER
+from crossgate._runtime.threads import loading, run_all
+from crossgate._support.errors import ModelError
+from crossgate._values.results import Vector
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Anything that turns texts into vectors.
+
+    Attributes:
+        identity: Name and version of the model. An index stores it and refuses any other.
+        dimension: Length of the vectors.
+    """
+
+    @property
+    def identity(self) -> str:
+        """Name and version of the model."""
+
+    @property
+    def dimension(self) -> int:
+        """Length of the vectors."""
+
+    def embed(
+        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
+    ) -> Sequence[Vector]:
+        """Return one vector of finite numbers per text; the scale does not matter.
+
+        Args:
+            texts: The texts, at most cut at their end.
+            progress: Called with the number of texts done so far.
+        """
+
+
+class OnnxEmbedder:
+    """A sentence-embedding model that runs on this machine; it is loaded when it is first used.
+
+    A text that is longer than the model's maximum length is cut at its end. The bundled model
+    runs in crossgate's own core, where a text has the same vector to the bit on every processor;
+    any other runs in onnxruntime.
+
+    Args:
+        model: Name of a model, or a folder with `model.onnx` and `tokenizer.json`. A graph that
+            returns one vector per token is mean-pooled.
+
+    Raises:
+        ModelError: If the model is unknown, missing or altered; see `crossgate.models.locate`.
+    """
+
+    def __init__(self, model: str | PathLike[str] = EMBEDDER) -> None:
+        self._bundled = model == EMBEDDER
+        self._local = locate(model, "embedder")
+        self._run: Callable[[str], Sequence[float]] | None = None
+        self._head: tuple[float, list[float]] | None = None
+        self._dimension = self._local.dimension
+
+    @property
+    def identity(self) -> str:
+        """Name of the model with the hash of its weights."""
+        return self._local.identity
+
+    @property
+    def dimension(self) -> int:
+        """Length of the vectors."""
+        if self._dimension is None:
+            self._dimension = len(self.embed(["dimension"])[0])
+        return self._dimension
+
+    def embed(
+        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
+    ) -> list[Sequence[float]]:
+        """Return one float32 vector per text.
+
+        Raises:
+            ModelError: `dependency_missing`, `model_unsupported` or `model_failed`.
+        """
+        return run_all(self._loaded(), texts, progress)
+
+    def need(self, vector: Vector) -> float | None:
+        """Return the probability that a query asks for anything that a document could serve.
+
+        Most prompts of a conversation do not ("go on", "what did you change?"). A linear head over
+        the query's vector estimates this; models/train_need.py fits it.
+
+        Args:
+            vector: The query's vector by this model.
+
+        Returns:
+            A probability in [0, 1]; None for a model that has no such head.
+
+        Raises:
+            InputError: `wrong_dimension`, `zero_vector` or `not_finite` for another vector.
+        """
+        if self._local.need is None:
+            return None
+        if self._head is None:
+            head = json.loads(self._local.need.read_text(encoding="utf-8"))
+            self._head = float(head["intercept"]), [float(weight) for weight in head["weights"]]
+        return _core.need(vector, *self._head)
+
+    def _loaded(self) -> Callable[[str], Sequence[float]]:
+        if self._run is not None:
+            return self._run
+        with loading():
+            if self._run is None:
+                local = self._local
+                if self._bundled:
+                    core = _core.Embedder(local.model, local.tokenizer, local.max_length)
+                    self._run = core.embed
+                else:
+                    self._run = _by_onnxruntime(local)
+            return self._run
+
+
+def _by_onnxruntime(local: LocalModel) -> Callable[[str], Sequence[float]]:
+    from crossgate._runtime.onnx import OnnxModel
+
+    model = OnnxModel(local)
+
+    def embed(text: str) -> Sequence[float]:
+        pieces = model.pieces(text)
+        pieces.truncate(model.room())
+        output = model.run(model.join(pieces))[0]
+        if output.ndim == 2:
+            output = output.mean(axis=0)
+        if output.ndim != 1:
+            raise ModelError(
+                "model_unsupported",
+                f"model {local.name!r} returns {output.ndim + 1} dimensions: an embedder returns "
+                "one vector per text or per token",
+            )
+        vector: Sequence[float] = output
+        return vector
+
+    return embed
+
+
+class PrecomputedVectors:
+    """Stands in for an embedder that runs elsewhere: documents and queries come with their vectors.
+
+    Args:
+        identity: Name and version of the model that makes the vectors.
+        dimension: Length of the vectors.
+    """
+
+    def __init__(self, identity: str, dimension: int) -> None:
+        self.identity = identity
+        self.dimension = dimension
+
+    def embed(
+        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
+    ) -> Sequence[Sequence[float]]:
+        """Refuse: there is no model here.
+
+        Raises:
+            ModelError: `model_missing`, always.
+        """
+        raise ModelError(
+            "model_missing",
+            f"vectors of {self.identity!r} are made elsewhere: pass the vector with the text",
+        )

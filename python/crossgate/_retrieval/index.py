@@ -1,0 +1,555 @@
+"""The index: a corpus that can be searched, changed while it is in use, saved and opened."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import crossgate._core as _core
+from crossgate._retrieval.passages import BODY_CHARS, passages
+from crossgate._runtime.models import cache
+from crossgate._support.checks import (
+    check_count,
+    check_ids,
+    check_kind,
+    check_path,
+    check_text,
+    collected,
+    is_text,
+    safe_repr,
+)
+from crossgate._support.errors import IndexFileError, InputError, ModelError
+from crossgate._support.files import check_source, check_target, remove_leftovers
+from crossgate._values.candidates import ID_FIELDS, candidate
+from crossgate._values.results import Document, Vector, content
+
+if TYPE_CHECKING:
+    from crossgate._retrieval.embedding import Embedder
+
+EMBEDDED_BODY_CHARS = 1_000
+"""How much of a body is embedded, from its start: what the bundled embedder reads of it."""
+
+BODY_SHARE = 0.3
+"""How far a document's vector is drawn from that of its head to that of its body.
+
+Between 0.2 and 0.4 it hardly matters (docs/design.md).
+"""
+
+
+class SearchResult(NamedTuple):
+    """What a search found.
+
+    Attributes:
+        scored: The candidates, best blend first.
+        documents: What they say, by id.
+    """
+
+    scored: list[_core.Scored]
+    documents: Mapping[str, Document]
+
+
+class Index:
+    """Documents with their terms and vectors. Threads may search and change it at once.
+
+    A search sees one version of the index from start to end. A change makes a new version, which
+    shares what stays the same, so that readers never wait for a writer; writers wait for each
+    other. A version costs a few words per document and term, about 4 ms in an
+    index of 20,000 documents, so make changes together where you can. The space of
+    removed documents is freed once it is more than half of the index: of its slots for documents,
+    or of its vocabulary.
+
+    Make one with `Index.build` or `Index.open`. An opened index reads each part of its file when it
+    is first needed, so any call may raise `IndexFileError` for a damaged part; `load` reads all
+    parts at once.
+
+    Like a mapping it holds documents by id: `"pdf" in index`, `index["pdf"]`, `for id in index`.
+    """
+
+    def __init__(self, core: _core.Index, embedder: Embedder | None) -> None:
+        self._core = core
+        self._embedder = embedder
+        self.path: Path | None = None
+        """The file that it was last opened from or saved to; None for one in memory."""
+
+    @classmethod
+    def build(
+        cls,
+        documents: Iterable[str | Mapping[str, Any] | Document],
+        *,
+        embedder: Embedder | str | os.PathLike[str] | None = "default",
+        language: str = "english",
+        reuse: Index | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Index:
+        """Index documents.
+
+        Args:
+            documents: At least one, ids unique, each with a title or a text. The first 6,000
+                characters of a body are kept. Texts and mappings are read as `rerank` reads its
+                candidates; without an id, the id is the position, from 1.
+            embedder: Makes the vectors: an embedder, the name or folder of a model, or None for an
+                index that is searched by words alone.
+            language: Snowball language of the stemmer, such as `english`, or `none`.
+            reuse: An earlier index; documents whose text for the embedder has not changed keep
+                their vectors.
+            progress: Called with the number of texts embedded so far and the total.
+
+        Raises:
+            InputError: `no_documents`, `duplicate_id`, `empty_document`, `invalid_text`,
+                `wrong_dimension`, `not_finite`, `zero_vector`, `out_of_range` or
+                `malformed_candidate`, naming the document.
+            ModelError: If the embedder cannot be loaded or run.
+        """
+        check_text("the language", language)
+        if reuse is not None:
+            check_kind("reuse", reuse, Index, "an Index, or None")
+        given = _documents(documents)
+        if not given:
+            raise InputError(
+                "no_documents", "there is nothing to index: pass at least one document"
+            )
+        maker = _embedder(embedder)
+        identity, dimension = (maker.identity, maker.dimension) if maker else ("", 0)
+        index = cls(_core.Index(language, identity, dimension), maker)
+        if reuse is not None and reuse.embedder == identity and maker is not None:
+            known = {id: reuse.get(id) for id in reuse.ids}
+            given = [
+                replace(document, vector=reuse._core.vector(document.id))
+                if document.vector is None and _reads_the_same(document, known.get(document.id))
+                else document
+                for document in given
+            ]
+        index.upsert(given, progress=progress)
+        return index
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        embedder: Embedder | str | os.PathLike[str] | None = None,
+    ) -> Index:
+        """Open an index file.
+
+        The file stays open, and a search reads the parts that it needs; replacing the file does not
+        affect an open index. The first change reads all of it.
+
+        Args:
+            path: The file.
+            embedder: What made the vectors: an embedder, or the name or folder of a model. Needed
+                only for a model that crossgate does not know by name.
+
+        Raises:
+            IndexFileError: `index_missing`, `index_unreadable`, `not_an_index`, `index_version`,
+                `index_truncated` or `index_corrupt`; `embedder_mismatch` if the file's vectors
+                were made by another embedder.
+            ModelError: If the embedder is given by a name or folder that cannot be used.
+        """
+        path = check_path("the index", path)
+        try:
+            check_source(path)
+        except OSError as error:
+            raise _file_error("index_unreadable", "read", path, error) from error
+        core = _core.Index.open(Path(path))
+        maker = _embedder(embedder)
+        if maker is not None and maker.identity != core.embedder:
+            raise embedder_mismatch(str(path), core.embedder, maker.identity)
+        opened = cls(core, maker)
+        opened.path = Path(path)
+        return opened
+
+    def load(self) -> None:
+        """Read what has not been read of the file so far, and check it.
+
+        Raises:
+            IndexFileError: `index_corrupt`, `index_truncated` or `index_unreadable`.
+        """
+        self._core.load()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the index to a file; an earlier file stays intact until the new one is complete.
+
+        A symbolic link stays, and what it points to is replaced.
+
+        Raises:
+            IndexFileError: `index_unwritable`, also if a device, a pipe or a folder is there; what
+                `load` raises.
+        """
+        path = check_path("the index", path)
+        try:
+            target = check_target(Path(path))
+        except OSError as error:
+            raise _file_error("index_unwritable", "write", path, error) from error
+        remove_leftovers(target)
+        self._core.save(target)
+        self.path = Path(path)
+
+    def upsert(
+        self,
+        documents: Iterable[Mapping[str, Any] | Document],
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Add documents, and replace those whose ids exist already; all of them or none.
+
+        Args:
+            documents: Each needs an id. Those without a vector are embedded, if the index has
+                vectors.
+            progress: Called with the number of texts embedded so far and the total.
+
+        Raises:
+            InputError: As `build` does.
+            ModelError: If the embedder cannot be loaded or run.
+        """
+        documents = _documents(documents, named=True)
+        check_documents(documents)  # before the texts are embedded, which takes long
+        vectors: dict[str, Vector] = {}
+        if self._core.dimension:
+            missing = [document for document in documents if document.vector is None]
+            if missing:
+                vectors = _embedded(self.load_embedder(), missing, progress)
+        self._core.upsert(
+            [
+                (
+                    document.id,
+                    document.title,
+                    document.text,
+                    document.body[:BODY_CHARS],
+                    passages(document.body),
+                    _metadata(document),
+                    vectors.get(document.id, document.vector),
+                )
+                for document in documents
+            ]
+        )
+
+    def delete(self, ids: Iterable[str]) -> int:
+        """Remove documents by id, all in one step, and return how many of them existed.
+
+        Raises:
+            InputError: `out_of_range` for what is no collection of ids.
+        """
+        given = collected("ids", ids)
+        return self._core.remove([id for id in given if isinstance(id, str) and is_text(id)])
+
+    def get(self, id: str) -> Document | None:
+        """Return the document with an id, without its vector, or None."""
+        stored = self._core.get(id) if id in self else None
+        return None if stored is None else _document(id, *stored)
+
+    def search(
+        self,
+        query: str,
+        vector: Vector | None = None,
+        *,
+        blend: _core.Blend | None = None,
+        per_channel: int = 10,
+        allow: Iterable[str] | None = None,
+        deny: Iterable[str] = (),
+    ) -> SearchResult:
+        """Score the documents by words, and by meaning if there is a vector.
+
+        Scores and documents come from one version of the index, whatever other threads change.
+
+        Args:
+            query: The query.
+            vector: The query's embedding by the index's embedder; None for words alone.
+            blend: How the two are combined; None for 70 % cosine and 30 % BM25.
+            per_channel: How many candidates cosine, BM25 and their blend each contribute; at
+                least 2.
+            allow: Consider only these ids; None for all.
+            deny: Never consider these ids.
+
+        Raises:
+            IndexFileError: `index_corrupt`, `index_truncated` or `index_unreadable` if a needed
+                part of the file is damaged.
+            InputError: `wrong_dimension`, `not_finite` or `zero_vector` for a vector that cannot be
+                compared; `invalid_text` for a query or id that is not text; `out_of_range` for a
+                `per_channel` below 2, or a single text as ids.
+        """
+        check_text("the query", query)
+        check_count("per_channel", per_channel, 2)
+        if blend is not None:
+            check_kind("blend", blend, _core.Blend, "the blend of a Profile, or None")
+        scored, texts = self._core.search(
+            query,
+            vector if self.dimension else None,
+            blend=blend,
+            per_channel=per_channel,
+            allow=None if allow is None else check_ids("allow", allow),
+            deny=check_ids("deny", deny),
+        )
+        pairs = zip(scored, texts, strict=True)
+        return SearchResult(scored, {hit.id: _document(hit.id, *text) for hit, text in pairs})
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of all documents, in the order in which they were added."""
+        return self._core.ids()
+
+    @property
+    def embedder(self) -> str:
+        """Identity of the model that made the vectors; empty if there are none."""
+        return self._core.embedder
+
+    @property
+    def dimension(self) -> int:
+        """Length of the vectors; 0 if there are none."""
+        return self._core.dimension
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of all documents, whatever their order."""
+        return self._core.fingerprint()
+
+    def load_embedder(self) -> Embedder:
+        """Return the embedder that made the vectors, loading it if need be.
+
+        Raises:
+            IndexFileError: `embedder_mismatch` if the installed model differs from the index's.
+            ModelError: If the model cannot be found; `unknown_model` if crossgate knows none of
+                this name, and `open` was not told what made the vectors.
+        """
+        if self._embedder is not None:
+            return self._embedder
+        from crossgate._runtime.threads import loading
+
+        with loading():
+            if self._embedder is None:
+                self._embedder = self._made()
+            return self._embedder
+
+    def _made(self) -> Embedder:
+        """Return the embedder of the index's name."""
+        name = self.embedder.partition("@")[0]
+        if cache.identity(name) is None:
+            raise ModelError(
+                "unknown_model",
+                f"the vectors of the index were made by {self.embedder or 'no embedder'}, a "
+                "model from a folder or an embedder of your own: give it with "
+                "`crossgate route --embedder FOLDER`, or Index.open(path, embedder=...)",
+            )
+        made = _embedder(name)
+        if made is None or made.identity != self.embedder:
+            raise embedder_mismatch("the index", self.embedder, made.identity if made else "")
+        return made
+
+    def __len__(self) -> int:
+        return len(self._core)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.ids)
+
+    def __getitem__(self, id: str) -> Document:
+        if not isinstance(id, str):
+            raise TypeError(f"the index takes ids, each a str, not {id!r}: `.ids` lists them")
+        document = self.get(id)
+        if document is None:
+            raise KeyError(f"no document has the id {id!r}: `.ids` lists the ids")
+        return document
+
+    def __contains__(self, id: object) -> bool:
+        return isinstance(id, str) and is_text(id) and id in self._core
+
+    def __repr__(self) -> str:
+        return f"<Index of {len(self)} documents, embedder {self.embedder or 'none'}>"
+
+    def __reduce__(self) -> tuple[Callable[..., Index], tuple[bytes, Embedder | None, Path | None]]:
+        """Pickle as the bytes of its file, which are checksummed.
+
+        An embedder that crossgate knows by name is loaded again; one of your own must pickle.
+        """
+        import pickle
+        import tempfile
+
+        known = cache.identity(self.embedder.partition("@")[0]) is not None
+        embedder = None if known else self._embedder
+        try:
+            pickle.dumps(embedder)
+        except Exception as error:
+            raise TypeError(
+                f"the embedder {self.embedder} of the index cannot be pickled ({error}): save the "
+                "index, and open it there with Index.open(path, embedder=...)"
+            ) from error
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "index.cgx"
+            self._core.save(file)
+            return _unpickled, (file.read_bytes(), embedder, self.path)
+
+
+def _unpickled(data: bytes, embedder: Embedder | None, path: Path | None) -> Index:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "index.cgx"
+        file.write_bytes(data)
+        index = Index(_core.Index.open(file), embedder)
+    index.path = path
+    return index
+
+
+def _documents(
+    given: Iterable[str | Mapping[str, Any] | Document], *, named: bool = False
+) -> list[Document]:
+    """Make documents of what the caller handed in; with `named` each must have an id."""
+    if isinstance(given, str | Mapping | Document) or not isinstance(given, Iterable):
+        raise InputError("malformed_candidate", f"documents is {safe_repr(given)}: pass a list")
+    made: list[Document] = []
+    for position, row in enumerate(given, start=1):
+        if named and not isinstance(row, Document) and not _has_id(row):
+            raise InputError(
+                "malformed_candidate",
+                f"document {position} has no id: pass a Document, or a mapping",
+            )
+        made.append(row if isinstance(row, Document) else candidate(position, row, "document"))
+    return made
+
+
+def _has_id(given: object) -> bool:
+    return isinstance(given, Mapping) and any(given.get(field) is not None for field in ID_FIELDS)
+
+
+def embedder_mismatch(where: str, given: str, wanted: str) -> IndexFileError:
+    """Return the error for vectors of one embedder that meet a query of another."""
+    return IndexFileError(
+        "embedder_mismatch",
+        f"the vectors of {where} were made by {given or 'no embedder'}, the one in use is "
+        f"{wanted}: give the one that made them, or rebuild it with `crossgate index SOURCE... "
+        "-o FILE`",
+    )
+
+
+def check_embedder(embedder: object) -> None:
+    """Refuse what is not an embedder, before a query finds out.
+
+    Raises:
+        InputError: `out_of_range`.
+    """
+    identity, embed = (getattr(embedder, name, None) for name in ("identity", "embed"))
+    if not isinstance(identity, str) or not callable(embed):
+        raise InputError(
+            "out_of_range",
+            f"the embedder is a {type(embedder).__name__}: pass the name or folder of a model to "
+            "Index, or what has identity (a text), dimension and embed (a method)",
+        )
+
+
+def _embedder(embedder: Embedder | str | os.PathLike[str] | None) -> Embedder | None:
+    if embedder is None:
+        return None
+    if not isinstance(embedder, str | os.PathLike):
+        check_embedder(embedder)
+        return embedder
+    from crossgate._retrieval.embedding import OnnxEmbedder
+    from crossgate._runtime.models.manifest import EMBEDDER
+
+    return OnnxEmbedder(EMBEDDER if embedder == "default" else embedder)
+
+
+def check_documents(documents: Iterable[Document]) -> None:
+    """Refuse documents that no index can take, or that share an id.
+
+    Raises:
+        InputError: `malformed_candidate`, `empty_document`, `invalid_text` or `duplicate_id`.
+    """
+    seen: set[str] = set()
+    for position, document in enumerate(documents, start=1):
+        if not isinstance(document, Document):
+            raise InputError(
+                "malformed_candidate",
+                f"document {position} is a {type(document).__name__}: make it a Document, such as "
+                "Document(**row) for a mapping",
+            )
+        _check(document)
+        if document.id in seen:
+            raise InputError(
+                "duplicate_id", f"the id {document.id!r} occurs twice: ids must be unique"
+            )
+        seen.add(document.id)
+
+
+def _check(document: Document) -> None:
+    owner = f"document {safe_repr(document.id)}"
+    if not document.id:
+        raise InputError("malformed_candidate", "a document has an empty id: give each one its own")
+    for what in ("id", "title", "text", "body"):
+        check_text(f"the {what} of {owner}", getattr(document, what))
+    if not document.title.strip() and not document.text.strip():
+        raise InputError("empty_document", f"{owner} has neither title nor text: leave it out")
+
+
+def _metadata(document: Document) -> str:
+    try:
+        return json.dumps(dict(document.metadata), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(
+            "malformed_candidate",
+            f"the metadata of document {document.id!r} is not JSON: {error}",
+        ) from error
+
+
+def _document(id: str, title: str, text: str, body: str, metadata: str) -> Document:
+    values = _read_metadata(id, metadata)
+    return Document(id=id, title=title, text=text, body=body, metadata=values)
+
+
+def _read_metadata(id: str, text: str) -> dict[str, Any]:
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise IndexFileError(
+            "index_corrupt", f"the metadata of document {id!r} is damaged: {error}"
+        ) from error
+    return values if isinstance(values, dict) else {}
+
+
+def _reads_the_same(new: Document, old: Document | None) -> bool:
+    return old is not None and _read_by_the_embedder(new) == _read_by_the_embedder(old)
+
+
+def _embedded(
+    embedder: Embedder, documents: Sequence[Document], progress: Callable[[int, int], None] | None
+) -> dict[str, Vector]:
+    """Return each document's vector by id: that of its head, drawn to that of its body."""
+    read = {document.id: _read_by_the_embedder(document) for document in documents}
+    texts = [text for parts in read.values() for text in parts]
+    report = None if progress is None else _counted(progress, len(texts))
+    made = embedder.embed(texts, progress=report)
+    if len(made) != len(texts):
+        raise ModelError(
+            "model_failed",
+            f"the embedder {embedder.identity} returned {len(made)} vectors for {len(texts)} texts",
+        )
+    vectors = iter(made)
+    return {id: _drawn(*islice(vectors, len(parts))) for id, parts in read.items()}
+
+
+def _read_by_the_embedder(document: Document) -> list[str]:
+    """Return what of a document is embedded: the head, and the start of the body."""
+    start = _core.announced(document.body[:EMBEDDED_BODY_CHARS]).strip()
+    return [document.content, content(document.title, start)] if start else [document.content]
+
+
+def _drawn(head: Vector, body: Vector | None = None) -> Vector:
+    if body is None:
+        return head
+    # What is no direction is left for the core to refuse, with the document's name.
+    of_head = (1 - BODY_SHARE) / (math.hypot(*head) or 1.0)
+    of_body = BODY_SHARE / (math.hypot(*body) or 1.0)
+    return [of_head * number + of_body * other for number, other in zip(head, body, strict=False)]
+
+
+def _counted(progress: Callable[[int, int], None], total: int) -> Callable[[int], None]:
+    return lambda done: progress(done, total)
+
+
+def _file_error(
+    code: str, verb: str, path: str | os.PathLike[str], error: OSError
+) -> IndexFileError:
+    return IndexFileError(code, f"cannot {verb} the index {os.fspath(path)}: {error.strerror}")

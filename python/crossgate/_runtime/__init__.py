@@ -1,0 +1,1 @@
+"""Running models: ONNX sessions, worker threads, and the files of models."""

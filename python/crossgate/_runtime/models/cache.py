@@ -1,0 +1,326 @@
+"""Where the files of a model lie, what its lock file pins, and whether they are the right ones.
+
+A model that crossgate has a name for is hashed on every load, so that a damaged, altered or half
+copied file is an error and never a worse answer. What a file must be comes from the manifest, or,
+for a model that the manifest does not pin, from the lock file that its first pull wrote. Nothing
+here uses the network.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import crossgate._core as _core
+from crossgate._runtime.models import manifest
+from crossgate._runtime.models.manifest import Kind, ModelFile, ModelSpec, Template, identity_of
+from crossgate._support.errors import ModelError
+from crossgate._support.files import atomic_write, open_source, read_source
+from crossgate._support.limits import SETTINGS_BYTES
+
+_MISSING = "is missing"
+
+# What a hub says of a file that nobody has pinned yet is not to fill a disk: 64 GiB.
+_LARGEST_FILE = 64 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalModel:
+    """A model whose files are on this machine and, if the manifest knows it, verified.
+
+    Attributes:
+        name: The manifest's name, or the name of the folder.
+        kind: What the model does.
+        model: The ONNX graph.
+        tokenizer: The `tokenizer.json`.
+        max_length: Most tokens of one input, special tokens included.
+        query_length: Most tokens of the query that a cross-encoder reads, its beginning; None
+            where it reads the whole query.
+        dimension: Length of an embedder's vectors where the manifest gives it, else None.
+        identity: `<name>@sha256:<first 16 hex digits of the digest of the weights>`, the graph's
+            file unless the weights lie beside it. Index files and calibration profiles keep it,
+            to refuse another model.
+        template: The text around a pair, or None for a model that reads two segments.
+        need: The head that says whether a query asks for anything, or None without one.
+    """
+
+    name: str
+    kind: Kind
+    model: Path
+    tokenizer: Path
+    max_length: int
+    dimension: int | None
+    identity: str
+    query_length: int | None = None
+    template: Template | None = None
+    need: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileCheck:
+    """The result of verifying one file.
+
+    Attributes:
+        file: What the manifest expects.
+        path: Where the file lies, or should.
+        code: `model_incomplete`, `model_altered`, or empty if the file is right.
+        detail: What is wrong, for a person; empty if the file is right.
+    """
+
+    file: ModelFile
+    path: Path
+    code: str
+    detail: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether the file is there, whole and unaltered."""
+        return not self.code
+
+
+def available() -> tuple[ModelSpec, ...]:
+    """Return every model of the manifest, present on this machine or not.
+
+    Raises:
+        ModelError: `lock_malformed` if the lock file of a pulled model cannot be read.
+    """
+    return tuple(_locked(model) for model in manifest.known())
+
+
+def spec(name: str) -> ModelSpec:
+    """Return what the manifest says about a model.
+
+    Args:
+        name: The name of a model, or its repository on the hub.
+
+    Raises:
+        ModelError: `unknown_model`, or `lock_malformed`.
+    """
+    model = manifest.find(name)
+    if model is None:
+        message = f"no model is named {name!r}; known models: {manifest.names()}"
+        raise ModelError("unknown_model", message)
+    return _locked(model)
+
+
+def folder(name: str) -> Path:
+    """Return the folder where the files of a model lie, or will once it is pulled.
+
+    Args:
+        name: The name of a model, or its repository on the hub.
+
+    Raises:
+        ModelError: `unknown_model`.
+    """
+    model = spec(name)
+    return (
+        manifest.BUNDLED if model.source == "bundled" else cache_folder() / "models"
+    ) / model.name
+
+
+def lock_file(name: str) -> Path:
+    """Return where the pull of a model that the manifest does not pin writes what it brought.
+
+    The file names the revision, and the size and digest of each file. Copied to the same place on
+    another machine, it has the same files pulled there.
+    """
+    return cache_folder() / "models" / f"{name}.lock.json"
+
+
+def is_here(name: str) -> bool:
+    """Return whether the files of a model are on this machine, without looking into them.
+
+    Args:
+        name: The name of a model, or its repository on the hub.
+
+    Raises:
+        ModelError: `unknown_model`.
+    """
+    root, model = folder(name), spec(name)
+    return model.pinned and all(os.path.isfile(root / file.path) for file in model.files)
+
+
+def identity(name: str) -> str | None:
+    """Return the identity of a model, or None if its files are not pinned.
+
+    It comes from the manifest or the lock file alone: no file of the model is opened.
+    """
+    known = manifest.find(name)
+    model = None if known is None else _locked(known)
+    if model is None or not model.pinned:
+        return None
+    return identity_of(model.name, model.weights.sha256)
+
+
+def cache_folder() -> Path:
+    """Return the folder that keeps what was pulled; it need not exist.
+
+    It is `$CROSSGATE_CACHE`, else `$XDG_CACHE_HOME/crossgate`, else `~/.cache/crossgate`. Not the
+    hub's own cache: loading a model from there would need the hub's client, and a model there can
+    be half present.
+
+    Raises:
+        ModelError: `model_missing` if no variable is set and the user has no home folder.
+    """
+    try:
+        if own := os.environ.get("CROSSGATE_CACHE"):
+            return Path(own).expanduser()
+        shared = Path(os.environ.get("XDG_CACHE_HOME", ""))
+        # The XDG specification has a relative path ignored.
+        return (shared if shared.is_absolute() else Path.home() / ".cache") / "crossgate"
+    except RuntimeError as error:
+        message = "there is no home folder to keep models in; set CROSSGATE_CACHE to a folder"
+        raise ModelError("model_missing", message) from error
+
+
+def verify(name: str) -> tuple[FileCheck, ...]:
+    """Check each file of a model against its pins, and report instead of raising.
+
+    Args:
+        name: The name of a model, or its repository on the hub.
+
+    Returns:
+        One report for each file, in the order of the manifest.
+
+    Raises:
+        ModelError: `unknown_model`.
+    """
+    model = spec(name)
+    root = folder(model.name)
+    return tuple(check_file(file, root / file.path) for file in model.files)
+
+
+def check_file(file: ModelFile, path: Path) -> FileCheck:
+    """Compare a file with what the manifest or the lock file says of it."""
+    code, detail = "", ""
+    if not file.sha256:  # what nobody has pinned cannot be right
+        return FileCheck(file=file, path=path, code="model_incomplete", detail=_MISSING)
+    try:
+        size = path.stat().st_size
+        # A file of the wrong size needs no hashing.
+        digest = "" if size != file.size else _digest(path, file)
+    except (FileNotFoundError, NotADirectoryError):
+        code, detail = "model_incomplete", _MISSING
+    except OSError as error:
+        code, detail = "model_incomplete", f"cannot be read: {error.strerror}"
+    else:
+        if size != file.size:
+            code, detail = "model_altered", f"has {size} bytes, expected {file.size}"
+        elif digest != (file.blake3 or file.sha256):
+            code = "model_altered"
+            kind, expected = ("blake3", file.blake3) if file.blake3 else ("sha256", file.sha256)
+            detail = f"has {kind} {digest[:16]}…, expected {expected[:16]}…"
+    return FileCheck(file=file, path=path, code=code, detail=detail)
+
+
+def verified(model: ModelSpec) -> LocalModel:
+    """Return a model of the manifest, or raise for the first file that is not right."""
+    root = folder(model.name)
+    remedy = f"run: crossgate models pull {model.name}"
+    if model.source == "bundled":
+        remedy = "reinstall with: pip install --force-reinstall crossgate"
+    checks = verify(model.name) if model.pinned else ()
+    if model.source == "hub" and all(check.detail == _MISSING for check in checks):
+        raise ModelError("model_missing", f"model {model.name} has not been pulled; {remedy}")
+    for check in checks:
+        if not check.ok:
+            message = f"model {model.name}: {check.path} {check.detail}; {remedy}"
+            raise ModelError(check.code, message)
+    files = {file.role: file for file in model.files}
+    return LocalModel(
+        name=model.name,
+        kind=model.kind,
+        model=root / files["model"].path,
+        tokenizer=root / files["tokenizer"].path,
+        max_length=model.max_length,
+        query_length=model.query_length,
+        dimension=model.dimension,
+        identity=identity_of(model.name, model.weights.sha256),
+        template=model.template,
+        need=root / files["need"].path if "need" in files else None,
+    )
+
+
+def _locked(model: ModelSpec) -> ModelSpec:
+    """Return a model with what its lock file pins, or as it is if there is none."""
+    if model.source == "bundled" or model.pinned:
+        return model
+    path = lock_file(model.name)
+    try:
+        lock = json.loads(read_source(path, SETTINGS_BYTES))
+    except (FileNotFoundError, NotADirectoryError):
+        return model
+    except (OSError, ValueError, RecursionError) as error:
+        raise _malformed_lock(path) from error
+    try:
+        pinned = replace(
+            model,
+            revision=str(lock["revision"]),
+            files=tuple(ModelFile(**file) for file in lock["files"]),
+        )
+        # A manifest that was changed since then asks for other files.
+        same = lock["repository"] == model.repository and [
+            (file.role, file.path) for file in pinned.files
+        ] == [(file.role, file.path) for file in model.files]
+    except (LookupError, TypeError) as error:
+        raise _malformed_lock(path) from error
+    # The revision becomes part of a path and of an address.
+    sound = re.fullmatch("[0-9a-f]{40}", pinned.revision or "") and all(
+        is_pin(file.size, file.sha256) and not file.blake3 for file in pinned.files
+    )
+    if not (same and sound):
+        raise _malformed_lock(path)
+    return pinned
+
+
+def _malformed_lock(path: Path) -> ModelError:
+    return ModelError(
+        "lock_malformed", f"{path} does not say what was pulled: remove it, then pull again"
+    )
+
+
+def is_pin(size: object, sha256: object) -> bool:
+    """Return whether these can be the size and the digest of a file."""
+    return (
+        type(size) is int
+        and 0 <= size <= _LARGEST_FILE
+        and isinstance(sha256, str)
+        and re.fullmatch("[0-9a-f]{64}", sha256) is not None
+    )
+
+
+def write_lock(model: ModelSpec) -> None:
+    """Write what a first pull brings, for every later pull and load to go by."""
+    lock = {
+        "schema": "crossgate-lock/1",
+        "repository": model.repository,
+        "revision": model.revision,
+        "files": [
+            {"role": file.role, "path": file.path, "size": file.size, "sha256": file.sha256}
+            for file in model.files
+        ],
+    }
+    with atomic_write(lock_file(model.name)) as stream:
+        stream.write(json.dumps(lock, indent=2) + "\n")
+
+
+def _digest(path: Path, file: ModelFile) -> str:
+    if not file.blake3:
+        return sha256_of(path)
+    with open_source(path):  # refuses what is no regular file
+        return _core.blake3_of(path)
+
+
+def sha256_of(path: Path) -> str:
+    """Return the digest of a file, in 64 hex digits.
+
+    Raises:
+        OSError: If it cannot be read, or is not a regular file.
+    """
+    import hashlib
+
+    with open_source(path) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,190 @@
+"""Runs work on the threads that all models of the process share."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from itertools import count, takewhile
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from crossgate._support.checks import check_count
+from crossgate._support.errors import InputError
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_lock = threading.Lock()
+_loading = threading.Lock()
+_threads = 0
+_workers: ThreadPoolExecutor | None = None
+
+
+def set_threads(count: int) -> None:
+    """Set how many inputs are run at once, over all models and callers of the process.
+
+    Without a call it is the environment variable `CROSSGATE_THREADS`, or else the number of
+    processors that the process may use.
+
+    Raises:
+        InputError: `out_of_range` if `count` is below 1.
+    """
+    global _threads, _workers
+    check_count("threads", count)
+    with _lock:
+        _threads, _workers = count, None
+
+
+def loading() -> threading.Lock:
+    """Return the lock under which what is kept of a model is loaded, one model at a time.
+
+    It is one for all, since a forked child renews it: another thread of the parent may have held
+    it, and a lock of each model would stay taken for ever.
+    """
+    return _loading
+
+
+def _executor() -> ThreadPoolExecutor:
+    global _workers
+    with _lock:
+        if _workers is None:
+            # It takes milliseconds to import, which the one query of a hook must not pay for.
+            from concurrent.futures import ThreadPoolExecutor
+
+            _workers = ThreadPoolExecutor(number_of_threads(), "crossgate")
+        return _workers
+
+
+def _retire(executor: ThreadPoolExecutor) -> None:
+    """Let the threads end when their work is done; the next caller gets new ones."""
+    global _workers
+    with _lock:
+        if _workers is executor:
+            _workers = None
+    executor.shutdown(wait=False)
+
+
+def number_of_threads() -> int:
+    """Return how many inputs are run at once, over all models and callers of the process.
+
+    Raises:
+        InputError: `out_of_range` if the environment names no number.
+    """
+    if _threads:
+        return _threads
+    setting = os.environ.get("CROSSGATE_THREADS", "")
+    if setting:
+        if not setting.isdecimal() or int(setting) < 1:
+            raise InputError(
+                "out_of_range", f"CROSSGATE_THREADS is {setting!r}: it must be a number from 1"
+            )
+        return int(setting)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _after_fork() -> None:
+    # Threads do not survive a fork, and the locks may have been held by one of them.
+    global _lock, _loading, _workers
+    _lock, _loading, _workers = threading.Lock(), threading.Lock(), None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def run_all(
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    progress: Callable[[int], None] | None = None,
+) -> list[Result]:
+    """Apply a function to every item on the shared threads; results keep the order of the items.
+
+    Args:
+        function: What to do with one item.
+        items: The items.
+        progress: Called with the number of items done so far, after each.
+    """
+    if len(items) == 1 and progress is None:
+        return [function(items[0])]
+    return _run(function, items, progress, None)
+
+
+def run_until(
+    function: Callable[[Item], Result], items: Sequence[Item], until: float | None
+) -> list[Result]:
+    """Do what `run_all` does until a time comes; return the results of the first items.
+
+    What comes after the first item that was not done in time is left out, done or not. An item
+    that is under way when time is up is not waited for.
+
+    Args:
+        function: What to do with one item.
+        items: The items.
+        until: When to stop, as a reading of `time.monotonic`; None for never.
+    """
+    return run_all(function, items) if until is None else _run(function, items, None, until)
+
+
+def _run(
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    progress: Callable[[int], None] | None,
+    until: float | None,
+) -> list[Result]:
+    positions = count()
+    stopped = threading.Event()
+    outcomes: SimpleQueue[tuple[int, Result | None, BaseException | None]] = SimpleQueue()
+
+    def work() -> None:
+        # Each thread takes the next item until none is left or nobody waits for it any more.
+        while not stopped.is_set() and (position := next(positions)) < len(items):
+            try:
+                outcomes.put((position, function(items[position]), None))
+            except BaseException as error:  # it belongs to the caller, not to this thread
+                outcomes.put((position, None, error))
+
+    results: dict[int, Result] = {}
+    executor = _executor()
+    try:
+        # One hand-out per thread, not per item: few moments for Ctrl-C to come in between.
+        for _ in range(min(number_of_threads(), len(items))):
+            _submit(executor, work)
+        for done in range(1, len(items) + 1):
+            left = None if until is None else max(0.0, until - time.monotonic())
+            try:
+                position, result, error = outcomes.get(timeout=left)
+            except Empty:  # time is up
+                break
+            if error is not None:
+                raise error
+            results[position] = cast("Result", result)
+            if progress is not None:
+                progress(done)
+        return [
+            results[position] for position in takewhile(results.__contains__, range(len(items)))
+        ]
+    except KeyboardInterrupt:
+        # It may have come while a thread was being started: nobody but its queue knows of such
+        # a thread, and without a word through it the process would wait for it forever.
+        _retire(executor)
+        raise
+    finally:
+        stopped.set()
+
+
+def _submit(executor: ThreadPoolExecutor, work: Callable[[], None]) -> None:
+    try:
+        executor.submit(work)
+    except RuntimeError as error:
+        # An interrupt while a new thread is waited for can leave the interpreter's own lock
+        # released twice, which hides it; taken for a failure, it would degrade a result.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        raise

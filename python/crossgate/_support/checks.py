@@ -1,0 +1,288 @@
+"""Checks of what callers hand in, before any of it reaches the core or a model."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from numbers import Real
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from crossgate._support.errors import InputError
+
+if TYPE_CHECKING:
+    from crossgate._core import Profile
+
+Item = TypeVar("Item")
+
+MAX_QUERY_CHARACTERS = 65_536
+
+
+def check_text(what: str, text: object) -> None:
+    """Refuse what is not Unicode text.
+
+    Args:
+        what: Names the text in the error, such as `the query`.
+        text: The text.
+
+    Raises:
+        InputError: `invalid_text` if it is no `str`, or holds half of a surrogate pair.
+    """
+    if not isinstance(text, str):
+        raise InputError("invalid_text", f"{what} is a {type(text).__name__}: it must be a str")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(
+            "invalid_text",
+            f"{what} holds a lone surrogate, U+{ord(text[error.start]):04X}, at position "
+            f"{error.start}: decode the bytes it came from as UTF-8, with errors='replace' if "
+            "need be",
+        ) from error
+
+
+def is_text(text: str) -> bool:
+    """Return whether a text holds no half of a surrogate pair."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_ids(what: str, ids: Iterable[str]) -> set[str]:
+    """Refuse what is not a collection of ids, and return them.
+
+    Args:
+        what: Names the collection in the error, such as `allow`.
+        ids: The ids.
+
+    Raises:
+        InputError: `out_of_range` for a single text, `invalid_text` for an id that is not text.
+    """
+    given = collected(what, ids)
+    for id in given:
+        check_text(f"an id in {what}", id)
+    return set(given)
+
+
+def collected(what: str, ids: Iterable[Item]) -> list[Item]:
+    """Return the ids of a collection.
+
+    Raises:
+        InputError: `out_of_range` for a single text, and for what is no collection.
+    """
+    if isinstance(ids, str):
+        raise InputError("out_of_range", f"{what} is one text, {ids!r}: pass a list of ids")
+    if not isinstance(ids, Iterable):
+        raise InputError(
+            "out_of_range", f"{what} is {safe_repr(ids)}: pass a list of ids, an empty one for none"
+        )
+    return list(ids)
+
+
+def safe_repr(value: object) -> str:
+    """Return a value as an error names it: short, and also where it cannot be written out."""
+    try:
+        text = repr(value)
+    except Exception:  # an integer of 5,000 digits, or a repr that fails
+        return f"a {type(value).__name__} that cannot be shown"
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def check_path(what: str, path: object) -> str:
+    """Refuse what is not a path of a file, and return it as a text.
+
+    Raises:
+        InputError: `out_of_range`.
+    """
+    try:
+        text = os.fspath(path)  # type: ignore[call-overload]
+        # What has no bytes fails differently in each function of `os`.
+        if isinstance(text, str) and os.fsencode(text) is not None:
+            return text
+    except (TypeError, ValueError):
+        pass
+    raise InputError("out_of_range", f"{what} is {safe_repr(path)}: pass the path of a file")
+
+
+def check_number(
+    what: str,
+    value: object,
+    least: float = -math.inf,
+    most: float = math.inf,
+    *,
+    above: bool = False,
+) -> None:
+    """Refuse what is not a number within limits.
+
+    Args:
+        what: Names it in the error.
+        value: The number.
+        least: The smallest that it may be.
+        most: The largest that it may be, and a finite one in any case.
+        above: Whether it must be larger than `least`.
+
+    Raises:
+        InputError: `out_of_range`.
+    """
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    # Comparing keeps NaN out, and a Python integer that no float can hold from overflowing.
+    largest = min(most, sys.float_info.max)
+    if not (number and max(least, -sys.float_info.max) <= value <= largest) or (  # type: ignore[operator]
+        above and value == least
+    ):
+        limits = "a number"
+        if least > -math.inf:
+            limits += f" above {least:g}" if above else f" of at least {least:g}"
+        if most < math.inf:
+            limits += f" and at most {most:g}"
+        raise InputError("out_of_range", f"{what} is {safe_repr(value)}: it must be {limits}")
+
+
+def check_numbers(what: str, values: Any, least: float = -math.inf, *, finite: bool = True) -> None:
+    """Refuse what is not a list of numbers of at least `least`, all finite unless told otherwise.
+
+    Raises:
+        InputError: `out_of_range`.
+    """
+    # An array of numpy is no Sequence, and yet a list of numbers.
+    if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__getitem__"):
+        raise InputError("out_of_range", f"{what} is {safe_repr(values)}: pass a list of numbers")
+    for value in values:
+        if not finite and isinstance(value, float):
+            continue
+        check_number(f"a number in {what}", value, least)
+
+
+def check_count(what: str, value: object, least: int = 1, most: int = sys.maxsize) -> None:
+    """Refuse what is not a whole number within limits.
+
+    Raises:
+        InputError: `out_of_range`.
+    """
+    if type(value) is not int or not least <= value <= most:
+        limits = f"at least {least}" + (f" and at most {most:,}" if most < sys.maxsize else "")
+        raise InputError(
+            "out_of_range", f"{what} is {safe_repr(value)}: it must be a whole number of {limits}"
+        )
+
+
+def check_kind(what: str, value: object, kind: Any, remedy: str) -> None:
+    """Refuse what is of another kind.
+
+    Raises:
+        InputError: `out_of_range`.
+    """
+    if not isinstance(value, kind):
+        raise InputError("out_of_range", f"{what} is {safe_repr(value)}: pass {remedy}")
+
+
+def check_vector(vector: object) -> None:
+    """Refuse what is no vector; the index checks its numbers, and how many there are.
+
+    Raises:
+        InputError: `wrong_dimension`.
+    """
+    listed = isinstance(vector, Sized) and isinstance(vector, Iterable)
+    if vector is not None and (not listed or isinstance(vector, str | bytes | Mapping)):
+        message = f"the query's vector is {safe_repr(vector)}: pass a list of numbers"
+        raise InputError("wrong_dimension", message)
+
+
+def check_hits(what: str, hits: object) -> None:
+    """Refuse what is not a list of hits, each with an id.
+
+    Raises:
+        InputError: `malformed_candidate`.
+    """
+    if isinstance(hits, str | bytes | Mapping) or not isinstance(hits, Sequence):
+        raise InputError("malformed_candidate", f"{what} is {safe_repr(hits)}: pass a list of hits")
+    for position, hit in enumerate(hits, start=1):
+        id = getattr(hit, "id", None)
+        if not isinstance(id, str) or not id:
+            raise InputError(
+                "malformed_candidate",
+                f"hit {position} in {what} is a {type(hit).__name__} with the id {safe_repr(id)}: "
+                "each needs an id that is a text",
+            )
+
+
+def is_empty(query: str) -> bool:
+    """Return whether a query holds nothing but white space.
+
+    Raises:
+        InputError: `invalid_text` if it is no Unicode text.
+    """
+    check_text("the query", query)
+    return not query.replace("\0", "").strip()
+
+
+def check_query(query: str) -> None:
+    """Refuse a query that is empty, too long or no Unicode text.
+
+    Raises:
+        InputError: `empty_query`, `query_too_long` or `invalid_text`.
+    """
+    if is_empty(query):
+        raise InputError("empty_query", "the query is empty: pass a prompt or question")
+    check_prompt(query)
+
+
+def check_prompt(query: str) -> None:
+    """Refuse a query that is too long or no Unicode text. An empty one is answered: nothing fits.
+
+    Raises:
+        InputError: `query_too_long` or `invalid_text`.
+    """
+    check_text("the query", query)
+    if len(query) > MAX_QUERY_CHARACTERS:
+        raise InputError(
+            "query_too_long",
+            f"the query has {len(query):,} characters, at most {MAX_QUERY_CHARACTERS:,} are read: "
+            "pass only the part that states the request",
+        )
+
+
+def check_limit(limit: int | None) -> None:
+    """Refuse a limit that selects nothing.
+
+    Raises:
+        InputError: `out_of_range` if the limit is not a whole number, or below 1.
+    """
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise InputError(
+            "out_of_range",
+            f"the limit is {safe_repr(limit)}: it must be a whole number of at least 1, or None "
+            "for all that pass",
+        )
+
+
+def check_request(section: str | None, grade: str | None) -> None:
+    """Refuse a section or a grade that is no text; which ones mean something is the profile's.
+
+    Raises:
+        InputError: `invalid_text`.
+    """
+    for what, value in (("the section", section), ("the grade", grade)):
+        if value is not None:
+            check_text(what, value)
+
+
+def check_confidence(least: float | None, profile: Profile) -> None:
+    """Refuse a least confidence that is none, or that no decision of this profile could meet.
+
+    Raises:
+        InputError: `out_of_range`.
+    """
+    if least is None:
+        return
+    check_number("min_confidence", least, 0, 1)
+    fitted = profile.confidence, profile.relevance
+    if all(model.stage1 is None and model.stage2 is None for model in fitted):
+        raise InputError(
+            "out_of_range",
+            f"min_confidence is {least:g}, and profile {profile.name!r} has no model of "
+            "confidence: leave it out, or use a profile that `crossgate calibrate` fitted",
+        )

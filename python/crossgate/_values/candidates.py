@@ -1,0 +1,122 @@
+"""Candidates of another retriever: what callers hand in, checked and made into one type."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from numbers import Real
+from typing import Any
+
+from crossgate._support.checks import safe_repr
+from crossgate._support.errors import InputError
+from crossgate._values.results import Candidate, Document
+
+# Retrievers with 32-bit floats report the cosine of a text with itself as 1.0000001.
+_MOST_COSINE = 1 + 1e-5
+_MOST_FLOAT = sys.float_info.max
+
+# The names under which rows of others hold what we read: the first one with something in it counts.
+ID_FIELDS = ("_id", "id")
+TITLE_FIELDS = ("title", "name")
+TEXT_FIELDS = ("text", "description", "content", "page_content")
+
+
+def candidate(position: int, given: object, what: str = "candidate") -> Candidate:
+    """Make a candidate of what the caller handed in.
+
+    Args:
+        position: From 1; the id of a candidate without one.
+        given: A text, a `Candidate`, a `Document`, or a mapping with the fields of a `Candidate`,
+            under the names above.
+        what: What to call it in errors.
+
+    Raises:
+        InputError: `malformed_candidate`, naming the position and the field.
+    """
+    what = f"{what} {position}"
+    if isinstance(given, str):
+        return Candidate(id=str(position), text=given)
+    if isinstance(given, Candidate):
+        _check_numbers(what, given.cosine, given.score)
+        return given
+    if isinstance(given, Document):
+        return Candidate(**{field.name: getattr(given, field.name) for field in fields(given)})
+    if not isinstance(given, Mapping):
+        raise InputError(
+            "malformed_candidate",
+            f"{what} is a {type(given).__name__}: pass a str, a mapping or a Document",
+        )
+    row = dict(given)
+    ids = [id for id in (row.pop(field, None) for field in ID_FIELDS) if id is not None]
+    if all(given.get(field) is None for field in (*TEXT_FIELDS, *TITLE_FIELDS)):
+        there = ", ".join(map(str, given)) or "none"
+        raise InputError(
+            "malformed_candidate",
+            f"{what} has no text: it is read from {', '.join(TEXT_FIELDS)}; its fields are {there}",
+        )
+    title, text, body = (
+        _text(what, row, fields) for fields in (TITLE_FIELDS, TEXT_FIELDS, ("body",))
+    )
+    metadata = row.pop("metadata", None) or {}
+    if not isinstance(metadata, Mapping):
+        raise InputError(
+            "malformed_candidate",
+            f"the metadata of {what} is a {type(metadata).__name__}: it must be a mapping",
+        )
+    vector, cosine, score = (row.pop(field, None) for field in ("vector", "cosine", "score"))
+    _check_numbers(what, cosine, score)
+    return Candidate(
+        id=str(ids[0] if ids else position),
+        title=title,
+        text=text,
+        body=body,
+        metadata={**row, **metadata},
+        vector=vector,
+        cosine=None if cosine is None else float(cosine),
+        score=None if score is None else float(score),
+    )
+
+
+def _text(what: str, row: dict[str, Any], names: Iterable[str]) -> str:
+    """Remove and return the first of the fields that has something in it, or an empty text."""
+    for name in names:
+        value = row.pop(name, None)
+        if value is None or value == "":
+            continue
+        if not isinstance(value, str):
+            raise InputError(
+                "malformed_candidate",
+                f"the {name} of {what} is a {type(value).__name__}: it must be a str",
+            )
+        return value
+    return ""
+
+
+def _check_numbers(what: str, cosine: Any, score: Any) -> None:
+    for field, value, most in (("cosine", cosine, _MOST_COSINE), ("score", score, _MOST_FLOAT)):
+        if value is None:
+            continue
+        # Comparing keeps a Python integer that no float can hold from overflowing, and NaN out.
+        number = isinstance(value, Real) and not isinstance(value, bool)
+        if not (number and -most <= value <= most):
+            limits = "a number between -1 and 1" if field == "cosine" else "a finite number"
+            raise InputError(
+                "malformed_candidate",
+                f"the {field} of {what} is {safe_repr(value)}: it must be {limits}",
+            )
+
+
+def check_kept_scores(candidates: Iterable[Candidate]) -> None:
+    """Refuse candidates whose score cannot stand for a blend.
+
+    Raises:
+        InputError: `malformed_candidate` for a score that is missing or outside of [0, 1].
+    """
+    for given in candidates:
+        if given.score is None or not 0 <= given.score <= 1:
+            raise InputError(
+                "malformed_candidate",
+                f"the score of candidate {given.id!r} is {given.score}: with keep_scores each must "
+                "lie between 0 and 1",
+            )

@@ -1,0 +1,162 @@
+"""Profiles and policies as files, and which models a profile belongs to."""
+
+from __future__ import annotations
+
+import json
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar
+
+from crossgate._core import Policy, Profile
+from crossgate._support.checks import check_kind, check_path
+from crossgate._support.errors import ProfileError
+from crossgate._support.files import atomic_write, cannot_write, read_source
+from crossgate._support.limits import SETTINGS_BYTES
+
+PROFILE_SCHEMA = "crossgate-profile/2"
+POLICY_SCHEMA = "crossgate-policy/1"
+
+_Settings = TypeVar("_Settings", Profile, Policy)
+
+
+def read_profile(path: str | PathLike[str]) -> Profile:
+    """Read a profile from a JSON file.
+
+    Raises:
+        ProfileError: `profile_missing`, `profile_unreadable` or `profile_malformed`;
+            `profile_version` for a profile of another version of the format, with the command that
+            fits it anew.
+    """
+    file = Path(check_path("profile", path))
+    return _read(file, Profile, "profile", PROFILE_SCHEMA, "fit it again with `calibrate`")
+
+
+def read_policy(path: str | PathLike[str]) -> Policy:
+    """Read a policy from a JSON file.
+
+    Raises:
+        ProfileError: `policy_missing`, `policy_unreadable` or `policy_malformed`;
+            `policy_version` for a policy of another version of the format.
+    """
+    file = Path(check_path("policy", path))
+    return _read(file, Policy, "policy", POLICY_SCHEMA, "write it again, see docs/profile.md")
+
+
+def as_profile(profile: Profile | str | PathLike[str]) -> Profile:
+    """Return a profile, reading it where it is given by its file.
+
+    Raises:
+        ProfileError: As `read_profile` does.
+    """
+    return profile if isinstance(profile, Profile) else read_profile(profile)
+
+
+def as_policy(policy: Policy | str | PathLike[str] | None) -> Policy:
+    """Return a policy, reading it where it is given by its file; None is the default one.
+
+    Raises:
+        ProfileError: As `read_policy` does.
+    """
+    if policy is None:
+        return Policy()
+    return policy if isinstance(policy, Policy) else read_policy(policy)
+
+
+def profile_values(profile: Profile) -> dict[str, Any]:
+    """Return a profile as the JSON values of its file."""
+    return {"schema": PROFILE_SCHEMA, **profile.to_dict()}
+
+
+def profile_from(values: object) -> Profile:
+    """Make a profile of the JSON values of its file.
+
+    Raises:
+        ProfileError: `profile_malformed` or `profile_version`.
+    """
+    return _of(values, Profile, "profile", PROFILE_SCHEMA, "fit it again with `calibrate`")
+
+
+def write_profile(path: str | PathLike[str], profile: Profile) -> None:
+    """Write a profile to a JSON file; an earlier file stays whole until the new one is complete.
+
+    Raises:
+        ProfileError: `profile_unwritable`.
+    """
+    check_kind("the profile", profile, Profile, "a Profile")
+    path = Path(check_path("the file", path))
+    try:
+        with atomic_write(path) as stream:
+            json.dump(profile_values(profile), stream, indent=2)
+            stream.write("\n")
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def unwritable(path: Path, error: OSError) -> ProfileError:
+    """Return the error for a profile that cannot be written."""
+    return ProfileError("profile_unwritable", cannot_write(f"profile {path}", error))
+
+
+def check_models(profile: Profile, *, embedder: str | None, reranker: str | None) -> None:
+    """Refuse models that a profile was not fitted for.
+
+    Args:
+        profile: The profile.
+        embedder: Identity of the embedder in use; None if there is none.
+        reranker: Identity of the reranker in use; None if there is none.
+
+    Raises:
+        ProfileError: `profile_mismatch`, naming both models.
+    """
+    for role, fitted, used in (
+        ("embedder", profile.embedder, embedder),
+        ("reranker", profile.reranker, reranker),
+    ):
+        if fitted is not None and used is not None and fitted != used:
+            raise ProfileError(
+                "profile_mismatch",
+                f"profile {profile.name!r} was fitted for the {role} {fitted}, not for {used}: "
+                "thresholds do not carry over; use a profile fitted for this model, or Profile() "
+                "to rerank every query",
+            )
+
+
+def _read(path: Path, kind: type[_Settings], what: str, schema: str, remedy: str) -> _Settings:
+    try:
+        text = read_source(path, SETTINGS_BYTES).decode()
+    except FileNotFoundError as error:
+        raise ProfileError(_CODES[what, "missing"], f"no such {what}: {path}") from error
+    except OSError as error:
+        message = f"cannot read {what} {path}: {error.strerror}"
+        raise ProfileError(_CODES[what, "unreadable"], message) from error
+    except UnicodeDecodeError as error:
+        raise ProfileError(_CODES[what, "malformed"], f"{what} {path}: it is not UTF-8") from error
+    try:
+        return _of(json.loads(text), kind, what, schema, remedy)
+    except (ValueError, RecursionError) as error:
+        raise ProfileError(_CODES[what, "malformed"], f"{what} {path}: {error}") from error
+    except ProfileError as error:
+        raise ProfileError(error.code, f"{what} {path}: {error}") from error
+
+
+def _of(values: object, kind: type[_Settings], what: str, schema: str, remedy: str) -> _Settings:
+    version = values.get("schema") if isinstance(values, dict) else None
+    if not isinstance(values, dict) or not isinstance(version, str):
+        raise ProfileError(_CODES[what, "malformed"], f'no "schema": "{schema}" in it')
+    if version != schema:
+        raise ProfileError(
+            _CODES[what, "version"], f"it is of version {version[:60]!r}, not {schema!r}: {remedy}"
+        )
+    return kind.from_dict({key: value for key, value in values.items() if key != "schema"})
+
+
+_CODES = {
+    ("profile", "missing"): "profile_missing",
+    ("profile", "unreadable"): "profile_unreadable",
+    ("profile", "malformed"): "profile_malformed",
+    ("profile", "version"): "profile_version",
+    ("policy", "missing"): "policy_missing",
+    ("policy", "unreadable"): "policy_unreadable",
+    ("policy", "malformed"): "policy_malformed",
+    ("policy", "version"): "policy_version",
+}

@@ -1,0 +1,151 @@
+"""How a result looks in a REPL and in a notebook, and as a table of pandas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from html import escape
+from typing import Any, Protocol
+
+from crossgate._support.extras import package
+from crossgate._values.messages import DROPPED, why
+
+_IDS = 3
+_ID_CHARACTERS = 40
+_TEXT_CHARACTERS = 160
+_ROWS = 20
+
+
+class Note(Protocol):
+    """What is shown of a degradation or a warning."""
+
+    @property
+    def code(self) -> str: ...
+    @property
+    def detail(self) -> str: ...
+
+
+class Hit(Protocol):
+    """What is shown of a hit; `crossgate.Hit` has it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def excerpt(self) -> str: ...
+    @property
+    def index(self) -> int | None: ...
+    @property
+    def score(self) -> float | None: ...
+    @property
+    def dropped(self) -> str | None: ...
+    def to_dict(self, *, text: bool = False) -> dict[str, Any]: ...
+
+
+class Result(Protocol):
+    """What is shown of a decision; `crossgate.RouteResult` has it."""
+
+    @property
+    def ids(self) -> list[str]: ...
+    @property
+    def hits(self) -> Sequence[Hit]: ...
+    @property
+    def verdict(self) -> StrEnum: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def stage(self) -> int: ...
+    @property
+    def confidence(self) -> float | None: ...
+    @property
+    def degraded(self) -> Sequence[Note]: ...
+    @property
+    def warnings(self) -> Sequence[Note]: ...
+
+
+def hit_line(hit: Hit) -> str:
+    """Return a hit on one short line."""
+    position = "" if hit.index is None else f" at {hit.index}"
+    score = "" if hit.score is None else f", score {hit.score:.4g}"
+    return f"<Hit {_cut(hit.id, _ID_CHARACTERS)!r}{position}: {hit.dropped or 'selected'}{score}>"
+
+
+def result_line(result: Result) -> str:
+    """Return a decision on one short line."""
+    ids = [repr(_cut(id, _ID_CHARACTERS)) for id in result.ids[:_IDS]]
+    if len(result.ids) > _IDS:
+        ids.append("...")
+    parts = [
+        f"{len(result.ids)} of {len(result.hits)} selected"
+        + (": " if ids else "")
+        + ", ".join(ids),
+        f"{result.verdict.value} ({result.reason})",
+        f"stage {result.stage}",
+    ]
+    if result.confidence is not None:
+        parts.append(f"confidence {result.confidence:.2f}")
+    if result.degraded:
+        parts.append("degraded: " + ", ".join(note.code for note in result.degraded))
+    return f"<RouteResult {'; '.join(parts)}>"
+
+
+def result_html(result: Result) -> str:
+    """Return a decision as a table of HTML; every text of query and documents is escaped."""
+    verdict = result.verdict.value.replace("_", " ")
+    sure = "" if result.confidence is None else f", confidence {result.confidence:.2f}"
+    head = (
+        f"<b>{escape(verdict)}</b>: {escape(why(result.reason, len(result.ids)))} "
+        f"({len(result.ids)} of {len(result.hits)} selected{sure})"
+    )
+    columns = "".join(
+        f"<th style='text-align:left'>{heading}</th>"
+        for heading in ("", "id", "text", "score", "outcome")
+    )
+    rows = "".join(_row(position, hit) for position, hit in enumerate(result.hits[:_ROWS], start=1))
+    more = len(result.hits) - _ROWS
+    notes = [f"{more} more candidates in <code>hits</code>"] if more > 0 else []
+    notes += [f"<code>{note.code}</code>: {escape(note.detail)}" for note in result.degraded]
+    notes += [
+        f"<code>{warning.code}</code>: {escape(warning.detail)}" for warning in result.warnings
+    ]
+    return (
+        f"<div><p>{head}</p><table><thead><tr>{columns}</tr></thead><tbody>{rows}</tbody></table>"
+        + "".join(f"<p>{note}</p>" for note in notes)
+        + "</div>"
+    )
+
+
+def _row(position: int, hit: Hit) -> str:
+    outcome = "selected" if hit.dropped is None else DROPPED.get(hit.dropped, hit.dropped)
+    text = f"{hit.title}: {hit.excerpt}" if hit.title not in ("", hit.id) else hit.excerpt
+    cells = (
+        str(position),
+        escape(_cut(hit.id, _ID_CHARACTERS)),
+        escape(_cut(text, _TEXT_CHARACTERS)),
+        "" if hit.score is None else f"{hit.score:.4g}",
+        escape(outcome),
+    )
+    weight = "bold" if hit.dropped is None else "normal"
+    row = "".join(f"<td style='text-align:left'>{cell}</td>" for cell in cells)
+    return f"<tr style='font-weight:{weight}'>{row}</tr>"
+
+
+def result_frame(result: Result) -> Any:
+    """Return a row per hit as a `pandas.DataFrame`.
+
+    Raises:
+        ModelError: `dependency_missing` without pandas.
+    """
+    pandas = package("pandas", "to_pandas")
+    rows: Sequence[dict[str, Any]] = [
+        {**hit.to_dict(text=True), "selected": hit.dropped is None} for hit in result.hits
+    ]
+    columns = ["index", "id", "title", "text", "selected", "dropped", "score", "rerank_score"]
+    columns += ["cosine", "bm25", "blend", "stage1_rank", "stage2_rank", "provider", "metadata"]
+    return pandas.DataFrame(rows, columns=columns)
+
+
+def _cut(text: str, most: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
