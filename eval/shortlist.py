@@ -1,4 +1,4 @@
-"""Prints how often the right tool is on the shortlist of `Router.select_tools`.
+"""Prints how often the right tool is on the shortlist of `ToolRouter`.
 
     python eval/shortlist.py eval/tools
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 
 from crossgate import Index, Router
-from crossgate._decision.orderings import shortlist
+from crossgate._decision.orderings import nearest
 from crossgate.evaluation import read_dataset
 
 LIMITS = (1, 3, 5, 8, 12, 16)
@@ -31,7 +31,7 @@ def main() -> None:
         for limit in LIMITS:
             results = [(one, router.route(one.text, limit=limit)) for one in matched]
             near = sum(
-                any(hit.id in one.relevant for hit in shortlist(result, limit, None))
+                any(hit.id in one.relevant for hit in nearest(result, limit, None))
                 for one, result in results
             )
             routed = sum(any(id in one.relevant for id in result.ids) for one, result in results)
@@ -41,13 +41,10 @@ def main() -> None:
             )
         for bar in BARS:
             near = sum(
-                any(
-                    hit.id in one.relevant
-                    for hit in shortlist(router.route(one.text), DEFAULT, bar)
-                )
+                any(hit.id in one.relevant for hit in nearest(router.route(one.text), DEFAULT, bar))
                 for one in matched
             )
-            none = sum(not shortlist(router.route(one.text), DEFAULT, bar) for one in others)
+            none = sum(not nearest(router.route(one.text), DEFAULT, bar) for one in others)
             print(
                 f"  limit {DEFAULT}, least confidence {bar:.2f}  on it {near / len(matched):.3f}  "
                 f"none {none / len(others):.3f}"

@@ -122,7 +122,7 @@ def test_what_is_not_run_says_why() -> None:
     assert left_out == {
         "agents.md: needs an agent's skills in the home folder",
         "agents.md: needs an index",
-        "agents.md: asks a model; tests/test_select_tools.py runs it against a server of its own",
+        "agents.md: asks a model; tests/test_tool_router.py runs it against a server of its own",
         "calibration.md: needs labelled queries of your own, "
         'and the extra calibrate (pip install ".[calibrate]")',
         "calibration.md: takes minutes",

@@ -8,6 +8,7 @@ from crossgate._decision.rerank import arerank as arerank
 from crossgate._decision.rerank import rerank as rerank
 from crossgate._decision.rerank import rerank_many as rerank_many
 from crossgate._decision.router import Router as Router
+from crossgate._decision.tool_router import ToolRouter as ToolRouter
 from crossgate._reranking.contract import PairScore as PairScore
 from crossgate._reranking.contract import Reranker as Reranker
 from crossgate._reranking.cross_encoder import CrossEncoder as CrossEncoder

@@ -36,11 +36,11 @@ def ranked(
     return [pair for pair in pairs if least is None or pair[1] >= least][:limit]
 
 
-def shortlist(result: RouteResult, limit: int, least: float | None) -> tuple[Hit, ...]:
+def nearest(result: RouteResult, limit: int, least: float | None) -> tuple[Hit, ...]:
     """Return the nearest candidates, in the decision's order, whatever was selected.
 
-    To a model that picks for itself, a wrong tool costs little and a missing right one everything:
-    the thresholds for a pick would leave out most of the right tools.
+    A model that picks for itself loses little by a wrong tool on the list, and fails without the
+    right one. The thresholds of a pick would leave out most of the right tools.
 
     Args:
         result: The decision.

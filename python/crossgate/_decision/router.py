@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any
 from crossgate._core import Policy, Profile
 from crossgate._decision.batch import Progress, decide_many
 from crossgate._decision.cascade import Request, Stage1, arun, milliseconds, run
-from crossgate._decision.orderings import shortlist
 from crossgate._reranking.chain import Chain
 from crossgate._reranking.contract import NO_DEADLINE, Deadline, passages_of
 from crossgate._retrieval.index import Index, check_embedder, embedder_mismatch
 from crossgate._runtime.models.manifest import ROUTING_RERANKER
 from crossgate._support.checks import (
-    MAX_QUERY_CHARACTERS,
     check_confidence,
     check_ids,
     check_limit,
@@ -94,7 +92,6 @@ class Router:
         self._embedder = embedder
         self._rerankers = Chain(reranker, ROUTING_RERANKER)
         self._telemetry = telemetry
-        self._tools: dict[str, Any] = {}
         self._notes: tuple[Degradation, ...] = ()
         if profile is None:
             profile = _beside(index)
@@ -109,67 +106,6 @@ class Router:
         self.policy = as_policy(policy)
         self._rerankers.check_fitted(self.profile, index.embedder or None)
         self._warnings = _other_corpus(self.profile, index)
-
-    @classmethod
-    def for_tools(
-        cls,
-        tools: Iterable[Any],
-        *,
-        embedder: Embedder | str | PathLike[str] | None = "default",
-        **options: Any,
-    ) -> Router:
-        """Return a router over the tools of an agent, for `select_tools`.
-
-        The tools are embedded here, once: make the router where the list of tools is made.
-
-        Args:
-            tools: The definitions as a model's API takes them (OpenAI, Anthropic), as an MCP server
-                lists them, or objects with `name`, `description` and such a schema, like
-                PydanticAI's `ToolDefinition`.
-            embedder: As in `Index.build`; None to search by words alone.
-            options: Further arguments of the router: reranker, profile, policy, telemetry.
-
-        Raises:
-            InputError: `malformed_tool` for one without a name, `duplicate_id` for two of one
-                name, `no_documents` without any.
-        """
-        from crossgate._sources.tools import own_tools
-
-        defined = own_tools(tools)
-        documents = [document for document, _ in defined]
-        router = cls(Index.build(documents, embedder=embedder), **options)
-        router._tools = {document.id: tool for document, tool in defined}
-        return router
-
-    def select_tools(
-        self, prompt: str, *, limit: int = 8, min_confidence: float | None = None
-    ) -> list[Any]:
-        """Return the tools of `for_tools` that come closest to a prompt: the same objects.
-
-        It is a shortlist, best first, from which the model picks: unlike with `route`, a tool can
-        be on it even if it is not certain to fit. A prompt that is too long is cut; an empty prompt
-        gets no tools.
-
-        Args:
-            prompt: The prompt.
-            limit: Maximum number; those that the profile's `per_channel` leaves in question are
-                twenty with the bundled one.
-            min_confidence: Return no tools if the probability that any of them fits is lower, in
-                [0, 1]; None to return the shortlist in any case.
-
-        Raises:
-            InputError: As `route`; `no_tools` for a router that was not made by `for_tools`.
-        """
-        if not self._tools:
-            raise InputError(
-                "no_tools", "this router has no tools: make it with Router.for_tools(tools)"
-            )
-        if isinstance(prompt, str):  # route says what is wrong with anything else
-            prompt = prompt[:MAX_QUERY_CHARACTERS]
-        result = self.route(prompt, limit=limit, min_confidence=min_confidence)
-        # A tool may have been taken out of, or put into, the index by hand.
-        nearest = shortlist(result, limit, min_confidence)
-        return [self._tools[hit.id] for hit in nearest if hit.id in self._tools]
 
     def route(
         self,

@@ -105,7 +105,12 @@ def own_tools(tools: Iterable[Any]) -> list[tuple[Document, Any]]:
         InputError: `malformed_tool`, `duplicate_id` or `no_documents`.
     """
     by_id: dict[str, tuple[Document, Any]] = {}
-    for position, tool in enumerate(tools):
+    listed = (
+        (position, tool)
+        for position, given in enumerate(tools)
+        for tool in _declared(given) or [given]
+    )
+    for position, tool in listed:
         try:
             document = tool_from(dict(tool) if isinstance(tool, Mapping) else _attributes(tool))
         except Unusable as error:

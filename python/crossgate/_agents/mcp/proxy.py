@@ -22,7 +22,7 @@ from mcp_types import INVALID_PARAMS
 from crossgate._agents.mcp.listing import START_SECONDS, quiet
 from crossgate._agents.mcp.upstream import Entry, Upstream, failed_call, read_servers
 from crossgate._core import __version__
-from crossgate._decision.orderings import shortlist
+from crossgate._decision.orderings import nearest
 from crossgate._decision.router import Router
 from crossgate._retrieval.index import Index
 from crossgate._sources.common import Unusable
@@ -178,8 +178,8 @@ class Proxy:
             values["unavailable"] = list(tools.unavailable)
             if tools.router is not None:
                 result = await tools.router.aroute(prompt, limit=limit)
-                nearest = shortlist(result, limit, None)
-                values["tools"] = [_shown(*tools.by_id[hit.id]) for hit in nearest]
+                hits = nearest(result, limit, None)
+                values["tools"] = [_shown(*tools.by_id[hit.id]) for hit in hits]
                 values["confidence"], values["reason"] = result.confidence, result.reason
                 values["degraded"] = [
                     {"code": degradation.code, "detail": degradation.detail}

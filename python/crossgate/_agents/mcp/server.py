@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from crossgate._agents.hook.answer import file_of
 from crossgate._agents.mcp.index_handle import Opened
 from crossgate._core import __version__
-from crossgate._decision.orderings import shortlist
+from crossgate._decision.orderings import nearest
 from crossgate._decision.rerank import arerank
 from crossgate._support.errors import CrossgateError
 from crossgate._support.sanitize import neutral, one_line, sanitize
@@ -146,8 +146,8 @@ def _offer_tools(made: MCPServer, tools: Opened) -> None:
         """Find the tools nearest to a prompt. If confidence is low, none may fit."""
         with _explained():
             result = tools.router().route(prompt, limit=limit, min_confidence=min_confidence)
-        nearest = shortlist(result, limit, min_confidence)
-        return Tools(nearest=[Tool(**_plain(hit)) for hit in nearest], **_verdict(result))
+        hits = nearest(result, limit, min_confidence)
+        return Tools(nearest=[Tool(**_plain(hit)) for hit in hits], **_verdict(result))
 
 
 def _offer_reranking(made: MCPServer, options: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from conftest import LIBRARY
-from crossgate import InputError, Router
+from crossgate import InputError, ToolRouter
 
 ROOT = Path(__file__).parents[1]
 PROMPT = "squash the last commits of my git branch"
@@ -55,34 +55,32 @@ class Definition:
     ids=["openai", "anthropic", "objects"],
 )
 def test_what_comes_back_is_what_was_given(tools: list[Any]) -> None:
-    router = Router.for_tools(tools, **STAGE1)
-    selected = router.select_tools(PROMPT)
+    router = ToolRouter(tools, **STAGE1)
+    selected = router.select(PROMPT)
     assert selected[0] is tools[list(LIBRARY).index("git-history")]
     assert {id(one) for one in selected} <= {id(one) for one in tools}
-    assert router.select_tools(PROMPT, limit=1) == selected[:1]
-    assert router.select_tools("what a lovely morning", min_confidence=0.5) == []
+    assert router.select(PROMPT, limit=1) == selected[:1]
+    assert router.select("what a lovely morning", min_confidence=0.5) == []
 
 
 def test_a_tool_that_route_is_too_unsure_of_is_on_the_shortlist() -> None:
-    router = Router.for_tools(openai_tools(), **STAGE1)
+    router = ToolRouter(openai_tools(), **STAGE1)
     prompt = "the pictures for the web page are far too big"
     for limit in (1, 2, 8):
-        names = [one["function"]["name"] for one in router.select_tools(prompt, limit=limit)]
-        assert names == [hit.id for hit in router.route(prompt).hits][:limit]
-    assert router.route("hello there").ids == []
-    assert router.select_tools("hello there") != []
-    confidence = router.route(prompt).confidence
+        names = [one["function"]["name"] for one in router.select(prompt, limit=limit)]
+        assert names == [hit.id for hit in router.router.route(prompt).hits][:limit]
+    assert router.router.route("hello there").ids == []
+    assert router.select("hello there") != []
+    confidence = router.router.route(prompt).confidence
     assert confidence is not None
-    assert router.select_tools(prompt, min_confidence=confidence) != []
-    assert router.select_tools(prompt, min_confidence=confidence + 1e-9) == []
+    assert router.select(prompt, min_confidence=confidence) != []
+    assert router.select(prompt, min_confidence=confidence + 1e-9) == []
 
 
 def test_what_a_person_pastes_is_answered() -> None:
-    router = Router.for_tools(openai_tools(), **STAGE1)
-    assert router.select_tools(PROMPT + " " * 70_000, limit=1) == router.select_tools(
-        PROMPT, limit=1
-    )
-    assert router.select_tools("") == router.select_tools(" \n") == []
+    router = ToolRouter(openai_tools(), **STAGE1)
+    assert router.select(PROMPT + " " * 70_000, limit=1) == router.select(PROMPT, limit=1)
+    assert router.select("") == router.select(" \n") == []
 
 
 @pytest.mark.parametrize(
@@ -95,7 +93,7 @@ def test_what_a_person_pastes_is_answered() -> None:
 )
 def test_a_question_that_cannot_be_asked_is_refused(arguments: dict[str, Any], code: str) -> None:
     with pytest.raises(InputError) as caught:
-        Router.for_tools(openai_tools(), **STAGE1).select_tools(**arguments)
+        ToolRouter(openai_tools(), **STAGE1).select(**arguments)
     assert caught.value.code == code
 
 
@@ -107,9 +105,16 @@ def test_a_parameter_can_decide() -> None:
             ("second", {"properties": {"kind": {"enum": ["invoice", "credit note"]}}}),
         )
     ]
-    router = Router.for_tools(tools, **STAGE1)
-    assert router.select_tools("correct the invoice", limit=1) == tools[1:]
-    assert router.select_tools("enter my holiday", limit=1) == tools[:1]
+    router = ToolRouter(tools, **STAGE1)
+    assert router.select("correct the invoice", limit=1) == tools[1:]
+    assert router.select("enter my holiday", limit=1) == tools[:1]
+
+
+def test_functions_that_gemini_groups_are_selected_one_by_one() -> None:
+    functions = [tool["function"] for tool in openai_tools()]
+    router = ToolRouter([{"functionDeclarations": functions}], **STAGE1)
+    expected = ToolRouter(openai_tools(), **STAGE1).select(PROMPT, limit=1)
+    assert router.select(PROMPT, limit=1) == [expected[0]["function"]]
 
 
 @pytest.mark.parametrize(
@@ -124,17 +129,9 @@ def test_a_parameter_can_decide() -> None:
 )
 def test_a_list_that_cannot_be_used_is_refused(tools: list[Any], code: str, said: str) -> None:
     with pytest.raises(InputError) as caught:
-        Router.for_tools(tools, **STAGE1)
+        ToolRouter(tools, **STAGE1)
     assert caught.value.code == code
     assert said in str(caught.value)
-
-
-def test_a_router_over_documents_has_no_tools() -> None:
-    from conftest import build
-
-    with pytest.raises(InputError) as caught:
-        Router(build(embedder=None), reranker=None).select_tools(PROMPT)
-    assert caught.value.code == "no_tools"
 
 
 def completion(message: dict[str, Any]) -> dict[str, Any]:
