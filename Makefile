@@ -9,7 +9,7 @@ DIST = dist
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: all
 all: lint test ## everything that CI runs
@@ -17,11 +17,11 @@ all: lint test ## everything that CI runs
 LOCK = tests/requirements.lock
 GROUPS = --group lint --group test --group stores --group frameworks
 
-# uv takes 8 s of processor time for these; pip compiles all of their 19,000 modules besides.
+# uv takes 8 s of processor time for these; pip also compiles all of their 19,000 modules.
 INSTALLER = tests/installer.lock
 INSTALL = $(BIN)/uv pip install --quiet --python
 
-# The last call finds all there, or tells of a dependency that is not in the lock.
+# The last call installs nothing, and fails for a dependency that is missing from the lock.
 $(VENV): pyproject.toml $(LOCK) $(INSTALLER)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --require-hashes --requirement $(INSTALLER)
@@ -32,14 +32,14 @@ $(VENV): pyproject.toml $(LOCK) $(INSTALLER)
 PINNED = --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 
 .PHONY: lock
-lock: ## pin anew what lint and test install; needs uv
+lock: ## pin the packages that lint and test install; needs uv
 	echo 'maturin>=1.9.4,<2' | uv pip compile pyproject.toml - $(GROUPS) $(PINNED) --output-file $(LOCK)
 	echo uv | uv pip compile - $(PINNED) --output-file $(INSTALLER)
 	sed -i '1i # What `make test` and `make lint` install, pinned by hash; `make lock` makes it anew.' $(LOCK)
 	sed -i '1i # What installs the rest, pinned by hash; `make lock` makes it anew.' $(INSTALLER)
 
 .PHONY: audit
-audit: $(VENV) ## licences, origin and known holes of all dependencies; needs cargo-deny, pip-audit and a network
+audit: $(VENV) ## licences, origin and known vulnerabilities of all dependencies; needs cargo-deny, pip-audit and a network
 	cargo deny check
 	pip-audit --strict --require-hashes --disable-pip --requirement $(LOCK) --requirement $(INSTALLER)
 
@@ -49,12 +49,12 @@ install: $(VENV) ## build the wheel and install it into the virtual environment
 	$(BIN)/maturin build --release --quiet --interpreter $(BIN)/python --out $(DIST)
 	$(INSTALL) $(BIN)/python --reinstall-package crossgate $(DIST)/*.whl
 
-# stargraph needs Python 3.13; pyenv hides the ones that it has.
+# stargraph needs Python 3.13, which pyenv does not put on the path.
 PYTHON313 ?= $(shell python3.13 -c 'import sys; print(sys.executable)' 2>/dev/null || \
 	ls -d $$(pyenv root 2>/dev/null)/versions/3.13*/bin/python3.13 2>/dev/null | head -1)
 
 .PHONY: stargraph
-stargraph: install ## what the contract test of stargraph needs, where Python 3.13 is installed
+stargraph: install ## the environment of the contract test of stargraph, if Python 3.13 is installed
 ifneq ($(PYTHON313),)
 	$(PYTHON313) -m venv $(VENV)/stargraph
 	$(INSTALL) $(VENV)/stargraph/bin/python pydantic
@@ -68,7 +68,25 @@ $(VENV)/training: models/requirements.txt | $(VENV)
 	touch $(VENV)/training
 
 .PHONY: training
-training: $(VENV)/training ## what training the models needs, about 6 GB
+training: $(VENV)/training ## the environment for training the models, about 6 GB
+
+# Without link-time optimisation a change of Rust code takes half the time to build.
+.PHONY: develop
+develop: $(VENV) ## build the extension into the source tree, where tests and the command line then run
+	VIRTUAL_ENV=$(abspath $(VENV)) CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+		$(BIN)/maturin develop --uv --release --quiet --target-dir target/develop
+
+SLOW = $(addprefix tests/test_,$(addsuffix .py,training baselines stores models tiers_remote serve stargraph attacks \
+	evaluation_report calibration cli mcp hook hook_install integrations docs bench))
+
+.PHONY: test-fast
+test-fast: develop ## most tests on an editable build, in under two minutes; no training, stores, servers or processes
+	$(BIN)/pytest --numprocesses auto --dist loadfile $(filter-out $(SLOW),$(wildcard tests/test_*.py))
+
+.PHONY: test-random
+test-random: install ## property tests with 2,000 new draws each; add each failure to its test as an @example
+	HYPOTHESIS_PROFILE=random $(BIN)/pytest --numprocesses auto --dist loadfile --timeout 3600 \
+		$(shell grep -l "^from hypothesis" tests/test_*.py)
 
 .PHONY: test
 test: test-rust test-python ## all tests, Rust and Python; the Python ones against the wheel
@@ -102,7 +120,7 @@ lint-python: install
 	$(BIN)/python -m mypy.stubtest crossgate._core
 
 .PHONY: format
-format: $(VENV) ## mend formatting and what the lints can mend
+format: $(VENV) ## format the code, and apply the fixes that the lints know
 	cargo fmt --all
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from crossgate import CrossgateError, Document, Index, PairScore, Passage
 from crossgate.rerankers import Deadline
@@ -17,9 +19,12 @@ from crossgate.rerankers import Deadline
 # Haystack reports its use over the network: its sockets close when they like, which fails a test.
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 
-settings.register_profile("fast", max_examples=30, deadline=None, derandomize=True)
-settings.register_profile("slow", max_examples=2_000, deadline=None)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+settings.register_profile("fixed", max_examples=30, deadline=None, derandomize=True)
+settings.register_profile("random", max_examples=2_000, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
+# Hypothesis mixes constants of all loaded test modules into its draws, so they would depend on
+# which tests ran before in the same process.
+providers._get_local_constants = Constants
 
 LIBRARY = {
     "csv-cleaner": "clean and repair messy csv files with duplicate rows and broken quoting",

@@ -903,8 +903,8 @@ PASSING = [stopped_half_way, streams_closed, disk_full, set_up_wrongly, bad_call
 @on_linux
 @pytest.mark.timeout(3_000)  # a thousand prompts, and as many faults, are many processes
 def test_many_prompts_in_a_row_with_faults_between_them(home: Home, tmp_path: Path) -> None:
-    """HYPOTHESIS_PROFILE=slow sends a thousand, as many as a person writes in a month."""
-    count = 1_000 if os.environ.get("HYPOTHESIS_PROFILE") == "slow" else 12
+    """HYPOTHESIS_PROFILE=random sends a thousand, as many as a person writes in a month."""
+    count = 1_000 if os.environ.get("HYPOTHESIS_PROFILE") == "random" else 12
     rows = PROMPTS.read_text(encoding="utf-8").splitlines()
     random.seed(1)
     whole = shutil.copytree(home.hooks, tmp_path / "whole")
