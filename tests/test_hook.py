@@ -575,7 +575,7 @@ def test_one_that_is_stopped_at_any_time_says_all_or_nothing(home: Home, delay: 
 
 def test_one_that_gets_no_input_gives_up_by_itself(home: Home) -> None:
     script = (
-        "from crossgate._agents.hook import process; process.GIVE_UP_SECONDS = 0.1; "
+        "from crossgate._agents.hook import main as process; process.GIVE_UP_SECONDS = 0.1; "
         "process.main('claude', [])"
     )
     child = subprocess.Popen(
@@ -596,7 +596,7 @@ def test_one_that_gets_no_input_gives_up_by_itself(home: Home) -> None:
 def test_one_that_gives_up_does_not_wait_for_its_log(home: Home) -> None:
     """The disk that held the answer up may be the one that the log is on."""
     script = (
-        "import time; from crossgate._agents.hook import process, record; "
+        "import time; from crossgate._agents.hook import main as process, memory; "
         "process.GIVE_UP_SECONDS = 0.1; memory.note = lambda *_: time.sleep(1_000_000); "
         "process.main('claude', [])"
     )
@@ -710,7 +710,7 @@ def settle(home: Home) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         time.sleep(0.05)
-        if not [*apart(home, "refresh"), *apart(home, "scoring")]:
+        if not [*apart(home, "refresh"), *apart(home, "late_scores")]:
             return
     raise AssertionError("a process in the background does not end")
 

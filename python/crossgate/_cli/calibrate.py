@@ -260,15 +260,23 @@ def _combination(combine: Combine) -> str:
     return "by rerank score alone"
 
 
+_LABELS = {
+    "recall@1": "recall@1",
+    "false_positive_rate": "false positives",
+    "wrong_pick@1": "wrong pick@1",
+    "skipped": "skipped",
+}
+
+
 def _table(report: Figures, before: Figures) -> Iterator[str]:
     columns = [("never", report), ("gated", report), ("always", report), ("gated", before)]
     titles = ["before" if figures is before else mode for mode, figures in columns]
-    yield f"{'':<14}{'  '.join(f'{title:<20}' for title in titles)}".rstrip()
-    for name in ("recall@1", "false_positive_rate", "wrong_pick@1", "skipped"):
+    yield f"{'':<16}{' '.join(f'{title:<20}' for title in titles)}".rstrip()
+    for name, label in _LABELS.items():
         cells = [figures.modes[mode][name] for mode, figures in columns]
         if any(cells):
-            shares = "  ".join(f"{_share(cell):<20}" for cell in cells)
-            yield f"{name.replace('_', ' '):<14}{shares}".rstrip()
+            shares = " ".join(f"{_share(cell):<20}" for cell in cells)
+            yield f"{label:<16}{shares}".rstrip()
 
 
 def _share(interval: Interval | None) -> str:
