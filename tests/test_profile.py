@@ -205,7 +205,7 @@ def test_what_names_no_version_is_none(values: object) -> None:
         ({"winner": {"agreed": 10**400}}, "winner.agreed"),
         ({"winner": {"agreed": -0.1}}, "winner.agreed is -0.1"),
         ({"winner": {"disagreed": 0.1}}, "winner.agreed is absent"),
-        ({"winner": {"agreed": 0.2, "disagreed": 0.1}}, "never needs a smaller lead"),
+        ({"winner": {"agreed": 0.2, "disagreed": 0.1}}, "never needs a smaller margin"),
         ({"second": {"stage1": -0.1}}, "second.stage1"),
         ({"second": {"stage2": "low"}}, "second.stage2"),
         ({"per_channel": 1}, "per_channel is 1"),

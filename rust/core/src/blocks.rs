@@ -1,4 +1,4 @@
-//! Parts of an index file, each with a checksum of its own, read when they are first needed.
+//! Blocks of an index file, each with its own checksum, read on first use.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -6,18 +6,13 @@ use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Damage, Error, FileProblem, Result};
 
-pub(crate) const REBUILD: &str = "rebuild it with `crossgate index SOURCE... -o FILE`";
-
-pub(crate) fn corrupt(what: &str) -> Error {
-    Error::file("index_corrupt", format!("the index is damaged, {what}"))
-}
-
-/// Where the bytes of an index file are.
+/// The bytes of an index file.
 ///
-/// A file is read at places, and not mapped: one that another process shortens is then an error and
-/// not the end of this process. It stays open, so that a file put in its place changes nothing.
+/// A file is read and not mapped into memory: if another process shortens it, a read fails, while
+/// an access to a mapping would end this process. The file stays open, so an index that replaces it
+/// on disk changes nothing here.
 #[derive(Debug)]
 pub(crate) enum Source {
     File { file: File, path: PathBuf },
@@ -25,75 +20,73 @@ pub(crate) enum Source {
 }
 
 impl Source {
+    /// Number of bytes; fails with `index_unreadable`.
     pub(crate) fn len(&self) -> Result<u64> {
         match self {
-            Self::File { file, .. } => match file.metadata() {
-                Ok(found) => Ok(found.len()),
-                Err(error) => Err(self.failed(&error)),
-            },
+            Self::File { file, .. } => {
+                file.metadata().map(|file| file.len()).map_err(|error| self.unreadable(&error))
+            }
             Self::Memory(bytes) => Ok(bytes.len() as u64),
         }
     }
 
-    /// Some bytes; fails with `index_truncated` or `index_unreadable`.
-    pub(crate) fn read(&self, at: u64, length: u64) -> Result<Vec<u8>> {
-        let truncated = || Error::file("index_truncated", "the index ends too early");
-        let end = at.checked_add(length).filter(|end| self.len().is_ok_and(|all| *end <= all));
-        // Nothing is made room for that is not there.
-        let (Some(end), Ok(length)) = (end, usize::try_from(length)) else {
-            return Err(self.named(truncated()));
-        };
+    /// Reads `length` bytes from `start`; fails with `index_truncated` or `index_unreadable`.
+    pub(crate) fn read(&self, start: u64, length: u64) -> Result<Vec<u8>> {
+        let truncated = || self.locate(Error::file(FileProblem::Truncated));
+        let end = start.checked_add(length).ok_or_else(truncated)?;
+        // Checked before memory for the bytes is reserved: the length may be of a damaged file.
+        if end > self.len()? {
+            return Err(truncated());
+        }
+        let length = usize::try_from(length).map_err(|_| truncated())?;
         match self {
             Self::Memory(bytes) => {
-                let span = usize::try_from(at).ok().zip(usize::try_from(end).ok());
-                let found = span.and_then(|(at, end)| bytes.get(at..end));
-                found.map(<[u8]>::to_vec).ok_or_else(truncated)
+                let start = usize::try_from(start).map_err(|_| truncated())?;
+                bytes.get(start..start + length).map(<[u8]>::to_vec).ok_or_else(truncated)
             }
             Self::File { file, .. } => {
                 let mut bytes = vec![0; length];
-                read_exact_at(file, &mut bytes, at).map_err(|error| match error.kind() {
-                    std::io::ErrorKind::UnexpectedEof => self.named(truncated()),
-                    _ => self.failed(&error),
+                read_exact_at(file, &mut bytes, start).map_err(|error| match error.kind() {
+                    std::io::ErrorKind::UnexpectedEof => truncated(),
+                    _ => self.unreadable(&error),
                 })?;
                 Ok(bytes)
             }
         }
     }
 
-    fn failed(&self, error: &std::io::Error) -> Error {
-        self.named(Error::file("index_unreadable", format!("the index cannot be read: {error}")))
+    fn unreadable(&self, error: &std::io::Error) -> Error {
+        self.locate(Error::file(FileProblem::Unreadable(error.to_string())))
     }
 
-    /// The error with the name of the file and the way out.
-    pub(crate) fn named(&self, error: Error) -> Error {
+    /// The error with the path of the file.
+    pub(crate) fn locate(&self, error: Error) -> Error {
         match self {
-            Self::File { path, .. } => {
-                Error::file(error.code(), format!("{}: {error}: {REBUILD}", path.display()))
-            }
+            Self::File { path, .. } => error.at(path),
             Self::Memory(_) => error,
         }
     }
 }
 
 #[cfg(unix)]
-fn read_exact_at(file: &File, bytes: &mut [u8], at: u64) -> std::io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, bytes, at)
+fn read_exact_at(file: &File, bytes: &mut [u8], start: u64) -> std::io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, bytes, start)
 }
 
 #[cfg(windows)]
-fn read_exact_at(file: &File, mut bytes: &mut [u8], mut at: u64) -> std::io::Result<()> {
+fn read_exact_at(file: &File, mut bytes: &mut [u8], mut start: u64) -> std::io::Result<()> {
     while !bytes.is_empty() {
-        let read = std::os::windows::fs::FileExt::seek_read(file, bytes, at)?;
+        let read = std::os::windows::fs::FileExt::seek_read(file, bytes, start)?;
         if read == 0 {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
-        bytes = bytes.get_mut(read..).unwrap_or_default();
-        at += read as u64;
+        bytes = bytes.get_mut(read..).expect("a read returns at most the bytes that it was given");
+        start += read as u64;
     }
     Ok(())
 }
 
-/// How long a block is, and its BLAKE3. Blocks follow each other, so that this tells where each is.
+/// Length and BLAKE3 checksum of a block. Blocks follow each other, so lengths give positions too.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Extent {
     pub(crate) length: u64,
@@ -106,31 +99,33 @@ impl Extent {
     }
 }
 
-/// A part of a file that nobody has read yet.
+/// A block of a file that may not have been read yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
     pub(crate) source: Arc<Source>,
-    pub(crate) at: u64,
+    pub(crate) start: u64,
     pub(crate) extent: Extent,
-    /// What it holds, for errors, and the how many of these it is.
-    pub(crate) name: (&'static str, usize),
+    /// The part of the file that it belongs to, for messages.
+    pub(crate) part: &'static str,
+    /// Number of the block within its part, from 0.
+    pub(crate) number: usize,
 }
 
 impl Block {
-    /// What the block holds; fails where it was altered, or cannot be decoded.
+    /// Reads and decodes the block; fails with `index_corrupt` if its checksum does not match.
     pub(crate) fn read<T>(&self, decode: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
-        let bytes = self.source.read(self.at, self.extent.length)?;
-        let (what, number) = self.name;
-        let found = if *blake3::hash(&bytes).as_bytes() == self.extent.checksum {
+        let bytes = self.source.read(self.start, self.extent.length)?;
+        let decoded = if *blake3::hash(&bytes).as_bytes() == self.extent.checksum {
             decode(&bytes)
         } else {
-            Err(corrupt(&format!("the checksum of block {number} of its {what} does not match")))
+            let (part, number) = (self.part, self.number);
+            Err(Error::corrupt(Damage::BlockChecksum { part, number }))
         };
-        found.map_err(|error| self.source.named(error))
+        decoded.map_err(|error| self.source.locate(error))
     }
 }
 
-/// A value that is here, or in a block that is read when it is first asked for.
+/// A value in memory, or in a block that is read on first use.
 #[derive(Clone, Debug)]
 pub(crate) struct Lazy<T> {
     value: OnceLock<T>,
@@ -144,25 +139,21 @@ impl<T> From<T> for Lazy<T> {
 }
 
 impl<T> Lazy<T> {
-    pub(crate) fn later(block: Block) -> Self {
+    pub(crate) fn from_block(block: Block) -> Self {
         Self { value: OnceLock::new(), block: Some(block) }
     }
 
-    /// The value; where two threads are first, one of them reads in vain.
+    /// The value. If two threads ask first at the same time, both read and one result is kept.
     pub(crate) fn get(&self, decode: impl FnOnce(&[u8]) -> Result<T>) -> Result<&T> {
         if let Some(value) = self.value.get() {
             return Ok(value);
         }
-        match &self.block {
-            Some(block) => {
-                let value = block.read(decode)?;
-                Ok(self.value.get_or_init(|| value))
-            }
-            None => Err(corrupt("a part of it is nowhere")), // `from` leaves no such value
-        }
+        let block = self.block.as_ref().expect("there is a value or a block");
+        let value = block.read(decode)?;
+        Ok(self.value.get_or_init(|| value))
     }
 
-    /// The value, once it was got.
+    /// The value if it was read.
     pub(crate) fn get_mut(&mut self) -> Option<&mut T> {
         self.value.get_mut()
     }

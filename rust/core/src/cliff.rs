@@ -1,64 +1,62 @@
-//! Score cliffs: where a ranked pool falls off, and when to cut its tail before stage 2 pays for it.
+//! Score cliffs: large drops in a ranked pool, below which candidates are cut before stage 2.
 
 use std::collections::HashSet;
 
-use serde::{Deserialize, Serialize};
-
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::json::{codes, value};
 
-/// A score below this share of the one before it has fallen off a cliff.
+/// A score below this fraction of the score before it is below a cliff.
 pub const CLIFF_RATIO: f64 = 0.85;
-/// The least drop of a cliff, so that 0.20 to 0.16 is none.
+/// The least drop of a cliff: from 0.20 to 0.16 is not a cliff.
 pub const CLIFF_MIN_DROP: f64 = 0.05;
 
 codes! {
-    /// Why no tail was cut from a pool.
+    /// Why a pool was not cut.
     pub enum SkipReason {
-        /// A candidate has no cosine, so that no cliff can be measured.
+        /// A candidate has no cosine, so the scores cannot be compared.
         NoCosine = "no_cosine",
-        /// The retrieval is graded below B: it needs candidates more than a dense pool.
+        /// The retrieval is graded below B, and few of its candidates may be relevant.
         LowGrade = "low_grade",
-        /// The preferred reranker is down: the fallback wants more candidates, not fewer.
+        /// The preferred reranker is unavailable, and its fallback needs more candidates.
         RerankerUnavailable = "reranker_unavailable",
-        /// The pool holds no more than the core that must stay.
+        /// The pool has no candidates besides those that always stay.
         NoRoom = "no_room",
-        /// No cliff stands past the core.
+        /// There is no cliff below the candidates that always stay.
         NoCliff = "no_cliff",
-        /// The static floor, or the size of the pool, already keeps out what lies below the cliff.
+        /// The floor or the size of the pool already excludes all candidates below the cliff.
         NoImprovement = "no_improvement",
-        /// The cut would take the last candidate of a source.
+        /// The cut would remove all candidates of a source.
         SourceDiversityLoss = "source_diversity_loss",
     }
 }
 
-/// What decides whether a pool may be tightened.
+/// Settings of [`tighten`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CliffOptions {
-    /// Candidates from the top of stage 1's order that always stay.
+    /// Number of first candidates of stage 1 that always stay.
     pub core: usize,
-    /// How many candidates stage 2 reads at most.
+    /// The most candidates that stage 2 reads.
     pub pool: usize,
-    /// The floor that holds without tightening; none lets everything through.
+    /// The floor without a cut, if there is one.
     pub static_floor: Option<f64>,
-    /// The caller's grade of the retrieval, `A` (best) to `F`; none counts as good.
+    /// The caller's grade of the retrieval, from `A` (best) to `F`; none is treated like `A`.
     pub grade: Option<char>,
-    /// Whether the primary reranker takes calls at this moment.
+    /// Whether the preferred reranker is available.
     pub reranker_available: bool,
 }
 
 value! {
-    /// What became of the cliff: see [`tighten`].
+    /// The result of [`tighten`].
     #[derive(PartialEq)]
     #[serde(deny_unknown_fields)]
     pub struct Cliff {
-        /// The candidates that the cut takes from the pool, as positions in stage 1's order.
+        /// The candidates that are cut from the pool, as positions in the order of stage 1.
         pub cut: Vec<usize>,
-        /// The floor in force: the static one, or the last score above the cliff.
+        /// The floor that applies: the static floor, or the last score above the cliff.
         pub effective_floor: Option<f64>,
-        /// How many scores stand above the cliff, where one was found.
+        /// Number of scores above the cliff, if there is one.
         pub cliff_position: Option<usize>,
-        /// Why nothing was cut, or none where a tail was.
+        /// Why nothing was cut; none if candidates were cut.
         pub skip_reason: Option<SkipReason>,
     }
 }
@@ -73,31 +71,39 @@ impl Cliff {
     }
 }
 
-/// Index of the first score below the first cliff at or past `core`; scores sorted best first.
+/// Position of the first score below a cliff, from `core` on. Scores must be sorted best first.
 ///
-/// A cliff is a drop to under [`CLIFF_RATIO`] of the score before and by [`CLIFF_MIN_DROP`] at
-/// least. The first one counts; a larger one further down is not looked for.
+/// A cliff is a drop to less than [`CLIFF_RATIO`] of the score before, by at least
+/// [`CLIFF_MIN_DROP`]. The first cliff counts, also if a later one is larger.
+///
+/// # Examples
+///
+/// ```
+/// use crossgate_core::cliff::find_cliff;
+///
+/// assert_eq!(find_cliff(&[0.9, 0.8, 0.5, 0.1], 1), Some(2));
+/// assert_eq!(find_cliff(&[0.9, 0.8, 0.7, 0.6], 1), None);
+/// ```
 pub fn find_cliff(scores: &[f64], core: usize) -> Option<usize> {
     let past_core = scores.windows(2).enumerate().skip(core.saturating_sub(1));
     past_core
-        .filter_map(|(place, pair)| match pair {
-            [above, below] => Some((place + 1, *above, *below)),
+        .filter_map(|(position, pair)| match pair {
+            [above, below] => Some((position + 1, *above, *below)),
             _ => None,
         })
         .find(|(_, above, below)| *below < CLIFF_RATIO * above && above - below >= CLIFF_MIN_DROP)
         .map(|(below_cliff, ..)| below_cliff)
 }
 
-/// Cuts the tail below a cliff, where that makes the pool denser and loses nothing that must stay.
+/// Cuts the candidates below a cliff from the pool of stage 2.
 ///
-/// `scores` stand in stage 1's order, whatever that is made of, and hold every candidate that stage
-/// 1 found, those below the static floor and beyond the pool included; `sources` names each one's
-/// source, where it has one, or is empty. The pool is made of the first candidates that pass the
-/// static floor. Its first `core` stay, the floor never falls below the static one, and every
-/// source that is present in the pool stays present.
+/// `scores` are in the order of stage 1 and include the candidates below the static floor and beyond
+/// the pool. `sources` has the source of each candidate, or is empty. The pool consists of the first
+/// candidates that clear the static floor. The first `core` candidates of the pool stay, the floor is
+/// never below the static floor, and each source in the pool keeps a candidate.
 ///
-/// Fails with `not_finite` where a score is no number, and with `out_of_range` where the sources
-/// are not as many.
+/// Fails with `not_finite` if a score is not finite, and with `out_of_range` if there is not one
+/// source per score.
 pub fn tighten(scores: &[f64], sources: &[Option<&str>], options: &CliffOptions) -> Result<Cliff> {
     check(scores, sources)?;
     let unchanged =
@@ -127,27 +133,24 @@ pub fn tighten(scores: &[f64], sources: &[Option<&str>], options: &CliffOptions)
     if !passes(*below) || cut.is_empty() {
         return Ok(unchanged(Some(cliff), SkipReason::NoImprovement));
     }
-    let source = |place: usize| sources.get(place).copied().flatten();
-    let kept: HashSet<_> = kept.iter().map(|(_, (place, _))| source(*place)).collect();
-    let cut: Vec<usize> = cut.into_iter().map(|(_, (place, _))| place).collect();
-    if cut.iter().any(|place| source(*place).is_some() && !kept.contains(&source(*place))) {
+    let source = |position: usize| sources.get(position).copied().flatten();
+    let kept: HashSet<_> = kept.iter().map(|(_, (position, _))| source(*position)).collect();
+    let cut: Vec<usize> = cut.into_iter().map(|(_, (position, _))| position).collect();
+    if cut.iter().any(|at| source(*at).is_some() && !kept.contains(&source(*at))) {
         return Ok(unchanged(Some(cliff), SkipReason::SourceDiversityLoss));
     }
     Ok(Cliff { cut, effective_floor: Some(*floor), cliff_position: Some(cliff), skip_reason: None })
 }
 
 fn check(scores: &[f64], sources: &[Option<&str>]) -> Result<()> {
-    if let Some(place) = scores.iter().position(|score| !score.is_finite()) {
-        return Err(Error::input(
-            "not_finite",
-            format!("score {place} of the pool is not a number"),
-        ));
+    for (position, score) in scores.iter().enumerate() {
+        if !score.is_finite() {
+            return Err(Error::not_finite(format!("score {position} of the pool"), *score));
+        }
     }
     if !sources.is_empty() && sources.len() != scores.len() {
-        return Err(Error::input(
-            "out_of_range",
-            format!("{} sources for {} scores: give one for each", sources.len(), scores.len()),
-        ));
+        let (what, found, per, expected) = ("sources", sources.len(), "scores", scores.len());
+        return Err(Kind::LengthMismatch { what, found, per, expected }.into());
     }
     Ok(())
 }
@@ -167,7 +170,7 @@ mod tests {
     };
 
     #[test]
-    fn finds_the_first_cliff_past_the_core() {
+    fn the_first_cliff_from_the_core_on_is_found() {
         let table: &[(&[f64], usize, Option<usize>)] = &[
             (&[0.9, 0.8, 0.5, 0.1], 1, Some(2)),
             (&[0.9, 0.4, 0.39, 0.1], 2, Some(3)),
@@ -184,8 +187,8 @@ mod tests {
     }
 
     #[test]
-    fn the_thresholds_stand_where_they_are_said_to() {
-        // 85 % exactly and 0.05 exactly: the ratio must be undercut, the drop only reached.
+    fn a_cliff_is_below_the_ratio_and_at_least_the_least_drop() {
+        // Exactly 85 % is not below the ratio; exactly 0.05 is enough of a drop.
         assert_eq!(find_cliff(&[1.0, 0.85], 1), None);
         assert_eq!(find_cliff(&[1.0, 0.849], 1), Some(1));
         assert_eq!(find_cliff(&[0.25, 0.1875], 1), Some(1));
@@ -193,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn fires_only_when_every_condition_holds() {
+    fn a_pool_is_cut_only_if_every_condition_holds() {
         let scores = [0.9, 0.8, 0.75, 0.4, 0.35];
         let sources = ["web", "pdf", "web", "pdf", "web"].map(Some);
         let cut = tighten(&scores, &sources, &OPTIONS).unwrap();
@@ -214,20 +217,20 @@ mod tests {
             assert_eq!((skipped.cut, skipped.skip_reason), (vec![], Some(reason)));
             assert_eq!(skipped.effective_floor, options.static_floor);
         }
-        let lonely = ["web", "pdf", "web", "mail", "web"].map(Some);
-        let skipped = tighten(&scores, &lonely, &OPTIONS).unwrap();
+        let single_mail = ["web", "pdf", "web", "mail", "web"].map(Some);
+        let skipped = tighten(&scores, &single_mail, &OPTIONS).unwrap();
         assert_eq!(skipped.skip_reason, Some(SkipReason::SourceDiversityLoss));
     }
 
     #[test]
-    fn the_core_is_that_of_stage_1_whatever_the_score() {
-        // The second candidate is far below the cliff, and stage 1 has its reasons.
+    fn the_core_is_by_the_order_of_stage_1_and_not_by_score() {
+        // The second candidate is below the cliff and stays, because stage 1 ranked it second.
         let cut = tighten(&[0.9, 0.2, 0.8, 0.3, 0.25], &[], &OPTIONS).unwrap();
         assert_eq!((cut.cut, cut.effective_floor), (vec![3, 4], Some(0.8)));
     }
 
     #[test]
-    fn refuses_a_pool_that_is_not_one() {
+    fn unusable_scores_and_sources_are_refused() {
         for (scores, sources) in [(vec![f64::NAN], vec![]), (vec![0.2, 0.1], vec![Some("web")])] {
             assert!(tighten(&scores, &sources, &OPTIONS).is_err());
         }
@@ -235,7 +238,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn invariants_hold_for_every_pool(
+        fn core_floor_and_sources_are_preserved_for_every_pool(
             pool in prop::collection::vec((0.0..1.0_f64, 0_usize..4), 0..30),
             core in 0_usize..6,
             room in 1_usize..30,
@@ -247,16 +250,16 @@ mod tests {
             let options = CliffOptions { core, pool: room, static_floor, ..OPTIONS };
             let outcome = tighten(&scores, &sources, &options).unwrap();
             let before: Vec<usize> = (0..scores.len())
-                .filter(|place| static_floor.is_none_or(|floor| scores[*place] >= floor))
+                .filter(|position| static_floor.is_none_or(|floor| scores[*position] >= floor))
                 .take(room)
                 .collect();
             let after: Vec<usize> =
-                before.iter().copied().filter(|place| !outcome.cut.contains(place)).collect();
+                before.iter().copied().filter(|position| !outcome.cut.contains(position)).collect();
             prop_assert_eq!(after.len() + outcome.cut.len(), before.len());
             prop_assert!(after.iter().take(core).eq(before.iter().take(core)));
-            for place in before {
-                let of_this = |other: &&usize| sources[**other] == sources[place];
-                prop_assert!(sources[place].is_none() || after.iter().any(|other| of_this(&other)));
+            for position in before {
+                let of_this = |other: &&usize| sources[**other] == sources[position];
+                prop_assert!(sources[position].is_none() || after.iter().any(|other| of_this(&other)));
             }
             match (outcome.skip_reason, outcome.effective_floor) {
                 (Some(_), floor) => {
@@ -266,10 +269,10 @@ mod tests {
                 (None, Some(floor)) => {
                     prop_assert!(!outcome.cut.is_empty());
                     prop_assert!(static_floor.is_none_or(|least| floor > least));
-                    prop_assert!(outcome.cut.iter().all(|place| scores[*place] < floor));
-                    prop_assert!(after.iter().skip(core).all(|place| scores[*place] >= floor));
+                    prop_assert!(outcome.cut.iter().all(|position| scores[*position] < floor));
+                    prop_assert!(after.iter().skip(core).all(|position| scores[*position] >= floor));
                 }
-                (None, None) => prop_assert!(false, "tightened without a floor"),
+                (None, None) => prop_assert!(false, "cut without a floor"),
             }
         }
     }

@@ -1,11 +1,9 @@
-//! The conclusion: stage 2's scores joined with stage 1, the guardrails, and what is selected.
+//! The conclusion: combines the scores of stage 2 with stage 1, applies the guardrails and selects.
 
 use std::collections::{HashMap, HashSet};
 
-use serde::{Deserialize, Serialize};
-
-use crate::checks::LARGEST;
-use crate::error::{Error, Result};
+use crate::checks::{LARGEST, Range};
+use crate::error::{Error, Kind, Result};
 use crate::fusion::Normalisation;
 use crate::gate::{Gated, Note, Reason, Verdict, clears};
 use crate::json::{codes, value};
@@ -15,13 +13,13 @@ use crate::signals::{Reading, reading};
 use crate::stage1::{Blend, Scored, best_first};
 
 value! {
-    /// What a reranker says about one candidate.
+    /// The score of a reranker for one candidate.
     #[derive(PartialEq)]
     #[serde(deny_unknown_fields)]
     pub struct Pair {
         /// Id of the candidate.
         pub id: String,
-        /// The raw score, higher is better: a logit, or a remote provider's own number.
+        /// The raw score, higher is better: a logit, or the number of a remote provider.
         pub score: f64,
         /// Whether the end of the document did not fit into the reranker's input.
         pub truncated: bool,
@@ -33,80 +31,106 @@ codes! {
     pub enum Dropped {
         /// The gate found nothing relevant.
         NothingRelevant = "nothing_relevant",
-        /// Its cosine lies below the floor of the section.
+        /// Its cosine is below the floor of the section.
         BelowFloor = "below_floor",
-        /// It stands below a score cliff, so that stage 2 did not read it.
+        /// It is below a score cliff, so stage 2 did not read it.
         BelowCliff = "below_cliff",
-        /// Stage 2 had no room for it, or gave it no score.
+        /// It was not in the pool of stage 2, or the reranker gave it no score.
         NotReranked = "not_reranked",
         /// Its blend is too low.
         Disagreement = "disagreement",
         /// Its score is too low.
         BelowMinimum = "below_minimum",
-        /// It lies too far behind the best.
+        /// Its score is too far below the best.
         BeyondLead = "beyond_lead",
-        /// Enough better ones were selected.
+        /// The limit was reached by better candidates.
         OverLimit = "over_limit",
-        /// It is too improbable that it fits.
+        /// The probability that it fits is too low.
         Irrelevant = "irrelevant",
-        /// It is too improbable that the first candidate fits.
+        /// The probability that the first candidate fits is too low.
         Improbable = "improbable",
     }
 }
 
 value! {
-    /// Where one candidate ended up.
+    /// The place of one candidate in the decision.
     #[derive(PartialEq)]
     #[serde(deny_unknown_fields)]
     pub struct Place {
         /// Id of the candidate.
         pub id: String,
-        /// What the final order is made of; none for a candidate that was left out of it.
+        /// The score of the final order; none for a candidate outside of it.
         pub score: Option<f64>,
         /// Rank after stage 1, from 1.
         pub stage1_rank: usize,
-        /// Rank after stage 2, from 1; none where stage 2 did not read it.
+        /// Rank after stage 2, from 1; none if stage 2 did not read the candidate.
         pub stage2_rank: Option<usize>,
-        /// How probable it is that it fits, whatever the others are like; none where no model
-        /// knows.
+        /// Probability that the candidate fits, independent of the others; none without a model.
         pub relevance: Option<f64>,
-        /// Why it was not selected; none for a selected one.
+        /// Why the candidate was not selected; none if it was.
         pub dropped: Option<Dropped>,
     }
 }
 
 value! {
-    /// The decision.
+    /// The decision about a query.
     #[derive(PartialEq)]
     #[serde(deny_unknown_fields)]
     pub struct Decision {
-        /// What the gate made of stage 1.
+        /// The verdict of the gate on stage 1.
         pub verdict: Verdict,
         /// The rule that decided.
         pub reason: Reason,
-        /// 1 where the order of stage 1 stands, 2 where stage 2 had its say.
+        /// 1 if the order is that of stage 1, 2 if stage 2 changed it.
         pub stage: u8,
-        /// How probable it is that the first candidate fits; none where no model knows.
+        /// Probability that the first candidate fits; none without a model.
         pub confidence: Option<f64>,
         /// Ids of the selected candidates, best first.
         pub selected: Vec<String>,
         /// All candidates, best first.
         pub places: Vec<Place>,
-        /// Signs that the result is worth less than it looks.
+        /// Signs that the result is less reliable than its scores suggest.
         pub warnings: Vec<Note>,
-        /// What of the profile could not be used.
+        /// Parts of the profile that could not be used.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub notes: Vec<Note>,
     }
 }
 
-/// Orders and selects the candidates.
+/// Orders the candidates and selects some of them.
 ///
-/// `pairs` are what the reranker of this identity made of the pool; none where stage 2 had no say.
-/// The scores of a reranker that the profile was not fitted for count by their order alone.
+/// `pairs` are the scores that `reranker` gave to candidates of the pool; empty without stage 2. If
+/// the profile was fitted for another reranker, only the order of the scores counts.
 ///
-/// Fails with `not_finite` for a score that is not finite, and with `out_of_range` for one that no
-/// sum can hold.
+/// Fails with `not_finite` for a score that is not finite, and with `out_of_range` for one outside of
+/// -1e100 to 1e100.
+///
+/// # Examples
+///
+/// ```
+/// use crossgate_core::conclude::{Pair, conclude};
+/// use crossgate_core::gate::{Reason, Request, gate};
+/// use crossgate_core::policy::Policy;
+/// use crossgate_core::profile::Profile;
+/// use crossgate_core::stage1::Scored;
+///
+/// let (profile, policy) = (Profile::default(), Policy::default());
+/// let request = Request { limit: Some(1), ..Request::default() };
+/// let scored = |id: &str, cosine: f64| Scored {
+///     id: id.to_owned(),
+///     cosine: Some(cosine),
+///     blend: cosine,
+///     ..Scored::default()
+/// };
+/// let candidates = vec![scored("csv", 0.41), scored("pdf", 0.44), scored("png", 0.1)];
+/// let gated = gate(candidates, &profile, &policy, &request)?;
+///
+/// let pair = |id: &str, score: f64| Pair { id: id.to_owned(), score, truncated: false };
+/// let pairs = [pair("pdf", -0.3), pair("csv", 2.5), pair("png", -3.0)];
+/// let decision = conclude(&gated, &pairs, Some("toy"), &profile, &policy)?;
+/// assert_eq!((decision.reason, decision.selected), (Reason::Reranked, vec!["csv".to_owned()]));
+/// # Ok::<(), crossgate_core::Error>(())
+/// ```
 pub fn conclude(
     gated: &Gated,
     pairs: &[Pair],
@@ -115,127 +139,155 @@ pub fn conclude(
     policy: &Policy,
 ) -> Result<Decision> {
     check(pairs)?;
-    let scored = &gated.scored;
-    let order = if gated.verdict == Verdict::NothingRelevant {
-        Order::nothing(gated, profile)
+    let Order { mut ranked, confidence, stage2 } = if gated.verdict == Verdict::NothingRelevant {
+        Order::nothing_relevant(gated, profile)
     } else if pairs.is_empty() {
         Order::of_stage1(gated, profile, policy)
     } else {
         Order::of_stage2(gated, pairs, reranker, profile, policy)?
     };
-    let Order { mut ranked, confidence, stage2 } = order;
-    // Where no model knows the first candidate beside the others, what is known of it alone holds.
+    // Without a model that compares the first candidate with the others, its own relevance counts.
     let confidence = confidence.or_else(|| ranked.first()?.relevance);
-    let below = |least: f64| confidence.is_some_and(|known| known < least);
-    // What the caller asks for is not met by a confidence that nobody knows.
-    let short = |least: f64| confidence.is_none_or(|known| known < least);
-    if gated.verdict != Verdict::NothingRelevant
-        && (profile.answer.threshold.is_some_and(below) || gated.min_confidence.is_some_and(short))
-    {
-        for one in &mut ranked {
-            one.dropped = one.dropped.or(Some(Dropped::Improbable));
+    // A threshold of the profile needs a known confidence, while a minimum of the caller is not met
+    // by an unknown one.
+    let below_threshold =
+        profile.answer.threshold.zip(confidence).is_some_and(|(least, known)| known < least);
+    let below_minimum =
+        gated.min_confidence.is_some_and(|least| confidence.is_none_or(|known| known < least));
+    if gated.verdict != Verdict::NothingRelevant && (below_threshold || below_minimum) {
+        for ranked in &mut ranked {
+            ranked.dropped = ranked.dropped.or(Some(Dropped::Improbable));
         }
     }
-    let none_left = ranked.iter().all(|one| one.dropped.is_some());
     let reason = match gated.verdict {
         Verdict::NothingRelevant => gated.reason,
-        _ if none_left => Reason::Rejected,
+        _ if ranked.iter().all(|ranked| ranked.dropped.is_some()) => Reason::Rejected,
         _ if stage2 => Reason::Reranked,
         _ => gated.reason,
     };
-    let cut: HashSet<usize> =
-        gated.cliff.iter().flat_map(|cliff| cliff.cut.iter().copied()).collect();
-    let in_order: HashSet<usize> = ranked.iter().map(|one| one.at).collect();
-    let left_out = scored.iter().enumerate().filter(|(at, _)| !in_order.contains(at));
-    let left_out = left_out.map(|(at, one)| {
-        let dropped = if !clears(one, gated.floor) {
-            Dropped::BelowFloor
-        } else if cut.contains(&at) {
-            Dropped::BelowCliff
-        } else {
-            Dropped::NotReranked
-        };
-        let relevance = relevance(gated, profile, one, None);
-        Ranked { at, score: None, stage2_rank: None, relevance, dropped: Some(dropped) }
-    });
-    let places: Vec<Place> = ranked
-        .iter()
-        .copied()
-        .chain(left_out)
-        .filter_map(|one| {
-            scored.get(one.at).map(|candidate| Place {
-                id: candidate.id.clone(),
-                score: one.score,
-                stage1_rank: one.at + 1,
-                stage2_rank: one.stage2_rank,
-                relevance: one.relevance,
-                dropped: one.dropped,
-            })
-        })
-        .collect();
+    let left_out = left_out(gated, profile, &ranked);
+    let places: Vec<Place> = ranked.iter().chain(&left_out).map(Ranked::place).collect();
+    let selected = places.iter().filter(|place| place.dropped.is_none());
     Ok(Decision {
         verdict: gated.verdict,
         reason,
         stage: if stage2 { 2 } else { 1 },
         confidence,
-        selected: places
-            .iter()
-            .filter(|one| one.dropped.is_none())
-            .map(|one| one.id.clone())
-            .collect(),
+        selected: selected.map(|place| place.id.clone()).collect(),
         places,
-        warnings: warnings(scored, pairs, &policy.warnings),
+        warnings: warnings(&gated.scored, pairs, &policy.warnings),
         notes: if stage2 { not_fitted(profile, reranker) } else { Vec::new() },
     })
+}
+
+fn check(pairs: &[Pair]) -> Result<()> {
+    for Pair { id, score, .. } in pairs {
+        let name = || format!("the rerank score of {id:?}");
+        if !score.is_finite() {
+            return Err(Error::not_finite(name(), *score));
+        }
+        if score.abs() > LARGEST {
+            return Err(Error::out_of_range(name(), format!("{score:e}"), "from -1e100 to 1e100"));
+        }
+    }
+    Ok(())
 }
 
 fn not_fitted(profile: &Profile, reranker: Option<&str>) -> Vec<Note> {
     let Some(fitted) = profile.reranker.as_ref().filter(|_| !profile.fits(reranker)) else {
         return Vec::new();
     };
-    let note = |code: &str, detail: String| vec![Note { code: code.to_owned(), detail }];
-    note(
-        "reranker_not_fitted",
-        format!(
+    vec![Note {
+        code: "reranker_not_fitted".to_owned(),
+        detail: format!(
             "profile {:?} was fitted for {fitted}, not for {}: only the order of its scores counts, \
              and no threshold applies to them",
             profile.name,
             reranker.unwrap_or("a reranker without a name"),
         ),
-    )
+    }]
 }
 
-/// One candidate of an order, by its position in stage 1's.
+/// A candidate and its place in an order.
 #[derive(Clone, Copy)]
-struct Ranked {
-    at: usize,
+struct Ranked<'a> {
+    candidate: &'a Scored,
+    /// Position in the order of stage 1, from 0.
+    position: usize,
     score: Option<f64>,
     stage2_rank: Option<usize>,
     relevance: Option<f64>,
     dropped: Option<Dropped>,
 }
 
-/// How relevant a candidate is; the rerank score is one of the fitted reranker, or none.
-fn relevance(gated: &Gated, profile: &Profile, one: &Scored, score: Option<f64>) -> Option<f64> {
-    let need = gated.signals.and_then(|signals| signals.need);
-    profile.relevance.probability(one, score, need)
+impl Ranked<'_> {
+    fn place(&self) -> Place {
+        Place {
+            id: self.candidate.id.clone(),
+            score: self.score,
+            stage1_rank: self.position + 1,
+            stage2_rank: self.stage2_rank,
+            relevance: self.relevance,
+            dropped: self.dropped,
+        }
+    }
 }
 
-/// An order, best first, and how probable it is that its first candidate fits.
-struct Order {
-    ranked: Vec<Ranked>,
+/// The candidates that are not in an order, in the order of stage 1.
+fn left_out<'a>(gated: &'a Gated, profile: &Profile, ranked: &[Ranked<'_>]) -> Vec<Ranked<'a>> {
+    let cut: HashSet<usize> =
+        gated.cliff.iter().flat_map(|cliff| cliff.cut.iter().copied()).collect();
+    let in_order: HashSet<usize> = ranked.iter().map(|ranked| ranked.position).collect();
+    let left_out =
+        gated.scored.iter().enumerate().filter(|(position, _)| !in_order.contains(position));
+    left_out
+        .map(|(position, candidate)| {
+            let dropped = if !clears(candidate, gated.floor) {
+                Dropped::BelowFloor
+            } else if cut.contains(&position) {
+                Dropped::BelowCliff
+            } else {
+                Dropped::NotReranked
+            };
+            Ranked {
+                candidate,
+                position,
+                score: None,
+                stage2_rank: None,
+                relevance: relevance(gated, profile, candidate, None),
+                dropped: Some(dropped),
+            }
+        })
+        .collect()
+}
+
+/// The relevance of a candidate, given its score of the reranker that the profile was fitted for.
+fn relevance(
+    gated: &Gated,
+    profile: &Profile,
+    candidate: &Scored,
+    rerank_score: Option<f64>,
+) -> Option<f64> {
+    let need = gated.signals.and_then(|signals| signals.need);
+    profile.relevance.probability(candidate, rerank_score, need)
+}
+
+/// An order, best first, and the probability that its first candidate fits.
+struct Order<'a> {
+    ranked: Vec<Ranked<'a>>,
     confidence: Option<f64>,
     stage2: bool,
 }
 
-impl Order {
-    fn nothing(gated: &Gated, profile: &Profile) -> Self {
-        let ranked = gated.scored.iter().enumerate().map(|(at, one)| Ranked {
-            at,
-            score: Some(one.blend),
+impl<'a> Order<'a> {
+    fn nothing_relevant(gated: &'a Gated, profile: &Profile) -> Self {
+        let ranked = gated.scored.iter().enumerate().map(|(position, candidate)| Ranked {
+            candidate,
+            position,
+            score: Some(candidate.blend),
             stage2_rank: None,
-            relevance: relevance(gated, profile, one, None),
-            dropped: Some(if clears(one, gated.floor) {
+            relevance: relevance(gated, profile, candidate, None),
+            dropped: Some(if clears(candidate, gated.floor) {
                 Dropped::NothingRelevant
             } else {
                 Dropped::BelowFloor
@@ -244,9 +296,7 @@ impl Order {
         Self { ranked: ranked.collect(), confidence: gated.confidence, stage2: false }
     }
 
-    fn of_stage1(gated: &Gated, profile: &Profile, policy: &Policy) -> Self {
-        let kept: Vec<(usize, &Scored)> =
-            gated.scored.iter().enumerate().filter(|(_, one)| clears(one, gated.floor)).collect();
+    fn of_stage1(gated: &'a Gated, profile: &Profile, policy: &Policy) -> Self {
         let guardrails = Guardrails {
             minimum: None,
             relevance: profile.relevance.threshold,
@@ -254,45 +304,43 @@ impl Order {
             agreement: policy.agreement,
             limit: gated.limit,
         };
-        let judged: Vec<Judged> = kept
-            .iter()
-            .map(|(_, one)| Judged {
-                score: one.blend,
-                blend: one.blend,
-                relevance: relevance(gated, profile, one, None),
+        let clearing =
+            gated.scored.iter().enumerate().filter(|(_, scored)| clears(scored, gated.floor));
+        let mut ranked: Vec<Ranked<'a>> = clearing
+            .map(|(position, candidate)| Ranked {
+                candidate,
+                position,
+                score: Some(candidate.blend),
+                stage2_rank: None,
+                relevance: relevance(gated, profile, candidate, None),
+                dropped: None,
             })
             .collect();
-        let dropped = passes(&judged, &guardrails);
-        let ranked = kept.iter().zip(judged).zip(dropped).map(|(((at, _), one), dropped)| Ranked {
-            at: *at,
-            score: Some(one.score),
-            stage2_rank: None,
-            relevance: one.relevance,
-            dropped,
-        });
-        Self { ranked: ranked.collect(), confidence: gated.confidence, stage2: false }
+        guardrails.apply(&mut ranked);
+        Self { ranked, confidence: gated.confidence, stage2: false }
     }
 
     fn of_stage2(
-        gated: &Gated,
+        gated: &'a Gated,
         pairs: &[Pair],
         reranker: Option<&str>,
         profile: &Profile,
         policy: &Policy,
     ) -> Result<Self> {
-        let by_id: HashMap<&str, f64> =
+        let score_of: HashMap<&str, f64> =
             pairs.iter().map(|pair| (pair.id.as_str(), pair.score)).collect();
-        let (mut at, mut read, mut raw) = (Vec::new(), Vec::new(), Vec::new());
-        for (position, one) in gated.scored.iter().enumerate() {
-            if let Some(score) = by_id.get(one.id.as_str()).filter(|_| clears(one, gated.floor)) {
-                at.push(position);
-                read.push(one);
-                raw.push(*score);
-            }
-        }
+        let clearing =
+            gated.scored.iter().enumerate().filter(|(_, scored)| clears(scored, gated.floor));
+        let first_of_stage1 = clearing.clone().next().map(|(position, _)| position);
+        let (positions, read): (Vec<usize>, Vec<Reranked<'a>>) = clearing
+            .filter_map(|(position, candidate)| {
+                let rerank_score = *score_of.get(candidate.id.as_str())?;
+                Some((position, Reranked { candidate, rerank_score }))
+            })
+            .unzip();
         let fits = profile.fits(reranker);
         let mode = if fits { profile.combine } else { Combine::default() };
-        let scores = combine(&read, &raw, &profile.blend, mode)?;
+        let scores = combine(&read, &profile.blend, mode)?;
         let guardrails = Guardrails {
             minimum: policy.rerank_min.filter(|_| fits),
             relevance: profile.relevance.threshold,
@@ -300,104 +348,79 @@ impl Order {
             agreement: policy.agreement,
             limit: gated.limit,
         };
-        let mut order: Vec<(usize, usize)> =
-            ranks(&read, &scores).into_iter().enumerate().map(|(one, rank)| (rank, one)).collect();
-        order.sort_unstable();
-        let of = |one: usize| {
-            let candidate = *read.get(one)?;
-            let known = raw.get(one).copied().filter(|_| fits);
-            let judged = Judged {
-                score: *scores.get(one)?,
-                blend: candidate.blend,
-                relevance: relevance(gated, profile, candidate, known),
-            };
-            Some((*at.get(one)?, judged))
-        };
-        let (ranked, judged): (Vec<(usize, usize)>, Vec<Judged>) = order
-            .into_iter()
-            .filter_map(|(rank, one)| of(one).map(|(at, judged)| ((rank, at), judged)))
-            .unzip();
-        let dropped = passes(&judged, &guardrails);
-        // Scores of another reranker say nothing to the model; what stage 1 knew still holds.
+        let mut ranked: Vec<Ranked<'a>> = read
+            .iter()
+            .zip(positions)
+            .zip(&scores)
+            .zip(ranks(&read, &scores))
+            .map(|(((Reranked { candidate, rerank_score }, position), score), rank)| Ranked {
+                candidate,
+                position,
+                score: Some(*score),
+                stage2_rank: Some(rank),
+                relevance: relevance(gated, profile, candidate, fits.then_some(*rerank_score)),
+                dropped: None,
+            })
+            .collect();
+        ranked.sort_unstable_by_key(|ranked| ranked.stage2_rank);
+        guardrails.apply(&mut ranked);
+        // The model knows only the scores of the profile's reranker; with others, the confidence
+        // after stage 1 holds.
         let confidence = match profile.confidence.stage2.filter(|_| fits) {
             Some(model) => {
-                // The first of stage 1 may be one that has no score.
-                let of_stage1 = gated.scored.iter().position(|one| clears(one, gated.floor));
-                let same_first = ranked.first().map(|(_, at)| *at) == of_stage1;
+                // The first candidate of stage 1 may have no rerank score.
+                let same_first = ranked.first().map(|ranked| ranked.position) == first_of_stage1;
                 let reading =
-                    reading(&read, &raw, &scores).map(|found| Reading { same_first, ..found });
-                let seen = gated.signals.zip(reading);
-                seen.and_then(|(signals, reading)| model.probability(&signals, &reading))
+                    reading(&read, &scores).map(|reading| Reading { same_first, ..reading });
+                let signals = gated.signals.zip(reading);
+                signals.and_then(|(signals, reading)| model.probability(&signals, &reading))
             }
             None => gated.confidence,
         };
-        let ranked = ranked.iter().zip(judged).zip(dropped).map(|(((rank, at), one), dropped)| {
-            let (score, relevance) = (Some(one.score), one.relevance);
-            Ranked { at: *at, score, stage2_rank: Some(*rank), relevance, dropped }
-        });
-        Ok(Self { ranked: ranked.collect(), confidence, stage2: true })
+        Ok(Self { ranked, confidence, stage2: true })
     }
 }
 
-fn check(pairs: &[Pair]) -> Result<()> {
-    for Pair { id, score, .. } in pairs {
-        if !score.is_finite() {
-            return Err(Error::input(
-                "not_finite",
-                format!("the rerank score of {id:?} is {score}: it must be finite"),
-            ));
-        }
-        if score.abs() > LARGEST {
-            return Err(Error::input(
-                "out_of_range",
-                format!("the rerank score of {id:?} is {score:e}: it must be from -1e100 to 1e100"),
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Two scores say nothing about how scores are spread.
-const LEAST_SPREAD: usize = 3;
+/// The fewest rerank scores whose spread has a meaning.
+const FEWEST_FOR_SPREAD: usize = 3;
 
 fn warnings(scored: &[Scored], pairs: &[Pair], thresholds: &Warnings) -> Vec<Note> {
     let mut found = Vec::new();
     let count = pairs.len() as f64;
     let mean = pairs.iter().map(|pair| pair.score / count).sum::<f64>();
     let variance = pairs.iter().map(|pair| (pair.score - mean).powi(2) / count).sum::<f64>();
-    let spread = variance.sqrt();
-    if let Some(least) = thresholds.flat_scores.filter(|least| spread < *least)
-        && pairs.len() >= LEAST_SPREAD
+    let deviation = variance.sqrt();
+    if let Some(least) = thresholds.flat_scores.filter(|least| deviation < *least)
+        && pairs.len() >= FEWEST_FOR_SPREAD
     {
         found.push(Note {
             code: "flat_scores".to_owned(),
             detail: format!(
-                "the {} rerank scores deviate by {spread:.3} from their mean, less than {least}: \
-                 it may be that none of the candidates fits",
+                "the standard deviation of the {} rerank scores is {deviation:.3}, below {least}: \
+                 possibly no candidate fits",
                 pairs.len()
             ),
         });
     }
     let best = |scores: &mut dyn Iterator<Item = f64>| scores.reduce(f64::max);
-    let cosine = best(&mut scored.iter().filter_map(|one| one.cosine));
+    let cosine = best(&mut scored.iter().filter_map(|candidate| candidate.cosine));
     let score = best(&mut pairs.iter().map(|pair| pair.score));
     let weak: Vec<String> = [
         ("cosine", cosine, thresholds.weak_cosine),
         ("rerank score", score, thresholds.weak_rerank_score),
     ]
     .into_iter()
-    .filter_map(|(what, best, least)| {
-        best.zip(least)
-            .filter(|(best, least)| best < least)
-            .map(|(best, least)| format!("the best {what} is {best:.3}, below {least}"))
+    .filter_map(|(name, best, least)| {
+        let (best, least) = best.zip(least).filter(|(best, least)| best < least)?;
+        Some(format!("the best {name} is {best:.3}, below {least}"))
     })
     .collect();
     if !weak.is_empty() {
         found.push(Note {
             code: "weak_retrieval".to_owned(),
             detail: format!(
-                "{}: the retriever may have missed what fits, and reranking cannot bring it back; \
-                 search wider, or measure its recall",
+                "{}: the retriever may have missed the fitting documents, which reranking cannot \
+                 bring back; retrieve more candidates, or measure the recall",
                 weak.join(" and ")
             ),
         });
@@ -405,153 +428,162 @@ fn warnings(scored: &[Scored], pairs: &[Pair], thresholds: &Warnings) -> Vec<Not
     found
 }
 
-/// One score per candidate, higher is better, in the order of the candidates.
+/// A candidate that stage 2 has read, with its raw rerank score.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reranked<'a> {
+    /// The candidate of stage 1.
+    pub candidate: &'a Scored,
+    /// The raw score of the reranker.
+    pub rerank_score: f64,
+}
+
+impl<'a> Reranked<'a> {
+    /// Candidates with their scores.
+    ///
+    /// Fails with `out_of_range` if there is not one score per candidate.
+    pub fn zip(candidates: &'a [Scored], rerank_scores: &[f64]) -> Result<Vec<Self>> {
+        let (found, expected) = (rerank_scores.len(), candidates.len());
+        if found != expected {
+            let (what, per) = ("rerank scores", "candidates");
+            return Err(Kind::LengthMismatch { what, found, per, expected }.into());
+        }
+        let pairs = candidates.iter().zip(rerank_scores);
+        Ok(pairs.map(|(candidate, score)| Self { candidate, rerank_score: *score }).collect())
+    }
+}
+
+/// The combined score of each candidate, higher is better.
 ///
-/// Fails with `not_finite` where a score is not finite or a weighted sum overflows, and with
-/// `out_of_range` where there are not as many scores as candidates or where a weight or `k` is
-/// unusable.
-pub fn combine(
-    candidates: &[&Scored],
-    rerank_scores: &[f64],
-    blend: &Blend,
-    mode: Combine,
-) -> Result<Vec<f64>> {
-    if candidates.len() != rerank_scores.len() {
-        return Err(Error::input(
-            "out_of_range",
-            format!(
-                "{} rerank scores for {} candidates: give one for each",
-                rerank_scores.len(),
-                candidates.len()
-            ),
-        ));
+/// Fails with `not_finite` if a rerank score or a weighted sum is not finite, and with `out_of_range`
+/// for an unusable weight or `k`.
+pub fn combine(reranked: &[Reranked<'_>], blend: &Blend, mode: Combine) -> Result<Vec<f64>> {
+    for Reranked { candidate, rerank_score } in reranked {
+        if !rerank_score.is_finite() {
+            let name = format!("the rerank score of {:?}", candidate.id);
+            return Err(Error::not_finite(name, *rerank_score));
+        }
     }
-    let pairs = || candidates.iter().zip(rerank_scores);
-    if let Some((candidate, raw)) = pairs().find(|(_, raw)| !raw.is_finite()) {
-        return Err(Error::input(
-            "not_finite",
-            format!("the rerank score of {:?} is {raw}: it must be finite", candidate.id),
-        ));
-    }
+    let blends = || -> Vec<f64> { reranked.iter().map(|of| of.candidate.blend).collect() };
+    let rerank_scores: Vec<f64> = reranked.iter().map(|of| of.rerank_score).collect();
     match mode {
-        Combine::Replace {} => Ok(rerank_scores.to_vec()),
+        Combine::Replace {} => Ok(rerank_scores),
         Combine::Rrf { k } => {
-            if !(k.is_finite() && k > 0.0) {
-                return Err(Error::input("out_of_range", format!("k is {k}: it must be above 0")));
-            }
-            let by_blend: Vec<f64> = candidates.iter().map(|one| one.blend).collect();
-            let (first, second) = (ranks(candidates, &by_blend), ranks(candidates, rerank_scores));
-            let part = |rank: usize| 1.0 / (k + rank as f64);
-            Ok(first.into_iter().zip(second).map(|(one, two)| part(one) + part(two)).collect())
+            Range::Positive.check("k", k)?;
+            let term = |rank: usize| 1.0 / (k + rank as f64);
+            let by_blend = ranks(reranked, &blends()).into_iter();
+            let by_rerank_score = ranks(reranked, &rerank_scores);
+            Ok(by_blend
+                .zip(by_rerank_score)
+                .map(|(blend, read)| term(blend) + term(read))
+                .collect())
         }
-        Combine::ZScore { rerank_score } => {
-            if !rerank_score.is_finite() {
-                return Err(Error::input(
-                    "out_of_range",
-                    format!("the weight is {rerank_score}: it must be finite"),
-                ));
-            }
+        Combine::ZScore { rerank_score: weight } => {
+            Range::Weight.check("the weight of the rerank score", weight)?;
             let standard = |scores: &[f64]| Normalisation::ZScore.apply(scores).0;
-            let by_blend: Vec<f64> = candidates.iter().map(|one| one.blend).collect();
-            let sums = standard(&by_blend).into_iter().zip(standard(rerank_scores));
-            Ok(sums.map(|(blend, read)| blend + rerank_score * read).collect())
+            let scores = standard(&blends()).into_iter().zip(standard(&rerank_scores));
+            Ok(scores.map(|(blend, rerank_score)| blend + weight * rerank_score).collect())
         }
-        Combine::Weighted { cosine, bm25, rerank_score } => {
-            if ![cosine, bm25, rerank_score].iter().all(|weight| weight.is_finite()) {
-                return Err(Error::input(
-                    "out_of_range",
-                    format!(
-                        "the weights are {cosine}, {bm25}, {rerank_score}: they must be finite"
-                    ),
-                ));
-            }
-            let sum = |(one, value): (&&Scored, &f64)| {
-                let score = cosine * one.cosine.unwrap_or_default()
-                    + bm25 * blend.bounded_bm25(one.bm25)
-                    + rerank_score * value;
-                if score.is_finite() {
-                    return Ok(score);
+        Combine::Weighted { cosine, bm25, rerank_score: weight } => {
+            for (name, weight) in [("cosine", cosine), ("BM25", bm25), ("rerank score", weight)] {
+                if !weight.is_finite() {
+                    let name = format!("the weight of the {name}");
+                    return Err(Error::out_of_range(name, weight, "finite"));
                 }
-                Err(Error::input(
-                    "not_finite",
-                    format!(
-                        "the weighted sum of {:?} with the rerank score {value:e} is {score}: it must be \
-                         finite, so take smaller weights or scores",
-                        one.id
-                    ),
-                ))
+            }
+            let sum = |Reranked { candidate, rerank_score }: &Reranked<'_>| {
+                let sum = cosine * candidate.cosine.unwrap_or_default()
+                    + bm25 * blend.bounded_bm25(candidate.bm25)
+                    + weight * rerank_score;
+                if sum.is_finite() {
+                    return Ok(sum);
+                }
+                let (id, rerank_score) = (candidate.id.clone(), *rerank_score);
+                Err(Kind::SumNotFinite { id, rerank_score, sum }.into())
             };
-            pairs().map(sum).collect()
+            reranked.iter().map(sum).collect()
         }
     }
 }
 
 /// The rank of each candidate by a score, from 1; ties go to the smaller id.
-pub fn ranks(candidates: &[&Scored], scores: &[f64]) -> Vec<usize> {
-    let mut order: Vec<(usize, f64, &str)> = candidates
+pub fn ranks(reranked: &[Reranked<'_>], scores: &[f64]) -> Vec<usize> {
+    let mut order: Vec<(usize, f64, &str)> = reranked
         .iter()
         .zip(scores)
         .enumerate()
-        .map(|(place, (one, score))| (place, *score, one.id.as_str()))
+        .map(|(position, (of, score))| (position, *score, of.candidate.id.as_str()))
         .collect();
     order.sort_by(|left, right| best_first((left.1, left.2), (right.1, right.2)));
-    let mut ranks = vec![0; order.len()];
-    for (rank, (place, ..)) in order.iter().enumerate() {
-        if let Some(entry) = ranks.get_mut(*place) {
-            *entry = rank + 1;
-        }
-    }
-    ranks
+    let mut ranks: Vec<(usize, usize)> =
+        order.into_iter().zip(1..).map(|((position, ..), rank)| (position, rank)).collect();
+    ranks.sort_unstable();
+    ranks.into_iter().map(|(_, rank)| rank).collect()
 }
 
-/// What a ranked candidate must clear to be selected; one without a number is off.
+/// Conditions for a ranked candidate to be selected. An absent number sets no condition.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Guardrails {
     /// The least score.
     pub minimum: Option<f64>,
     /// The least probability that a candidate fits, in [0, 1].
     pub relevance: Option<f64>,
-    /// How far below the best eligible score a score may lie; at least 0.
+    /// The largest difference to the best score of a candidate that clears `agreement`; at least 0.
     pub lead: Option<f64>,
-    /// The least stage-1 blend, in [-1, 1]: the cross-encoder cannot lift what stage 1 rejects.
+    /// The least stage-1 blend, in [-1, 1]: stage 2 cannot select a candidate below it.
     pub agreement: Option<f64>,
-    /// How many are selected at most.
+    /// The most candidates that are selected.
     pub limit: Option<usize>,
 }
 
-/// What the guardrails look at.
+/// The numbers of a candidate that the guardrails compare.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Judged {
-    /// The score that the order is made of.
+    /// The score of the order.
     pub score: f64,
     /// The score of stage 1.
     pub blend: f64,
-    /// How probable it is that it fits; none where that is not known.
+    /// Probability that the candidate fits, if it is known.
     pub relevance: Option<f64>,
+}
+
+impl Guardrails {
+    fn apply(&self, ranked: &mut [Ranked<'_>]) {
+        let judged: Vec<Judged> = ranked
+            .iter()
+            .map(|Ranked { candidate, score, relevance, .. }| Judged {
+                score: score.unwrap_or(candidate.blend),
+                blend: candidate.blend,
+                relevance: *relevance,
+            })
+            .collect();
+        for (ranked, dropped) in ranked.iter_mut().zip(passes(&judged, self)) {
+            ranked.dropped = dropped;
+        }
+    }
 }
 
 /// Applies the guardrails to candidates that are sorted best first.
 ///
-/// Returns for each pair why it was dropped, or none where it passes; the order stays. Only a
-/// candidate that clears the least agreement can be the best that the lead is measured from.
+/// Returns for each candidate why it is dropped, or none if it is selected.
 pub fn passes(ranked: &[Judged], guardrails: &Guardrails) -> Vec<Option<Dropped>> {
     let below = |value: Option<f64>, least: Option<f64>| {
         value.zip(least).is_some_and(|(value, least)| value < least)
     };
-    let agrees = |one: &Judged| !below(Some(one.blend), guardrails.agreement);
-    let best = ranked.iter().find(|one| agrees(one)).map(|one| one.score);
+    let agrees = |judged: &Judged| !below(Some(judged.blend), guardrails.agreement);
+    let best = ranked.iter().find(|judged| agrees(judged)).map(|judged| judged.score);
+    let too_far =
+        |score: f64| best.zip(guardrails.lead).is_some_and(|(best, most)| best - score > most);
     let mut selected = 0;
     ranked
         .iter()
-        .map(|one| {
-            let dropped = if !agrees(one) {
+        .map(|judged| {
+            let dropped = if !agrees(judged) {
                 Some(Dropped::Disagreement)
-            } else if below(Some(one.score), guardrails.minimum) {
+            } else if below(Some(judged.score), guardrails.minimum) {
                 Some(Dropped::BelowMinimum)
-            } else if below(one.relevance, guardrails.relevance) {
+            } else if below(judged.relevance, guardrails.relevance) {
                 Some(Dropped::Irrelevant)
-            } else if best.zip(guardrails.lead).is_some_and(|(best, lead)| best - one.score > lead)
-            {
+            } else if too_far(judged.score) {
                 Some(Dropped::BeyondLead)
             } else if guardrails.limit.is_some_and(|limit| selected >= limit) {
                 Some(Dropped::OverLimit)
@@ -579,19 +611,15 @@ mod tests {
     const BLEND: Blend =
         Blend { cosine_weight: 0.7, bm25_weight: 0.3, pivot: 5.0, body_weight: 0.5 };
 
-    fn refs(candidates: &[Scored]) -> Vec<&Scored> {
-        candidates.iter().collect()
-    }
-
     fn scored(id: &str, blend: f64) -> Scored {
         let scored = Scored { id: id.to_owned(), cosine: Some(blend), blend, ..Scored::default() };
         Scored { bm25: 5.0, overlap: 1, ..scored }
     }
 
     fn judged(rows: &[(f64, f64)]) -> Vec<Judged> {
-        let one =
+        let judged =
             |(score, blend): &(f64, f64)| Judged { score: *score, blend: *blend, relevance: None };
-        rows.iter().map(one).collect()
+        rows.iter().map(judged).collect()
     }
 
     fn pair(id: &str, score: f64) -> Pair {
@@ -619,11 +647,11 @@ mod tests {
 
     fn outcome(decision: &Decision) -> Vec<(&str, Option<&str>)> {
         let places = decision.places.iter();
-        places.map(|one| (one.id.as_str(), one.dropped.map(Dropped::code))).collect()
+        places.map(|place| (place.id.as_str(), place.dropped.map(Dropped::code))).collect()
     }
 
     #[test]
-    fn without_pairs_the_order_of_stage_1_stands() {
+    fn without_pairs_the_order_is_that_of_stage_1() {
         let (profile, policy) = (fitted(), Policy::default());
         let gated = gated(&profile, &policy, &Request { limit: Some(1), ..Request::default() });
         let decision = conclude(&gated, &[], None, &profile, &policy).unwrap();
@@ -641,7 +669,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_is_first_only_where_the_first_of_stage_1_was_read() {
+    fn same_first_is_false_if_stage_2_did_not_read_the_first_of_stage_1() {
         let stage2 = Some(Stage2Confidence { same_first: 3.0, ..Stage2Confidence::default() });
         let profile = Profile { confidence: Confidence { stage1: None, stage2 }, ..fitted() };
         let policy = Policy::default();
@@ -656,7 +684,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_model_of_stage_2_the_confidence_of_stage_1_holds() {
+    fn without_a_model_of_stage_2_the_confidence_is_that_of_stage_1() {
         let stage1 = Some(Stage1Confidence { intercept: -3.0, ..Stage1Confidence::default() });
         let profile = Profile {
             confidence: Confidence { stage1, stage2: None },
@@ -672,7 +700,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pairs_order_what_was_read_and_the_rest_follows() {
+    fn candidates_without_a_rerank_score_come_last() {
         let (profile, policy) = (fitted(), Policy { agreement: Some(0.2), ..Policy::default() });
         let gated = gated(&profile, &policy, &Request::default());
         let pairs = [pair("a", 1.0), pair("b", 2.5), pair("d", 9.0)];
@@ -689,13 +717,13 @@ mod tests {
             ]
         );
         let ranks: Vec<_> =
-            decision.places.iter().map(|one| (one.stage1_rank, one.stage2_rank)).collect();
+            decision.places.iter().map(|of| (of.stage1_rank, of.stage2_rank)).collect();
         assert_eq!(ranks, [(4, Some(1)), (2, Some(2)), (1, Some(3)), (3, None)]);
         assert!((decision.confidence.unwrap() - 1.0 / (1.0 + f64::exp(-9.0))).abs() < 1e-15);
     }
 
     #[test]
-    fn the_scores_of_another_reranker_count_by_their_order_alone() {
+    fn only_the_order_of_another_rerankers_scores_counts() {
         let policy = Policy { rerank_min: Some(5.0), ..Policy::default() };
         let profile = fitted();
         let gated = gated(&profile, &policy, &Request::default());
@@ -712,7 +740,7 @@ mod tests {
     }
 
     #[test]
-    fn an_improbable_answer_is_none() {
+    fn an_answer_below_the_threshold_selects_no_candidate() {
         let answer = Answer { threshold: Some(0.9), rerank_threshold: None };
         let (profile, policy) = (Profile { answer, ..fitted() }, Policy::default());
         let gated = gated(&profile, &policy, &Request::default());
@@ -727,7 +755,7 @@ mod tests {
     }
 
     #[test]
-    fn each_candidate_says_how_relevant_it_is_and_an_irrelevant_one_takes_no_place() {
+    fn irrelevant_candidates_do_not_count_towards_the_limit() {
         let relevance = Relevance {
             stage1: Some(Stage1Relevance { intercept: -10.0, cosine: 0.0, bm25: 0.0 }),
             stage2: Some(Stage2Relevance { rerank_score: 1.0, ..Stage2Relevance::default() }),
@@ -744,23 +772,23 @@ mod tests {
         let (policy, request) =
             (Policy::default(), Request { limit: Some(1), ..Request::default() });
         let gated = gated(&profile, &policy, &request);
-        // By rank, "a" and "b" are alike; what only ranks well does not take the place of "b".
+        // Fused by rank, "a" and "b" tie. "a" comes first by its id and is not relevant.
         let pairs = [pair("a", -1.0), pair("b", 3.0)];
         let decision = conclude(&gated, &pairs, Some("ours"), &profile, &policy).unwrap();
         assert_eq!(outcome(&decision)[..2], [("a", Some("irrelevant")), ("b", None)]);
-        let known: Vec<_> = decision.places.iter().map(|one| one.relevance.unwrap()).collect();
+        let known: Vec<_> = decision.places.iter().map(|place| place.relevance.unwrap()).collect();
         let logistic = |odds: f64| 1.0 / (1.0 + f64::exp(-odds));
         assert_eq!(known, [-1.0, 3.0, -10.0, -10.0].map(logistic));
         assert_eq!(decision.confidence, Some(logistic(-1.0)));
 
-        // Scores of another reranker say nothing: what stage 1 knows holds.
+        // With the scores of another reranker, the model of stage 1 is used.
         let other = conclude(&gated, &pairs, Some("theirs"), &profile, &policy).unwrap();
-        assert!(other.places.iter().all(|one| one.relevance == Some(logistic(-10.0))));
+        assert!(other.places.iter().all(|place| place.relevance == Some(logistic(-10.0))));
         assert!(other.selected.is_empty());
     }
 
     #[test]
-    fn what_a_floor_or_a_cliff_took_says_so() {
+    fn candidates_below_a_floor_or_a_cliff_are_dropped_with_the_reason() {
         let policy = Policy {
             floors: Floors { default: Some(0.2), ..Floors::default() },
             cliff_core: Some(1),
@@ -786,7 +814,7 @@ mod tests {
     }
 
     #[test]
-    fn warnings_name_what_they_saw() {
+    fn warnings_give_the_value_and_the_threshold() {
         let warnings = Warnings {
             flat_scores: Some(0.5),
             weak_cosine: Some(0.95),
@@ -798,7 +826,7 @@ mod tests {
             let pairs = [("a", scores[0]), ("b", scores[1]), ("c", scores[2])];
             let pairs = pairs.map(|(id, score)| pair(id, score));
             let decision = conclude(&gated, &pairs, Some("ours"), &profile, &policy).unwrap();
-            decision.warnings.into_iter().map(|one| one.code).collect()
+            decision.warnings.into_iter().map(|note| note.code).collect()
         };
         assert_eq!(codes([1.0, 1.1, 1.2]), ["flat_scores", "weak_retrieval"]);
         assert_eq!(codes([-4.0, 1.1, 3.0]), ["weak_retrieval"]);
@@ -807,7 +835,7 @@ mod tests {
     }
 
     #[test]
-    fn a_score_that_no_sum_can_hold_is_refused() {
+    fn rerank_scores_out_of_range_are_refused() {
         let (profile, policy) = (fitted(), Policy::default());
         let gated = gated(&profile, &policy, &Request::default());
         for (score, code) in [(f64::NAN, "not_finite"), (1e101, "out_of_range")] {
@@ -817,16 +845,17 @@ mod tests {
     }
 
     #[test]
-    fn each_mode_does_what_it_says() {
+    fn each_mode_combines_scores_by_its_formula() {
         let candidates = [scored("a", 0.9), scored("b", 0.5), scored("c", 0.1)];
         let logits = [-1.0, 2.0, 3.0];
-        let run = |mode| combine(&refs(&candidates), &logits, &BLEND, mode).unwrap();
+        let reranked = Reranked::zip(&candidates, &logits).unwrap();
+        let run = |mode| combine(&reranked, &BLEND, mode).unwrap();
         assert_eq!(run(Combine::Replace {}), logits);
         let fused = run(Combine::Rrf { k: 60.0 });
         assert_eq!(fused[0], 1.0 / 61.0 + 1.0 / 63.0);
         assert_eq!(fused[1], 1.0 / 62.0 + 1.0 / 62.0);
-        // The blends are 1.2247 standard deviations apart; mean and deviation of the logits are
-        // 4/3 and the root of 26/9.
+        // The blends are sqrt(1.5) standard deviations apart. The logits have mean 4/3 and standard
+        // deviation sqrt(26)/3.
         let standard = run(Combine::ZScore { rerank_score: 0.5 });
         let (apart, read) = (1.5_f64.sqrt(), (26.0_f64 / 9.0).sqrt());
         assert!((standard[0] - (apart - 0.5 * (7.0 / 3.0) / read)).abs() < 1e-12);
@@ -836,15 +865,17 @@ mod tests {
     }
 
     #[test]
-    fn combine_refuses_what_has_no_order() {
+    fn combine_refuses_numbers_without_an_order() {
         let candidates = [scored("a", 0.9)];
-        let run =
-            |logits: &[f64], mode| combine(&refs(&candidates), logits, &BLEND, mode).unwrap_err();
+        let run = |logits: &[f64], mode| {
+            let reranked = Reranked::zip(&candidates, logits);
+            reranked.and_then(|reranked| combine(&reranked, &BLEND, mode)).unwrap_err()
+        };
         assert_eq!(run(&[], Combine::Replace {}).code(), "out_of_range");
         assert_eq!(run(&[f64::NAN], Combine::Replace {}).code(), "not_finite");
         assert_eq!(run(&[1.0], Combine::Rrf { k: 0.0 }).code(), "out_of_range");
-        let endless = Combine::ZScore { rerank_score: f64::NAN };
-        assert_eq!(run(&[1.0], endless).code(), "out_of_range");
+        let not_a_number = Combine::ZScore { rerank_score: f64::NAN };
+        assert_eq!(run(&[1.0], not_a_number).code(), "out_of_range");
         let weights = Combine::Weighted { cosine: 0.0, bm25: f64::INFINITY, rerank_score: 1.0 };
         assert_eq!(run(&[1.0], weights).code(), "out_of_range");
         let most = f64::MAX;
@@ -855,12 +886,12 @@ mod tests {
     }
 
     #[test]
-    fn each_guardrail_names_itself() {
+    fn each_guardrail_drops_with_its_own_reason() {
         let ranked = [(4.0, 0.1), (3.0, 0.5), (2.5, 0.5), (2.0, 0.5), (0.5, 0.5), (-3.0, 0.5)];
         let mut ranked = judged(&ranked);
-        let unlikely = Judged { score: 2.8, blend: 0.5, relevance: Some(0.29) };
-        ranked.insert(2, unlikely);
-        ranked.insert(2, Judged { relevance: Some(0.3), ..unlikely });
+        let irrelevant = Judged { score: 2.8, blend: 0.5, relevance: Some(0.29) };
+        ranked.insert(2, irrelevant);
+        ranked.insert(2, Judged { relevance: Some(0.3), ..irrelevant });
         let guardrails = Guardrails {
             minimum: Some(-1.0),
             relevance: Some(0.3),
@@ -886,7 +917,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn guardrails_keep_what_clears_every_bar_and_nothing_else(
+        fn guardrails_select_exactly_the_candidates_that_meet_all_conditions(
             mut ranked in prop::collection::vec((-5.0..5.0_f64, 0.0..1.0_f64), 0..10),
             minimum in -5.0..5.0_f64, margin in 0.0..5.0_f64, agreement in 0.0..1.0_f64,
             limit in 0_usize..5,
@@ -902,35 +933,36 @@ mod tests {
                 .filter(|(score, _)| *score >= minimum && best - score <= margin)
                 .take(limit).collect();
             let kept: Vec<_> = ranked.iter().zip(passes(&judged(&ranked), &guardrails))
-                .filter(|(_, dropped)| dropped.is_none()).map(|(pair, _)| pair).collect();
+                .filter(|(_, dropped)| dropped.is_none()).map(|(row, _)| row).collect();
             prop_assert_eq!(kept, expected.into_iter().copied().collect::<Vec<_>>());
         }
 
         #[test]
-        fn standard_scores_ignore_scale_and_order(
+        fn z_score_does_not_depend_on_scale_or_order(
             rows in prop::collection::vec((0_u8..5, -4_i8..4), 1..10), shift in 0_usize..10,
         ) {
-            let made = |rows: &[(usize, (u8, i8))], stretch: f64| -> Vec<(String, f64)> {
+            let fuse = |rows: &[(usize, (u8, i8))], stretch: f64| -> Vec<(String, f64)> {
                 let candidates: Vec<Scored> = rows.iter()
                     .map(|(id, (blend, _))| scored(&id.to_string(), f64::from(*blend))).collect();
                 let logits: Vec<f64> =
                     rows.iter().map(|(_, (_, logit))| stretch * f64::from(*logit)).collect();
                 let mode = Combine::ZScore { rerank_score: 0.75 };
-                let found = combine(&refs(&candidates), &logits, &BLEND, mode).unwrap();
-                candidates.into_iter().map(|one| one.id).zip(found).collect()
+                let reranked = Reranked::zip(&candidates, &logits).unwrap();
+                let found = combine(&reranked, &BLEND, mode).unwrap();
+                candidates.into_iter().map(|scored| scored.id).zip(found).collect()
             };
             let mut rows: Vec<(usize, (u8, i8))> = rows.into_iter().enumerate().collect();
-            let mut fused = made(&rows, 1.0);
-            // To the bit: four is a power of two.
-            prop_assert_eq!(&fused, &made(&rows, 4.0));
-            let places = rows.len();
-            rows.rotate_left(shift % places);
-            fused.rotate_left(shift % places);
-            prop_assert_eq!(fused, made(&rows, 1.0));
+            let mut fused = fuse(&rows, 1.0);
+            // Equal to the bit, because 4 is a power of two.
+            prop_assert_eq!(&fused, &fuse(&rows, 4.0));
+            let shift = shift % rows.len();
+            rows.rotate_left(shift);
+            fused.rotate_left(shift);
+            prop_assert_eq!(fused, fuse(&rows, 1.0));
         }
 
         #[test]
-        fn reciprocal_rank_equals_its_definition_and_ignores_scale(
+        fn reciprocal_rank_equals_its_definition_for_any_scale(
             rows in prop::collection::vec((0_u8..5, -4_i8..4), 1..10),
         ) {
             let candidates: Vec<Scored> = rows.iter().enumerate()
@@ -938,8 +970,11 @@ mod tests {
             let logits: Vec<f64> = rows.iter().map(|(_, logit)| f64::from(*logit)).collect();
             let stretched: Vec<f64> = logits.iter().map(|logit| 10.0 * logit + 3.0).collect();
             let mode = Combine::Rrf { k: 60.0 };
-            let fused = combine(&refs(&candidates), &logits, &BLEND, mode).unwrap();
-            prop_assert_eq!(&fused, &combine(&refs(&candidates), &stretched, &BLEND, mode).unwrap());
+            let run = |logits: &[f64]| {
+                combine(&Reranked::zip(&candidates, logits).unwrap(), &BLEND, mode).unwrap()
+            };
+            let fused = run(&logits);
+            prop_assert_eq!(&fused, &run(&stretched));
             for (place, score) in fused.iter().enumerate() {
                 let rank = |better: &dyn Fn(usize) -> std::cmp::Ordering| {
                     1.0 + (0..rows.len()).filter(|other| better(*other).is_gt()).count() as f64

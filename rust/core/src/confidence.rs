@@ -1,17 +1,16 @@
-//! How probable it is that the first pick fits, and each candidate by itself: logistic models over
-//! what the stages saw.
+//! Logistic models of the probability that the first candidate, or a single candidate, fits.
 //!
-//! The models say how probable it is if the query asks for anything at all; that it does is a
-//! probability of its own ([`crate::need`]), and both have to hold.
+//! The models assume that the query needs a document. Their result is multiplied by the probability
+//! that it does ([`crate::need`]).
 
 use crate::profile::{Relevance, Stage1Confidence, Stage1Relevance, Stage2Confidence};
 use crate::signals::{Reading, Signals};
 use crate::stage1::Scored;
 
 impl Stage1Confidence {
-    /// The probability in [0, 1], or none where there is no cosine: no model was fitted without.
+    /// The probability in [0, 1]; none without a cosine, because all models are fitted with cosines.
     pub fn probability(&self, signals: &Signals) -> Option<f64> {
-        both(logistic(self.odds(signals)?), signals.need)
+        Some(logistic(self.odds(signals)?)? * signals.need.unwrap_or(1.0))
     }
 
     fn odds(&self, signals: &Signals) -> Option<f64> {
@@ -26,7 +25,7 @@ impl Stage1Confidence {
 }
 
 impl Stage2Confidence {
-    /// The probability in [0, 1], or none where there is no cosine: no model was fitted without.
+    /// The probability in [0, 1]; none without a cosine, because all models are fitted with cosines.
     pub fn probability(&self, signals: &Signals, reading: &Reading) -> Option<f64> {
         let Self { intercept, cosine, bm25, lead, agreement, .. } = *self;
         let stage1 = Stage1Confidence { intercept, cosine, bm25, lead, agreement };
@@ -34,19 +33,19 @@ impl Stage2Confidence {
             + self.rerank_score * reading.rerank_score
             + self.score_lead * reading.score_lead
             + flag(reading.same_first, self.same_first);
-        both(logistic(odds), signals.need)
+        Some(logistic(odds)? * signals.need.unwrap_or(1.0))
     }
 }
 
 impl Relevance {
-    /// The probability in [0, 1] that a candidate fits, or none where there is no model, or where
-    /// the cosine that it weighs is unknown.
+    /// The probability in [0, 1] that a candidate fits; none without a model, or without a cosine
+    /// that the model has a weight for.
     ///
-    /// `rerank_score` is that of the reranker that the models were fitted for; none where it has
-    /// not read the candidate.
+    /// `rerank_score` is the score of the reranker that the models were fitted for; none if it has not
+    /// read the candidate.
     pub fn probability(
         &self,
-        one: &Scored,
+        candidate: &Scored,
         rerank_score: Option<f64>,
         need: Option<f64>,
     ) -> Option<f64> {
@@ -59,15 +58,15 @@ impl Relevance {
             }
         };
         let odds = stage1.intercept
-            + weighed(stage1.cosine, one.cosine)?
-            + stage1.bm25 * one.bm25.max(0.0).ln_1p()
+            + weighted(stage1.cosine, candidate.cosine)?
+            + stage1.bm25 * candidate.bm25.max(0.0).ln_1p()
             + read;
-        both(logistic(odds), need)
+        Some(logistic(odds)? * need.unwrap_or(1.0))
     }
 }
 
-/// A weight of 0 asks for nothing.
-fn weighed(weight: f64, value: Option<f64>) -> Option<f64> {
+/// With a weight of 0, the value can be unknown.
+fn weighted(weight: f64, value: Option<f64>) -> Option<f64> {
     if weight == 0.0 { Some(0.0) } else { value.map(|value| weight * value) }
 }
 
@@ -75,11 +74,7 @@ fn flag(set: bool, weight: f64) -> f64 {
     if set { weight } else { 0.0 }
 }
 
-fn both(fits: Option<f64>, need: Option<f64>) -> Option<f64> {
-    fits.map(|fits| fits * need.unwrap_or(1.0))
-}
-
-/// No number comes of infinities of both signs; then nothing is known.
+/// The logistic function; none for NaN, the sum of infinities of both signs.
 pub(crate) fn logistic(odds: f64) -> Option<f64> {
     (!odds.is_nan()).then(|| 1.0 / (1.0 + (-odds).exp()))
 }
@@ -117,7 +112,7 @@ mod tests {
     };
 
     #[test]
-    fn the_log_odds_are_the_weighted_sum() {
+    fn the_log_odds_are_the_weighted_sum_of_the_signals() {
         let stage1 = -2.0 + 1.5 + 0.5 * 7.0_f64.ln() + 0.8 + 0.3;
         let expected = 1.0 / (1.0 + f64::exp(-stage1));
         assert!((STAGE1.probability(&SIGNALS).unwrap() - expected).abs() < 1e-15);
@@ -127,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_that_asks_for_nothing_makes_every_answer_improbable() {
+    fn the_confidence_is_multiplied_by_the_need() {
         let (stage1, both) = (
             STAGE1.probability(&SIGNALS).unwrap(),
             STAGE2.probability(&SIGNALS, &READING).unwrap(),
@@ -140,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_cosine_nothing_is_known() {
+    fn without_a_cosine_the_confidence_is_unknown() {
         let without = Signals { cosine: None, ..SIGNALS };
         assert_eq!(STAGE1.probability(&without), None);
         assert_eq!(STAGE2.probability(&without, &READING), None);
@@ -151,41 +146,41 @@ mod tests {
     }
 
     #[test]
-    fn a_candidate_is_as_relevant_as_its_own_scores_say() {
+    fn relevance_is_a_logistic_model_of_the_candidates_own_scores() {
         let stage1 = Stage1Relevance { intercept: -3.0, cosine: 4.0, bm25: 0.5 };
         let stage2 =
             Stage2Relevance { intercept: -1.0, cosine: 0.0, bm25: 0.25, rerank_score: 0.75 };
         let models =
             Relevance { stage1: Some(stage1), stage2: Some(stage2), ..Relevance::default() };
-        let one = candidate(Some(0.5), 6.0);
+        let known = candidate(Some(0.5), 6.0);
         let expected = |odds: f64| 1.0 / (1.0 + f64::exp(-odds));
-        let found = models.probability(&one, None, None).unwrap();
+        let found = models.probability(&known, None, None).unwrap();
         assert!((found - expected(-1.0 + 0.5 * 7.0_f64.ln())).abs() < 1e-15);
         let read = expected(-1.0 + 0.25 * 7.0_f64.ln() + 1.5);
-        let found = models.probability(&one, Some(2.0), None).unwrap();
+        let found = models.probability(&known, Some(2.0), None).unwrap();
         assert!((found - read).abs() < 1e-15);
-        let asked = models.probability(&one, Some(2.0), Some(0.5)).unwrap();
+        let asked = models.probability(&known, Some(2.0), Some(0.5)).unwrap();
         assert!((asked - read / 2.0).abs() < 1e-15);
 
         let unknown = candidate(None, 6.0);
         assert_eq!(models.probability(&unknown, None, None), None);
         assert_eq!(models.probability(&unknown, Some(2.0), None), Some(found));
-        assert_eq!(Relevance::default().probability(&one, Some(2.0), None), None);
-        assert_eq!(Relevance::default().probability(&one, None, None), None);
+        assert_eq!(Relevance::default().probability(&known, Some(2.0), None), None);
+        assert_eq!(Relevance::default().probability(&known, None, None), None);
     }
 
     #[test]
-    fn log_odds_out_of_all_bounds_are_certain_or_unknown() {
+    fn extreme_log_odds_give_0_or_1_and_nan_gives_none() {
         let reading = |rerank_score| Reading { rerank_score, ..READING };
         assert_eq!(STAGE2.probability(&SIGNALS, &reading(f64::MAX)), Some(1.0));
         assert_eq!(STAGE2.probability(&SIGNALS, &reading(f64::MIN)), Some(0.0));
-        let torn = Reading { score_lead: f64::INFINITY, ..reading(f64::NEG_INFINITY) };
-        assert_eq!(STAGE2.probability(&SIGNALS, &torn), None);
+        let both_signs = Reading { score_lead: f64::INFINITY, ..reading(f64::NEG_INFINITY) };
+        assert_eq!(STAGE2.probability(&SIGNALS, &both_signs), None);
     }
 
     proptest! {
         #[test]
-        fn more_of_a_signal_with_a_positive_weight_is_never_less_probable(
+        fn the_confidence_increases_with_signals_of_positive_weight(
             cosine in -1.0..1.0_f64, bm25 in 0.0..100.0_f64, lead in 0.0..2.0_f64,
             rerank_score in -20.0..20.0_f64, more in 0.0..5.0_f64,
         ) {

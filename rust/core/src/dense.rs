@@ -1,8 +1,8 @@
-//! Unit vectors in one matrix, and their cosine with a query, the same to the bit on every machine.
+//! Unit vectors and their cosines with a query, equal to the bit on every machine.
 //!
-//! A search reads each vector in 8 bits first, a quarter of its bytes. What rounding took away is
-//! known for each, so that they bound the cosine, and only vectors that may matter are read whole:
-//! what is found is what the whole vectors say, to the bit.
+//! A search first reads each vector in 8 bits, a quarter of its bytes. The rounding error of each
+//! vector is stored, so the 8-bit product gives an upper bound of the cosine. The 32-bit vector is
+//! read only where that bound could change the result, so the search finds the same as an exact one.
 
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,29 +10,29 @@ use std::thread::Builder;
 
 use multiversion::multiversion;
 
-use crate::blocks::{Block, Lazy, corrupt};
-use crate::error::{Error, Result};
+use crate::blocks::{Block, Lazy};
+use crate::error::{Damage, Error, Kind, Result};
 
-/// Numbers added up side by side. Fixed, so that the order of additions and with it the last bit of
-/// a sum depends neither on the processor nor on the number of threads.
+/// Partial sums of a product. The number is fixed, so that the order of additions, and with it the
+/// last bit of a sum, depends neither on the processor nor on the number of threads.
 const LANES: usize = 16;
 
-/// Fewer rows than this are not worth another thread.
-const ROWS_PER_THREAD: usize = if cfg!(test) { 300 } else { 32_768 };
+/// Rows that take longer to read than another thread takes to start.
+const ROWS_PER_THREAD: usize = 32_768;
 
-/// Rows that clones share until one of them changes any.
+/// Rows of a block, which clones share until one of them changes a row.
 const ROWS_PER_BLOCK: usize = 256;
 
-/// Vectors of one dimension and of length 1, row by row; a row of zeros stands for no document.
+/// Vectors of one dimension and of length 1, row by row; a row without a document is zero.
 #[derive(Clone, Debug)]
 pub(crate) struct Dense {
     dimension: usize,
     rows: usize,
-    /// Each but the last has `ROWS_PER_BLOCK` rows.
+    /// All blocks but the last have `ROWS_PER_BLOCK` rows.
     blocks: Vec<Arc<Rows>>,
 }
 
-/// Some rows, whole and in 8 bits.
+/// Rows of a block, in 32 and in 8 bits.
 #[derive(Clone, Debug)]
 struct Rows {
     dimension: usize,
@@ -45,18 +45,18 @@ struct Rows {
 #[derive(Clone, Debug, Default)]
 struct Levels {
     levels: Vec<i8>,
-    /// Per row, what its levels stand for.
+    /// The scale and error of each row.
     rounded: Vec<Rounded>,
 }
 
-/// A row is `step` times its levels, and a vector of length `error` at most.
+/// A vector is `step` times its levels plus a vector whose length is at most `error`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rounded {
     step: f32,
     error: f32,
 }
 
-/// A query in 16 bits: `step` times its levels, and a vector of length `error` at most.
+/// A query in 16 bits.
 struct RoundedQuery {
     levels: Vec<i16>,
     rounded: Rounded,
@@ -76,27 +76,27 @@ impl Dense {
         self.rows
     }
 
-    /// The vectors of a file: of each block, where it is whole and in 8 bits.
+    /// The vectors of a file; each block in 32 bits and in 8 bits.
     pub(crate) fn filed(
         dimension: usize,
         rows: usize,
         blocks: Vec<(Block, Block)>,
     ) -> Result<Self> {
         if blocks.len() != rows.div_ceil(ROWS_PER_BLOCK) {
-            return Err(corrupt("it does not hold one vector per document"));
+            return Err(Error::corrupt(Damage::VectorCount));
         }
         let blocks = blocks.into_iter().enumerate().map(|(place, (values, levels))| {
             Arc::new(Rows {
                 dimension,
                 count: ROWS_PER_BLOCK.min(rows - place * ROWS_PER_BLOCK),
-                values: Lazy::later(values),
-                levels: Lazy::later(levels),
+                values: Lazy::from_block(values),
+                levels: Lazy::from_block(levels),
             })
         });
         Ok(Self { dimension, rows, blocks: blocks.collect() })
     }
 
-    /// What a file holds of these rows: of each block, the bytes of its vectors whole and in 8 bits.
+    /// The bytes of these rows in a file; each block in 32 bits and in 8 bits.
     pub(crate) fn to_bytes(&self, rows: &[u32]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let bytes = |block: &Arc<Rows>| {
             let Levels { levels, rounded } = block.levels()?;
@@ -109,7 +109,7 @@ impl Dense {
         self.compacted(rows)?.blocks.iter().map(bytes).collect()
     }
 
-    /// These rows alone, numbered from 0.
+    /// A copy of these rows, numbered from 0.
     pub(crate) fn compacted(&self, rows: &[u32]) -> Result<Self> {
         let mut compact = Self::new(self.dimension);
         for (number, row) in (0..).zip(rows) {
@@ -118,7 +118,7 @@ impl Dense {
         Ok(compact)
     }
 
-    /// Stores a vector of length 1 in a row; rows between are zero.
+    /// Stores a vector of length 1 in a row; rows that are skipped are zero.
     pub(crate) fn set(&mut self, row: u32, unit: &[f32]) -> Result<()> {
         let row = row as usize;
         self.rows = self.rows.max(row + 1);
@@ -128,20 +128,20 @@ impl Dense {
             }
             self.blocks.push(Arc::new(Rows::new(self.dimension)));
         }
-        match self.blocks.get_mut(row / ROWS_PER_BLOCK) {
-            Some(block) => Arc::make_mut(block).set(row % ROWS_PER_BLOCK, unit),
-            None => Ok(()),
-        }
+        let block = self.blocks.get_mut(row / ROWS_PER_BLOCK).expect("it was added above");
+        Arc::make_mut(block).set(row % ROWS_PER_BLOCK, unit)
     }
 
+    /// The vector of a document, whose row must exist.
     pub(crate) fn row(&self, row: u32) -> Result<&[f32]> {
         let row = row as usize;
-        let Some(block) = self.blocks.get(row / ROWS_PER_BLOCK) else { return Ok(&[]) };
+        let block = self.blocks.get(row / ROWS_PER_BLOCK).expect("each document has a row");
         let start = row % ROWS_PER_BLOCK * self.dimension;
-        Ok(block.values()?.get(start..start + self.dimension).unwrap_or_default())
+        let vector = block.values()?.get(start..start + self.dimension);
+        Ok(vector.expect("each row of a block is complete"))
     }
 
-    /// Reads of a file's vectors what was not read so far.
+    /// Reads all blocks that were not read yet.
     pub(crate) fn load(&self) -> Result<()> {
         self.blocks.iter().try_for_each(|block| block.values().and(block.levels()).map(drop))
     }
@@ -154,20 +154,25 @@ impl Dense {
         Ok(cosine)
     }
 
-    /// For every row, what [`Dense::cosine`] with a vector of length 1 is at most, and not much more.
+    /// A close upper bound of [`Dense::cosine`] with a vector of length 1, for every row.
     pub(crate) fn bounds(&self, unit: &[f32]) -> Result<Vec<f32>> {
+        self.bounds_in_parts(unit, ROWS_PER_THREAD)
+    }
+
+    /// The same with a new thread for each `rows_per_thread` rows, if there are processors for it.
+    fn bounds_in_parts(&self, unit: &[f32], rows_per_thread: usize) -> Result<Vec<f32>> {
         let query = RoundedQuery::of(unit);
         let mut bounds = vec![0.0; self.rows];
         let blocks: Vec<&Levels> =
             self.blocks.iter().map(|block| block.levels()).collect::<Result<_>>()?;
-        if self.rows <= ROWS_PER_THREAD {
-            // Asking for the number of processors reads files, which takes longer than a few rows.
+        if self.rows <= rows_per_thread {
+            // The number of processors is read from files, which takes longer than a few rows.
             bound_blocks(&blocks, &query, &mut bounds);
             return Ok(bounds);
         }
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-        // Whole blocks, and few parts: a thread that waits for the lock on a busy machine waits long.
-        let each = self.rows.div_ceil(processors).max(ROWS_PER_THREAD).div_ceil(ROWS_PER_BLOCK);
+        // Few parts, because a thread can wait long for the lock on a busy machine.
+        let each = self.rows.div_ceil(processors).max(rows_per_thread).div_ceil(ROWS_PER_BLOCK);
         let share = each * ROWS_PER_BLOCK;
         let parts = Mutex::new(bounds.chunks_mut(share).zip(blocks.chunks(each)));
         let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
@@ -176,10 +181,10 @@ impl Dense {
                 bound_blocks(blocks, &query, bounds);
             }
         };
-        // Threads of this call alone: those of a pool would be gone after a fork.
+        // Not from a pool: its threads would not survive a fork of the process.
         std::thread::scope(|scope| {
             for _ in 1..self.rows.div_ceil(share) {
-                // Where no thread can be had, those that are there do its part as well.
+                // If the system refuses another thread, the existing ones take its part.
                 if Builder::new().spawn_scoped(scope, work).is_err() {
                     break;
                 }
@@ -198,14 +203,14 @@ impl Rows {
     fn values(&self) -> Result<&Vec<f32>> {
         self.values.get(|bytes| {
             if bytes.len() != self.count * self.dimension * 4 {
-                return Err(corrupt("it does not hold one vector per document"));
+                return Err(Error::corrupt(Damage::VectorCount));
             }
             let values: Vec<f32> =
                 bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
             for vector in values.chunks_exact(self.dimension) {
                 let square: f64 = vector.iter().map(|value| f64::from(*value).powi(2)).sum();
                 if !square.is_finite() || (square - 1.0).abs() > 1e-3 {
-                    return Err(corrupt("a vector is not of length 1"));
+                    return Err(Error::corrupt(Damage::VectorLength));
                 }
             }
             Ok(values)
@@ -218,7 +223,7 @@ impl Rows {
             let Some((rounded, levels)) =
                 halves.filter(|(_, levels)| levels.len() == self.count * self.dimension)
             else {
-                return Err(corrupt("it does not hold one vector per document"));
+                return Err(Error::corrupt(Damage::VectorCount));
             };
             let (pairs, _) = rounded.as_chunks::<8>();
             let rounded = pairs.iter().map(|[a, b, c, d, e, f, g, h]| Rounded {
@@ -230,20 +235,19 @@ impl Rows {
         })
     }
 
-    /// Both parts, read and ready to be changed.
-    fn parts(&mut self) -> Result<Option<(&mut Vec<f32>, &mut Levels)>> {
+    /// Both encodings of the rows, read from the file if necessary.
+    fn parts(&mut self) -> Result<(&mut Vec<f32>, &mut Levels)> {
         self.values()?;
         self.levels()?;
-        Ok(self.values.get_mut().zip(self.levels.get_mut()))
+        Ok(self.values.get_mut().zip(self.levels.get_mut()).expect("both were read above"))
     }
 
     fn resize(&mut self, count: usize) -> Result<()> {
         let dimension = self.dimension;
-        if let Some((values, Levels { levels, rounded })) = self.parts()? {
-            values.resize(count * dimension, 0.0);
-            levels.resize(count * dimension, 0);
-            rounded.resize(count, Rounded::default());
-        }
+        let (values, Levels { levels, rounded }) = self.parts()?;
+        values.resize(count * dimension, 0.0);
+        levels.resize(count * dimension, 0);
+        rounded.resize(count, Rounded::default());
         self.count = count;
         Ok(())
     }
@@ -253,37 +257,33 @@ impl Rows {
             self.resize(row + 1)?;
         }
         let span = row * self.dimension..(row + 1) * self.dimension;
-        let Some((values, Levels { levels, rounded })) = self.parts()? else { return Ok(()) };
-        let (Some(values), Some(levels), Some(rounded)) =
-            (values.get_mut(span.clone()), levels.get_mut(span), rounded.get_mut(row))
-        else {
-            return Ok(());
-        };
-        values.copy_from_slice(unit);
-        *rounded = Rounded::of(unit, f32::from(i8::MAX), |place, level| {
-            if let Some(entry) = levels.get_mut(place) {
-                #[expect(clippy::cast_possible_truncation, reason = "a level lies in [-127, 127]")]
-                let level = level as i8;
-                *entry = level;
-            }
+        let (values, Levels { levels, rounded }) = self.parts()?;
+        let complete = "`resize` made room for the row";
+        values.get_mut(span.clone()).expect(complete).copy_from_slice(unit);
+        let levels = levels.get_mut(span).expect(complete);
+        let error = Rounded::of(unit, f32::from(i8::MAX), levels, |level| {
+            #[expect(clippy::cast_possible_truncation, reason = "a level is in [-127, 127]")]
+            let level = level as i8;
+            level
         });
+        *rounded.get_mut(row).expect(complete) = error;
         Ok(())
     }
 }
 
 impl Rounded {
-    /// Rounds a vector to whole levels up to `most`, and hands each over with its place.
-    fn of(vector: &[f32], most: f32, mut put: impl FnMut(usize, f32)) -> Self {
+    /// Rounds a vector to whole levels up to `most` and stores them, converted by `to_level`.
+    fn of<T>(vector: &[f32], most: f32, levels: &mut [T], to_level: impl Fn(f32) -> T) -> Self {
         let largest = vector.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
         if largest == 0.0 {
-            return Self::default();
+            return Self::default(); // the levels of a new row are zero
         }
-        // Not below the smallest normal number, where a step has no digits left.
+        // A step below the smallest normal number would have few significant bits.
         let step = (largest / most).max(f32::MIN_POSITIVE);
         let mut square = 0.0_f64;
-        for (place, value) in vector.iter().enumerate() {
+        for (value, entry) in vector.iter().zip(levels) {
             let level = (value / step).round();
-            put(place, level);
+            *entry = to_level(level);
             square += (f64::from(*value) - f64::from(step) * f64::from(level)).powi(2);
         }
         #[expect(clippy::cast_possible_truncation, reason = "rounded up")]
@@ -293,32 +293,30 @@ impl Rounded {
 
 impl RoundedQuery {
     fn of(unit: &[f32]) -> Self {
-        // No sum of products with levels of 8 bits overflows 32 bits.
+        // The largest level for which no sum of products with 8-bit levels overflows 32 bits.
         let most = i32::MAX / i32::from(i8::MAX) / i32::try_from(unit.len()).unwrap_or(i32::MAX);
         let most = most.clamp(1, i32::from(i16::MAX));
         let mut levels = vec![0; unit.len()];
-        let rounded = Rounded::of(unit, most as f32, |place, level| {
-            if let Some(entry) = levels.get_mut(place) {
-                #[expect(clippy::cast_possible_truncation, reason = "a level fits 16 bits")]
-                let level = level as i16;
-                *entry = level;
-            }
+        let rounded = Rounded::of(unit, most as f32, &mut levels, |level| {
+            #[expect(clippy::cast_possible_truncation, reason = "a level fits 16 bits")]
+            let level = level as i16;
+            level
         });
         Self { levels, rounded }
     }
 }
 
 fn bound_blocks(blocks: &[&Levels], query: &RoundedQuery, bounds: &mut [f32]) {
-    // What the sum of floats in `dot` may be off by: an epsilon for each addition on its way.
+    // The rounding error of the sum in `dot` is at most an epsilon for each of its additions.
     let additions = query.levels.len() / LANES + 2 * LANES;
     let slack = additions as f32 * f32::EPSILON;
     for (bounds, block) in bounds.chunks_mut(ROWS_PER_BLOCK).zip(blocks) {
         multiply_levels(&block.levels, &query.levels, bounds);
         for (bound, row) in bounds.iter_mut().zip(&block.rounded) {
-            // |x q - x' q'| <= |x - x'| |q| + |x'| |q - q'|, where x and q have length 1 but for
-            // rounding (the reader of index files lets 1.0005 pass) and x' is within its error of x.
-            let off = row.error * 1.001 + (1.001 + row.error) * query.rounded.error + slack;
-            *bound = *bound * row.step * query.rounded.step + off;
+            // |x q - x' q'| <= |x - x'| |q| + |x'| |q - q'|. Here x and q have length 1 within 0.0005,
+            // which is what the reader of index files accepts, and |x - x'| is the error of the row.
+            let difference = row.error * 1.001 + (1.001 + row.error) * query.rounded.error + slack;
+            *bound = *bound * row.step * query.rounded.step + difference;
         }
     }
 }
@@ -327,8 +325,11 @@ fn bound_blocks(blocks: &[&Levels], query: &RoundedQuery, bounds: &mut [f32]) {
 #[multiversion(targets("x86_64+avx512f+avx512bw", "x86_64+avx2", "aarch64+neon"))]
 fn multiply_levels(rows: &[i8], query: &[i16], products: &mut [f32]) {
     for (row, product) in rows.chunks_exact(query.len()).zip(products) {
-        let sum: i32 =
-            row.iter().zip(query).map(|(one, other)| i32::from(*one) * i32::from(*other)).sum();
+        let sum: i32 = row
+            .iter()
+            .zip(query)
+            .map(|(level, of_query)| i32::from(*level) * i32::from(*of_query))
+            .sum();
         *product = sum as f32;
     }
 }
@@ -337,7 +338,7 @@ fn multiply_levels(rows: &[i8], query: &[i16], products: &mut [f32]) {
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2", "x86_64+avx", "aarch64+neon"))]
 fn dot_rows(rows: &[f32], query: &[f32], products: &mut [f32]) {
     for (row, product) in rows.chunks_exact(query.len()).zip(products) {
-        // Rounding can lift the product of two unit vectors over 1.
+        // Rounding can make the product of two unit vectors larger than 1.
         *product = dot(row, query).clamp(-1.0, 1.0);
     }
 }
@@ -357,36 +358,24 @@ fn dot(left: &[f32], right: &[f32]) -> f32 {
     sums.iter().sum::<f32>() + rest
 }
 
-/// Checks a vector and scales it to length 1. `owner` names it in errors, such as `document "pdf"`.
+/// Checks a vector and scales it to length 1. Errors name its `owner`, such as `document "pdf"`.
+///
+/// Fails with `wrong_dimension`, `not_finite` or `zero_vector`.
 pub(crate) fn unit(owner: &str, vector: &[f32], dimension: usize) -> Result<Vec<f32>> {
     if vector.len() != dimension {
-        return Err(Error::input(
-            "wrong_dimension",
-            format!(
-                "the vector of {owner} has {} numbers, the index holds vectors of {dimension}: \
-                 embed both with the same model",
-                vector.len()
-            ),
-        ));
+        let (owner, found) = (owner.to_owned(), vector.len());
+        return Err(Kind::WrongDimension { owner, found, expected: dimension }.into());
     }
-    if let Some(place) = vector.iter().position(|value| !value.is_finite()) {
-        return Err(Error::input(
-            "not_finite",
-            format!(
-                "the vector of {owner} holds {} at position {place}: every number must be finite",
-                vector.get(place).copied().unwrap_or(f32::NAN)
-            ),
-        ));
+    if let Some((place, value)) = vector.iter().enumerate().find(|(_, value)| !value.is_finite()) {
+        let name = format!("number {place} of the vector of {owner}");
+        return Err(Error::not_finite(name, f64::from(*value)));
     }
-    // In f64, where neither the square of f32::MAX overflows nor that of a subnormal vanishes.
+    // In f64, where the square of f32::MAX does not overflow and that of a subnormal is not 0.
     let length = vector.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
     if length == 0.0 {
-        return Err(Error::input(
-            "zero_vector",
-            format!("the vector of {owner} is all zeros, which has no direction to compare"),
-        ));
+        return Err(Kind::ZeroVector { owner: owner.to_owned() }.into());
     }
-    #[expect(clippy::cast_possible_truncation, reason = "the quotient lies in [-1, 1]")]
+    #[expect(clippy::cast_possible_truncation, reason = "the quotient is in [-1, 1]")]
     Ok(vector.iter().map(|value| (f64::from(*value) / length) as f32).collect())
 }
 
@@ -412,7 +401,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn equals_the_definition(
+        fn cosines_equal_the_definition(
             rows in prop::collection::vec(vector(37), 1..9), query in vector(37),
         ) {
             let matrix = matrix(&rows, 37);
@@ -429,14 +418,13 @@ mod tests {
         }
 
         #[test]
-        fn scale_does_not_matter(query in vector(8), power in -60_i32..60) {
+        fn unit_vectors_do_not_depend_on_the_scale(query in vector(8), power in -60_i32..60) {
             let scaled: Vec<f32> = query.iter().map(|value| value * 2.0_f32.powi(power)).collect();
             prop_assert_eq!(unit("a", &query, 8).unwrap(), unit("b", &scaled, 8).unwrap());
         }
     }
 
-    /// Vectors of every shape that rounding could be wrong about: even ones, some with a few large
-    /// numbers among many small ones, some with nothing else.
+    /// Vectors whose numbers are of very different sizes, the worst case for rounding.
     fn uneven(dimension: usize) -> impl Strategy<Value = Vec<f32>> {
         let number = prop_oneof![-1.0_f32..1.0, -1e-3_f32..1e-3, -1e-30_f32..1e-30, Just(0.0)];
         prop::collection::vec(number, dimension)
@@ -445,7 +433,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bounds_hold_and_are_near(
+        fn bounds_are_upper_and_close(
             (rows, query) in (1_usize..400).prop_flat_map(|dimension| {
                 (prop::collection::vec(uneven(dimension), 1..9), uneven(dimension))
             }),
@@ -455,14 +443,14 @@ mod tests {
             for (row, bound) in (0..).zip(matrix.bounds(&query).unwrap()) {
                 let cosine = matrix.cosine(row, &query).unwrap();
                 prop_assert!(cosine <= bound, "{cosine} {bound}");
-                // Half a level in each number, if all are off by as much: sqrt(400) / 254.
+                // If each number is off by half a level, the error is sqrt(400) / 254 = 0.08.
                 prop_assert!(bound - cosine < 2.0 * 0.08, "{cosine} {bound}");
             }
         }
     }
 
     #[test]
-    fn no_sum_of_levels_overflows() {
+    fn sums_of_levels_of_the_widest_vector_do_not_overflow() {
         let even = unit("even", &vec![1.0; 65_536], 65_536).unwrap();
         let mut dense = Dense::new(65_536);
         dense.set(0, &even).unwrap();
@@ -471,13 +459,14 @@ mod tests {
     }
 
     #[test]
-    fn threads_and_neighbours_do_not_change_a_bit() {
+    fn threads_and_other_rows_do_not_change_a_bit() {
+        const ROWS_PER_THREAD: usize = 300;
         let rows: Vec<Vec<f32>> = (0..2 * ROWS_PER_THREAD + 7)
             .map(|row| (0..5).map(|column| ((row * 31 + column * 7) % 97) as f32 - 48.0).collect())
             .collect();
         let query = unit("query", &[1.0, -2.0, 3.0, 0.5, 0.25], 5).unwrap();
         let all = matrix(&rows, 5);
-        let bounds = all.bounds(&query).unwrap();
+        let bounds = all.bounds_in_parts(&query, ROWS_PER_THREAD).unwrap();
         for row in [0, 1, ROWS_PER_THREAD - 1, ROWS_PER_THREAD, 2 * ROWS_PER_THREAD + 6] {
             let alone = matrix(&rows[row..=row], 5);
             assert_eq!(alone.bounds(&query).unwrap()[0].to_bits(), bounds[row].to_bits());
@@ -487,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_has_no_cosine() {
+    fn vectors_without_a_direction_are_refused() {
         let cases: &[(&[f32], &str)] = &[
             (&[1.0], "wrong_dimension"),
             (&[f32::NAN, 1.0], "not_finite"),

@@ -1,31 +1,39 @@
-//! What two hits have in common: near-duplicates, and an order that is relevant without repeating.
+//! Similarity of hits: near-duplicates, and orders that are relevant and diverse.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
 use crate::dense::unit;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::text::Analyzer;
 
-/// Words that stand side by side in one shingle; texts with fewer words are one shingle.
+/// Consecutive words of a shingle; a text with fewer words is one shingle.
 const SHINGLE: usize = 3;
 
-/// For each text the position of the earlier one that it nearly repeats, or none.
+/// For each text, the position of an earlier text that it nearly repeats, if there is one.
 ///
-/// A text repeats an earlier one where the Jaccard similarity of their sets of three-word shingles
-/// is at least the threshold, and where all of their words with digits are the same: `merged 12` and
-/// `merged 13` are two messages. Texts are compared with those before that repeat none, each pair
-/// exactly; no hashing, so the outcome is no estimate. Texts without words repeat nothing.
+/// A text is a near-duplicate of an earlier one if the Jaccard similarity of their sets of three-word
+/// shingles is at least the threshold and their words with digits are equal: `merged 12` and `merged
+/// 13` are different. Each text is compared with the earlier texts that are not near-duplicates
+/// themselves. Similarities are exact, not estimated by hashes. A text without words is never a
+/// near-duplicate.
 ///
-/// Shingles and their resemblance: Broder, "On the resemblance and containment of documents" (1997).
+/// Shingles and resemblance: Broder, "On the resemblance and containment of documents" (1997).
 ///
-/// Fails with `out_of_range` where the threshold is not above 0 and at most 1.
+/// Fails with `out_of_range` if the threshold is not above 0 and at most 1.
+///
+/// # Examples
+///
+/// ```
+/// use crossgate_core::diversity::near_duplicates;
+///
+/// let texts = ["The build is green again", "the build is green again!", "The build is red"];
+/// assert_eq!(near_duplicates(&texts, 0.8)?, [None, Some(0), None]);
+/// # Ok::<(), crossgate_core::Error>(())
+/// ```
 pub fn near_duplicates(texts: &[&str], threshold: f64) -> Result<Vec<Option<usize>>> {
     if !(threshold > 0.0 && threshold <= 1.0) {
-        return Err(Error::input(
-            "out_of_range",
-            format!("the similarity is {threshold}: it must be above 0 and at most 1"),
-        ));
+        return Err(Error::out_of_range("the similarity", threshold, "above 0 and at most 1"));
     }
     let analyzer = Analyzer::new("none")?;
     let words: Vec<Vec<String>> = texts.iter().map(|text| analyzer.terms(text)).collect();
@@ -48,7 +56,7 @@ pub fn near_duplicates(texts: &[&str], threshold: f64) -> Result<Vec<Option<usiz
     let all: Vec<_> = words.iter().zip(&sets).zip(&numerals).collect();
     let mut kept: Vec<usize> = Vec::new();
     let mut repeats = Vec::with_capacity(texts.len());
-    for (place, ((words, set), numerals)) in all.iter().enumerate() {
+    for (position, ((words, set), numerals)) in all.iter().enumerate() {
         let earlier = kept.iter().copied().find(|other| {
             all.get(*other).is_some_and(|((_, other_set), other_numerals)| {
                 numerals == other_numerals && jaccard(set, other_set) >= threshold
@@ -56,56 +64,54 @@ pub fn near_duplicates(texts: &[&str], threshold: f64) -> Result<Vec<Option<usiz
         });
         let earlier = if words.is_empty() { None } else { earlier };
         if earlier.is_none() && !words.is_empty() {
-            kept.push(place);
+            kept.push(position);
         }
         repeats.push(earlier);
     }
     Ok(repeats)
 }
 
-/// What two hits are compared by.
+/// The content by which hits are compared.
 #[derive(Clone, Debug)]
 pub enum Content<'a> {
-    /// The Jaccard similarity of their sets of words, in [0, 1].
+    /// Texts, compared by the Jaccard similarity of their sets of words, in [0, 1].
     Words(&'a [&'a str]),
-    /// The cosine of their vectors, all of length 1, in [-1, 1].
+    /// Vectors of length 1, compared by their cosine, in [-1, 1].
     Vectors(&'a [Vec<f32>]),
 }
 
 /// The vectors of hits, each scaled to length 1.
 ///
-/// Fails with `wrong_dimension` where two differ in length, and with `not_finite` and `zero_vector`,
-/// naming the hit.
+/// Fails with `wrong_dimension`, `not_finite` or `zero_vector`; the message names the hit.
 pub fn unit_vectors(ids: &[String], vectors: &[Vec<f32>]) -> Result<Vec<Vec<f32>>> {
     let dimension = vectors.first().map_or(0, Vec::len);
     ids.iter()
         .zip(vectors)
-        .map(|(id, vector)| {
-            if vector.len() == dimension {
-                return unit(&format!("hit {id:?}"), vector, dimension);
-            }
-            Err(Error::input(
-                "wrong_dimension",
-                format!(
-                    "the vector of hit {id:?} has {} numbers, that of the first {dimension}: \
-                     embed all with the same model",
-                    vector.len()
-                ),
-            ))
-        })
+        .map(|(id, vector)| unit(&format!("hit {id:?}"), vector, dimension))
         .collect()
 }
 
-/// An order in which each next hit is relevant and unlike those before: positions, best first.
+/// Positions of the hits in the order of maximal marginal relevance, best first, `limit` at most.
 ///
-/// Maximal marginal relevance: the next is the one with the largest
-/// `trade_off * relevance - (1 - trade_off) * similarity`, where the similarity is the largest to
-/// any that stands already, and 0 for the first. Ties go to the more relevant, then to the smaller
-/// id. Carbonell and Goldstein, "The Use of MMR, Diversity-Based Reranking for Reordering Documents
-/// and Producing Summaries" (1998).
+/// The next hit is the one with the largest `trade_off * relevance - (1 - trade_off) * similarity`.
+/// The similarity is the largest one to a hit that was chosen before, and 0 for the first hit. Ties
+/// go to the more relevant hit, then to the smaller id. Carbonell and Goldstein, "The Use of MMR,
+/// Diversity-Based Reranking for Reordering Documents and Producing Summaries" (1998).
 ///
-/// Fails with `out_of_range` where the trade-off is outside of [0, 1] or where there is not one
-/// relevance and one text or vector per id, and with `not_finite` for a relevance that is no number.
+/// Fails with `out_of_range` if the trade-off is outside of [0, 1] or if there is not one relevance
+/// and one text or vector per id, and with `not_finite` for a relevance that is not finite.
+///
+/// # Examples
+///
+/// ```
+/// use crossgate_core::diversity::{Content, marginal_relevance};
+///
+/// let ids = ["a", "b", "c"].map(str::to_owned);
+/// let content = Content::Words(&["red fox", "red fox", "blue hen"]);
+/// let order = marginal_relevance(&ids, &[0.9, 0.8, 0.7], &content, 0.5, 3)?;
+/// assert_eq!(order, [0, 2, 1]);
+/// # Ok::<(), crossgate_core::Error>(())
+/// ```
 pub fn marginal_relevance(
     ids: &[String],
     relevance: &[f64],
@@ -114,26 +120,20 @@ pub fn marginal_relevance(
     limit: usize,
 ) -> Result<Vec<usize>> {
     if !(0.0..=1.0).contains(&trade_off) {
-        return Err(Error::input(
-            "out_of_range",
-            format!("the trade-off is {trade_off}: it must be between 0 and 1"),
-        ));
+        return Err(Error::out_of_range("the trade-off", trade_off, "from 0 to 1"));
     }
     let contents = match content {
         Content::Words(texts) => texts.len(),
         Content::Vectors(vectors) => vectors.len(),
     };
-    if relevance.len() != ids.len() || contents != ids.len() {
-        return Err(Error::input(
-            "out_of_range",
-            format!("{} ids, {} scores, {contents} contents", ids.len(), relevance.len()),
-        ));
+    for (what, found) in [("scores", relevance.len()), ("texts or vectors", contents)] {
+        if found != ids.len() {
+            let (per, expected) = ("hits", ids.len());
+            return Err(Kind::LengthMismatch { what, found, per, expected }.into());
+        }
     }
     if let Some((id, value)) = ids.iter().zip(relevance).find(|(_, value)| !value.is_finite()) {
-        return Err(Error::input(
-            "not_finite",
-            format!("the score of {id:?} is {value}: it must be finite"),
-        ));
+        return Err(Error::not_finite(format!("the score of {id:?}"), *value));
     }
     let words = match content {
         Content::Words(texts) => {
@@ -142,49 +142,71 @@ pub fn marginal_relevance(
         }
         Content::Vectors(_) => Vec::new(),
     };
-    let similarity = |left: usize, right: usize| match content {
-        Content::Words(_) => words.get(left).zip(words.get(right)).map(|(l, r)| jaccard(l, r)),
-        Content::Vectors(vectors) => vectors.get(left).zip(vectors.get(right)).map(|(l, r)| {
-            l.iter().zip(r).map(|(left, right)| f64::from(*left) * f64::from(*right)).sum()
-        }),
+    let similarity = |left: usize, right: usize| {
+        let complete = "the lengths were checked above";
+        match content {
+            Content::Words(_) => {
+                let words = |position: usize| words.get(position).expect(complete);
+                jaccard(words(left), words(right))
+            }
+            Content::Vectors(vectors) => {
+                let vector = |position: usize| vectors.get(position).expect(complete).iter();
+                let pairs = vector(left).zip(vector(right));
+                pairs.map(|(left, right)| f64::from(*left) * f64::from(*right)).sum()
+            }
+        }
     };
-    let mut open: Vec<(usize, &String, f64, Option<f64>)> = ids
+    let mut open: Vec<Open<'_>> = ids
         .iter()
         .zip(relevance)
         .enumerate()
-        .map(|(place, (id, relevance))| (place, id, *relevance, None))
+        .map(|(position, (id, relevance))| Open {
+            position,
+            id,
+            relevance: *relevance,
+            similarity: None,
+        })
         .collect();
     let mut order = Vec::new();
     while order.len() < limit {
-        let marginal = |relevance: f64, nearest: Option<f64>| {
-            trade_off * relevance - (1.0 - trade_off) * nearest.unwrap_or_default()
+        let marginal = |hit: &Open<'_>| {
+            trade_off * hit.relevance - (1.0 - trade_off) * hit.similarity.unwrap_or(0.0)
         };
         let best = open.iter().enumerate().max_by(|(_, left), (_, right)| {
-            marginal(left.2, left.3)
-                .total_cmp(&marginal(right.2, right.3))
-                .then_with(|| left.2.total_cmp(&right.2))
-                .then_with(|| right.1.cmp(left.1))
+            marginal(left)
+                .total_cmp(&marginal(right))
+                .then_with(|| left.relevance.total_cmp(&right.relevance))
+                .then_with(|| right.id.cmp(left.id))
         });
-        let Some((at, (place, ..))) = best.map(|(at, one)| (at, *one)) else { break };
-        order.push(place);
-        open.swap_remove(at);
-        for (other, _, _, nearest) in &mut open {
-            let found = similarity(*other, place).unwrap_or_default();
-            *nearest = Some(nearest.map_or(found, |nearest: f64| nearest.max(found)));
+        let Some((index, _)) = best else { break };
+        let chosen = open.swap_remove(index).position;
+        order.push(chosen);
+        for hit in &mut open {
+            let found = similarity(hit.position, chosen);
+            hit.similarity = Some(hit.similarity.map_or(found, |most| most.max(found)));
         }
     }
     Ok(order)
 }
 
-/// Sets of anything as sorted lists of numbers, the same number for the same thing.
+/// A hit that has no place in the order yet.
+struct Open<'a> {
+    position: usize,
+    id: &'a str,
+    relevance: f64,
+    /// The largest similarity to a hit in the order; none before the first.
+    similarity: Option<f64>,
+}
+
+/// Sets as sorted lists of numbers; equal members have equal numbers.
 fn numbered<T: Hash + Eq>(sets: impl Iterator<Item = Vec<T>>) -> Vec<Vec<usize>> {
     let mut numbers: HashMap<T, usize> = HashMap::new();
     sets.map(|set| {
         let found: HashSet<usize> = set
             .into_iter()
-            .map(|one| {
+            .map(|member| {
                 let next = numbers.len();
-                *numbers.entry(one).or_insert(next)
+                *numbers.entry(member).or_insert(next)
             })
             .collect();
         let mut found: Vec<usize> = found.into_iter().collect();
@@ -194,17 +216,14 @@ fn numbered<T: Hash + Eq>(sets: impl Iterator<Item = Vec<T>>) -> Vec<Vec<usize>>
     .collect()
 }
 
-/// |both| / |either| of two sorted sets, in [0, 1]; two empty sets have nothing in common.
+/// Size of the intersection over size of the union of two sorted sets, in [0, 1]; 0 if both are
+/// empty.
 fn jaccard(left: &[usize], right: &[usize]) -> f64 {
-    let (mut rest, mut others, mut both) = (left, right, 0_usize);
-    while let ([one, ones @ ..], [other, more @ ..]) = (rest, others) {
-        both += usize::from(one == other);
-        if one <= other {
-            rest = ones;
-        }
-        if other <= one {
-            others = more;
-        }
+    let (mut left_rest, mut right_rest, mut both) = (left, right, 0_usize);
+    while let ([first, left_tail @ ..], [second, right_tail @ ..]) = (left_rest, right_rest) {
+        both += usize::from(first == second);
+        left_rest = if first <= second { left_tail } else { left_rest };
+        right_rest = if second <= first { right_tail } else { right_rest };
     }
     let either = left.len() + right.len() - both;
     if either == 0 { 0.0 } else { both as f64 / either as f64 }
@@ -228,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn only_repetitions_are_found() {
+    fn near_duplicates_differ_neither_in_words_nor_in_numbers() {
         let texts = [
             "The staging cluster runs on five nodes since March",
             "the staging cluster runs on five nodes, since March!",
@@ -248,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_has_no_order() {
+    fn unusable_trade_offs_and_scores_are_refused() {
         let ids = ["a".to_owned()];
         let run = |relevance: &[f64], trade_off| {
             let content = Content::Words(&["x"]);
@@ -263,7 +282,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn equals_the_definition(
+        fn marginal_relevance_equals_its_definition(
             rows in prop::collection::vec((0_u8..4, "[abc ]{0,8}"), 0..8),
             trade_off in 0.0_f64..=1.0, limit in 0_usize..9,
         ) {
@@ -292,7 +311,7 @@ mod tests {
         }
 
         #[test]
-        fn the_order_of_the_hits_does_not_show(
+        fn marginal_relevance_does_not_depend_on_the_order_of_the_hits(
             rows in prop::collection::vec((0_u8..3, "[abc ]{0,6}"), 1..8), turn in 0_usize..8,
         ) {
             let run = |rows: &[(String, f64, String)]| -> Vec<String> {
@@ -311,7 +330,7 @@ mod tests {
         }
 
         #[test]
-        fn without_diversity_it_is_the_order_of_relevance(
+        fn with_a_trade_off_of_1_the_order_is_that_of_relevance(
             relevance in prop::collection::vec(-3.0_f64..3.0, 1..9),
         ) {
             let ids: Vec<String> = (0..relevance.len()).map(|place| place.to_string()).collect();
@@ -323,7 +342,7 @@ mod tests {
         }
 
         #[test]
-        fn what_repeats_is_as_similar_as_it_must_be(
+        fn near_duplicates_equal_those_of_a_naive_search(
             texts in prop::collection::vec("[ab]( [ab]){0,5}", 0..8), threshold in 0.1_f64..1.0,
         ) {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();

@@ -1,4 +1,4 @@
-//! The bundled sentence embedder: text in, unit vector out, the same to the bit on every processor.
+//! The bundled sentence embedder. Its vectors are equal to the bit on every processor.
 
 mod encoder;
 mod float;
@@ -12,16 +12,29 @@ use std::path::Path;
 use bytes::Bytes;
 use memmap2::Mmap;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use encoder::Encoder;
 use model_file::Constants;
 use word_pieces::WordPieces;
 
-/// Most characters that one word piece stands for. Pieces are far shorter; what lies beyond so many
-/// for each token is not looked at.
+/// Characters that are read per token of the input. Word pieces are much shorter, so the rest of a
+/// long text could not be part of the input.
 const CHARACTERS_PER_PIECE: usize = 64;
 
-/// An embedder of six layers or any other number, built by models/build.py, and its tokenizer.
+/// An embedder that models/build.py has built, with its tokenizer.
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::path::Path;
+///
+/// use crossgate_core::embedder::Embedder;
+///
+/// let (model, tokenizer) = (Path::new("model.onnx"), Path::new("tokenizer.json"));
+/// let embedder = Embedder::open(model, tokenizer, 256)?;
+/// assert_eq!(embedder.embed("merge two files").len(), embedder.dimension());
+/// # Ok::<(), crossgate_core::Error>(())
+/// ```
 pub struct Embedder {
     words: WordPieces,
     encoder: Encoder,
@@ -29,13 +42,13 @@ pub struct Embedder {
 }
 
 impl Embedder {
-    /// Opens a model; its weights stay in the file and are read where they are needed.
+    /// Opens a model. Its weights are mapped into memory and read from disk on first use.
     ///
-    /// Fails with `model_incomplete` if a file cannot be read, and `model_unsupported` if it is not
-    /// what models/build.py writes for an embedder.
+    /// Inputs are truncated to `most_tokens` tokens. Fails with `model_incomplete` if a file cannot
+    /// be read, and with `model_unsupported` if models/build.py would not write such a file.
     pub fn open(model: &Path, tokenizer: &Path, most_tokens: usize) -> Result<Self> {
-        let unreadable = |path: &Path, error: &std::io::Error| {
-            Error::model("model_incomplete", format!("cannot read {}: {error}", path.display()))
+        let unreadable = |path: &Path, error: &std::io::Error| -> Error {
+            Kind::ModelUnreadable { path: path.to_owned(), cause: error.to_string() }.into()
         };
         let words = std::fs::read(tokenizer).map_err(|error| unreadable(tokenizer, &error))?;
         let mapped = File::open(model).and_then(|file| map(&file));
@@ -54,10 +67,11 @@ impl Embedder {
         self.encoder.width()
     }
 
-    /// The numbers of a text's word pieces as the model reads them; the end of a long one is left out.
+    /// The tokens of a text as the model reads them, truncated to the length of an input.
     pub fn tokens(&self, text: &str) -> Vec<u32> {
-        let end = text.char_indices().nth(self.most_tokens.saturating_mul(CHARACTERS_PER_PIECE));
-        let start = end.and_then(|(end, _)| text.get(..end)).unwrap_or(text);
+        let most = self.most_tokens.saturating_mul(CHARACTERS_PER_PIECE);
+        let end = text.char_indices().nth(most).map_or(text.len(), |(end, _)| end);
+        let (start, _) = text.split_at_checked(end).expect("it is the start of a character");
         self.words.input(start, self.most_tokens)
     }
 
@@ -67,17 +81,16 @@ impl Embedder {
     }
 }
 
-/// Maps a file. Reading its 23 MB instead takes 13 ms, which is as long as all else that a decision
-/// needs.
-#[allow(unsafe_code, reason = "a mapping")]
+/// Maps a file into memory. Reading its 23 MB takes 13 ms, as long as the rest of a decision.
+#[allow(unsafe_code, reason = "memory maps are unsafe")]
 fn map(file: &File) -> std::io::Result<Mmap> {
-    // SAFETY: the bytes must not change while they are mapped. They are a part of the installed
-    // package, which installers replace by new files and do not write into.
+    // SAFETY: the bytes must not change while they are mapped. The file is part of the installed
+    // package, and installers replace such files instead of writing to them.
     unsafe { Mmap::map(file) }
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failing test may panic")]
+#[expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test may panic")]
 mod tests {
     use std::sync::LazyLock;
 
@@ -90,7 +103,7 @@ mod tests {
     const TOKENS: usize = 8;
     const PIECES: [&str; 8] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "red", "fish", "##es"];
 
-    /// A graph of one layer whose weights repeat some bytes.
+    /// A graph of one layer.
     static MODEL: LazyLock<Vec<u8>> = LazyLock::new(|| {
         let widths = |name: &str, inputs: usize, outputs: usize| {
             let name = format!("layer_0.{name}");
@@ -140,7 +153,7 @@ mod tests {
         .to_string()
     });
 
-    /// Bytes with some of them changed, and some inserted or left out.
+    /// Bytes with changes, insertions and deletions.
     fn changed(bytes: &[u8], changes: &[(prop::sample::Index, u8, u8)]) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
         for (place, kind, value) in changes {
@@ -171,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sound_files_are_read() {
+    fn valid_files_are_read() {
         let embedder = Embedder::read(MODEL.clone().into(), TOKENIZER.as_bytes(), TOKENS).unwrap();
         assert_eq!(embedder.tokens("Red fishes"), [2, 5, 6, 7, 3]);
         assert!(embedder.embed("Red fishes").iter().all(|value| value.is_finite()));
@@ -180,10 +193,10 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(256))]
 
-        // The heads of the constants are few bytes among many weights: half of the changes go to
-        // the tail, where the short ones stand.
+        // Names and shapes are few bytes among many weights. Half of the changes are in the tail,
+        // which has the short constants.
         #[test]
-        fn a_changed_model_is_refused_or_embeds(
+        fn a_changed_model_is_refused_or_works(
             changes in prop::collection::vec(any::<(prop::sample::Index, u8, u8)>(), 1..6),
             tail in any::<bool>(),
             text in "\\PC{0,40}",
@@ -194,7 +207,7 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_vocabulary_is_refused_or_reads(
+        fn a_changed_tokenizer_is_refused_or_works(
             changes in prop::collection::vec(any::<(prop::sample::Index, u8, u8)>(), 1..6),
             text in "\\PC{0,40}|[a-z# \\[\\]]{0,40}",
         ) {
@@ -202,7 +215,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_refused_or_read(
+        fn any_bytes_are_refused_or_work(
             model in prop::collection::vec(any::<u8>(), 0..200),
             tokenizer in prop::collection::vec(any::<u8>(), 0..200),
         ) {

@@ -1,9 +1,10 @@
-//! The index file: written aside and renamed, read part by part without trusting a byte.
+//! The index file: written to a temporary file and renamed, read in blocks and never trusted.
 //!
 //! Layout, all numbers little-endian: magic (8 bytes), version (u32), length of the directory (u64),
-//! BLAKE3 of the directory (32 bytes), directory, blocks. The directory and the blocks are in
-//! postcard's format, but for those of the vectors: numbers row by row, in f32, and in 8 bits behind
-//! step and error of each row (f32). Blocks follow each other in the order of the directory.
+//! BLAKE3 checksum of the directory (32 bytes), directory, blocks in the order of the directory.
+//! Directory and blocks are encoded with postcard, except for blocks of vectors: those hold the
+//! numbers row by row, either as f32, or as 8-bit levels after the step and error (both f32) of each
+//! row.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,24 +13,25 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::blocks::{Block, Extent, Lazy, REBUILD, Source, corrupt};
+use crate::blocks::{Block, Extent, Lazy, Source};
 use crate::dense::Dense;
-use crate::error::{Error, Result};
-use crate::index::{FiledRecords, Index, MAX_DIMENSION, Record, Slot};
-use crate::terms::{Filed, Term};
+use crate::error::{Damage, Error, FileProblem, Result};
+use crate::index::{FileRecords, Index, MAX_DIMENSION, Record, Slot};
+use crate::terms::{FileTerms, Term};
 use crate::text::Analyzer;
 
 const MAGIC: &[u8; 8] = b"\x89CGX\r\n\x1a\n";
-/// Grows with every change that an older reader would misread.
+
+/// Raised with every change that an older reader would misread.
 const VERSION: u32 = 5;
 
 /// Bytes before the directory: magic, version, length, checksum.
 const HEADER: usize = 8 + 4 + 8 + 32;
 
-/// A block of documents or terms ends where it has so many bytes, or soon after.
-const BLOCK: usize = if cfg!(test) { 20 } else { 32 * 1024 };
+/// Bytes after which a block of documents or terms ends, rounded up to a whole document or term.
+const BLOCK_BYTES: usize = 32 * 1024;
 
-/// What stands in which block.
+/// The blocks of a file and how to read them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Directory {
     embedder: String,
@@ -38,13 +40,13 @@ struct Directory {
     dimension: u32,
     /// One [`Row`] per document.
     table: Extent,
-    /// Terms in alphabetical order; with each block its first term.
+    /// Terms in alphabetical order; each block with its first term.
     terms: Vec<(String, Extent)>,
     /// Vectors in 8 bits, 256 to a block.
     levels: Vec<Extent>,
-    /// Documents in their order; with each block their number.
+    /// Documents in their order; each block with the number of its documents.
     documents: Vec<(u32, Extent)>,
-    /// Vectors in full.
+    /// Vectors in 32 bits, 256 to a block.
     vectors: Vec<Extent>,
 }
 
@@ -59,21 +61,23 @@ impl Directory {
     }
 }
 
-/// What a search needs to know of each document.
+/// The properties of a document that every search reads.
 #[derive(Clone, Serialize, Deserialize)]
 struct Row {
     id: String,
-    /// Lengths of its head and of its body, in terms.
+    /// Length of the head in terms.
     head: u32,
+    /// Length of the body in terms.
     body: u32,
+    /// Number of passages.
     passages: u32,
 }
 
 impl Index {
-    /// Writes the index to a file, which is replaced only when the new one is complete and on disk.
+    /// Writes the index to a file, which is replaced only after the new one is complete on disk.
     ///
-    /// Fails with `index_unwritable` where the folder is missing, read-only or full; a file that
-    /// was there before is still whole then.
+    /// Fails with `index_unwritable` if the folder is missing, read-only or full; an existing file
+    /// is then unchanged.
     pub fn save(&self, path: &Path) -> Result<()> {
         let bytes = self.to_bytes()?;
         let folder = match path.parent() {
@@ -81,55 +85,49 @@ impl Index {
             _ => Path::new("."),
         };
         let write = || -> std::io::Result<()> {
-            // Opened as any program opens a file: the umask decides who may read it, and an error
-            // does not name the file aside, which nobody knows.
+            // `create_new` follows the umask, while tempfile's own files are private to the user.
+            // It also keeps the temporary name, which means nothing to the user, out of errors.
             let mut file = tempfile::Builder::new()
                 .prefix(".crossgate-")
-                .make_in(folder, |aside| File::create_new(aside))?;
+                .make_in(folder, |temporary| File::create_new(temporary))?;
             file.as_file_mut().write_all(&bytes)?;
             file.as_file().sync_all()?;
             file.persist(path)?;
-            // The rename is safe on disk only once its folder is; where folders cannot be opened
-            // or synced, it is done all the same.
+            // A rename survives a crash only after its folder is synced. Some systems cannot open
+            // or sync a folder, and the file is complete there too, so failures are ignored.
             let _ = File::open(folder).and_then(|folder| folder.sync_all());
             Ok(())
         };
-        write().map_err(|error| {
-            Error::file(
-                "index_unwritable",
-                format!(
-                    "cannot write the index {}: {error}: choose another file with -o, or make room",
-                    path.display()
-                ),
-            )
-        })
+        write().map_err(|error| Error::file(FileProblem::Unwritable(error.to_string())).at(path))
     }
 
-    /// Opens an index file. It stays open, and its parts are read when they are first needed.
+    /// Opens an index file, which stays open; its blocks are read on first use.
     ///
     /// Fails with `index_missing` or `index_unreadable`, and with `not_an_index`, `index_version`,
-    /// `index_truncated` or `index_corrupt` where the directory is damaged; where another part is,
-    /// whoever needs it fails so.
+    /// `index_truncated` or `index_corrupt` if header or directory are damaged. Damage in another
+    /// block is reported by the first method that needs the block.
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(|error| {
-            let code = match error.kind() {
-                std::io::ErrorKind::NotFound => "index_missing",
-                _ => "index_unreadable",
+            let cause = error.to_string();
+            let problem = match error.kind() {
+                std::io::ErrorKind::NotFound => FileProblem::Missing(cause),
+                _ => FileProblem::CannotOpen(cause),
             };
-            Error::file(
-                code,
-                format!("cannot read the index {}: {error}: {REBUILD}", path.display()),
-            )
+            Error::file(problem).at(path)
         })?;
         let source = Arc::new(Source::File { file, path: path.to_owned() });
-        read(&source).map_err(|error| source.named(error))
+        read(&source).map_err(|error| source.locate(error))
     }
 
-    /// The bytes of an index file; fails where a part of the file that was opened is damaged.
+    /// The bytes of an index file; fails if this index was opened from a file that is damaged.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        self.to_bytes_in_blocks(BLOCK_BYTES)
+    }
+
+    fn to_bytes_in_blocks(&self, block_bytes: usize) -> Result<Vec<u8>> {
         self.load()?;
         let (live, slots): (Vec<u32>, Vec<&Slot>) = self.live().unzip();
-        // Empty slots are left behind, so documents and passages get new numbers.
+        // A file has no empty slots, so documents and passages get new numbers.
         let bm25 = self.bm25.compacted(&live)?;
         let row = |(number, slot): (u32, &&Slot)| {
             let (head, body, passages) = bm25.lengths(number);
@@ -147,33 +145,33 @@ impl Index {
             embedder: self.embedder.clone(),
             language: self.analyzer.language().to_owned(),
             fingerprint: self.fingerprint()?,
-            dimension: u32::try_from(self.dimension()).unwrap_or_default(),
+            dimension: u32::try_from(self.dimension()).expect("it is at most MAX_DIMENSION"),
             table: (0..).zip(&slots).map(row).collect(),
-            terms: grouped(terms.collect(), Term::size),
+            terms: into_blocks(terms.collect(), block_bytes, Term::size),
             levels,
-            documents: grouped(records, |one| {
-                one.id.len()
-                    + one.title.len()
-                    + one.text.len()
-                    + one.body.len()
-                    + one.metadata.len()
+            documents: into_blocks(records, block_bytes, |record| {
+                record.id.len()
+                    + record.title.len()
+                    + record.text.len()
+                    + record.body.len()
+                    + record.metadata.len()
             }),
             vectors,
         };
         Ok(contents.to_bytes())
     }
 
-    /// Reads an index from the bytes of a file, all of it.
+    /// Reads a whole index from the bytes of a file.
     ///
-    /// Fails with `not_an_index`, `index_version`, `index_truncated` or `index_corrupt`. A file of
-    /// any content is safe to read: lengths and numbers are checked before they are used.
+    /// Fails with `not_an_index`, `index_version`, `index_truncated` or `index_corrupt`. Any bytes
+    /// are safe to read: lengths and numbers are checked before they are used.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let index = read(&Arc::new(Source::Memory(bytes.to_vec())))?;
         index.load()?;
         Ok(index)
     }
 
-    /// A file whose checksums fit what it holds, as far as it is one: the fuzzer gets past them.
+    /// The bytes with valid checksums, so that a fuzzer reaches the code behind them.
     #[doc(hidden)]
     pub fn resealed(bytes: &[u8]) -> Vec<u8> {
         let rest = bytes.get(HEADER..).unwrap_or(bytes);
@@ -187,11 +185,11 @@ impl Index {
             *extent = Extent::of(block);
             blocks = left;
         }
-        sealed(&postcard::to_allocvec(&directory).unwrap_or_default(), all)
+        sealed(&encoded(&directory), all)
     }
 }
 
-/// All that a file holds, block by block.
+/// The contents of a file, block by block.
 #[derive(Clone)]
 struct Contents {
     embedder: String,
@@ -212,7 +210,7 @@ impl Contents {
             blocks.extend(block);
             Extent::of(block)
         };
-        // Fields are evaluated in the order in which they stand here: that of the file.
+        // Rust evaluates the fields in the order of this expression, which is that of the file.
         let directory = Directory {
             embedder: self.embedder.clone(),
             language: self.language.clone(),
@@ -236,28 +234,27 @@ impl Contents {
 }
 
 fn encoded<T: Serialize>(value: &T) -> Vec<u8> {
-    // Strings and numbers in memory have no way to fail to be written to memory.
-    postcard::to_allocvec(value).unwrap_or_default()
+    postcard::to_allocvec(value).expect("strings, numbers and lists of known length have encodings")
 }
 
-/// Cuts a list into blocks by the size of what they hold.
-fn grouped<T>(list: Vec<T>, size: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
-    let mut groups: Vec<Vec<T>> = Vec::new();
+/// Divides a list into blocks that end with the entry that fills them.
+fn into_blocks<T>(list: Vec<T>, block_bytes: usize, size: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+    let mut blocks: Vec<Vec<T>> = Vec::new();
     let mut room = 0;
-    for one in list {
-        let size = size(&one);
-        if let Some(group) = groups.last_mut().filter(|_| room > 0) {
-            group.push(one);
+    for entry in list {
+        let size = size(&entry);
+        if let Some(block) = blocks.last_mut().filter(|_| room > 0) {
+            block.push(entry);
         } else {
-            groups.push(vec![one]);
-            room = BLOCK;
+            blocks.push(vec![entry]);
+            room = block_bytes;
         }
         room = room.saturating_sub(size);
     }
-    groups
+    blocks
 }
 
-/// The file of a directory and its blocks, with the header that fits them.
+/// A file of a directory and its blocks, with a valid header.
 fn sealed(directory: &[u8], blocks: &[u8]) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend(VERSION.to_le_bytes());
@@ -268,72 +265,70 @@ fn sealed(directory: &[u8], blocks: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn truncated() -> Error {
-    Error::file("index_truncated", "the index ends too early")
-}
-
-/// Reads header, directory and table. A checksum that fits proves no good will, so all is checked.
+/// Reads header, directory and table. A valid checksum does not make content trustworthy, so every
+/// number is checked.
 fn read(source: &Arc<Source>) -> Result<Index> {
+    let truncated = || Error::file(FileProblem::Truncated);
     let length = source.len()?;
     let header = source.read(0, length.min(HEADER as u64))?;
     if header.get(..MAGIC.len()).is_none_or(|magic| magic != MAGIC) {
-        return Err(Error::file("not_an_index", "this is not a crossgate index"));
+        return Err(Error::file(FileProblem::NotAnIndex));
     }
-    let version = number(&header, 8).map(u32::from_le_bytes).ok_or_else(truncated)?;
+    let version = bytes_at(&header, 8).map(u32::from_le_bytes).ok_or_else(truncated)?;
     if version != VERSION {
-        return Err(Error::file(
-            "index_version",
-            format!("the index has format version {version}, this crossgate reads {VERSION}"),
-        ));
+        return Err(Error::file(FileProblem::Version { found: version, supported: VERSION }));
     }
-    let directory = number(&header, 12).map(u64::from_le_bytes).ok_or_else(truncated)?;
-    let checksum: [u8; 32] = number(&header, 20).ok_or_else(truncated)?;
+    let directory = bytes_at(&header, 12).map(u64::from_le_bytes).ok_or_else(truncated)?;
+    let checksum: [u8; 32] = bytes_at(&header, 20).ok_or_else(truncated)?;
     let bytes = source.read(HEADER as u64, directory)?;
     if *blake3::hash(&bytes).as_bytes() != checksum {
-        return Err(corrupt("the checksum of its directory does not match"));
+        return Err(Error::corrupt(Damage::DirectoryChecksum));
     }
-    let (mut directory, rest): (Directory, _) =
-        postcard::take_from_bytes(&bytes).map_err(|_| corrupt("its directory cannot be read"))?;
+    let (mut directory, rest): (Directory, _) = postcard::take_from_bytes(&bytes)
+        .map_err(|_| Error::corrupt(Damage::DirectoryUnreadable))?;
     if !rest.is_empty() {
-        return Err(corrupt("its directory is longer than it says"));
+        return Err(Error::corrupt(Damage::DirectoryTooLong));
     }
-    let mut at = (HEADER + bytes.len()) as u64;
+    let mut end = (HEADER + bytes.len()) as u64;
     let mut starts = Vec::new();
     for extent in directory.extents() {
-        starts.push(at);
-        at = at.checked_add(extent.length).ok_or_else(|| corrupt("its blocks do not end"))?;
+        starts.push(end);
+        end =
+            end.checked_add(extent.length).ok_or_else(|| Error::corrupt(Damage::BlocksTooLong))?;
     }
-    if at != length {
-        return Err(if at > length { truncated() } else { corrupt("it continues past its end") });
+    match end.cmp(&length) {
+        std::cmp::Ordering::Greater => Err(truncated()),
+        std::cmp::Ordering::Less => Err(Error::corrupt(Damage::TrailingBytes)),
+        std::cmp::Ordering::Equal => index(directory, source, starts),
     }
-    index(directory, source, starts)
 }
 
-fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..at + N)?.try_into().ok()
+fn bytes_at<const N: usize>(bytes: &[u8], start: usize) -> Option<[u8; N]> {
+    bytes.get(start..start + N)?.try_into().ok()
 }
 
-/// The index of a directory whose blocks start at these places.
+/// The index of a directory whose blocks start at these positions.
 fn index(directory: Directory, source: &Arc<Source>, starts: Vec<u64>) -> Result<Index> {
     let analyzer = Analyzer::new(&directory.language)
-        .map_err(|_| corrupt(&format!("its language {:?} is unknown", directory.language)))?;
+        .map_err(|_| Error::corrupt(Damage::Language(directory.language.clone())))?;
     let dimension = directory.dimension as usize;
     if dimension > MAX_DIMENSION {
-        return Err(corrupt(&format!("its vectors have {dimension} numbers")));
+        return Err(Error::corrupt(Damage::Dimension(dimension)));
     }
     let mut starts = starts.into_iter();
-    let mut block = |what: &'static str, number: usize, extent: Extent| Block {
+    let mut block = |part: &'static str, number: usize, extent: Extent| Block {
         source: Arc::clone(source),
-        at: starts.next().unwrap_or(u64::MAX),
+        start: starts.next().expect("there is one start for each block"),
         extent,
-        name: (what, number),
+        part,
+        number,
     };
     let table = block("table", 0, directory.table).read(|bytes| {
-        postcard::from_bytes::<Vec<Row>>(bytes).map_err(|_| corrupt("its table cannot be read"))
+        postcard::from_bytes::<Vec<Row>>(bytes).map_err(|_| Error::corrupt(Damage::TableUnreadable))
     })?;
     let terms = (0..).zip(directory.terms);
     let terms = terms.map(|(number, (first, extent))| (first, block("terms", number, extent)));
-    let terms = Filed::new(terms.collect(), table.len())?;
+    let terms = FileTerms::new(terms.collect(), table.len())?;
     let levels = (0..).zip(directory.levels);
     let levels: Vec<_> =
         levels.map(|(number, extent)| block("vectors in 8 bits", number, extent)).collect();
@@ -346,12 +341,12 @@ fn index(directory: Directory, source: &Arc<Source>, starts: Vec<u64>) -> Result
         vectors.map(|(number, extent)| block("vectors", number, extent)).collect();
 
     let mut index = Index::new(analyzer, &directory.embedder, dimension)?;
-    index.filed = true;
+    index.unread = true;
     index.fingerprint = directory.fingerprint.into();
-    // Every passage takes bytes in the file: a table that says more would make room for them.
+    // Every passage takes bytes in the file, so a larger number would only reserve memory.
     let passages = table.iter().map(|row| u64::from(row.passages)).sum::<u64>();
     if passages > source.len()? || u32::try_from(table.len()).is_err() {
-        return Err(corrupt("it holds too many documents"));
+        return Err(Error::corrupt(Damage::TooManyDocuments));
     }
     for (slot, Row { head, body, passages, .. }) in (0..).zip(&table) {
         index.bm25.add_lengths(slot, *head, *body, *passages);
@@ -363,22 +358,21 @@ fn index(directory: Directory, source: &Arc<Source>, starts: Vec<u64>) -> Result
             let blocks = vectors.into_iter().zip(levels).collect();
             Some(Dense::filed(dimension, table.len(), blocks)?)
         }
-        _ => return Err(corrupt("it does not hold one vector per document")),
+        _ => return Err(Error::corrupt(Damage::VectorCount)),
     };
     let count = table.len();
-    let mut known = table.into_iter().map(|row| (Arc::from(row.id), row.passages));
+    let mut rows = table.into_iter().map(|row| (Arc::from(row.id), row.passages));
     for (count, block) in documents {
-        let known = known.by_ref().take(count as usize).collect();
-        index
-            .slots
-            .extend(Slot::filed(FiledRecords { block: Lazy::later(block), known }).map(Some));
+        let rows = rows.by_ref().take(count as usize).collect();
+        let records = FileRecords { block: Lazy::from_block(block), rows };
+        index.slots.extend(Slot::of_records(records).map(Some));
     }
     if index.slots.len() != count {
-        return Err(corrupt("its documents are not those of its table"));
+        return Err(Error::corrupt(Damage::DocumentsNotInTable));
     }
     for (number, slot) in (0..).zip(index.slots.iter().flatten()) {
         if index.by_id.insert(Arc::clone(&slot.id), number).is_some() {
-            return Err(corrupt(&format!("the id {:?} occurs twice", slot.id)));
+            return Err(Error::corrupt(Damage::DuplicateId { id: slot.id.to_string() }));
         }
     }
     Ok(index)
@@ -391,6 +385,13 @@ mod tests {
     use super::*;
     use crate::index::tests::{index, long, record};
     use crate::stage1::Span;
+
+    /// Few enough bytes that each document and most terms get a block of their own.
+    const SMALL_BLOCK: usize = 20;
+
+    fn small_blocks(index: &Index) -> Vec<u8> {
+        index.to_bytes_in_blocks(SMALL_BLOCK).unwrap()
+    }
 
     fn sample() -> Index {
         let mut index = index(&[
@@ -405,7 +406,7 @@ mod tests {
         index
     }
 
-    /// What a file of these documents holds, without vectors or with the same one for each.
+    /// A file of these documents, without vectors or with the same vector for each.
     fn contents(documents: Vec<Record>, dimension: u32, terms: Vec<Term>) -> Contents {
         let rows = documents.iter().map(|record| Row {
             id: record.id.clone(),
@@ -437,10 +438,10 @@ mod tests {
     }
 
     impl Contents {
-        /// The same with the fingerprint of its documents.
+        /// The same contents with a valid fingerprint.
         fn signed(mut self) -> Self {
             if let Ok(index) = read(&Arc::new(Source::Memory(self.to_bytes()))) {
-                self.fingerprint = index.fingerprint_of_documents().unwrap_or_default();
+                self.fingerprint = index.fingerprint_of_documents().unwrap();
             }
             self
         }
@@ -450,12 +451,12 @@ mod tests {
         Term { text: text.to_owned(), heads: heads.to_vec(), passages: passages.to_vec() }
     }
 
-    /// A file whose postings contradict its text has valid checksums, too.
+    /// A crafted file can have valid checksums and postings that differ from its text.
     #[test]
-    fn postings_that_contradict_the_text_do_not_outlive_their_document() {
+    fn removing_a_document_removes_crafted_postings_too() {
         let documents =
             vec![record("fox", "red fox"), record("hen", "a hen"), record("cod", "fish")];
-        // Words that no text holds, and a word of the first text that only the others have.
+        // A word of no text, and a word of the first text in postings of the others only.
         let terms = vec![
             term("ghost", &[(0, 1), (1, 1), (1, 7)], &[]),
             term("red", &[(1, u32::MAX), (1, 2)], &[]),
@@ -469,24 +470,24 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn a_written_file_is_read_back_equal() {
         let index = sample();
-        let bytes = index.to_bytes().unwrap();
+        let bytes = small_blocks(&index);
         let read = Index::from_bytes(&bytes).unwrap();
         assert_eq!(read.fingerprint().unwrap(), index.fingerprint().unwrap());
         assert_eq!((read.embedder(), read.dimension(), read.len()), ("test", 2, 4));
         assert_eq!(read.get("owl").unwrap(), index.get("owl").unwrap());
         assert_eq!(read.vector("dog").unwrap(), index.vector("dog").unwrap());
-        assert_eq!(read.to_bytes().unwrap(), bytes);
+        assert_eq!(small_blocks(&read), bytes);
         let terms = ["red".to_owned(), "dog".to_owned()];
         let (before, after) = (index.bm25.matches(&terms, 0.5), read.bm25.matches(&terms, 0.5));
-        // The slot of the removed document is gone, the rest is the same to the bit.
+        // The file has no slot for the removed document; all other scores are equal to the bit.
         assert_eq!(before.get(1..), after.get(..));
     }
 
     #[test]
-    fn every_truncation_and_every_flipped_bit_is_noticed() {
-        let bytes = sample().to_bytes().unwrap();
+    fn every_truncation_and_every_flipped_bit_is_refused() {
+        let bytes = small_blocks(&sample());
         for length in 0..bytes.len() {
             let code = Index::from_bytes(&bytes[..length]).unwrap_err().code();
             assert_eq!(code, if length < 8 { "not_an_index" } else { "index_truncated" });
@@ -502,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_version_is_named() {
+    fn a_later_version_is_refused_with_its_number() {
         let mut bytes = sample().to_bytes().unwrap();
         bytes[8] = 9;
         let error = Index::from_bytes(&bytes).unwrap_err();
@@ -513,7 +514,7 @@ mod tests {
     type Change<'a> = &'a dyn Fn(&mut Contents);
 
     #[test]
-    fn contents_that_contradict_themselves_are_refused_behind_good_checksums() {
+    fn contradictory_contents_with_valid_checksums_are_refused() {
         let sound = contents(
             vec![record("a", "text"), long("b", "one", "two")],
             2,
@@ -521,52 +522,52 @@ mod tests {
         );
         assert!(Index::from_bytes(&sound.to_bytes()).is_ok());
         let changes: &[(&str, Change<'_>)] = &[
-            ("language", &|all| all.language = "klingon".to_owned()),
-            ("fingerprint", &|all| all.fingerprint.push('0')),
-            ("same id", &|all| {
-                all.table[1].id = "a".to_owned();
-                all.documents[0][1].id = "a".to_owned();
+            ("language", &|file| file.language = "klingon".to_owned()),
+            ("fingerprint", &|file| file.fingerprint.push('0')),
+            ("same id", &|file| {
+                file.table[1].id = "a".to_owned();
+                file.documents[0][1].id = "a".to_owned();
             }),
-            ("another id", &|all| all.table[1].id = "c".to_owned()),
-            ("more rows", &|all| all.table.push(all.table[0].clone())),
-            ("fewer rows", &|all| all.table.truncate(1)),
-            ("other passages", &|all| all.table[1].passages = 1),
-            ("passages without end", &|all| all.table[1].passages = u32::MAX),
-            ("dimension", &|all| all.dimension = 3),
-            ("no dimension", &|all| all.dimension = 0),
-            ("huge dimension", &|all| all.dimension = u32::MAX),
-            ("missing vector", &|all| all.vectors[0].truncate(8)),
-            ("missing levels", &|all| all.levels[0].truncate(8)),
-            ("one level too many", &|all| all.levels[0].push(0)),
-            ("a missing block", &|all| {
-                all.levels.clear();
-                all.vectors.clear();
+            ("another id", &|file| file.table[1].id = "c".to_owned()),
+            ("more rows", &|file| file.table.push(file.table[0].clone())),
+            ("fewer rows", &|file| file.table.truncate(1)),
+            ("other passages", &|file| file.table[1].passages = 1),
+            ("passages without end", &|file| file.table[1].passages = u32::MAX),
+            ("dimension", &|file| file.dimension = 3),
+            ("no dimension", &|file| file.dimension = 0),
+            ("huge dimension", &|file| file.dimension = u32::MAX),
+            ("missing vector", &|file| file.vectors[0].truncate(8)),
+            ("missing levels", &|file| file.levels[0].truncate(8)),
+            ("an extra level", &|file| file.levels[0].push(0)),
+            ("a missing block", &|file| {
+                file.levels.clear();
+                file.vectors.clear();
             }),
-            ("a passage outside of its body", &|all| all.documents[0][1].passages[1].end = 8),
-            ("passages that overlap", &|all| {
-                all.documents[0][1].passages[1] = Span { start: 2, end: 7 };
+            ("a passage outside of its body", &|file| file.documents[0][1].passages[1].end = 8),
+            ("passages that overlap", &|file| {
+                file.documents[0][1].passages[1] = Span { start: 2, end: 7 };
             }),
-            ("infinite vector", &|all| {
-                all.vectors[0][..4].copy_from_slice(&f32::INFINITY.to_le_bytes());
+            ("infinite vector", &|file| {
+                file.vectors[0][..4].copy_from_slice(&f32::INFINITY.to_le_bytes());
             }),
-            ("zero vector", &|all| all.vectors[0].fill(0)),
-            ("unknown passage", &|all| all.terms[1][0].passages[0].0 = 2),
-            ("unknown document", &|all| all.terms[1][0].heads[1].0 = 2),
-            ("document twice", &|all| all.terms[1][0].heads[1].0 = 0),
-            ("overflowing document", &|all| all.terms[1][0].passages.push((u32::MAX, 1))),
-            ("count of zero", &|all| all.terms[1][0].passages[0].1 = 0),
-            ("term without documents", &|all| all.terms[0][0].heads.clear()),
-            ("term twice", &|all| all.terms.push(all.terms[1].clone())),
-            ("term twice in a block", &|all| {
-                let again = all.terms[1][0].clone();
-                all.terms[1].push(again);
+            ("zero vector", &|file| file.vectors[0].fill(0)),
+            ("unknown passage", &|file| file.terms[1][0].passages[0].0 = 2),
+            ("unknown document", &|file| file.terms[1][0].heads[1].0 = 2),
+            ("document twice", &|file| file.terms[1][0].heads[1].0 = 0),
+            ("overflowing document", &|file| file.terms[1][0].passages.push((u32::MAX, 1))),
+            ("count of zero", &|file| file.terms[1][0].passages[0].1 = 0),
+            ("term without documents", &|file| file.terms[0][0].heads.clear()),
+            ("term twice", &|file| file.terms.push(file.terms[1].clone())),
+            ("term twice in a block", &|file| {
+                let again = file.terms[1][0].clone();
+                file.terms[1].push(again);
             }),
-            ("terms in disorder", &|all| all.terms.swap(0, 1)),
-            ("a term of the next block", &|all| {
-                let next = all.terms[1][0].clone();
-                all.terms[0].push(next);
+            ("terms in disorder", &|file| file.terms.swap(0, 1)),
+            ("a term of the next block", &|file| {
+                let next = file.terms[1][0].clone();
+                file.terms[0].push(next);
             }),
-            ("a block without terms", &|all| all.terms[0].clear()),
+            ("a block without terms", &|file| file.terms[0].clear()),
         ];
         for (name, change) in changes {
             let mut contents = sound.clone();
@@ -576,12 +577,12 @@ mod tests {
         }
     }
 
-    /// A hook that decides one prompt reads little of a large file.
+    /// The agent hook opens a large file for one prompt and reads few of its blocks.
     #[test]
-    fn a_file_is_read_where_it_is_needed() {
+    fn a_search_reads_only_the_blocks_that_it_needs() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("skills.cgx");
-        let bytes = sample().to_bytes().unwrap();
+        let bytes = small_blocks(&sample());
         let sound = Index::from_bytes(&bytes).unwrap();
         let search = |index: &Index, query: &str| {
             let deny = std::collections::HashSet::new();
@@ -591,17 +592,17 @@ mod tests {
             let found = index.search(query, None, &options)?;
             Ok::<_, Error>(found.into_iter().map(|(scored, _)| scored).collect::<Vec<_>>())
         };
-        let mut found = 0;
+        let mut unread = 0;
         for place in HEADER..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[place] ^= 1;
             std::fs::write(&path, &damaged).unwrap();
-            // Either a search finds what it finds in the sound file, or it fails and says where.
+            // The result is that of the sound file, or an error that names file and block.
             let Ok(index) = Index::open(&path) else { continue };
             match search(&index, "red fish") {
-                Ok(same) => {
-                    assert_eq!(same, search(&sound, "red fish").unwrap());
-                    found += 1;
+                Ok(found) => {
+                    assert_eq!(found, search(&sound, "red fish").unwrap());
+                    unread += 1;
                 }
                 Err(error) => {
                     assert_eq!(error.code(), "index_corrupt");
@@ -618,26 +619,25 @@ mod tests {
             assert!(changed.remove("cod").is_err() && changed.to_bytes().is_err());
             assert_eq!(changed.ids().collect::<Vec<_>>(), before);
         }
-        assert!(found > 50, "{found} of {} bytes were not needed", bytes.len());
+        assert!(unread > 50, "{unread} of {} bytes were not read", bytes.len());
     }
 
     #[test]
-    fn a_file_that_is_replaced_or_cut_while_it_is_open() {
+    fn an_open_index_survives_replacement_and_reports_truncation() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("skills.cgx");
         sample().save(&path).unwrap();
-        let (before, cut) = (Index::open(&path).unwrap(), Index::open(&path).unwrap());
+        let before = Index::open(&path).unwrap();
         index(&[("new", "new", [1.0, 0.0])]).save(&path).unwrap();
         assert_eq!(before.to_bytes().unwrap(), sample().to_bytes().unwrap());
         assert_eq!(Index::open(&path).unwrap().ids().collect::<Vec<_>>(), ["new"]);
-        drop(cut);
-        let cut = Index::open(&path).unwrap();
+        let shortened = Index::open(&path).unwrap();
         std::fs::write(&path, b"short").unwrap();
-        assert_eq!(cut.get("new").unwrap_err().code(), "index_truncated");
+        assert_eq!(shortened.get("new").unwrap_err().code(), "index_truncated");
     }
 
     #[test]
-    fn errors_name_the_file_and_the_way_out() {
+    fn errors_name_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("skills.cgx");
         let error = Index::open(&path).unwrap_err();
@@ -646,14 +646,14 @@ mod tests {
         let error = Index::open(&path).unwrap_err();
         assert_eq!(error.code(), "not_an_index");
         let message = error.to_string();
-        assert!(message.contains("skills.cgx") && message.contains("crossgate index"), "{message}");
+        assert!(message.ends_with("skills.cgx: the file is not a crossgate index"), "{message}");
         assert_eq!(Index::open(folder.path()).unwrap_err().code(), "index_unreadable");
         let nowhere = folder.path().join("missing").join("skills.cgx");
         assert_eq!(sample().save(&nowhere).unwrap_err().code(), "index_unwritable");
     }
 
     #[test]
-    fn saving_replaces_the_file_and_leaves_nothing_beside_it() {
+    fn saving_replaces_the_file_and_leaves_no_temporary_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("skills.cgx");
         for _ in 0..2 {
@@ -665,17 +665,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_body_behind_a_good_checksum_is_read_or_refused(
+        fn any_bytes_with_a_valid_checksum_are_read_or_refused(
             body in prop::collection::vec(any::<u8>(), 0..200),
         ) {
             let _ = Index::from_bytes(&Index::resealed(&body));
         }
 
         #[test]
-        fn a_changed_body_behind_a_good_checksum_is_refused_or_a_sound_index(
+        fn a_changed_file_with_valid_checksums_is_refused_or_works(
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         ) {
-            let mut bytes = sample().to_bytes().unwrap();
+            let mut bytes = small_blocks(&sample());
             for (place, value) in changes {
                 let place = HEADER + place.index(bytes.len() - HEADER);
                 bytes[place] = value;

@@ -1,34 +1,35 @@
-//! Several ranked lists made into one: reciprocal rank fusion, and fusion of normalised scores.
+//! Fusion of ranked lists: by reciprocal rank, and by normalised scores.
 
 use std::collections::HashMap;
 
 use crate::checks::LARGEST;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::stage1::best_first;
 
-/// How the scores of one list are made comparable with those of another.
+/// How scores of different lists are made comparable.
 ///
-/// Each is blind to the scale of the scores; all but `ZScore` map to [0, 1].
+/// No normalisation depends on the scale of the scores. `ZScore` has no bounds; the others map to
+/// [0, 1].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Normalisation {
-    /// (s - min) / (max - min), and 1 where all scores are equal.
+    /// (s - min) / (max - min); 1 if all scores are equal.
     ///
     /// "Standard" in Montague and Aslam, "Relevance Score Normalization for Metasearch" (2001).
     MinMax,
-    /// The scores moved to begin at 0 and divided by their sum; "Sum" in the same paper.
+    /// The scores minus their minimum, divided by their sum; "Sum" in the same paper.
     Sum,
-    /// (s - mean) / standard deviation, and 0 where all are equal; "ZMUV" in the same paper.
+    /// (s - mean) / standard deviation; 0 if all are equal; "ZMUV" in the same paper.
     ZScore,
-    /// The place between mean - 3 and mean + 3 standard deviations, cut off there, and 0.5 where
-    /// all are equal: the distribution-based score fusion of Mazzeschi (2023).
+    /// The position between mean - 3 and mean + 3 standard deviations, clipped to [0, 1]; 0.5 if all
+    /// are equal: the distribution-based score fusion of Mazzeschi (2023).
     ThreeSigma,
-    /// (n - rank + 1) / n, which asks nothing of the distribution: the Borda count of Aslam and
+    /// (n - rank + 1) / n, which does not depend on the distribution: the Borda count of Aslam and
     /// Montague, "Models for Metasearch" (2001).
     Rank,
 }
 
 impl Normalisation {
-    /// All of them, by the name that [`Normalisation::new`] takes.
+    /// All normalisations with the names that [`Normalisation::new`] takes.
     pub const ALL: [(&'static str, Self); 5] = [
         ("min_max", Self::MinMax),
         ("sum", Self::Sum),
@@ -37,28 +38,24 @@ impl Normalisation {
         ("rank", Self::Rank),
     ];
 
-    /// The normalisation of a name.
-    ///
-    /// Fails with `out_of_range` for a name that is none.
+    /// The normalisation with a name; fails with `out_of_range` for an unknown name.
     pub fn new(name: &str) -> Result<Self> {
-        let names = Self::ALL.map(|(name, _)| name);
-        Self::ALL.iter().find(|(one, _)| *one == name).map(|(_, found)| *found).ok_or_else(|| {
-            Error::input(
-                "out_of_range",
-                format!("unknown normalisation {name:?}: use {}", names.join(", ")),
-            )
+        let found = Self::ALL.iter().find(|(known, _)| *known == name);
+        found.map(|(_, normalisation)| *normalisation).ok_or_else(|| {
+            let known = Self::ALL.map(|(known, _)| known).to_vec();
+            Kind::UnknownName { what: "normalisation", name: name.to_owned(), known }.into()
         })
     }
 
-    /// One number per score, in their order, and the number of whatever the list does not hold:
-    /// the least that a document in it can get.
+    /// The normalised scores, and the score of a document that is not in the list: the least that a
+    /// document in it can get.
     pub(crate) fn apply(self, scores: &[f64]) -> (Vec<f64>, f64) {
-        // Scaled to [-1, 1], where no difference and no square overflows.
+        // Scaled to [-1, 1], so that no difference or square overflows.
         let largest = scores.iter().fold(0.0, |most: f64, score| most.max(score.abs()));
         let scaled: Vec<f64> =
             scores.iter().map(|score| if largest > 0.0 { score / largest } else { 0.0 }).collect();
         let mut ordered = scaled.clone();
-        // Sums run over sorted values, so that the order of a list's ties does not show.
+        // Sums are over sorted values, so that they do not depend on the order of the list.
         ordered.sort_by(f64::total_cmp);
         let count = scaled.len() as f64;
         let (least, most) = match (ordered.first(), ordered.last()) {
@@ -83,12 +80,12 @@ impl Normalisation {
             }
             Self::ZScore => (each(&|_| 0.0), 0.0),
             Self::ThreeSigma if deviation > 0.0 => {
-                let place = |score: f64| 0.5 + (score - mean) / (6.0 * deviation);
-                (each(&|score| place(score).clamp(0.0, 1.0)), 0.0)
+                let position = |score: f64| 0.5 + (score - mean) / (6.0 * deviation);
+                (each(&|score| position(score).clamp(0.0, 1.0)), 0.0)
             }
             Self::ThreeSigma => (each(&|_| 0.5), 0.0),
             Self::Rank => {
-                ((0..scaled.len()).map(|place| (count - place as f64) / count).collect(), 0.0)
+                ((0..scaled.len()).map(|rank| (count - rank as f64) / count).collect(), 0.0)
             }
         }
     }
@@ -96,52 +93,72 @@ impl Normalisation {
 
 /// Reciprocal rank fusion: the sum of weight / (k + rank) over the lists, ranks from 1, best first.
 ///
-/// Every place of an id counts, also a second one in the same list. The parts of a sum are sorted
-/// before they are added up, so that the result is the same to the bit whatever the order of the
-/// lists; ties go to the smaller id. Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion
+/// If an id is in a list twice, both ranks count. The terms of a sum are sorted first, so that the
+/// result is equal to the bit for any order of the lists. Ties go to the smaller id. Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion
 /// Outperforms Condorcet and Individual Rank Learning Methods" (2009).
 ///
-/// Fails with `out_of_range` where `k` is negative or no number, or where the weights are not one
-/// per list, at least 0 and one of them above.
+/// Fails with `out_of_range` if `k` is negative or not finite, or if there is not one weight per
+/// list, from 0 to 1e100, with at least one above 0.
+///
+/// # Examples
+///
+/// ```
+/// use crossgate_core::fusion::reciprocal_rank;
+///
+/// let list = |ids: &[&str]| -> Vec<String> { ids.iter().map(|id| (*id).to_owned()).collect() };
+/// let fused = reciprocal_rank(&[list(&["a", "b"]), list(&["b", "c"])], 60.0, None)?;
+/// assert_eq!(fused[0], ("b".to_owned(), 1.0 / 62.0 + 1.0 / 61.0));
+/// # Ok::<(), crossgate_core::Error>(())
+/// ```
 pub fn reciprocal_rank(
     lists: &[Vec<String>],
     k: f64,
     weights: Option<&[f64]>,
 ) -> Result<Vec<(String, f64)>> {
     if !(k.is_finite() && k >= 0.0) {
-        return Err(Error::input("out_of_range", format!("k_param is {k}: it must be at least 0")));
+        return Err(Error::out_of_range("k_param", k, "at least 0 and finite"));
     }
     let weights = checked(weights, lists.len())?;
-    let mut parts: HashMap<&str, Vec<f64>> = HashMap::new();
+    let mut terms: HashMap<&str, Vec<f64>> = HashMap::new();
     for (list, weight) in lists.iter().zip(weights) {
-        for (place, id) in list.iter().enumerate() {
-            parts.entry(id).or_default().push(weight / (k + (place + 1) as f64));
+        for (rank, id) in (1..).zip(list) {
+            terms.entry(id).or_default().push(weight / (k + f64::from(rank)));
         }
     }
-    Ok(added_up(parts))
+    Ok(sums(terms))
 }
 
 /// The weighted sum of the normalised scores of each id, best first; ties go to the smaller id.
 ///
-/// What a list does not hold gets the least that it gives to any. Where an id occurs twice in a
-/// list its better place counts.
+/// An id that is not in a list gets the least score of the list. If an id is in a list twice, its
+/// better score counts.
 ///
-/// Fails with `not_finite` for a score that is no number, and with `out_of_range` for weights as in
+/// Fails with `not_finite` for a score that is not finite, and with `out_of_range` for weights as in
 /// [`reciprocal_rank`].
+///
+/// # Examples
+///
+/// ```
+/// use crossgate_core::fusion::{Normalisation, scores};
+///
+/// let words = vec![("a".to_owned(), 12.0), ("b".to_owned(), 2.0)];
+/// let vectors = vec![("b".to_owned(), 0.9), ("c".to_owned(), 0.4)];
+/// let fused = scores(&[words, vectors], Normalisation::MinMax, Some(&[2.0, 1.0]))?;
+/// assert_eq!(fused[0], ("a".to_owned(), 2.0));
+/// # Ok::<(), crossgate_core::Error>(())
+/// ```
 pub fn scores(
     lists: &[Vec<(String, f64)>],
     normalisation: Normalisation,
     weights: Option<&[f64]>,
 ) -> Result<Vec<(String, f64)>> {
     let weights = checked(weights, lists.len())?;
-    let mut parts: HashMap<&str, Vec<f64>> =
+    let mut terms: HashMap<&str, Vec<f64>> =
         lists.iter().flatten().map(|(id, _)| (id.as_str(), Vec::new())).collect();
     for (number, (list, weight)) in lists.iter().zip(weights).enumerate() {
         if let Some((id, score)) = list.iter().find(|(_, score)| !score.is_finite()) {
-            return Err(Error::input(
-                "not_finite",
-                format!("the score of {id:?} in list {} is {score}: it must be finite", number + 1),
-            ));
+            let name = format!("the score of {id:?} in list {}", number + 1);
+            return Err(Error::not_finite(name, *score));
         }
         let values: Vec<f64> = list.iter().map(|(_, score)| *score).collect();
         let (normalised, absent) = normalisation.apply(&values);
@@ -150,41 +167,33 @@ pub fn scores(
             found.entry(id).and_modify(|best| *best = best.max(score)).or_insert(score);
         }
         if !list.is_empty() {
-            for (id, parts) in &mut parts {
-                parts.push(weight * found.get(id).copied().unwrap_or(absent));
+            for (id, terms) in &mut terms {
+                terms.push(weight * found.get(id).copied().unwrap_or(absent));
             }
         }
     }
-    Ok(added_up(parts))
+    Ok(sums(terms))
 }
 
 fn checked(weights: Option<&[f64]>, lists: usize) -> Result<Vec<f64>> {
     let Some(weights) = weights else { return Ok(vec![1.0; lists]) };
     if weights.len() != lists {
-        return Err(Error::input(
-            "out_of_range",
-            format!("{} weights for {lists} lists: give one for each", weights.len()),
-        ));
+        let (what, found, per) = ("weights", weights.len(), "lists");
+        return Err(Kind::LengthMismatch { what, found, per, expected: lists }.into());
     }
     let usable = weights.iter().all(|weight| (0.0..=LARGEST).contains(weight));
     if !usable || (lists > 0 && weights.iter().all(|weight| *weight == 0.0)) {
-        return Err(Error::input(
-            "out_of_range",
-            format!(
-                "the weights are {weights:?}: each must be from 0 to {LARGEST:e}, and at least one \
-                 above 0"
-            ),
-        ));
+        return Err(Kind::ListWeights(weights.to_vec()).into());
     }
     Ok(weights.to_vec())
 }
 
-fn added_up(parts: HashMap<&str, Vec<f64>>) -> Vec<(String, f64)> {
-    let mut fused: Vec<(String, f64)> = parts
+fn sums(terms: HashMap<&str, Vec<f64>>) -> Vec<(String, f64)> {
+    let mut fused: Vec<(String, f64)> = terms
         .into_iter()
-        .map(|(id, mut parts)| {
-            parts.sort_by(f64::total_cmp);
-            (id.to_owned(), parts.iter().sum())
+        .map(|(id, mut terms)| {
+            terms.sort_by(f64::total_cmp);
+            (id.to_owned(), terms.iter().sum())
         })
         .collect();
     fused.sort_by(|left, right| best_first((left.1, &left.0), (right.1, &right.0)));
@@ -207,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn worked_out_by_hand() {
+    fn reciprocal_rank_equals_sums_computed_by_hand() {
         let lists = [ids(&[1, 2]), ids(&[2, 3, 2])];
         let fused = reciprocal_rank(&lists, 60.0, None).unwrap();
         assert_eq!(fused[0].0, "d002");
@@ -221,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn each_normalisation_is_what_its_source_says() {
+    fn each_normalisation_equals_its_formula() {
         let run = |name: &str, scores: &[f64]| Normalisation::new(name).unwrap().apply(scores);
         let cases: &[(&str, [f64; 3], f64)] = &[
             ("min_max", [1.0, 0.4, 0.0], 0.0),
@@ -248,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_holds_a_document_never_counts_against_it() {
+    fn a_document_in_both_lists_is_first() {
         let list = |rows: &[(&str, f64)]| -> Vec<(String, f64)> {
             rows.iter().map(|(id, score)| ((*id).to_owned(), *score)).collect()
         };
@@ -266,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_weights_and_constants_that_have_no_meaning() {
+    fn unusable_weights_and_constants_are_refused() {
         let lists = [ids(&[1]), ids(&[2])];
         let weights: &[&[f64]] = &[&[1.0], &[0.0, 0.0], &[1.0, -1.0], &[f64::NAN, 1.0]];
         for weights in weights {
@@ -280,7 +289,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_order_of_the_lists_does_not_change_a_bit(
+        fn fused_scores_do_not_depend_on_the_order_of_the_lists(
             lists in lists(), weights in prop::collection::vec(0.1_f64..3.0, 5), turn in 0_usize..5,
         ) {
             let weights = &weights[..lists.len()];
@@ -305,16 +314,16 @@ mod tests {
         }
 
         #[test]
-        fn equals_its_definition(lists in lists(), k in 0.0_f64..100.0) {
+        fn reciprocal_rank_equals_its_definition(lists in lists(), k in 0.0_f64..100.0) {
             let fused = reciprocal_rank(&lists, k, None).unwrap();
             for (id, score) in &fused {
-                let mut parts: Vec<f64> = lists.iter()
+                let mut terms: Vec<f64> = lists.iter()
                     .flat_map(|list| list.iter().enumerate())
-                    .filter(|(_, one)| *one == id)
-                    .map(|(place, _)| 1.0 / (k + (place + 1) as f64))
+                    .filter(|(_, other)| *other == id)
+                    .map(|(position, _)| 1.0 / (k + (position + 1) as f64))
                     .collect();
-                parts.sort_by(f64::total_cmp);
-                prop_assert_eq!(*score, parts.iter().sum::<f64>());
+                terms.sort_by(f64::total_cmp);
+                prop_assert_eq!(*score, terms.iter().sum::<f64>());
             }
             let sorted = fused.windows(2).all(|pair| {
                 pair[0].1 > pair[1].1 || (pair[0].1 == pair[1].1 && pair[0].0 < pair[1].0)
@@ -323,18 +332,18 @@ mod tests {
         }
 
         #[test]
-        fn a_better_place_never_hurts(
-            first in prop::collection::vec(0_u8..12, 2..8), others in lists(), place in 0_usize..7,
+        fn a_better_rank_never_lowers_the_score(
+            first in prop::collection::vec(0_u8..12, 2..8), others in lists(), position in 0_usize..7,
         ) {
-            let place = 1 + place % (first.len() - 1);
+            let position = 1 + position % (first.len() - 1);
             let mut lists = others;
             lists.push(ids(&first));
-            let id = lists[lists.len() - 1][place].clone();
+            let id = lists[lists.len() - 1][position].clone();
             let mut better = lists.clone();
-            better[lists.len() - 1].swap(place - 1, place);
+            better[lists.len() - 1].swap(position - 1, position);
             let rank = |lists: &[Vec<String>]| {
                 let fused = reciprocal_rank(lists, 60.0, None).unwrap();
-                let at = fused.iter().position(|(one, _)| *one == id).unwrap();
+                let at = fused.iter().position(|(other, _)| *other == id).unwrap();
                 (at, fused[at].1)
             };
             let (before, after) = (rank(&lists), rank(&better));

@@ -1,12 +1,11 @@
-//! The gate: whether stage 1 has a winner, nothing relevant, or a question for stage 2.
+//! The gate: decides whether stage 1 has a winner, has nothing relevant, or needs stage 2.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
+use crate::checks::Range;
 use crate::cliff::{self, Cliff, CliffOptions};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::json::{codes, value};
 use crate::policy::{Lexical, Policy};
 use crate::profile::{Profile, Winner};
@@ -14,11 +13,11 @@ use crate::signals::{Signals, signals};
 use crate::stage1::{Scored, best_first, sort};
 
 codes! {
-    /// What the gate makes of stage 1.
+    /// The verdict of the gate on stage 1.
     pub enum Verdict {
-        /// A clear winner: the stage-1 order stands.
+        /// There is a clear winner: the order of stage 1 is final.
         Confident = "confident",
-        /// In doubt: stage 2 decides.
+        /// The result is uncertain: stage 2 decides.
         Ambiguous = "ambiguous",
         /// No candidate fits.
         NothingRelevant = "nothing_relevant",
@@ -28,21 +27,21 @@ codes! {
 codes! {
     /// The rule that decided.
     pub enum Reason {
-        /// There was no candidate at all.
+        /// There were no candidates.
         NoCandidates = "no_candidates",
         /// No candidate clears the floor of its section.
         BelowFloor = "below_floor",
-        /// Without vectors, no candidate shares a term with the query.
+        /// There are no vectors, and no candidate shares a term with the query.
         NoOverlap = "no_overlap",
-        /// It is too improbable that the best candidate fits.
+        /// The probability that the best candidate fits is too low.
         Improbable = "improbable",
-        /// The blend sets one candidate apart: [`confident_winner`].
+        /// One candidate is best by a large margin in blend: [`confident_winner`].
         ConfidentWinner = "confident_winner",
-        /// BM25 sets one candidate apart: [`lexical_winner`].
+        /// One candidate is best by a large margin in BM25: [`lexical_winner`].
         LexicalWinner = "lexical_winner",
-        /// None of the rules above.
+        /// None of the rules above applies.
         Undecided = "undecided",
-        /// Stage 2 made the order.
+        /// Stage 2 decided the order.
         Reranked = "reranked",
         /// No candidate passed the guardrails.
         Rejected = "rejected",
@@ -50,122 +49,150 @@ codes! {
 }
 
 value! {
-    /// What the caller asks for beside the query.
+    /// The caller's options for one query.
     #[derive(Default, PartialEq)]
     #[serde(default, deny_unknown_fields)]
     pub struct Request {
-        /// How many candidates are selected at most; absent: all that pass.
+        /// The most candidates that are selected; absent: all that pass the guardrails.
         pub limit: Option<usize>,
-        /// What part of the caller's work this is for: picks a floor.
+        /// Section of the caller's work, which chooses a floor of the policy.
         pub section: Option<String>,
-        /// The caller's grade of the retrieval, `A` (best) to `F`.
+        /// The caller's grade of the retrieval, from `A` (best) to `F`.
         pub grade: Option<String>,
-        /// Whether, without vectors, nothing is relevant that shares no term with the query; not
-        /// so where another retriever had its own reasons.
+        /// Whether a candidate without a cosine must share a term with the query to be relevant.
+        /// False if another retriever found the candidates by its own criteria.
         pub require_overlap: bool,
-        /// Whether the preferred reranker is out of order, so that no pool is cut for it.
+        /// Whether the preferred reranker is unavailable, so that no pool is cut.
         pub reranker_down: bool,
-        /// Types of the candidates' sources by id, where they have one.
+        /// Types of the candidates' sources, by id of the candidate.
         pub sources: BTreeMap<String, String>,
-        /// How probable it is that the query asks for anything that a document could serve, in
-        /// [0, 1]; absent: it is taken to.
+        /// Probability that the query needs any document, in [0, 1]; absent: 1.
         pub need: Option<f64>,
-        /// The least confidence of an answer, in [0, 1], beside the profile's own; absent: none.
+        /// The least confidence of an answer, in [0, 1], in addition to the profile's threshold.
         pub min_confidence: Option<f64>,
     }
 }
 
 value! {
-    /// Something that a reader of the result should know.
+    /// A remark on a result.
     #[derive(PartialEq)]
     #[serde(deny_unknown_fields)]
     pub struct Note {
         /// Identifier for programs.
         pub code: String,
-        /// One line for people.
+        /// A sentence for people.
         pub detail: String,
     }
 }
 
 value! {
-    /// What the gate says, and all that stage 2 and [`crate::conclude::conclude`] go on with.
+    /// The result of the gate, which stage 2 and [`crate::conclude::conclude`] continue from.
     #[derive(PartialEq)]
     #[serde(deny_unknown_fields)]
     pub struct Gated {
         /// The candidates, best blend first.
         #[serde(skip)]
         pub scored: Vec<Scored>,
-        /// What the gate makes of them.
+        /// The verdict on the candidates.
         pub verdict: Verdict,
         /// The rule that decided.
         pub reason: Reason,
-        /// How probable it is that the first candidate fits; none without candidates or a model.
+        /// Probability that the first candidate fits; none without candidates or a model.
         pub confidence: Option<f64>,
-        /// What the rules looked at; none without candidates.
+        /// The signals that the rules used; none without candidates.
         pub signals: Option<Signals>,
-        /// The least cosine of a candidate; none without a floor.
+        /// The least cosine of a candidate, if there is a floor.
         pub floor: Option<f64>,
-        /// What became of the cliff; none where nobody looked for one.
+        /// The cliff below which the pool was cut, or why it was not; none if the policy has no
+        /// `cliff_core`.
         pub cliff: Option<Cliff>,
-        /// The candidates that stage 2 is to read, as positions in `scored`.
+        /// The candidates for stage 2, as positions in `scored`.
         pub pool: Vec<usize>,
-        /// What of the request could not be done as asked.
+        /// Parts of the request that could not be applied.
         pub notes: Vec<Note>,
-        /// How many candidates are selected at most.
+        /// The most candidates that are selected.
         #[serde(skip)]
         pub limit: Option<usize>,
-        /// The least confidence of an answer that the request asks for.
+        /// The least confidence of an answer, from the request.
         #[serde(skip)]
         pub min_confidence: Option<f64>,
     }
 }
 
-/// Terms that a lexical winner must share with the query: one word in common is no evidence.
+/// Terms that a lexical winner must share with the query. One common word is weak evidence, however
+/// rare it is.
 const LEXICAL_OVERLAP: u32 = 2;
 
-/// What names of a section or grade are cut to in a message.
+/// Characters of a section or grade that a message shows.
 const NAME_LENGTH: usize = 40;
 
-/// Decides from the candidates' stage-1 scores; their order does not matter.
+/// Decides from the stage-1 scores of candidates in any order.
 ///
-/// Fails with `not_finite` where a score is not finite, and with `out_of_range` for a need or a
-/// least confidence that is no probability.
+/// Fails with `not_finite` if a score is not finite, and with `out_of_range` if `need` or
+/// `min_confidence` is outside of [0, 1].
+///
+/// # Examples
+///
+/// ```
+/// use crossgate_core::gate::{Reason, Request, Verdict, gate};
+/// use crossgate_core::policy::Policy;
+/// use crossgate_core::profile::{Profile, Winner};
+/// use crossgate_core::stage1::Scored;
+///
+/// let winner = Winner { agreed: Some(0.1), disagreed: None };
+/// let profile = Profile { winner, ..Profile::default() };
+/// let scored = |id: &str, cosine: f64, bm25: f64| Scored {
+///     id: id.to_owned(),
+///     cosine: Some(cosine),
+///     bm25,
+///     overlap: u32::from(bm25 > 0.0),
+///     blend: profile.blend.score(Some(cosine), bm25),
+///     ..Scored::default()
+/// };
+/// let (policy, request) = (Policy::default(), Request::default());
+///
+/// let clear = vec![scored("pdf", 0.8, 5.0), scored("csv", 0.3, 0.0)];
+/// let gated = gate(clear, &profile, &policy, &request)?;
+/// assert_eq!((gated.verdict, gated.reason), (Verdict::Confident, Reason::ConfidentWinner));
+///
+/// let close = vec![scored("pdf", 0.8, 5.0), scored("docx", 0.79, 5.0)];
+/// assert_eq!(gate(close, &profile, &policy, &request)?.verdict, Verdict::Ambiguous);
+/// # Ok::<(), crossgate_core::Error>(())
+/// ```
 pub fn gate(
     mut scored: Vec<Scored>,
     profile: &Profile,
     policy: &Policy,
     request: &Request,
 ) -> Result<Gated> {
-    if let Some(need) = request.need.filter(|need| !(0.0..=1.0).contains(need)) {
-        let message = format!("the need of the query is {need}: it must be from 0 to 1");
-        return Err(Error::input("out_of_range", message));
-    }
-    if let Some(least) = request.min_confidence.filter(|least| !(0.0..=1.0).contains(least)) {
-        let message = format!("min_confidence is {least}: it must be from 0 to 1");
-        return Err(Error::input("out_of_range", message));
-    }
+    Range::Probability.check("need", request.need)?;
+    Range::Probability.check("min_confidence", request.min_confidence)?;
     sort(&mut scored);
     let floor = floor_of(policy, request);
-    let clears = |one: &Scored| clears(one, floor);
-    let eligible: Vec<usize> =
-        scored.iter().enumerate().filter(|(_, one)| clears(one)).map(|(place, _)| place).collect();
-    // What the floor drops still tells how clear a winner is, and the leads were fitted so: only
-    // where it drops the first one do the others decide among themselves.
+    let clears = |candidate: &Scored| clears(candidate, floor);
+    let eligible: Vec<usize> = scored
+        .iter()
+        .enumerate()
+        .filter(|(_, candidate)| clears(candidate))
+        .map(|(position, _)| position)
+        .collect();
+    // The fitted margins are over all candidates, also those below the floor. Only if the first one
+    // is below the floor is the decision made among the rest.
     let considered: Cow<'_, [Scored]> = if scored.first().is_some_and(clears) {
         Cow::Borrowed(&scored)
     } else {
-        eligible.iter().filter_map(|place| scored.get(*place)).cloned().collect()
+        scored.iter().filter(|candidate| clears(candidate)).cloned().collect()
     };
-    let seen = signals(&considered)?.map(|seen| Signals { need: request.need, ..seen });
-    let confidence = seen
+    let signals = signals(&considered)?.map(|signals| Signals { need: request.need, ..signals });
+    let confidence = signals
         .zip(profile.confidence.stage1)
         .and_then(|(signals, model)| model.probability(&signals));
-    let (verdict, reason) = match &seen {
+    let (verdict, reason) = match &signals {
         None if scored.is_empty() => (Verdict::NothingRelevant, Reason::NoCandidates),
         None => (Verdict::NothingRelevant, Reason::BelowFloor),
         Some(signals) => {
-            // The order of stage 1 stands where words alone decide, so they must have made it.
-            let lexical = policy.lexical.filter(|_| is_first_by_words(&considered));
+            // A lexical winner keeps the order of stage 1, so it must also be first in it.
+            let lexical = policy.lexical.filter(|_| is_first_by_bm25(&considered));
             decide(signals, confidence, profile, lexical, request)
         }
     };
@@ -173,7 +200,7 @@ pub fn gate(
         verdict,
         reason,
         confidence,
-        signals: seen,
+        signals,
         floor,
         cliff: None,
         pool: Vec::new(),
@@ -187,7 +214,8 @@ pub fn gate(
             profile.pool.saturating_add(if is_low(request) { policy.floors.widen } else { 0 });
         gated.cliff = find_cliff(&gated.scored, policy, request, floor, size)?;
         let cut = gated.cliff.as_ref().map_or(&[][..], |cliff| &cliff.cut);
-        gated.pool = eligible.into_iter().take(size).filter(|place| !cut.contains(place)).collect();
+        gated.pool =
+            eligible.into_iter().take(size).filter(|position| !cut.contains(position)).collect();
     }
     Ok(gated)
 }
@@ -216,19 +244,20 @@ fn decide(
     }
 }
 
-/// Whether stage 2 is worth its price: something may be relevant and nothing has clearly won.
+/// Whether stage 2 should decide: some candidate may be relevant and there is no clear winner.
 pub fn is_ambiguous(gated: &Gated) -> bool {
     gated.verdict == Verdict::Ambiguous
 }
 
-/// A runner-up and a lead over it that was fitted to be enough; where cosine and BM25 disagree on
-/// the winner, it takes at least as much as where they agree.
+/// Whether the best candidate leads the next by the fitted margin in blend. If cosine and BM25
+/// disagree on the best candidate, the margin is at least as large as if they agree.
 pub fn confident_winner(signals: &Signals, winner: &Winner) -> bool {
     let least = if signals.agreement { winner.agreed } else { winner.disagreed };
     least.is_some_and(|least| signals.lead > 0.0 && signals.lead >= least)
 }
 
-/// A high BM25 score with at least two terms in common, a runner-up, and a clear lead over it.
+/// Whether the best candidate by BM25 has a high score, at least two terms in common with the query,
+/// and a clear margin over the next candidate.
 pub fn lexical_winner(signals: &Signals, lexical: &Lexical) -> bool {
     signals.bm25 >= lexical.score
         && signals.overlap >= LEXICAL_OVERLAP
@@ -236,28 +265,29 @@ pub fn lexical_winner(signals: &Signals, lexical: &Lexical) -> bool {
         && signals.bm25_lead >= lexical.lead
 }
 
-/// Whether the best candidate by blend, which is the first one, is also the best by BM25.
-fn is_first_by_words(candidates: &[Scored]) -> bool {
+/// Whether the first candidate, the best by blend, is also the best by BM25.
+fn is_first_by_bm25(candidates: &[Scored]) -> bool {
     candidates.first().is_some_and(|first| {
         candidates
             .iter()
-            .all(|one| best_first((first.bm25, &first.id), (one.bm25, &one.id)).is_le())
+            .all(|other| best_first((first.bm25, &first.id), (other.bm25, &other.id)).is_le())
     })
 }
 
-/// Whether a candidate clears the floor; one without a cosine cannot be measured.
-pub(crate) fn clears(one: &Scored, floor: Option<f64>) -> bool {
-    floor.zip(one.cosine).is_none_or(|(floor, cosine)| cosine >= floor)
+/// Whether a candidate clears the floor; one without a cosine does.
+pub(crate) fn clears(candidate: &Scored, floor: Option<f64>) -> bool {
+    floor.zip(candidate.cosine).is_none_or(|(floor, cosine)| cosine >= floor)
 }
 
 fn floor_of(policy: &Policy, request: &Request) -> Option<f64> {
     let floors = &policy.floors;
-    let own = request.section.as_ref().and_then(|section| floors.sections.get(section).copied());
-    let floor = own.or(floors.default)?;
+    let of_section =
+        request.section.as_ref().and_then(|section| floors.sections.get(section).copied());
+    let floor = of_section.or(floors.default)?;
     Some(if is_low(request) { floor - floors.relax } else { floor })
 }
 
-/// The grade as its capital letter, `?` for one that is none.
+/// The grade as a capital letter; `?` for an unknown grade.
 fn letter(request: &Request) -> Option<char> {
     let grade = request.grade.as_deref()?;
     let mut letters = grade.chars();
@@ -279,12 +309,12 @@ fn find_cliff(
     pool: usize,
 ) -> Result<Option<Cliff>> {
     let Some(core) = policy.cliff_core else { return Ok(None) };
-    let cosines: Vec<f64> = scored.iter().filter_map(|one| one.cosine).collect();
+    let cosines: Vec<f64> = scored.iter().filter_map(|candidate| candidate.cosine).collect();
     if cosines.len() < scored.len() {
         return Ok(Some(Cliff::none(floor, None, cliff::SkipReason::NoCosine)));
     }
     let sources: Vec<Option<&str>> =
-        scored.iter().map(|one| request.sources.get(&one.id).map(String::as_str)).collect();
+        scored.iter().map(|of| request.sources.get(&of.id).map(String::as_str)).collect();
     let options = CliffOptions {
         core,
         pool,
@@ -305,7 +335,7 @@ fn notes(scored: &[Scored], policy: &Policy, request: &Request, floor: Option<f6
     {
         let instead = floors
             .default
-            .map_or("there is none".to_owned(), |floor| format!("the default of {floor} applies"));
+            .map_or("no floor applies".to_owned(), |floor| format!("the default {floor} applies"));
         note(
             "unknown_section",
             format!("the policy has no floor for the section {:?}: {instead}", cut(section)),
@@ -315,18 +345,19 @@ fn notes(scored: &[Scored], policy: &Policy, request: &Request, floor: Option<f6
         note(
             "unknown_grade",
             format!(
-                "the grade {:?} is none of A, B, C, D and F: it relaxes no floor, and no pool is \
-                 cut below a cliff",
+                "the grade {:?} is unknown: use A, B, C, D or F. No floor was relaxed, and no pool \
+                 was cut below a cliff",
                 cut(grade)
             ),
         );
     }
-    if let Some(floor) = floor.filter(|_| scored.iter().any(|one| one.cosine.is_none())) {
+    if let Some(floor) = floor.filter(|_| scored.iter().any(|candidate| candidate.cosine.is_none()))
+    {
         note(
             "floor_unmeasured",
             format!(
-                "candidates without a cosine pass the floor {floor} unmeasured: give the query's \
-                 vector and theirs, or their cosines"
+                "candidates without a cosine passed the floor {floor} unmeasured: pass vectors of \
+                 query and candidates, or cosines"
             ),
         );
     }
@@ -377,19 +408,19 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_decides_where_it_should() {
+    fn each_rule_decides_its_case() {
         use Reason as R;
         use Verdict as V;
         let table: &[(&str, &[Scored], (V, R))] = &[
-            ("nobody there", &[], (V::NothingRelevant, R::NoCandidates)),
-            ("nobody to lead", &[scored("a", 0.8, 0.0, 0)], (V::Ambiguous, R::Undecided)),
+            ("no candidates", &[], (V::NothingRelevant, R::NoCandidates)),
+            ("a single candidate", &[scored("a", 0.8, 0.0, 0)], (V::Ambiguous, R::Undecided)),
             (
-                "words decide",
+                "a lexical winner",
                 &[scored("a", 0.4, 12.0, 3), scored("b", 0.41, 5.0, 2)],
                 (V::Confident, R::LexicalWinner),
             ),
             (
-                "one shared word is no evidence",
+                "a lexical winner shares two terms",
                 &[scored("a", 0.4, 12.0, 1), scored("b", 0.41, 5.0, 2)],
                 (V::Ambiguous, R::Undecided),
             ),
@@ -399,22 +430,22 @@ mod tests {
                 (V::Ambiguous, R::Undecided),
             ),
             (
-                "a lexical winner is the first by blend, too",
+                "a lexical winner is first by blend",
                 &[scored("a", 0.3, 12.0, 3), scored("b", 0.7, 5.0, 2)],
                 (V::Ambiguous, R::Undecided),
             ),
             (
-                "both channels agree",
+                "cosine and BM25 agree",
                 &[scored("a", 0.6, 5.0, 2), scored("b", 0.5, 2.0, 2)],
                 (V::Confident, R::ConfidentWinner),
             ),
             (
-                "they disagree",
+                "cosine and BM25 disagree",
                 &[scored("a", 0.69, 1.0, 2), scored("b", 0.4, 2.0, 2)],
                 (V::Ambiguous, R::Undecided),
             ),
             (
-                "they disagree, and the lead is enough all the same",
+                "cosine and BM25 disagree, and the margin is large enough",
                 &[scored("a", 0.99, 1.0, 2), scored("b", 0.4, 2.0, 2)],
                 (V::Confident, R::ConfidentWinner),
             ),
@@ -425,14 +456,14 @@ mod tests {
     }
 
     #[test]
-    fn the_winner_of_the_blend_is_named_before_that_of_the_words() {
+    fn a_confident_winner_takes_precedence_over_a_lexical_winner() {
         let both = [scored("a", 0.9, 20.0, 4), scored("b", 0.2, 1.0, 1)];
         assert_eq!(reason(&both, &profile(), &lexical()).1, Reason::ConfidentWinner);
         assert_eq!(reason(&both, &Profile::default(), &lexical()).1, Reason::LexicalWinner);
     }
 
     #[test]
-    fn the_probability_of_an_answer_stands_before_every_winner() {
+    fn answer_thresholds_take_precedence_over_winners() {
         let at = |cosine| [scored("a", cosine, 9.0, 3), scored("b", 0.0, 0.0, 0)];
         let found = |cosine| reason(&at(cosine), &fitted(), &lexical());
         assert_eq!(found(0.4), (Verdict::NothingRelevant, Reason::Improbable));
@@ -441,16 +472,16 @@ mod tests {
     }
 
     #[test]
-    fn without_cosines_a_shared_term_is_the_only_evidence() {
+    fn without_cosines_a_shared_term_is_required_if_requested() {
         let without = |bm25| Scored {
             id: "a".to_owned(),
             bm25,
             overlap: u32::from(bm25 > 0.0),
             ..Scored::default()
         };
-        let decided = |one: Scored, require_overlap| {
+        let decided = |candidate: Scored, require_overlap| {
             let request = Request { require_overlap, ..Request::default() };
-            gate(vec![one], &fitted(), &Policy::default(), &request).unwrap()
+            gate(vec![candidate], &fitted(), &Policy::default(), &request).unwrap()
         };
         assert_eq!(decided(without(0.0), true).reason, Reason::NoOverlap);
         assert_eq!(decided(without(0.0), false).reason, Reason::Undecided);
@@ -459,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn a_floor_drops_and_the_rest_decides() {
+    fn the_margin_includes_candidates_below_the_floor_unless_the_first_is_below() {
         let floor = |floor| Policy {
             floors: crate::policy::Floors { default: Some(floor), ..Default::default() },
             ..Policy::default()
@@ -471,13 +502,13 @@ mod tests {
         let found = |policy: &Policy| {
             gate(candidates.to_vec(), &profile, policy, &Request::default()).unwrap()
         };
-        // The first clears it: how far it leads what is dropped still counts.
+        // `a` is first and clears the floor, so its margin is over all candidates.
         let first = found(&floor(0.3));
         assert_eq!(
             (first.reason, first.signals.unwrap().lead > 0.0),
             (Reason::ConfidentWinner, true)
         );
-        // It does not: `b` is alone, and leads nobody.
+        // Only `b` clears the floor, so it has no margin.
         let alone = found(&floor(0.55));
         assert_eq!((alone.reason, alone.pool), (Reason::Undecided, vec![1]));
         assert_eq!(found(&floor(0.9)).reason, Reason::BelowFloor);
@@ -485,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn a_score_that_is_not_finite_is_refused() {
+    fn scores_that_are_not_finite_are_refused() {
         let error = gate(
             vec![scored("a", f64::NAN, 1.0, 1)],
             &profile(),
@@ -497,13 +528,13 @@ mod tests {
     }
 
     fn candidates() -> impl Strategy<Value = Vec<Scored>> {
-        let one = (0_u8..20, 0_u8..20, 0_u32..4);
-        prop::collection::vec(one, 0..8).prop_map(|rows| {
+        let row = (0_u8..20, 0_u8..20, 0_u32..4);
+        prop::collection::vec(row, 0..8).prop_map(|rows| {
             rows.iter()
                 .enumerate()
-                .map(|(place, (cosine, bm25, overlap))| {
+                .map(|(position, (cosine, bm25, overlap))| {
                     let (cosine, bm25) = (f64::from(*cosine) / 20.0, f64::from(*bm25));
-                    scored(&place.to_string(), cosine, bm25, *overlap)
+                    scored(&position.to_string(), cosine, bm25, *overlap)
                 })
                 .collect()
         })
@@ -511,7 +542,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_order_of_candidates_decides_nothing(
+        fn the_decision_does_not_depend_on_the_order_of_candidates(
             (candidates, shuffled) in candidates()
                 .prop_flat_map(|list| (Just(list.clone()), Just(list).prop_shuffle())),
         ) {

@@ -1,4 +1,4 @@
-//! The index: documents, their terms and their vectors, searched by both channels at once.
+//! The index: documents with their terms and vectors, searched by BM25 and cosine in one pass.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -6,35 +6,35 @@ use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
-use crate::blocks::{Lazy, corrupt};
-use crate::bm25::{Bm25, FIRST_WINDOW, Fields, Match, Scorer, WIDEST_WINDOW, WINDOW};
+use crate::blocks::Lazy;
+use crate::bm25::{Bm25, Fields, Match, SIZES, Scorer, Sizes};
 use crate::dense::{Dense, unit};
-use crate::error::{Error, Result};
+use crate::error::{Damage, Error, Kind, Result};
 use crate::exclusions::announced;
 use crate::stage1::{Blend, Scored, Span, best_first};
 use crate::terms::number_of;
 use crate::text::Analyzer;
 
-/// One document as the index keeps it.
+/// A document of an index.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Unique within the index.
+    /// Id, unique within the index.
     pub id: String,
-    /// A name or heading, read together with the text; may be empty.
+    /// Name or heading, searched together with the text; may be empty.
     pub title: String,
-    /// What the document says, in short: with the title, its head.
+    /// Description or short text. Title and text are the head of the document.
     pub text: String,
-    /// What it says at length; may be empty.
+    /// Full text; may be empty.
     pub body: String,
-    /// Parts of the body that can be read alone, in their order and without overlap; what lies
-    /// outside of them is kept and not searched.
+    /// Parts of the body that can be read alone, in order and without overlap. The rest of the body
+    /// is stored and not searched.
     pub passages: Vec<Span>,
-    /// A JSON object that belongs to the caller; kept and never read.
+    /// A JSON object of the caller, which is stored and never interpreted.
     pub metadata: String,
 }
 
 impl Record {
-    /// Whether each passage is a part of the body, and starts where the one before ends or later.
+    /// Whether all passages are parts of the body, in order and without overlap.
     pub(crate) fn passages_fit(&self) -> bool {
         let length = self.body.chars().count();
         let mut before = 0;
@@ -45,7 +45,8 @@ impl Record {
         })
     }
 
-    /// The text as it is searched: that of a document with a body is its description.
+    /// The text that is searched. If there is a body, the text is a description of it, and the
+    /// exclusions in a description would match the queries that they exclude.
     fn announced(&self) -> Cow<'_, str> {
         if self.body.is_empty() { Cow::Borrowed(&self.text) } else { announced(&self.text) }
     }
@@ -54,24 +55,25 @@ impl Record {
         let byte = |character: u32| {
             self.body.char_indices().nth(character as usize).map_or(self.body.len(), |(at, _)| at)
         };
-        self.body.get(byte(span.start)..byte(span.end)).unwrap_or_default()
+        let passage = self.body.get(byte(span.start)..byte(span.end));
+        passage.expect("passages are checked when a document is added or read")
     }
 }
 
-/// What a search looks for beside the query.
+/// Settings of a search.
 #[derive(Clone, Debug)]
 pub struct SearchOptions<'a> {
-    /// How the two channels become one score.
+    /// How BM25 and cosine are combined into one score.
     pub blend: Blend,
-    /// How many candidates each channel, and the blend of both, brings in; at least 2.
+    /// Number of best candidates by cosine, by BM25 and by blend that are returned; at least 2.
     pub per_channel: usize,
-    /// Only these ids, where given.
+    /// If given, only documents with these ids are found.
     pub allow: Option<&'a HashSet<String>>,
-    /// None of these ids.
+    /// Documents with these ids are not found.
     pub deny: &'a HashSet<String>,
 }
 
-/// Where a document is: in memory, or in a block of the file that was opened.
+/// A document in memory, or in a block of an open file.
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
     pub(crate) id: Arc<str>,
@@ -80,102 +82,129 @@ pub(crate) struct Slot {
 
 #[derive(Clone, Debug)]
 enum Stored {
-    Here(Arc<Record>),
-    /// And its place in the block.
-    Filed(Arc<FiledRecords>, usize),
+    InMemory(Arc<Record>),
+    /// The records of a block, and the position of this one.
+    InFile(Arc<FileRecords>, usize),
 }
 
-/// Documents that stand in one block of a file.
+/// The documents of a block of a file.
 #[derive(Debug)]
-pub(crate) struct FiledRecords {
+pub(crate) struct FileRecords {
     pub(crate) block: Lazy<Vec<Record>>,
-    /// Their ids and numbers of passages, by which the rest of the file knows them.
-    pub(crate) known: Vec<(Arc<str>, u32)>,
+    /// Their ids and numbers of passages in the table of the file.
+    pub(crate) rows: Vec<(Arc<str>, u32)>,
 }
 
-impl FiledRecords {
-    fn get(&self, place: usize) -> Result<&Record> {
+impl FileRecords {
+    fn get(&self, position: usize) -> Result<&Record> {
         let records = self.block.get(|bytes| {
-            let unreadable = |_| corrupt("its documents cannot be read");
-            let records: Vec<Record> = postcard::from_bytes(bytes).map_err(unreadable)?;
+            let records: Vec<Record> = postcard::from_bytes(bytes)
+                .map_err(|_| Error::corrupt(Damage::DocumentsUnreadable))?;
             let matches = |(record, (id, passages)): (&Record, &(Arc<str>, u32))| {
                 *record.id == **id && number_of(record.passages.len()) == *passages
             };
-            if records.len() != self.known.len() || !records.iter().zip(&self.known).all(matches) {
-                return Err(corrupt("its documents are not those of its table"));
+            if records.len() != self.rows.len() || !records.iter().zip(&self.rows).all(matches) {
+                return Err(Error::corrupt(Damage::DocumentsNotInTable));
             }
             match records.iter().find(|record| !record.passages_fit()) {
-                Some(Record { id, .. }) => {
-                    Err(corrupt(&format!("the passages of {id:?} are not in its body")))
-                }
+                Some(record) => Err(Error::corrupt(Damage::Passages { id: record.id.clone() })),
                 None => Ok(records),
             }
         })?;
-        records.get(place).ok_or_else(|| corrupt("its documents are not those of its table"))
+        Ok(records.get(position).expect("there is one record for each row"))
     }
 }
 
 impl Slot {
     /// The slots of the documents of a block.
-    pub(crate) fn filed(records: FiledRecords) -> impl Iterator<Item = Self> {
+    pub(crate) fn of_records(records: FileRecords) -> impl Iterator<Item = Self> {
         let records = Arc::new(records);
-        let slot = move |place: usize| {
-            let (id, _) = records.known.get(place)?;
-            Some(Self { id: Arc::clone(id), record: Stored::Filed(Arc::clone(&records), place) })
+        let slot = move |position: usize| {
+            let (id, _) = records.rows.get(position)?;
+            let record = Stored::InFile(Arc::clone(&records), position);
+            Some(Self { id: Arc::clone(id), record })
         };
         (0..).map_while(slot)
     }
 
     pub(crate) fn record(&self) -> Result<&Record> {
         match &self.record {
-            Stored::Here(record) => Ok(record),
-            Stored::Filed(records, place) => records.get(*place),
+            Stored::InMemory(record) => Ok(record),
+            Stored::InFile(records, position) => records.get(*position),
         }
     }
 }
 
 /// Documents that can be searched, added, replaced and removed.
 ///
-/// One that was opened from a file reads its parts when they are first needed, each of which may be
-/// damaged: that is `index_corrupt`, `index_truncated` or `index_unreadable` for whoever is first. A
-/// change reads all of it.
+/// An index of a file reads each block on first use. Damage in a block is reported by the first
+/// method that reads it, with `index_corrupt`, `index_truncated` or `index_unreadable`. Methods that
+/// change the index read all of it first.
 ///
-/// A clone is a version of its own that shares documents, postings and vectors with the one that it
-/// was made of: it costs a few words per document and term, and what is changed later.
+/// Clones share documents, postings and vectors until one of them changes. A clone takes a few words
+/// of memory per document and term.
+///
+/// # Examples
+///
+/// ```
+/// use std::collections::HashSet;
+///
+/// use crossgate_core::Index;
+/// use crossgate_core::index::{Record, SearchOptions};
+/// use crossgate_core::stage1::Blend;
+/// use crossgate_core::text::Analyzer;
+///
+/// let record = |id: &str, text: &str| Record {
+///     id: id.to_owned(),
+///     text: text.to_owned(),
+///     ..Record::default()
+/// };
+/// let mut index = Index::new(Analyzer::new("english")?, "toy", 2)?;
+/// index.upsert(vec![
+///     (record("pdf", "Merge and split PDF files"), Some(vec![0.9, 0.1])),
+///     (record("csv", "Clean up CSV files"), Some(vec![0.2, 0.8])),
+/// ])?;
+/// let deny = HashSet::new();
+/// let options =
+///     SearchOptions { blend: Blend::default(), per_channel: 10, allow: None, deny: &deny };
+/// let found = index.search("merge two files", Some(&[1.0, 0.0]), &options)?;
+/// let (first, record) = &found[0];
+/// assert_eq!((first.id.as_str(), first.overlap), ("pdf", 2));
+/// assert_eq!(record.text, "Merge and split PDF files");
+/// # Ok::<(), crossgate_core::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Index {
     pub(crate) analyzer: Analyzer,
     pub(crate) embedder: String,
     pub(crate) bm25: Bm25,
-    /// The vectors of the heads; none for an index without vectors.
+    /// The vectors of the heads; none in an index without vectors.
     pub(crate) dense: Option<Dense>,
-    /// Slots are handed out once; a removed document leaves an empty one until the index is
-    /// compacted.
+    /// Documents by slot. A removed document leaves an empty slot until the index is compacted.
     pub(crate) slots: Vec<Option<Slot>>,
     pub(crate) by_id: HashMap<Arc<str>, u32>,
     pub(crate) fingerprint: OnceLock<String>,
-    /// Whether parts may be in a file still.
-    pub(crate) filed: bool,
+    /// Whether some blocks of a file may not have been read.
+    pub(crate) unread: bool,
+    /// Empty slots, or terms without documents, up to which the index is not compacted.
+    pub(crate) spare: usize,
 }
 
-/// Empty slots, or terms without a document, that are not worth compacting for.
-const SPARE: usize = if cfg!(test) { 4 } else { 1_024 };
+/// Compacting a smaller index would cost more time than it saves.
+const SPARE: usize = 1_024;
 
-/// The widest vector that an index takes; embedders in use have at most 8,192 numbers.
+/// The widest vector of an index; known embedders have at most 8,192 numbers.
 pub(crate) const MAX_DIMENSION: usize = 65_536;
 
 impl Index {
     /// An empty index.
     ///
-    /// `embedder` is the identity of the model that makes the vectors, and `dimension` their
-    /// length; 0 makes an index without vectors. Fails with `out_of_range` for a dimension above
-    /// 65,536.
+    /// `embedder` is the identity of the model of the vectors, and `dimension` their length; with 0
+    /// the index has no vectors. Fails with `out_of_range` for a dimension above 65,536.
     pub fn new(analyzer: Analyzer, embedder: &str, dimension: usize) -> Result<Self> {
         if dimension > MAX_DIMENSION {
-            return Err(Error::input(
-                "out_of_range",
-                format!("the dimension is {dimension}: it must be at most {MAX_DIMENSION}"),
-            ));
+            let limit = format!("at most {MAX_DIMENSION}");
+            return Err(Error::out_of_range("the dimension", dimension, limit));
         }
         Ok(Self {
             analyzer,
@@ -185,11 +214,12 @@ impl Index {
             slots: Vec::new(),
             by_id: HashMap::new(),
             fingerprint: OnceLock::new(),
-            filed: false,
+            unread: false,
+            spare: SPARE,
         })
     }
 
-    /// Identity of the model that made the vectors; empty for an index without vectors.
+    /// Identity of the model of the vectors; empty for an index without vectors.
     pub fn embedder(&self) -> &str {
         &self.embedder
     }
@@ -204,22 +234,22 @@ impl Index {
         self.analyzer
     }
 
-    /// The number of documents.
+    /// Number of documents.
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// Whether there is no document.
+    /// Whether the index has no documents.
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
 
-    /// Whether there is a document with an id.
+    /// Whether the index has a document with this id.
     pub fn contains(&self, id: &str) -> bool {
         self.by_id.contains_key(id)
     }
 
-    /// The document with an id.
+    /// The document with this id.
     pub fn get(&self, id: &str) -> Result<Option<&Record>> {
         let slot = self.by_id.get(id).and_then(|slot| self.slots.get(*slot as usize));
         slot.and_then(Option::as_ref).map(Slot::record).transpose()
@@ -236,46 +266,36 @@ impl Index {
         self.slots.iter().flatten().map(|slot| &*slot.id)
     }
 
-    /// Reads of a file what was not read so far, and checks it.
+    /// Reads and checks all blocks of a file that were not read yet.
     pub fn load(&self) -> Result<()> {
-        if !self.filed {
+        if !self.unread {
             return Ok(());
         }
         self.bm25.load()?;
         self.dense.as_ref().map_or(Ok(()), Dense::load)?;
         let fingerprint = self.fingerprint_of_documents()?;
         if self.fingerprint.get_or_init(|| fingerprint.clone()) != &fingerprint {
-            return Err(corrupt("its fingerprint is not that of its documents"));
+            return Err(Error::corrupt(Damage::Fingerprint));
         }
         Ok(())
     }
 
-    /// Adds documents, and replaces those whose id is there already; all of them or none.
+    /// Adds documents and replaces those with the same id. An error leaves the index unchanged.
     ///
-    /// An index with vectors needs one vector per document, an index without takes none. Fails with
-    /// `duplicate_id` where an id occurs twice in the call, with `out_of_range` where passages are
-    /// no parts of their body, and with `wrong_dimension`, `not_finite` or `zero_vector` where a
-    /// vector has no direction.
+    /// An index with vectors needs one vector per document, and an index without vectors takes none.
+    /// Fails with `duplicate_id` if an id occurs twice in the call, with `out_of_range` if passages
+    /// are not in their body, in order and without overlap, and with `wrong_dimension`, `not_finite`
+    /// or `zero_vector` for a vector without a direction.
     pub fn upsert(&mut self, documents: Vec<(Record, Option<Vec<f32>>)>) -> Result<()> {
         let mut seen = HashSet::new();
-        if let Some((twice, _)) = documents.iter().find(|(record, _)| !seen.insert(&record.id)) {
-            return Err(Error::input(
-                "duplicate_id",
-                format!("the id {:?} occurs twice: ids must be unique", twice.id),
-            ));
+        if let Some((repeated, _)) = documents.iter().find(|(record, _)| !seen.insert(&record.id)) {
+            return Err(Kind::DuplicateId { id: repeated.id.clone() }.into());
         }
         let units: Vec<Vec<f32>> = documents
             .iter()
             .map(|(record, vector)| {
                 if !record.passages_fit() {
-                    return Err(Error::input(
-                        "out_of_range",
-                        format!(
-                            "the passages of document {:?} must be parts of its body, one after \
-                             the other",
-                            record.id
-                        ),
-                    ));
+                    return Err(Kind::Passages { id: record.id.clone() }.into());
                 }
                 let vector = vector.as_deref().unwrap_or_default();
                 match self.dimension() {
@@ -286,56 +306,55 @@ impl Index {
             .collect::<Result<_>>()?;
         self.change()?;
         for ((record, _), unit) in documents.into_iter().zip(units) {
-            self.remove_one(&record.id)?;
-            let slot = u32::try_from(self.slots.len()).map_err(|_| {
-                Error::input("out_of_range", "an index holds at most 4,294,967,295 documents")
-            })?;
+            self.remove_document(&record.id)?;
+            let slot = u32::try_from(self.slots.len()).map_err(|_| Kind::TooManyDocuments)?;
             self.bm25.add(slot, &self.terms(&record))?;
             if let Some(dense) = &mut self.dense {
                 dense.set(slot, &unit)?;
             }
             let id: Arc<str> = record.id.as_str().into();
             self.by_id.insert(Arc::clone(&id), slot);
-            self.slots.push(Some(Slot { id, record: Stored::Here(Arc::new(record)) }));
-            self.compact_if_worth_it()?;
+            self.slots.push(Some(Slot { id, record: Stored::InMemory(Arc::new(record)) }));
+            self.compact_if_sparse()?;
         }
         Ok(())
     }
 
-    /// Removes a document; returns whether it was there.
+    /// Removes a document; returns whether the index had it.
     pub fn remove(&mut self, id: &str) -> Result<bool> {
         self.change()?;
-        self.remove_one(id)
+        self.remove_document(id)
     }
 
-    /// Reads all of the file before anything changes, so that a damaged one fails with nothing changed.
+    /// Reads the whole file before the first change, so that a damaged file leaves the index as it
+    /// was.
     fn change(&mut self) -> Result<()> {
         self.load()?;
-        self.filed = false;
+        self.unread = false;
         self.fingerprint = OnceLock::new();
         Ok(())
     }
 
-    fn remove_one(&mut self, id: &str) -> Result<bool> {
+    fn remove_document(&mut self, id: &str) -> Result<bool> {
         let Some(slot) = self.by_id.remove(id) else { return Ok(false) };
         if let Some(taken) = self.slots.get_mut(slot as usize).and_then(Option::take) {
             self.bm25.remove(slot, &self.terms(taken.record()?))?;
         }
-        self.compact_if_worth_it()?;
+        self.compact_if_sparse()?;
         Ok(true)
     }
 
-    /// Slots that hold a document, in their order.
+    /// The slots with a document, in order.
     pub(crate) fn live(&self) -> impl Iterator<Item = (u32, &Slot)> {
         (0..).zip(&self.slots).filter_map(|(number, slot)| Some((number, slot.as_ref()?)))
     }
 
-    /// Forgets what removed documents left behind once it is more than a half of all slots or of all
-    /// terms, so that neither memory nor the time of a search grows with what an index has seen.
-    fn compact_if_worth_it(&mut self) -> Result<()> {
-        let worth_it = |dead: usize, all: usize| dead > SPARE && dead > all / 2;
+    /// Drops empty slots and terms without documents once they are more than half of all, so that
+    /// memory and search time depend on the current documents and not on removed ones.
+    fn compact_if_sparse(&mut self) -> Result<()> {
+        let sparse = |dead: usize, all: usize| dead > self.spare && dead > all / 2;
         let (dead, terms) = self.bm25.dead_terms();
-        if !worth_it(dead, terms) && !worth_it(self.slots.len() - self.len(), self.slots.len()) {
+        if !sparse(dead, terms) && !sparse(self.slots.len() - self.len(), self.slots.len()) {
             return Ok(());
         }
         let live: Vec<u32> = self.live().map(|(number, _)| number).collect();
@@ -350,63 +369,74 @@ impl Index {
         Ok(())
     }
 
-    /// The best candidates of each channel and of their blend, best blend first, with what they say.
+    /// The best candidates by cosine, by BM25 and by blend, with their documents, best blend first.
     ///
-    /// Without a query vector the cosines are missing and the blend is BM25's alone. Fails with
-    /// `wrong_dimension`, `not_finite` or `zero_vector` where the query's vector is no direction,
-    /// and with `out_of_range` where the blend's weights are none.
+    /// Without a query vector there are no cosines, and the blend is the bounded BM25 score. Fails
+    /// with `wrong_dimension`, `not_finite` or `zero_vector` for a query vector without a direction,
+    /// and with `out_of_range` for unusable weights of the blend.
     pub fn search(
         &self,
         query: &str,
         vector: Option<&[f32]>,
         options: &SearchOptions<'_>,
     ) -> Result<Vec<(Scored, &Record)>> {
+        self.search_in_windows(query, vector, options, SIZES)
+    }
+
+    fn search_in_windows(
+        &self,
+        query: &str,
+        vector: Option<&[f32]>,
+        options: &SearchOptions<'_>,
+        sizes: Sizes,
+    ) -> Result<Vec<(Scored, &Record)>> {
         options.blend.check()?;
-        let mut scorer =
-            self.bm25.scorer(&self.analyzer.terms(query), options.blend.body_weight)?;
+        let terms = self.analyzer.terms(query);
+        let mut scorer = self.bm25.scorer(&terms, options.blend.body_weight, sizes)?;
         let mut best = match (&self.dense, vector) {
             (Some(dense), Some(vector)) => {
                 let unit = unit("the query", vector, dense.dimension())?;
-                self.best_by_both(&mut scorer, dense, &unit, options)?
+                self.best_by_both(&mut scorer, dense, &unit, options, sizes.window)?
             }
-            _ => self.best_by_words(&mut scorer, options),
+            _ => self.best_by_bm25(&mut scorer, options, sizes),
         };
-        best.sort_by(|one, other| {
-            best_first((one.blend, &one.slot.id), (other.blend, &other.slot.id))
+        best.sort_by(|left, right| {
+            best_first((left.blend, &left.slot.id), (right.blend, &right.slot.id))
         });
-        let with_record = best.iter().map(|one| {
-            let record = one.slot.record()?;
-            let passage = scorer.best_passage(one.number);
-            let candidate = Scored {
+        let with_record = best.iter().map(|candidate| {
+            let record = candidate.slot.record()?;
+            let passage = scorer.best_passage(candidate.number);
+            let result = Scored {
                 id: record.id.clone(),
-                cosine: one.cosine,
-                bm25: one.bm25,
-                overlap: one.overlap,
-                blend: one.blend,
-                passage: passage.and_then(|place| record.passages.get(place).copied()),
+                cosine: candidate.cosine,
+                bm25: candidate.bm25,
+                overlap: candidate.overlap,
+                blend: candidate.blend,
+                passage: passage.and_then(|number| record.passages.get(number).copied()),
             };
-            Ok((candidate, record))
+            Ok((result, record))
         });
         with_record.collect()
     }
 
-    fn best_by_words<'a>(
+    fn best_by_bm25<'a>(
         &'a self,
         scorer: &mut Scorer<'_>,
         options: &SearchOptions<'_>,
+        sizes: Sizes,
     ) -> Vec<Candidate<'a>> {
         let blend = &options.blend;
         let mut best = Best::new(options.per_channel.max(2));
         let mut least = f64::NEG_INFINITY;
         let all = number_of(self.slots.len());
-        // Small windows first: they soon say what a document needs.
-        let (mut end, mut size) = (0, FIRST_WINDOW);
+        // Small windows first: their best scores soon let the scorer skip most documents.
+        let (mut end, mut size) = (0, sizes.first_window);
         while end < all {
             let first = end;
             end = all.min(first.saturating_add(size));
-            size = WIDEST_WINDOW.min(2 * size);
+            size = sizes.widest_window.min(2 * size);
             scorer.reaching(first..end, least, |number, Match { score: bm25, overlap }| {
-                let Some(slot) = self.wanted(number, options) else { return };
+                let Some(slot) = self.eligible(number, options) else { return };
                 let score = blend.score(None, bm25);
                 let candidate =
                     Candidate { number, slot, cosine: None, bm25, overlap, blend: score };
@@ -416,11 +446,12 @@ impl Index {
             });
         }
         if best.candidates.len() < best.limit {
-            // Documents that share no word with the query are better than none.
-            let mut matched: Vec<u32> = best.candidates.iter().map(|(_, one)| one.number).collect();
+            // The caller asked for this many candidates, so documents without a match fill up.
+            let mut matched: Vec<u32> =
+                best.candidates.iter().map(|(_, candidate)| candidate.number).collect();
             matched.sort_unstable();
             for number in (0..all).filter(|number| matched.binary_search(number).is_err()) {
-                if let Some(slot) = self.wanted(number, options) {
+                if let Some(slot) = self.eligible(number, options) {
                     let (bm25, overlap, blend) = (0.0, 0, 0.0);
                     best.offer(
                         blend,
@@ -438,22 +469,24 @@ impl Index {
         dense: &Dense,
         unit: &[f32],
         options: &SearchOptions<'_>,
+        window: usize,
     ) -> Result<Vec<Candidate<'a>>> {
         let blend = &options.blend;
         let bounds = dense.bounds(unit)?;
         let [mut by_cosine, mut by_bm25, mut by_blend] =
             [(); 3].map(|()| Best::new(options.per_channel.max(2)));
-        // The cosine that a document without a common word needs to enter the list of best blends.
+        // The cosine that a document without a common term needs to enter the list of best blends.
         let mut least_cosine = f64::NEG_INFINITY;
-        let mut matches = vec![Match::default(); WINDOW.min(self.slots.len())];
-        for (first, bounds) in (0_u32..).step_by(WINDOW).zip(bounds.chunks(WINDOW)) {
+        let mut matches = vec![Match::default(); window.min(self.slots.len())];
+        for (first, bounds) in (0_u32..).step_by(window).zip(bounds.chunks(window)) {
             matches.fill(Match::default());
-            scorer.next(first, matches.get_mut(..bounds.len()).unwrap_or_default());
+            let matches = matches.get_mut(..bounds.len()).expect("each slot has a bound");
+            scorer.next(first, matches);
             for ((number, bound), Match { score: bm25, overlap }) in
-                (first..).zip(bounds).zip(&matches)
+                (first..).zip(bounds).zip(matches)
             {
                 let (bound, bm25, overlap) = (f64::from(*bound), *bm25, *overlap);
-                // A document that no list can take is not even looked at, which most are.
+                // Most documents cannot enter any list, which their bounds show without more reads.
                 let hopeless = bound < by_cosine.least
                     && if bm25 == 0.0 {
                         bound < least_cosine
@@ -463,7 +496,7 @@ impl Index {
                 if hopeless {
                     continue;
                 }
-                let Some(slot) = self.wanted(number, options) else { continue };
+                let Some(slot) = self.eligible(number, options) else { continue };
                 let cosine = f64::from(dense.cosine(number, unit)?);
                 let score = blend.score(Some(cosine), bm25);
                 let candidate =
@@ -479,17 +512,17 @@ impl Index {
         }
         let mut taken = HashSet::new();
         let all = [by_cosine, by_bm25, by_blend].into_iter().flat_map(Best::sorted);
-        Ok(all.filter(|one| taken.insert(one.number)).collect())
+        Ok(all.filter(|candidate| taken.insert(candidate.number)).collect())
     }
 
-    /// The document of a slot, if there is one that a search may find.
-    fn wanted(&self, number: u32, options: &SearchOptions<'_>) -> Option<&Slot> {
+    /// The slot, if it has a document that the options allow.
+    fn eligible(&self, number: u32, options: &SearchOptions<'_>) -> Option<&Slot> {
         let slot = self.slots.get(number as usize)?.as_ref()?;
         let allowed = options.allow.is_none_or(|allowed| allowed.contains(&*slot.id));
         (allowed && !options.deny.contains(&*slot.id)).then_some(slot)
     }
 
-    /// Hash of all documents, whatever their order: it changes when the corpus does.
+    /// Hash of all documents, which does not depend on their order.
     pub fn fingerprint(&self) -> Result<String> {
         if let Some(known) = self.fingerprint.get() {
             return Ok(known.clone());
@@ -530,13 +563,14 @@ struct Candidate<'a> {
     blend: f64,
 }
 
-/// The best few candidates by one score; few enough that insertion beats a heap.
+/// The best candidates by one score; so few that sorted insertion is faster than a heap.
 struct Best<'a> {
     limit: usize,
-    /// In the order of the offers until there are as many as the limit, best first from then on:
-    /// where all candidates have a place, they are sorted once.
+    /// Unsorted while there are fewer than the limit, then best first: if all offered candidates
+    /// are kept, they are sorted only once.
     candidates: Vec<(f64, Candidate<'a>)>,
-    /// A score below this one has no place; one that equals it has where its id is smaller.
+    /// A candidate with a lower score is not kept; one with this score is kept if its id is smaller
+    /// than that of the last.
     least: f64,
 }
 
@@ -545,10 +579,10 @@ impl<'a> Best<'a> {
         Self { limit, candidates: Vec::new(), least: f64::NEG_INFINITY }
     }
 
-    /// Returns whether the candidate has a place.
+    /// Adds a candidate if it is among the best; returns whether it was added.
     fn offer(&mut self, score: f64, candidate: Candidate<'a>) -> bool {
-        let worse = |(other, one): &(f64, Candidate<'_>)| {
-            best_first((*other, &one.slot.id), (score, &candidate.slot.id))
+        let compare = |(kept_score, kept): &(f64, Candidate<'_>)| {
+            best_first((*kept_score, &kept.slot.id), (score, &candidate.slot.id))
         };
         if score < self.least {
             return false;
@@ -560,24 +594,24 @@ impl<'a> Best<'a> {
             }
             return true;
         }
-        let place = self.candidates.partition_point(|other| worse(other).is_lt());
-        if place >= self.limit {
+        let position = self.candidates.partition_point(|kept| compare(kept).is_lt());
+        if position >= self.limit {
             return false;
         }
-        self.candidates.insert(place, (score, candidate));
+        self.candidates.insert(position, (score, candidate));
         self.candidates.truncate(self.limit);
-        self.raise();
+        self.update_least();
         true
     }
 
     fn sort(&mut self) {
-        self.candidates.sort_unstable_by(|(left, one), (right, other)| {
-            best_first((*left, &one.slot.id), (*right, &other.slot.id))
+        self.candidates.sort_unstable_by(|(left_score, left), (right_score, right)| {
+            best_first((*left_score, &left.slot.id), (*right_score, &right.slot.id))
         });
-        self.raise();
+        self.update_least();
     }
 
-    fn raise(&mut self) {
+    fn update_least(&mut self) {
         if let Some((least, _)) = self.candidates.last() {
             self.least = *least;
         }
@@ -586,7 +620,7 @@ impl<'a> Best<'a> {
     /// The candidates, best first.
     fn sorted(mut self) -> impl Iterator<Item = Candidate<'a>> {
         self.sort();
-        self.candidates.into_iter().map(|(_, one)| one)
+        self.candidates.into_iter().map(|(_, candidate)| candidate)
     }
 }
 
@@ -608,7 +642,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A document with a body of two passages, `first` and `second`, on lines of their own.
+    /// A document whose body has two lines, each of them a passage.
     pub(crate) fn long(id: &str, first: &str, second: &str) -> Record {
         let length = |text: &str| u32::try_from(text.chars().count()).unwrap();
         let passages = vec![
@@ -617,6 +651,9 @@ pub(crate) mod tests {
         ];
         Record { body: format!("{first}\n{second}"), passages, ..record(id, id) }
     }
+
+    /// Windows so small that a few documents fill several of them.
+    const SMALL: Sizes = Sizes { window: 3, first_window: 1, widest_window: 5, ..SIZES };
 
     pub(crate) fn index(documents: &[(&str, &str, [f32; 2])]) -> Index {
         let mut index = Index::new(Analyzer::new("english").unwrap(), "test", 2).unwrap();
@@ -638,12 +675,15 @@ pub(crate) mod tests {
         vector: Option<&[f32]>,
         options: &SearchOptions<'_>,
     ) -> Vec<Scored> {
-        let found = index.search(query, vector, options).unwrap();
-        found.into_iter().map(|(scored, _)| scored).collect()
+        let found = index.search_in_windows(query, vector, options, SMALL).unwrap();
+        let found: Vec<Scored> = found.into_iter().map(|(scored, _)| scored).collect();
+        let shipped = index.search(query, vector, options).unwrap();
+        assert!(shipped.into_iter().map(|(scored, _)| scored).eq(found.iter().cloned()));
+        found
     }
 
     fn ids(found: &[Scored]) -> Vec<&str> {
-        found.iter().map(|one| one.id.as_str()).collect()
+        found.iter().map(|scored| scored.id.as_str()).collect()
     }
 
     fn animals() -> Index {
@@ -656,39 +696,39 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn both_channels_bring_candidates() {
+    fn the_best_of_cosine_and_of_bm25_are_candidates() {
         let found = search(&animals(), "eggs for sale", Some(&[1.0, 0.0]));
-        // By cosine the fox and the dog, by BM25 the hen; the cod is nobody's candidate.
+        // The fox and the dog are the best by cosine, the hen by BM25, and the cod by neither.
         assert_eq!(ids(&found), ["fox", "dog", "hen"]);
         assert_eq!(found[2].overlap, 1);
     }
 
     #[test]
-    fn without_a_vector_bm25_decides_alone() {
+    fn without_a_query_vector_the_blend_is_the_bounded_bm25_score() {
         let found = search(&animals(), "lazy dogs and red foxes", None);
-        assert!(found.iter().all(|one| one.cosine.is_none()));
+        assert!(found.iter().all(|scored| scored.cosine.is_none()));
         assert_eq!(found[0].blend, BLEND.bounded_bm25(found[0].bm25));
     }
 
     #[test]
-    fn a_body_is_read_by_its_words_and_its_best_passage_named() {
+    fn bodies_are_searched_and_the_best_passage_is_returned() {
         let mut index = animals();
         let owl = long("owl", "hunts at night, nests early", "lives in \u{e9}glise towers");
         index.upsert(vec![(owl, Some(vec![-1.0, -1.0]))]).unwrap();
         let found = search(&index, "nests in towers", None);
         assert_eq!((found[0].id.as_str(), found[0].overlap), ("owl", 2));
-        // Both passages hold one of the words; of equally rare ones the first counts.
+        // Each passage has one of two equally rare words: the first passage counts.
         assert_eq!(found[0].passage, Some(Span { start: 0, end: 27 }));
         let passage = |query| search(&index, query, None)[0].passage;
         assert_eq!(passage("lives in towers"), Some(Span { start: 28, end: 50 }));
-        // Two rare words against one, also where it is repeated.
+        // Two distinct words count more than one repeated word.
         assert_eq!(passage("early night night towers"), Some(Span { start: 0, end: 27 }));
-        // The head matches, and no passage does.
+        // The head matches and no passage does.
         assert_eq!((search(&index, "owl", None)[0].id.as_str(), passage("owl")), ("owl", None));
     }
 
     #[test]
-    fn allow_and_deny_act_before_the_search() {
+    fn allow_and_deny_apply_before_the_limit() {
         let index = animals();
         let (allow, deny) = (["dog", "hen"].map(str::to_owned).into(), ["dog".to_owned()].into());
         let options =
@@ -697,7 +737,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_call_that_fails_changes_nothing() {
+    fn a_failed_upsert_changes_nothing() {
         let mut index = animals();
         let good = (record("new", "new"), Some(vec![1.0, 1.0]));
         let passages = |spans: &[(u32, u32)]| {
@@ -727,7 +767,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_index_without_vectors_takes_none() {
+    fn an_index_without_vectors_refuses_vectors() {
         let mut index = Index::new(Analyzer::new("none").unwrap(), "", 0).unwrap();
         index.upsert(vec![(record("a", "red fox"), None)]).unwrap();
         let error = index.upsert(vec![(record("b", "hen"), Some(vec![1.0]))]).unwrap_err();
@@ -737,7 +777,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_fingerprint_follows_the_corpus_and_not_its_order() {
+    fn the_fingerprint_depends_on_the_documents_and_not_on_their_order() {
         let (forwards, backwards) = (
             index(&[("a", "x", [1.0, 0.0]), ("b", "y", [0.0, 1.0])]),
             index(&[("b", "y", [0.0, 1.0]), ("a", "x", [1.0, 0.0])]),
@@ -754,7 +794,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_clone_is_a_version_of_its_own() {
+    fn changes_do_not_affect_a_clone() {
         let mut index = animals();
         let before = index.clone();
         let found = search(&before, "fox hen new", Some(&[1.0, 0.0]));
@@ -766,8 +806,10 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_an_index_has_seen_does_not_stay() {
+    fn replaced_documents_do_not_accumulate() {
+        const SPARE: usize = 4;
         let mut index = animals();
+        index.spare = SPARE;
         for round in 0..1_000 {
             let text = format!("word{round} more{round}");
             index.upsert(vec![(record("hen", &text), Some(vec![1.0, 0.5]))]).unwrap();
@@ -788,10 +830,11 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// Whatever was added, replaced and removed before, an index answers as a fresh one does.
         #[test]
-        fn history_leaves_no_trace(steps in steps(), query in "[a-d ]{0,6}") {
+        fn a_changed_index_searches_like_a_new_one(steps in steps(), query in "[a-d ]{0,6}") {
+            const SPARE: usize = 4;
             let mut changed = Index::new(Analyzer::new("none").unwrap(), "test", 2).unwrap();
+            changed.spare = SPARE;
             let mut state = std::collections::BTreeMap::new();
             for (id, change) in steps {
                 let id = id.to_string();
@@ -814,9 +857,8 @@ pub(crate) mod tests {
             }
         }
 
-        /// The best of each channel is found whatever the other channel says.
         #[test]
-        fn the_top_of_each_channel_is_among_the_candidates(
+        fn the_best_by_each_score_is_a_candidate(
             texts in prop::collection::vec("[a-d ]{0,8}", 1..10), query in "[a-d ]{1,6}",
         ) {
             let analyzer = Analyzer::new("none").unwrap();
@@ -830,15 +872,16 @@ pub(crate) mod tests {
             let everything = SearchOptions { blend: BLEND, per_channel: 99, allow: None, deny: &deny };
             let all = scored(&index, &query, Some(&[1.0, 2.0]), &everything);
             prop_assert_eq!(all.len(), texts.len());
-            for score in [|one: &Scored| one.cosine.unwrap(), |one: &Scored| one.bm25, |one: &Scored| one.blend] {
+            let scores =
+                [|of: &Scored| of.cosine.unwrap(), |of: &Scored| of.bm25, |of: &Scored| of.blend];
+            for score in scores {
                 let best = |list: &[Scored]| list.iter().map(score).fold(f64::MIN, f64::max);
                 prop_assert_eq!(best(&found), best(&all));
             }
         }
 
-        /// What is left out could not have had a place, however scores tie and whoever is allowed.
         #[test]
-        fn candidates_are_the_best_of_all(
+        fn candidates_equal_those_of_a_naive_search_with_ties_and_denied_ids(
             texts in prop::collection::vec("[a-d ]{0,6}", 1..40),
             query in "[a-d ]{0,6}",
             per_channel in 2_usize..6,
@@ -852,7 +895,7 @@ pub(crate) mod tests {
             let mut index = Index::new(Analyzer::new("none").unwrap(), "test", 5).unwrap();
             let documents = texts.iter().enumerate().map(|(place, text)| {
                 let id = (place * 7 % 41).to_string();
-                // Every third vector twice, so that cosines tie.
+                // Every third vector occurs twice, so that cosines tie.
                 let start = (place - usize::from(place % 3 == 1)) * 5;
                 (record(&id, text), Some(numbers[start..start + 5].to_vec()))
             });
@@ -866,17 +909,19 @@ pub(crate) mod tests {
             let all = run(99);
             let mut expected = HashSet::new();
             for score in [
-                |one: &Scored| one.cosine,
-                |one: &Scored| (one.bm25 > 0.0).then_some(one.bm25),
-                |one: &Scored| Some(one.blend),
+                |of: &Scored| of.cosine,
+                |of: &Scored| (of.bm25 > 0.0).then_some(of.bm25),
+                |of: &Scored| Some(of.blend),
             ] {
-                let mut ranked: Vec<_> =
-                    all.iter().filter_map(|one| Some((score(one)?, one.id.as_str()))).collect();
+                let mut ranked: Vec<_> = all
+                    .iter()
+                    .filter_map(|scored| Some((score(scored)?, scored.id.as_str())))
+                    .collect();
                 ranked.sort_by(|left, right| best_first(*left, *right));
                 expected.extend(ranked.into_iter().take(per_channel).map(|(_, id)| id));
             }
             let expected: Vec<_> =
-                all.iter().filter(|one| expected.contains(one.id.as_str())).cloned().collect();
+                all.iter().filter(|of| expected.contains(of.id.as_str())).cloned().collect();
             prop_assert_eq!(run(per_channel), expected);
         }
     }

@@ -1,14 +1,16 @@
-//! Scoring, gate and index of crossgate: every number that a decision rests on, without Python.
+//! Scoring, gate and index of crossgate, without Python.
+//!
+//! [`Index`] finds candidates for a query, [`gate::gate`] decides whether they need a reranker, and
+//! [`conclude::conclude`] orders and selects them. Errors have stable codes: see [`Error`].
 
 #![cfg_attr(
     test,
     allow(
-        clippy::expect_used,
         clippy::indexing_slicing,
         clippy::panic,
         clippy::unwrap_used,
         clippy::cast_possible_truncation,
-        reason = "a test may stop at the first surprise"
+        reason = "a failed test may panic"
     )
 )]
 

@@ -1,22 +1,32 @@
-//! Whether a query asks for anything at all: most prompts of a conversation do not.
+//! Whether a query needs any document: most prompts of a conversation do not.
 
 use crate::confidence::logistic;
 use crate::dense::unit;
 use crate::error::{Error, Result};
 
-/// How probable it is that a query asks for anything that a document could serve.
+/// The probability that a query needs any document.
 ///
-/// A linear head over the query's vector: the logistic of the intercept plus the dot product of
-/// weights and unit vector, added up from the first number to the last.
+/// A linear model of the query's unit vector: the logistic function of the intercept plus the dot
+/// product with the weights, summed from the first number to the last.
 ///
-/// Fails with `wrong_dimension` where vector and weights differ in length, `zero_vector` for a
-/// vector without a direction, and `not_finite` for a number that is not.
+/// Fails with `wrong_dimension` if vector and weights differ in length, with `zero_vector` for a
+/// vector without a direction, and with `not_finite` for a number that is not finite.
+///
+/// # Examples
+///
+/// ```
+/// use crossgate_core::need::need;
+///
+/// assert_eq!(need(&[3.0, 4.0], 0.0, &[0.0, 0.0])?, 0.5);
+/// assert!(need(&[3.0, 4.0], -1.0, &[9.0, 0.0])? > 0.9);
+/// # Ok::<(), crossgate_core::Error>(())
+/// ```
 pub fn need(vector: &[f32], intercept: f64, weights: &[f64]) -> Result<f64> {
     let unit = unit("the query", vector, weights.len())?;
-    let dot: f64 = unit.iter().zip(weights).map(|(one, weight)| f64::from(*one) * weight).sum();
-    logistic(intercept + dot).filter(|need| need.is_finite()).ok_or_else(|| {
-        Error::input("not_finite", "the head of the model holds a number that is not finite")
-    })
+    let dot: f64 = unit.iter().zip(weights).map(|(value, weight)| f64::from(*value) * weight).sum();
+    let odds = intercept + dot;
+    logistic(odds)
+        .ok_or_else(|| Error::not_finite("the log-odds that the query needs a document", odds))
 }
 
 #[cfg(test)]
@@ -33,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_vector_of_the_model_is_refused() {
+    fn unusable_vectors_and_weights_are_refused() {
         let code = |vector: &[f32], weights: &[f64]| need(vector, 0.0, weights).unwrap_err().code();
         assert_eq!(code(&[1.0], &[1.0, 2.0]), "wrong_dimension");
         assert_eq!(code(&[0.0, 0.0], &[1.0, 2.0]), "zero_vector");
@@ -43,15 +53,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_probability_and_the_length_of_the_vector_has_no_say(
+        fn the_result_is_a_probability_and_does_not_depend_on_the_length_of_the_vector(
             vector in proptest::collection::vec(-5.0..5.0_f32, 8),
             weights in proptest::collection::vec(-50.0..50.0_f64, 8),
             scale in 0.1..10.0_f32,
         ) {
-            prop_assume!(vector.iter().any(|one| one.abs() > 0.01));
+            prop_assume!(vector.iter().any(|value| value.abs() > 0.01));
             let found = need(&vector, 0.1, &weights).unwrap();
             prop_assert!((0.0..=1.0).contains(&found));
-            let scaled: Vec<f32> = vector.iter().map(|one| one * scale).collect();
+            let scaled: Vec<f32> = vector.iter().map(|value| value * scale).collect();
             prop_assert!((need(&scaled, 0.1, &weights).unwrap() - found).abs() < 1e-4);
         }
     }

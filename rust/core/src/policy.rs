@@ -1,79 +1,78 @@
-//! The policy: what a person chooses, whatever the models are.
+//! The policy: settings that a person chooses, independent of the models.
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
-use crate::checks::{Numbers, Range};
-use crate::error::{Error, Result};
-use crate::json::value;
+use crate::checks::{Range, check_count};
+use crate::error::{Format, Result};
+use crate::json::{self, value};
 use crate::profile::MOST_CANDIDATES;
 
 /// Version of the file format.
 pub const POLICY_SCHEMA: &str = "crossgate-policy/1";
 
 value! {
-    /// How relevant a candidate must be before anything decides about it, by its cosine.
+    /// Least cosines of candidates, by section.
     #[derive(Default, PartialEq)]
     #[serde(default, deny_unknown_fields)]
     pub struct Floors {
-        /// The least cosine, in [-1, 1], where the section has no floor of its own; absent: none.
+        /// The least cosine, in [-1, 1], in sections without their own floor; absent: no floor.
         pub default: Option<f64>,
-        /// The least cosine by section.
+        /// The least cosine by section, in [-1, 1].
         pub sections: BTreeMap<String, f64>,
-        /// How far below the floor a candidate may lie where the retrieval is graded C, D or F.
+        /// How far the floor is lowered if the retrieval is graded C, D or F.
         pub relax: f64,
-        /// How many candidates more stage 2 reads then.
+        /// Number of additional candidates that stage 2 then reads.
         pub widen: usize,
     }
 }
 
 value! {
-    /// The lexical fast path: BM25 alone may name a winner.
+    /// Conditions under which BM25 alone decides the winner.
     #[derive(Copy, PartialEq)]
     #[serde(deny_unknown_fields)]
     pub struct Lexical {
         /// The winner's least BM25 score; at least 0.
         pub score: f64,
-        /// Its least lead in BM25 over the next; at least 0.
+        /// The least difference to the next best BM25 score; at least 0.
         pub lead: f64,
     }
 }
 
 value! {
-    /// When a result carries a warning; a threshold that is absent is off.
+    /// Thresholds for warnings. An absent threshold is off.
     #[derive(Copy, Default, PartialEq)]
     #[serde(default, deny_unknown_fields)]
     pub struct Warnings {
-        /// `flat_scores` where the rerank scores' standard deviation is smaller; at least 0.
+        /// `flat_scores` if the standard deviation of the rerank scores is smaller; at least 0.
         pub flat_scores: Option<f64>,
-        /// `weak_retrieval` where the best cosine is lower; in [-1, 1].
+        /// `weak_retrieval` if the best cosine is lower; in [-1, 1].
         pub weak_cosine: Option<f64>,
-        /// `weak_retrieval` where the best rerank score is lower.
+        /// `weak_retrieval` if the best rerank score is lower.
         pub weak_rerank_score: Option<f64>,
     }
 }
 
 value! {
-    /// What a person chooses, whatever the models are; the default chooses nothing.
+    /// Settings that a person chooses, independent of the models. By default all are off.
     #[derive(PartialEq)]
     #[serde(default, deny_unknown_fields)]
     pub struct Policy {
-        /// How relevant a candidate must be at all.
+        /// Least cosines of candidates.
         pub floors: Floors,
-        /// How many candidates from the top always stay where the tail below a score cliff is
-        /// cut, from 1 to 1,000,000; absent: nothing is cut.
+        /// Number of first candidates that stay if the pool is cut below a score cliff, from 1 to
+        /// 1,000,000; absent: no pool is cut.
         pub cliff_core: Option<usize>,
-        /// The key of a document's metadata that holds the type of its source: no cut below a
-        /// cliff takes the last candidate of a type.
+        /// Key in the metadata of a document for the type of its source. A cut below a cliff keeps
+        /// at least one candidate of each type.
         pub source_type: String,
-        /// When BM25 alone names a winner; absent: never.
+        /// When BM25 alone decides the winner; absent: never.
         pub lexical: Option<Lexical>,
-        /// The least combined score of a pick, where the reranker is the profile's; absent: none.
+        /// The least combined score of a selected candidate, if the profile was fitted for the
+        /// reranker; absent: no minimum.
         pub rerank_min: Option<f64>,
-        /// The least blend of a pick, in [-1, 1], whatever the reranker says; absent: none.
+        /// The least blend of a selected candidate, in [-1, 1]; absent: no minimum.
         pub agreement: Option<f64>,
-        /// When a result carries a warning.
+        /// Thresholds for warnings.
         pub warnings: Warnings,
     }
 }
@@ -93,25 +92,50 @@ impl Default for Policy {
 }
 
 impl Policy {
+    /// Reads a policy from JSON and checks it.
+    ///
+    /// Fails with `policy_malformed`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use crossgate_core::policy::Policy;
+    ///
+    /// let policy = Policy::from_json(r#"{"floors": {"default": 0.3}, "agreement": 0.2}"#)?;
+    /// assert_eq!((policy.floors.default, policy.lexical), (Some(0.3), None));
+    /// # Ok::<(), crossgate_core::Error>(())
+    /// ```
+    pub fn from_json(text: &str) -> Result<Self> {
+        let policy: Self = json::read(text).map_err(|error| error.within(Format::Policy))?;
+        policy.check()?;
+        Ok(policy)
+    }
+
     /// Fails with `policy_malformed` for a number outside of its range.
     pub fn check(&self) -> Result<()> {
-        let numbers = Numbers { malformed: |message| Error::profile("policy_malformed", message) };
-        numbers.range("floors.default", self.floors.default, Range::Cosine)?;
+        self.check_numbers().map_err(|error| error.within(Format::Policy))
+    }
+
+    fn check_numbers(&self) -> Result<()> {
+        Range::Cosine.check("floors.default", self.floors.default)?;
         for (section, floor) in &self.floors.sections {
-            numbers.range(&format!("floors.sections.{section}"), Some(*floor), Range::Cosine)?;
+            Range::Cosine.check(&format!("floors.sections.{section}"), *floor)?;
         }
-        numbers.range("floors.relax", Some(self.floors.relax), Range::From0)?;
-        numbers.count("floors.widen", self.floors.widen, 0, MOST_CANDIDATES)?;
+        Range::NotNegative.check("floors.relax", self.floors.relax)?;
+        check_count("floors.widen", self.floors.widen, 0, MOST_CANDIDATES)?;
         if let Some(core) = self.cliff_core {
-            numbers.count("cliff_core", core, 1, MOST_CANDIDATES)?;
+            check_count("cliff_core", core, 1, MOST_CANDIDATES)?;
         }
-        numbers.range("lexical.score", self.lexical.map(|one| one.score), Range::From0)?;
-        numbers.range("lexical.lead", self.lexical.map(|one| one.lead), Range::From0)?;
-        numbers.range("rerank_min", self.rerank_min, Range::Weight)?;
-        numbers.range("agreement", self.agreement, Range::Cosine)?;
-        numbers.range("warnings.flat_scores", self.warnings.flat_scores, Range::From0)?;
-        numbers.range("warnings.weak_cosine", self.warnings.weak_cosine, Range::Cosine)?;
-        numbers.range("warnings.weak_rerank_score", self.warnings.weak_rerank_score, Range::Weight)
+        if let Some(lexical) = self.lexical {
+            Range::NotNegative.check("lexical.score", lexical.score)?;
+            Range::NotNegative.check("lexical.lead", lexical.lead)?;
+        }
+        Range::Weight.check("rerank_min", self.rerank_min)?;
+        Range::Cosine.check("agreement", self.agreement)?;
+        let Warnings { flat_scores, weak_cosine, weak_rerank_score } = self.warnings;
+        Range::NotNegative.check("warnings.flat_scores", flat_scores)?;
+        Range::Cosine.check("warnings.weak_cosine", weak_cosine)?;
+        Range::Weight.check("warnings.weak_rerank_score", weak_rerank_score)
     }
 }
 
@@ -120,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_out_of_range_is_named() {
+    fn errors_name_the_number_out_of_range() {
         Policy::default().check().unwrap();
         for (json, message) in [
             (r#"{"floors": {"default": 1.5}}"#, "floors.default is 1.5"),
@@ -134,10 +158,7 @@ mod tests {
             (r#"{"warnings": {"flat_scores": -1}}"#, "warnings.flat_scores is -1"),
             (r#"{"flour": 1}"#, "flour"),
         ] {
-            let error = crate::json::read::<Policy>(json)
-                .map_err(|why| Error::profile("policy_malformed", why))
-                .and_then(|policy| policy.check())
-                .unwrap_err();
+            let error = Policy::from_json(json).unwrap_err();
             assert_eq!(error.code(), "policy_malformed");
             assert!(error.to_string().contains(message), "{error}: {message}");
         }

@@ -1,4 +1,4 @@
-//! What Python sees of the core's values: made of keyword arguments or JSON, read by attribute.
+//! Conversions between the core's types and Python objects, and the remedies in Python's messages.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::cliff::Cliff;
 use crate::conclude::{Decision, Pair, Place};
-use crate::error::{Error, Family, Result};
+use crate::error::{Error, Family, Format, Kind, Result};
 use crate::gate::{Gated, Note, Request};
 use crate::json::{self, Json};
 use crate::policy::{Floors, Lexical, Policy, Warnings};
@@ -19,8 +19,12 @@ use crate::signals::{Reading, Signals};
 use crate::stage1::{Blend, Scored, Span};
 
 impl From<Error> for PyErr {
-    /// The exception of the package for an error of the core, with the same code and message.
+    /// The exception of the package with the same code, and the message with a remedy.
     fn from(error: Error) -> Self {
+        let message = match remedy(error.code()) {
+            Some(remedy) => format!("{error}: {remedy}"),
+            None => error.to_string(),
+        };
         let class = match error.family() {
             Family::Input => "InputError",
             Family::IndexFile => "IndexFileError",
@@ -30,9 +34,21 @@ impl From<Error> for PyErr {
         Python::attach(|py| {
             let raised = py
                 .import("crossgate._support.errors")
-                .and_then(|module| module.getattr(class)?.call1((error.code(), error.to_string())));
+                .and_then(|module| module.getattr(class)?.call1((error.code(), message)));
             raised.map_or_else(|failure| failure, Self::from_value)
         })
+    }
+}
+
+/// What a user of the package can do about an error.
+fn remedy(code: &str) -> Option<&'static str> {
+    match code {
+        "index_missing" | "index_unreadable" | "not_an_index" | "index_version"
+        | "index_truncated" | "index_corrupt" => {
+            Some("rebuild it with `crossgate index SOURCE... -o FILE`")
+        }
+        "index_unwritable" => Some("choose another file with -o, or make room"),
+        _ => None,
     }
 }
 
@@ -46,17 +62,16 @@ impl<'py> IntoPyObject<'py> for Json {
     }
 }
 
-/// A value as Python's own: dictionaries, lists, texts and numbers.
+/// A value as dictionaries, lists, strings and numbers of Python.
 pub(crate) fn to_python<'py>(
     py: Python<'py>,
     value: &impl Serialize,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let text = serde_json::to_string(value)
-        .map_err(|error| Error::input("not_finite", error.to_string()))?;
+    let text = serde_json::to_string(value).expect("all keys of the core's types are strings");
     py.import("json")?.call_method1("loads", (text,))
 }
 
-/// A value of this module or of Python's own, as JSON.
+/// A value of this module, or of dictionaries, lists, strings and numbers, as JSON.
 fn to_json(value: &Bound<'_, PyAny>) -> PyResult<String> {
     let py = value.py();
     let options = PyDict::new(py);
@@ -65,17 +80,21 @@ fn to_json(value: &Bound<'_, PyAny>) -> PyResult<String> {
     py.import("json")?.call_method("dumps", (value,), Some(&options))?.extract()
 }
 
-fn from_python<T: DeserializeOwned + Serialize>(
+fn from_python<T: DeserializeOwned>(
     value: &Bound<'_, PyAny>,
-    malformed: impl Fn(String) -> Error,
+    format: Format,
+    name: &'static str,
 ) -> PyResult<T> {
-    let text = to_json(value).map_err(|error| malformed(error.value(value.py()).to_string()))?;
-    Ok(json::read(&text).map_err(malformed)?)
+    let read = match to_json(value) {
+        Ok(text) => json::read(&text),
+        Err(error) => Err(Kind::Json(error.value(value.py()).to_string()).into()),
+    };
+    Ok(read.map_err(|error| error.within_part(format, name))?)
 }
 
-/// What every value can do in Python.
+/// Adds the methods of types that Python code can create.
 macro_rules! in_python {
-    ($($name:ident, $code:literal, $make:expr, $check:expr;)*) => {$(
+    ($($name:ident = $python:literal, $format:expr, $check:expr;)*) => {$(
         #[pymethods]
         impl $name {
             #[new]
@@ -88,10 +107,7 @@ macro_rules! in_python {
             #[classmethod]
             #[pyo3(name = "from_dict")]
             fn py_from_dict(_class: &Bound<'_, PyType>, values: &Bound<'_, PyAny>) -> PyResult<Self> {
-                let malformed = |message: String| {
-                    ($make)($code, format!("{}: {message}", stringify!($name).to_lowercase()))
-                };
-                let value: Self = from_python(values, malformed)?;
+                let value: Self = from_python(values, $format, $python)?;
                 ($check)(&value)?;
                 Ok(value)
             }
@@ -126,36 +142,36 @@ macro_rules! in_python {
     )*};
 }
 
-/// For a value whose numbers are checked with the profile or policy that it is a part of.
+/// For a type whose numbers are checked with the profile or policy that it is part of.
 #[expect(clippy::unnecessary_wraps, reason = "the shape of a check")]
 fn unchecked<T>(_: &T) -> Result<()> {
     Ok(())
 }
 
 in_python! {
-    Blend, "profile_malformed", Error::profile, Blend::check;
-    Stage1Confidence, "profile_malformed", Error::profile, unchecked;
-    Stage2Confidence, "profile_malformed", Error::profile, unchecked;
-    Confidence, "profile_malformed", Error::profile, unchecked;
-    Answer, "profile_malformed", Error::profile, unchecked;
-    Winner, "profile_malformed", Error::profile, unchecked;
-    Second, "profile_malformed", Error::profile, unchecked;
-    Stage1Relevance, "profile_malformed", Error::profile, unchecked;
-    Stage2Relevance, "profile_malformed", Error::profile, unchecked;
-    Relevance, "profile_malformed", Error::profile, unchecked;
-    Profile, "profile_malformed", Error::profile, Profile::check;
-    Floors, "policy_malformed", Error::profile, unchecked;
-    Lexical, "policy_malformed", Error::profile, unchecked;
-    Warnings, "policy_malformed", Error::profile, unchecked;
-    Policy, "policy_malformed", Error::profile, Policy::check;
-    Scored, "malformed_trace", Error::input, unchecked;
-    Pair, "malformed_trace", Error::input, unchecked;
-    Request, "malformed_trace", Error::input, unchecked;
-    Signals, "malformed_trace", Error::input, unchecked;
-    Reading, "malformed_trace", Error::input, unchecked;
+    Blend = "blend", Format::Profile, Blend::check;
+    Stage1Confidence = "stage1confidence", Format::Profile, unchecked;
+    Stage2Confidence = "stage2confidence", Format::Profile, unchecked;
+    Confidence = "confidence", Format::Profile, unchecked;
+    Answer = "answer", Format::Profile, unchecked;
+    Winner = "winner", Format::Profile, unchecked;
+    Second = "second", Format::Profile, unchecked;
+    Stage1Relevance = "stage1relevance", Format::Profile, unchecked;
+    Stage2Relevance = "stage2relevance", Format::Profile, unchecked;
+    Relevance = "relevance", Format::Profile, unchecked;
+    Profile = "profile", Format::Profile, Profile::check;
+    Floors = "floors", Format::Policy, unchecked;
+    Lexical = "lexical", Format::Policy, unchecked;
+    Warnings = "warnings", Format::Policy, unchecked;
+    Policy = "policy", Format::Policy, Policy::check;
+    Scored = "scored", Format::Trace, unchecked;
+    Pair = "pair", Format::Trace, unchecked;
+    Request = "request", Format::Trace, unchecked;
+    Signals = "signals", Format::Trace, unchecked;
+    Reading = "reading", Format::Trace, unchecked;
 }
 
-/// Values that only the core makes.
+/// Adds the methods of types that only the core creates.
 macro_rules! made_here {
     ($($name:ident)*) => {$(
         #[pymethods]
@@ -174,13 +190,13 @@ macro_rules! made_here {
 
 made_here! { Span Note Cliff Gated Place Decision }
 
-// Its members are made by their own names, so that it has no constructor.
+// Python creates its variants by their names, such as `Combine.Rrf`, so it has no constructor.
 #[pymethods]
 impl Combine {
     #[classmethod]
     #[pyo3(name = "from_dict")]
     fn py_from_dict(_class: &Bound<'_, PyType>, values: &Bound<'_, PyAny>) -> PyResult<Self> {
-        from_python(values, |why| Error::profile("profile_malformed", format!("combine: {why}")))
+        from_python(values, Format::Profile, "combine")
     }
 
     #[pyo3(name = "to_dict")]

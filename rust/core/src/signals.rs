@@ -1,123 +1,135 @@
-//! What the gate and the confidence models look at, read off the scores.
+//! Signals: the numbers that the gate and the confidence models read from scores.
 
-use serde::{Deserialize, Serialize};
-
+use crate::conclude::Reranked;
 use crate::error::{Error, Result};
 use crate::json::value;
 use crate::stage1::{Scored, best_first};
 
 value! {
-    /// What stage 1 shows of a query.
+    /// Signals of stage 1.
     #[derive(Copy, PartialEq)]
     #[serde(deny_unknown_fields)]
     pub struct Signals {
-        /// The best cosine; none where no candidate has one.
+        /// The best cosine; none if no candidate has a cosine.
         pub cosine: Option<f64>,
-        /// The lead of the best cosine over the next; 0 without a next.
+        /// Difference between the best cosine and the next; 0 if there is only one.
         pub cosine_lead: f64,
         /// The best BM25 score.
         pub bm25: f64,
-        /// The lead of the best BM25 score over the next; 0 without a next.
+        /// Difference between the best BM25 score and the next; 0 if there is only one.
         pub bm25_lead: f64,
-        /// Distinct query terms in the candidate with the best BM25 score.
+        /// Number of distinct query terms in the candidate with the best BM25 score.
         pub overlap: u32,
         /// The best blend.
         pub blend: f64,
-        /// The lead of the best blend over the next; 0 without a next.
+        /// Difference between the best blend and the next; 0 if there is only one.
         pub lead: f64,
-        /// Whether one candidate is best by cosine, by BM25 and by blend, and shares a term with
-        /// the query. A blend that was made of something else, such as ranks and age, may name
-        /// another.
+        /// Whether the same candidate is best by cosine, by BM25 and by blend, and shares a term
+        /// with the query. A blend from elsewhere, such as of ranks and age, can have another best
+        /// candidate.
         pub agreement: bool,
-        /// How probable it is that the query asks for anything that a document could serve, in
-        /// [0, 1]; none where nobody asked.
+        /// Probability that the query needs any document, in [0, 1]; none if it was not estimated.
         pub need: Option<f64>,
     }
 }
 
 value! {
-    /// What stage 2 adds to it.
+    /// Signals that stage 2 adds.
     #[derive(Copy, PartialEq)]
     #[serde(deny_unknown_fields)]
     pub struct Reading {
         /// The rerank score of the candidate with the best combined score.
         pub rerank_score: f64,
-        /// The lead of the best combined score over the next; 0 without a next.
+        /// Difference between the best combined score and the next; 0 if there is only one.
         pub score_lead: f64,
-        /// Whether the best candidate of stage 1 has the best combined score too.
+        /// Whether the best candidate of stage 1 also has the best combined score.
         pub same_first: bool,
     }
 }
 
-/// Reads the signals off the candidates, or none where there are no candidates; their order does
-/// not matter.
+/// The signals of candidates in any order; none without candidates.
 ///
-/// Fails with `not_finite` where a score is not finite.
+/// Fails with `not_finite` if a score is not finite.
+///
+/// # Examples
+///
+/// ```
+/// use crossgate_core::signals::signals;
+/// use crossgate_core::stage1::Scored;
+///
+/// let scored = |id: &str, cosine: f64, bm25: f64| Scored {
+///     id: id.to_owned(),
+///     cosine: Some(cosine),
+///     bm25,
+///     blend: cosine,
+///     ..Scored::default()
+/// };
+/// let candidates = [scored("csv", 0.25, 0.0), scored("pdf", 0.5, 3.5)];
+/// let signals = signals(&candidates)?.unwrap();
+/// assert_eq!((signals.cosine, signals.cosine_lead, signals.bm25), (Some(0.5), 0.25, 3.5));
+/// assert!(signals.agreement);
+/// # Ok::<(), crossgate_core::Error>(())
+/// ```
 pub fn signals(candidates: &[Scored]) -> Result<Option<Signals>> {
     for candidate in candidates {
         let scores = [candidate.cosine.unwrap_or_default(), candidate.bm25, candidate.blend];
         if let Some(score) = scores.iter().find(|score| !score.is_finite()) {
-            return Err(Error::input(
-                "not_finite",
-                format!("a stage-1 score of {:?} is {score}: it must be finite", candidate.id),
-            ));
+            let name = format!("a stage-1 score of {:?}", candidate.id);
+            return Err(Error::not_finite(name, *score));
         }
     }
-    let cosine = lead(candidates, |one| one.cosine);
-    let bm25 = lead(candidates, |one| Some(one.bm25));
-    let blend = lead(candidates, |one| Some(one.blend));
+    let cosine = best(candidates, |scored| scored.cosine);
+    let bm25 = best(candidates, |scored| Some(scored.bm25));
+    let blend = best(candidates, |scored| Some(scored.blend));
     Ok(bm25.zip(blend).map(|(bm25, blend)| Signals {
         cosine: cosine.map(|best| best.score),
         cosine_lead: cosine.map_or(0.0, |best| best.lead),
         bm25: bm25.score,
         bm25_lead: bm25.lead,
-        overlap: bm25.of.overlap,
+        overlap: bm25.candidate.overlap,
         blend: blend.score,
         lead: blend.lead,
         agreement: bm25.score > 0.0
-            && blend.of.id == bm25.of.id
-            && cosine.is_some_and(|best| best.of.id == bm25.of.id),
+            && blend.candidate.id == bm25.candidate.id
+            && cosine.is_some_and(|best| best.candidate.id == bm25.candidate.id),
         need: None,
     }))
 }
 
-/// Reads off what stage 2 adds, or none without candidates; their order does not matter.
-///
-/// `rerank_scores` and `scores` hold one number per candidate: the raw score and the combined one.
-pub fn reading(candidates: &[&Scored], rerank_scores: &[f64], scores: &[f64]) -> Option<Reading> {
-    let mut read: Vec<(f64, &Scored, f64)> = candidates
-        .iter()
-        .zip(rerank_scores)
-        .zip(scores)
-        .map(|((one, raw), score)| (*score, *one, *raw))
-        .collect();
-    read.sort_by(|left, right| best_first((left.0, &left.1.id), (right.0, &right.1.id)));
-    let (best, first, rerank_score) = *read.first()?;
+/// The signals that stage 2 adds; none without candidates. `scores` are the combined scores.
+pub fn reading(reranked: &[Reranked<'_>], scores: &[f64]) -> Option<Reading> {
+    let mut ranked: Vec<(f64, &Reranked<'_>)> = scores.iter().copied().zip(reranked).collect();
+    ranked.sort_by(|(left_score, left), (right_score, right)| {
+        best_first((*left_score, &left.candidate.id), (*right_score, &right.candidate.id))
+    });
+    let (best, Reranked { candidate: first, rerank_score }) = *ranked.first()?;
+    let is_before = |other: &Reranked<'_>| {
+        let Scored { id, blend, .. } = other.candidate;
+        best_first((first.blend, &first.id), (*blend, id)).is_le()
+    };
     Some(Reading {
-        rerank_score,
-        score_lead: read.get(1).map_or(0.0, |(next, ..)| best - next),
-        same_first: candidates
-            .iter()
-            .all(|one| best_first((first.blend, &first.id), (one.blend, &one.id)).is_le()),
+        rerank_score: *rerank_score,
+        score_lead: ranked.get(1).map_or(0.0, |(next, _)| best - next),
+        same_first: reranked.iter().all(is_before),
     })
 }
 
+/// The best candidate by a score.
 #[derive(Clone, Copy)]
 struct Best<'a> {
-    of: &'a Scored,
+    candidate: &'a Scored,
     score: f64,
     lead: f64,
 }
 
-fn lead(candidates: &[Scored], score: impl Fn(&Scored) -> Option<f64>) -> Option<Best<'_>> {
-    let mut scored: Vec<(f64, &Scored)> =
-        candidates.iter().filter_map(|one| score(one).map(|score| (score, one))).collect();
-    scored.sort_by(|left, right| best_first((left.0, &left.1.id), (right.0, &right.1.id)));
-    match scored.as_slice() {
-        [(first, of), (second, _), ..] => Some(Best { of, score: *first, lead: first - second }),
-        [(first, of)] => Some(Best { of, score: *first, lead: 0.0 }),
-        [] => None,
-    }
+fn best(candidates: &[Scored], score: impl Fn(&Scored) -> Option<f64>) -> Option<Best<'_>> {
+    let mut ranked: Vec<(f64, &Scored)> =
+        candidates.iter().filter_map(|scored| Some((score(scored)?, scored))).collect();
+    ranked.sort_by(|(left_score, left), (right_score, right)| {
+        best_first((*left_score, &left.id), (*right_score, &right.id))
+    });
+    let (score, candidate) = *ranked.first()?;
+    Some(Best { candidate, score, lead: ranked.get(1).map_or(0.0, |(next, _)| score - next) })
 }
 
 #[cfg(test)]
@@ -129,8 +141,8 @@ mod tests {
     }
 
     #[test]
-    fn agreement_asks_the_blend_too() {
-        let one = |id: &str, cosine, bm25, blend| Scored {
+    fn agreement_includes_the_blend() {
+        let scored = |id: &str, cosine, bm25, blend| Scored {
             id: id.to_owned(),
             cosine: Some(cosine),
             bm25,
@@ -138,26 +150,29 @@ mod tests {
             blend,
             ..Scored::default()
         };
-        let mut candidates = [one("a", 0.6, 7.0, 0.6), one("b", 0.4, 1.0, 0.3)];
+        let mut candidates = [scored("a", 0.6, 7.0, 0.6), scored("b", 0.4, 1.0, 0.3)];
         assert!(signals(&candidates).unwrap().unwrap().agreement);
-        // As where age makes the blend: what is best by meaning and words may be out of date.
+        // For example a blend that includes age, where the best match is out of date.
         candidates[1].blend = 0.95;
         assert!(!signals(&candidates).unwrap().unwrap().agreement);
     }
 
     #[test]
-    fn a_reading_is_about_the_best_score() {
+    fn stage_2_signals_describe_the_best_combined_score() {
         let candidates = [scored("a", 0.9), scored("b", 0.5), scored("c", 0.9)];
-        let refs: Vec<&Scored> = candidates.iter().collect();
-        let found = reading(&refs, &[1.0, 7.0, 2.0], &[0.2, 0.8, 0.5]).unwrap();
+        let read = |rerank_scores: [f64; 3], scores: [f64; 3]| {
+            reading(&Reranked::zip(&candidates, &rerank_scores).unwrap(), &scores).unwrap()
+        };
+        let found = read([1.0, 7.0, 2.0], [0.2, 0.8, 0.5]);
         assert_eq!(found.rerank_score, 7.0);
         assert!((found.score_lead - 0.3).abs() < 1e-15);
         assert!(!found.same_first);
-        // Of two equal blends the smaller id is first.
-        assert!(reading(&refs, &[1.0, 1.0, 1.0], &[1.0, 0.0, 0.5]).unwrap().same_first);
-        assert!(!reading(&refs, &[1.0, 1.0, 1.0], &[0.5, 0.0, 1.0]).unwrap().same_first);
-        assert_eq!(reading(&[], &[], &[]), None);
-        let alone = reading(&refs[..1], &[1.0], &[3.0]).unwrap();
+        // "a" and "c" have equal blends, and the smaller id is first.
+        assert!(read([1.0; 3], [1.0, 0.0, 0.5]).same_first);
+        assert!(!read([1.0; 3], [0.5, 0.0, 1.0]).same_first);
+        assert_eq!(reading(&[], &[]), None);
+        let alone = Reranked::zip(&candidates[..1], &[1.0]).unwrap();
+        let alone = reading(&alone, &[3.0]).unwrap();
         assert_eq!((alone.score_lead, alone.same_first), (0.0, true));
     }
 }

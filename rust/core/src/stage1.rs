@@ -3,10 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
-use crate::checks::LARGEST;
-use crate::error::{Error, Result};
+use crate::checks::Range;
+use crate::error::{Kind, Result};
 use crate::json::value;
 
 value! {
@@ -28,23 +26,22 @@ value! {
     pub struct Scored {
         /// Id of the document.
         pub id: String,
-        /// Cosine similarity of query and head in [-1, 1]; none where query or document has no
-        /// vector.
+        /// Cosine similarity of query and head in [-1, 1]; none if query or document has no vector.
         pub cosine: Option<f64>,
-        /// Raw BM25 score, at least 0, without an upper bound.
+        /// Raw BM25 score, at least 0 and unbounded.
         pub bm25: f64,
-        /// How many distinct terms of the query stand in the document.
+        /// Number of distinct query terms in the document.
         pub overlap: u32,
-        /// The score that stage 1 orders by: see [`Blend::score`].
+        /// The score of stage 1: see [`Blend::score`].
         pub blend: f64,
-        /// The passage of the body that fits the query best; none where no passage shares a term.
+        /// The passage of the body that matches the query best; none if no passage shares a term.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub passage: Option<Span>,
     }
 }
 
 value! {
-    /// How cosine and BM25 become one score.
+    /// How cosine and BM25 are combined into one score.
     #[derive(Copy, PartialEq)]
     #[serde(default, deny_unknown_fields)]
     pub struct Blend {
@@ -52,9 +49,9 @@ value! {
         pub cosine_weight: f64,
         /// Weight of the bounded BM25 score, at least 0.
         pub bm25_weight: f64,
-        /// The BM25 score that maps to 0.5, above 0: see [`Blend::bounded_bm25`].
+        /// The BM25 score that is mapped to 0.5, above 0: see [`Blend::bounded_bm25`].
         pub pivot: f64,
-        /// Weight in BM25 of a term in the body, at least 0; one in the head weighs 1.
+        /// Weight in BM25 of a term in the body, at least 0; that of a term in the head is 1.
         pub body_weight: f64,
     }
 }
@@ -66,50 +63,33 @@ impl Default for Blend {
 }
 
 impl Blend {
-    /// Fails with `out_of_range` where a weight is negative, where their sum is 0 or not finite,
-    /// where `pivot` is not above 0, or where `body_weight` is negative or not finite.
+    /// Fails with `out_of_range` if a weight is negative, if their sum is 0 or not finite, if `pivot`
+    /// is not above 0 and finite, or if `body_weight` is not from 0 to 1e100.
     pub fn check(&self) -> Result<()> {
         let weights_fit = [self.cosine_weight, self.bm25_weight]
             .iter()
             .all(|weight| weight.is_finite() && *weight >= 0.0);
         let total = self.cosine_weight + self.bm25_weight;
         if !(weights_fit && total > 0.0 && total.is_finite()) {
-            return Err(Error::input(
-                "out_of_range",
-                format!(
-                    "the weights of the blend are cosine {} and bm25 {}: both must be at least 0 \
-                     and their sum above 0 and finite",
-                    self.cosine_weight, self.bm25_weight
-                ),
-            ));
+            let (cosine, bm25) = (self.cosine_weight, self.bm25_weight);
+            return Err(Kind::BlendWeights { cosine, bm25 }.into());
         }
-        if !(self.pivot.is_finite() && self.pivot > 0.0) {
-            return Err(Error::input(
-                "out_of_range",
-                format!("pivot is {}: it must be above 0", self.pivot),
-            ));
-        }
-        if !(0.0..=LARGEST).contains(&self.body_weight) {
-            return Err(Error::input(
-                "out_of_range",
-                format!("body_weight is {}: it must be from 0 to {LARGEST:e}", self.body_weight),
-            ));
-        }
-        Ok(())
+        Range::Positive.check("pivot", self.pivot)?;
+        Range::NotNegative.check("body_weight", self.body_weight)
     }
 
     /// Maps a BM25 score to [0, 1) by `score / (score + pivot)`.
     ///
-    /// The map knows nothing of the query's other candidates. Dividing by the best score of the
-    /// query instead would make the best of a hundred nonsense matches look perfect.
+    /// The result does not depend on the query's other candidates. Division by the best score of the
+    /// query would give 1 to the best candidate even if all match badly.
     pub fn bounded_bm25(&self, score: f64) -> f64 {
         score / (score + self.pivot)
     }
 
-    /// A BM25 score below which no document without a cosine reaches a blend; a little less than
-    /// the exact one, so that rounding hides none.
+    /// The least BM25 score with which a document without a cosine reaches a blend, lowered slightly
+    /// so that rounding excludes no document.
     pub(crate) fn least_bm25(&self, blend: f64) -> f64 {
-        // Next to 1 the inverse of `bounded_bm25` magnifies what rounding took away.
+        // Close to 1, the inverse of `bounded_bm25` magnifies rounding errors.
         if (0.0..0.999).contains(&blend) {
             self.pivot * blend / (1.0 - blend) * (1.0 - 1e-9)
         } else {
@@ -117,15 +97,26 @@ impl Blend {
         }
     }
 
-    /// A cosine below which no document without a BM25 score reaches a blend; a little less than the
-    /// exact one, so that rounding hides none.
+    /// The least cosine with which a document without a BM25 score reaches a blend, lowered slightly
+    /// so that rounding excludes no document.
     pub(crate) fn least_cosine(&self, blend: f64) -> f64 {
         let share = self.cosine_weight / (self.cosine_weight + self.bm25_weight);
         let least = blend / share;
         if least.is_finite() { least - 1e-9 * least.abs() } else { f64::NEG_INFINITY }
     }
 
-    /// The weighted mean of cosine and bounded BM25, in [-1, 1]; without a cosine the latter alone.
+    /// The weighted mean of cosine and bounded BM25, in [-1, 1]; without a cosine, the bounded BM25.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use crossgate_core::stage1::Blend;
+    ///
+    /// let blend =
+    ///     Blend { cosine_weight: 0.75, bm25_weight: 0.25, pivot: 5.0, ..Blend::default() };
+    /// assert_eq!(blend.score(Some(0.5), 5.0), 0.5); // 0.75 * 0.5 + 0.25 * 5 / (5 + 5)
+    /// assert_eq!(blend.score(None, 15.0), 0.75);
+    /// ```
     pub fn score(&self, cosine: Option<f64>, bm25: f64) -> f64 {
         let bounded = self.bounded_bm25(bm25);
         match cosine {
@@ -138,18 +129,19 @@ impl Blend {
     }
 }
 
-/// Higher scores first; a tie goes to the smaller id, so that no order of candidates shows through.
+/// Higher scores first. Ties go to the smaller id, so that the result does not depend on the order of
+/// the candidates.
 pub(crate) fn best_first(left: (f64, &str), right: (f64, &str)) -> Ordering {
-    // Adding 0 makes 0 of -0, which is equal to it but for `total_cmp`.
+    // Adding 0 turns -0 into 0; `total_cmp` would order them.
     (right.0 + 0.0).total_cmp(&(left.0 + 0.0)).then_with(|| left.1.cmp(right.1))
 }
 
-/// Lets what another retriever knows stand in for what an index would: best blend first.
+/// Uses scores of another retriever in stage 1; returns the candidates best blend first.
 ///
-/// With `keep`, its scores are the blend as they are, and its cosines fill in where there are none.
-/// Else, where every candidate has a cosine, that is blended with BM25; else, where every candidate
-/// has a score, only the order of that foreign scale counts: 1 for the best, then down in equal
-/// steps to 1 / n.
+/// With `keep`, the scores become the blends, and cosines are added to candidates without one.
+/// Otherwise, if every candidate has a cosine, it is blended with BM25. Otherwise, if every candidate
+/// has a score, the blend is its rank on a linear scale: 1 for the best, down to 1 / n for the last,
+/// because the scale of the scores is unknown.
 pub fn known_elsewhere(
     mut candidates: Vec<Scored>,
     cosines: &BTreeMap<String, f64>,
@@ -157,26 +149,29 @@ pub fn known_elsewhere(
     keep: bool,
     blend: &Blend,
 ) -> Vec<Scored> {
-    let all = |known: &BTreeMap<String, f64>, of: &[Scored]| {
-        of.iter().all(|one| known.contains_key(&one.id))
+    let all = |known: &BTreeMap<String, f64>, candidates: &[Scored]| {
+        candidates.iter().all(|candidate| known.contains_key(&candidate.id))
     };
     if keep {
-        for one in &mut candidates {
-            one.cosine = one.cosine.or_else(|| cosines.get(&one.id).copied());
-            one.blend = scores.get(&one.id).copied().unwrap_or_default();
+        for candidate in &mut candidates {
+            let cosine = cosines.get(&candidate.id).copied();
+            candidate.cosine = candidate.cosine.or(cosine);
+            candidate.blend = scores.get(&candidate.id).copied().unwrap_or_default();
         }
     } else if all(cosines, &candidates) {
-        for one in &mut candidates {
-            one.cosine = cosines.get(&one.id).copied();
-            one.blend = blend.score(one.cosine, one.bm25);
+        for candidate in &mut candidates {
+            candidate.cosine = cosines.get(&candidate.id).copied();
+            candidate.blend = blend.score(candidate.cosine, candidate.bm25);
         }
     } else if all(scores, &candidates) {
-        let score = |one: &Scored| scores.get(&one.id).copied().unwrap_or_default();
+        let score = |candidate: &Scored| {
+            *scores.get(&candidate.id).expect("`all` found a score for each candidate")
+        };
         candidates
             .sort_by(|left, right| best_first((score(left), &left.id), (score(right), &right.id)));
         let count = candidates.len() as f64;
-        for (place, one) in candidates.iter_mut().enumerate() {
-            one.blend = 1.0 - place as f64 / count;
+        for (position, candidate) in candidates.iter_mut().enumerate() {
+            candidate.blend = 1.0 - position as f64 / count;
         }
     }
     sort(&mut candidates);
@@ -208,42 +203,42 @@ mod tests {
     }
 
     #[test]
-    fn seventy_thirty() {
+    fn the_blend_is_the_weighted_mean() {
         assert!((BLEND.score(Some(0.5), 5.0) - (0.7 * 0.5 + 0.3 * 0.5)).abs() < 1e-15);
         assert_eq!(BLEND.score(None, 5.0), 0.5);
         assert_eq!(BLEND.score(Some(0.5), 0.0), 0.35);
     }
 
     #[test]
-    fn another_retriever_may_know_cosines_or_an_order() {
+    fn cosines_or_scores_of_another_retriever_become_blends() {
         let candidates = || vec![scored("a", 5.0), scored("b", 0.0), scored("c", 1.0)];
         let known = |rows: &[(&str, f64)]| -> BTreeMap<String, f64> {
             rows.iter().map(|(id, value)| ((*id).to_owned(), *value)).collect()
         };
         let blends = |found: &[Scored]| -> Vec<(String, f64)> {
-            found.iter().map(|one| (one.id.clone(), one.blend)).collect()
+            found.iter().map(|of| (of.id.clone(), of.blend)).collect()
         };
         let (none, three) = (known(&[]), known(&[("a", 0.1), ("b", 0.9), ("c", 0.5)]));
         let run =
             |cosines, scores, keep| known_elsewhere(candidates(), cosines, scores, keep, &BLEND);
-        // Cosines of all are blended; of some they are worth nothing.
+        // Cosines are blended if every candidate has one, and ignored otherwise.
         let found = run(&three, &none, false);
         assert_eq!(found[0].id, "b");
         assert!((found[0].blend - 0.7 * 0.9).abs() < 1e-15);
         let some = known(&[("a", 0.4)]);
         assert_eq!(run(&some, &none, false)[0].id, "a");
-        // Of scores the order counts, in equal steps.
+        // Only the order of the scores counts, in equal steps.
         let ranks = blends(&run(&none, &three, false));
         let third = 1.0 / 3.0;
         let expected = [("b", 1.0), ("c", 1.0 - third), ("a", 1.0 - 2.0 * third)];
         assert_eq!(ranks, expected.map(|(id, blend)| (id.to_owned(), blend)));
-        // Kept scores are the blend, and cosines are there for the gate.
+        // With `keep`, the scores are the blends, and cosines are kept for the gate.
         let kept = run(&some, &three, true);
         assert_eq!((kept[0].id.as_str(), kept[0].blend, kept[2].cosine), ("b", 0.9, Some(0.4)));
     }
 
     #[test]
-    fn both_zeros_tie() {
+    fn zero_and_negative_zero_tie() {
         assert_eq!(best_first((-0.0, "a"), (0.0, "b")), Ordering::Less);
         assert_eq!(best_first((0.0, "b"), (-0.0, "a")), Ordering::Greater);
         assert_eq!(best_first((0.0, "a"), (-0.0, "a")), Ordering::Equal);
@@ -251,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_weights_that_mean_nothing() {
+    fn unusable_weights_are_refused() {
         for (cosine_weight, bm25_weight, pivot) in
             [(0.0, 0.0, 1.0), (-0.1, 1.0, 1.0), (f64::NAN, 1.0, 1.0), (1.0, 0.0, 0.0)]
         {
@@ -267,7 +262,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn blend_is_bounded_and_monotone(
+        fn the_blend_is_bounded_and_monotone(
             cosine in -1.0..1.0_f64, bm25 in 0.0..1e6_f64, more in 0.0..1e3_f64,
         ) {
             let score = BLEND.score(Some(cosine), bm25);
@@ -277,22 +272,22 @@ mod tests {
         }
 
         #[test]
-        fn weights_count_by_their_ratio(cosine in -1.0..1.0_f64, bm25 in 0.0..1e3_f64) {
+        fn only_the_ratio_of_the_weights_counts(cosine in -1.0..1.0_f64, bm25 in 0.0..1e3_f64) {
             let scaled = Blend { cosine_weight: 7.0, bm25_weight: 3.0, ..BLEND };
             let score = |blend: &Blend| blend.score(Some(cosine), bm25);
             prop_assert!((score(&scaled) - score(&BLEND)).abs() < 1e-12);
         }
 
         #[test]
-        fn order_does_not_depend_on_the_order_of_candidates(
+        fn sorting_does_not_depend_on_the_order_of_candidates(
             scores in prop::collection::vec(0_i8..3, 0..9), seed in any::<u64>(),
         ) {
             let mut candidates: Vec<Scored> = scores
                 .iter()
                 .enumerate()
-                .map(|(place, score)| Scored {
+                .map(|(position, score)| Scored {
                     blend: f64::from(*score),
-                    ..scored(&place.to_string(), 0.0)
+                    ..scored(&position.to_string(), 0.0)
                 })
                 .collect();
             let mut shuffled = candidates.clone();

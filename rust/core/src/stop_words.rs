@@ -1,15 +1,15 @@
-//! English function words, which say how a request is put and not what it is about.
+//! English stop words: words without a topic of their own.
 
-/// Whether an English word in lower case carries no topic of its own.
+/// Whether a lower-case English word is a stop word.
 ///
-/// The list holds closed word classes only (articles, pronouns, auxiliaries, prepositions,
-/// conjunctions) and courtesies of requests. Words that can be a topic (`up`, `down`, `set`, `make`)
-/// stay.
+/// The list has closed word classes only (articles, pronouns, auxiliaries, prepositions,
+/// conjunctions) and courtesies of requests. It does not have words that can be a topic (`up`,
+/// `down`, `set`, `make`).
 pub(crate) fn is_stop_word(word: &str) -> bool {
     STOP_WORDS.binary_search(&word).is_ok()
 }
 
-/// Sorted, so that it can be searched by halves.
+/// Sorted for binary search.
 const STOP_WORDS: &[&str] = &[
     "a",
     "about",

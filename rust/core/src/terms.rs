@@ -5,28 +5,29 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::blocks::{Block, Lazy, corrupt};
-use crate::error::{Error, Result};
+use crate::blocks::{Block, Lazy};
+use crate::error::{Damage, Error, Result};
 
-/// Indexes hold fewer than 2^32 documents, passages and terms.
+/// A length as the number that postings and files store; an index has fewer than 2^32 of anything.
 pub(crate) fn number_of(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
 
-/// Where one term stands: how often in which head, and how often in which passage of a body. Heads
-/// are known by the document's slot, passages by a number that grows with the slot.
+/// The occurrences of a term: its count in each head and in each passage of a body.
+///
+/// A head is identified by the document's slot, a passage by a number that grows with the slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Postings {
     /// Sorted by slot.
     pub(crate) heads: Vec<(u32, u32)>,
     /// Sorted by passage.
     pub(crate) passages: Vec<(u32, u32)>,
-    /// How many documents have the term, in head or body.
+    /// Number of documents that have the term, in head or body.
     pub(crate) documents: u32,
 }
 
 impl Postings {
-    /// Counts the documents; `owners` has the slot of each passage.
+    /// `owners` has the slot of each passage.
     pub(crate) fn new(heads: Vec<(u32, u32)>, passages: Vec<(u32, u32)>, owners: &[u32]) -> Self {
         let mut documents = 0;
         for_each_document(&heads, &passages, owners, |_, _, _| documents += 1);
@@ -34,51 +35,51 @@ impl Postings {
     }
 }
 
-/// Calls with slot, count in the head and count in the body, in the order of the slots.
+/// Calls `visit` with slot, count in the head and count in the body, in the order of the slots.
 pub(crate) fn for_each_document(
     heads: &[(u32, u32)],
     passages: &[(u32, u32)],
     owners: &[u32],
-    mut call: impl FnMut(u32, u32, u32),
+    mut visit: impl FnMut(u32, u32, u32),
 ) {
     let owner = |passage: u32| owners.get(passage as usize).copied().unwrap_or(u32::MAX);
     let mut heads = heads.iter().copied().peekable();
-    let bodies = passages.chunk_by(|one, next| owner(one.0) == owner(next.0));
+    let bodies = passages.chunk_by(|(passage, _), (next, _)| owner(*passage) == owner(*next));
     for body in bodies {
         let slot = body.first().map_or(u32::MAX, |(passage, _)| owner(*passage));
         while let Some((before, head)) = heads.next_if(|(before, _)| *before < slot) {
-            call(before, head, 0);
+            visit(before, head, 0);
         }
         let head = heads.next_if(|(same, _)| *same == slot).map_or(0, |(_, head)| head);
-        // A file may hold counts that no text has; a sum of them must not overflow.
-        call(slot, head, body.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count)));
+        // A crafted file can hold counts of any size; their sum must not overflow.
+        visit(slot, head, body.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count)));
     }
     for (slot, head) in heads {
-        call(slot, head, 0);
+        visit(slot, head, 0);
     }
 }
 
 /// All terms of an index.
 #[derive(Clone, Debug)]
 pub(crate) enum Terms {
-    /// In memory, where they can change. A clone shares postings until one of both changes them.
-    Here(Vocabulary),
-    /// In a file that was opened; clones share what was read of it.
-    Filed(Arc<Filed>),
+    /// In memory, where they can change. Clones share postings until one of them changes them.
+    InMemory(Vocabulary),
+    /// In an open file. Clones share the blocks that were read.
+    InFile(Arc<FileTerms>),
 }
 
 impl Default for Terms {
     fn default() -> Self {
-        Self::Here(Vocabulary::default())
+        Self::InMemory(Vocabulary::default())
     }
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Vocabulary {
     numbers: HashMap<Arc<str>, u32>,
-    /// Per term.
+    /// The postings of each term.
     postings: Vec<Arc<Postings>>,
-    /// Terms that no document has any more.
+    /// Number of terms that are in no document.
     pub(crate) dead: usize,
 }
 
@@ -101,24 +102,23 @@ impl Vocabulary {
             self.postings.push(Arc::default());
             self.dead += 1;
         }
-        // A number in the map is always one of a list.
-        #[expect(clippy::indexing_slicing, reason = "each number was given out with its list")]
-        Arc::make_mut(&mut self.postings[number as usize])
+        let postings = self.postings.get_mut(number as usize);
+        Arc::make_mut(postings.expect("each number in the map has postings"))
     }
 
-    /// The postings of a term that is there, to be changed.
+    /// The postings of a known term, to be changed.
     pub(crate) fn known(&mut self, term: &str) -> Option<&mut Postings> {
         let number = self.numbers.get(term)?;
         self.postings.get_mut(*number as usize).map(Arc::make_mut)
     }
 
-    /// Takes a term over that is not there yet.
+    /// Adds a term that is not known yet.
     pub(crate) fn insert(&mut self, term: &str, list: Postings) {
         *self.postings_of(term) = list;
         self.dead -= 1;
     }
 
-    /// All terms that a document has, with their postings, in alphabetical order.
+    /// The terms that occur in documents, with their postings, in alphabetical order.
     pub(crate) fn sorted(&self) -> Vec<(&str, &Postings)> {
         let all = self.numbers.keys().filter_map(|term| Some((&**term, self.list(term)?)));
         let mut all: Vec<_> = all.collect();
@@ -127,21 +127,21 @@ impl Vocabulary {
     }
 }
 
-/// Terms in alphabetical order, some to a block, behind what all of them refer to.
+/// The terms of a file in alphabetical order, in blocks.
 #[derive(Debug)]
-pub(crate) struct Filed {
+pub(crate) struct FileTerms {
     /// Of each block, its first term.
     pub(crate) firsts: Vec<String>,
     pub(crate) blocks: Vec<Lazy<Vec<(String, Postings)>>>,
     pub(crate) documents: usize,
 }
 
-impl Filed {
+impl FileTerms {
     pub(crate) fn new(blocks: Vec<(String, Block)>, documents: usize) -> Result<Self> {
         let (firsts, blocks): (Vec<_>, Vec<_>) =
-            blocks.into_iter().map(|(first, block)| (first, Lazy::later(block))).unzip();
-        if !firsts.is_sorted_by(|one, next| one < next) {
-            return Err(wrong());
+            blocks.into_iter().map(|(first, block)| (first, Lazy::from_block(block))).unzip();
+        if !firsts.is_sorted_by(|first, next| first < next) {
+            return Err(corrupt());
         }
         Ok(Self { firsts, blocks, documents })
     }
@@ -160,49 +160,48 @@ impl Filed {
         let Some(number) = after.checked_sub(1) else { return Ok(None) };
         let block = self.block(number, owners)?;
         let place = block.binary_search_by(|(other, _)| other.as_str().cmp(term)).ok();
-        Ok(place.and_then(|place| block.get(place)).map(|(_, list)| list))
+        Ok(place.and_then(|place| block.get(place)).map(|(_, postings)| postings))
     }
 }
 
 impl Terms {
-    /// The postings of a term; none where no document has it. `owners` has the slot of each passage.
+    /// The postings of a term, if any document has it. `owners` has the slot of each passage.
     pub(crate) fn list(&self, term: &str, owners: &[u32]) -> Result<Option<&Postings>> {
         match self {
-            Self::Here(vocabulary) => Ok(vocabulary.list(term)),
-            Self::Filed(filed) => filed.list(term, owners),
+            Self::InMemory(vocabulary) => Ok(vocabulary.list(term)),
+            Self::InFile(file) => file.list(term, owners),
         }
     }
 
-    /// Reads what was not read so far.
+    /// Reads all blocks that were not read yet.
     pub(crate) fn load(&self, owners: &[u32]) -> Result<()> {
-        if let Self::Filed(filed) = self {
-            for number in 0..filed.blocks.len() {
-                filed.block(number, owners)?;
+        if let Self::InFile(file) = self {
+            for number in 0..file.blocks.len() {
+                file.block(number, owners)?;
             }
         }
         Ok(())
     }
 
-    /// The terms in memory, all of them.
-    pub(crate) fn here(&mut self, owners: &[u32]) -> Result<&mut Vocabulary> {
-        if let Self::Filed(filed) = self {
+    /// All terms, which are moved into memory first.
+    pub(crate) fn in_memory(&mut self, owners: &[u32]) -> Result<&mut Vocabulary> {
+        if let Self::InFile(file) = self {
             let mut vocabulary = Vocabulary::default();
-            for number in 0..filed.blocks.len() {
-                for (term, list) in filed.block(number, owners)? {
+            for number in 0..file.blocks.len() {
+                for (term, list) in file.block(number, owners)? {
                     vocabulary.insert(term, list.clone());
                 }
             }
-            *self = Self::Here(vocabulary);
+            *self = Self::InMemory(vocabulary);
         }
         match self {
-            Self::Here(vocabulary) => Ok(vocabulary),
-            Self::Filed(_) => Err(wrong()), // replaced above
+            Self::InMemory(vocabulary) => Ok(vocabulary),
+            Self::InFile(_) => unreachable!("the terms were moved into memory above"),
         }
     }
 }
 
-/// A term as a file holds it. Documents and passages are named by the distance to the one before;
-/// passages are numbered through.
+/// A term in a file. Slots and passage numbers are stored as distances from the entry before.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Term {
     pub(crate) text: String,
@@ -228,17 +227,17 @@ impl Term {
         }
     }
 
-    /// About how many bytes it takes in a file.
+    /// Approximate size in a file, in bytes.
     pub(crate) fn size(&self) -> usize {
         self.text.len() + 2 * (self.heads.len() + self.passages.len())
     }
 }
 
-fn wrong() -> Error {
-    corrupt("its postings contradict each other")
+fn corrupt() -> Error {
+    Error::corrupt(Damage::Postings)
 }
 
-/// The terms of a block, which starts with `first` and ends before `end`.
+/// Decodes a block of terms whose first one is `first` and whose last one comes before `end`.
 fn decoded(
     bytes: &[u8],
     first: &str,
@@ -246,38 +245,38 @@ fn decoded(
     documents: usize,
     owners: &[u32],
 ) -> Result<Vec<(String, Postings)>> {
-    let terms: Vec<Term> = postcard::from_bytes(bytes).map_err(|_| wrong())?;
-    let sorted = terms.is_sorted_by(|one, next| one.text < next.text);
-    let starts = terms.first().is_some_and(|one| one.text == first);
+    let terms: Vec<Term> = postcard::from_bytes(bytes).map_err(|_| corrupt())?;
+    let sorted = terms.is_sorted_by(|term, next| term.text < next.text);
+    let starts = terms.first().is_some_and(|term| term.text == first);
     let ends = end.is_none_or(|end| terms.last().is_none_or(|last| last.text < *end));
     if !(sorted && starts && ends) {
-        return Err(wrong());
+        return Err(corrupt());
     }
     terms
         .into_iter()
         .map(|Term { text, heads, passages }| {
-            let heads = places(&heads, documents).ok_or_else(wrong)?;
-            let passages = places(&passages, owners.len()).ok_or_else(wrong)?;
+            let heads = postings(&heads, documents).ok_or_else(corrupt)?;
+            let passages = postings(&passages, owners.len()).ok_or_else(corrupt)?;
             if heads.is_empty() && passages.is_empty() {
-                return Err(wrong());
+                return Err(corrupt());
             }
             Ok((text, Postings::new(heads, passages, owners)))
         })
         .collect()
 }
 
-/// What distances and counts name, of so many places; none where a place is unknown or stands
-/// twice, or where a count is 0.
-fn places(distances: &[(u32, u32)], count_of_places: usize) -> Option<Vec<(u32, u32)>> {
-    let mut found: Vec<(u32, u32)> = Vec::with_capacity(distances.len());
+/// Postings of distances and counts. None if a number repeats or is not below `end`, or if a count
+/// is 0.
+fn postings(distances: &[(u32, u32)], end: usize) -> Option<Vec<(u32, u32)>> {
+    let mut decoded: Vec<(u32, u32)> = Vec::with_capacity(distances.len());
     for (distance, count) in distances.iter().copied() {
-        let before = found.last().map_or(0, |(place, _)| *place);
-        let place = before.checked_add(distance)?;
-        let repeated = distance == 0 && !found.is_empty();
-        if place as usize >= count_of_places || repeated || count == 0 {
+        let before = decoded.last().map_or(0, |(number, _)| *number);
+        let number = before.checked_add(distance)?;
+        let repeated = distance == 0 && !decoded.is_empty();
+        if number as usize >= end || repeated || count == 0 {
             return None;
         }
-        found.push((place, count));
+        decoded.push((number, count));
     }
-    Some(found)
+    Some(decoded)
 }

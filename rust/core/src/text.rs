@@ -1,21 +1,32 @@
-//! Text analysis: the one function that turns documents and queries into terms for BM25.
+//! Text analysis: turns documents and queries into terms for BM25.
 
 use frostem::{Algorithm, Stemmer};
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfkc_quick};
 use unicode_segmentation::UnicodeSegmentation;
 
-use crate::error::{Error, Result};
+use crate::error::{Kind, Result};
 use crate::stop_words::is_stop_word;
 
-/// A longer word, in bytes, is no word of a language and keeps its ending.
+/// Bytes of the longest word that is stemmed. Longer strings are not words of a language, and a
+/// stemmer can take time that grows with the square of the length.
 const LONGEST_STEMMED: usize = 100;
 
-/// Turns text into terms. Index and query must use the same one, so an index stores its name.
+/// Turns text into terms. An index stores the language, so that queries are analysed like documents.
 ///
-/// Steps: NFKC, words by Unicode Standard Annex 29, `snake_case` and `camelCase` split into their
-/// parts (kebab-case already is by the word rule), lower case, and where a language is set its
-/// Snowball stem, for English also without stop words. Scripts that write no spaces (Han, Kana,
-/// Hangul) become overlapping bigrams, a lone character stays itself.
+/// Steps: NFKC normalisation, division into words by Unicode Standard Annex 29, division of
+/// `snake_case` and `camelCase` into their parts (Annex 29 divides kebab-case), lower case, and with
+/// a language its Snowball stems; for English, stop words are removed. Scripts without spaces (Han,
+/// Kana, Hangul) become overlapping bigrams, and a single character becomes one term.
+///
+/// # Examples
+///
+/// ```
+/// use crossgate_core::text::Analyzer;
+///
+/// let analyzer = Analyzer::new("english")?;
+/// assert_eq!(analyzer.terms("How do I merge theseFiles?"), ["merg", "file"]);
+/// # Ok::<(), crossgate_core::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Analyzer {
     language: Option<Algorithm>,
@@ -24,22 +35,18 @@ pub struct Analyzer {
 impl Analyzer {
     /// An analyzer for a Snowball language such as `english`, or `none` for no stemming.
     ///
-    /// Fails with `out_of_range` for a language that is not built in.
+    /// Fails with `out_of_range` for an unknown language.
     pub fn new(language: &str) -> Result<Self> {
         if language == "none" {
             return Ok(Self { language: None });
         }
-        let known = || Algorithm::all().iter();
-        match known().find(|algorithm| algorithm.name() == language) {
-            Some(algorithm) => Ok(Self { language: Some(*algorithm) }),
-            None => Err(Error::input(
-                "out_of_range",
-                format!(
-                    "unknown language {language:?}: use none, {}",
-                    known().map(|one| one.name()).collect::<Vec<_>>().join(", ")
-                ),
-            )),
+        let all = || Algorithm::all().iter();
+        if let Some(algorithm) = all().find(|algorithm| algorithm.name() == language) {
+            return Ok(Self { language: Some(*algorithm) });
         }
+        let names = all().map(|algorithm| algorithm.name());
+        let known = std::iter::once("none").chain(names).collect();
+        Err(Kind::UnknownName { what: "language", name: language.to_owned(), known }.into())
     }
 
     /// The name that [`Analyzer::new`] takes.
@@ -47,7 +54,7 @@ impl Analyzer {
         self.language.map_or("none", |algorithm| algorithm.name())
     }
 
-    /// The terms of a text in reading order, repetitions included.
+    /// The terms of a text in reading order, with repetitions.
     pub fn terms(&self, text: &str) -> Vec<String> {
         let normalised: String;
         let text = if is_nfkc_quick(text.chars()) == IsNormalized::Yes {
@@ -57,7 +64,7 @@ impl Analyzer {
             &normalised
         };
         let mut terms = Terms { stemmer: self.language.map(Stemmer::new), collected: Vec::new() };
-        // Word segmentation returns each ideograph alone; a run of them is collected here.
+        // Word segmentation returns single ideographs; `run` collects consecutive ones.
         let mut run: Vec<char> = Vec::new();
         let mut run_end = 0;
         for (start, word) in text.unicode_word_indices() {
@@ -81,13 +88,15 @@ impl Analyzer {
     }
 }
 
+const BOUNDARIES: &str = "the positions are those of characters";
+
 struct Terms {
     stemmer: Option<Stemmer>,
     collected: Vec<String>,
 }
 
 impl Terms {
-    /// Two overlapping characters at a time, as search engines index scripts without spaces.
+    /// Adds overlapping pairs of characters, as search engines index scripts without spaces.
     fn push_bigrams(&mut self, run: &mut Vec<char>) {
         if let [single] = run.as_slice() {
             self.collected.push(single.to_string());
@@ -96,37 +105,33 @@ impl Terms {
         run.clear();
     }
 
-    /// `readCSVFile` is three words: a capital starts one after a small letter, and so does the
-    /// last of several capitals before a small letter.
+    /// Divides `readCSVFile` into three words: before a capital after a lower-case letter, and before
+    /// the last of several capitals if a lower-case letter follows.
     fn push_camel_case(&mut self, word: &str) {
         let letters: Vec<(usize, char)> = word.char_indices().collect();
         let mut start = 0;
         for window in letters.windows(2) {
-            if let [(_, before), (at, after)] = window
+            if let [(_, before), (capital, after)] = window
                 && before.is_lowercase()
                 && after.is_uppercase()
             {
-                self.push_capitals(word.get(start..*at).unwrap_or_default());
-                start = *at;
+                self.push_capitals(word.get(start..*capital).expect(BOUNDARIES));
+                start = *capital;
             }
         }
-        self.push_capitals(word.get(start..).unwrap_or_default());
+        self.push_capitals(word.get(start..).expect(BOUNDARIES));
     }
 
     fn push_capitals(&mut self, word: &str) {
         let mut capitals = word.char_indices().take_while(|(_, letter)| letter.is_uppercase());
-        let last_capital = capitals.by_ref().last().map_or(0, |(at, _)| at);
-        let rest_is_lower = word
-            .get(last_capital..)
-            .unwrap_or_default()
-            .chars()
-            .nth(1)
-            .is_some_and(char::is_lowercase);
+        let last_capital = capitals.by_ref().last().map_or(0, |(start, _)| start);
+        let (before, rest) = word.split_at_checked(last_capital).expect(BOUNDARIES);
+        let is_lower = rest.chars().nth(1).is_some_and(char::is_lowercase);
         // A plural of capitals, such as `PDFs` or `URLs`, is one word.
-        let plural = word.get(last_capital + 1..).is_some_and(|tail| tail == "s");
-        if last_capital > 0 && rest_is_lower && !plural {
-            self.push_word(word.get(..last_capital).unwrap_or_default());
-            self.push_word(word.get(last_capital..).unwrap_or_default());
+        let plural = rest.get(1..).is_some_and(|tail| tail == "s");
+        if last_capital > 0 && is_lower && !plural {
+            self.push_word(before);
+            self.push_word(rest);
         } else {
             self.push_word(word);
         }
@@ -138,7 +143,6 @@ impl Terms {
             return;
         }
         match &self.stemmer {
-            // A stemmer may take time that grows with the square of a word's length.
             Some(stemmer) if word.len() <= LONGEST_STEMMED => {
                 if stemmer.algorithm() != Algorithm::English || !is_stop_word(&word) {
                     self.collected.push(stemmer.stem(&word).into_owned());
@@ -149,12 +153,12 @@ impl Terms {
     }
 }
 
-/// The typewriter's apostrophe and the typographic one, which Unicode keeps inside a word.
+/// The ASCII apostrophe and the typographic one, which can be part of a word in Unicode.
 fn is_apostrophe(letter: char) -> bool {
     matches!(letter, '\'' | '\u{2019}')
 }
 
-/// Letters of scripts that put no space between words: Han, Hiragana, Katakana and Hangul.
+/// Whether a letter is of a script without spaces between words: Han, Hiragana, Katakana, Hangul.
 fn is_unspaced(letter: char) -> bool {
     matches!(u32::from(letter),
         0x1100..=0x11FF | 0x3005..=0x3007 | 0x3040..=0x30FF | 0x3130..=0x318F | 0x31F0..=0x31FF
@@ -169,24 +173,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn splits_and_folds() {
+    fn text_is_split_and_normalised() {
         let cases: &[(&str, &str, &[&str])] = &[
             ("lower case", "Clean UP the Mess", &["clean", "up", "the", "mess"]),
             ("snake case", "read_csv_file", &["read", "csv", "file"]),
             ("camel case", "parseHTTPRequest", &["parse", "http", "request"]),
             ("kebab case", "docx-to-pdf", &["docx", "to", "pdf"]),
             ("plural of capitals", "merge PDFs", &["merge", "pdfs"]),
-            ("one capital", "A test", &["a", "test"]),
+            ("single capital", "A test", &["a", "test"]),
             ("digits stay", "utf8 gpt4 v2.1", &["utf8", "gpt4", "v2", "1"]),
             ("apostrophe", "don't don\u{2019}t 'quote'", &["don't", "don't", "quote"]),
             ("composed and decomposed", "cafe\u{301} caf\u{e9}", &["café", "café"]),
             ("full width", "\u{ff30}\u{ff24}\u{ff26}", &["pdf"]),
             ("han bigrams", "數據清理", &["數據", "據清", "清理"]),
-            ("lone ideograph", "a 數 b", &["a", "數", "b"]),
+            ("single ideograph", "a 數 b", &["a", "數", "b"]),
             ("kana run", "かな テスト", &["かな", "テス", "スト"]),
             ("mixed", "CSV檔案", &["csv", "檔案"]),
             ("right to left", "שלום עולם", &["שלום", "עולם"]),
-            ("nothing to say", " \u{0} !?… 🦀 ", &[]),
+            ("no words", " \u{0} !?… 🦀 ", &[]),
         ];
         let analyzer = Analyzer::new("none").unwrap();
         for (name, text, expected) in cases {
@@ -195,24 +199,24 @@ mod tests {
     }
 
     #[test]
-    fn no_word_of_a_language_is_so_long_that_it_is_stemmed() {
+    fn words_above_100_bytes_are_not_stemmed() {
         let analyzer = Analyzer::new("english").unwrap();
         let short = "connections".repeat(9);
         assert_eq!(analyzer.terms(&short), [&short[..short.len() - 4]]);
-        // Each "y" after a vowel costs the stemmer a copy of the word.
+        // The stemmer would copy the word for each "y" after a vowel.
         let long = "ay".repeat(32_768);
         assert_eq!(analyzer.terms(&long), [long.as_str()]);
     }
 
     #[test]
-    fn english_stems_and_leaves_out_stop_words() {
+    fn english_is_stemmed_without_stop_words() {
         let analyzer = Analyzer::new("english").unwrap();
         assert_eq!(analyzer.terms("What is it that the deploys are for"), ["deploy"]);
         assert_eq!(analyzer.terms("the skill's connections"), ["skill", "connect"]);
     }
 
     #[test]
-    fn other_languages_stem_too_and_unknown_ones_are_refused() {
+    fn other_languages_are_stemmed_and_unknown_ones_refused() {
         assert_eq!(Analyzer::new("german").unwrap().terms("Automaten"), ["automat"]);
         let error = Analyzer::new("klingon").unwrap_err();
         assert_eq!(error.code(), "out_of_range");
@@ -229,7 +233,7 @@ mod tests {
         }
 
         #[test]
-        fn normalisation_forms_agree(text in "[a-zA-Zéüñçåïô ]{0,40}") {
+        fn normalisation_forms_have_equal_terms(text in "[a-zA-Zéüñçåïô ]{0,40}") {
             let analyzer = Analyzer::new("english").unwrap();
             let decomposed: String = text.nfd().collect();
             prop_assert_eq!(analyzer.terms(&text), analyzer.terms(&decomposed));

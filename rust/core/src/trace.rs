@@ -1,13 +1,14 @@
-//! The trace of a decision: what went in and what came out, enough to decide again.
+//! The trace of a decision: its inputs and results, from which it can be repeated.
 
 use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::checks::Range;
 use crate::conclude::{Decision, Pair, conclude};
-use crate::error::{Error, Result};
+use crate::error::{Format, Kind, Result};
 use crate::gate::{Gated, Request, gate};
-use crate::json::{self, Json};
+use crate::json::{self, Json, objects};
 use crate::policy::Policy;
 use crate::profile::Profile;
 use crate::stage1::Scored;
@@ -15,33 +16,57 @@ use crate::stage1::Scored;
 /// Version of the format.
 pub const TRACE_SCHEMA: &str = "crossgate-trace/2";
 
-/// What went into a decision and what came out of it.
+/// The inputs and results of a decision.
 ///
-/// Members beside these belong to steps before or after the cascade, and are not read.
+/// A trace in JSON can have further members, of steps before or after the cascade; they are ignored.
+///
+/// # Examples
+///
+/// ```
+/// use crossgate_core::conclude::conclude;
+/// use crossgate_core::gate::{Request, gate};
+/// use crossgate_core::policy::Policy;
+/// use crossgate_core::profile::Profile;
+/// use crossgate_core::stage1::Scored;
+/// use crossgate_core::trace::Trace;
+///
+/// let (profile, policy, request) = (Profile::default(), Policy::default(), Request::default());
+/// let pdf = Scored { id: "pdf".to_owned(), bm25: 3.0, blend: 0.3, ..Scored::default() };
+/// let gated = gate(vec![pdf], &profile, &policy, &request)?;
+/// let decision = conclude(&gated, &[], None, &profile, &policy)?;
+///
+/// let trace = Trace::new(&profile, &policy, &request, &gated, None, &[], &decision);
+/// let text = serde_json::to_string(&trace).unwrap();
+/// assert_eq!(Trace::read(&text)?.replay()?, (gated, decision));
+/// # Ok::<(), crossgate_core::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Trace {
     /// Version of the format.
     pub schema: String,
-    /// The profile, without how it was fitted.
+    /// The profile, without `fitted`.
     pub profile: Profile,
     /// The policy.
     pub policy: Policy,
-    /// What the caller asked for beside the query.
+    /// The caller's options.
     pub request: Request,
     /// The candidates, best blend first.
     pub stage1: Vec<Scored>,
-    /// What the gate said.
+    /// The result of the gate.
     pub gate: Gated,
-    /// Identity of the reranker that answered; none where none did.
+    /// Identity of the reranker that gave scores, if any did.
     pub reranker: Option<String>,
-    /// What it said about the pool.
+    /// The scores of the reranker.
     pub stage2: Vec<Pair>,
-    /// What was decided.
+    /// The decision.
     pub decision: Decision,
 }
 
+objects!(Trace);
+
 impl Trace {
-    /// Puts the parts of a decision together.
+    /// A trace of a decision and its inputs.
     pub fn new(
         profile: &Profile,
         policy: &Policy,
@@ -64,44 +89,58 @@ impl Trace {
         }
     }
 
-    /// Reads a trace.
+    /// Reads a trace from JSON.
     ///
-    /// Fails with `malformed_trace`.
+    /// Fails with `malformed_trace` if it is of another version or contradicts itself, and with
+    /// `profile_malformed` or `policy_malformed`.
     pub fn read(text: &str) -> Result<Self> {
-        let malformed = |why: String| Error::input("malformed_trace", format!("the trace: {why}"));
-        let trace: Self = json::read(text).map_err(malformed)?;
-        if trace.schema != TRACE_SCHEMA {
-            return Err(malformed(format!(
-                "it is of version {:?}, not {TRACE_SCHEMA:?}: decide again",
-                trace.schema
-            )));
-        }
+        let trace: Self = json::read(text).map_err(|error| {
+            // A trace of another version can have other members, so the version matters most.
+            let version = json::read(text).map(|Version { schema }| check_version(&schema));
+            version.unwrap_or(Ok(())).err().unwrap_or(error).within(Format::Trace)
+        })?;
+        check_version(&trace.schema).map_err(|error| error.within(Format::Trace))?;
         trace.profile.check()?;
         trace.policy.check()?;
-        if let Some(one) = trace.stage1.iter().find(|one| one.bm25 < 0.0) {
-            // It would be bounded to any number, or to none.
-            let why =
-                format!("the BM25 score of {:?} is {}: it must be at least 0", one.id, one.bm25);
-            return Err(malformed(why));
-        }
-        let ids: HashSet<&str> = trace.stage1.iter().map(|one| one.id.as_str()).collect();
-        if ids.len() < trace.stage1.len() {
-            return Err(malformed("stage1 names a candidate twice".to_owned()));
-        }
-        if let Some(pair) = trace.stage2.iter().find(|pair| !ids.contains(pair.id.as_str())) {
-            let why = format!("stage2 names {:?}, which is not in stage1", pair.id);
-            return Err(malformed(why));
-        }
+        trace.check_candidates().map_err(|error| error.within(Format::Trace))?;
         Ok(trace)
     }
 
-    /// Decides again from what went in: the gate's answer and the decision that should stand here.
+    fn check_candidates(&self) -> Result<()> {
+        let mut ids = HashSet::new();
+        for Scored { id, bm25, .. } in &self.stage1 {
+            // The bounded BM25 score of a negative number can be any number.
+            Range::NotNegative.check(&format!("the BM25 score of {id:?}"), *bm25)?;
+            if !ids.insert(id) {
+                return Err(Kind::DuplicateId { id: id.clone() }.into());
+            }
+        }
+        match self.stage2.iter().find(|pair| !ids.contains(&pair.id)) {
+            Some(pair) => Err(Kind::UnknownCandidate { id: pair.id.clone() }.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Decides again from the inputs: the result of the gate and the decision.
     pub fn replay(&self) -> Result<(Gated, Decision)> {
         let Self { profile, policy, request, reranker, stage2, .. } = self;
         let gated = gate(self.stage1.clone(), profile, policy, request)?;
         let decision = conclude(&gated, stage2, reranker.as_deref(), profile, policy)?;
         Ok((gated, decision))
     }
+}
+
+/// The version alone of a trace that cannot be read.
+#[derive(Deserialize)]
+struct Version {
+    schema: String,
+}
+
+fn check_version(found: &str) -> Result<()> {
+    if found == TRACE_SCHEMA {
+        return Ok(());
+    }
+    Err(Kind::Version { found: found.to_owned(), supported: TRACE_SCHEMA }.into())
 }
 
 #[cfg(test)]
@@ -128,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_and_decides_the_same() {
+    fn a_trace_that_is_read_back_gives_the_same_decision() {
         let trace = trace();
         let read = Trace::read(&serde_json::to_string(&trace).unwrap()).unwrap();
         let (gated, decision) = read.replay().unwrap();
@@ -137,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_that_was_tampered_with_is_refused_or_decides_otherwise() {
+    fn a_changed_trace_is_refused_or_gives_another_decision() {
         let text = serde_json::to_string(&trace()).unwrap();
         for (from, to) in [
             (r#""overlap":1"#, r#""overlap":-1"#),

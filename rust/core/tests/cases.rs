@@ -1,17 +1,12 @@
-//! The table of cases in `tests/cases.json`, which Python runs too, so that both halves of
-//! crossgate hold to one meaning of every rule.
+//! The cases of `tests/cases.json`, which the Python tests run too, so that both languages apply the
+//! same rules.
 
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test may stop at the first surprise"
-)]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a failed test may panic")]
 
 use std::path::Path;
 
 use crossgate_core::cliff::{CliffOptions, SkipReason, tighten};
-use crossgate_core::conclude::{Dropped, Guardrails, Judged, combine, passes, ranks};
+use crossgate_core::conclude::{Dropped, Guardrails, Judged, Reranked, combine, passes, ranks};
 use crossgate_core::gate::{Request, gate};
 use crossgate_core::policy::Policy;
 use crossgate_core::profile::{Combine, Profile};
@@ -79,7 +74,7 @@ struct Stage2Case {
     code: Option<String>,
 }
 
-fn yes() -> bool {
+fn available() -> bool {
     true
 }
 
@@ -94,7 +89,7 @@ struct TightenCase {
     pool: Option<usize>,
     static_floor: Option<f64>,
     grade: Option<char>,
-    #[serde(default = "yes")]
+    #[serde(default = "available")]
     reranker_available: bool,
     #[serde(default)]
     cut: Vec<usize>,
@@ -113,32 +108,33 @@ struct RefusedBlend {
 
 fn table() -> Table {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases.json");
-    let text = std::fs::read_to_string(&path).expect("the table of cases is there");
-    serde_json::from_str(&text).expect("the table of cases has the shape that is written above")
+    let text = std::fs::read_to_string(&path).expect("the file of cases can be read");
+    serde_json::from_str(&text).expect("the cases have the types above")
 }
 
 fn scored(values: &[CandidateValues], blend: &Blend) -> Vec<Scored> {
     values
         .iter()
-        .map(|one| Scored {
-            id: one.id.clone(),
-            cosine: one.cosine,
-            bm25: one.bm25,
-            overlap: one.overlap,
-            blend: blend.score(one.cosine, one.bm25),
+        .map(|values| Scored {
+            id: values.id.clone(),
+            cosine: values.cosine,
+            bm25: values.bm25,
+            overlap: values.overlap,
+            blend: blend.score(values.cosine, values.bm25),
             ..Scored::default()
         })
         .collect()
 }
 
 #[test]
-fn the_gate() {
+fn the_gate_decides_each_case() {
     let table = table();
     for case in &table.gate {
         let mut profile = Profile { blend: table.blend, ..Profile::default() };
         if let Some(values) = &case.profile {
             let blend = profile.blend;
-            profile = serde_json::from_value(values.clone()).expect("a case has a profile");
+            profile =
+                serde_json::from_value(values.clone()).expect("the profile of a case is valid");
             if values.get("blend").is_none() {
                 profile.blend = blend;
             }
@@ -167,24 +163,24 @@ fn the_gate() {
 }
 
 #[test]
-fn stage2() {
+fn stage_2_orders_and_drops_in_each_case() {
     let table = table();
     for case in &table.stage2 {
         let candidates = scored(&case.candidates, &table.blend);
-        let candidates: Vec<&Scored> = candidates.iter().collect();
-        let outcome = combine(&candidates, &case.rerank_scores, &table.blend, case.combine);
+        let outcome = Reranked::zip(&candidates, &case.rerank_scores)
+            .and_then(|reranked| Ok((combine(&reranked, &table.blend, case.combine)?, reranked)));
         if let Some(code) = &case.code {
             assert_eq!(outcome.unwrap_err().code(), code, "{}", case.name);
             continue;
         }
-        let scores = outcome.unwrap();
-        let mut ranked: Vec<_> = ranks(&candidates, &scores)
+        let (scores, reranked) = outcome.unwrap();
+        let mut ranked: Vec<_> = ranks(&reranked, &scores)
             .into_iter()
             .zip(candidates.iter().zip(&scores))
-            .map(|(rank, (one, score))| (rank, one, *score))
+            .map(|(rank, (candidate, score))| (rank, candidate, *score))
             .collect();
         ranked.sort_by_key(|(rank, ..)| *rank);
-        let order: Vec<_> = ranked.iter().map(|(_, one, _)| one.id.as_str()).collect();
+        let order: Vec<_> = ranked.iter().map(|(_, candidate, _)| candidate.id.as_str()).collect();
         assert_eq!(order, case.order, "{}", case.name);
         if let Some(expected) = &case.scores {
             assert_eq!(expected.len(), ranked.len(), "{}", case.name);
@@ -197,17 +193,23 @@ fn stage2() {
             Guardrails { minimum, relevance: None, lead, agreement, limit: case.limit };
         let judged: Vec<_> = ranked
             .iter()
-            .map(|(_, one, score)| Judged { score: *score, blend: one.blend, relevance: None })
+            .map(|(_, candidate, score)| Judged {
+                score: *score,
+                blend: candidate.blend,
+                relevance: None,
+            })
             .collect();
-        let dropped: Vec<_> =
-            passes(&judged, &guardrails).into_iter().map(|why| why.map(Dropped::code)).collect();
+        let dropped: Vec<_> = passes(&judged, &guardrails)
+            .into_iter()
+            .map(|dropped| dropped.map(Dropped::code))
+            .collect();
         let expected: Vec<_> = case.dropped.iter().map(Option::as_deref).collect();
         assert_eq!(dropped, expected, "{}", case.name);
     }
 }
 
 #[test]
-fn tightening() {
+fn the_pool_is_cut_in_each_case() {
     for case in &table().tighten {
         let sources: Vec<Option<&str>> = case.sources.iter().map(Option::as_deref).collect();
         let options = CliffOptions {
@@ -236,7 +238,7 @@ fn tightening() {
 }
 
 #[test]
-fn blends_that_mean_nothing_are_refused() {
+fn unusable_blends_are_refused() {
     for case in &table().refused_blends {
         let error = case.blend.check().unwrap_err();
         assert_eq!(error.code(), "out_of_range", "{}", case.name);

@@ -1,4 +1,4 @@
-//! Any text is analysed without a panic, in every language, and so is any description.
+//! Analyses any text in every language, and strips the exclusions of any description.
 
 #![no_main]
 

@@ -1,9 +1,9 @@
-//! The decision as Python functions: gate, conclude, and both again from a trace.
+//! Python functions for decisions: gate, conclude, traces and replays.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crossgate_core::conclude::{self as core, Decision, Pair};
+use crossgate_core::conclude::{self as core, Decision, Pair, Reranked};
 use crossgate_core::exclusions;
 use crossgate_core::gate::{self, Gated, Request};
 use crossgate_core::need;
@@ -17,22 +17,22 @@ use pyo3::prelude::*;
 
 use crate::index::numbers;
 
-/// The terms of a text, as index and query have them.
+/// The terms of a text, as in indexes and queries.
 #[pyfunction]
 pub(crate) fn analyze(py: Python<'_>, text: &str, language: &str) -> PyResult<Vec<String>> {
     let analyzer = Analyzer::new(language)?;
     Ok(py.detach(|| analyzer.terms(text)))
 }
 
-/// A description without the sentences and clauses that say what it is not for.
+/// A description without its exclusions.
 #[pyfunction]
 pub(crate) fn announced(text: &str) -> Cow<'_, str> {
     exclusions::announced(text)
 }
 
-/// How probable it is that a query asks for anything that a document could serve.
+/// The probability that a query needs any document.
 #[pyfunction(name = "need")]
-#[expect(clippy::needless_pass_by_value, reason = "Python hands over owned lists")]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned lists")]
 pub(crate) fn need_of(
     vector: &Bound<'_, PyAny>,
     intercept: f64,
@@ -41,7 +41,7 @@ pub(crate) fn need_of(
     Ok(need::need(&numbers(vector)?, intercept, &weights)?)
 }
 
-/// Whether stage 1 has a winner, nothing relevant, or a question for stage 2.
+/// Decides whether stage 1 has a winner, has nothing relevant, or needs stage 2.
 #[pyfunction(name = "gate")]
 pub(crate) fn gated(
     scored: Vec<Scored>,
@@ -52,15 +52,15 @@ pub(crate) fn gated(
     Ok(gate::gate(scored, profile, policy, request)?)
 }
 
-/// Whether the numbers of a profile hold for the scores of a reranker of this identity.
+/// Whether a profile was fitted for the reranker with this identity.
 #[pyfunction]
 pub(crate) fn fits(profile: &Profile, reranker: Option<&str>) -> bool {
     profile.fits(reranker)
 }
 
-/// Orders and selects the candidates.
+/// Orders the candidates and selects some of them.
 #[pyfunction]
-#[expect(clippy::needless_pass_by_value, reason = "Python hands over owned lists")]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned lists")]
 pub(crate) fn conclude(
     gated: &Gated,
     pairs: Vec<Pair>,
@@ -73,7 +73,7 @@ pub(crate) fn conclude(
 
 /// The trace of a decision, as JSON.
 #[pyfunction]
-#[expect(clippy::needless_pass_by_value, reason = "Python hands over owned lists")]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned lists")]
 pub(crate) fn trace(
     profile: &Profile,
     policy: &Policy,
@@ -82,32 +82,31 @@ pub(crate) fn trace(
     reranker: Option<&str>,
     pairs: Vec<Pair>,
     decision: &Decision,
-) -> PyResult<String> {
+) -> String {
     let trace = Trace::new(profile, policy, request, gated, reranker, &pairs, decision);
-    serde_json::to_string(&trace)
-        .map_err(|error| pyo3::exceptions::PyValueError::new_err(error.to_string()))
+    serde_json::to_string(&trace).expect("all keys of the core's types are strings")
 }
 
-/// The gate's answer and the decision that follow from a trace.
+/// The result of the gate and the decision, repeated from a trace.
 #[pyfunction]
 pub(crate) fn replay(text: &str) -> PyResult<(Gated, Decision)> {
     Ok(Trace::read(text)?.replay()?)
 }
 
-/// Profile, candidates, reranker and its pairs.
+/// Profile, candidates, reranker and its scores.
 type Inputs = (Profile, Vec<Scored>, Option<String>, Vec<Pair>);
 
-/// What went into the decision of a trace: profile, candidates, reranker, pairs.
+/// The inputs of the decision of a trace: profile, candidates, reranker and its scores.
 #[pyfunction]
 pub(crate) fn read_trace(text: &str) -> PyResult<Inputs> {
     let Trace { profile, stage1, reranker, stage2, .. } = Trace::read(text)?;
     Ok((profile, stage1, reranker, stage2))
 }
 
-/// Lets what another retriever knows stand in for what an index would.
+/// Uses scores of another retriever in stage 1; returns the candidates best blend first.
 #[pyfunction]
 #[pyo3(signature = (candidates, *, cosines, scores, keep, blend))]
-#[expect(clippy::needless_pass_by_value, reason = "Python hands over owned lists")]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned lists")]
 pub(crate) fn known_elsewhere(
     candidates: Vec<Scored>,
     cosines: BTreeMap<String, f64>,
@@ -118,43 +117,43 @@ pub(crate) fn known_elsewhere(
     stage1::known_elsewhere(candidates, &cosines, &scores, keep, blend)
 }
 
-/// The candidates blended anew, best first; one without a cosine keeps its BM25 alone. Where another
-/// BM25 score is given for a candidate, it takes the place of its own.
+/// The candidates with new blends, best first. `bm25` replaces the BM25 scores of its candidates.
 #[pyfunction]
 #[pyo3(signature = (scored, blend, bm25=None))]
-#[expect(clippy::needless_pass_by_value, reason = "Python hands over an owned map")]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes an owned map")]
 pub(crate) fn reblend(
     mut scored: Vec<Scored>,
     blend: &Blend,
     bm25: Option<BTreeMap<String, f64>>,
 ) -> Vec<Scored> {
-    for one in &mut scored {
-        let given = bm25.as_ref().and_then(|scores| scores.get(&one.id));
-        one.bm25 = given.copied().unwrap_or(one.bm25);
-        one.blend = blend.score(one.cosine, one.bm25);
+    for candidate in &mut scored {
+        if let Some(score) = bm25.as_ref().and_then(|scores| scores.get(&candidate.id)) {
+            candidate.bm25 = *score;
+        }
+        candidate.blend = blend.score(candidate.cosine, candidate.bm25);
     }
     stage1::sort(&mut scored);
     scored
 }
 
-/// What the gate looks at, or none without candidates.
+/// The signals of stage 1; none without candidates.
 #[pyfunction(name = "signals")]
-#[expect(clippy::needless_pass_by_value, reason = "Python hands over owned lists")]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned lists")]
 pub(crate) fn read_signals(scored: Vec<Scored>) -> PyResult<Option<Signals>> {
     Ok(signals::signals(&scored)?)
 }
 
-/// Combined scores and ranks of candidates that a reranker read, and what they add to the signals.
+/// Combined scores, ranks and stage-2 signals of candidates that a reranker has read.
 #[pyfunction]
-#[expect(clippy::needless_pass_by_value, reason = "Python hands over owned lists")]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned lists")]
 pub(crate) fn combine(
     candidates: Vec<Scored>,
     rerank_scores: Vec<f64>,
     profile: &Profile,
 ) -> PyResult<(Vec<f64>, Vec<usize>, Option<Reading>)> {
-    let read: Vec<&Scored> = candidates.iter().collect();
-    let scores = core::combine(&read, &rerank_scores, &profile.blend, profile.combine)?;
-    let ranks = core::ranks(&read, &scores);
-    let reading = signals::reading(&read, &rerank_scores, &scores);
+    let reranked = Reranked::zip(&candidates, &rerank_scores)?;
+    let scores = core::combine(&reranked, &profile.blend, profile.combine)?;
+    let ranks = core::ranks(&reranked, &scores);
+    let reading = signals::reading(&reranked, &scores);
     Ok((scores, ranks, reading))
 }

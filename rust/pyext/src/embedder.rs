@@ -1,17 +1,17 @@
-//! The bundled embedder as a Python class that threads can share, and the digest of its files.
+//! Python class of the bundled embedder, and the digest of model files.
 
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
 
-/// A sentence embedder that needs no runtime; `crossgate.OnnxEmbedder` is the class for users.
+/// A sentence embedder without a runtime; `crossgate.OnnxEmbedder` is the public class.
 #[pyclass(frozen, module = "crossgate._core")]
 pub(crate) struct Embedder(crossgate_core::embedder::Embedder);
 
 #[pymethods]
 impl Embedder {
     #[new]
-    #[expect(clippy::needless_pass_by_value, reason = "Python hands over owned paths")]
+    #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned paths")]
     fn new(
         py: Python<'_>,
         model: PathBuf,
@@ -33,7 +33,7 @@ impl Embedder {
 
 /// The BLAKE3 digest of a file, in hex.
 #[pyfunction]
-#[expect(clippy::needless_pass_by_value, reason = "Python hands over an owned path")]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes an owned path")]
 pub(crate) fn blake3_of(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     Ok(py.detach(|| crossgate_core::digest::blake3_of(&path))?)
 }

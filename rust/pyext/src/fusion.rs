@@ -1,4 +1,4 @@
-//! Fusion, near-duplicates and diversity as Python functions.
+//! Python functions for fusion, near-duplicates and diversity.
 
 use crossgate_core::diversity::{self, Content};
 use crossgate_core::fusion::{self, Normalisation};
@@ -6,10 +6,10 @@ use pyo3::prelude::*;
 
 use crate::index::numbers;
 
-/// Ids by the sum of weight / (k + rank) over ranked lists, with that sum, best first.
+/// Ids and sums of weight / (k + rank) over ranked lists, best first.
 #[pyfunction]
 #[pyo3(signature = (lists, *, k_param, weights=None))]
-#[expect(clippy::needless_pass_by_value, reason = "Python hands over owned lists")]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned lists")]
 pub(crate) fn fuse_ranks(
     py: Python<'_>,
     lists: Vec<Vec<String>>,
@@ -19,10 +19,10 @@ pub(crate) fn fuse_ranks(
     py.detach(|| fusion::reciprocal_rank(&lists, k_param, weights.as_deref())).map_err(Into::into)
 }
 
-/// Ids by the weighted sum of their normalised scores, with that sum, best first.
+/// Ids and weighted sums of normalised scores, best first.
 #[pyfunction]
 #[pyo3(signature = (lists, *, normalisation, weights=None))]
-#[expect(clippy::needless_pass_by_value, reason = "Python hands over owned lists")]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned lists")]
 pub(crate) fn fuse_scores(
     py: Python<'_>,
     lists: Vec<Vec<(String, f64)>>,
@@ -33,9 +33,9 @@ pub(crate) fn fuse_scores(
         .map_err(Into::into)
 }
 
-/// For each text the position of the earlier one that it nearly repeats, or none.
+/// For each text, the position of an earlier text that it nearly repeats, if there is one.
 #[pyfunction]
-#[expect(clippy::needless_pass_by_value, reason = "Python hands over owned lists")]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned lists")]
 pub(crate) fn near_duplicates(
     py: Python<'_>,
     texts: Vec<String>,
@@ -45,10 +45,10 @@ pub(crate) fn near_duplicates(
     py.detach(|| diversity::near_duplicates(&texts, similarity)).map_err(Into::into)
 }
 
-/// Positions by maximal marginal relevance over the words of texts, best first.
+/// Positions in the order of maximal marginal relevance, compared by words, best first.
 #[pyfunction]
 #[pyo3(signature = (ids, relevance, texts, *, trade_off, limit))]
-#[expect(clippy::needless_pass_by_value, reason = "Python hands over owned lists")]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned lists")]
 pub(crate) fn diversify_words(
     py: Python<'_>,
     ids: Vec<String>,
@@ -63,10 +63,10 @@ pub(crate) fn diversify_words(
         .map_err(Into::into)
 }
 
-/// Positions by maximal marginal relevance over vectors, best first.
+/// Positions in the order of maximal marginal relevance, compared by vectors, best first.
 #[pyfunction]
 #[pyo3(signature = (ids, relevance, vectors, *, trade_off, limit))]
-#[expect(clippy::needless_pass_by_value, reason = "Python hands over owned lists")]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned lists")]
 pub(crate) fn diversify_vectors(
     py: Python<'_>,
     ids: Vec<String>,

@@ -1,4 +1,4 @@
-//! The index as a Python class that threads can share.
+//! Python class of the index, which threads can share.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -13,12 +13,12 @@ use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-/// A document as it crosses: id, title, text, body, start and end of the body's passages, metadata
-/// as JSON, vector.
+/// A document from Python: id, title, text, body, start and end of the body's passages, metadata as
+/// JSON, vector.
 type Row<'py> =
     (String, String, String, String, Vec<(u32, u32)>, String, Option<Bound<'py, PyAny>>);
 
-/// What a document says: title, text, body, metadata as JSON.
+/// A document for Python: title, text, body, metadata as JSON.
 type Text<'py> =
     (Bound<'py, PyString>, Bound<'py, PyString>, Bound<'py, PyString>, Bound<'py, PyString>);
 
@@ -29,12 +29,12 @@ fn text_of<'py>(py: Python<'py>, record: &Record) -> Text<'py> {
     (title, text, body, metadata)
 }
 
-/// Documents, their terms and their vectors; `crossgate.Index` is the class for users.
+/// Documents with their terms and vectors; `crossgate.Index` is the public class.
 #[pyclass(frozen, module = "crossgate._core")]
 pub(crate) struct Index {
-    /// The version that readers take; its lock is held only to take or to put one.
+    /// The version that methods read. The lock is held only to copy or replace the pointer.
     current: RwLock<Arc<crossgate_core::Index>>,
-    /// Held by the one who makes the next version.
+    /// Held while a method creates the next version.
     writing: Mutex<()>,
 }
 
@@ -43,13 +43,12 @@ impl Index {
         Self { current: RwLock::new(Arc::new(index)), writing: Mutex::new(()) }
     }
 
-    /// The current version, which stays as it is whatever writers do.
+    /// The current version, which later changes do not affect.
     fn read(&self) -> Arc<crossgate_core::Index> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts a changed version in the place of the current one, or leaves that where the change fails
-    /// or panics.
+    /// Replaces the current version by a changed one, unless the change fails or panics.
     fn write<T>(
         &self,
         change: impl FnOnce(&mut crossgate_core::Index) -> crossgate_core::Result<T>,
@@ -60,7 +59,7 @@ impl Index {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *current, Arc::new(next));
         drop(current);
-        drop(before); // it may be the last one to know large parts: not under the lock
+        drop(before); // after the lock, because it can free large parts
         Ok(result)
     }
 }
@@ -76,12 +75,12 @@ impl Index {
     }
 
     #[staticmethod]
-    #[expect(clippy::needless_pass_by_value, reason = "Python hands over an owned path")]
+    #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes an owned path")]
     fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         py.detach(|| crossgate_core::Index::open(&path)).map(Self::of).map_err(Into::into)
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "Python hands over an owned path")]
+    #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes an owned path")]
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         py.detach(|| self.read().save(&path)).map_err(Into::into)
     }
@@ -96,8 +95,8 @@ impl Index {
         py.detach(|| self.write(|index| index.upsert(documents))).map_err(Into::into)
     }
 
-    /// Removes documents in one step; returns how many were there.
-    #[expect(clippy::needless_pass_by_value, reason = "Python hands over an owned list")]
+    /// Removes documents in one step; returns the number of documents that the index had.
+    #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes an owned list")]
     fn remove(&self, py: Python<'_>, ids: Vec<String>) -> PyResult<usize> {
         let remove = |index: &mut crossgate_core::Index| {
             ids.iter().try_fold(0, |count, id| Ok(count + usize::from(index.remove(id)?)))
@@ -120,15 +119,15 @@ impl Index {
         py.detach(|| self.read().ids().map(str::to_owned).collect())
     }
 
-    /// Reads of a file what was not read so far.
+    /// Reads and checks all blocks of a file that were not read yet.
     fn load(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.read().load()).map_err(Into::into)
     }
 
-    /// The best candidates and what they say: title, text, metadata; both of one version.
+    /// The best candidates and their documents.
     #[pyo3(signature = (query, vector, *, per_channel, blend=None, allow=None, deny=HashSet::new()))]
-    #[expect(clippy::too_many_arguments, reason = "one call per search, all by keyword")]
-    #[expect(clippy::needless_pass_by_value, reason = "Python hands over owned sets")]
+    #[expect(clippy::too_many_arguments, reason = "all are keyword arguments")]
+    #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned sets")]
     fn search<'py>(
         &self,
         py: Python<'py>,
@@ -142,7 +141,7 @@ impl Index {
         let vector = vector.map(numbers).transpose()?;
         let blend = blend.copied().unwrap_or_default();
         let options = SearchOptions { blend, per_channel, allow: allow.as_ref(), deny: &deny };
-        // One version for both: no document can change between its score and its text.
+        // Both are from the same version, so a document cannot change between score and text.
         let index = py.detach(|| self.read());
         let found = py.detach(|| index.search(query, vector.as_deref(), &options))?;
         Ok(found.into_iter().map(|(scored, record)| (scored, text_of(py, record))).unzip())
@@ -176,7 +175,7 @@ impl Index {
     }
 }
 
-/// A vector from a buffer of float32 (an array, numpy), or from any numbers one by one.
+/// A vector from a buffer of float32, such as an array of numpy, or from any iterable of numbers.
 pub(crate) fn numbers(object: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
     let py = object.py();
     if let Ok(buffer) = PyBuffer::<f32>::get(object)
@@ -184,18 +183,18 @@ pub(crate) fn numbers(object: &Bound<'_, PyAny>) -> PyResult<Vec<f32>> {
     {
         if buffer.dimensions() != 1 {
             let shape = buffer.dimensions();
-            let message = format!("a vector has {shape} dimensions: it must have one");
-            return Err(Error::wrong_shape(&message).into());
+            let problem = format!("a vector has {shape} dimensions: it must have one");
+            return Err(Error::not_a_vector(problem).into());
         }
         return buffer.to_vec(py);
     }
     let number = |item: PyResult<Bound<'_, PyAny>>| {
         item?.extract::<f32>().map_err(|error| {
             if error.is_instance_of::<PyOverflowError>(py) {
-                return Error::too_large().into();
+                return Error::float_overflow().into();
             }
-            let message = format!("a vector holds something that is no number: {error}");
-            Error::wrong_shape(&message).into()
+            let problem = format!("a vector holds a value that is not a number: {error}");
+            Error::not_a_vector(problem).into()
         })
     };
     object.try_iter()?.map(number).collect()

@@ -1,11 +1,11 @@
-//! Python bindings: take values over, call the core without the interpreter's lock, hand values back.
+//! Python bindings: convert arguments, call the core without the interpreter's lock, convert results.
 
 mod decide;
 mod embedder;
 mod fusion;
 mod index;
 
-/// The compiled core of crossgate; its public face is the package around it.
+/// The compiled core of crossgate, which the package wraps.
 #[pyo3::pymodule]
 mod _core {
     #[pymodule_export]

@@ -1,63 +1,78 @@
-//! One query on its way through the postings: all scores, or those that may reach a bar.
+//! The scores of a query's matches: all of them, or those that reach a minimum.
 
 use std::ops::Range;
 
 use super::{Bm25, Match, run};
 use crate::terms::{Postings, for_each_document, number_of};
 
-/// Saturation of a term's count, as in Lucene's `BM25Similarity`.
+/// How fast counts saturate, as in Lucene's `BM25Similarity`.
 const K1: f64 = 1.2;
-/// Share of a field's length that a count is normalised by, as in Lucene's `BM25Similarity`.
+/// How much the length of a field matters, as in Lucene's `BM25Similarity`.
 const B: f64 = 0.75;
 
-/// Slots that are scored together: their scores fit the processor's first cache.
-pub(crate) const WINDOW: usize = if cfg!(test) { 3 } else { 2_048 };
+const WITHIN: &str = "a run is a range of its list";
 
-/// The sizes of windows of which only a few slots are scored.
-pub(crate) const FIRST_WINDOW: u32 = if cfg!(test) { 1 } else { 64 };
-pub(crate) const WIDEST_WINDOW: u32 = if cfg!(test) { 5 } else { 8_192 };
+/// Sizes that affect the time of a search and never its result.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    /// Slots of a window in which all are scored.
+    pub(crate) window: usize,
+    /// Slots of the first window in which only a few are scored. Each next window is twice as wide.
+    pub(crate) first_window: u32,
+    /// The most slots of such a window.
+    pub(crate) widest_window: u32,
+    /// Heads shorter than this, in terms, are saturated from a table.
+    pub(crate) table_length: usize,
+    /// Counts up to this one are saturated from a table.
+    pub(crate) table_counts: usize,
+    /// Postings that are read in the time of one binary search among them.
+    pub(crate) scan: usize,
+}
 
-/// Heads shorter than this, in terms, and counts in them up to that, are saturated once per query.
-const TABLE_LENGTH: usize = if cfg!(test) { 3 } else { 256 };
-const TABLE_COUNTS: usize = if cfg!(test) { 1 } else { 4 };
+/// The sizes of every search. The scores of 2,048 slots fit the first cache of a processor.
+pub(crate) const SIZES: Sizes = Sizes {
+    window: 2_048,
+    first_window: 64,
+    widest_window: 8_192,
+    table_length: 256,
+    table_counts: 4,
+    scan: 16,
+};
 
-/// Looking a document up in a list of postings costs as much as reading so many of them.
-const SCAN: usize = if cfg!(test) { 2 } else { 16 };
-
-/// Goes through the slots window by window, in their order.
+/// Scores the slots window by window, in their order.
 ///
 /// Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), section
-/// 3.6: a term's counts, each divided by the norm of its field, are added up with the field's weight
-/// (1 for the head) and saturate once. With Lucene's choices: idf = ln(1 + (N - n + 0.5) / (n +
-/// 0.5)), which is never negative, and no factor (k1 + 1), which would not change an order. A body's
-/// average length is that of the bodies there are, so that documents without one change nothing.
+/// 3.6: the counts of a term, each divided by the norm of its field and multiplied by the field's
+/// weight (1 for the head), are summed and saturated once. As in Lucene, idf = ln(1 + (N - n + 0.5) /
+/// (n + 0.5)), which is never negative, and there is no factor (k1 + 1), which would not change an
+/// order. The average length of bodies ignores documents without a body.
 #[derive(Debug)]
 pub(crate) struct Scorer<'a> {
     saturation: Saturation<'a>,
-    /// In the order of the query's terms, so that a sum of floats is always the same sum.
+    /// In the order of the query's terms, so that sums of floats have a fixed order.
     terms: Vec<Term<'a>>,
-    /// Numbers of the terms, the most frequent one first.
+    /// Numbers of the terms, the most frequent term first.
     by_idf: Vec<usize>,
-    /// A window of its own for `reaching`, zero between two calls.
+    /// The scores of a window in `reaching`; all zero between two calls.
     window: Vec<Match>,
     touched: Vec<u32>,
 }
 
 #[derive(Debug)]
 struct Term<'a> {
-    /// What the term adds to a score is less, however often it stands in a document.
+    /// Upper bound of the term's part of a score, however frequent it is in a document.
     idf: f64,
-    /// How many terms of the query are more frequent.
+    /// Number of query terms that are more frequent.
     rank: usize,
-    /// All its postings.
+    /// All postings of the term.
     all: Part<'a>,
-    /// Those behind this window.
+    /// The postings after the window.
     left: Part<'a>,
-    /// Those of this window.
+    /// The postings in the window.
     here: Part<'a>,
 }
 
-/// Postings of a term: of heads by slot, of bodies by passage.
+/// Postings of a term: counts in heads by slot, counts in bodies by passage.
 #[derive(Clone, Copy, Debug, Default)]
 struct Part<'a> {
     heads: &'a [(u32, u32)],
@@ -66,7 +81,12 @@ struct Part<'a> {
 
 impl<'a> Scorer<'a> {
     /// `lists` has the postings of the query's terms in their order.
-    pub(super) fn new(index: &'a Bm25, lists: &[&'a Postings], body_weight: f64) -> Self {
+    pub(super) fn new(
+        index: &'a Bm25,
+        lists: &[&'a Postings],
+        body_weight: f64,
+        sizes: Sizes,
+    ) -> Self {
         let heads = lists.iter().map(|list| list.heads.len()).sum();
         let mut terms: Vec<_> = lists
             .iter()
@@ -76,9 +96,9 @@ impl<'a> Scorer<'a> {
             })
             .collect();
         let mut by_idf: Vec<_> = (0..terms.len()).collect();
-        by_idf.sort_by(|one, other| {
+        by_idf.sort_by(|left, right| {
             let idf = |number: &usize| terms.get(*number).map_or(0.0, |term| term.idf);
-            idf(one).total_cmp(&idf(other))
+            idf(left).total_cmp(&idf(right))
         });
         for (rank, number) in by_idf.iter().enumerate() {
             if let Some(term) = terms.get_mut(*number) {
@@ -86,7 +106,7 @@ impl<'a> Scorer<'a> {
             }
         }
         Self {
-            saturation: Saturation::new(index, body_weight, heads),
+            saturation: Saturation::new(index, body_weight, heads, sizes),
             terms,
             by_idf,
             window: Vec::new(),
@@ -94,8 +114,8 @@ impl<'a> Scorer<'a> {
         }
     }
 
-    /// Adds to each entry of a window what its document matches; `first` is the slot of its first
-    /// entry. Windows must follow each other from slot 0, and entries start at zero.
+    /// Writes the scores of a window that starts at slot `first`. Windows must follow each other from
+    /// slot 0, and their entries must be zero.
     pub(crate) fn next(&mut self, first: u32, window: &mut [Match]) {
         self.enter(first.saturating_add(number_of(window.len())));
         for Term { idf, here, .. } in &self.terms {
@@ -108,29 +128,31 @@ impl<'a> Scorer<'a> {
         }
     }
 
-    /// Calls with each slot of a window that matches and whose score is `least` or more, in no
-    /// order. Windows must follow each other from slot 0.
+    /// Calls `visit` with each slot of a window whose score is at least `least`, in any order.
+    /// Windows must follow each other from slot 0.
     ///
-    /// Turtle and Flood, "Query evaluation: strategies and optimizations" (1995), `MaxScore`: terms
-    /// so frequent that all of them together stay below `least` find no document. They only add to
-    /// those that a rarer term found, as long as these may still reach it.
+    /// This is `MaxScore` of Turtle and Flood, "Query evaluation: strategies and optimizations"
+    /// (1995). The most frequent terms, whose idf values sum to less than `least`, cannot bring a
+    /// document to it alone. They are only added to documents that a rarer term found and that can
+    /// still reach it.
     pub(crate) fn reaching(
         &mut self,
         slots: Range<u32>,
         least: f64,
-        mut call: impl FnMut(u32, Match),
+        mut visit: impl FnMut(u32, Match),
     ) {
         self.enter(slots.end);
         let Self { saturation, terms, by_idf, window, touched } = self;
+        let scan = saturation.sizes.scan;
         window.resize(window.len().max(slots.len()), Match::default());
         let place = |slot: u32| slot.wrapping_sub(slots.start) as usize;
-        // Of the frequent terms, the most frequent one first, what they add up to at most.
+        // Upper bounds of the sums of the most frequent terms: of the first, of the first two, ...
         let sums = by_idf.iter().filter_map(|number| terms.get(*number)).scan(0.0, |sum, term| {
             *sum += term.idf;
             (*sum < least).then_some(*sum)
         });
         let sums: Vec<f64> = sums.collect();
-        let frequent = by_idf.get(..sums.len()).unwrap_or_default();
+        let frequent = by_idf.get(..sums.len()).expect("there is at most one sum per term");
         for Term { idf, here, .. } in terms.iter().filter(|term| term.rank >= frequent.len()) {
             here.for_each(saturation, |slot, saturated| {
                 let Some(entry) = window.get_mut(place(slot)) else { return };
@@ -141,10 +163,10 @@ impl<'a> Scorer<'a> {
                 entry.overlap += 1;
             });
         }
-        let keep = |touched: &mut Vec<u32>, window: &mut [Match], bar: f64| {
+        let keep = |touched: &mut Vec<u32>, window: &mut [Match], minimum: f64| {
             touched.retain(|slot| {
                 let Some(entry) = window.get_mut(place(*slot)) else { return false };
-                let kept = entry.score >= bar;
+                let kept = entry.score >= minimum;
                 if !kept {
                     *entry = Match::default();
                 }
@@ -154,7 +176,7 @@ impl<'a> Scorer<'a> {
         for (number, sum) in frequent.iter().zip(&sums).rev() {
             keep(touched, window, least - sum);
             let Some(Term { idf, here, .. }) = terms.get(*number) else { continue };
-            if here.heads.len() + here.passages.len() < SCAN * touched.len() {
+            if here.heads.len() + here.passages.len() < scan * touched.len() {
                 here.for_each(saturation, |slot, saturated| {
                     if let Some(entry) = window.get_mut(place(slot))
                         && entry.overlap > 0
@@ -175,7 +197,7 @@ impl<'a> Scorer<'a> {
             let Some(entry) = window.get_mut(place(slot)) else { continue };
             let mut found = std::mem::take(entry);
             if !frequent.is_empty() {
-                // Once more, in the order of the query's terms.
+                // Again, in the order of the query's terms: the last bit of a sum depends on it.
                 found = Match::default();
                 for Term { idf, here, .. } in terms.iter() {
                     if let Some(saturated) = here.at(saturation, slot) {
@@ -184,17 +206,17 @@ impl<'a> Scorer<'a> {
                     }
                 }
             }
-            call(slot, found);
+            visit(slot, found);
         }
     }
 
-    /// Which passage of a document, from 0, holds the terms that are rarest in sum, the first of
-    /// equal ones; none where no passage holds any.
+    /// The number, from 0, of the document's passage with the largest sum of idf over the query terms
+    /// that it holds. Ties go to the first passage. None if no passage holds a term.
     pub(crate) fn best_passage(&self, slot: u32) -> Option<usize> {
         let own = self.saturation.index.passages_of(slot);
         let mut scores = vec![0.0; own.len()];
         for Term { idf, all: Part { passages, .. }, .. } in &self.terms {
-            for (passage, _) in passages.get(run(passages, &own)).unwrap_or_default() {
+            for (passage, _) in passages.get(run(passages, &own)).expect(WITHIN) {
                 if let Some(score) = scores.get_mut((passage - own.start) as usize) {
                     *score += idf;
                 }
@@ -207,7 +229,7 @@ impl<'a> Scorer<'a> {
         best.filter(|(_, score)| *score > 0.0).map(|(passage, _)| passage)
     }
 
-    /// Takes the postings of a window, which ends before a slot.
+    /// Moves on to the window that ends before slot `end`.
     fn enter(&mut self, end: u32) {
         let passages_end = match end.checked_sub(1) {
             Some(last) => self.saturation.index.passages_of(last).end,
@@ -220,10 +242,10 @@ impl<'a> Scorer<'a> {
     }
 }
 
-/// Takes the postings before a place off a sorted list. Those of a window are few and stand at its
-/// front, so that is where the search begins.
+/// Splits the postings before `end` off a sorted list. A window has few postings, all at the front
+/// of the list, so the search begins there.
 fn until<'a>(list: &mut &'a [(u32, u32)], end: u32) -> &'a [(u32, u32)] {
-    let before = |(place, _): &(u32, u32)| *place < end;
+    let before = |(number, _): &(u32, u32)| *number < end;
     let mut bound = 8;
     while list.get(bound).is_some_and(before) {
         bound *= 2;
@@ -235,11 +257,11 @@ fn until<'a>(list: &mut &'a [(u32, u32)], end: u32) -> &'a [(u32, u32)] {
 }
 
 impl Part<'_> {
-    /// Calls with each slot whose document has the term, in their order, and its saturated count.
-    fn for_each(&self, saturation: &Saturation<'_>, mut call: impl FnMut(u32, f64)) {
+    /// Calls `visit` with each slot whose document has the term, in order, and the saturated count.
+    fn for_each(&self, saturation: &Saturation<'_>, mut visit: impl FnMut(u32, f64)) {
         if self.passages.is_empty() {
             for (slot, count) in self.heads {
-                call(*slot, saturation.of_head(*slot, *count));
+                visit(*slot, saturation.of_head(*slot, *count));
             }
             return;
         }
@@ -249,13 +271,13 @@ impl Part<'_> {
             &saturation.index.owners,
             |slot, head, body| {
                 if let Some(saturated) = saturation.of(slot, head, body) {
-                    call(slot, saturated);
+                    visit(slot, saturated);
                 }
             },
         );
     }
 
-    /// The saturated count of the term in a document; none where it does not have it.
+    /// The saturated count of the term in a document; none if the document does not have it.
     fn at(&self, saturation: &Saturation<'_>, slot: u32) -> Option<f64> {
         let head = self.heads.binary_search_by_key(&slot, |(slot, _)| *slot).ok();
         let head = head.and_then(|at| self.heads.get(at)).map_or(0, |(_, count)| *count);
@@ -263,60 +285,58 @@ impl Part<'_> {
             return (head > 0).then(|| saturation.of_head(slot, head));
         }
         let own = run(self.passages, &saturation.index.passages_of(slot));
-        let body = self.passages.get(own).unwrap_or_default();
+        let body = self.passages.get(own).expect(WITHIN);
         saturation.of(slot, head, body.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count)))
     }
 }
 
-/// What counts in a document's fields are worth: nothing for none, less than 1 for many.
+/// Saturated counts: 0 for a count of 0, close to 1 for a large one.
 #[derive(Debug)]
 struct Saturation<'a> {
     index: &'a Bm25,
     head_average: f64,
     body_average: f64,
     body_weight: f64,
-    /// Of heads without a body's share, by length and count; empty where there are so few postings
-    /// that a table would cost more than it saves.
-    table: Vec<[f64; TABLE_COUNTS]>,
+    sizes: Sizes,
+    /// Values for terms in heads alone: `table_counts` values for each length. Empty if the query
+    /// has so few postings that a table would cost more than it saves.
+    table: Vec<f64>,
 }
 
 impl<'a> Saturation<'a> {
-    /// `postings` says how many are going to be looked up.
-    fn new(index: &'a Bm25, body_weight: f64, postings: usize) -> Self {
-        // An index of empty documents has no average to divide by, and no postings to score.
+    /// `postings` is the number of postings in heads that the query has.
+    fn new(index: &'a Bm25, body_weight: f64, postings: usize, sizes: Sizes) -> Self {
+        // If all documents are empty, the average would be 0/0 or 0; then nothing is divided by it.
         let average =
             |total: u64, count: usize| (total as f64 / count as f64).max(f64::MIN_POSITIVE);
         let head_average = average(index.heads.total, index.documents);
         let body_average = average(index.bodies.total, index.with_body);
+        let Sizes { table_length, table_counts, .. } = sizes;
         let of_length = |length| {
             let norm = norm(length, head_average);
-            let mut count = 0.0;
-            [(); TABLE_COUNTS].map(|()| {
-                count += 1.0;
-                saturate(count / norm)
-            })
+            (1..=number_of(table_counts)).map(move |count| saturate(f64::from(count) / norm))
         };
-        let table = if postings > TABLE_LENGTH * TABLE_COUNTS * 2 {
-            (0..number_of(TABLE_LENGTH)).map(of_length).collect()
+        let table = if postings > table_length * table_counts * 2 {
+            (0..number_of(table_length)).flat_map(of_length).collect()
         } else {
             Vec::new()
         };
-        Self { index, head_average, body_average, body_weight, table }
+        Self { index, head_average, body_average, body_weight, sizes, table }
     }
 
     fn of_head(&self, slot: u32, count: u32) -> f64 {
         let length = self.index.heads.get(slot);
-        let known = self
-            .table
-            .get(length as usize)
-            .and_then(|counts| counts.get((count as usize).wrapping_sub(1)));
+        let counts = self.sizes.table_counts;
+        let column = (count as usize).wrapping_sub(1);
+        let row = (length as usize).saturating_mul(counts);
+        let known = if column < counts { self.table.get(row.saturating_add(column)) } else { None };
         match known {
             Some(known) => *known,
             None => saturate(f64::from(count) / norm(length, self.head_average)),
         }
     }
 
-    /// None where the document has the term nowhere, or only in a body that has no weight.
+    /// None if the document does not have the term, or only in a body of weight 0.
     fn of(&self, slot: u32, head: u32, body: u32) -> Option<f64> {
         let mut count = f64::from(head) / norm(self.index.heads.get(slot), self.head_average);
         if body > 0 {
@@ -327,7 +347,7 @@ impl<'a> Saturation<'a> {
     }
 }
 
-/// What a count in a field of this length is divided by; 1 for one of average length.
+/// The divisor of a count in a field of this length; 1 for a field of average length.
 fn norm(length: u32, average: f64) -> f64 {
     1.0 - B + B * f64::from(length) / average
 }

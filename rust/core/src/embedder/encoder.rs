@@ -1,25 +1,25 @@
-//! The layers of a small BERT with weights in eight bits: token numbers in, unit vector out.
+//! The layers of a small BERT with 8-bit weights, from tokens to a unit vector.
 
 use bytes::Bytes;
 
 use super::float::{LANES, attend, gelu, normalise, quantise, rescale};
 use super::model_file::{Constants, FLOAT, INT8};
 use super::product::{GROUP, Kernel, TILE, multiply};
-use crate::error::{Error, Result};
+use crate::error::{ModelProblem, Result};
 
-/// The width of a head of attention, in models of any width.
+/// The width of an attention head, in models of any width.
 const HEAD: usize = 32;
 
-/// The widest model that is read: sums of its products still fit 32 bits.
+/// The largest width for which sums of products fit 32 bits.
 const WIDEST: usize = 4_096;
 
-/// A product takes a weight w as w + 128.
+/// `multiply` adds this to each weight.
 const MIDDLE: i32 = 128;
 
-/// What is added to the result of a GELU, whose smallest value is -0.16997, before it is rounded.
+/// Added to results of GELU, whose minimum is -0.16997, so that they are positive when rounded.
 const GELU_SHIFT: f32 = 0.17;
 
-/// The graph that models/build.py writes for an embedder.
+/// The graph of an embedder that models/build.py has written.
 pub(super) struct Encoder {
     kernel: Kernel,
     width: usize,
@@ -49,39 +49,33 @@ struct Norm {
     beta: Vec<f32>,
 }
 
-/// Weights of shape [inputs, outputs], each column with a scale.
+/// Weights of shape [inputs, outputs], with a scale for each column.
 struct Product {
     weights: Bytes,
     scales: Vec<f32>,
-    /// What rounding around the middle takes from each column's sum, for shifted values.
+    /// Correction of each column's sum for shifted inputs, which are rounded to levels around 128.
     offsets: Vec<i32>,
     shift: Option<f32>,
     inputs: usize,
 }
 
 impl Encoder {
-    /// Takes the weights out of a graph.
+    /// Reads the weights of a graph.
     ///
-    /// Fails with `model_unsupported` if they are not those of an embedder for as many words and
-    /// tokens.
+    /// Fails with `model_unsupported` if it is not an embedder for a vocabulary of `words` word
+    /// pieces and inputs of `tokens` tokens.
     pub(super) fn read(constants: &Constants, words: usize, tokens: usize) -> Result<Self> {
         let width = constants.length("words", 1);
         let count = constants.length("words", 0);
         if width == 0 || width > WIDEST || !width.is_multiple_of(TILE) || count < words {
-            return Err(Error::model(
-                "model_unsupported",
-                format!(
-                    "the graph has {count} word vectors of length {width}: it needs {words}, in \
-                     steps of {TILE} up to {WIDEST}"
-                ),
-            ));
+            let (needed, step, widest) = (words, TILE, WIDEST);
+            return Err(ModelProblem::WordVectors { count, width, needed, step, widest }.into());
         }
         let positions = constants.length("positions", 1);
-        if positions < tokens {
-            return Err(Error::model(
-                "model_unsupported",
-                format!("the graph reads {positions} tokens, not {tokens}"),
-            ));
+        let needed = tokens.max(2); // every input has [CLS] and [SEP]
+        if positions < needed {
+            let found = positions;
+            return Err(ModelProblem::TooFewPositions { found, needed }.into());
         }
         let layers = (0..).take_while(|layer| {
             constants.length(&format!("layer_{layer}.query_key_value.weight"), 0) > 0
@@ -91,7 +85,7 @@ impl Encoder {
         let mut first_type = constants.floats("types", 2 * width)?;
         first_type.truncate(width);
         Ok(Self {
-            kernel: Kernel::available().first().copied().unwrap_or(Kernel::Portable),
+            kernel: Kernel::fastest(),
             width,
             words: constants.bytes("words", INT8, count.saturating_mul(width))?,
             word_scales: constants.bytes("word_scales", FLOAT, count)?,
@@ -106,7 +100,7 @@ impl Encoder {
         self.width
     }
 
-    /// The direction of the mean of all tokens' last states.
+    /// The mean of the last states of all tokens, scaled to length 1.
     pub(super) fn run(&self, tokens: &[u32]) -> Vec<f32> {
         let mut hidden = self.embedded(tokens);
         for layer in &self.layers {
@@ -119,7 +113,7 @@ impl Encoder {
             }
         }
         let length = sums.iter().map(|sum| f64::from(*sum).powi(2)).sum::<f64>().sqrt();
-        #[expect(clippy::cast_possible_truncation, reason = "the quotient lies in [-1, 1]")]
+        #[expect(clippy::cast_possible_truncation, reason = "the quotient is in [-1, 1]")]
         sums.iter().map(|sum| (f64::from(*sum) / length) as f32).collect()
     }
 
@@ -127,8 +121,8 @@ impl Encoder {
         let mut rows = Vec::with_capacity(tokens.len() * self.width);
         for token in tokens {
             let start = *token as usize * self.width;
-            let levels = self.words.get(start..start + self.width).unwrap_or_default();
-            let scale = floats(&self.word_scales, *token as usize, 1).next().unwrap_or_default();
+            let levels = self.words.get(start..start + self.width).expect(READ);
+            let scale = floats(&self.word_scales, *token as usize, 1).next().expect(READ);
             let levels = levels.iter().map(|level| f32::from(level.cast_signed()));
             rows.extend(levels.zip(&self.first_type).map(|(level, kind)| level * scale + kind));
         }
@@ -211,19 +205,19 @@ impl Product {
             parts.map(|(row, levels)| quantise(row, self.shift, levels)).collect();
         let sums = multiply(kernel, &levels, &self.weights, self.inputs, outputs);
         let mut products = vec![0.0; sums.len()];
-        for (place, row) in products.chunks_exact_mut(outputs).enumerate() {
-            let sums = sums.get(place * outputs..).unwrap_or_default();
-            let levels = levels.get(place * self.inputs..(place + 1) * self.inputs);
-            // Multiplied weights are too large by MIDDLE, each.
-            let common = levels.into_iter().flatten().map(|level| i32::from(*level)).sum::<i32>();
-            let step = steps.get(place).copied().unwrap_or_default();
-            rescale(sums, MIDDLE * common, &self.offsets, &self.scales, step, row);
+        let levels = levels.chunks_exact(self.inputs);
+        let rows = products.chunks_exact_mut(outputs).zip(sums.chunks_exact(outputs));
+        for (((row, sums), levels), step) in rows.zip(levels).zip(steps) {
+            // `multiply` made each weight too large by MIDDLE.
+            let excess = MIDDLE * levels.iter().map(|level| i32::from(*level)).sum::<i32>();
+            rescale(sums, excess, &self.offsets, &self.scales, step, row);
         }
         products
     }
 }
 
-/// Mixes the tokens' values by how well their keys fit each token's query, head by head.
+/// Attention: for each token and head, the mean of all tokens' values, weighted by the products of
+/// their keys with the token's query.
 fn attention(triple: &[f32], bias: &[f32], width: usize) -> Vec<f32> {
     let tokens = triple.len() / (3 * width);
     let columns = tokens.next_multiple_of(LANES);
@@ -232,7 +226,7 @@ fn attention(triple: &[f32], bias: &[f32], width: usize) -> Vec<f32> {
     let mut mixed = vec![[0.0; HEAD]; tokens];
     for head in (0..width).step_by(HEAD) {
         let part = |start: usize| -> Vec<[f32; HEAD]> {
-            let bias = bias.get(start..).unwrap_or_default();
+            let bias = bias.get(start..).expect("a head starts within the width");
             let rows =
                 triple.chunks_exact(3 * width).filter_map(|row| row.get(start..)?.first_chunk());
             rows.map(|row: &[f32; HEAD]| {
@@ -244,24 +238,25 @@ fn attention(triple: &[f32], bias: &[f32], width: usize) -> Vec<f32> {
         };
         for (token, row) in part(width + head).iter().enumerate() {
             for (keys, value) in keys.chunks_exact_mut(columns).zip(row) {
-                keys.iter_mut().skip(token).take(1).for_each(|key| *key = *value);
+                *keys.get_mut(token).expect("there is a column for each token") = *value;
             }
         }
         attend(&part(head), &keys, &part(2 * width + head), &mut mixed);
         for (row, mixed) in attended.chunks_exact_mut(width).zip(&mixed) {
-            if let Some(place) = row.get_mut(head..head + HEAD) {
-                place.copy_from_slice(mixed);
-            }
+            let part = row.get_mut(head..head + HEAD).expect("a head ends within the width");
+            part.copy_from_slice(mixed);
         }
     }
     attended
 }
 
-/// So many floats of a table from a place on, which need not lie where a float may.
-fn floats(table: &Bytes, place: usize, count: usize) -> impl Iterator<Item = f32> {
-    let bytes = table.get(4 * place..4 * (place + count)).unwrap_or_default();
+/// `count` floats of a table from a position on. The bytes of a file may not be aligned for floats.
+fn floats(table: &Bytes, start: usize, count: usize) -> impl Iterator<Item = f32> {
+    let bytes = table.get(4 * start..4 * (start + count)).expect(READ);
     bytes.as_chunks().0.iter().copied().map(f32::from_le_bytes)
 }
+
+const READ: &str = "`read` checked that there is a row for each token and position";
 
 const _: () =
     assert!(TILE.is_multiple_of(GROUP) && HEAD.is_multiple_of(LANES) && TILE.is_multiple_of(LANES));

@@ -1,26 +1,26 @@
-//! The floating-point parts of a layer, with every sum in one fixed order.
+//! The floating-point operations of a layer, with a fixed order of every sum.
 
 #![allow(
     clippy::inline_always,
-    reason = "each compiled variant needs its own copy of what it calls"
+    reason = "each compiled variant needs its own copy of the functions that it calls"
 )]
 
 use multiversion::multiversion;
 
-/// Numbers added up side by side; a width is a multiple of it.
+/// Partial sums; every width is a multiple of it.
 pub(super) const LANES: usize = 16;
 
-/// Keeps the variance of a row of equal numbers above zero; BERT's own.
+/// Added to variances, which are 0 in a row of equal numbers; the value of BERT.
 const EPSILON: f32 = 1e-12;
 
-/// The natural exponential within a part in ten million, between -87 and 88; beyond, that of the end.
+/// The exponential function with a relative error of 1e-7; arguments are clamped to [-87, 88].
 #[inline(always)]
 fn exp(value: f32) -> f32 {
-    // A number so large that adding it rounds to a whole, which its last bits then hold.
+    // Adding this number rounds to an integer, which is then in the last bits of the sum.
     const ROUNDER: f32 = 12_582_912.0;
     let scaled = value.clamp(-87.0, 88.0) * std::f32::consts::LOG2_E + ROUNDER;
     let whole = scaled - ROUNDER;
-    // ln 2 in two parts: the first is short, so that its multiples are exact.
+    // ln 2 is split in two parts, and the multiples of the first are exact.
     let rest = value.clamp(-87.0, 88.0) - whole * 0.693_359_4 + whole * 2.121_944_4e-4;
     let series = 1.0 / 720.0;
     let series = series * rest + 1.0 / 120.0;
@@ -33,7 +33,7 @@ fn exp(value: f32) -> f32 {
     series * power
 }
 
-/// The error function within 2e-7: Abramowitz and Stegun (1964), 7.1.26.
+/// The error function with an absolute error of 2e-7: Abramowitz and Stegun (1964), 7.1.26.
 #[inline(always)]
 fn erf(value: f32) -> f32 {
     let magnitude = value.abs();
@@ -46,7 +46,7 @@ fn erf(value: f32) -> f32 {
     (1.0 - series * t * exp(-magnitude * magnitude)).copysign(value)
 }
 
-/// Adds a bias to rows and takes the GELU, x times the normal distribution's share below x.
+/// Adds a bias to rows and applies GELU: x times the standard normal distribution function of x.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2", "aarch64+neon"))]
 pub(super) fn gelu(rows: &mut [f32], bias: &[f32]) {
     for row in rows.chunks_exact_mut(bias.len()) {
@@ -68,28 +68,31 @@ fn sum(values: impl Iterator<Item = [f32; LANES]>) -> f32 {
     sums.iter().sum()
 }
 
-/// Adds `more` and a bias to each row, then scales it to mean 0 and variance 1, `gamma` and `beta`.
+/// Layer normalisation: adds `more` and a bias to each row, scales it to mean 0 and variance 1, and
+/// applies `gamma` and `beta`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2", "aarch64+neon"))]
 pub(super) fn normalise(rows: &mut [f32], more: &[f32], bias: &[f32], gamma: &[f32], beta: &[f32]) {
     let width = gamma.len();
     #[expect(clippy::cast_precision_loss, reason = "a width is far below 2^24")]
-    let share = 1.0 / width as f32;
+    let per_number = 1.0 / width as f32;
     for (row, more) in rows.chunks_exact_mut(width).zip(more.chunks_exact(width)) {
         for ((value, more), bias) in row.iter_mut().zip(more).zip(bias) {
             *value = *value + more + bias;
         }
-        let mean = sum(row.as_chunks::<LANES>().0.iter().copied()) * share;
+        let mean = sum(row.as_chunks::<LANES>().0.iter().copied()) * per_number;
         let squares = row.as_chunks::<LANES>().0.iter();
         let squares = squares.map(|part| part.map(|value| (value - mean) * (value - mean)));
-        let deviation = (sum(squares) * share + EPSILON).sqrt();
+        let deviation = (sum(squares) * per_number + EPSILON).sqrt();
         for ((value, gamma), beta) in row.iter_mut().zip(gamma).zip(beta) {
             *value = (*value - mean) / deviation * gamma + beta;
         }
     }
 }
 
-/// One head's part of attention, for every token: `keys` of shape [width, columns], where columns
-/// beyond the tokens are zero, `values` of shape [tokens, width]; adds to nothing, writes `mixed`.
+/// Attention of one head for every token, written to `mixed`.
+///
+/// `keys` has the shape [width, columns], where columns beyond the tokens are 0, and `values` has the
+/// shape [tokens, width].
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2", "aarch64+neon"))]
 pub(super) fn attend<const WIDTH: usize>(
     queries: &[[f32; WIDTH]],
@@ -109,7 +112,7 @@ pub(super) fn attend<const WIDTH: usize>(
             }
         }
         let largest =
-            weights.iter().take(values.len()).fold(f32::MIN, |one, other| one.max(*other));
+            weights.iter().take(values.len()).fold(f32::MIN, |most, weight| most.max(*weight));
         for weight in &mut weights {
             *weight = exp((*weight - largest) * scale);
         }
@@ -125,10 +128,10 @@ pub(super) fn attend<const WIDTH: usize>(
     }
 }
 
-/// Rounds a row to whole steps in [-128, 127]; returns the step.
+/// Rounds a row to levels in [-128, 127]; returns the step between two levels.
 ///
-/// The largest magnitude becomes 127. With a `shift`, the shifted values, never negative, become 0
-/// to 255, less 128.
+/// The largest magnitude becomes 127. With a `shift`, which makes all values positive, the shifted
+/// values become 0 to 255, minus 128.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2", "aarch64+neon"))]
 pub(super) fn quantise(row: &[f32], shift: Option<f32>, levels: &mut [i8]) -> f32 {
     let (offset, count, middle) = shift.map_or((0.0, 127.0, 0.0), |shift| (shift, 255.0, 128.0));
@@ -139,13 +142,13 @@ pub(super) fn quantise(row: &[f32], shift: Option<f32>, levels: &mut [i8]) -> f3
             *largest = largest.max(if shift.is_some() { value } else { value.abs() });
         }
     }
-    let largest = largest.iter().fold(0.0_f32, |one, other| one.max(*other));
+    let largest = largest.iter().fold(0.0_f32, |most, value| most.max(*value));
     let step = largest * (1.0 / count);
     for (level, value) in levels.iter_mut().zip(row) {
         let whole = ((value + offset) / step).round_ties_even() - middle;
         #[expect(
             clippy::cast_possible_truncation,
-            reason = "a cast of floats saturates, as it should"
+            reason = "a cast of a float saturates, as levels do"
         )]
         let whole = whole as i8;
         *level = whole;
@@ -153,11 +156,12 @@ pub(super) fn quantise(row: &[f32], shift: Option<f32>, levels: &mut [i8]) -> f3
     step
 }
 
-/// Turns sums of products into numbers: what all weights have in common comes off, scales go on.
+/// Turns sums of products of levels into numbers: corrects them by `excess` and `offsets`, and
+/// multiplies by the scales of both factors.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2", "aarch64+neon"))]
 pub(super) fn rescale(
     sums: &[i32],
-    common: i32,
+    excess: i32,
     offsets: &[i32],
     scales: &[f32],
     step: f32,
@@ -166,9 +170,9 @@ pub(super) fn rescale(
     for (((value, sum), offset), scale) in row.iter_mut().zip(sums).zip(offsets).zip(scales) {
         #[expect(
             clippy::cast_precision_loss,
-            reason = "rounding to 24 bits is what the model was made for"
+            reason = "the model was trained with sums rounded to 24 bits"
         )]
-        let product = (sum - common + offset) as f32 * scale;
+        let product = (sum - excess + offset) as f32 * scale;
         *value = product * step;
     }
 }

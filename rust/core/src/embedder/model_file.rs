@@ -1,17 +1,17 @@
-//! The weights in an ONNX file, by name, where they lie.
+//! The constants of an ONNX file, by name.
 
 use std::collections::HashMap;
 
 use bytes::Bytes;
 use prost::Message;
 
-use crate::error::{Error, Result};
+use crate::error::{ModelProblem, Result};
 
-/// Numbers of the types of `TensorProto.DataType`.
+/// Values of `TensorProto.DataType`.
 pub(super) const FLOAT: i32 = 1;
 pub(super) const INT8: i32 = 3;
 
-/// What we read of onnx.proto: all else is skipped.
+/// The fields of onnx.proto that are needed; others are skipped.
 #[derive(Message)]
 struct ModelProto {
     #[prost(message, optional, tag = "7")]
@@ -36,42 +36,41 @@ struct TensorProto {
     raw_data: Bytes,
 }
 
-/// The constants of a graph; their bytes are shared with the file, not copied.
+/// The constants of a graph. Their bytes are shared with the file.
 pub(super) struct Constants(HashMap<String, TensorProto>);
 
 impl Constants {
     /// Reads an ONNX file.
     ///
-    /// Fails with `model_unsupported` if it is none.
+    /// Fails with `model_unsupported` if it is another kind of file.
     pub(super) fn read(file: Bytes) -> Result<Self> {
-        let model = ModelProto::decode(file)
-            .map_err(|error| Error::model("model_unsupported", format!("no ONNX file: {error}")))?;
+        let model =
+            ModelProto::decode(file).map_err(|error| ModelProblem::NotOnnx(error.to_string()))?;
         let constants = model.graph.unwrap_or_default().initializer.into_iter();
-        Ok(Self(constants.map(|one| (one.name.clone(), one)).collect()))
+        Ok(Self(constants.map(|constant| (constant.name.clone(), constant)).collect()))
     }
 
-    /// The length of one axis of a constant; 0 where there is none.
+    /// Length of an axis of a constant; 0 if there is no such axis or constant.
     pub(super) fn length(&self, name: &str, axis: usize) -> usize {
-        let length = self.0.get(name).and_then(|one| one.dims.get(axis));
+        let length = self.0.get(name).and_then(|constant| constant.dims.get(axis));
         length.and_then(|length| usize::try_from(*length).ok()).unwrap_or_default()
     }
 
-    /// The bytes of a constant of a type and a number of values.
+    /// The bytes of a constant with a type and a number of values.
     ///
-    /// Fails with `model_unsupported` if there is none such.
+    /// Fails with `model_unsupported` if there is no such constant.
     pub(super) fn bytes(&self, name: &str, data_type: i32, count: usize) -> Result<Bytes> {
         let size = if data_type == FLOAT { 4 } else { 1 };
         match self.0.get(name) {
-            Some(one)
-                if one.data_type == data_type
-                    && one.raw_data.len() == count.saturating_mul(size) =>
+            Some(TensorProto { data_type: found, raw_data, .. })
+                if *found == data_type && raw_data.len() == count.saturating_mul(size) =>
             {
-                Ok(one.raw_data.clone())
+                Ok(raw_data.clone())
             }
-            _ => Err(Error::model(
-                "model_unsupported",
-                format!("the graph has no {name} of {count} values of type {data_type}"),
-            )),
+            _ => {
+                let name = name.to_owned();
+                Err(ModelProblem::MissingConstant { name, count, data_type }.into())
+            }
         }
     }
 
@@ -82,7 +81,7 @@ impl Constants {
     }
 }
 
-/// An ONNX file of constants with a name, a shape and a type; `value` gives the bytes of each number.
+/// An ONNX file of constants with names, shapes and types. `value` returns the bytes of a number.
 #[cfg(test)]
 pub(super) fn written(
     constants: &[(String, Vec<usize>, i32)],

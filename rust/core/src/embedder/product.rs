@@ -1,20 +1,21 @@
-//! Products of bytes, exact on every processor: signed activations times unsigned weights.
+//! Exact matrix products of bytes: signed activations times unsigned weights.
 
 use multiversion::multiversion;
 
-/// Columns that are packed and multiplied together; the width of a product is a multiple of it.
+/// Columns that are packed and multiplied together; every width is a multiple of it.
 pub(super) const TILE: usize = 64;
 
-/// Turns a signed byte w into the unsigned byte w + 128, which the instructions take.
+/// Turns a signed byte w into the unsigned byte w + 128, which the instructions need.
 const SIGN: u8 = 0x80;
 
-/// Bytes of one column that one instruction multiplies and adds up; the depth is a multiple of it.
+/// Bytes of a column that one instruction multiplies and adds; every depth is a multiple of it.
 pub(super) const GROUP: usize = 4;
 
-/// The weights of one tile, [inputs / GROUP, TILE, GROUP].
+/// The weights of a tile, of shape [inputs / GROUP, TILE, GROUP].
 type Packed = [[u8; TILE * GROUP]];
 
-/// What multiplies; only `available` makes one, which looks at the processor first.
+/// An implementation of the product. Only `available` returns those that need instructions of the
+/// processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kernel {
     #[cfg(target_arch = "x86_64")]
@@ -27,7 +28,12 @@ pub(super) enum Kernel {
 }
 
 impl Kernel {
-    /// Every kernel that this processor can run, the fastest first.
+    /// The fastest kernel that this processor can run.
+    pub(super) fn fastest() -> Self {
+        *Self::available().first().expect("every processor can run the portable kernel")
+    }
+
+    /// All kernels that this processor can run, the fastest first.
     pub(super) fn available() -> Vec<Self> {
         let mut found = Vec::new();
         #[cfg(target_arch = "x86_64")]
@@ -47,12 +53,14 @@ impl Kernel {
     }
 }
 
-/// Sums of products: `levels` of shape [rows, inputs] times `weights` of shape [inputs, outputs].
+/// The product of `levels` of shape [rows, inputs] and `weights` of shape [inputs, outputs].
 ///
-/// The weights are signed bytes, as they lie in the file, and each counts as 128 more.
-///
-/// Every kernel returns the same numbers: no sum of up to 65,536 products overflows 32 bits.
-#[cfg_attr(target_arch = "x86_64", allow(unsafe_code, reason = "calls of x86's instructions"))]
+/// The weights are signed bytes, and 128 is added to each before it is multiplied. All kernels return
+/// the same numbers: no sum of up to 65,536 products overflows 32 bits.
+#[cfg_attr(
+    target_arch = "x86_64",
+    allow(unsafe_code, reason = "calls of functions with x86 instructions")
+)]
 pub(super) fn multiply(
     kernel: Kernel,
     levels: &[i8],
@@ -64,17 +72,17 @@ pub(super) fn multiply(
     match kernel {
         #[cfg(target_arch = "x86_64")]
         Kernel::Vnni512 => x86::multiply_by(levels, weights, inputs, outputs, &mut sums, {
-            // SAFETY: `available` names this kernel only where the processor has AVX-512 with VNNI.
+            // SAFETY: `available` returns this kernel only if the processor has AVX-512 with VNNI.
             |levels, packed| unsafe { x86::vnni512(levels, packed) }
         }),
         #[cfg(target_arch = "x86_64")]
         Kernel::Vnni256 => x86::multiply_by(levels, weights, inputs, outputs, &mut sums, {
-            // SAFETY: `available` names this kernel only where the processor has AVX-VNNI.
+            // SAFETY: `available` returns this kernel only if the processor has AVX-VNNI.
             |levels, packed| unsafe { x86::vnni256(levels, packed) }
         }),
         #[cfg(target_arch = "x86_64")]
         Kernel::Avx2 => x86::multiply_by(levels, weights, inputs, outputs, &mut sums, {
-            // SAFETY: `available` names this kernel only where the processor has AVX2.
+            // SAFETY: `available` returns this kernel only if the processor has AVX2.
             |levels, packed| unsafe { x86::avx2(levels, packed) }
         }),
         Kernel::Portable => {
@@ -90,7 +98,8 @@ pub(super) fn multiply(
     sums
 }
 
-/// Puts the bytes of a column that meet one group of a row side by side.
+/// Packs the weights of a tile: the bytes of a column that are multiplied with a group of a row
+/// become adjacent.
 #[multiversion(targets("x86_64+avx512f+avx512bw", "x86_64+avx2"))]
 fn pack(weights: &[u8], outputs: usize, start: usize, packed: &mut Packed) {
     for (rows, packed) in weights.chunks_exact(GROUP * outputs).zip(packed) {
@@ -105,16 +114,16 @@ fn pack(weights: &[u8], outputs: usize, start: usize, packed: &mut Packed) {
     }
 }
 
-/// The instructions that multiply bytes in groups. Without them a query takes five times as long.
+/// Kernels with instructions that multiply groups of bytes, five times as fast as the portable one.
 #[cfg(target_arch = "x86_64")]
-#[allow(unsafe_code, reason = "loads and stores of vectors; each note says what holds")]
+#[allow(unsafe_code, reason = "loads and stores of vectors")]
 mod x86 {
-    #[allow(clippy::wildcard_imports, reason = "eighteen instructions by long names")]
+    #[allow(clippy::wildcard_imports, reason = "eighteen long names of instructions")]
     use std::arch::x86_64::*;
 
     use super::{GROUP, Packed, TILE, pack};
 
-    /// Goes through the tiles, and in each through blocks of as many rows as registers hold.
+    /// Multiplies tile by tile, and in each tile blocks of as many rows as fit the registers.
     pub(super) fn multiply_by<const ROWS: usize>(
         levels: &[i8],
         weights: &[u8],
@@ -124,7 +133,7 @@ mod x86 {
         kernel: impl Fn(&[[i32; ROWS]], &Packed) -> [[i32; TILE]; ROWS],
     ) {
         let blocks: Vec<_> =
-            levels.chunks(ROWS * inputs).map(|rows| side_by_side(rows, inputs)).collect();
+            levels.chunks(ROWS * inputs).map(|rows| interleaved(rows, inputs)).collect();
         let mut packed = vec![[0; TILE * GROUP]; inputs / GROUP];
         for start in (0..outputs).step_by(TILE) {
             pack(weights, outputs, start, &mut packed);
@@ -139,8 +148,8 @@ mod x86 {
         }
     }
 
-    /// The groups of a block's rows, as [inputs / GROUP, ROWS]; absent rows are zero.
-    fn side_by_side<const ROWS: usize>(rows: &[i8], inputs: usize) -> Vec<[i32; ROWS]> {
+    /// The groups of a block's rows, of shape [inputs / GROUP, ROWS]; missing rows are zero.
+    fn interleaved<const ROWS: usize>(rows: &[i8], inputs: usize) -> Vec<[i32; ROWS]> {
         let mut block = vec![[0; ROWS]; inputs / GROUP];
         for (place, row) in rows.chunks_exact(inputs).enumerate() {
             let (groups, _) = row.as_chunks::<GROUP>();
@@ -153,14 +162,14 @@ mod x86 {
         block
     }
 
-    /// Writes a kernel of vectors that are so many bytes wide.
+    /// Defines a kernel for vectors of `$bytes` bytes.
     macro_rules! kernel {
         ($name:ident, $features:literal, $rows:literal, $bytes:literal, $zero:ident, $load:ident,
          $store:ident, $set:ident, $dot:expr) => {
             #[target_feature(enable = $features)]
             pub(super) fn $name(levels: &[[i32; $rows]], packed: &Packed) -> [[i32; TILE]; $rows] {
                 let mut found = [[0; TILE]; $rows];
-                // Four vectors of each row at a time: their sums stay in registers.
+                // The sums of four vectors per row fit the registers.
                 for part in 0..TILE / $bytes {
                     let mut sums = [[$zero(); 4]; $rows];
                     for (levels, packed) in levels.iter().zip(packed) {
@@ -169,7 +178,7 @@ mod x86 {
                         let (vectors, _) = vectors.as_chunks::<$bytes>();
                         let mut weights = [$zero(); 4];
                         for (weights, bytes) in weights.iter_mut().zip(vectors) {
-                            // SAFETY: it reads the bytes that the reference stands for.
+                            // SAFETY: it reads exactly the bytes of the reference.
                             *weights = unsafe { $load(bytes.as_ptr().cast()) };
                         }
                         for (sums, level) in sums.iter_mut().zip(levels) {
@@ -184,7 +193,7 @@ mod x86 {
                         let Some(part) = parts.get_mut(part) else { continue };
                         let (vectors, _) = part.as_chunks_mut::<{ $bytes / 4 }>();
                         for (vector, sum) in vectors.iter_mut().zip(sums) {
-                            // SAFETY: it writes the numbers that the reference stands for.
+                            // SAFETY: it writes exactly the numbers of the reference.
                             unsafe { $store(vector.as_mut_ptr().cast(), sum) };
                         }
                     }
@@ -228,7 +237,7 @@ mod x86 {
         exact
     );
 
-    /// What `dpbusd` does, in 16 bits, where no sum of two products saturates.
+    /// `dpbusd` by 16-bit multiplications, in which no sum of two products saturates.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn exact(sum: __m256i, weights: __m256i, level: __m256i) -> __m256i {
@@ -261,7 +270,7 @@ mod tests {
             let mut state = seed | 1;
             let mut byte = || {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
-                // The ends of the range are where sums saturate.
+                // Sums saturate at the ends of the range.
                 match state >> 60 { 0..4 => 0, 4..8 => 255, _ => (state >> 40) as u8 }
             };
             let weights: Vec<u8> = (0..inputs * outputs).map(|_| byte()).collect();

@@ -1,4 +1,4 @@
-//! Text to word pieces, as BERT's uncased tokenizer makes them.
+//! The tokenizer of uncased BERT models, which divides text into word pieces.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,15 +8,15 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use unicode_categories::UnicodeCategories as _;
 use unicode_normalization::UnicodeNormalization as _;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ModelProblem, Result};
 
-/// Tokens that stand in a text as they are; they are looked for before anything else.
+/// Tokens that a text can contain literally. They are found before the text is normalised.
 const SPECIAL: [&str; 5] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"];
 
-/// A word of more characters is unknown without a look.
+/// Characters of the longest word that is divided; longer words become the unknown token.
 const LONGEST_WORD: usize = 100;
 
-/// A vocabulary and the numbers of its special tokens.
+/// A vocabulary and the ids of its special tokens.
 #[derive(Debug)]
 pub(super) struct WordPieces {
     vocabulary: Vocabulary,
@@ -26,14 +26,11 @@ pub(super) struct WordPieces {
 impl WordPieces {
     /// Reads the `tokenizer.json` of an uncased BERT.
     ///
-    /// Fails with `model_unsupported` for any other.
+    /// Fails with `model_unsupported` for other tokenizers.
     pub(super) fn read(json: &[u8]) -> Result<Self> {
-        let unsupported = |why: String| {
-            Error::model("model_unsupported", format!("tokenizer.json is no uncased BERT's: {why}"))
-        };
-        let file: File =
-            serde_json::from_slice(json).map_err(|error| unsupported(error.to_string()))?;
-        let same = file.normalizer.kind == "BertNormalizer"
+        let file: File = serde_json::from_slice(json)
+            .map_err(|error| Error::from(ModelProblem::Tokenizer(error.to_string())))?;
+        let is_uncased_bert = file.normalizer.kind == "BertNormalizer"
             && file.normalizer.lowercase
             && file.normalizer.clean_text
             && file.normalizer.handle_chinese_chars
@@ -41,41 +38,50 @@ impl WordPieces {
             && file.pre_tokenizer.kind == "BertPreTokenizer"
             && file.model.kind == "WordPiece"
             && file.model.max_input_chars_per_word == LONGEST_WORD;
-        if !same {
-            return Err(unsupported("it normalises or splits in another way".to_owned()));
+        if !is_uncased_bert {
+            return Err(ModelProblem::TokenizerSteps.into());
         }
         let vocabulary = file.model.vocab;
         let mut special = [0; SPECIAL.len()];
         for (id, token) in special.iter_mut().zip(SPECIAL) {
-            *id =
-                vocabulary.find(token).ok_or_else(|| unsupported(format!("it has no {token}")))?;
+            *id = vocabulary.find(token).ok_or(ModelProblem::MissingToken(token))?;
         }
         Ok(Self { vocabulary, special })
     }
 
-    /// How many ids there are at most: one more than the largest.
+    /// One more than the largest id.
     pub(super) fn size(&self) -> usize {
         self.vocabulary.ids.values().max().map_or(0, |largest| *largest as usize + 1)
     }
 
-    /// An input: what of the text fits, between the tokens that every input starts and ends with.
+    /// The input for a text: `[CLS]`, the tokens that fit, and `[SEP]`, at most `most` in all.
     pub(super) fn input(&self, text: &str, most: usize) -> Vec<u32> {
         let [_, unknown, first, last, _] = self.special;
         let mut ids = vec![first];
         let mut rest = text;
-        // No further than what fits: the end of a long text is not looked at.
+        // Stops when the input is full, so that a long text does not take longer.
         while !rest.is_empty() && ids.len() < most {
-            let (plain, token) = next_special(rest);
+            let (plain, token) = self.next_special(rest);
             self.read_plain(plain, unknown, most, &mut ids);
-            rest = rest.get(plain.len()..).unwrap_or_default();
-            if let Some(place) = token {
-                ids.extend(self.special.get(place));
-                rest = SPECIAL.get(place).and_then(|it| rest.strip_prefix(it)).unwrap_or_default();
+            rest = rest.strip_prefix(plain).expect("`plain` is the start of `rest`");
+            if let Some((token, id)) = token {
+                ids.push(id);
+                rest = rest.strip_prefix(token).expect("the token follows `plain`");
             }
         }
         ids.truncate(most.saturating_sub(1).max(1));
         ids.push(last);
         ids
+    }
+
+    /// The text before the first special token, and that token with its id.
+    fn next_special<'a>(&self, text: &'a str) -> (&'a str, Option<(&'static str, u32)>) {
+        let found = text.match_indices('[').find_map(|(start, _)| {
+            let (before, rest) = text.split_at_checked(start)?;
+            let mut tokens = SPECIAL.into_iter().zip(self.special);
+            Some((before, Some(tokens.find(|(token, _)| rest.starts_with(token))?)))
+        });
+        found.unwrap_or((text, None))
     }
 
     fn read_plain(&self, text: &str, unknown: u32, most: usize, ids: &mut Vec<u32>) {
@@ -98,7 +104,8 @@ impl WordPieces {
         self.read_word(&word, unknown, ids);
     }
 
-    /// The longest piece from the start, then the longest from there on, or one unknown word.
+    /// Adds the longest piece at the start of the word, then the longest at the start of the rest,
+    /// and so on. If no piece matches, adds the unknown token instead.
     fn read_word(&self, word: &str, unknown: u32, ids: &mut Vec<u32>) {
         if word.is_empty() {
             return;
@@ -129,22 +136,13 @@ impl WordPieces {
     }
 }
 
-/// The ends of a text's characters, the last first.
+/// The ends of the characters of a text, in reverse.
 fn ends(text: &str) -> impl Iterator<Item = usize> {
     text.char_indices().rev().map(|(start, character)| start + character.len_utf8())
 }
 
-/// The text before the first special token, and which one it is.
-fn next_special(text: &str) -> (&str, Option<usize>) {
-    let found = text.match_indices('[').find_map(|(start, _)| {
-        let rest = text.get(start..)?;
-        let place = SPECIAL.iter().position(|token| rest.starts_with(token))?;
-        Some((text.get(..start)?, Some(place)))
-    });
-    found.unwrap_or((text, None))
-}
-
-/// The characters that count: clean, without accents, in lower case, Chinese ones apart.
+/// The text without control characters and accents, in lower case, with spaces around Chinese
+/// characters.
 fn normalised(text: &str) -> impl Iterator<Item = char> {
     text.chars()
         .filter(|character| !is_dropped(*character))
@@ -174,7 +172,7 @@ fn is_punctuation(character: char) -> bool {
     character.is_ascii_punctuation() || character.is_punctuation()
 }
 
-/// Whether a character is of a script that is written without spaces, by the blocks that BERT names.
+/// Whether BERT treats a character as Chinese.
 fn is_chinese(character: char) -> bool {
     matches!(
         u32::from(character),
@@ -189,7 +187,7 @@ fn is_chinese(character: char) -> bool {
     )
 }
 
-/// What of a `tokenizer.json` decides how a text is read.
+/// The fields of `tokenizer.json` that are needed.
 #[derive(Deserialize)]
 struct File {
     normalizer: Normalizer,
@@ -221,7 +219,7 @@ struct Model {
     vocab: Vocabulary,
 }
 
-/// The number of each piece.
+/// The id of each word piece.
 #[derive(Debug)]
 struct Vocabulary {
     ids: HashMap<Box<str>, u32>,
@@ -241,14 +239,14 @@ impl<'de> Deserialize<'de> for Vocabulary {
             type Value = Vocabulary;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a number for each piece")
+                formatter.write_str("an id for each word piece")
             }
 
             fn visit_map<A: MapAccess<'de>>(
                 self,
                 mut map: A,
             ) -> std::result::Result<Vocabulary, A::Error> {
-                // Room for a vocabulary of the usual size, which then never moves.
+                // Enough for a vocabulary of the usual size, so that the map does not grow.
                 let mut ids = HashMap::with_capacity(32_768);
                 while let Some((piece, id)) = map.next_entry()? {
                     ids.insert(piece, id);
