@@ -18,16 +18,16 @@ from conftest import WordEmbedder
 from crossgate import Document, Index, InputError
 from crossgate._cli import run as run_command
 from crossgate._lint.hubs import hubs
-from crossgate._lint.inputs import Library
+from crossgate._lint.inputs import LintedLibrary
 from crossgate._lint.locations import Places
-from crossgate._lint.names import Names
-from crossgate._lint.rarity import Words
-from crossgate._lint.self_retrieval import Answer
+from crossgate._lint.names import DocumentNames
+from crossgate._lint.rarity import LibraryTerms
+from crossgate._lint.self_retrieval import SentenceResult
 from crossgate._lint.sentences import Sentence, own_sentences
 from crossgate._lint.shadows import shadows
 from crossgate._lint.unfindable import unfindable
 from crossgate._sources import read_sources
-from crossgate.lint import Finding, Report, lint
+from crossgate.lint import Finding, LintReport, lint
 
 CLEAN = {
     "csv-cleaner": "Repair broken quoting and remove duplicate rows in CSV exports. "
@@ -48,12 +48,12 @@ def documents(texts: Mapping[str, str], bodies: Mapping[str, str] = {}) -> list[
     ]
 
 
-def checked(library: Sequence[Document]) -> Report:
+def checked(library: Sequence[Document]) -> LintReport:
     return lint(Index.build(library, embedder=WordEmbedder()), library)
 
 
 def found(library: Sequence[Document], code: str) -> list[Finding]:
-    return [one for one in checked(library).findings if one.code == code]
+    return [item for item in checked(library).findings if item.code == code]
 
 
 def write(folder: Path, texts: Mapping[str, str], *, prefix: str = "") -> Path:
@@ -70,7 +70,7 @@ def test_a_clean_library_has_no_findings() -> None:
     assert (report.documents, report.sentences) == (4, 8)
 
 
-def test_a_clean_library_has_none_with_the_bundled_model_or_with_words_alone() -> None:
+def test_a_clean_library_has_no_findings_with_and_without_a_model() -> None:
     library = documents(CLEAN)
     for embedder in ("default", None):
         assert lint(Index.build(library, embedder=embedder), library).findings == ()
@@ -85,7 +85,7 @@ TWINS = {
 }
 
 
-def test_two_that_say_the_same_shadow_each_other() -> None:
+def test_similar_documents_shadow_each_other() -> None:
     (finding,) = found(documents(TWINS), "shadowed")
     assert {finding.id, *finding.others} == {"pdf-a", "pdf-b"}
     assert finding.severity == "error"
@@ -93,17 +93,17 @@ def test_two_that_say_the_same_shadow_each_other() -> None:
     assert "wins 2 of 2 sentences" in finding.message
 
 
-def test_a_document_does_not_win_by_having_written_the_sentence() -> None:
+def test_a_sentence_is_left_out_of_its_own_document() -> None:
     library = documents(TWINS)
     by_repeating = Index.build(library, embedder=WordEmbedder())
-    (twin,) = [one for one in library if one.id == "pdf-a"]
+    (twin,) = [item for item in library if item.id == "pdf-a"]
     query = twin.text.split(". ")[0] + "."
     vector = WordEmbedder().embed([query])[0]
     assert by_repeating.search(query, vector).scored[0].id in ("pdf-a", "pdf-b")
     assert found(library, "shadowed")
 
 
-def test_one_sentence_alone_proves_nothing() -> None:
+def test_a_single_lost_sentence_is_not_reported() -> None:
     assert list(shadows(answered({"lost": [2, 1, 1]}, head=3))) == []
     (finding,) = shadows(answered({"lost": [2, 2, 1]}, head=3))
     assert (finding.id, finding.others, finding.severity) == ("lost", ("z0",), "warning")
@@ -111,12 +111,12 @@ def test_one_sentence_alone_proves_nothing() -> None:
     assert list(shadows(answered({"lost": [1, 2, 2, 2, 2]}, head=1))) == []
 
 
-def test_the_evidence_says_whether_the_whole_document_loses() -> None:
+def test_evidence_states_whether_the_whole_document_loses() -> None:
     library = answered({"lost": [2, 2, 1]}, head=3)
     mild, plain = library.answers[:2]
     library.answers[1] = replace(plain, others=(("z0", 1.1),))
     (finding,) = shadows(library)
-    assert [one.text for one in finding.evidence] == [
+    assert [item.text for item in finding.evidence] == [
         '"sentence 1" finds z0 before lost',
         '"sentence 0" finds z0 before the rest of lost',
     ]
@@ -131,14 +131,14 @@ def test_the_evidence_says_whether_the_whole_document_loses() -> None:
         ("Merges PDF files, and replaces deprecated calls.", "Merge the two, or "),
     ],
 )
-def test_what_is_out_of_use_is_to_be_removed(text: str, advice: str) -> None:
+def test_the_advice_for_a_deprecated_document_is_removal(text: str, advice: str) -> None:
     library = answered({"lost": [2, 2, 1]}, head=3)
     library.documents["lost"] = Document(id="lost", text=text)
     (finding,) = shadows(library)
     assert finding.advice.startswith(advice)
 
 
-def test_a_winner_that_names_the_other_is_not_told_to_do_so() -> None:
+def test_the_advice_leaves_out_an_existing_referral() -> None:
     library = answered({"lost-one": [2, 2, 1]}, head=3)
     (finding,) = shadows(library)
     assert finding.advice.endswith("say in z0 when to use lost-one instead.")
@@ -150,15 +150,15 @@ def test_a_winner_that_names_the_other_is_not_told_to_do_so() -> None:
 # Descriptions that nothing finds.
 
 
-def test_a_short_description() -> None:
+def test_a_short_description_is_reported() -> None:
     (finding,) = checked(documents({**CLEAN, "helper": "A useful helper."})).findings
     assert (finding.code, finding.id) == ("unfindable", "helper")
     assert '"A useful helper."' in finding.evidence[0].text
 
 
-def test_a_description_of_words_that_all_have() -> None:
+def test_a_description_of_common_words_is_reported() -> None:
     own = ("invoices", "recipes", "timetables", "contracts")
-    texts = {f"tool-{one}": f"Manages project files and data of {one}" for one in own}
+    texts = {f"tool-{item}": f"Manages project files and data of {item}" for item in own}
     texts["tool-e"] = "Manages project files and data"
     (finding,) = found(documents(texts), "unfindable")
     assert finding.id == "tool-e"
@@ -171,13 +171,13 @@ def sentence(id: str, field: str, number: int) -> Sentence:
     return Sentence(**values, text=f"sentence {number}")  # type: ignore[arg-type]
 
 
-def answered(places: Mapping[str, Sequence[int]], head: int) -> Library:
+def answered(places: Mapping[str, Sequence[int]], head: int) -> LintedLibrary:
     """Return a library in which each sentence of a document comes at one of the places."""
     library = {id: Document(id=id, text=f"{id} alpha beta gamma delta") for id in places}
-    others = [Document(id=f"z{one}", text=f"a{one} b{one} c{one} d{one}") for one in range(9)]
-    library |= {one.id: one for one in others}
+    others = [Document(id=f"z{item}", text=f"a{item} b{item} c{item} d{item}") for item in range(9)]
+    library |= {item.id: item for item in others}
     answers = [
-        Answer(
+        SentenceResult(
             sentence=sentence(id, "text" if number < head else "body", number),
             own=0.5,
             repeated=1.0,
@@ -187,8 +187,8 @@ def answered(places: Mapping[str, Sequence[int]], head: int) -> Library:
         for id, list_of_places in places.items()
         for number, place in enumerate(list_of_places)
     ]
-    words = Words(library.values(), "english")
-    return Library(documents=library, words=words, answers=answers, places=Places({}))
+    words = LibraryTerms(library.values(), "english")
+    return LintedLibrary(documents=library, words=words, answers=answers, places=Places({}))
 
 
 @pytest.mark.parametrize(
@@ -200,9 +200,11 @@ def answered(places: Mapping[str, Sequence[int]], head: int) -> Library:
         ([4, 5, 6], False),  # too few to say so
     ],
 )
-def test_a_document_that_its_own_sentences_never_find(places: list[int], expected: bool) -> None:
+def test_a_document_not_found_by_its_own_sentences_is_reported(
+    places: list[int], expected: bool
+) -> None:
     library = answered({"lost": places}, head=2)
-    assert [one.id for one in unfindable(library)] == ["lost"] * expected
+    assert [item.id for item in unfindable(library)] == ["lost"] * expected
     assert list(unfindable(library, known={"lost"})) == []
 
 
@@ -227,16 +229,20 @@ BROKER = """
     """
 
 
-def test_a_body_that_the_head_does_not_announce() -> None:
+def test_an_unannounced_body_is_reported() -> None:
     texts = {**CLEAN, "capture": "Capture packets of mesh companions. Use when a node is silent."}
     (finding,) = checked(documents(texts, {"capture": BROKER})).findings
     assert (finding.code, finding.severity, finding.id) == ("unannounced_body", "info", "capture")
-    assert {one.text.split(":")[0] for one in finding.evidence} == {"broker", "radios", "telemetry"}
+    assert {item.text.split(":")[0] for item in finding.evidence} == {
+        "broker",
+        "radios",
+        "telemetry",
+    }
     announced = {**texts, "capture": texts["capture"] + " Sets up a broker for radios."}
     assert checked(documents(announced, {"capture": BROKER})).findings == ()
 
 
-def test_what_stands_only_where_nothing_reads_is_a_warning() -> None:
+def test_topics_after_the_read_limit_are_a_warning() -> None:
     filler = "\n".join(f"    Packets {number} of mesh companions." for number in range(300))
     texts = {**CLEAN, "capture": "Capture packets of mesh companions. Use when a node is silent."}
     (finding,) = checked(documents(texts, {"capture": filler + BROKER})).findings
@@ -244,7 +250,7 @@ def test_what_stands_only_where_nothing_reads_is_a_warning() -> None:
     assert "only after character 6,000" in finding.message
 
 
-def test_code_announces_nothing() -> None:
+def test_code_is_not_a_topic() -> None:
     fenced = "```\nbroker radios telemetry\n## broker radios\n```\n" * 5
     texts = {**CLEAN, "capture": "Capture packets of mesh companions. Use when a node is silent."}
     assert found(documents(texts, {"capture": fenced}), "unannounced_body") == []
@@ -253,7 +259,7 @@ def test_code_announces_nothing() -> None:
 # Hubs.
 
 
-def test_a_document_that_comes_up_for_everything() -> None:
+def test_a_hub_is_reported() -> None:
     places = {id: [2, 2, 2] for id in "abcd"}
     (finding,) = hubs(answered(places, head=3))
     assert (finding.id, finding.others) == ("z0", ("a", "b", "c", "d"))
@@ -264,7 +270,7 @@ def test_a_document_that_comes_up_for_everything() -> None:
     assert list(hubs(answered({id: [1, 1, 1] for id in "abcd"}, head=3))) == []
 
 
-def test_a_description_of_everything_is_a_hub() -> None:
+def test_a_description_of_many_topics_is_a_hub() -> None:
     texts = {**CLEAN, "assistant": " ".join(CLEAN.values())}
     (finding,) = found(documents(texts), "hub")
     assert finding.id == "assistant"
@@ -285,14 +291,14 @@ def test_a_description_of_everything_is_a_hub() -> None:
         ("Fills forms. Use for merging PDF files. Not for merging PDF files alone.", False),
     ],
 )
-def test_a_trigger_that_the_same_document_excludes(text: str, expected: bool) -> None:
+def test_an_excluded_trigger_is_reported(text: str, expected: bool) -> None:
     findings = found(documents({"forms": text, **CLEAN}), "contradicting_triggers")
-    assert [one.id for one in findings] == ["forms"] * expected
-    for one in findings:
-        assert len(one.evidence) == 2
+    assert [item.id for item in findings] == ["forms"] * expected
+    for item in findings:
+        assert len(item.evidence) == 2
 
 
-def test_two_that_send_one_task_to_each_other() -> None:
+def test_circular_referrals_are_reported() -> None:
     texts = {
         "pdf-forms": "Fills in the fields of a form. For merging scanned pages use pdf-pages.",
         "pdf-pages": "Turns and crops pages. For merging scanned pages use pdf-forms.",
@@ -304,8 +310,8 @@ def test_two_that_send_one_task_to_each_other() -> None:
     assert found(documents(texts), "contradicting_triggers") == []
 
 
-def test_a_name_of_one_word_is_a_name_only_where_somebody_is_sent_to_it() -> None:
-    names = Names(documents({"signup": "a", "pdf-forms": "b", "pdf": "c"}))
+def test_a_name_of_one_word_counts_only_in_a_referral() -> None:
+    names = DocumentNames(documents({"signup": "a", "pdf-forms": "b", "pdf": "c"}))
     assert list(names.named("see signup", "pdf")) == [("signup", "signup")]
     assert list(names.named("users who signup early", "pdf")) == []
     assert list(names.named("the PDF-forms fields", "pdf")) == [("PDF-forms", "pdf-forms")]
@@ -315,7 +321,7 @@ def test_a_name_of_one_word_is_a_name_only_where_somebody_is_sent_to_it() -> Non
 # Sentences.
 
 
-def test_what_sends_elsewhere_is_no_sentence_of_its_own() -> None:
+def test_referrals_are_not_own_sentences() -> None:
     library = documents(
         {
             "pdf-forms": "Fills in the fields of a paper form. "
@@ -325,8 +331,8 @@ def test_what_sends_elsewhere_is_no_sentence_of_its_own() -> None:
             "signup": "Registers people for a course.",
         }
     )
-    asked = own_sentences(library, Words(library, "english"))
-    assert [one.query for one in asked if one.id == "pdf-forms"] == [
+    asked = own_sentences(library, LibraryTerms(library, "english"))
+    assert [item.query for item in asked if item.id == "pdf-forms"] == [
         "Fills in the fields of a paper form."
     ]
 
@@ -337,27 +343,27 @@ def test_triggers_headings_and_first_lines() -> None:
     )
     text = 'Fills forms. Use for "fill this form out" or "complete these fields".'
     library = documents({"forms": text, **CLEAN}, {"forms": body})
-    asked = own_sentences(library, Words(library, "english"))
-    mine = [one for one in asked if one.id == "forms"]
-    assert [(one.kind, one.query) for one in mine] == [
+    asked = own_sentences(library, LibraryTerms(library, "english"))
+    mine = [item for item in asked if item.id == "forms"]
+    assert [(item.kind, item.query) for item in mine] == [
         ("trigger", "fill this form out"),
         ("trigger", "complete these fields"),
         ("heading", "Filling forms fast"),
         ("line", "Opens the form and lists its fields."),
     ]
-    for one in mine:
-        whole = library[0].text if one.field == "text" else library[0].body
-        assert whole[one.start : one.end] == one.text
+    for item in mine:
+        whole = library[0].text if item.field == "text" else library[0].body
+        assert whole[item.start : item.end] == item.text
 
 
-def test_a_sentence_of_all_is_asked_of_none_but_copies_keep_theirs() -> None:
+def test_boilerplate_is_left_out_but_copies_keep_sentences() -> None:
     shared = "Answers in short plain sentences only."
     texts = {id: f"{text} {shared}" for id, text in CLEAN.items()}
     library = documents(texts)
-    asked = own_sentences(library, Words(library, "english"))
-    assert shared not in {one.query for one in asked}
-    copies = documents({f"copy-{one}": TWINS["pdf-a"] for one in "abc"})
-    assert len(own_sentences(copies, Words(copies, "english"))) == 6
+    asked = own_sentences(library, LibraryTerms(library, "english"))
+    assert shared not in {item.query for item in asked}
+    copies = documents({f"copy-{item}": TWINS["pdf-a"] for item in "abc"})
+    assert len(own_sentences(copies, LibraryTerms(copies, "english"))) == 6
 
 
 # The same library, the same findings.
@@ -374,9 +380,9 @@ ILL = [
 
 
 @given(st.permutations(ILL))
-def test_the_order_of_the_documents_changes_nothing(library: list[Document]) -> None:
+def test_the_order_of_documents_does_not_matter(library: list[Document]) -> None:
     assert checked(library) == checked(ILL)
-    assert {one.code for one in checked(ILL).findings} == {
+    assert {item.code for item in checked(ILL).findings} == {
         "shadowed",
         "unfindable",
         "unannounced_body",
@@ -384,14 +390,14 @@ def test_the_order_of_the_documents_changes_nothing(library: list[Document]) -> 
     }
 
 
-def test_the_index_is_not_changed_and_may_speak_for_the_documents() -> None:
+def test_the_index_is_not_changed_and_can_supply_documents() -> None:
     index = Index.build(ILL, embedder=WordEmbedder())
     before = index.fingerprint
     assert lint(index) == lint(index, ILL)
     assert index.fingerprint == before
 
 
-def test_an_empty_index() -> None:
+def test_an_empty_index_is_refused() -> None:
     index = Index.build(ILL[:1], embedder=None)
     index.delete([ILL[0].id])
     with pytest.raises(InputError) as raised:
@@ -399,23 +405,25 @@ def test_an_empty_index() -> None:
     assert raised.value.code == "no_documents"
 
 
-def test_findings_are_sorted_by_how_much_they_hurt() -> None:
+def test_findings_are_sorted_by_severity() -> None:
     findings = checked(ILL).findings
-    severities = [("error", "warning", "info").index(one.severity) for one in findings]
+    severities = [("error", "warning", "info").index(item.severity) for item in findings]
     assert severities == sorted(severities)
     assert findings[0].code == "shadowed"
     assert findings[-1].code == "unannounced_body"
 
 
-def test_the_names_of_files_change_nothing_but_the_files(tmp_path: Path) -> None:
+def test_file_names_do_not_change_findings(tmp_path: Path) -> None:
     def findings(folder: Path) -> list[object]:
         loaded = read_sources([folder])
         report = lint(
             Index.build(loaded.documents, embedder=None), loaded.documents, places=loaded.places
         )
         assert report.findings
-        assert all(one.file and one.line == 3 for one in report.findings)
-        return [(one.code, one.id, one.others, one.message, one.hurt) for one in report.findings]
+        assert all(item.file and item.line == 3 for item in report.findings)
+        return [
+            (item.code, item.id, item.others, item.message, item.hurt) for item in report.findings
+        ]
 
     one = findings(write(tmp_path / "one", TWINS))
     renamed = dict(reversed(TWINS.items()))
@@ -446,19 +454,19 @@ def test_a_finding_names_its_line(tmp_path: Path, front: str, line: int) -> None
     report = lint(
         Index.build(loaded.documents, embedder=None), loaded.documents, places=loaded.places
     )
-    (contradiction,) = [one for one in report.findings if one.code == "contradicting_triggers"]
+    (contradiction,) = [item for item in report.findings if item.code == "contradicting_triggers"]
     assert (contradiction.file, contradiction.line) == (str(path), line)
-    (body,) = [one for one in report.findings if one.code == "unannounced_body"]
+    (body,) = [item for item in report.findings if item.code == "unannounced_body"]
     lines = path.read_text().splitlines()
-    for one in body.evidence:
-        word, _, numbers = one.text.partition(":")
-        assert one.line is not None
-        assert word in lines[one.line - 1].lower()
+    for item in body.evidence:
+        word, _, numbers = item.text.partition(":")
+        assert item.line is not None
+        assert word in lines[item.line - 1].lower()
         for number in re.findall(r"\d+", numbers.split("(")[1]):
             assert word in lines[int(number) - 1].lower()
 
 
-def test_rows_and_chunks_have_lines_too(tmp_path: Path) -> None:
+def test_rows_and_chunks_have_lines(tmp_path: Path) -> None:
     rows = [{"id": id, "text": text} for id, text in TWINS.items()]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (tmp_path / "notes.md").write_text("# Notes\n\nOne.\n\n## Odd\n\nTwo.\n")
@@ -470,7 +478,7 @@ def test_rows_and_chunks_have_lines_too(tmp_path: Path) -> None:
         report = lint(
             Index.build(loaded.documents, embedder=None), loaded.documents, places=loaded.places
         )
-        lines = {one.line for one in report.findings if one.code == code}
+        lines = {item.line for item in report.findings if item.code == code}
         assert lines
         assert lines <= line, (name, lines)
 
@@ -505,7 +513,7 @@ def test_json_and_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     schema = json.loads((Path(__file__).parent / "schemas" / "lint.json").read_text())
     values = json.loads(capsys.readouterr().out)
     Draft202012Validator(schema).validate(values)
-    assert [one["code"] for one in values["findings"]] == ["shadowed", "unfindable"]
+    assert [item["code"] for item in values["findings"]] == ["shadowed", "unfindable"]
     assert command(folder, "--json", "--limit", "1") == 1
     first = json.loads(capsys.readouterr().out)
     assert first == {**values, "findings": values["findings"][:1]}
@@ -513,9 +521,7 @@ def test_json_and_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "and 1 more" in capsys.readouterr().out
 
 
-def test_what_the_reader_skipped_is_found(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_skipped_files_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write(tmp_path, CLEAN)
     (folder / "broken").mkdir()
     (folder / "broken" / "SKILL.md").write_text("no front matter")
@@ -536,6 +542,6 @@ def test_hostile_names_are_printed_safely(
     assert command(tmp_path, "--fail-on", "info") == 1
     shown = capsys.readouterr().out
     assert "shadowed" in shown
-    assert all(one.isprintable() or one == "\n" for one in shown)
+    assert all(item.isprintable() or item == "\n" for item in shown)
     assert command(tmp_path, "--json") == 1
     assert capsys.readouterr().out.isascii()

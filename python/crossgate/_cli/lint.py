@@ -1,4 +1,4 @@
-"""`crossgate lint`: what hurts routing in a library."""
+"""`crossgate lint`: find problems that hurt routing in a library."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from crossgate._cli.output import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from crossgate._lint.checking import Report
+    from crossgate._lint.checking import LintReport
     from crossgate._lint.findings import Finding
 
 FOUND = 1
-"""Exit code of a library with a finding that is as bad as `--fail-on` or worse."""
+"""Exit code if a finding is at least as severe as `--fail-on`."""
 
 SCHEMA = "crossgate-lint/1"
 
@@ -51,7 +51,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check a library and print what was found, the worst first."""
+    """Check a library and print the findings, the worst first."""
     from crossgate._lint.checking import lint
     from crossgate._lint.findings import reaches
 
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
     return FOUND if fails else DONE
 
 
-def _counts(report: Report) -> dict[str, int]:
+def _counts(report: LintReport) -> dict[str, int]:
     from crossgate._lint.findings import SEVERITIES
 
     return {
@@ -83,7 +83,7 @@ def _counts(report: Report) -> dict[str, int]:
     }
 
 
-def _values(report: Report, shown: Sequence[Finding]) -> dict[str, object]:
+def _values(report: LintReport, shown: Sequence[Finding]) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "documents": report.documents,
@@ -93,7 +93,7 @@ def _values(report: Report, shown: Sequence[Finding]) -> dict[str, object]:
     }
 
 
-def _text(report: Report, shown: Sequence[Finding]) -> str:
+def _text(report: LintReport, shown: Sequence[Finding]) -> str:
     lines = [line for finding in shown for line in (*_lines(finding), "")]
     hidden = len(report.findings) - len(shown)
     if hidden:
@@ -114,7 +114,7 @@ def _lines(finding: Finding) -> list[str]:
 
 
 def _place(file: str | None, line: int | None) -> str:
-    """Return `file:line`, or what of it is known."""
+    """Return `file:line`, or only the known part."""
     if file is None:
         return "" if line is None else f"line {line}"
     return plain(file if line is None else f"{file}:{line}")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from math import log
 
 from crossgate._lint.findings import Finding
-from crossgate._lint.inputs import Library
+from crossgate._lint.inputs import LintedLibrary
 from crossgate._retrieval.passages import BODY_CHARS, fenced
 from crossgate._values.results import Document
 
@@ -19,20 +19,20 @@ RARE = 0.02
 """A distinctive term is in at most this share of the documents, or in one."""
 
 TERMS = 3
-"""A body with at least this many such terms that the head lacks is unannounced."""
+"""A body with at least this many such terms that the head lacks is reported."""
 
 HEADINGS = 2
-"""How many of these must be in a heading, as proof that a section is about them."""
+"""Minimum number of these terms in headings, as evidence of a section on the topic."""
 
 _NAMED = 5
 _LINES_NAMED = 3
-# Code, URLs and paths are not what prompts ask for.
+# Prompts rarely contain code, URLs or paths.
 _ASIDE = re.compile(r"`[^`\n]*`|\S*[/\\<>{}=|]\S*|\S*\w[._]\w\S*")
 _WORD = re.compile(r"[^\W\d_][\w'-]{3,}")
 
 
-def bodies(library: Library) -> Iterator[Finding]:
-    """Yield the documents whose body is about topics that their head never mentions."""
+def bodies(library: LintedLibrary) -> Iterator[Finding]:
+    """Yield documents whose body has topics that the head never mentions."""
     for document in library.documents.values():
         unannounced = _unannounced(library, document)
         titled = sum(
@@ -43,7 +43,7 @@ def bodies(library: Library) -> Iterator[Finding]:
             yield _finding(library, document, unannounced)
 
 
-def _unannounced(library: Library, document: Document) -> dict[str, list[int]]:
+def _unannounced(library: LintedLibrary, document: Document) -> dict[str, list[int]]:
     """Return the words that the head lacks, by descending weight, with their offsets."""
     if not document.body:
         return {}
@@ -64,7 +64,7 @@ def _unannounced(library: Library, document: Document) -> dict[str, list[int]]:
     weights = {
         term: len(at) * log(1 + words.count / words.in_documents[term])
         for term, at in starts.items()
-        # 0 if the analysis splits the whole text differently from the word alone.
+        # 0 if the analysis splits the word differently within the text.
         if len(at) >= LINES and 0 < words.in_documents[term] <= limit
     }
     order = sorted(weights, key=lambda term: (-weights[term], term))
@@ -85,7 +85,9 @@ def _prose(body: str) -> Iterator[tuple[int, str]]:
         start += len(line)
 
 
-def _finding(library: Library, document: Document, unannounced: dict[str, list[int]]) -> Finding:
+def _finding(
+    library: LintedLibrary, document: Document, unannounced: dict[str, list[int]]
+) -> Finding:
     places = library.places
     unread = [word for word, starts in unannounced.items() if starts[0] >= BODY_CHARS]
     named = dict(list(unannounced.items())[:_NAMED])

@@ -1,4 +1,4 @@
-"""Runs all checks of a library, and sorts the findings, the worst first."""
+"""Runs all checks on a library and sorts the findings, the worst first."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from crossgate._decision.router import DEFAULT_PROFILE
 from crossgate._lint.bodies import bodies
 from crossgate._lint.findings import SEVERITIES, Finding
 from crossgate._lint.hubs import hubs
-from crossgate._lint.inputs import Library
+from crossgate._lint.inputs import LintedLibrary
 from crossgate._lint.locations import Places
-from crossgate._lint.rarity import Words
+from crossgate._lint.rarity import LibraryTerms
 from crossgate._lint.self_retrieval import ask
 from crossgate._lint.sentences import own_sentences
 from crossgate._lint.shadows import shadows
 from crossgate._lint.trigger_conflicts import contradictions
 from crossgate._lint.unfindable import unfindable
 from crossgate._retrieval.index import Index
-from crossgate._sources import Place, Problem
+from crossgate._sources import Problem, SourceLocation
 from crossgate._support.checks import check_kind
 from crossgate._values.profile_files import read_profile
 from crossgate._values.results import Document
@@ -36,13 +36,13 @@ _ORDER = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class LintReport:
     """The findings for a library.
 
     Attributes:
         findings: The worst first.
-        documents: How many documents were read.
-        sentences: How many sentences of the documents were used as queries.
+        documents: Number of documents.
+        sentences: Number of sentences of the documents that were used as queries.
     """
 
     findings: tuple[Finding, ...]
@@ -54,10 +54,10 @@ def lint(
     index: Index,
     documents: Iterable[Document] | None = None,
     *,
-    places: Mapping[str, Place] | None = None,
+    places: Mapping[str, SourceLocation] | None = None,
     problems: Sequence[Problem] = (),
     progress: Callable[[int, int], None] | None = None,
-) -> Report:
+) -> LintReport:
     """Find problems in a library that hurt routing.
 
     The same documents give the same findings, whatever their order. The index is not changed.
@@ -67,7 +67,7 @@ def lint(
         documents: The documents that the index was built from, with bodies of any length; None for
             the documents as the index keeps them.
         places: File and line of each document by id, so that a finding can name its line.
-        problems: What was skipped or renamed when the sources were read.
+        problems: Files that were skipped or renamed when the sources were read.
         progress: Called with the number of texts embedded so far and the total.
 
     Raises:
@@ -76,9 +76,9 @@ def lint(
     """
     check_kind("index", index, Index, "an Index: `crossgate lint FOLDER` makes one")
     if places is not None:
-        check_kind("places", places, Mapping, "a mapping of ids to a Place, or None")
+        check_kind("places", places, Mapping, "a mapping of ids to a SourceLocation, or None")
         for place in places.values():
-            check_kind("a place", place, Place, "a Place")
+            check_kind("a place", place, SourceLocation, "a SourceLocation")
     check_kind("problems", problems, Sequence, "a list of Problem")
     for problem in problems:
         check_kind("a problem", problem, Problem, "a Problem of a reader")
@@ -90,20 +90,20 @@ def lint(
     embedder = index.load_embedder() if index.dimension else None
     language = index._core.language
     private = Index.build(with_vectors, embedder=embedder, language=language)
-    words = Words(ordered, language)
+    words = LibraryTerms(ordered, language)
     sentences = own_sentences(ordered, words)
     answers = ask(with_vectors, sentences, private, words, _blend(index), progress)
-    library = Library(
+    library = LintedLibrary(
         documents={document.id: document for document in ordered},
         words=words,
         answers=answers,
         places=Places(places or {}),
     )
     findings = sorted([*map(_source_problem, problems), *_all(library)], key=_rank)
-    return Report(findings=tuple(findings), documents=len(ordered), sentences=len(sentences))
+    return LintReport(findings=tuple(findings), documents=len(ordered), sentences=len(sentences))
 
 
-def _all(library: Library) -> Iterator[Finding]:
+def _all(library: LintedLibrary) -> Iterator[Finding]:
     shadowed = list(shadows(library))
     yield from shadowed
     yield from unfindable(library, {finding.id for finding in shadowed})

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
-"""From the worst down."""
+"""From the worst to the mildest."""
 
 _CUT = 110
 
@@ -34,14 +34,14 @@ class Finding:
     Attributes:
         code: Identifier for programs; `docs/lint.md` lists all.
         severity: `error`, `warning` or `info`.
-        id: The document to change; empty if there is none, as for a file that was not read.
-        others: Ids of the other documents involved.
+        id: The document to change; empty for a file that was not read.
+        others: Ids of other documents involved.
         file: The document's file, as the user gave the path; None for a document without a file.
-        line: 1-based line to look at, or None if it is not known.
-        message: One line: what is wrong.
-        evidence: What shows it.
-        advice: One sentence: what to change.
-        hurt: How much it hurts, in [0, 1]; comparable only within one code.
+        line: 1-based line, or None if it is not known.
+        message: One line that describes the problem.
+        evidence: Quotations that show the problem.
+        advice: One sentence with a suggested change.
+        hurt: Size of the problem, in [0, 1]; comparable only within the same code.
     """
 
     code: str
@@ -65,7 +65,7 @@ class Finding:
 
 
 def reaches(severity: Severity, level: Severity) -> bool:
-    """Return whether a severity is as bad as a level, or worse."""
+    """Return whether a severity is at least as bad as a level."""
     return SEVERITIES.index(severity) <= SEVERITIES.index(level)
 
 

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from crossgate._lint.findings import Finding
-from crossgate._lint.inputs import Library
-from crossgate._lint.self_retrieval import Answer
+from crossgate._lint.inputs import LintedLibrary
+from crossgate._lint.self_retrieval import SentenceResult
 
 USUAL = 4.0
 """A hub comes up for at least this many times the usual share of sentences."""
@@ -19,20 +19,20 @@ OWNERS = 3
 """A hub comes up for sentences of at least this many documents."""
 
 SMALL = 12
-"""In a library with fewer documents, only rank 1 counts: three of them are a large share."""
+"""In a library with fewer documents, only rank 1 counts."""
 
 FITS = 0.5
-"""Coming up takes this share of the score of the sentence's own whole document."""
+"""A hub must score this share of what the sentence's own whole document scores."""
 
 _EXAMPLES = 3
 
 
-def hubs(library: Library) -> Iterator[Finding]:
+def hubs(library: LintedLibrary) -> Iterator[Finding]:
     """Yield the documents that come up for far more of the others' sentences than usual."""
     count = len(library.documents)
     ranks = 1 if count < SMALL else 3
     threshold = min(MOST, max(LEAST, USUAL * ranks / count))
-    came_up: dict[str, list[Answer]] = defaultdict(list)
+    came_up: dict[str, list[SentenceResult]] = defaultdict(list)
     for answer in library.answers:
         least = max(library.floor, FITS * answer.repeated)
         ahead = [id for id, score in answer.others[:ranks] if score >= least]
@@ -47,11 +47,16 @@ def hubs(library: Library) -> Iterator[Finding]:
 
 
 def _finding(
-    library: Library, id: str, answers: list[Answer], share: float, threshold: float, ranks: int
+    library: LintedLibrary,
+    id: str,
+    answers: list[SentenceResult],
+    share: float,
+    threshold: float,
+    ranks: int,
 ) -> Finding:
     owners = sorted({answer.sentence.id for answer in answers})
     where = "first" if ranks == 1 else f"among the first {ranks}"
-    # One example per owner shows how far the hub reaches.
+    # One example per owner.
     first = {answer.sentence.id: answer for answer in reversed(answers)}
     return Finding(
         code="hub",

@@ -8,7 +8,7 @@ from typing import Literal
 
 from crossgate._lint.findings import Evidence, cut
 from crossgate._lint.sentences import Sentence
-from crossgate._sources import Place
+from crossgate._sources import SourceLocation
 from crossgate._sources.common import Unusable, decoded, printable
 from crossgate._support.files import read_source
 from crossgate._support.limits import TEXT_BYTES
@@ -27,7 +27,7 @@ class Places:
         places: File and line of each document by id; a document that is not listed has no file.
     """
 
-    def __init__(self, places: Mapping[str, Place]) -> None:
+    def __init__(self, places: Mapping[str, SourceLocation]) -> None:
         self._places = places
         self._texts: dict[str, str | None] = {}
 

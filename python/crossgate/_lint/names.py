@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from crossgate._values.results import Document
 
-# A name of one word is an ordinary word, unless the text sends the reader to it.
+# A name of one word counts only after a verb such as "see" or "use".
 _WORD = re.compile(
     r"(?P<sent>\b(?:see|use|load|run|prefer|try|to|by)\s+(?:the\s+)?)?[`/\[\"']*"
     r"(?P<name>\w+(?P<joined>(?:[-_]\w+)+)?)",
@@ -15,7 +15,7 @@ _WORD = re.compile(
 )
 
 
-class Names:
+class DocumentNames:
     """Finds the names of documents in a text.
 
     Args:

@@ -1,4 +1,4 @@
-"""The words of a library, and how rare each one is."""
+"""The terms of a library and their frequencies."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from crossgate._core import analyze
 from crossgate._values.results import Document
 
 COMMON = 0.1
-"""A word in this share of the heads sets none of them apart."""
+"""A term in at least this share of the heads is common."""
 
 
-class Words:
+class LibraryTerms:
     """The terms of all documents, made by the analysis that the index uses.
 
     Args:
@@ -36,14 +36,14 @@ class Words:
 
     @cached_property
     def in_heads(self) -> Counter[str]:
-        """How many heads each term is in."""
+        """Number of heads that contain each term."""
         return Counter(
             term for document in self._documents for term in self.terms(document.content)
         )
 
     @cached_property
     def in_documents(self) -> Counter[str]:
-        """How many documents each term is in, head or body."""
+        """Number of documents that contain each term in head or body."""
         return Counter(
             term
             for document in self._documents
@@ -51,5 +51,5 @@ class Words:
         )
 
     def is_common(self, term: str) -> bool:
-        """Return whether a term is in so many heads that it sets none of them apart."""
+        """Return whether a term is in too many heads to distinguish them."""
         return self.in_heads[term] >= max(3, COMMON * self.count)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from crossgate._core import Blend
-from crossgate._lint.rarity import Words
+from crossgate._lint.rarity import LibraryTerms
 from crossgate._lint.sentences import Sentence
 from crossgate._retrieval.index import Index
 from crossgate._values.results import Document, Vector
@@ -20,7 +20,7 @@ Progress = Callable[[int, int], None] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class SentenceResult:
     """The stage-1 result for one sentence.
 
     Attributes:
@@ -28,7 +28,7 @@ class Answer:
         own: Score of the sentence's own document, with the sentence left out of it.
         repeated: Score of the whole document, with the sentence in it.
         others: Ids and scores of the other documents that were found, best first.
-        whole: Whether the sentence was not left out, since almost nothing would remain.
+        whole: Whether the sentence stayed in its document, since too few terms would remain.
     """
 
     sentence: Sentence
@@ -44,7 +44,7 @@ class Answer:
 
     @property
     def ahead(self) -> tuple[str, ...]:
-        """The ids of the documents ranked before it, best first."""
+        """The ids of the documents that rank before the sentence's own, best first."""
         return tuple(id for id, score in self.others if score > self.own)
 
 
@@ -52,13 +52,13 @@ def ask(
     documents: Sequence[Document],
     sentences: Sequence[Sentence],
     index: Index,
-    words: Words,
+    words: LibraryTerms,
     blend: Blend,
     progress: Progress = None,
-) -> list[Answer]:
+) -> list[SentenceResult]:
     """Run stage 1 on every sentence, each time with the sentence left out of its own document.
 
-    Otherwise every document would win its own sentences by repeating them.
+    Otherwise every document would rank first for its own sentences.
 
     Args:
         documents: The library, with the vectors of the index.
@@ -86,12 +86,14 @@ def ask(
         others = tuple(sorted(scores.items(), key=lambda pair: (-pair[1], pair[0])))
         whole = rest is None
         answers.append(
-            Answer(sentence=sentence, own=own, repeated=repeated, others=others, whole=whole)
+            SentenceResult(
+                sentence=sentence, own=own, repeated=repeated, others=others, whole=whole
+            )
         )
     return answers
 
 
-def _without(document: Document, sentence: Sentence, words: Words) -> Document | None:
+def _without(document: Document, sentence: Sentence, words: LibraryTerms) -> Document | None:
     """Return a document without one of its sentences, or None if too little of it would remain.
 
     The vector is that of the head, so it stays the same if the sentence is in the body.

@@ -1,4 +1,4 @@
-"""A document's own sentences: queries that its author would expect to find it."""
+"""Extracts sentences of documents that should retrieve their own document."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from crossgate._lint.names import Names
-from crossgate._lint.rarity import Words
+from crossgate._lint.names import DocumentNames
+from crossgate._lint.rarity import LibraryTerms
 from crossgate._retrieval.passages import fenced
 from crossgate._values.results import Document
 
@@ -20,7 +20,7 @@ SHORTEST = {"description": 4, "trigger": 2, "heading": 2, "line": 4}
 """Minimum number of different terms of a query, without stop words, by kind of sentence."""
 
 BOILERPLATE = 3
-"""A sentence that this many documents have belongs to none of them."""
+"""A sentence that occurs in at least this many documents is boilerplate."""
 
 _LONGEST = 300
 _END = re.compile(r"(?<=[.!?…])[\"')\]”’]*\s+|(?<=[。！？])|\n+")
@@ -29,7 +29,7 @@ _QUOTED = re.compile(r"[\"“]([^\"“”\n]{4,80})[\"”]")
 _EXCLUDES = re.compile(
     r"\b(?:do(?:es)? not|don['’]t|doesn['’]t|not for|never|not intended|will not|won['’]t|"
     r"cannot|instead|rather than|avoid|excludes?|skip|refuse|defer to|hand off|route)\b|"
-    # Or the name of another document.
+    # The name of another document.
     r"\b(?:use|see|load|prefer|run) [`/\[]*\w+(?:[-_]\w+)+",
     re.IGNORECASE,
 )
@@ -40,24 +40,24 @@ _PROSE = re.compile(r"(?=[^\W\d_]|[*`_\"“(])")
 # An underscore inside a word is part of a name.
 _MARKS = re.compile(r"[*`]+|(?<!\w)_+|_+(?!\w)|\[([^\]\n]*)\]\([^)\n]*\)")
 
-Kind = Literal["description", "trigger", "heading", "line"]
+SentenceKind = Literal["description", "trigger", "heading", "line"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sentence:
-    """A part of a document.
+    """A sentence, trigger or heading of a document.
 
     Attributes:
         id: The document's id.
-        kind: Which part of the document it is.
-        field: The field of the document that it is in.
+        kind: The kind of sentence.
+        field: The field of the document.
         start: Offset of its first character in that field.
         end: Offset after its last character.
         text: The text, as written.
     """
 
     id: str
-    kind: Kind
+    kind: SentenceKind
     field: Literal["text", "body"]
     start: int
     end: int
@@ -69,14 +69,14 @@ class Sentence:
         return " ".join(_MARKS.sub(r"\1", self.text).split())
 
 
-def own_sentences(documents: Iterable[Document], words: Words) -> list[Sentence]:
+def own_sentences(documents: Iterable[Document], words: LibraryTerms) -> list[Sentence]:
     """Return the sentences of each document, in the order of the documents.
 
-    Sentences that say what a document is not for, that send the reader elsewhere or that name
-    another document are left out: another document should win those.
+    Exclusions, referrals to other documents, and sentences that name another document are left
+    out, since another document should rank first for them.
     """
     listed = list(documents)
-    names = Names(listed)
+    names = DocumentNames(listed)
     sentences = [sentence for document in listed for sentence in _of_one(document, words, names)]
     seen = Counter({(sentence.id, sentence.query.lower()) for sentence in sentences})
     owners = Counter(query for _, query in seen)
@@ -84,7 +84,7 @@ def own_sentences(documents: Iterable[Document], words: Words) -> list[Sentence]
     def is_own(sentence: Sentence) -> bool:
         return owners[sentence.query.lower()] < BOILERPLATE
 
-    # Copies of a document would have no sentence left, so they keep what they share.
+    # Copies of a document keep their shared sentences, or they would have none.
     heads = {sentence.id for sentence in sentences if is_own(sentence) and sentence.field == "text"}
     return [
         sentence
@@ -105,11 +105,11 @@ def split(text: str) -> Iterator[tuple[int, int]]:
 
 
 def excludes(sentence: str) -> bool:
-    """Return whether a sentence says what something is not for, or sends the reader elsewhere."""
+    """Return whether a sentence is an exclusion or a referral to another document."""
     return bool(_EXCLUDES.search(sentence))
 
 
-def _of_one(document: Document, words: Words, names: Names) -> list[Sentence]:
+def _of_one(document: Document, words: LibraryTerms, names: DocumentNames) -> list[Sentence]:
     taken: list[Sentence] = []
     for sentences in (_head(document), _body(document)):
         kept: dict[str, Sentence] = {}
@@ -172,6 +172,6 @@ def _body(document: Document) -> Iterator[Sentence]:
                 yield _cut(document, "line", first, first + len(piece))
 
 
-def _cut(document: Document, kind: Kind, start: int, end: int) -> Sentence:
+def _cut(document: Document, kind: SentenceKind, start: int, end: int) -> Sentence:
     text = document.body[start:end]
     return Sentence(id=document.id, kind=kind, field="body", start=start, end=end, text=text)

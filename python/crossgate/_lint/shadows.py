@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from crossgate._lint.findings import Finding
-from crossgate._lint.inputs import Library
-from crossgate._lint.names import Names
-from crossgate._lint.self_retrieval import Answer
+from crossgate._lint.inputs import LintedLibrary
+from crossgate._lint.names import DocumentNames
+from crossgate._lint.self_retrieval import SentenceResult
 from crossgate._values.results import Document
 
 WEIGHTS = {"description": 3.0, "trigger": 2.0, "heading": 1.0, "line": 1.0}
@@ -18,8 +18,8 @@ WEIGHTS = {"description": 3.0, "trigger": 2.0, "heading": 1.0, "line": 1.0}
 NEAR = 0.7
 """The winner must have this share of the score of the whole document, with the sentence in it.
 
-Leaving a sentence out costs a document more than a differently worded prompt would; a winner with a
-much lower score than the whole document has won only for that reason."""
+Leaving a sentence out lowers the score of a document more than other wording of a prompt does, so a
+winner with a much lower score than the whole document is not counted."""
 
 LEVEL = 0.95
 """With this share or more, a sentence counts as lost entirely."""
@@ -31,10 +31,10 @@ LOST = 0.6
 """With this share or more, the finding is an error."""
 
 PRIOR = 3.0
-"""Weight of an imaginary sentence that every document wins; one loss alone then counts little."""
+"""Weight of a notional won sentence, so that a single loss counts little."""
 
 AHEAD = 2
-"""How many documents ahead of a sentence's own count as winners: copies share the first ranks."""
+"""Number of documents ahead of a sentence's own that count as winners."""
 
 _EXAMPLES = 2
 _RETIRED = re.compile(
@@ -44,11 +44,11 @@ _RETIRED = re.compile(
 )
 
 
-def shadows(library: Library) -> Iterator[Finding]:
-    """Yield the pairs that shadow each other, each once, under the document that loses more."""
+def shadows(library: LintedLibrary) -> Iterator[Finding]:
+    """Yield the pairs that shadow each other, each under the document that loses more."""
     lost = _lost(library)
     shares = {pair: _share(library, *pair, answers) for pair, answers in lost.items()}
-    names = Names(library.documents.values())
+    names = DocumentNames(library.documents.values())
     for (loser, winner), share in shares.items():
         back = shares.get((winner, loser), 0.0)
         if (share, winner) < (back, loser):
@@ -59,9 +59,9 @@ def shadows(library: Library) -> Iterator[Finding]:
             yield _finding(library, loser, winner, lost, hurt, share, advice)
 
 
-def _lost(library: Library) -> dict[tuple[str, str], list[Answer]]:
+def _lost(library: LintedLibrary) -> dict[tuple[str, str], list[SentenceResult]]:
     """Return the sentences that a document (first) loses to another one (second)."""
-    lost: dict[tuple[str, str], list[Answer]] = defaultdict(list)
+    lost: dict[tuple[str, str], list[SentenceResult]] = defaultdict(list)
     for answer in library.answers:
         for other in answer.ahead[:AHEAD]:
             score = dict(answer.others)[other]
@@ -70,14 +70,14 @@ def _lost(library: Library) -> dict[tuple[str, str], list[Answer]]:
     return lost
 
 
-def _share(library: Library, loser: str, winner: str, lost: list[Answer]) -> float:
+def _share(library: LintedLibrary, loser: str, winner: str, lost: list[SentenceResult]) -> float:
     """Return the share of a document's sentences that it loses, by weight."""
     total = sum(WEIGHTS[answer.sentence.kind] for answer in library.by_owner[loser])
     taken = sum(WEIGHTS[answer.sentence.kind] * _degree(answer, winner) for answer in lost)
     return taken / (total + PRIOR)
 
 
-def _degree(answer: Answer, winner: str) -> float:
+def _degree(answer: SentenceResult, winner: str) -> float:
     """Return how far a sentence is lost: 1 if the whole document would not have won it either."""
     if answer.repeated <= 0:
         return 1.0
@@ -85,17 +85,17 @@ def _degree(answer: Answer, winner: str) -> float:
     return min(1.0, max(0.0, near - NEAR / 2) / (LEVEL - NEAR / 2))
 
 
-def _proven(taken: list[Answer], given: list[Answer]) -> bool:
+def _proven(taken: list[SentenceResult], given: list[SentenceResult]) -> bool:
     """Return whether more than one sentence shows it, including one of the head."""
     heads = any(answer.sentence.field == "text" for answer in taken)
     return heads and len(taken) + len(given) > 1
 
 
 def _finding(
-    library: Library,
+    library: LintedLibrary,
     loser: str,
     winner: str,
-    lost: dict[tuple[str, str], list[Answer]],
+    lost: dict[tuple[str, str], list[SentenceResult]],
     hurt: float,
     share: float,
     advice: str,
@@ -129,30 +129,30 @@ def _finding(
     )
 
 
-def _outcome(answer: Answer, winner: str) -> str:
-    """Return what a sentence finds, and whether that beats the whole document or only the rest."""
+def _outcome(answer: SentenceResult, winner: str) -> str:
+    """Return a note: the winner, and whether it beats the whole document or only the rest."""
     owner = answer.sentence.id
     return f"finds {winner} before {owner if _misled(answer, winner) else f'the rest of {owner}'}"
 
 
-def _misled(answer: Answer, winner: str) -> bool:
+def _misled(answer: SentenceResult, winner: str) -> bool:
     """Return whether the winner beats the whole document, with the sentence in it."""
     return dict(answer.others)[winner] > answer.repeated
 
 
-def _advice(loser: Document, winner: Document, names: Names) -> str:
-    """Return what to change, without what the two documents do already."""
+def _advice(loser: Document, winner: Document, names: DocumentNames) -> str:
+    """Return the suggested change, without parts that the documents already have."""
     retired = [document.id for document in (loser, winner) if _RETIRED.match(document.text)]
     if retired:
         return f"Remove {' and '.join(retired)}: the description says that it is deprecated."
     apart = "Merge the two, or start each with a sentence on what only that one does"
     if loser.id in (id for _, id in names.named(winner.text, winner.id)):
-        return f"{apart}: {winner.id} names {loser.id}, but in {loser.id}'s own words."
+        return f"{apart}: {winner.id} names {loser.id}, but describes it in {loser.id}'s own words."
     return f"{apart}, and say in {winner.id} when to use {loser.id} instead."
 
 
-def _clearest(answers: list[Answer], winner: str) -> list[Answer]:
-    """Sort answers: first losses of the whole document, then those of the head, then by lead."""
+def _clearest(answers: list[SentenceResult], winner: str) -> list[SentenceResult]:
+    """Sort results: first losses of the whole document, then of the head, then by margin."""
     return sorted(
         answers,
         key=lambda answer: (

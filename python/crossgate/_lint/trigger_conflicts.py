@@ -9,8 +9,8 @@ from itertools import combinations
 from typing import Literal
 
 from crossgate._lint.findings import Evidence, Finding, cut
-from crossgate._lint.inputs import Library
-from crossgate._lint.names import Names
+from crossgate._lint.inputs import LintedLibrary
+from crossgate._lint.names import DocumentNames
 from crossgate._lint.sentences import split
 from crossgate._values.results import Document
 
@@ -30,7 +30,7 @@ _EXCLUDES = re.compile(
     r"not (?:meant |intended )?for)\b\s*:?",
     re.IGNORECASE,
 )
-# Words that narrow the exclusion, so that it no longer covers the trigger.
+# LibraryTerms that narrow the exclusion, so that it no longer covers the trigger.
 _NARROWED = re.compile(
     r"\b(?:unless|except|without|alone|only|just|merely|general(?:ly)?|generic|other|another|"
     r"outside|simple|beyond|already|non|not|no|from)\b",
@@ -51,7 +51,7 @@ _CUES = (
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A clause of a document, and what it is about."""
+    """A clause of a document with its terms."""
 
     field: Literal["text", "body"]
     start: int
@@ -59,14 +59,14 @@ class _Part:
     terms: frozenset[str]
 
 
-def contradictions(library: Library) -> Iterator[Finding]:
+def contradictions(library: LintedLibrary) -> Iterator[Finding]:
     """Yield triggers that a document excludes, and pairs that send the same task to each other."""
     for document in library.documents.values():
         yield from _within(library, document)
     yield from _between(library)
 
 
-def _within(library: Library, document: Document) -> Iterator[Finding]:
+def _within(library: LintedLibrary, document: Document) -> Iterator[Finding]:
     """Yield the first trigger of a document that the document itself excludes."""
     used, excluded = _uses_and_exclusions(library, document)
     for outside in excluded:
@@ -82,7 +82,9 @@ def _within(library: Library, document: Document) -> Iterator[Finding]:
                 return
 
 
-def _uses_and_exclusions(library: Library, document: Document) -> tuple[list[_Part], list[_Part]]:
+def _uses_and_exclusions(
+    library: LintedLibrary, document: Document
+) -> tuple[list[_Part], list[_Part]]:
     used: list[_Part] = []
     excluded: list[_Part] = []
     for start, end in split(document.text):
@@ -98,7 +100,7 @@ def _uses_and_exclusions(library: Library, document: Document) -> tuple[list[_Pa
 
 
 def _items(
-    library: Library, text: str, start: int, end: int, *, narrowed: bool = True
+    library: LintedLibrary, text: str, start: int, end: int, *, narrowed: bool = True
 ) -> list[_Part]:
     """Return the items of an enumeration; without `narrowed`, only those that nothing narrows."""
     parts = []
@@ -114,7 +116,7 @@ def _items(
     return parts
 
 
-def _between(library: Library) -> Iterator[Finding]:
+def _between(library: LintedLibrary) -> Iterator[Finding]:
     """Yield the pairs that each send the same task to the other."""
     sends = _sends(library)
     for first, second in combinations(sorted(library.documents), 2):
@@ -128,7 +130,7 @@ def _between(library: Library) -> Iterator[Finding]:
             break
 
 
-def _circle(library: Library, first: str, second: str, mine: _Part, theirs: _Part) -> Finding:
+def _circle(library: LintedLibrary, first: str, second: str, mine: _Part, theirs: _Part) -> Finding:
     document = library.documents[first]
     evidence = (
         _evidence(library, document, mine, f"sends to {second}"),
@@ -139,9 +141,9 @@ def _circle(library: Library, first: str, second: str, mine: _Part, theirs: _Par
     return _finding(library, document, (second,), message, evidence, advice)
 
 
-def _sends(library: Library) -> dict[tuple[str, str], list[_Part]]:
+def _sends(library: LintedLibrary) -> dict[tuple[str, str], list[_Part]]:
     """Return the clauses in which a document (first) says to use another one (second)."""
-    names = Names(library.documents.values())
+    names = DocumentNames(library.documents.values())
     cues = library.words.terms(_CUES)
     sends: dict[tuple[str, str], list[_Part]] = {}
     for document in library.documents.values():
@@ -174,12 +176,12 @@ def _same(first: frozenset[str], second: frozenset[str]) -> bool:
     return len(first & second) >= SAME * len(first | second)
 
 
-def _evidence(library: Library, document: Document, part: _Part, note: str) -> Evidence:
+def _evidence(library: LintedLibrary, document: Document, part: _Part, note: str) -> Evidence:
     return library.places.at(document, part.field, part.start, f'"{cut(part.text)}" {note}')
 
 
 def _finding(
-    library: Library,
+    library: LintedLibrary,
     document: Document,
     others: tuple[str, ...],
     message: str,

@@ -1,49 +1,49 @@
-"""Documents that no prompt could find by their descriptions."""
+"""Finds documents whose descriptions no prompt would match."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
 
 from crossgate._lint.findings import Evidence, Finding, Severity, cut
-from crossgate._lint.inputs import Library
+from crossgate._lint.inputs import LintedLibrary
 from crossgate._values.results import Document
 
 SHORT = 4
 """A description with fewer different terms, beyond those of the title, is short."""
 
 ASKED = 4
-"""A document needs at least this many sentences before they can be said never to find it."""
+"""Minimum number of sentences of a document for this check."""
 
 HEADS = 2
-"""How many of these must be in its head."""
+"""Minimum number of these sentences in the head."""
 
 FOUND = 1 / 3
-"""A document cannot be found if at most this share of its sentences rank it among the first three,
-about as many as by chance, and no sentence of its head ranks it first."""
+"""A document is unfindable if at most this share of its sentences rank it among the first three,
+about the rate of chance, and no sentence of its head ranks it first."""
 
 _RANKS = 3
 _EXAMPLES = 2
 
 
-def unfindable(library: Library, known: Container[str] = ()) -> Iterator[Finding]:
-    """Yield the documents whose descriptions say too little, or nothing that sets them apart.
+def unfindable(library: LintedLibrary, known: Container[str] = ()) -> Iterator[Finding]:
+    """Yield documents whose descriptions are too short or do not differ from the others.
 
     Args:
         library: The library.
         known: Ids of documents that are already reported as shadowed.
     """
     for document in library.documents.values():
-        yield from _of_one(library, document, document.id in known)
+        yield from _check(library, document, document.id in known)
 
 
-def _of_one(library: Library, document: Document, known: bool) -> Iterator[Finding]:
+def _check(library: LintedLibrary, document: Document, known: bool) -> Iterator[Finding]:
     terms = library.words.terms(document.text)
     if not document.text.strip() and not document.body:
-        return  # a heading alone, which its source keeps for its subheadings
-    told = terms - library.words.terms(document.title)
-    if len(told) < SHORT:
-        message = f"the description of {document.id} has {len(told)} words beyond its name"
-        yield _finding(library, document, message, 1 - len(told) / SHORT, severity="warning")
+        return  # a heading that the reader keeps for its subheadings
+    beyond = terms - library.words.terms(document.title)
+    if len(beyond) < SHORT:
+        message = f"the description of {document.id} has {len(beyond)} words beyond its name"
+        yield _finding(library, document, message, 1 - len(beyond) / SHORT, severity="warning")
     elif all(map(library.words.is_common, terms)):
         message = f"every word of the description of {document.id} is common in this library"
         yield _finding(library, document, message, 1.0, severity="warning")
@@ -51,7 +51,7 @@ def _of_one(library: Library, document: Document, known: bool) -> Iterator[Findi
         yield from _never_first(library, document)
 
 
-def _never_first(library: Library, document: Document) -> Iterator[Finding]:
+def _never_first(library: LintedLibrary, document: Document) -> Iterator[Finding]:
     answers = library.by_owner[document.id]
     ranks = [answer.rank for answer in answers]
     heads = [answer.rank for answer in answers if answer.sentence.field == "text"]
@@ -80,7 +80,7 @@ def _never_first(library: Library, document: Document) -> Iterator[Finding]:
 
 
 def _finding(
-    library: Library,
+    library: LintedLibrary,
     document: Document,
     message: str,
     hurt: float,
@@ -89,7 +89,7 @@ def _finding(
     evidence: tuple[Evidence, ...] = (),
 ) -> Finding:
     places = library.places
-    said = places.at(document, "text", 0, f'"{cut(document.text)}"')
+    quoted = places.at(document, "text", 0, f'"{cut(document.text)}"')
     return Finding(
         code="unfindable",
         severity=severity,
@@ -98,7 +98,7 @@ def _finding(
         file=places.file(document.id),
         line=places.line(document, "text", 0),
         message=message,
-        evidence=evidence or (said,),
+        evidence=evidence or (quoted,),
         advice=(
             "Name in the description the files, tools and tasks that a prompt for it would "
             "mention, and that no other document names."

@@ -26,7 +26,7 @@ from crossgate._support.files import open_source, read_source
 from crossgate._support.limits import ROW_BYTES, ROWS, ROWS_BYTES, SKILL_BYTES, TEXT_BYTES
 from crossgate._values.results import Document
 
-__all__ = ["Kind", "Loaded", "Place", "Problem", "read_candidates", "read_sources"]
+__all__ = ["Kind", "Loaded", "Problem", "SourceLocation", "read_candidates", "read_sources"]
 
 Kind = Literal["auto", "skills", "beir", "jsonl", "tools", "text"]
 
@@ -70,7 +70,7 @@ class Problem:
         return f"{place_of(self.path, self.line)}: {self.reason}"
 
 
-class Place(NamedTuple):
+class SourceLocation(NamedTuple):
     """File and 1-based line of a document; no line if the document is the whole file."""
 
     path: str
@@ -93,7 +93,7 @@ class Loaded:
 
     documents: tuple[Document, ...]
     problems: tuple[Problem, ...]
-    places: Mapping[str, Place] = field(default_factory=dict)
+    places: Mapping[str, SourceLocation] = field(default_factory=dict)
 
 
 def read_sources(
@@ -158,7 +158,7 @@ class _Reader:
     def __init__(self) -> None:
         self.documents: list[Document] = []
         self.problems: list[Problem] = []
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, SourceLocation] = {}
         self._numbers: dict[str, int] = {}
         self._skills: dict[tuple[str, str], str] = {}
         self._files: set[str] = set()
@@ -304,7 +304,7 @@ class _Reader:
             reason = f"the name {name!r} is taken by {self.places[name]}, so its id is {unique!r}"
             self._report(path, None, reason)
         document = Document(id=unique, text=text, title=name, body=body, metadata=metadata)
-        self._add(document, Place(path))
+        self._add(document, SourceLocation(path))
 
     def _read_text(self, path: str, root: str, below: str) -> None:
         """Add the chunks of one Markdown or plain-text file."""
@@ -323,7 +323,7 @@ class _Reader:
             unique = self._unique(f"{name}#{slug}", "-") if slug else self._unique(name, "#")
             metadata = {"path": _portable(below), "line": piece.line}
             document = Document(id=unique, text=piece.text, title=piece.title, metadata=metadata)
-            self._add(document, Place(path, piece.line))
+            self._add(document, SourceLocation(path, piece.line))
 
     def _read_tools(self, path: str) -> None:
         """Add the tools of one file, or the operations of an OpenAPI document.
@@ -351,13 +351,13 @@ class _Reader:
                 document = tool_from(tool)
                 name = document.id
                 if name in own:
-                    raise Unusable(f"the name {name!r} is already in {Place(path)}")
+                    raise Unusable(f"the name {name!r} is already in {SourceLocation(path)}")
                 own.add(name)
                 if name in self.places:
                     document = replace(document, id=self._unique(f"{name} ({stem})"))
                     reason = f"the name {name!r} is taken by {self.places[name]}"
                     self._report(path, None, f"{label}: {reason}, so its id is {document.id!r}")
-                self._add(document, Place(path))
+                self._add(document, SourceLocation(path))
             except Unusable as error:
                 self._report(path, None, f"{label}: {error}")
 
@@ -380,11 +380,11 @@ class _Reader:
                         if document.id in self.places:
                             first = self.places[document.id]
                             raise Unusable(f"the id {document.id!r} is already at {first}")
-                        self._add(document, Place(path, number))
+                        self._add(document, SourceLocation(path, number))
                 except Unusable as error:
                     self._report(path, number, str(error))
 
-    def _add(self, document: Document, place: Place) -> None:
+    def _add(self, document: Document, place: SourceLocation) -> None:
         self.places[document.id] = place
         self.documents.append(document)
 
