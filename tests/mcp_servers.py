@@ -36,7 +36,7 @@ def main(name: str, behaviour: str = "", pid_file: str = "") -> None:
 
     @server.tool()
     def echo(value: Any) -> types.CallToolResult:
-        """Give back what is passed, in every part of a result."""
+        """Return the arguments in every part of a result."""
         return types.CallToolResult(
             content=[
                 types.TextContent(type="text", text="ü\u2028"),

@@ -56,9 +56,9 @@ async def found_by(asked: Any, prompt: str, *, limit: int = 8, silent: str = "")
     while True:
         found = await asked.call_tool("find", {"prompt": prompt, "limit": limit})
         waiting = {
-            one["server"]
-            for one in found.structured_content["unavailable"]
-            if "starting" in one["reason"]
+            item["server"]
+            for item in found.structured_content["unavailable"]
+            if "starting" in item["reason"]
         }
         if not waiting - {silent}:
             return found
@@ -83,8 +83,8 @@ def config(folder: Path, **servers: list[str]) -> str:
 
 
 def raw(folder: Path, *behaviours: str) -> str:
-    """Write a file of servers that send what they should not, each by the name of what it does."""
-    values = {one: {"command": sys.executable, "args": [str(RAW), one]} for one in behaviours}
+    """Write a file of servers that misbehave; each is named after its fault."""
+    values = {item: {"command": sys.executable, "args": [str(RAW), item]} for item in behaviours}
     path = folder / "raw.json"
     path.write_text(json.dumps({"mcpServers": values}))
     return str(path)
@@ -98,15 +98,17 @@ def is_running(pid_file: Path) -> bool:
     return True
 
 
-def test_a_client_finds_a_skill_and_reads_it(skills: Path) -> None:
+def test_a_client_finds_and_reads_a_skill(skills: Path) -> None:
     async def act(asked: Any) -> None:
-        tools = {one.name: one for one in (await asked.list_tools()).tools}
+        tools = {item.name: item for item in (await asked.list_tools()).tools}
         assert set(tools) == {"find_skill", "find_tool", "rerank"}
-        assert all(one.annotations.read_only_hint and one.output_schema for one in tools.values())
+        assert all(
+            item.annotations.read_only_hint and item.output_schema for item in tools.values()
+        )
         found = await asked.call_tool("find_skill", {"prompt": QUERY})
         values = found.structured_content
         assert not found.is_error
-        assert [one["id"] for one in values["selected"]] == ["git-history"]
+        assert [item["id"] for item in values["selected"]] == ["git-history"]
         assert values["reason"]
         assert {"confidence", "degraded", "warnings", "verdict"} < set(values)
         read = await asked.read_resource(values["selected"][0]["uri"])
@@ -118,7 +120,7 @@ def test_a_client_finds_a_skill_and_reads_it(skills: Path) -> None:
         nothing = await asked.call_tool("find_skill", {"prompt": "bake a cake"})
         assert nothing.structured_content["selected"] == []
         near = await asked.call_tool("find_tool", {"prompt": QUERY, "limit": 3})
-        assert next(one["id"] for one in near.structured_content["nearest"]) == "git-history"
+        assert next(item["id"] for item in near.structured_content["nearest"]) == "git-history"
         assert len(near.structured_content["nearest"]) == 3
         unsure = {"prompt": "bake a cake", "min_confidence": 0.9}
         nothing = await asked.call_tool("find_tool", unsure)
@@ -126,7 +128,7 @@ def test_a_client_finds_a_skill_and_reads_it(skills: Path) -> None:
         ranked = await asked.call_tool(
             "rerank", {"query": QUERY, "documents": ["bake bread", LIBRARY["git-history"]]}
         )
-        assert [one["index"] for one in ranked.structured_content["documents"]] == [1, 0]
+        assert [item["index"] for item in ranked.structured_content["documents"]] == [1, 0]
 
     with_client(act, "-i", str(skills), "--tools", str(skills), "--reranker", "none")
 
@@ -134,9 +136,7 @@ def test_a_client_finds_a_skill_and_reads_it(skills: Path) -> None:
 # The handshake of the protocol's earlier versions, and the one that came in its place.
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 @pytest.mark.parametrize("proxy", [False, True])
-def test_what_an_inspector_looks_at_is_as_the_protocol_says(
-    skills: Path, tmp_path: Path, mode: str, proxy: bool
-) -> None:
+def test_listings_follow_the_protocol(skills: Path, tmp_path: Path, mode: str, proxy: bool) -> None:
     """By the SDK's client, what the MCP Inspector shows: it comes by npm alone."""
     prompt = {"prompt": QUERY}
     calls: dict[str, dict[str, Any]] = {
@@ -157,14 +157,14 @@ def test_what_an_inspector_looks_at_is_as_the_protocol_says(
         if mode == "legacy":  # later versions have no ping, as the client warns
             with pytest.warns(UserWarning, match="ping"):
                 assert await asked.send_ping() is not None
-        tools = {one.name: one for one in (await asked.list_tools()).tools}
+        tools = {item.name: item for item in (await asked.list_tools()).tools}
         assert set(tools) == set(calls)
         for name, arguments in calls.items():
             tool = tools[name]
             Draft202012Validator.check_schema(tool.input_schema)
             assert tool.input_schema["type"] == "object"
             assert tool.description
-            assert all(one.get("description") for one in tool.input_schema["properties"].values())
+            assert all(item.get("description") for item in tool.input_schema["properties"].values())
             Draft202012Validator(tool.input_schema).validate(arguments)
             answer = await asked.call_tool(name, arguments)
             assert not answer.is_error, answer.content
@@ -177,7 +177,7 @@ def test_what_an_inspector_looks_at_is_as_the_protocol_says(
             for wrong in ({}, dict.fromkeys(arguments, 7)):
                 assert (await asked.call_tool(name, wrong)).is_error
         if not proxy:
-            assert all(one.output_schema for one in tools.values())
+            assert all(item.output_schema for item in tools.values())
             assert (await asked.list_resources()).resources == []
             (template,) = (await asked.list_resource_templates()).resource_templates
             assert template.mime_type == "text/markdown"
@@ -191,7 +191,7 @@ def test_what_an_inspector_looks_at_is_as_the_protocol_says(
             assert caught.value.code == -32602  # invalid parameters
         else:
             assert (await asked.call_tool("no_such_tool", {})).is_error
-        # One that nobody waits for any more keeps no other one from its answer.
+        # A cancelled search does not delay another search.
         async with anyio.create_task_group() as tasks:
             for _ in range(3):
                 tasks.start_soon(asked.call_tool, *next(iter(calls.items())))
@@ -206,7 +206,7 @@ def test_what_an_inspector_looks_at_is_as_the_protocol_says(
     with_client(act, *arguments, mode=mode)
 
 
-def test_bad_calls_get_an_error_and_the_next_call_an_answer(skills: Path, tmp_path: Path) -> None:
+def test_bad_calls_get_an_error_and_the_server_continues(skills: Path, tmp_path: Path) -> None:
     async def act(asked: Any) -> None:
         for name, arguments, expected in (
             ("find_skill", {"prompt": "x" * 70_000}, "query_too_long"),
@@ -224,17 +224,17 @@ def test_bad_calls_get_an_error_and_the_next_call_an_answer(skills: Path, tmp_pa
             await asked.read_resource("skill://crossgate/nothing")
         build({"late": "a tool that was indexed later"}, embedder=None).save(tmp_path / "late.cgx")
         found = await asked.call_tool("find_tool", {"prompt": "a tool that was indexed later"})
-        assert [one["id"] for one in found.structured_content["nearest"]] == ["late"]
+        assert [item["id"] for item in found.structured_content["nearest"]] == ["late"]
         build({"new": "a tool that was indexed later"}, embedder=None).save(tmp_path / "late.cgx")
         found = await asked.call_tool("find_tool", {"prompt": "a tool that was indexed later"})
-        assert [one["id"] for one in found.structured_content["nearest"]] == ["new"]
+        assert [item["id"] for item in found.structured_content["nearest"]] == ["new"]
 
     late = str(tmp_path / "late.cgx")
     with_client(act, "-i", str(skills), "--tools", late, "--reranker", "none")
 
 
 @pytest.mark.parametrize("arguments", [["mcp"], ["index", "--mcp", "server", "-o", "tools.cgx"]])
-def test_without_the_extra_the_way_to_it_is_told(arguments: list[str], tmp_path: Path) -> None:
+def test_a_missing_extra_is_named(arguments: list[str], tmp_path: Path) -> None:
     without = f"import sys; sys.modules['mcp'] = None; {SCRIPT}"
     done = subprocess.run(
         [sys.executable, "-c", without, *arguments],
@@ -250,7 +250,7 @@ def test_without_the_extra_the_way_to_it_is_told(arguments: list[str], tmp_path:
     assert "Traceback" not in done.stderr
 
 
-def test_an_index_that_is_not_there_is_named_at_the_start(tmp_path: Path) -> None:
+def test_a_missing_index_is_reported_at_the_start(tmp_path: Path) -> None:
     done = subprocess.run(
         command("mcp", "-i", str(tmp_path / "none.cgx")),
         stdin=subprocess.DEVNULL,
@@ -273,9 +273,7 @@ def _opening(version: str = "2025-11-25") -> str:
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25"])
-def test_malformed_lines_do_not_end_the_server_and_stdout_is_the_protocol(
-    skills: Path, version: str
-) -> None:
+def test_malformed_lines_do_not_end_the_server(skills: Path, version: str) -> None:
     lines = [
         _opening(version),
         '{"jsonrpc": "2.0", "method": "notifications/initialized"}',
@@ -298,8 +296,8 @@ def test_malformed_lines_do_not_end_the_server_and_stdout_is_the_protocol(
         process.stdin.flush()
         answers = {}
         while 3 not in answers:
-            one = json.loads(process.stdout.readline())
-            answers[one.get("id")] = one
+            item = json.loads(process.stdout.readline())
+            answers[item.get("id")] = item
         process.stdin.close()
         assert process.wait(timeout=30) == 0
         assert process.stdout.read() == ""
@@ -311,7 +309,7 @@ def test_malformed_lines_do_not_end_the_server_and_stdout_is_the_protocol(
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("proxy", [False, True])
-def test_a_signal_ends_it_with_its_servers(
+def test_a_signal_ends_the_proxy_and_its_servers(
     skills: Path, tmp_path: Path, number: signal.Signals, proxy: bool
 ) -> None:
     pid_file = tmp_path / "pid"
@@ -335,18 +333,20 @@ def test_a_signal_ends_it_with_its_servers(
     assert not (pid_file.exists() and is_running(pid_file))
 
 
-def test_a_search_says_of_one_moment_what_there_is_and_what_is_not(
+def test_a_search_lists_tools_and_failures_consistently(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from mcp_types import Tool
 
     from crossgate._agents.mcp.proxy import Proxy
-    from crossgate._agents.mcp.upstream import Entry
+    from crossgate._agents.mcp.upstream import ServerEntry
 
     started, searched = threading.Event(), threading.Event()
 
     async def act() -> Any:
-        entries = [Entry(one, mcp.StdioServerParameters(command="-")) for one in ("early", "late")]
+        entries = [
+            ServerEntry(item, mcp.StdioServerParameters(command="-")) for item in ("early", "late")
+        ]
         proxy = Proxy(entries, embedder="slow", seconds=60)
         early, late = proxy._upstreams.values()
         tool = Tool(name="weather", description="the weather of a city", input_schema={})
@@ -380,11 +380,11 @@ def test_a_search_says_of_one_moment_what_there_is_and_what_is_not(
         return found[0].structured_content
 
     answer = anyio.run(act)
-    assert [one["server"] for one in answer["tools"]] == ["early"]
-    assert [one["server"] for one in answer["unavailable"]] == ["late"]
+    assert [item["server"] for item in answer["tools"]] == ["early"]
+    assert [item["server"] for item in answer["unavailable"]] == ["late"]
 
 
-def test_the_proxy_shows_two_tools_and_passes_on_what_it_is_given(tmp_path: Path) -> None:
+def test_the_proxy_has_two_tools_and_forwards_calls(tmp_path: Path) -> None:
     value = {"x": [1, 2.5, None, "é\u2028", 2**60], "": {"y": True}}
     pids = {name: tmp_path / f"{name}.pid" for name in ("a", "silent")}
 
@@ -392,7 +392,7 @@ def test_the_proxy_shows_two_tools_and_passes_on_what_it_is_given(tmp_path: Path
         async def find(prompt: str) -> Any:
             return (await asked.call_tool("find", {"prompt": prompt})).structured_content
 
-        assert [one.name for one in (await asked.list_tools()).tools] == ["find", "call"]
+        assert [item.name for item in (await asked.list_tools()).tools] == ["find", "call"]
         found = (await found_by(asked, "the weather in Berlin", silent="silent")).structured_content
         while found["confidence"] is None:  # by words alone until there are vectors
             found = await find("the weather in Berlin")
@@ -403,7 +403,7 @@ def test_the_proxy_shows_two_tools_and_passes_on_what_it_is_given(tmp_path: Path
         assert first["name"] == second["name"] == "weather"
         assert len(found["tools"]) == 8
         assert found["tools"][0]["inputSchema"]["required"] == ["city"]
-        assert {one["server"] for one in found["unavailable"]} == {"dead", "silent", "absent"}
+        assert {item["server"] for item in found["unavailable"]} == {"dead", "silent", "absent"}
 
         async def call(server: str, tool: str, arguments: Any = None) -> Any:
             given = {"server": server, "tool": tool}
@@ -415,7 +415,7 @@ def test_the_proxy_shows_two_tools_and_passes_on_what_it_is_given(tmp_path: Path
         assert result.structured_content == {"value": value}
         assert result.is_error
         assert result.meta["origin"] == "b"
-        assert [one.type for one in result.content] == ["text", "image"]
+        assert [item.type for item in result.content] == ["text", "image"]
         assert result.content[0].text == "ü\u2028"
 
         assert "unknown_server" in (await call("c", "echo")).content[0].text
@@ -425,7 +425,7 @@ def test_the_proxy_shows_two_tools_and_passes_on_what_it_is_given(tmp_path: Path
 
         prompt = "translate this text into German"
         before = (await find(prompt))["tools"]
-        assert "translate_text" not in [one["name"] for one in before]
+        assert "translate_text" not in [item["name"] for item in before]
         assert not (await call("a", "learn")).is_error
         after = (await find(prompt))["tools"]
         assert after[0]["name"] == "translate_text"
@@ -433,8 +433,8 @@ def test_the_proxy_shows_two_tools_and_passes_on_what_it_is_given(tmp_path: Path
         lost = await call("a", "weather", {"city": "Atlantis"})  # which ends that server
         assert "server_failed" in lost.content[0].text
         again = await find("the weather in Berlin")
-        assert {one["server"] for one in again["tools"]} == {"b"}
-        assert "a" in {one["server"] for one in again["unavailable"]}
+        assert {item["server"] for item in again["tools"]} == {"b"}
+        assert "a" in {item["server"] for item in again["unavailable"]}
         assert (await call("b", "weather", {"city": "Berlin"})).content[0].text == "rain in Berlin"
 
     path = Path(
@@ -450,13 +450,13 @@ def test_the_proxy_shows_two_tools_and_passes_on_what_it_is_given(tmp_path: Path
     values["mcpServers"]["absent"] = {"command": "/no/such/program"}
     path.write_text(json.dumps(values))
     with_client(act, "--proxy", str(path))
-    assert not any(is_running(one) for one in pids.values())
+    assert not any(is_running(item) for item in pids.values())
 
 
-def test_what_tools_say_is_made_plain_and_what_they_are_called_with_is_not(tmp_path: Path) -> None:
+def test_descriptions_are_sanitised_but_names_and_values_are_not(tmp_path: Path) -> None:
     async def act(asked: Any) -> None:
         found = await found_by(asked, "polish the silver spoons", limit=100)
-        tools = {one["name"]: one for one in found.structured_content["tools"]}
+        tools = {item["name"]: item for item in found.structured_content["tools"]}
         assert next(iter(tools)) == "talker"
         assert set(tools) == {"weather", "talker", "long"}  # none that cannot be called by its name
         assert tools["weather"]["description"].startswith("Weather")  # the first of two
@@ -473,10 +473,10 @@ def test_what_tools_say_is_made_plain_and_what_they_are_called_with_is_not(tmp_p
     with_client(act, "--proxy", raw(tmp_path, "hostile"))
 
 
-def test_a_server_that_hangs_or_sends_junk_keeps_nobody_else_waiting(tmp_path: Path) -> None:
+def test_a_bad_server_does_not_delay_other_servers(tmp_path: Path) -> None:
     async def act(asked: Any) -> None:
         found = await found_by(asked, "the weather in Berlin")
-        names = {(one["server"], one["name"]) for one in found.structured_content["tools"]}
+        names = {(item["server"], item["name"]) for item in found.structured_content["tools"]}
         assert names == {("hang", "weather"), ("junk", "weather")}
         (problem,) = found.structured_content["unavailable"]
         assert problem["server"] == "endless"
@@ -507,7 +507,7 @@ def learning(folder: Path) -> str:
     return str(path)
 
 
-def test_a_server_that_is_silent_about_its_new_tools_keeps_no_search_waiting(
+def test_a_silent_server_does_not_delay_a_search(
     tmp_path: Path,
 ) -> None:
     async def act(asked: Any) -> None:
@@ -515,14 +515,14 @@ def test_a_server_that_is_silent_about_its_new_tools_keeps_no_search_waiting(
         await asked.call_tool("call", {"server": "learns", "tool": "weather"})
         found = (await asked.call_tool("find", {"prompt": "the weather"})).structured_content
         assert (tmp_path / "asked").exists()
-        # It was not waited for until it had failed: what is known of it is found.
-        assert {one["server"] for one in found["tools"]} == {"learns", "junk"}
+        # The search does not wait for the failure and uses the earlier list.
+        assert {item["server"] for item in found["tools"]} == {"learns", "junk"}
         assert found["unavailable"] == []
 
     with_client(act, "--proxy", learning(tmp_path))
 
 
-def test_a_search_that_is_cancelled_loses_no_change_of_tools(tmp_path: Path) -> None:
+def test_a_cancelled_search_keeps_changed_tools(tmp_path: Path) -> None:
     from crossgate._agents.mcp.proxy import Proxy
     from crossgate._agents.mcp.upstream import read_servers
 
@@ -540,12 +540,12 @@ def test_a_search_that_is_cancelled_loses_no_change_of_tools(tmp_path: Path) -> 
             (tmp_path / "go").touch()
             found = await proxy._find({"prompt": "translate this text into German"})
             await proxy._stop()
-        return [one["name"] for one in found.structured_content["tools"]]
+        return [item["name"] for item in found.structured_content["tools"]]
 
     assert anyio.run(act)[0] == "translate_text"
 
 
-def test_ten_thousand_tools_are_found_before_their_vectors_are_made(tmp_path: Path) -> None:
+def test_ten_thousand_tools_are_searchable_before_their_vectors(tmp_path: Path) -> None:
     async def act(asked: Any) -> None:
         found = await found_by(asked, "errand number 777", limit=3)
         assert found.structured_content["tools"][0]["name"] == "tool_777"
@@ -568,9 +568,7 @@ def test_ten_thousand_tools_are_found_before_their_vectors_are_made(tmp_path: Pa
         (None, "source_missing"),
     ],
 )
-def test_a_file_of_servers_that_cannot_be_used_is_refused(
-    tmp_path: Path, text: str | None, code: str
-) -> None:
+def test_an_invalid_server_file_is_refused(tmp_path: Path, text: str | None, code: str) -> None:
     from crossgate import InputError
     from crossgate._agents.mcp.upstream import read_servers
 
@@ -583,7 +581,7 @@ def test_a_file_of_servers_that_cannot_be_used_is_refused(
     assert str(path) in str(caught.value)
 
 
-def test_live_servers_are_indexed_and_their_processes_end(tmp_path: Path) -> None:
+def test_tools_of_servers_are_indexed_and_processes_end(tmp_path: Path) -> None:
     pid_file, output = tmp_path / "pid", tmp_path / "tools.cgx"
     first = shlex.join([sys.executable, str(SERVER), "first", "", str(pid_file)])
     second = shlex.join([sys.executable, str(SERVER), "second"])
@@ -596,12 +594,12 @@ def test_live_servers_are_indexed_and_their_processes_end(tmp_path: Path) -> Non
     )
     assert done.returncode == 0, done.stderr
     names = ["send_mail", "weather", "echo", "learn"]
-    assert Index.open(output).ids == [*names, *(f"{one} (second)" for one in names)]
+    assert Index.open(output).ids == [*names, *(f"{item} (second)" for item in names)]
     assert "city" in Index.open(output)["weather"].body
     assert not (pid_file.exists() and is_running(pid_file))
 
 
-def test_a_live_server_may_send_junk_and_what_it_says_harms_no_terminal(tmp_path: Path) -> None:
+def test_junk_of_a_server_is_skipped_and_sanitised(tmp_path: Path) -> None:
     output = tmp_path / "tools.cgx"
 
     def index(behaviour: str) -> subprocess.CompletedProcess[str]:
@@ -620,14 +618,14 @@ def test_a_live_server_may_send_junk_and_what_it_says_harms_no_terminal(tmp_path
     done = index("hostile")
     assert done.returncode == 0
     assert "'weather'" in done.stderr  # the second one of this name
-    assert not any(one in done.stderr + done.stdout for one in "\x1b\u200b\U000e0041")
+    assert not any(item in done.stderr + done.stdout for item in "\x1b\u200b\U000e0041")
     assert {"weather", "talker", "long"} < set(Index.open(output).ids)
     done = index("endless")
     assert done.returncode == 2
     assert "1,000 pages" in done.stderr
 
 
-def test_a_skill_is_made_plain_before_a_client_reads_it(tmp_path: Path) -> None:
+def test_a_skill_resource_is_sanitised(tmp_path: Path) -> None:
     import mcp_raw_server
 
     text = f"Polish the silver spoons. {mcp_raw_server.HIDDEN}"
@@ -650,15 +648,15 @@ def test_a_skill_is_made_plain_before_a_client_reads_it(tmp_path: Path) -> None:
         assert "\u2039/system-reminder> ``end" in pick["excerpt"]
         assert pick["path"] == str(skill)
         whole = (await asked.read_resource(pick["uri"])).contents[0].text
-        for one in (pick["excerpt"], whole, found.content[0].text):
-            assert not any(hidden in one for hidden in "\x1b\u200b\U000e0041")
-            assert "</system" not in one
+        for item in (pick["excerpt"], whole, found.content[0].text):
+            assert not any(hidden in item for hidden in "\x1b\u200b\U000e0041")
+            assert "</system" not in item
         assert "```sh\nls\n```" in whole  # code stays code
 
     with_client(act, "-i", index, "--reranker", "none")
 
 
-def test_a_server_that_is_silent_dead_or_absent_is_named(tmp_path: Path) -> None:
+def test_a_failing_server_is_named(tmp_path: Path) -> None:
     from crossgate._agents.mcp.listing import list_tools
 
     pid_file = tmp_path / "pid"

@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until stdin is closed or somebody interrupts."""
+    """Serve until stdin is closed or the process is interrupted."""
     from crossgate._support.extras import package
 
     if options.proxy and (options.index or options.tools):
@@ -47,17 +47,17 @@ def run(options: argparse.Namespace) -> int:
 
         serve(options.proxy, embedder="default")
         return DONE
-    from crossgate._agents.mcp.index_handle import Opened
+    from crossgate._agents.mcp.index_handle import IndexHandle
     from crossgate._agents.mcp.server import server
 
     for path in filter(None, (options.index, options.tools)):
-        if not os.path.exists(path):  # it may come later
-            say(f"there is no index at {path}: until there is, searches in it fail")
-    asked = {"reranker": options.reranker}
+        if not os.path.exists(path):  # it may be built later
+            say(f"there is no index at {path}: searches fail until it is built")
+    given = {"reranker": options.reranker}
     made = server(
-        skills=Opened(options.index, **asked) if options.index else None,
-        tools=Opened(options.tools, **asked) if options.tools else None,
-        options=asked,
+        skills=IndexHandle(options.index, **given) if options.index else None,
+        tools=IndexHandle(options.tools, **given) if options.tools else None,
+        options=given,
     )
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
@@ -66,5 +66,5 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _stop(_number: int, _frame: FrameType | None) -> NoReturn:
-    # Nothing is half done, and a thread that reads stdin would keep the interpreter waiting.
+    # The thread that reads stdin would keep the interpreter from ending.
     os._exit(DONE)

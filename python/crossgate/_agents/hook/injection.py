@@ -1,8 +1,8 @@
-"""What an agent is told about a pick: short, quoted, and nothing but plain text.
+"""Renders the context that the hook injects for the selected skills.
 
-A skill's text was written by somebody else. Every line that is injected from it begins with `> `,
-so that no line can end the quotation or pass for another voice. Invisible characters are removed,
-and what looks like a tag is sanitize.
+The text of a skill is not trusted. Every injected line of it begins with `> `, so no line can end
+the quotation or look like text of the user. Invisible characters are removed, and the opening
+bracket of tags is replaced.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crossgate._agents.hook.options import Inject
-from crossgate._support.sanitize import neutral, one_line
+from crossgate._support.sanitize import sanitize_line, sanitize_quotation
 
 _NAME_CHARS = 100
 _PATH_CHARS = 1_000
@@ -20,13 +20,13 @@ _CUT = "[...]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pick:
-    """A skill to tell the agent about.
+    """A skill to mention to the agent.
 
     Attributes:
-        name: Its name.
-        path: Its file; empty if unknown.
-        excerpt: The passage that decided.
-        body: Its text.
+        name: Name of the skill.
+        path: Path of its SKILL.md; empty if unknown.
+        excerpt: The best-matching passage.
+        body: The text below the front matter.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Pick:
 
 
 def context_of(picks: Sequence[Pick], inject: Inject, max_chars: int) -> str:
-    """Return the lines to inject, at most `max_chars` characters."""
+    """Return the context to inject, at most `max_chars` characters long."""
     several = len(picks) > 1
     head = (
         "These installed skills may fit the prompt:"
@@ -52,25 +52,25 @@ def context_of(picks: Sequence[Pick], inject: Inject, max_chars: int) -> str:
         return "\n".join(lines)[:max_chars]
     left = max_chars - sum(len(line) + 1 for line in lines)
     share = max(0, left // max(1, len(picks)))
-    told = [head]
+    quoted = [head]
     for pick in picks:
-        told += _named(pick)
-        told += _quoted(pick.body or pick.excerpt if inject == "body" else pick.excerpt, share)
-    return "\n".join([*told, tail])[:max_chars]
+        quoted += _named(pick)
+        quoted += _quoted(pick.body or pick.excerpt if inject == "body" else pick.excerpt, share)
+    return "\n".join([*quoted, tail])[:max_chars]
 
 
 def _named(pick: Pick) -> list[str]:
-    name = one_line(pick.name)[:_NAME_CHARS]
+    name = sanitize_line(pick.name)[:_NAME_CHARS]
     path = pick.path if len(pick.path) <= _PATH_CHARS else ""
-    if path and one_line(path) != path:
-        path = ""  # if it is not shown exactly as it is, it cannot be opened
+    if path and sanitize_line(path) != path:
+        path = ""  # a path that had to be changed could not be opened
     return [f"- {name}", *([f"  file: {path}"] if path else [])]
 
 
 def _quoted(text: str, room: int) -> list[str]:
-    """Return a text as a quotation that takes at most `room` characters, line breaks included."""
+    """Return a text as quoted lines of at most `room` characters in all, line breaks included."""
     lines: list[str] = []
-    for line in neutral(text).split("\n"):
+    for line in sanitize_quotation(text).split("\n"):
         quoted = f"> {line.rstrip()}".rstrip()
         if len(quoted) + 1 > room - len(_CUT) - 3:
             cut = room - len(_CUT) - 4

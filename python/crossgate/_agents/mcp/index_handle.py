@@ -1,4 +1,4 @@
-"""An index file that stays open, and is reopened when it has been replaced."""
+"""Keeps an index file open, and reopens it after it was replaced."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crossgate._decision.router import Router
 from crossgate._retrieval.index import Index
 
 
-class Opened:
+class IndexHandle:
     """The router over the current version of an index file; threads may share it.
 
     Args:
@@ -30,13 +30,13 @@ class Opened:
 
         Raises:
             IndexFileError: As `Index.open`. The previous version is not used instead, since its
-                skills may be gone.
+                skills may have been removed.
             ProfileError: If the profile does not belong to the index.
         """
         with self._lock:
             stamp = self._stamp_of_file()
             if self._router is None or stamp is None or stamp != self._stamp:
-                # Taken before reading, so a file that is replaced meanwhile is read again.
+                # Before reading, so that a file that is replaced meanwhile is read again.
                 self._router = Router(Index.open(self._path), **self._options)
                 self._stamp = stamp
             return self._router

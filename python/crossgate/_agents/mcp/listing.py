@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from crossgate._support.errors import CrossgateError, InputError, SourceError, first_line
 from crossgate._support.extras import package
-from crossgate._support.sanitize import one_line
+from crossgate._support.sanitize import sanitize_line
 
 if TYPE_CHECKING:
     import mcp
 
 START_SECONDS = 30.0
-"""How long a server may take to start and to list its tools."""
+"""Time limit for a server to start and to list its tools."""
 
 _PAGES = 1_000
 """Maximum number of pages of a list, against servers whose list never ends."""
@@ -25,11 +25,11 @@ _PAGES = 1_000
 def list_tools(command: str, *, seconds: float = START_SECONDS) -> tuple[str, list[object]]:
     """Start a server, and return its name and its tools in the form of `tools/list`.
 
-    The server is stopped before this returns, whatever it answered.
+    The server is stopped before this function returns.
 
     Args:
         command: The command line that starts it, split as a shell would; no shell runs.
-        seconds: How long it may take.
+        seconds: Time limit.
 
     Raises:
         InputError: `out_of_range` for an empty command.
@@ -70,9 +70,9 @@ async def _list(words: list[str], command: str, seconds: float) -> tuple[str, li
         reason = failure(error, seconds)
         raise SourceError(
             "server_failed",
-            f"the MCP server {command!r} {reason}; run the command by hand to see what it says",
+            f"the MCP server {command!r} {reason}; run the command by hand to see its output",
         ) from error
-    name = one_line(info.name if info is not None else "") or PurePath(words[0]).name
+    name = sanitize_line(info.name if info is not None else "") or PurePath(words[0]).name
     return name, [tool.model_dump(by_alias=True, exclude_none=True) for tool in tools]
 
 
@@ -94,14 +94,14 @@ async def tools_of(client: mcp.Client) -> list[mcp.Tool]:
 
 
 def quiet() -> None:
-    """Keep the SDK from printing a traceback for each line that is not a message."""
+    """Keep the SDK from printing a traceback for each invalid line."""
     logging.getLogger("mcp").setLevel(logging.CRITICAL)
 
 
 def failure(error: BaseException, seconds: float) -> str:
-    """Return how a server failed, in words."""
+    """Return a phrase that describes how a server failed."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
     if isinstance(error, TimeoutError):
         return f"did not answer within {seconds:g} s"
-    return f"failed: {one_line(first_line(error))}"
+    return f"failed: {sanitize_line(first_line(error))}"

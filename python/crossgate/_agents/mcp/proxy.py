@@ -1,4 +1,4 @@
-"""The MCP proxy: replaces the tools of several servers by two, find and call."""
+"""The MCP proxy: replaces the tools of several servers with two tools, find and call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mcp.server.stdio import stdio_server
 from mcp_types import INVALID_PARAMS
 
 from crossgate._agents.mcp.listing import START_SECONDS, quiet
-from crossgate._agents.mcp.upstream import Entry, Upstream, failed_call, read_servers
+from crossgate._agents.mcp.upstream import ServerEntry, Upstream, failed_call, read_servers
 from crossgate._core import __version__
 from crossgate._decision.orderings import nearest
 from crossgate._decision.router import Router
@@ -28,15 +28,15 @@ from crossgate._retrieval.index import Index
 from crossgate._sources.common import Unusable
 from crossgate._sources.tools import tool_from
 from crossgate._support.errors import CrossgateError, first_line
-from crossgate._support.sanitize import neutral
+from crossgate._support.sanitize import sanitize_quotation
 
 _PATIENCE_SECONDS = 3.0
-"""How long a search waits for servers that are starting, for changed tools, and for vectors."""
+"""Time that a search waits for starting servers, for changed tools, and for vectors."""
 
 _SHOWN = {"name", "title", "description", "input_schema", "annotations"}
-_SAID = ("title", "description", "$comment")
-_SAID_CHARS = 4_000
-"""How much of a description is shown; the search reads all of it."""
+_DESCRIPTIONS = ("title", "description", "$comment")
+_DESCRIPTION_CHARS = 4_000
+"""Maximum length of a returned description; the search reads the whole text."""
 
 _FIND = types.Tool(
     name="find",
@@ -75,16 +75,16 @@ _CALL = types.Tool(
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class ToolSnapshot:
     """The tools of all servers at one time.
 
     Attributes:
         by_id: Server and tool, by id in the index.
         router: The router over the tools; None if there are none.
-        unavailable: The servers whose tools are missing, and why.
-        changes: How often the tools of each server had changed.
-        embedded: Set once the router has vectors, or they cannot be made.
-        patience: When a search stops waiting for that, by the clock of the loop.
+        unavailable: The servers whose tools are missing, with the reason.
+        changes: Number of changes of the tools of each server.
+        embedded: Set once the router has vectors, or embedding failed.
+        patience: Time of the event loop until which a search waits for `embedded`.
     """
 
     by_id: Mapping[str, tuple[str, types.Tool]]
@@ -98,14 +98,14 @@ class Tools:
 class Proxy:
     """The two tools, over an index that is rebuilt when the tools of a server have changed.
 
-    Words are indexed at once; vectors are made in the background, since ten thousand tools take a
-    minute.
+    Words are indexed at once. Vectors are computed in the background, since ten thousand tools take
+    a minute.
     """
 
-    def __init__(self, entries: list[Entry], *, embedder: str | None, seconds: float) -> None:
+    def __init__(self, entries: list[ServerEntry], *, embedder: str | None, seconds: float) -> None:
         self._upstreams = {entry.name: Upstream(entry, seconds) for entry in entries}
         self._embedder = embedder
-        self._tools = Tools({}, None, (), (), anyio.Event(), 0.0)
+        self._tools = ToolSnapshot({}, None, (), (), anyio.Event(), 0.0)
         self._vectors: Index | None = None
         self._lock = anyio.Lock()
         self._tasks = anyio.create_task_group()
@@ -127,19 +127,18 @@ class Proxy:
             tasks.start_soon(self._prepare)
             async with stdio_server() as (read, write):
                 await server.run(read, write, server.create_initialization_options())
-                # The client may send a signal after closing stdin, which must not end this process
-                # before its servers.
+                # The client may send a signal after closing stdin. The servers must end first.
                 await self._stop()
-                # A thread may still be making vectors that nobody waits for.
+                # A background thread may still be embedding.
                 os._exit(0)
 
     async def _prepare(self) -> None:
         """Index the tools before the first search."""
-        with suppress(CrossgateError):  # a search reports it
+        with suppress(CrossgateError):  # the next search reports the error
             await self._current()
 
     async def _stop_when_told(self) -> None:
-        if os.name == "nt":  # no signals to wait for there: closing stdin ends the proxy
+        if os.name == "nt":  # no such signals: closing stdin ends the proxy
             return
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async for _ in signals:
@@ -201,7 +200,7 @@ class Proxy:
         await upstream.settled.wait()
         return await upstream.call(tool, arguments)
 
-    async def _current(self) -> Tools:
+    async def _current(self) -> ToolSnapshot:
         """Return the current tools, with vectors if these are ready in time."""
         upstreams = list(self._upstreams.values())
         with anyio.CancelScope(deadline=self._started + _PATIENCE_SECONDS):
@@ -219,24 +218,26 @@ class Proxy:
                     for number, upstream in enumerate(upstreams)
                     for tool in upstream.tools.values()
                 }
-                # Taken now: a server that starts while vectors are made is not among these tools.
+                # Before indexing: tools of a server that starts meanwhile are not in the index.
                 unavailable = tuple(
                     {"server": upstream.name, "reason": upstream.problem or "is still starting"}
                     for upstream in upstreams
                     if upstream.problem is not None or not upstream.settled.is_set()
                 )
                 index = await anyio.to_thread.run_sync(self._index, by_id, None)
-                # No reranker: it would have to wait for the vectors.
+                # Without a reranker, which would delay the first answer.
                 router = None if index is None else Router(index, reranker=None)
                 patience = anyio.current_time() + _PATIENCE_SECONDS
-                self._tools = Tools(by_id, router, unavailable, changes, anyio.Event(), patience)
+                self._tools = ToolSnapshot(
+                    by_id, router, unavailable, changes, anyio.Event(), patience
+                )
                 self._tasks.start_soon(self._embed, self._tools)
             tools = self._tools
         with anyio.CancelScope(deadline=tools.patience):
             await tools.embedded.wait()
         return self._tools
 
-    async def _embed(self, tools: Tools) -> None:
+    async def _embed(self, tools: ToolSnapshot) -> None:
         """Replace the router over words by one with vectors. Never raises."""
         try:
             if tools.router is None or self._embedder is None:
@@ -245,7 +246,7 @@ class Proxy:
             if index is not None and self._tools is tools:
                 self._tools = replace(tools, router=Router(index))
                 self._vectors = index
-        except Exception as error:  # the router over words stays
+        except Exception as error:  # the router without vectors stays in use
             print(f"crossgate: no vectors for the tools: {first_line(error)}", file=sys.stderr)  # noqa: T201
         finally:
             tools.embedded.set()
@@ -258,7 +259,7 @@ class Proxy:
             try:
                 document = tool_from(tool.model_dump(by_alias=True, exclude_none=True))
             except Unusable as error:
-                if embedder is None:  # reported once
+                if embedder is None:  # the second build would report it again
                     print(f"crossgate: {name}: {tool.name!r}: {error}", file=sys.stderr, flush=True)  # noqa: T201
                 continue
             documents.append(replace(document, id=id))
@@ -273,16 +274,18 @@ def _shown(server: str, tool: types.Tool) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a part of a tool with its descriptions neutralised and cut.
+    """Return a part of a tool, with sanitised and shortened descriptions.
 
-    Names, values and defaults are not changed, since the tool is called with them.
+    Names, values and defaults are not changed, since a call needs them.
     """
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if not isinstance(value, dict):
         return value
     return {
-        key: neutral(item)[:_SAID_CHARS] if key in _SAID and isinstance(item, str) else _plain(item)
+        key: sanitize_quotation(item)[:_DESCRIPTION_CHARS]
+        if key in _DESCRIPTIONS and isinstance(item, str)
+        else _plain(item)
         for key, item in value.items()
     }
 

@@ -1,4 +1,4 @@
-"""The servers behind the proxy: read from a file, each run in its own task."""
+"""The servers behind the proxy; each runs in a task of its own."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from crossgate._sources.common import Unusable
 from crossgate._support.errors import InputError
 from crossgate._support.files import read_source
 from crossgate._support.limits import SETTINGS_BYTES
-from crossgate._support.sanitize import one_line
+from crossgate._support.sanitize import sanitize_line
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One server of a file."""
+class ServerEntry:
+    """A server in the file."""
 
     name: str
     target: mcp.StdioServerParameters
 
 
-def read_servers(path: str) -> list[Entry]:
+def read_servers(path: str) -> list[ServerEntry]:
     """Read the servers of a file in the format of agents, under `mcpServers`.
 
     Raises:
@@ -52,7 +52,7 @@ def read_servers(path: str) -> list[Entry]:
     return [_entry(path, name, value) for name, value in servers.items()]
 
 
-def _entry(path: str, name: str, value: object) -> Entry:
+def _entry(path: str, name: str, value: object) -> ServerEntry:
     where = f"{path}: the server {name!r}"
     if not isinstance(value, dict) or not isinstance(value.get("command"), str):
         raise InputError(
@@ -72,7 +72,7 @@ def _entry(path: str, name: str, value: object) -> Entry:
         env={**os.environ, **environment},
         cwd=value["cwd"] if isinstance(value.get("cwd"), str) else None,
     )
-    return Entry(name, target)
+    return ServerEntry(name, target)
 
 
 class Upstream:
@@ -80,14 +80,14 @@ class Upstream:
 
     Attributes:
         name: The server's name in the file.
-        tools: Its tools by name; empty before it has answered and after it has failed.
-        problem: Why it cannot be used; None if it can.
-        changes: How often its tools have changed.
-        settled: Set once it has answered or failed.
-        ended: Set once its process has ended.
+        tools: The tools by name; empty before the first answer and after a failure.
+        problem: The reason why the server cannot be used; None if it can be used.
+        changes: Number of changes of the tools.
+        settled: Set once the server has answered or failed.
+        ended: Set once the process has ended.
     """
 
-    def __init__(self, entry: Entry, seconds: float) -> None:
+    def __init__(self, entry: ServerEntry, seconds: float) -> None:
         self.name = entry.name
         self.tools: dict[str, types.Tool] = {}
         self.problem: str | None = None
@@ -104,11 +104,11 @@ class Upstream:
         self._listed.set()
 
     async def run(self) -> None:
-        """Start the server, and keep it until it is stopped. Never raises."""
+        """Start the server, and run it until it is stopped. Never raises."""
         try:
             with self._scope as scope:
-                # The start has a deadline, which is lifted once the server has answered. A separate
-                # scope could not be left while the connection, made inside it, stays open.
+                # The deadline applies to the start and is removed after the first answer. A
+                # separate scope could not be left while the connection inside it stays open.
                 scope.deadline = anyio.current_time() + self._seconds
                 await self._keep()
             if scope.cancelled_caught and scope.deadline < math.inf:
@@ -138,7 +138,7 @@ class Upstream:
                 except Exception as error:
                     self.fail(error)
                 self._listed.set()
-            await anyio.sleep_forever()  # so that calls it has begun are not cut off
+            await anyio.sleep_forever()  # calls in progress continue
 
     def stop(self) -> None:
         """Make `run` stop the server and return."""
@@ -148,9 +148,9 @@ class Upstream:
     async def refresh(self) -> None:
         """Wait until the tools are listed again, if the server has notified a change.
 
-        They are listed in the server's own task: if the wait is cancelled, that goes on.
+        Listing runs in the server's own task and continues if the wait is cancelled.
         """
-        for _ in range(2):  # a list that was asked for before may lack the last change
+        for _ in range(2):  # a list that was requested earlier may lack the last change
             if self._listed.is_set() and self._stale and self.problem is None:
                 self._listed = anyio.Event()
                 self._wanted.set()
@@ -177,21 +177,21 @@ class Upstream:
         self.problem = failure(error, self._seconds)
         self.tools = {}
         self.changes += 1
-        self._say(self.problem)
+        self._warn(self.problem)
 
-    def _say(self, text: str) -> None:
+    def _warn(self, text: str) -> None:
         print(f"crossgate: the server {self.name!r} {text}", file=sys.stderr, flush=True)  # noqa: T201
 
     async def _list(self) -> None:
         assert self._client is not None
         self._stale = False  # before listing, so that a change meanwhile is not missed
         listed = await tools_of(self._client)
-        # Of two tools with the same name, the first one wins, as in an index. A name with hidden
-        # characters could not be called as it is shown.
-        plain = [tool for tool in listed if one_line(tool.name) == tool.name]
+        # Of two tools with the same name, the first is kept, as in an index. Names with hidden
+        # characters are left out, since a call uses the name as shown.
+        plain = [tool for tool in listed if sanitize_line(tool.name) == tool.name]
         self.tools = {tool.name: tool for tool in reversed(plain)}
         if len(self.tools) < len(listed):
-            self._say(
+            self._warn(
                 f"lists {len(listed):,} tools, of which {len(self.tools):,} have a usable name"
             )
         self.changes += 1
@@ -202,5 +202,5 @@ class Upstream:
 
 
 def failed_call(text: str) -> types.CallToolResult:
-    """Return the result of a call that did not reach its tool."""
+    """Return the error result of a call that did not reach the tool."""
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
