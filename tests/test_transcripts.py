@@ -1,4 +1,4 @@
-"""Transcripts of an agent: what is read of them, as labels and as uses of logged decisions."""
+"""Tests of reading transcripts, as labels and as uses of logged decisions."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def result(text: str) -> dict[str, Any]:
 def transcript(path: Path, *lines: dict[str, Any] | str) -> Path:
     """Write a transcript."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    texts = [one if isinstance(one, str) else json.dumps(one) for one in lines]
+    texts = [item if isinstance(item, str) else json.dumps(item) for item in lines]
     path.write_text("\n".join(texts) + "\n")
     return path
 
 
 def heard(path: Path) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the prompts of a transcript with what was opened."""
-    return [(one.text, one.opened) for one in read_turns(path)]
+    """Return the prompts of a transcript with the opened skills."""
+    return [(item.text, item.opened) for item in read_turns(path)]
 
 
-def test_a_skill_belongs_to_the_prompt_before_it(tmp_path: Path) -> None:
+def test_an_opened_skill_belongs_to_the_previous_prompt(tmp_path: Path) -> None:
     path = transcript(
         tmp_path / "a.jsonl",
         {"type": "summary", "summary": "Merging"},
@@ -64,7 +64,7 @@ def test_a_skill_belongs_to_the_prompt_before_it(tmp_path: Path) -> None:
         called("Read", file_path="/home/me/.claude/skills/csv-cleaner/SKILL.md"),
         called("Bash", command="cat 'C:\\skills\\git-history\\SKILL.md' | head"),
         called("Skill", skill="docs:pdf-toolkit"),
-        # What is written into a file may quote any path.
+        # Written files may quote any path.
         called("Write", file_path="notes.md", content="see other/SKILL.md"),
         said([{"type": "text", "text": "now "}, {"type": "text", "text": "the next"}]),
         said("and this"),
@@ -75,7 +75,7 @@ def test_a_skill_belongs_to_the_prompt_before_it(tmp_path: Path) -> None:
         ("now \nthe next", ()),
         ("and this", ("deploy",)),
     ]
-    assert [one.line for one in read_turns(path)] == [2, 10, 11]
+    assert [item.line for item in read_turns(path)] == [2, 10, 11]
 
 
 @pytest.mark.parametrize(
@@ -102,14 +102,14 @@ def test_a_skill_belongs_to_the_prompt_before_it(tmp_path: Path) -> None:
         '{"type": "user", "a": ' + "[" * 100_000,
     ],
 )
-def test_what_no_person_wrote_and_what_is_damaged_says_nothing(
+def test_agent_messages_and_damaged_lines_are_skipped(
     tmp_path: Path, line: dict[str, Any] | str
 ) -> None:
     path = transcript(tmp_path / "a.jsonl", line, said("hello"), line)
     assert heard(path) == [("hello", ())]
 
 
-def test_what_follows_a_command_belongs_to_nobody(tmp_path: Path) -> None:
+def test_skills_opened_after_a_command_are_ignored(tmp_path: Path) -> None:
     path = transcript(
         tmp_path / "a.jsonl", said("hi"), said("/deploy staging"), called("Skill", skill="deploy")
     )
@@ -145,16 +145,14 @@ def test_what_follows_a_command_belongs_to_nobody(tmp_path: Path) -> None:
         )
     )
 )
-def test_no_bytes_break_the_reader(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]
-) -> None:
+def test_any_bytes_are_read(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]) -> None:
     path = tmp_path_factory.getbasetemp() / "any.jsonl"
     path.write_bytes(b'"user" "tool_use"'.join([b"", *lines]) + b"\n" + b"\n".join(lines))
     for turn in read_turns(path):
         assert turn.text.strip()
 
 
-def test_a_line_without_end_is_passed_over_in_little_memory(tmp_path: Path) -> None:
+def test_an_endless_line_is_skipped_in_little_memory(tmp_path: Path) -> None:
     path = transcript(tmp_path / "a.jsonl", said("first"))
     with path.open("ab") as file:
         file.write(b'{"type": "user", "message": {"content": "')
@@ -194,7 +192,7 @@ NAMES = list(LIBRARY)
 def conversations(folder: Path) -> Path:
     """Write some transcripts about the library."""
     transcript(
-        folder / "-home-me" / "one.jsonl",
+        folder / "-home-me" / "item.jsonl",
         said("do the first"),
         called("Skill", skill=f"docs:{NAMES[0]}"),
         said("thanks"),
@@ -213,9 +211,9 @@ def conversations(folder: Path) -> Path:
     return folder
 
 
-def test_prompts_are_labelled_by_what_was_opened(tmp_path: Path, skills: Path) -> None:
+def test_prompts_are_labelled_by_opened_skills(tmp_path: Path, skills: Path) -> None:
     found = read_labels(skills, [], transcripts=conversations(tmp_path / "t"))
-    assert {one.text: (dict(one.relevant), one.kind) for one in found.queries} == {
+    assert {item.text: (dict(item.relevant), item.kind) for item in found.queries} == {
         "do the first": ({NAMES[0]: 1}, OPENED),
         "thanks": ({}, UNOPENED),
         # One of three: chance.
@@ -227,11 +225,11 @@ def test_prompts_are_labelled_by_what_was_opened(tmp_path: Path, skills: Path) -
     assert any(note.startswith("2 prompts for which the agent opened no") for note in found.notes)
 
 
-def test_what_a_person_labelled_counts(tmp_path: Path, skills: Path) -> None:
+def test_labels_of_a_person_take_precedence(tmp_path: Path, skills: Path) -> None:
     labels = tmp_path / "labels.jsonl"
     labels.write_text(json.dumps({"query": "yes", "relevant": [NAMES[2]]}) + "\n")
     found = read_labels(skills, [labels], transcripts=conversations(tmp_path / "t"))
-    (yes,) = (one for one in found.queries if one.text == "yes")
+    (yes,) = (item for item in found.queries if item.text == "yes")
     assert dict(yes.relevant) == {NAMES[2]: 1}
     assert len(found.queries) == 4
 
@@ -254,7 +252,7 @@ def test_a_folder_without_prompts_is_refused(
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="there are no named pipes")
-def test_a_transcript_that_is_no_file_is_passed_over(tmp_path: Path, skills: Path) -> None:
+def test_a_folder_in_place_of_a_transcript_is_skipped(tmp_path: Path, skills: Path) -> None:
     folder = conversations(tmp_path / "t")
     os.mkfifo(folder / "pipe.jsonl")
     (folder / "loop.jsonl").symlink_to(folder / "loop.jsonl")
@@ -262,14 +260,14 @@ def test_a_transcript_that_is_no_file_is_passed_over(tmp_path: Path, skills: Pat
     assert len(read_labels(skills, [], transcripts=folder).queries) == 4
 
 
-def test_the_commands_take_transcripts(
+def test_calibrate_and_eval_read_transcripts(
     tmp_path: Path, skills: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = conversations(tmp_path / "t")
     given = [str(skills), "--from-transcripts", str(folder), "--embedder", "none"]
     assert run(["eval", *given, "--modes", "never"]) == 0
     assert "2 queries with a match, 2 without" in " ".join(capsys.readouterr().out.split())
-    # Four prompts are no ground for a profile.
+    # Four prompts are too few to fit a profile.
     assert run(["calibrate", *given, "-o", str(tmp_path / "p.json")]) == 2
     assert "error[" in capsys.readouterr().err
     assert not (tmp_path / "p.json").exists()
@@ -280,15 +278,17 @@ def logged(tmp_path: Path, *prompts: str) -> tuple[Path, list[str]]:
     path = tmp_path / "log.jsonl"
     documents = [Document(id=id, text=text, title=id) for id, text in LIBRARY.items()]
     router = Router(Index.build(documents, embedder=None), telemetry=JsonLinesLog(path))
-    return path, [str(router.route(one).decision_id) for one in prompts]
+    return path, [str(router.route(item).decision_id) for item in prompts]
 
 
 def uses(path: Path) -> dict[str, tuple[str, ...]]:
     """Return what a log says was used, by decision."""
-    return {one.decision: tuple(one.used) for one in read_log(path) if isinstance(one, LoggedUse)}
+    return {
+        item.decision: tuple(item.used) for item in read_log(path) if isinstance(item, LoggedUse)
+    }
 
 
-def test_what_was_opened_is_noted_of_each_decision_once(tmp_path: Path) -> None:
+def test_opened_skills_are_recorded_once_per_decision(tmp_path: Path) -> None:
     folder = conversations(tmp_path / "t")
     text = next(iter(LIBRARY.values()))
     transcript(folder / "three.jsonl", said(text), called("Skill", skill=f"docs:{NAMES[0]}"))
@@ -300,13 +300,13 @@ def test_what_was_opened_is_noted_of_each_decision_once(tmp_path: Path) -> None:
         ids[0]: (NAMES[0],),
         ids[1]: (),
         ids[2]: (NAMES[2],),  # a person's judgement stays
-        ids[4]: ("elsewhere",),  # no candidate of the decision, and used all the same
+        ids[4]: ("elsewhere",),  # used, but not a candidate of the decision
     }
     again = note_opened(path, folder)
     assert (again.known, again.opened, again.unopened) == (4, 0, 0)
 
 
-def test_the_command_notes_and_says_what(
+def test_the_command_records_and_reports_uses(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = conversations(tmp_path / "t")

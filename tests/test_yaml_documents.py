@@ -35,7 +35,7 @@ def test_dumped_values_are_read_as_the_loader_of_pyyaml_reads_them(value: object
 
 
 @given(st.binary() | st.text(alphabet="{}[]&*a: -\n\"'!|>#?,%\t").map(str.encode))
-def test_any_text_is_read_or_refused(raw: bytes) -> None:
+def test_any_text_is_parsed_or_refused(raw: bytes) -> None:
     try:
         value = parse_yaml(raw.decode("utf-8", "replace"))
     except Unusable:
@@ -58,7 +58,7 @@ def test_any_text_is_read_or_refused(raw: bytes) -> None:
         (f"a: {'9' * 5000}\nb: 1\nc: 2\nd: 3\ne: 4", ["9" * 5000, 1, 2, 3, 4]),
     ],
 )
-def test_types_are_those_of_json(text: str, value: list[object] | None) -> None:
+def test_types_are_json_types(text: str, value: list[object] | None) -> None:
     found = parse_yaml(text)
     assert (list(found.values()) if isinstance(found, dict) else found) == value
 
@@ -86,14 +86,14 @@ def test_keys_are_text() -> None:
         ("a: \x01", "not YAML: ", None),
     ],
 )
-def test_what_json_could_not_hold_is_refused(text: str, reason: str, line: int | None) -> None:
+def test_values_outside_of_json_are_refused(text: str, reason: str, line: int | None) -> None:
     with pytest.raises(Unusable, match=reason.replace("*", r"\*")) as caught:
         parse_yaml(text)
     assert line is None or caught.value.line == line
 
 
 @pytest.mark.timeout(20)
-def test_aliases_cost_nothing() -> None:
+def test_aliases_do_not_copy() -> None:
     lines = ["a0: &a0 {description: deep, properties: {x: {enum: [1]}}}"]
     for level in range(1, 60):
         lines.append(f"a{level}: &a{level} {{anyOf: [{', '.join([f'*a{level - 1}'] * 9)}]}}")
@@ -117,7 +117,7 @@ SPECIFICATION: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("suffix", ["yaml", "yml"])
-def test_openapi_and_tools_in_yaml_are_those_of_json(tmp_path: Path, suffix: str) -> None:
+def test_openapi_and_tools_in_yaml_equal_those_in_json(tmp_path: Path, suffix: str) -> None:
     for number, value in enumerate((SPECIFICATION, {"tools": [{"name": "a", "description": "b"}]})):
         written = {"json": json.dumps(value), suffix: yaml.safe_dump(value)}
         documents = []

@@ -1,4 +1,4 @@
-"""`crossgate feedback`: say whether the last decision of a log was right."""
+"""`crossgate feedback`: record whether the last decision of a log was right."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "ids",
         metavar="ID",
         nargs="*",
-        help="what fits the query (default: everything that was selected if right, nothing if "
-        "wrong)",
+        help="id of a document that fits the query (default: the selected documents if right, none "
+        "if wrong)",
     )
     parser.add_argument("--log", metavar="FILE", help=f"the log (default: {LOG_VARIABLE})")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Record what fits the query of the last decision, for `calibrate --from-log`."""
+    """Record the documents that fit the last query, for `calibrate --from-log`."""
     from crossgate._telemetry.log import JsonLinesLog, LoggedDecision, read_log
 
     path = log_path(options)
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         show_json({"log": path, "decision": last.decision, "used": list(fits)})
     else:
-        told = ", ".join(fits) or "nothing"
-        asked = f" for {last.query!r}" if last.query else ""
-        show(f"{path}: recorded that {told} fits{asked}")
+        listed = ", ".join(fits) or "no document"
+        query = f" for {last.query!r}" if last.query else ""
+        show(f"{path}: recorded that {listed} fits{query}")
     return DONE

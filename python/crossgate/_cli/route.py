@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from crossgate._agents.hook.formats import looks_like_a_call
 from crossgate._cli.decision import decision_options, log_of, show_decision
 from crossgate._cli.input import text_of
 from crossgate._cli.output import json_option, say
+from crossgate._sources.agent_prompts import is_hook_input
 from crossgate._support.checks import MAX_QUERY_CHARACTERS
 from crossgate._support.errors import InputError
 
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     from crossgate._decision.router import Router
     from crossgate._retrieval.index import Index, embedder_mismatch
 
-    query = _asked(text_of("-").rstrip("\n") if options.query == "-" else options.query)
+    query = _checked_query(text_of("-").rstrip("\n") if options.query == "-" else options.query)
     embedder = None if options.embedder == "none" else options.embedder
     opened = Index.open(options.index, embedder=embedder)
     if options.embedder == "none" and opened.embedder:
@@ -65,13 +65,13 @@ def run(options: argparse.Namespace) -> int:
     return show_decision(result, options)
 
 
-def _asked(query: str) -> str:
-    """Return the query, cut to the characters that are read: a long paste is no error.
+def _checked_query(query: str) -> str:
+    """Return the query, cut to the maximum length.
 
     Raises:
-        InputError: `hook_call` for what an agent hands to a hook.
+        InputError: `hook_call` for the JSON input of a hook.
     """
-    if looks_like_a_call(query):
+    if is_hook_input(query):
         raise InputError(
             "hook_call",
             "the query is the JSON that an agent passes to its prompt hook: have the agent call "

@@ -1,4 +1,4 @@
-"""`crossgate used`: record in a log what was used, after one decision or by transcripts."""
+"""`crossgate used`: record in a log which documents were used after a decision."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "decision", metavar="DECISION", nargs="?", help="the decision_id of route --json"
     )
-    parser.add_argument("ids", metavar="ID", nargs="*", help="what was used")
+    parser.add_argument("ids", metavar="ID", nargs="*", help="id of a used document")
     parser.add_argument(
         "--from-transcripts",
         metavar="FOLDER",
-        help="record for every decision what the agent opened, from Claude Code's transcripts, "
-        "such as those in ~/.claude/projects",
+        help="read the used skills of every decision from Claude Code's transcripts, such as those "
+        "in ~/.claude/projects",
     )
     parser.add_argument("--log", metavar="FILE", help=f"the log (default: {LOG_VARIABLE})")
 
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
 
     path = log_path(options)
     if (options.decision is None) == (options.from_transcripts is None):
-        message = "what was used? Name a decision and ids, or a folder with --from-transcripts"
+        message = "name a decision and its used ids, or a folder with --from-transcripts"
         raise InputError("out_of_range", message)
     if options.from_transcripts is not None:
         return _from_transcripts(path, options)
@@ -56,8 +56,8 @@ def _from_transcripts(path: str, options: argparse.Namespace) -> int:
     else:
         rest = noted.decisions - noted.known - noted.opened - noted.unopened
         show(
-            f"{path}: {noted.decisions} decisions: for {noted.opened} something was opened, for "
-            f"{noted.unopened} nothing; {noted.known} were already recorded, {rest} are in no "
+            f"{path}: {noted.decisions} decisions: a skill was opened for {noted.opened}, none for "
+            f"{noted.unopened}; {noted.known} were already recorded, {rest} are in no "
             "transcript"
         )
     return DONE

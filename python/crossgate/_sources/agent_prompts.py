@@ -1,12 +1,13 @@
-"""What of an agent's prompt a person wrote: commands and what the agent itself puts in are none."""
+"""Recognises prompts that no person wrote as a request: commands, and messages of the agent."""
 
 from __future__ import annotations
 
+import json
 import re
 
-# `/deploy staging`, and not `/usr/bin/env: no such file`; `$name` is how Codex calls a skill.
+# `/deploy staging` but not `/usr/bin/env: no such file`; Codex calls a skill by `$name`.
 _COMMAND = re.compile(r"\s*(?:/[\w:.-]+|\$[\w:-]+|![^\s!])(?:\s|\Z)|\s*!")
-# What agents put into the prompt in place of a person.
+# Tags of messages that agents send to themselves.
 _MACHINE = re.compile(
     r"\s*<(?:task-notification|system-reminder|command-(?:name|message|args)|local-command|"
     r"bash-(?:input|stdout|stderr)|user-prompt-submit-hook)\b"
@@ -14,10 +15,22 @@ _MACHINE = re.compile(
 
 
 def is_command(text: str) -> bool:
-    """Return whether a prompt calls a command by its name, so that nothing is left to choose."""
+    """Return whether a prompt calls a command by its name."""
     return _COMMAND.match(text) is not None
 
 
 def is_from_machine(text: str) -> bool:
-    """Return whether the agent wrote a prompt in place of a person."""
+    """Return whether a prompt is a message of the agent."""
     return _MACHINE.match(text) is not None
+
+
+def is_hook_input(text: str) -> bool:
+    """Return whether a text is the JSON input of a hook."""
+    start = text.lstrip("\ufeff \t\r\n")
+    if not start.startswith("{"):
+        return False
+    try:
+        values = json.loads(start)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(values, dict) and "hook_event_name" in values

@@ -1,9 +1,9 @@
-"""Transcripts of Claude Code: what a person asked, and which skills the agent opened for it.
+"""Reads transcripts of Claude Code: the prompts, and the skills that were opened after each.
 
-The agent keeps one file of JSON lines for each conversation below `~/.claude/projects`. A skill was
-opened where the tool `Skill` was called with its name, or any tool with the path of its SKILL.md.
-The format is not documented; what is read of it was checked against public transcripts of versions
-2.0 and 2.1 (2025 and 2026), and lines of any other shape are passed over.
+The agent keeps one file of JSON lines for each conversation below `~/.claude/projects`. A skill is
+opened by a call of the tool `Skill` with its name, or of any tool with the path of its SKILL.md.
+The format is not documented. This reader was checked against public transcripts of versions 2.0 and
+2.1 (2025 and 2026); lines of another shape are skipped.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from crossgate._support.files import open_source
 from crossgate._support.limits import EVALUATION_BYTES, ROW_BYTES
 
 SKILL_FILE = re.compile(r"([^/\\\s\"'`]+)[/\\]+SKILL\.md\b")
-"""The folder of a skill's file, which is the skill's name, in whatever text names the path."""
+"""Matches the path of a SKILL.md in a text; the first group is the folder's name."""
 
-# What the agent says in the person's name when it goes on after a break.
+# First words of messages that the agent writes as the user.
 _CONTINUED = (
     "This session is being continued from a previous conversation",
     "[Request interrupted",
@@ -36,14 +36,14 @@ _CONTINUED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One prompt of a person, and what the agent opened before the next one.
+    """A prompt of the user, and the skills that were opened before the next prompt.
 
     Attributes:
         path: The transcript.
         line: Number of the prompt's line in it, from 1.
         text: The prompt.
-        opened: Names of the skills, in the order in which they were opened, each once; a name may
-            have its plug-in before it, as in `plugin:name`.
+        opened: Names of the skills in the order of their first use; a name may have the prefix of
+            its plug-in, as in `plugin:name`.
     """
 
     path: Path
@@ -53,12 +53,12 @@ class Turn:
 
 
 def transcripts_below(folder: str | os.PathLike[str]) -> list[Path]:
-    """Return the transcripts of a folder and the folders in it, or the one file that is named.
+    """Return the transcripts below a folder, or the named file.
 
     A symbolic link that leads out of the folder is not followed.
 
     Raises:
-        SourceError: `source_missing`, or `no_transcripts` if there is none.
+        SourceError: `source_missing`, or `no_transcripts` for a folder without transcripts.
     """
     root = Path(check_path("the transcripts", folder))
     if os.path.isfile(root):
@@ -80,10 +80,10 @@ def transcripts_below(folder: str | os.PathLike[str]) -> list[Path]:
 
 
 def read_turns(path: Path) -> Iterator[Turn]:
-    """Yield the prompts of one transcript that a person wrote, in their order.
+    """Yield the prompts of the user in a transcript, in order.
 
-    Commands such as `/compact` are left out, and so is what agents ask each other. Lines that are
-    damaged or longer than 16 MiB say nothing, and a file that is too long is read to its limit.
+    Commands such as `/compact` and prompts between agents are left out. Lines that are damaged or
+    longer than 16 MiB are skipped, and a file is read up to a limit.
 
     Raises:
         OSError: If the file cannot be read.
@@ -96,7 +96,7 @@ def read_turns(path: Path) -> Iterator[Turn]:
             continue
         if text:
             yield Turn(path=path, line=line, text=text, opened=tuple(opened))
-        # What follows a command was opened for the command.
+        # Skills that are opened after a command belong to the command.
         text = "" if is_command(prompt) else prompt
         line, opened = number, {}
     if text:
@@ -114,7 +114,7 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                     raw = stream.readline(min(left, ROW_BYTES))
                     left -= len(raw)
                 continue
-            # Most lines are results of tools; reading those that matter takes a tenth of the time.
+            # Most lines are results of tools: skipping them saves nine tenths of the time.
             if b'"user"' not in raw and b'"tool_use"' not in raw:
                 continue
             try:
@@ -126,7 +126,7 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _prompt(values: dict[str, Any]) -> str | None:
-    """Return what a person wrote in a line; None for a line of anything else."""
+    """Return the user's text in a line; None for other lines."""
     if values.get("type") != "user" or values.get("isMeta") or values.get("isCompactSummary"):
         return None
     text = "\n".join(
@@ -152,9 +152,9 @@ def _opened(values: dict[str, Any]) -> Iterator[str]:
         if isinstance(name, str) and name.strip():
             yield name.strip().lstrip("/")
         else:
-            # Not what is written into files, which may quote any path.
-            told = (given.get(key) for key in ("file_path", "path", "command"))
-            for value in told:
+            # Not the content of written files, which may quote any path.
+            named = (given.get(key) for key in ("file_path", "path", "command"))
+            for value in named:
                 if isinstance(value, str):
                     yield from SKILL_FILE.findall(value)
 
@@ -165,4 +165,4 @@ def _blocks(values: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if isinstance(content, str):
         yield {"type": "text", "text": content}
     elif isinstance(content, list):
-        yield from (one for one in content if isinstance(one, dict))
+        yield from (block for block in content if isinstance(block, dict))

@@ -18,8 +18,8 @@ _CONSTANTS = {"": None, "~": None, "null": None, "true": True, "false": False}
 def parse_yaml(text: str) -> object:
     """Return the value of a YAML document, of the types that JSON has.
 
-    Only the parser's events are read, so no tag runs code and nothing recurses. An alias is the
-    value that it names and no copy of it, so a small file cannot become large. Types are those of
+    Only the parser's events are read, so no tag runs code and nothing recurses. An alias is
+    the named value itself, not a copy, so a small file cannot become large. Types are those of
     YAML 1.2 and JSON: `yes` and dates are text, as all keys are.
 
     Raises:
@@ -29,7 +29,7 @@ def parse_yaml(text: str) -> object:
     import yaml  # here, since few sources need it
 
     root: list[object] = []
-    # What is being read, from the outside in: each a list, or an object with its latest key.
+    # The open containers, outermost first: lists, or objects with their latest key.
     within: list[tuple[Any, str | None]] = [(root, None)]
     named: dict[str, object] = {}
     documents = 0
@@ -78,7 +78,7 @@ def parse_yaml(text: str) -> object:
 
 
 def _plain(text: str) -> object:
-    """Return what a word without quotes stands for."""
+    """Return the value of a scalar without quotes."""
     if text.lower() in _CONSTANTS:
         return _CONSTANTS[text.lower()]
     if len(text) <= _DIGITS and _NUMBER.fullmatch(text):
