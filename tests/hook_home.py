@@ -1,4 +1,4 @@
-"""A home folder with skills and their index, and the hook as an agent runs it, for its tests."""
+"""A home folder with skills, and the hook as an agent runs it, for tests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GIT = "squash the last commits of this git branch and rebase it onto main"
 
 @dataclass(frozen=True)
 class Hooked:
-    """What became of one run of the hook."""
+    """The result of one run of the hook."""
 
     code: int
     out: bytes
@@ -36,7 +36,7 @@ class Hooked:
 
     @property
     def context(self) -> str:
-        """What is injected, after a look at everything around it; empty for nothing."""
+        """The injected context, after checks of the JSON around it; may be empty."""
         assert self.code == 0, self.err
         if not self.out:
             return ""
@@ -58,7 +58,7 @@ class Home:
     path: Path
 
     def environment(self, **variables: str) -> dict[str, str]:
-        """Return what an agent's child sees: nothing of whoever runs the tests."""
+        """Return the environment of the hook, without variables of the test run."""
         kept = {
             name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ
         }
@@ -127,7 +127,7 @@ class Home:
 
     @property
     def hooks(self) -> Path:
-        """Where indexes, sessions and log lie."""
+        """The folder of indexes, sessions and log."""
         return self.path / "cache" / "hook"
 
     @property

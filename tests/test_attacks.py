@@ -22,9 +22,9 @@ import pytest
 from conftest import LIBRARY, LengthReranker, build
 from crossgate import CrossgateError, Index, Profile, Router, read_policy, read_profile, rerank
 from crossgate._agents.hook.answer import answer
-from crossgate._agents.hook.formats import AGENTS, PROMPT_CHARS, Unreadable, read_prompt
-from crossgate._agents.hook.options import Options
-from crossgate._agents.hook.skill_library import Library
+from crossgate._agents.hook.formats import AGENTS, PROMPT_CHARS, UnreadableCall, read_prompt
+from crossgate._agents.hook.options import HookOptions
+from crossgate._agents.hook.skill_library import SkillLibrary
 from crossgate._cli import run
 from crossgate._decision import cascade
 from crossgate._decision.replay import check_decision
@@ -295,13 +295,13 @@ def test_hooks(tmp_path: Path, index: Index, agent: str) -> None:
         "cwd": "/",
         "transcript_path": "/x",
     }
-    library = Library(sources=("x",), folder=tmp_path)
-    options = Options(index=str(path), budget_ms=60_000)
+    library = SkillLibrary(sources=("x",), folder=tmp_path)
+    options = HookOptions(index=str(path), budget_ms=60_000)
 
     def use(data: bytes) -> None:
         try:
             prompt = read_prompt(AGENTS[agent], data)
-        except Unreadable as error:
+        except UnreadableCall as error:
             if len(str(error).splitlines()) != 1:
                 raise
             return

@@ -1,4 +1,4 @@
-"""The prompt hook as agents run it: whatever happens, exit code 0 and one valid answer or none."""
+"""Tests of the prompt hook as agents run it: exit code 0 and one valid answer or none."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from crossgate._agents.hook.answer import answer
 from crossgate._agents.hook.formats import (
     AGENTS,
     PROMPT_CHARS,
-    Unreadable,
-    looks_like_a_call,
+    UnreadableCall,
     read_prompt,
 )
 from crossgate._agents.hook.injection import Pick, context_of
-from crossgate._agents.hook.options import Options
-from crossgate._agents.hook.refresh import build, only_one
-from crossgate._agents.hook.skill_library import Library, library_of
+from crossgate._agents.hook.options import HookOptions
+from crossgate._agents.hook.refresh import build, try_lock
+from crossgate._agents.hook.skill_library import SkillLibrary, library_of
 from crossgate._decision.router import DEFAULT_PROFILE
+from crossgate._sources.agent_prompts import is_hook_input
 from crossgate._telemetry.log import (
     JsonLinesLog,
     LoggedDecision,
@@ -55,7 +55,7 @@ PROMPTS = Path(__file__).parents[1] / "eval" / "skills" / "queries.jsonl"
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    """A home folder whose index is made; nobody changes it."""
+    """A home folder with an index; tests do not change it."""
     home = furnished(tmp_path_factory.mktemp("home"))
     done = home.run("hook", "install")
     assert done.returncode == 0, done.stderr
@@ -68,11 +68,11 @@ def home(made: Home, tmp_path: Path) -> Home:
     shutil.copytree(made.path, tmp_path / "home", symlinks=True)
     home = Home(tmp_path / "home")
     shutil.rmtree(home.hooks)
-    library = Library(sources=(str(home.path / ".claude" / "skills"),), folder=home.hooks)
+    library = SkillLibrary(sources=(str(home.path / ".claude" / "skills"),), folder=home.hooks)
     earlier = next(made.hooks.glob("*.cgx"))
     home.hooks.mkdir()
     shutil.copy(earlier, library.index)
-    build(library)  # the vectors are there already
+    build(library)  # reuses the vectors
     return home
 
 
@@ -84,10 +84,10 @@ def index_of(home: Home) -> Path:
 
 def last(home: Home) -> dict[str, Any]:
     """Return the last line of the log that is about a prompt."""
-    return [one for one in home.log if one["outcome"] != "indexed"][-1]
+    return [item for item in home.log if item["outcome"] != "indexed"][-1]
 
 
-def test_a_pick_is_told_with_name_path_and_passage(home: Home) -> None:
+def test_context_has_name_path_and_passage(home: Home) -> None:
     run = home.hook()
     told = run.context.split("\n")
     assert run.err == ""
@@ -100,13 +100,13 @@ def test_a_pick_is_told_with_name_path_and_passage(home: Home) -> None:
     assert PDF not in json.dumps(home.log)
 
 
-def test_a_prompt_that_nothing_fits_gets_no_answer(home: Home) -> None:
+def test_no_context_without_a_fitting_skill(home: Home) -> None:
     run = home.hook(home.call("what did you change in the last commit of yours?"))
     assert (run.code, run.out, run.err) == (0, b"", "")
     assert last(home)["outcome"] == "nothing"
 
 
-def test_what_is_told_can_be_chosen(home: Home) -> None:
+def test_options_change_the_context(home: Home) -> None:
     name = home.hook(None, "--inject", "name").context
     assert "> " not in name.replace("with > are", "")
     assert "- pdf-toolkit" in name
@@ -128,14 +128,14 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("inject", ["name", "passage", "body"])
-def test_what_a_skill_says_cannot_pass_for_another_voice(home: Home, inject: str) -> None:
+def test_hostile_skill_text_stays_in_the_quotation(home: Home, inject: str) -> None:
     home.skill("pdf-toolkit", SKILLS["pdf-toolkit"], body=f"{PDF}.\n{HOSTILE}")
-    build(Library(sources=(str(home.path / ".claude" / "skills"),), folder=home.hooks))
+    build(SkillLibrary(sources=(str(home.path / ".claude" / "skills"),), folder=home.hooks))
     told = home.hook(None, "--inject", inject).context
     head, name, file, *quoted, tail = told.split("\n")
     assert all(line.startswith(">") for line in quoted)
     assert bool(quoted) is (inject != "name")
-    assert not [one for one in told if one != "\n" and not one.isprintable()]
+    assert not [item for item in told if item != "\n" and not item.isprintable()]
     assert "</" not in told
     assert "<user" not in told
     assert (name, file[:8], head[-1], tail[:8]) == ("- pdf-toolkit", "  file: ", ":", "Read the")
@@ -145,12 +145,12 @@ def test_what_a_skill_says_cannot_pass_for_another_voice(home: Home, inject: str
     assert all(line.startswith(">") for line in quoted)
 
 
-def test_a_skill_can_be_silenced(home: Home) -> None:
+def test_deny_removes_a_skill(home: Home) -> None:
     assert "pdf-toolkit" not in home.hook(None, "--deny", "pdf-toolkit").out.decode()
     assert "- pdf-toolkit" in home.hook(None, "--deny", "no-such-skill").context
 
 
-def test_profile_and_policy_of_ones_own_decide(home: Home, tmp_path: Path) -> None:
+def test_custom_profile_and_policy_are_used(home: Home, tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
     profile = json.loads(DEFAULT_PROFILE.read_text(encoding="utf-8"))
     profile["answer"] = {"threshold": 1.0, "rerank_threshold": 1.0}
@@ -188,7 +188,7 @@ BAD_CALLS: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("data", BAD_CALLS.values(), ids=BAD_CALLS)
-def test_a_call_that_is_none_is_noted(home: Home, data: bytes) -> None:
+def test_malformed_input_is_logged(home: Home, data: bytes) -> None:
     run = home.hook(data)
     assert (run.code, run.out) == (0, b"")
     assert run.err.startswith("crossgate: hook claude: bad_input: ")
@@ -211,24 +211,24 @@ SKIPPED = {
 
 
 @pytest.mark.parametrize(("prompt", "reason"), SKIPPED.values(), ids=SKIPPED)
-def test_what_nobody_asked_is_left_alone(home: Home, prompt: str, reason: str) -> None:
+def test_commands_and_agent_messages_are_skipped(home: Home, prompt: str, reason: str) -> None:
     run = home.hook(home.call(prompt))
     assert (run.code, run.out, run.err) == (0, b"", "")
     assert (last(home)["outcome"], last(home)["reason"]) == ("skipped", reason)
 
 
-def test_a_path_is_no_command(home: Home) -> None:
+def test_a_path_is_not_a_command(home: Home) -> None:
     assert home.hook(home.call(f"/home/me/a.pdf and b.pdf: {PDF}")).context
 
 
-def test_odd_text_is_read(home: Home) -> None:
+def test_odd_characters_are_accepted(home: Home) -> None:
     for odd in ("\ud800", "\0", "\u202e", "\U000e0041", "\x1b[31m", "日本語 "):
         run = home.hook(home.call(odd + PDF))
         assert "- pdf-toolkit" in run.context, odd
     assert "- pdf-toolkit" in home.hook(b"\xef\xbb\xbf" + home.call()).context
 
 
-def test_a_huge_prompt_is_cut_and_that_is_noted(home: Home) -> None:
+def test_a_huge_prompt_is_cut_and_logged(home: Home) -> None:
     pasted = f"{PDF}\n" + "x" * 3_000_000
     run = home.hook(home.call(pasted))
     assert (run.code, run.err) == (0, "")
@@ -236,7 +236,7 @@ def test_a_huge_prompt_is_cut_and_that_is_noted(home: Home) -> None:
     assert last(home)["outcome"] in ("injected", "nothing")
 
 
-def test_more_than_memory_is_for_is_read_to_its_end_and_refused(home: Home) -> None:
+def test_too_long_input_is_read_to_its_end_and_refused(home: Home) -> None:
     run = home.hook(b" " * (65 * 1024 * 1024))
     assert (run.code, run.out) == (0, b"")
     assert "at most 67,108,864 are read" in run.err
@@ -257,7 +257,7 @@ def test_more_than_memory_is_for_is_read_to_its_end_and_refused(home: Home) -> N
         [],
     ],
 )
-def test_a_hook_that_is_set_up_wrongly_erases_no_prompt(home: Home, arguments: list[str]) -> None:
+def test_bad_options_still_exit_with_0(home: Home, arguments: list[str]) -> None:
     done = subprocess.run(
         [CROSSGATE, "hook", *arguments],
         input=home.call(),
@@ -271,7 +271,7 @@ def test_a_hook_that_is_set_up_wrongly_erases_no_prompt(home: Home, arguments: l
     assert last(home)["reason"] == "bad_options"
 
 
-def test_the_help_is_for_people(home: Home) -> None:
+def test_help_is_printed(home: Home) -> None:
     assert b"--min-confidence" in home.hook(b"", "--help").out
 
 
@@ -290,7 +290,7 @@ def no_index(home: Home) -> None:
 
 
 def being_written(home: Home) -> None:
-    # As it looks before the first one is renamed into place.
+    # The state before the first index is renamed into place.
     path = index_of(home)
     path.rename(path.with_name(f".{path.name}.1.unfinished"))
 
@@ -332,7 +332,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("break_it", FAULTS)
-def test_what_is_broken_breaks_no_prompt(home: Home, break_it: Callable[[Home], None]) -> None:
+def test_broken_files_do_not_fail_a_prompt(home: Home, break_it: Callable[[Home], None]) -> None:
     break_it(home)
     run = home.hook(home.call(session_id="s"))
     assert run.code == 0, run.err
@@ -346,21 +346,21 @@ def test_what_is_broken_breaks_no_prompt(home: Home, break_it: Callable[[Home], 
 
 
 @pytest.mark.parametrize("break_it", [corrupt, truncate, no_index])
-def test_an_index_that_is_no_use_is_made_anew(home: Home, break_it: Callable[[Home], None]) -> None:
+def test_an_unreadable_index_is_rebuilt(home: Home, break_it: Callable[[Home], None]) -> None:
     break_it(home)
     assert home.hook().out == b""
     settle(home)
     assert "- pdf-toolkit" in home.hook().context
 
 
-def test_without_skills_there_is_nothing_to_do(tmp_path: Path) -> None:
+def test_an_agent_without_skills_is_skipped(tmp_path: Path) -> None:
     home = furnished(tmp_path, {})
     run = home.hook()
     assert (run.code, run.out, run.err) == (0, b"", "")
     assert last(home)["reason"] == "no_skills"
 
 
-def test_without_a_home_folder_nothing_is_told(home: Home) -> None:
+def test_no_context_without_a_home_folder(home: Home) -> None:
     variables = {**home.environment(), "HOME": "/nonexistent"}
     del variables["CROSSGATE_CACHE"]
     done = subprocess.run(
@@ -383,10 +383,12 @@ ENGINES = {
 
 
 @pytest.mark.parametrize("text", ENGINES.values(), ids=ENGINES)
-def test_an_engine_that_fails_harms_no_prompt(home: Home, tmp_path: Path, text: str) -> None:
+def test_a_failing_onnxruntime_does_not_fail_a_prompt(
+    home: Home, tmp_path: Path, text: str
+) -> None:
     (tmp_path / "onnxruntime.py").write_text(text, encoding="utf-8")
     broken = {"PYTHONPATH": str(tmp_path)}
-    # Stage 1 is sure of the first prompt and needs no engine; for the second, stage 2 is asked.
+    # Stage 1 alone decides the first prompt; the second prompt reaches stage 2.
     run = home.hook(variables=broken)
     assert run.code == 0
     assert "- pdf-toolkit" in run.context
@@ -395,38 +397,38 @@ def test_an_engine_that_fails_harms_no_prompt(home: Home, tmp_path: Path, text: 
     assert last(home)["outcome"] == "nothing"
 
 
-def test_decisions_are_logged_where_a_person_asks_for_it(home: Home, tmp_path: Path) -> None:
+def test_decisions_are_logged_to_the_named_file(home: Home, tmp_path: Path) -> None:
     log = tmp_path / "decisions.jsonl"
     run = home.hook(variables={"CROSSGATE_LOG": str(log)})
     assert "- pdf-toolkit" in run.context
     (decided,) = read_log(log)
     assert isinstance(decided, LoggedDecision)
     assert (decided.selected[0], decided.query) == ("pdf-toolkit", None)
-    # One that cannot be written costs nothing but itself.
+    # An unwritable log does not change the outcome.
     run = home.hook(home.call("combine the sheets"), variables={"CROSSGATE_LOG": "/dev/full"})
     assert run.code == 0
     assert last(home)["outcome"] in ("injected", "nothing")
 
 
 @on_linux
-def test_what_a_fit_needs_is_logged_while_nobody_waits(home: Home) -> None:
+def test_scores_of_stage_2_are_logged_in_the_background(home: Home) -> None:
     log = home.path / "decisions.jsonl"
     assert home.run("feedback", "wrong").returncode == 2
     assert home.run("hook", "install", "--log", str(log)).returncode == 0
     settle(home)
-    assert log.read_bytes() == b""  # the trial is no prompt
+    assert log.read_bytes() == b""  # the trial is not logged
     prompts = [PDF, "what time is the meeting tomorrow", "x" * 60_000]
     for prompt in prompts:
         assert home.hook(home.call(prompt), "--log", str(log)).code == 0
         settle(home)
-    told, untold, long = (one for one in read_log(log) if isinstance(one, LoggedDecision))
-    scores = [one for one in read_log(log) if isinstance(one, LoggedScores)]
-    assert [one.decision for one in scores] == [told.decision, untold.decision]
+    told, untold, long = (item for item in read_log(log) if isinstance(item, LoggedDecision))
+    scores = [item for item in read_log(log) if isinstance(item, LoggedScores)]
+    assert [item.decision for item in scores] == [told.decision, untold.decision]
     assert not told.trace["stage2"]
     assert told.selected == ("pdf-toolkit",)
     assert PDF not in log.read_text()
 
-    # The shell knows the log by the settings, and the last decision is the one that is meant.
+    # `feedback` finds the log in the settings, and judges the last decision.
     done = home.run("feedback", "wrong", "csv-cleaner")
     assert (done.returncode, done.stderr) == (0, "")
     *_, noted = read_log(log)
@@ -438,8 +440,8 @@ def test_what_a_fit_needs_is_logged_while_nobody_waits(home: Home) -> None:
 
 
 @on_linux
-def test_no_code_of_the_folder_at_work_is_run(home: Home) -> None:
-    """An agent works in folders of strangers, and Python looks for modules where it is started."""
+def test_no_code_from_the_working_folder_is_run(home: Home) -> None:
+    """The working folder is not trusted, and Python would import modules from it."""
     marker, log = home.path / "ran", home.path / "decisions.jsonl"
     (home.path / "crossgate").mkdir()
     for name in ("crossgate/__init__.py", "json.py"):
@@ -454,44 +456,44 @@ def test_no_code_of_the_folder_at_work_is_run(home: Home) -> None:
     assert not marker.exists()
 
 
-def test_scores_that_cannot_be_had_are_noted_and_nothing_else(made: Home, tmp_path: Path) -> None:
-    missing = [str(tmp_path / one) for one in ("log.jsonl", "missing.cgx")]
+def test_missing_scores_are_logged_as_unscored(made: Home, tmp_path: Path) -> None:
+    missing = [str(tmp_path / item) for item in ("log.jsonl", "missing.cgx")]
     given = ["claude", str(tmp_path), "0" * 32, *missing, ""]
     command = [sys.executable, "-m", "crossgate._agents.hook.late_scores", *given]
     done = subprocess.run(
         command, input=b"x", env=made.environment(), capture_output=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    (noted,) = memory.read_notes(tmp_path)
+    (noted,) = memory.read_hook_log(tmp_path)
     assert (noted["outcome"], noted["reason"]) == ("unscored", "index_missing")
 
 
-def test_a_hook_with_time_logs_what_a_fit_needs(
+def test_a_profile_without_a_gate_logs_both_stages(
     made: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As docs/log.md has it: a profile whose gate never skips."""
+    """The profile of docs/log.md, whose gate never skips."""
     log, profile = tmp_path / "decisions.jsonl", tmp_path / "asks.profile.json"
     values = json.loads(DEFAULT_PROFILE.read_text(encoding="utf-8"))
     del values["winner"], values["answer"]["rerank_threshold"]
     profile.write_text(json.dumps(values), encoding="utf-8")
     monkeypatch.setenv("CROSSGATE_LOG", str(log))
     prompt = read_prompt(AGENTS["claude"], made.call())
-    options = Options(
+    options = HookOptions(
         index=str(next(made.hooks.glob("*.cgx"))), profile=str(profile), budget_ms=60_000
     )
-    library = Library(sources=(), folder=tmp_path)
+    library = SkillLibrary(sources=(), folder=tmp_path)
     for chosen in (options, replace(options, profile="")):
         answer(AGENTS["claude"], prompt, chosen, library, started=time.monotonic())
-    asked, skipped = (one for one in read_log(log) if isinstance(one, LoggedDecision))
+    asked, skipped = (item for item in read_log(log) if isinstance(item, LoggedDecision))
     for decided in (asked, skipped):
         JsonLinesLog(log).used(decided.decision, ["pdf-toolkit"])
     found = run_from_log(log)
     (query,) = found.run.queries
     assert query.pairs
-    assert any("1 decisions have no logits" in one for one in found.run.header.notes)
+    assert any("1 decisions have no logits" in item for item in found.run.header.notes)
 
 
-def test_a_full_disk_costs_the_log_and_nothing_else(home: Home) -> None:
+def test_a_full_disk_only_loses_the_log(home: Home) -> None:
     def full() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
@@ -501,7 +503,7 @@ def test_a_full_disk_costs_the_log_and_nothing_else(home: Home) -> None:
 
 
 @pytest.mark.parametrize("stdout", ["full", "closed", "nobody"])
-def test_an_answer_that_cannot_be_given_is_no_error(home: Home, stdout: str) -> None:
+def test_an_unwritable_stdout_exits_with_0(home: Home, stdout: str) -> None:
     redirect = {"full": "> /dev/full", "closed": ">&-", "nobody": "| true"}[stdout]
     command = f"set -o pipefail; '{CROSSGATE}' hook claude {redirect}"
     done = subprocess.run(
@@ -511,7 +513,7 @@ def test_an_answer_that_cannot_be_given_is_no_error(home: Home, stdout: str) -> 
 
 
 @pytest.mark.parametrize("stream", ["0<&-", "2>&-", "0<&- 1>&- 2>&-"])
-def test_streams_that_are_closed_are_no_error(home: Home, stream: str) -> None:
+def test_closed_streams_exit_with_0(home: Home, stream: str) -> None:
     command = f"'{CROSSGATE}' hook claude {stream}"
     done = subprocess.run(
         ["bash", "-c", command],
@@ -525,7 +527,7 @@ def test_streams_that_are_closed_are_no_error(home: Home, stream: str) -> None:
 
 
 class Run:
-    """What every run must look like."""
+    """The contract of every run."""
 
     @staticmethod
     def valid(code: int, out: bytes) -> bool:
@@ -536,7 +538,7 @@ class Run:
 
 
 def started(home: Home) -> subprocess.Popen[bytes]:
-    """Start the hook and return it when its own code runs: it waits for its input."""
+    """Start the hook and return it once it waits for its input."""
     child = subprocess.Popen(
         [CROSSGATE, "hook", "claude"],
         stdin=subprocess.PIPE,
@@ -554,7 +556,7 @@ def started(home: Home) -> subprocess.Popen[bytes]:
 
 @on_linux
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_one_that_is_stopped_while_it_waits_says_nothing(home: Home, number: int) -> None:
+def test_a_signal_while_waiting_prints_nothing(home: Home, number: int) -> None:
     child = started(home)
     child.send_signal(number)
     out, err = child.communicate(timeout=60)
@@ -563,7 +565,7 @@ def test_one_that_is_stopped_while_it_waits_says_nothing(home: Home, number: int
 
 @on_linux
 @pytest.mark.parametrize("delay", [0.0, 0.02, 0.1, 0.2, 0.3, 0.4, 0.5])
-def test_one_that_is_stopped_at_any_time_says_all_or_nothing(home: Home, delay: float) -> None:
+def test_a_signal_leaves_a_whole_answer_or_none(home: Home, delay: float) -> None:
     child = started(home)
     assert child.stdin is not None
     child.stdin.write(home.call())
@@ -573,14 +575,14 @@ def test_one_that_is_stopped_at_any_time_says_all_or_nothing(home: Home, delay: 
     assert Run.valid(child.returncode, out)
 
 
-def test_one_that_gets_no_input_gives_up_by_itself(home: Home) -> None:
+def test_missing_input_ends_in_a_timeout(home: Home) -> None:
     script = (
         "from crossgate._agents.hook import main as process; process.GIVE_UP_SECONDS = 0.1; "
         "process.main('claude', [])"
     )
     child = subprocess.Popen(
         [sys.executable, "-c", script],
-        stdin=subprocess.PIPE,  # which nobody closes
+        stdin=subprocess.PIPE,  # never closed
         stdout=subprocess.PIPE,
         env=home.environment(),
     )
@@ -593,8 +595,8 @@ def test_one_that_gets_no_input_gives_up_by_itself(home: Home) -> None:
     child.stdout.close()
 
 
-def test_one_that_gives_up_does_not_wait_for_its_log(home: Home) -> None:
-    """The disk that held the answer up may be the one that the log is on."""
+def test_the_timeout_does_not_wait_for_the_log(home: Home) -> None:
+    """The log may be on the disk that hangs."""
     script = (
         "import time; from crossgate._agents.hook import main as process, memory; "
         "process.GIVE_UP_SECONDS = 0.1; memory.note = lambda *_: time.sleep(1_000_000); "
@@ -602,7 +604,7 @@ def test_one_that_gives_up_does_not_wait_for_its_log(home: Home) -> None:
     )
     with subprocess.Popen(
         [sys.executable, "-c", script],
-        stdin=subprocess.PIPE,  # which nobody closes
+        stdin=subprocess.PIPE,  # never closed
         stdout=subprocess.PIPE,
         env=home.environment(),
     ) as child:
@@ -614,7 +616,7 @@ def test_one_that_gives_up_does_not_wait_for_its_log(home: Home) -> None:
             child.kill()
 
 
-def test_a_skill_is_told_once_until_the_conversation_moves_on(home: Home) -> None:
+def test_a_skill_is_mentioned_once_until_another_one_is(home: Home) -> None:
     def told(prompt: str, session: str = "one") -> bool:
         return bool(home.hook(home.call(prompt, session_id=session)).out)
 
@@ -626,7 +628,7 @@ def test_a_skill_is_told_once_until_the_conversation_moves_on(home: Home) -> Non
     assert told(PDF)
 
 
-def test_a_session_forgets_after_a_while(tmp_path: Path) -> None:
+def test_a_mention_expires_after_some_prompts(tmp_path: Path) -> None:
     session = memory.Session(tmp_path, "claude", "s")
     session.add(["a"])
     for _ in range(memory.AGAIN_AFTER - 1):
@@ -638,13 +640,13 @@ def test_a_session_forgets_after_a_while(tmp_path: Path) -> None:
     assert not memory.Session(tmp_path, "codex", "s").has_seen("a")
 
 
-def test_a_session_without_a_name_remembers_nothing(tmp_path: Path) -> None:
+def test_an_empty_session_id_stores_nothing(tmp_path: Path) -> None:
     memory.Session(tmp_path, "claude", "").add(["a"])
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(os.name != "posix", reason="this system has no named pipes")
-def test_a_pipe_in_place_of_a_note_holds_nobody_up(home: Home) -> None:
+def test_a_pipe_in_place_of_a_log_does_not_block(home: Home) -> None:
     home.hook(home.call(session_id="s"))
     (session,) = (home.hooks / "sessions").iterdir()
     for path in (session, home.hooks / "log.jsonl"):
@@ -653,13 +655,13 @@ def test_a_pipe_in_place_of_a_note_holds_nobody_up(home: Home) -> None:
     assert "pdf-toolkit" in home.hook(home.call(session_id="s")).context
 
 
-def test_a_folder_that_cannot_be_one_is_none(home: Home) -> None:
+def test_an_invalid_working_folder_is_ignored(home: Home) -> None:
     done = home.hook(home.call(cwd="/a\0b"))
     assert "pdf-toolkit" in done.context
     assert done.err == ""
 
 
-def test_what_is_remembered_is_bounded(tmp_path: Path) -> None:
+def test_sessions_and_log_are_bounded(tmp_path: Path) -> None:
     for number in range(memory.SESSIONS + 20):
         memory.Session(tmp_path, "claude", str(number)).add(["a"])
     assert len(list((tmp_path / "sessions").iterdir())) == memory.SESSIONS
@@ -667,18 +669,18 @@ def test_what_is_remembered_is_bounded(tmp_path: Path) -> None:
     for _ in range(300):
         session.add(["x" * 1_000])
     assert all(
-        one.stat().st_size < memory.SESSION_BYTES + 2_000
-        for one in (tmp_path / "sessions").iterdir()
+        item.stat().st_size < memory.SESSION_BYTES + 2_000
+        for item in (tmp_path / "sessions").iterdir()
     )
     for number in range(3_000):
         memory.note(tmp_path, {"outcome": "failed", "detail": "y" * 5_000, "number": number})
-    sizes = [one.stat().st_size for one in tmp_path.glob("log*.jsonl")]
+    sizes = [item.stat().st_size for item in tmp_path.glob("log*.jsonl")]
     assert len(sizes) == 2
     assert max(sizes) < memory.LOG_BYTES + 2_000
-    assert list(memory.read_notes(tmp_path))[-1]["number"] == 2_999
+    assert list(memory.read_hook_log(tmp_path))[-1]["number"] == 2_999
 
 
-def test_a_torn_or_foreign_record_is_read_around(tmp_path: Path) -> None:
+def test_damaged_lines_are_skipped(tmp_path: Path) -> None:
     session = memory.Session(tmp_path, "claude", "s")
     session.add(["a"])
     (path,) = (tmp_path / "sessions").iterdir()
@@ -686,27 +688,27 @@ def test_a_torn_or_foreign_record_is_read_around(tmp_path: Path) -> None:
         stream.write(b'\xff\xfe{"a":\n[[["b"]]]\nnull\n' + b"[" * 50_000 + b"\n")
     assert memory.Session(tmp_path, "claude", "s").has_seen("a")
     (tmp_path / "log.jsonl").write_bytes(b'\xff\n{"outcome": 1}\n{"outcome": "failed"}\n{"ou')
-    assert [one["outcome"] for one in memory.read_notes(tmp_path)] == ["failed"]
+    assert [item["outcome"] for item in memory.read_hook_log(tmp_path)] == ["failed"]
 
 
-def test_hooks_of_one_session_at_the_same_time_corrupt_nothing(home: Home) -> None:
+def test_parallel_hooks_do_not_corrupt_files(home: Home) -> None:
     prompts = [PDF, GIT, "/clear", "no json"] * 3
 
-    def one(prompt: str) -> bool:
+    def is_valid(prompt: str) -> bool:
         data = prompt.encode() if prompt == "no json" else home.call(prompt, session_id="s")
         run = home.hook(data)
         return Run.valid(run.code, run.out)
 
     with ThreadPoolExecutor(6) as pool:
-        assert all(pool.map(one, prompts))
-    assert len(home.log) == len(prompts)  # each line is read as JSON on the way
+        assert all(pool.map(is_valid, prompts))
+    assert len(home.log) == len(prompts)  # each line was parsed as JSON
     (path,) = (home.hooks / "sessions").iterdir()
     assert len([json.loads(line) for line in path.read_text().splitlines()]) == 6
     assert Index.open(index_of(home)).ids
 
 
 def settle(home: Home) -> None:
-    """Wait until nothing is done in the background any more."""
+    """Wait until all background processes have ended."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         time.sleep(0.05)
@@ -733,22 +735,22 @@ def apart(home: Home, module: str) -> Iterator[int]:
 
 
 @on_linux
-def test_a_skill_that_changes_is_found_soon_and_nobody_waits_for_it(home: Home) -> None:
+def test_a_changed_skill_is_indexed_in_the_background(home: Home) -> None:
     home.skill("kubernetes", "Deploy to a Kubernetes cluster with helm charts and roll back")
     prompt = home.call("deploy the helm chart to our Kubernetes cluster, and roll back if it fails")
     assert "kubernetes" not in home.hook(prompt).out.decode()
     settle(home)
     assert "- kubernetes" in home.hook(prompt).context
-    assert not list(refreshing(home))  # nothing has changed since
+    assert not list(refreshing(home))  # unchanged since
     shutil.rmtree(home.path / ".claude" / "skills" / "kubernetes")
     home.hook(prompt)
     settle(home)
     assert "kubernetes" not in home.hook(prompt).out.decode()
-    assert [one["documents"] for one in home.log if one["outcome"] == "indexed"] == [5, 4]
+    assert [item["documents"] for item in home.log if item["outcome"] == "indexed"] == [5, 4]
 
 
 @on_linux
-def test_an_index_that_cannot_be_made_is_not_tried_on_every_prompt(home: Home) -> None:
+def test_a_failed_build_is_not_repeated_on_every_prompt(home: Home) -> None:
     shutil.rmtree(home.path / ".claude" / "skills")
     (home.path / ".claude" / "skills" / "empty").mkdir(parents=True)
     (home.path / ".claude" / "skills" / "empty" / "SKILL.md").write_text("no front matter")
@@ -759,11 +761,11 @@ def test_an_index_that_cannot_be_made_is_not_tried_on_every_prompt(home: Home) -
     assert not list(refreshing(home))
 
 
-def test_indexes_are_made_one_at_a_time(tmp_path: Path) -> None:
+def test_the_lock_allows_one_build(tmp_path: Path) -> None:
     lock = tmp_path / "refresh.lock"
-    with only_one(lock) as first, only_one(lock) as second:
+    with try_lock(lock) as first, try_lock(lock) as second:
         assert (first, second) == (True, False)
-    with only_one(lock) as again:
+    with try_lock(lock) as again:
         assert again
 
 
@@ -794,10 +796,10 @@ def test_skills_of_project_and_plugins_are_found(home: Home, tmp_path: Path) -> 
     assert "switched-off" not in ids
 
 
-def test_a_link_leads_neither_out_of_a_project_nor_to_all_there_is(
+def test_links_out_of_a_project_or_to_parents_are_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A project may come from a stranger, and what is linked is read on each prompt."""
+    """A project is not trusted, and linked folders are scanned on each prompt."""
     home = furnished(tmp_path / "home")
     monkeypatch.setenv("HOME", str(home.path))
     monkeypatch.setenv("CROSSGATE_CACHE", str(tmp_path / "cache"))
@@ -831,7 +833,7 @@ def test_a_link_leads_neither_out_of_a_project_nor_to_all_there_is(
         assert sources() == of_person
 
 
-def test_a_skill_for_people_alone_is_never_told(home: Home) -> None:
+def test_a_manual_skill_is_never_mentioned(home: Home) -> None:
     path = home.skill("pdf-toolkit", "Merge, split and rotate PDF files")
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace("name:", "disable-model-invocation: true\nname:"))
@@ -841,7 +843,7 @@ def test_a_skill_for_people_alone_is_never_told(home: Home) -> None:
 
 
 @pytest.mark.parametrize("agent", ["codex", "gemini"])
-def test_other_agents_get_the_answer_that_they_read(home: Home, agent: str) -> None:
+def test_other_agents_get_their_format(home: Home, agent: str) -> None:
     (home.path / ".agents").mkdir()
     (home.path / ".claude" / "skills").rename(home.path / ".agents" / "skills")
     event = AGENTS[agent].event
@@ -897,12 +899,12 @@ def bad_call(home: Home) -> None:
 
 
 PASSING = [stopped_half_way, streams_closed, disk_full, set_up_wrongly, bad_call]
-"""Faults of one run, which leave nothing broken behind; `FAULTS` do, until somebody mends it."""
+"""Faults of a single run; those of `FAULTS` persist until they are repaired."""
 
 
 @on_linux
 @pytest.mark.timeout(3_000)  # a thousand prompts, and as many faults, are many processes
-def test_many_prompts_in_a_row_with_faults_between_them(home: Home, tmp_path: Path) -> None:
+def test_many_prompts_with_faults_between_them(home: Home, tmp_path: Path) -> None:
     """HYPOTHESIS_PROFILE=random sends a thousand, as many as a person writes in a month."""
     count = 1_000 if os.environ.get("HYPOTHESIS_PROFILE") == "random" else 12
     rows = PROMPTS.read_text(encoding="utf-8").splitlines()
@@ -933,14 +935,14 @@ def test_many_prompts_in_a_row_with_faults_between_them(home: Home, tmp_path: Pa
         if broken is not None:
             mend()
         else:
-            # A machine with too much to do may need longer than a hook waits.
+            # A busy machine may need longer than the time limit of the hook.
             assert run.err == "" or ("gave_up" in run.err and not run.out), run.err
-    assert told >= count // 8  # half of those that ask for a skill of theirs
+    assert told >= count // 8  # half of the prompts that fit a skill
 
 
 @given(st.binary(max_size=200) | st.text(max_size=80).map(lambda text: text.encode()))
-def test_bytes_are_a_call_or_are_refused(data: bytes) -> None:
-    with suppress(Unreadable):
+def test_any_bytes_are_parsed_or_refused(data: bytes) -> None:
+    with suppress(UnreadableCall):
         read_prompt(AGENTS["claude"], data)
 
 
@@ -958,25 +960,25 @@ _JSON = st.recursive(
         st.sampled_from(["prompt", "session_id", "cwd", "hook_event_name"]), _JSON, max_size=4
     )
 )
-def test_any_values_are_a_call_or_are_refused(values: dict[str, Any]) -> None:
-    with suppress(Unreadable):
+def test_any_values_are_parsed_or_refused(values: dict[str, Any]) -> None:
+    with suppress(UnreadableCall):
         prompt = read_prompt(AGENTS["opencode"], json.dumps(values).encode())
         assert len(prompt.text) <= PROMPT_CHARS
         prompt.text.encode()
 
 
-def test_a_call_is_known_from_a_query(made: Home) -> None:
-    assert looks_like_a_call(made.call().decode())
-    assert looks_like_a_call("\ufeff \n" + made.call().decode())
+def test_hook_input_is_recognised(made: Home) -> None:
+    assert is_hook_input(made.call().decode())
+    assert is_hook_input("\ufeff \n" + made.call().decode())
     for query in ("merge PDF files", '{"a": 1}', "{", "[" * 100_000, '"hook_event_name"', ""):
-        assert not looks_like_a_call(query)
+        assert not is_hook_input(query)
 
 
-def test_the_clock_counts_from_where_the_process_began(made: Home) -> None:
+def test_an_exhausted_budget_leaves_stage_1(made: Home) -> None:
     index = next(made.hooks.glob("*.cgx"))
-    library = Library(sources=("x",), folder=made.hooks)
+    library = SkillLibrary(sources=("x",), folder=made.hooks)
     prompt = read_prompt(AGENTS["claude"], made.call())
-    options = Options(index=str(index), budget_ms=400)
+    options = HookOptions(index=str(index), budget_ms=400)
     now = time.monotonic()
     found = answer(AGENTS["claude"], prompt, options, library, started=now - 60, clock=lambda: now)
     assert found.ids == ("pdf-toolkit",)

@@ -1,4 +1,4 @@
-"""Setting the prompt hook up and taking it away: settings stay whole, and what is set up works."""
+"""Tests of installing and removing the prompt hook, and of the edited settings."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def commands(path: Path) -> list[str]:
     return [hook["command"] for group in groups for hook in group["hooks"]]
 
 
-def test_what_is_entered_is_what_works(home: Home) -> None:
+def test_the_installed_command_works(home: Home) -> None:
     done = home.run("hook", "install")
     assert (done.returncode, done.stderr) == (0, "")
     assert "4 skills" in done.stdout
@@ -59,7 +59,7 @@ def test_what_is_entered_is_what_works(home: Home) -> None:
     assert "pdf-toolkit" in json.loads(ran.stdout)["hookSpecificOutput"]["additionalContext"]
 
 
-def test_other_settings_stay_and_a_second_time_changes_nothing(home: Home) -> None:
+def test_install_is_idempotent_and_keeps_other_settings(home: Home) -> None:
     path = settings(home, json.dumps(OTHERS, indent=4))
     before = path.read_bytes()
     assert home.run("hook", "install").returncode == 0
@@ -73,9 +73,9 @@ def test_other_settings_stay_and_a_second_time_changes_nothing(home: Home) -> No
     again = json.loads(home.run("hook", "install", "--json").stdout)
     assert (again["changed"], again["documents"]) == (False, 4)
     assert path.read_bytes() == written
-    # Other options take the place of the earlier ones.
+    # New options replace the earlier options.
     assert home.run("hook", "install", "--inject", "name").returncode == 0
-    assert next(one for one in commands(path) if "crossgate" in one).endswith("--inject name")
+    assert next(item for item in commands(path) if "crossgate" in item).endswith("--inject name")
     assert len(commands(path)) == 2
     assert path.with_name("settings.json.before-crossgate").read_bytes() == before
 
@@ -95,15 +95,15 @@ def test_other_settings_stay_and_a_second_time_changes_nothing(home: Home) -> No
         '{"hooks": {"UserPromptSubmit": {}}}',
         '{"model": 1, "model": 2}',
         "not json",
-        "{\n",  # the error lies behind the last line
+        "{\n",  # the error is after the last line
     ],
 )
-def test_settings_that_are_no_plain_json_stay_as_they_are(home: Home, text: str) -> None:
+def test_settings_that_are_not_plain_json_are_not_changed(home: Home, text: str) -> None:
     path = settings(home, text)
     for command in ("install", "uninstall"):
         done = home.run("hook", command)
         if command == "uninstall" and done.returncode == 0:
-            continue  # nothing of ours was in it
+            continue  # the file does not call crossgate
         assert done.returncode == 2, command
         assert "error[malformed_setting]" in done.stderr
         assert str(path) in done.stderr
@@ -123,8 +123,8 @@ def test_a_link_stays_a_link_and_permissions_stay(home: Home, tmp_path: Path) ->
     assert len(commands(target)) == 1
 
 
-def test_a_link_at_the_name_of_the_copy_leads_nowhere(home: Home) -> None:
-    """A repository may hold one that leads to a file of whoever works in it."""
+def test_a_link_at_the_path_of_the_backup_is_replaced(home: Home) -> None:
+    """A repository may contain a link to a file of the user."""
     mine = settings(home, '{"model": "mine"}')
     theirs = home.path / "work/.claude/settings.json"
     theirs.parent.mkdir()
@@ -140,7 +140,7 @@ def test_a_link_at_the_name_of_the_copy_leads_nowhere(home: Home) -> None:
     assert copy.stat().st_mode & 0o777 == 0o640
 
 
-def test_a_project_gets_a_hook_of_its_own(home: Home) -> None:
+def test_a_project_gets_its_own_hook(home: Home) -> None:
     work = home.path / "work"
     home.skill("deploy", "Ship the service to the staging cluster.", below="work/.claude")
     done = home.run("hook", "install", "--project")
@@ -148,23 +148,23 @@ def test_a_project_gets_a_hook_of_its_own(home: Home) -> None:
     assert not settings(home).exists()
     path = work / ".claude/settings.json"
     assert len(commands(path)) == 1
-    assert not home.log  # the trial is no prompt
+    assert not home.log  # the trial is not logged
     assert "deploy" in home.hook(home.call("ship the service to the staging cluster")).context
     elsewhere = home.run("hook", "uninstall")
     assert f"{path} still calls it: run this again with --project" in elsewhere.stderr
     gone = home.run("hook", "uninstall", "--project")
     assert (gone.returncode, gone.stderr) == (0, "")
-    assert [one.name for one in path.parent.iterdir()] == ["skills"]
+    assert [item.name for item in path.parent.iterdir()] == ["skills"]
 
 
-def test_a_project_is_the_same_from_a_folder_within(home: Home) -> None:
+def test_a_project_is_found_from_a_subfolder(home: Home) -> None:
     (home.path / "work/src/deep").mkdir(parents=True)
     (home.path / "new").mkdir()
     log, path = home.path / "log.jsonl", home.path / "work/.claude/settings.json"
 
     def below(folder: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         variables = home.environment()
-        del variables["CLAUDE_PROJECT_DIR"]  # a person's shell has none
+        del variables["CLAUDE_PROJECT_DIR"]  # not set in a user's shell
         return subprocess.run(
             [CROSSGATE, *arguments],
             capture_output=True,
@@ -182,7 +182,7 @@ def test_a_project_is_the_same_from_a_folder_within(home: Home) -> None:
     assert f"hook claude: {path};" in below("work/src/deep", "doctor").stdout
     assert below("work/src/deep", "hook", "uninstall", "--project").returncode == 0
     assert not path.exists()
-    # Outside a project, the folder at work becomes one.
+    # Outside a project, the working folder is used.
     assert below("new", "hook", "install", "--project").returncode == 0
     assert len(commands(home.path / "new/.claude/settings.json")) == 1
 
@@ -204,7 +204,7 @@ def without_a_working_folder(home: Home, *arguments: str) -> subprocess.Complete
     )
 
 
-def test_a_working_folder_that_is_gone_is_named_and_nothing_is_changed(home: Home) -> None:
+def test_a_deleted_working_folder_is_an_error(home: Home) -> None:
     for arguments in (
         ["install"],
         ["install", "--project"],
@@ -215,7 +215,7 @@ def test_a_working_folder_that_is_gone_is_named_and_nothing_is_changed(home: Hom
         assert (done.returncode, done.stdout) == (2, ""), arguments
         assert "error[source_missing]: the working folder" in done.stderr
         assert not settings(home).exists()
-    # What is only about a person's own settings works all the same.
+    # Commands for the user's own settings work without a working folder.
     assert home.run("hook", "install").returncode == 0
     assert f"hook claude: {settings(home)};" in without_a_working_folder(home, "doctor").stdout
     done = without_a_working_folder(home, "hook", "uninstall")
@@ -223,7 +223,7 @@ def test_a_working_folder_that_is_gone_is_named_and_nothing_is_changed(home: Hom
     assert not settings(home).exists()
 
 
-def test_without_a_home_folder_an_error_says_so(
+def test_a_missing_home_folder_is_an_error(
     home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pwd = pytest.importorskip("pwd")
@@ -244,7 +244,7 @@ def test_without_a_home_folder_an_error_says_so(
     os.name != "posix" or (os.geteuid() == 0 and not shutil.which("setpriv")),
     reason="root reads everything, unless setpriv takes that away",
 )
-def test_a_folder_that_cannot_be_read_hides_no_other_skills(home: Home) -> None:
+def test_an_unreadable_folder_does_not_hide_other_skills(home: Home) -> None:
     closed, linked = home.path / "work/.claude/skills", home.path / "closed"
     for folder in (closed, linked):
         folder.mkdir(parents=True)
@@ -264,7 +264,7 @@ def test_a_folder_that_cannot_be_read_hides_no_other_skills(home: Home) -> None:
     assert f"4 skills of {home.path / '.claude/skills'}\n" in done.stdout
 
 
-def test_without_skills_nothing_is_entered(tmp_path: Path) -> None:
+def test_install_without_skills_is_refused(tmp_path: Path) -> None:
     home = furnished(tmp_path / "home", {})
     done = home.run("hook", "install")
     assert done.returncode == 2
@@ -273,7 +273,7 @@ def test_without_skills_nothing_is_entered(tmp_path: Path) -> None:
     assert not settings(home).exists()
 
 
-def test_doctor_shows_what_the_hook_does(home: Home) -> None:
+def test_doctor_reports_the_state_of_the_hook(home: Home) -> None:
     def doctor() -> tuple[int, str]:
         done = home.run("doctor")
         return done.returncode, next((x for x in done.stdout.split("\n") if "hook" in x), "")
@@ -307,7 +307,7 @@ def test_doctor_shows_what_the_hook_does(home: Home) -> None:
     assert (code, line[:3]) == (0, "off")
 
 
-def test_a_prompt_can_be_tried_with_the_options_that_are_installed(home: Home) -> None:
+def test_try_uses_the_installed_options(home: Home) -> None:
     def tried(*arguments: str) -> dict[str, Any]:
         done = home.run("hook", "try", "--json", *arguments, CROSSGATE_LOG=str(log))
         values: dict[str, Any] = json.loads(done.stdout)
@@ -323,7 +323,7 @@ def test_a_prompt_can_be_tried_with_the_options_that_are_installed(home: Home) -
     assert (found["outcome"], found["ids"]) == ("injected", ["pdf-toolkit"])
     assert found["settings"] == [str(settings(home))]
     assert "> " not in found["context"].replace("with > are", "")
-    assert found["context"] == tried(PDF)["context"]  # trying is not telling
+    assert found["context"] == tried(PDF)["context"]  # a trial does not count as a mention
     found = tried("what did you change?")
     assert (found["outcome"], found["context"]) == ("nothing", "")
     assert found["nearest"]
@@ -356,13 +356,13 @@ CALL = ["x/crossgate", "hook", "claude", "--deny", "a|b;c"]
         ("", []),
     ],
 )
-def test_the_call_in_a_line_for_a_shell(line: str, words: list[str]) -> None:
+def test_the_command_is_found_in_a_shell_line(line: str, words: list[str]) -> None:
     assert shell.split(line, "claude", windows=False) == words
     again = shell.join(words, windows=False)
     assert shell.split(again, "claude", windows=False) == words
 
 
-def test_words_for_windows_are_in_double_quotes() -> None:
+def test_windows_words_are_in_double_quotes() -> None:
     words = [r"C:\Program Files\x.exe", "hook", "claude", "--index", r"C:\x.cgx", "--deny", "it's"]
     line = shell.join(words, windows=True)
     assert line == (r'"C:\Program Files\x.exe" hook claude --index "C:\x.cgx" --deny "it' + "'s\"")
@@ -380,22 +380,22 @@ def test_words_for_windows_are_in_double_quotes() -> None:
         ('"$HOME/gone/crossgate"', "broken"),
     ],
 )
-def test_doctor_finds_the_program_as_a_shell_does(home: Home, program: str, state: str) -> None:
+def test_doctor_resolves_the_program_like_a_shell(home: Home, program: str, state: str) -> None:
     command = f"{program} hook claude 2>/dev/null || true"
     hooks = {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": command}]}]}
     path = settings(home, json.dumps({"hooks": hooks}))
     (home.path / "bin").symlink_to(CROSSGATE.parent)
     done = home.run("doctor")
-    line = next(one for one in done.stdout.split("\n") if "hook claude" in one)
+    line = next(item for item in done.stdout.split("\n") if "hook claude" in item)
     assert line.startswith("BROKEN" if state == "broken" else "ok")
     assert ("depends on the agent's environment" in line) == (state == "unknown"), line
     assert str(path) in line
-    # What the shell does with the output is no option of the hook.
+    # Redirections of the shell are not options of the hook.
     tried = home.run("hook", "try", PDF)
     assert "unrecognized arguments" not in tried.stderr
 
 
-def test_a_log_is_found_beside_settings_that_cannot_be_read(home: Home) -> None:
+def test_a_log_is_found_despite_other_bad_settings(home: Home) -> None:
     log = home.path / "x.jsonl"
     for path, agent, options in (
         (".claude/settings.json", "claude", "--no-such-option"),
@@ -411,7 +411,7 @@ def test_a_log_is_found_beside_settings_that_cannot_be_read(home: Home) -> None:
 
 
 @pytest.mark.parametrize("log", ["no/where.jsonl", "folder", "pipe", "settings.json"])
-def test_a_log_that_cannot_be_kept_is_refused_at_once(home: Home, log: str) -> None:
+def test_an_unwritable_log_is_refused(home: Home, log: str) -> None:
     work = home.path / "work"
     (work / "folder").mkdir()
     os.mkfifo(work / "pipe")
@@ -423,7 +423,7 @@ def test_a_log_that_cannot_be_kept_is_refused_at_once(home: Home, log: str) -> N
     assert (work / "settings.json").read_text() == "{}\n"
 
 
-def test_folders_hold_wherever_the_agent_works(home: Home) -> None:
+def test_relative_folders_are_made_absolute(home: Home) -> None:
     home.skill("knitting", "Knit a jumper from a chart", below="work/more")
     done = home.run("hook", "install", "--skills", "more/skills")
     assert done.returncode == 0, done.stderr
@@ -431,7 +431,7 @@ def test_folders_hold_wherever_the_agent_works(home: Home) -> None:
     assert command.endswith(f"--skills {home.path / 'work/more/skills'}")
 
 
-def test_a_second_hook_is_noted(home: Home) -> None:
+def test_a_second_hook_is_reported(home: Home) -> None:
     assert home.run("hook", "install").stderr == ""
     done = home.run("hook", "install", "--project")
     assert f"{settings(home)} calls the hook, too" in done.stderr
@@ -440,7 +440,7 @@ def test_a_second_hook_is_noted(home: Home) -> None:
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
-def test_the_plug_in_of_opencode_tells_the_model(home: Home, tmp_path: Path) -> None:
+def test_the_opencode_plugin_adds_the_context(home: Home, tmp_path: Path) -> None:
     done = home.run("hook", "install", "--agent", "opencode")
     assert done.returncode == 0, done.stderr
     plugin = home.path / ".config/opencode/plugins/crossgate.js"

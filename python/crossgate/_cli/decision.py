@@ -91,11 +91,11 @@ def _log_of_hooks() -> str:
     """Return the log that the settings of an agent name here; empty for none."""
     from crossgate._agents.hook.formats import AGENTS
     from crossgate._agents.hook.install import calls_of, options_in
-    from crossgate._agents.hook.options import BadOptions
+    from crossgate._agents.hook.options import BadHookOptions
 
     for agent in AGENTS.values():
         for command in calls_of(agent).values():
-            with suppress(BadOptions):  # another agent's settings may name a log
+            with suppress(BadHookOptions):  # another agent's settings may name a log
                 if log := options_in(command, agent).log:
                     return log
     return ""

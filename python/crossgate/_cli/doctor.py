@@ -181,11 +181,11 @@ def _plugin(plugin: plugins.Plugin) -> Check:
 def _hooks() -> list[Check]:
     """Return one entry per agent whose settings call the prompt hook, or whose hook left notes."""
     from crossgate._agents.hook.install import calls_of
-    from crossgate._agents.hook.memory import APART, read_notes
+    from crossgate._agents.hook.memory import BACKGROUND_OUTCOMES, read_hook_log
     from crossgate._agents.hook.skill_library import hook_folder
 
     try:
-        notes = list(read_notes(hook_folder()))
+        notes = list(read_hook_log(hook_folder()))
     except CrossgateError:
         notes = []
     checks = []
@@ -193,7 +193,7 @@ def _hooks() -> list[Check]:
         recorded = [
             note
             for note in notes
-            if note.get("agent") == agent.name and note["outcome"] not in APART
+            if note.get("agent") == agent.name and note["outcome"] not in BACKGROUND_OUTCOMES
         ]
         calls = calls_of(agent)
         if recorded or calls:

@@ -1,7 +1,7 @@
-"""`crossgate hook`: install, try or remove the hook that tells an agent which skill fits.
+"""`crossgate hook`: install, try or remove the prompt hook of an agent.
 
-What an agent calls on each prompt (`crossgate hook claude` and so on) does not run through this
-module: see `crossgate._agents.hook.main`.
+The hook itself (`crossgate hook claude` and so on) does not use this module, but
+`crossgate._agents.hook.main`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from crossgate._agents.hook.formats import AGENTS, PROMPT_CHARS, Agent, Prompt
-from crossgate._agents.hook.options import BadOptions, add_options, describe, options_of
+from crossgate._agents.hook.options import BadHookOptions, add_options, describe, options_of
 from crossgate._cli import DONE, FAILURE, NOTHING_RELEVANT
 from crossgate._cli.output import json_option, progress, say, show, show_json
 from crossgate._support.errors import InputError, SourceError
@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, agent in AGENTS.items():
-        commands.add_parser(name, help=f"what {agent.name} calls on each prompt")
+        commands.add_parser(name, help=f"the command that {agent.name} calls on each prompt")
     made = commands.add_parser(
         "install",
         help="index the agent's skills, try the hook, and add it to the settings",
@@ -41,14 +41,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     _common(removed)
     tried = commands.add_parser(
         "try",
-        help="show what an agent would be told about a prompt, and why",
-        description="Show what an agent would be told about a prompt, and why, with the options "
-        "in its settings. Nothing is remembered or logged. Exits with 1 if it is told nothing.",
+        help="show the context that a prompt would get, and the reason",
+        description="Show the context that a prompt would get, and the reason, with the options in "
+        "the settings. The trial is not logged. Exits with 1 if the prompt gets no context.",
     )
     tried.set_defaults(run=_try)
     json_option(tried)
     _agent_option(tried)
-    tried.add_argument("prompt", metavar="PROMPT", help="what a person would type")
+    tried.add_argument("prompt", metavar="PROMPT", help="the prompt")
     parser.epilog = describe("an agent")
 
 
@@ -56,7 +56,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
     json_option(parser)
     _agent_option(parser)
     parser.add_argument(
-        "--project", action="store_true", help="use the settings of this project, not your own"
+        "--project", action="store_true", help="use the settings of this project instead of yours"
     )
 
 
@@ -67,7 +67,7 @@ def _agent_option(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_folders(agent: Agent, *, working: bool = True) -> None:
-    """Refuse to begin without the folders that the rest relies on.
+    """Check that the home folder and the working folder exist.
 
     Raises:
         InputError: `malformed_setting` if there is no home folder.
@@ -112,7 +112,7 @@ def _install(options: argparse.Namespace) -> int:
             }
         )
         return DONE
-    told = f"it added {installed.trial} characters" if installed.trial else "it added nothing"
+    trial = f"it added {installed.trial} characters" if installed.trial else "it added no context"
     which = "" if agent.name == "claude" else f" --agent {agent.name}"
     which += " --project" if options.project else ""
     state = "now calls it" if installed.changed else "already called it"
@@ -120,11 +120,11 @@ def _install(options: argparse.Namespace) -> int:
         "\n".join(
             [
                 f"{installed.documents} skills of {', '.join(installed.sources)}",
-                f"tried once: {told}, {installed.trial_ms:.0f} ms",
+                f"trial: {trial}, {installed.trial_ms:.0f} ms",
                 f"{installed.settings} {state}: {installed.command}",
                 "",
-                f"New sessions of {agent.name} use it. `crossgate hook try` shows what it says "
-                "about a prompt, `crossgate doctor` whether it works, and "
+                f"New sessions of {agent.name} use it. `crossgate hook try PROMPT` shows the "
+                "context of a prompt, `crossgate doctor` checks the hook, and "
                 f"`crossgate hook uninstall{which}` removes it.",
             ]
         )
@@ -165,7 +165,7 @@ def _try(options: argparse.Namespace) -> int:
     calls = calls_of(agent)
     try:
         chosen = options_in(next(iter(calls.values()), []), agent)
-    except BadOptions as error:
+    except BadHookOptions as error:
         raise InputError("out_of_range", f"{next(iter(calls))}: {error}") from error
     text = options.prompt
     prompt = Prompt(text=text[:PROMPT_CHARS], length=len(text), session="", folder=os.getcwd())
@@ -199,7 +199,7 @@ def _try(options: argparse.Namespace) -> int:
                 f"{chosen.min_confidence:g} is needed"
             )
             why += f"; {answered.detail}" if answered.detail else ""
-        lines.append(f"\n{why}" if answered.context else f"the agent is told nothing: {why}")
+        lines.append(f"\n{why}" if answered.context else f"the prompt gets no context: {why}")
         if not calls:
             lines.append(f"no settings of {agent.name} call the hook: `crossgate hook install`")
         show("\n".join(lines))

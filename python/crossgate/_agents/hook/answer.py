@@ -1,4 +1,4 @@
-"""One prompt to one answer: what is injected, or why nothing is."""
+"""Decides, for one prompt, which context the hook injects."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 from crossgate._agents.hook.formats import Agent, Prompt
 from crossgate._agents.hook.injection import Pick, context_of
 from crossgate._agents.hook.memory import Session
-from crossgate._agents.hook.options import Options
-from crossgate._agents.hook.skill_library import Library
+from crossgate._agents.hook.options import HookOptions
+from crossgate._agents.hook.skill_library import SkillLibrary
 from crossgate._sources.agent_prompts import is_command, is_from_machine
 from crossgate._support.errors import CrossgateError, first_line
 from crossgate._values.results import Hit, RouteResult
@@ -27,19 +27,19 @@ _HARMLESS = {"budget", "telemetry_failed"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What became of one prompt.
+class HookAnswer:
+    """The outcome of the hook for one prompt.
 
     Attributes:
-        outcome: Whether something is injected; `skipped` if the prompt is ignored, `failed` if
-            something is missing or broken.
+        outcome: `injected` if the agent gets a context, `nothing` if no skill fits, `skipped` if
+            the prompt is ignored, `failed` if a part is missing or broken.
         reason: Stable code of the reason.
-        detail: One line for people; empty if the reason says it all.
-        context: What to inject; empty for nothing.
+        detail: One line that explains the reason; may be empty.
+        context: The text to inject; may be empty.
         ids: The skills that are injected.
-        confidence: Confidence of the decision; None without one.
+        confidence: Confidence of the decision; None without a decision.
         nearest: The skill that ranks first, injected or not; empty if there is none.
-        unscored: Id of a logged decision without scores of stage 2; empty for none.
+        unscored: Id of a logged decision that lacks the scores of stage 2; may be empty.
     """
 
     outcome: Outcome
@@ -55,51 +55,53 @@ class Answer:
 def answer(
     agent: Agent,
     prompt: Prompt,
-    options: Options,
-    library: Library,
+    options: HookOptions,
+    library: SkillLibrary,
     *,
     started: float,
     clock: Callable[[], float] = time.monotonic,
     log: bool = True,
-) -> Answer:
-    """Decide what to tell an agent about a prompt. Bad input and missing parts do not raise.
+) -> HookAnswer:
+    """Decide which skills to mention to an agent. Bad input and missing parts do not raise.
 
     Args:
-        agent: The agent that asks.
-        prompt: What it passes on.
-        options: What a person chose.
+        agent: The agent.
+        prompt: The prompt, as the agent passed it to the hook.
+        options: The options of the hook.
         library: The agent's skills; an index that `options` names takes precedence.
         started: When the budget began, as a reading of `clock`.
         clock: Returns seconds that never go back.
-        log: Whether to keep the decision in the log that a person names.
+        log: Whether to keep the decision in the log of decisions.
     """
     if not prompt.text.replace("\0", "").strip():
-        return Answer(outcome="skipped", reason="empty_prompt")
+        return HookAnswer(outcome="skipped", reason="empty_prompt")
     if is_command(prompt.text):
-        return Answer(outcome="skipped", reason="command")
+        return HookAnswer(outcome="skipped", reason="command")
     if is_from_machine(prompt.text):
-        return Answer(outcome="skipped", reason="not_a_person")
+        return HookAnswer(outcome="skipped", reason="not_a_person")
     path = index_of(options, library)
     if not options.index and not library.sources:
-        return Answer(outcome="skipped", reason="no_skills", detail="the agent has no skills")
+        return HookAnswer(outcome="skipped", reason="no_skills", detail="the agent has no skills")
     if not os.path.isfile(path):
-        return Answer(outcome="failed", reason="no_index", detail=f"there is no index at {path}")
+        return HookAnswer(
+            outcome="failed", reason="no_index", detail=f"there is no index at {path}"
+        )
     try:
         result = _decide(path, prompt, options, started, clock, log)
     except CrossgateError as error:
-        return Answer(outcome="failed", reason=error.code, detail=first_line(error))
-    told = _told(agent, prompt, options, library, result)
-    asked = result.stage != 1 or not result.hits
-    return told if asked else replace(told, unscored=result.decision_id or "")
+        return HookAnswer(outcome="failed", reason=error.code, detail=first_line(error))
+    answered = _answered(agent, prompt, options, library, result)
+    complete = result.stage != 1 or not result.hits
+    return answered if complete else replace(answered, unscored=result.decision_id or "")
 
 
-def index_of(options: Options, library: Library) -> Path:
-    """Return the index that decides."""
+def index_of(options: HookOptions, library: SkillLibrary) -> Path:
+    """Return the path of the index to use."""
     return Path(options.index).expanduser() if options.index else library.index
 
 
-def log_of(options: Options) -> str:
-    """Return the log of decisions, which exists only if a person names one; empty for none."""
+def log_of(options: HookOptions) -> str:
+    """Return the path of the log of decisions; empty if the user did not name a log."""
     path = options.log or os.environ.get("CROSSGATE_LOG", "")
     return os.path.expanduser(path)
 
@@ -107,7 +109,7 @@ def log_of(options: Options) -> str:
 def _decide(
     path: Path,
     prompt: Prompt,
-    options: Options,
+    options: HookOptions,
     started: float,
     clock: Callable[[], float],
     log: bool,
@@ -128,7 +130,7 @@ def _decide(
     )
 
 
-def _log(options: Options) -> TelemetryHook | None:
+def _log(options: HookOptions) -> TelemetryHook | None:
     path = log_of(options)
     if not path:
         return None
@@ -137,18 +139,18 @@ def _log(options: Options) -> TelemetryHook | None:
     return JsonLinesLog(path)
 
 
-def _told(
-    agent: Agent, prompt: Prompt, options: Options, library: Library, result: RouteResult
-) -> Answer:
-    # A short budget is intended, and a log that cannot be written takes no answer away.
+def _answered(
+    agent: Agent, prompt: Prompt, options: HookOptions, library: SkillLibrary, result: RouteResult
+) -> HookAnswer:
+    # A short budget is intended, and an unwritable log does not change the answer.
     broken = next((note for note in result.degraded if note.code not in _HARMLESS), None)
     first = next(iter(result.hits), None)
     nearest = "" if first is None else first.id
     if not result.selected:
         Session(library.folder, agent.name, prompt.session).add([])
         if broken is not None:
-            return Answer(outcome="failed", reason=broken.code, detail=broken.detail)
-        return Answer(
+            return HookAnswer(outcome="failed", reason=broken.code, detail=broken.detail)
+        return HookAnswer(
             outcome="nothing",
             reason=result.reason,
             confidence=result.confidence,
@@ -158,9 +160,9 @@ def _told(
     fresh = [hit for hit in result.selected if not session.has_seen(hit.id)]
     session.add([hit.id for hit in fresh])
     if not fresh:
-        return Answer(outcome="skipped", reason="seen", confidence=result.confidence)
+        return HookAnswer(outcome="skipped", reason="seen", confidence=result.confidence)
     context = context_of([_pick(hit) for hit in fresh], options.inject, options.max_chars)
-    return Answer(
+    return HookAnswer(
         outcome="injected",
         reason=result.reason,
         detail="" if broken is None else f"{broken.code}: {broken.detail}",
@@ -181,7 +183,7 @@ def _pick(hit: Hit) -> Pick:
 
 
 def file_of(hit: Hit) -> str:
-    """Return the file of a skill, or an empty text if the index does not say."""
+    """Return the path of a skill's file, or an empty string if the index does not hold it."""
     root, path = hit.document.metadata.get("root"), hit.document.metadata.get("path")
     if not isinstance(root, str) or not isinstance(path, str):
         return ""

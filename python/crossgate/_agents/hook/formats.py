@@ -1,4 +1,4 @@
-"""What each agent sends to its prompt hook, what it takes back, and where it keeps its files."""
+"""The agents: input and output formats of their prompt hooks, and the paths of their files."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from pathlib import Path
 from typing import Any
 
 PROMPT_CHARS = 65_536
-"""How much of a prompt is read, in characters; the rest is cut off."""
+"""Maximum length of a prompt in characters; the rest is cut off."""
 
 TRIAL = "crossgate_trial"
-"""This key marks a call as a trial: its answer is neither counted nor kept."""
+"""Key of a call that `crossgate hook install` makes as a trial; trials are not logged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
-    """One agent's interface.
+    """The interface of one agent.
 
     Attributes:
-        name: Its name for `crossgate hook`.
-        event: The event that calls its hook; empty if a plug-in calls it.
-        home: Its own folder below the home folder.
+        name: The name of the agent in `crossgate hook NAME`.
+        event: The event that calls the hook; empty if a plug-in calls the hook.
+        home: The folder of the agent, below the home folder.
         home_variable: Environment variable that names another folder instead of `home`.
         project_variable: Environment variable that names the project's folder.
         user_skills: Folders of skills below the home folder.
-        own_skills: Folders of skills below its own folder.
+        own_skills: Folders of skills below the folder of the agent.
         project_skills: Folders of skills below a project.
-        settings: The file with its hooks, or its plug-in, below its own folder.
-        project_settings: The same below a project.
+        settings: The file with the hooks, or the plug-in, below the folder of the agent.
+        project_settings: The same file below a project.
         seconds: The unit of a hook's time limit, in seconds.
     """
 
@@ -48,7 +48,7 @@ class Agent:
 
     @property
     def folder(self) -> Path:
-        """The agent's own folder on this machine; it need not exist."""
+        """The folder of the agent on this machine; it need not exist."""
         named = os.environ.get(self.home_variable) if self.home_variable else None
         return Path(named).expanduser() if named else Path.home() / self.home
 
@@ -107,19 +107,19 @@ AGENTS = {
 }
 
 
-class Unreadable(Exception):
-    """Input on stdin that is not a call of the hook; the message says why, on one line."""
+class UnreadableCall(Exception):
+    """Raised for input on stdin that is not a call of the hook; the message has one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """One prompt as the agent passed it on.
+    """One prompt, as the agent passed it to the hook.
 
     Attributes:
-        text: What the person wrote, at most `PROMPT_CHARS` of it.
-        length: How long it was, in characters.
-        session: The agent's name for the conversation; empty if it gave none.
-        folder: Where the agent works; empty if it did not say.
+        text: The text of the prompt, cut to `PROMPT_CHARS`.
+        length: Length of the whole prompt, in characters.
+        session: Id of the conversation; may be empty.
+        folder: Working folder of the agent; may be empty.
         trial: Whether it is the trial of `crossgate hook install`.
     """
 
@@ -131,53 +131,41 @@ class Prompt:
 
 
 def read_prompt(agent: Agent, data: bytes) -> Prompt:
-    """Read what an agent passes to its hook.
+    """Parse the input of a hook.
 
     Raises:
-        Unreadable: If it is not a JSON object with a prompt, or belongs to another event.
+        UnreadableCall: If the input is not a JSON object with a prompt for this event.
     """
     try:
         values = json.loads(data.decode("utf-8-sig", "replace"))
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"stdin is not JSON: {type(error).__name__}") from error
+        raise UnreadableCall(f"stdin is not JSON: {type(error).__name__}") from error
     if not isinstance(values, dict):
-        raise Unreadable(f"stdin is a JSON {type(values).__name__}, not an object")
+        raise UnreadableCall(f"stdin is a JSON {type(values).__name__}, not an object")
     event = values.get("hook_event_name", agent.event)
     if agent.event and event != agent.event:
-        raise Unreadable(f"the event is {_short(event)}, but this hook is for {agent.event}")
+        raise UnreadableCall(f"the event is {_short(event)}, but this hook is for {agent.event}")
     if not isinstance(values.get("prompt"), str):
-        raise Unreadable('there is no text under "prompt"')
+        raise UnreadableCall('there is no text under "prompt"')
     text = _unicode(values["prompt"])
     folder = _text(values, "cwd")
     return Prompt(
         text=text[:PROMPT_CHARS],
         length=len(text),
         session=_text(values, "session_id"),
-        folder="" if "\0" in folder else folder,  # no system has a folder with such a name
+        folder="" if "\0" in folder else folder,  # not a valid path on any system
         trial=values.get(TRIAL) is True,
     )
 
 
-def looks_like_a_call(text: str) -> bool:
-    """Return whether a text is what an agent passes to a hook, not a person's query."""
-    start = text.lstrip("\ufeff \t\r\n")
-    if not start.startswith("{"):
-        return False
-    try:
-        values = json.loads(start)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(values, dict) and "hook_event_name" in values
-
-
 def reply(agent: Agent, context: str) -> bytes:
-    """Return what to print so that the agent adds a context to the prompt."""
+    """Return the output that makes the agent add a context to the prompt."""
     values: dict[str, Any] = {"context": context}
     if agent.event:
         values = {
             "hookSpecificOutput": {"hookEventName": agent.event, "additionalContext": context}
         }
-    # In ASCII, so that no pipe or terminal on the way can spoil it.
+    # ASCII survives every encoding of pipes and terminals.
     return json.dumps(values).encode("ascii") + b"\n"
 
 
@@ -187,7 +175,7 @@ def _text(values: Mapping[str, Any], key: str) -> str:
 
 
 def _unicode(text: str) -> str:
-    """Return a text without lone surrogates, which only JSON can hold."""
+    """Return a text without lone surrogates, which JSON can contain."""
     return text.encode("utf-8", "replace").decode()
 
 

@@ -1,4 +1,4 @@
-"""Installs and removes a hook: the index, one trial, and only then the settings."""
+"""Installs and removes a hook: builds the index, runs a trial, then edits the settings."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from typing import Any
 
 from crossgate._agents.hook import settings, shell
 from crossgate._agents.hook.formats import TRIAL, Agent
-from crossgate._agents.hook.options import Options, anchored, as_arguments, parse
-from crossgate._agents.hook.refresh import build, only_one
-from crossgate._agents.hook.skill_library import Library, library_of, project_of
+from crossgate._agents.hook.options import HookOptions, anchored, as_arguments, parse
+from crossgate._agents.hook.refresh import build, try_lock
+from crossgate._agents.hook.skill_library import SkillLibrary, library_of, project_of
 from crossgate._support.errors import InputError, SourceError
 from crossgate._support.files import atomic_write, cannot_write, read_source
 from crossgate._support.limits import SETTINGS_BYTES
@@ -31,19 +31,19 @@ _PLUGIN_MARK = "crossgate hook install"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """What was installed.
+    """The result of an installation.
 
     Attributes:
-        settings: The file that now calls the hook.
-        changed: Whether it had to be changed.
-        command: What it calls.
+        settings: The settings file that calls the hook.
+        changed: Whether the settings file was changed.
+        command: The command of the hook.
         index: The index file.
-        documents: How many skills it holds.
-        sources: The folders they were read from.
-        left_out: Skills that cannot be used, and why.
-        trial: How many characters of context the hook printed in the trial.
-        trial_ms: How long the trial took, in milliseconds.
-        notes: What a person should know.
+        documents: Number of skills in the index.
+        sources: The folders of skills.
+        left_out: Skills that cannot be used, with the reason.
+        trial: Length of the context in the trial, in characters.
+        trial_ms: Duration of the trial in milliseconds.
+        notes: Hints and warnings for the user.
     """
 
     settings: Path
@@ -58,13 +58,15 @@ class Installed:
     notes: tuple[str, ...]
 
 
-def install(agent: Agent, options: Options, *, project: bool, progress: Any = None) -> Installed:
-    """Index an agent's skills, try the hook, and only then have the agent call it.
+def install(
+    agent: Agent, options: HookOptions, *, project: bool, progress: Any = None
+) -> Installed:
+    """Index an agent's skills, run the hook once, and then add it to the settings.
 
     Args:
         agent: The agent.
-        options: What the hook is called with.
-        project: Whether it is for the project in this folder, not only for the person.
+        options: The options of the hook.
+        project: Whether to use the settings of this project, not those of the user.
         progress: Called with the number of skills embedded so far and the total.
 
     Raises:
@@ -75,13 +77,13 @@ def install(agent: Agent, options: Options, *, project: bool, progress: Any = No
     """
     path = settings_of(agent, project=project)
     notes: list[str] = []
-    if not project:  # a project may be elsewhere on another machine
+    if not project:  # the path of a project differs between machines
         options = anchored(options)
     words = [*program(notes, shared=project), "hook", agent.name, *as_arguments(options)]
     command = shell.join(words)
-    if agent.event:  # before the work: a person has to mend settings that cannot be edited
+    if agent.event:  # first, since the user must repair settings that cannot be edited
         settings.check(path, agent)
-    if options.log:  # later, nobody would notice
+    if options.log:  # the hook itself ignores a log that cannot be written
         JsonLinesLog(os.path.expanduser(options.log)).check()
     library = library_of(agent, os.getcwd() if project else str(Path.home()), options.skills)
     count, left_out = _indexed(agent, library, options, progress)
@@ -114,7 +116,7 @@ def install(agent: Agent, options: Options, *, project: bool, progress: Any = No
 
 
 def uninstall(agent: Agent, *, project: bool) -> tuple[Path, bool]:
-    """Remove the hook from an agent's settings; return the file, and whether it was there.
+    """Remove the hook; return the settings file and whether it called the hook.
 
     Raises:
         SourceError: `unwritable` if the file cannot be written.
@@ -137,10 +139,9 @@ def uninstall(agent: Agent, *, project: bool) -> tuple[Path, bool]:
 
 
 def settings_of(agent: Agent, *, project: bool) -> Path:
-    """Return the file that calls an agent's hook.
+    """Return the settings file for an agent's hook.
 
-    The project's is that of the folder that the skills come from; outside a project, it is that of
-    the folder at work.
+    With `project`, it is in the folder of the project, or in the working folder outside a project.
 
     Raises:
         OSError: If there is no working folder.
@@ -152,13 +153,13 @@ def settings_of(agent: Agent, *, project: bool) -> Path:
 
 
 def calls_of(agent: Agent) -> dict[Path, list[str]]:
-    """Return the settings that call an agent's hook here, project first, with their commands.
+    """Return the settings files that call an agent's hook, project first, with the commands.
 
-    Without a working or home folder, there are no settings there.
+    A missing working or home folder counts as a folder without settings.
     """
     calls: dict[Path, list[str]] = {}
     for project in (True, False):
-        # ValueError is for a quotation mark that is not closed.
+        # ValueError: a quotation mark is not closed.
         with suppress(OSError, RuntimeError, ValueError):
             path = settings_of(agent, project=project)
             words = (
@@ -171,23 +172,23 @@ def calls_of(agent: Agent) -> dict[Path, list[str]]:
     return calls
 
 
-def options_in(command: list[str], agent: Agent) -> Options:
+def options_in(command: list[str], agent: Agent) -> HookOptions:
     """Return the options with which a command calls an agent's hook.
 
     Raises:
-        BadOptions: If they cannot be read.
+        BadHookOptions: If they cannot be read.
     """
-    # What precedes the name of the agent is how crossgate is called.
+    # The words before the name of the agent start crossgate.
     given = command[command.index(agent.name) + 1 :] if agent.name in command else []
     return parse(agent.name, [shell.expanded(word) for word in given])
 
 
 def program(notes: list[str], *, shared: bool) -> list[str]:
-    """Return how to call crossgate from outside.
+    """Return the words of a command that runs crossgate.
 
     Args:
-        notes: Gets what a person should know about it.
-        shared: Whether the file is for other machines, too, where crossgate may be elsewhere.
+        notes: Hints for the user are appended here.
+        shared: Whether other machines use the command, where the path may differ.
     """
     beside = Path(sys.executable).with_name("crossgate.exe" if os.name == "nt" else "crossgate")
     on_path = shutil.which("crossgate")
@@ -207,7 +208,7 @@ def program(notes: list[str], *, shared: bool) -> list[str]:
 
 
 def _indexed(
-    agent: Agent, library: Library, options: Options, progress: Any
+    agent: Agent, library: SkillLibrary, options: HookOptions, progress: Any
 ) -> tuple[int, list[str]]:
     if options.index:
         from crossgate._retrieval.index import Index
@@ -221,7 +222,7 @@ def _indexed(
             f"{' nor '.join(agent.project_skills)} here. Name a folder with --skills FOLDER",
         )
     try:
-        with only_one(library.folder / "refresh.lock"):  # taken or not: the file is written whole
+        with try_lock(library.folder / "refresh.lock"):  # the index is replaced atomically anyway
             return build(library, progress)
     except OSError as error:
         raise SourceError(
@@ -229,8 +230,8 @@ def _indexed(
         ) from error
 
 
-def _try(agent: Agent, command: str, library: Library, *, project: bool) -> tuple[int, float]:
-    """Run the hook once, as the agent does; return how many characters it added, and its time."""
+def _try(agent: Agent, command: str, library: SkillLibrary, *, project: bool) -> tuple[int, float]:
+    """Run the hook as the agent does; return the length of the context, and the milliseconds."""
     folder = os.getcwd() if project else str(Path.home())
     prompt = _prompt(library)
     call = {"hook_event_name": agent.event, "prompt": prompt, "cwd": folder, TRIAL: True}
@@ -238,7 +239,7 @@ def _try(agent: Agent, command: str, library: Library, *, project: bool) -> tupl
         del call["hook_event_name"]
     start = perf_counter()
     try:
-        done = subprocess.run(  # noqa: S602, the agent hands the command to a shell, too
+        done = subprocess.run(  # noqa: S602, the agent uses a shell, too
             command,
             shell=True,
             input=json.dumps(call).encode(),
@@ -264,8 +265,8 @@ def _try(agent: Agent, command: str, library: Library, *, project: bool) -> tupl
     return len(told), taken
 
 
-def _prompt(library: Library) -> str:
-    """Return a prompt that one of the skills should answer: its own description."""
+def _prompt(library: SkillLibrary) -> str:
+    """Return a prompt that a skill fits: its own description."""
     from crossgate._retrieval.index import Index
 
     index = Index.open(library.index) if os.path.isfile(library.index) else None

@@ -1,7 +1,7 @@
-"""Adds the cross-encoder's scores to a logged decision for which the prompt did not wait for them.
+"""Adds the cross-encoder's scores to a logged decision in the background.
 
-A profile is fitted to the scores of both stages (docs/log.md). The hook seldom asks stage 2: the
-gate skips it, or there is no time. So it is asked afterwards, one prompt at a time.
+A profile is fitted to the scores of both stages (docs/log.md), but the hook seldom runs stage 2,
+because the gate skips it or the budget is too short.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from pathlib import Path
 
 from crossgate._agents.hook.detached import PIPE_BYTES, spawn_detached
 from crossgate._agents.hook.memory import note
-from crossgate._agents.hook.refresh import only_one
+from crossgate._agents.hook.refresh import try_lock
 from crossgate._support.errors import CrossgateError, first_line
 
 
 def score_later(
     agent: str, folder: Path, prompt: str, *, decision: str, log: str, index: Path, profile: str
 ) -> None:
-    """Start a process that adds the scores of a prompt to the log; very long prompts get none.
+    """Start a process that adds the scores of a prompt to the log; long prompts are left out.
 
     Args:
         agent: Name of the agent.
         folder: The folder of hooks.
-        prompt: What the person wrote.
+        prompt: The text of the prompt.
         decision: Id of the decision.
-        log: The log with the decision.
-        index: The index that made it.
-        profile: The hook's profile; empty for the bundled one.
+        log: The log of decisions.
+        index: The index of the decision.
+        profile: Path of the hook's profile; empty for the bundled profile.
     """
     data = prompt.encode("utf-8", "replace")
     if len(data) <= PIPE_BYTES:
@@ -38,12 +38,12 @@ def score_later(
 
 
 def main(arguments: list[str]) -> int:
-    """Ask the cross-encoder unless another process does; what goes wrong is in the hooks' log."""
+    """Score one prompt unless another process is scoring; failures are written to the log."""
     agent, folder, decision, log, index, profile = arguments
     prompt = sys.stdin.buffer.read().decode("utf-8", "replace")
     with suppress(AttributeError, OSError):
         os.nice(10)
-    with only_one(Path(folder) / "scoring.lock") as free:
+    with try_lock(Path(folder) / "scoring.lock") as free:
         if free:
             try:
                 _score(prompt, decision, log, index, profile)
@@ -55,13 +55,14 @@ def main(arguments: list[str]) -> int:
 
 def _score(prompt: str, decision: str, log: str, index: str, profile: str) -> None:
     from crossgate._decision.router import Router
-    from crossgate._evaluation.runs.modes import profile_of
     from crossgate._retrieval.index import Index
     from crossgate._telemetry.log import JsonLinesLog
 
     opened = Index.open(index)
     fitted = Router(opened, profile=Path(profile).expanduser() if profile else None).profile
-    result = Router(opened, profile=profile_of("always", fitted)).route(prompt)
+    # Without the gate, so that stage 2 always runs.
+    ungated = fitted.replace(winner={}, answer=fitted.answer.replace(rerank_threshold=None))
+    result = Router(opened, profile=ungated).route(prompt)
     if result.trace["reranker"]:
         JsonLinesLog(log).scored(decision, result)
 

@@ -1,7 +1,7 @@
-"""The process that an agent starts for one prompt: whatever happens, it exits with 0.
+"""The process that an agent starts for one prompt; it always exits with 0.
 
-Agents take exit code 2 to mean "erase the prompt", and stdout to be the answer. So nothing but one
-whole answer is written there, and the only way out of here is `_leave`.
+Agents erase the prompt on exit code 2, and read the answer from stdout. So only a whole answer is
+written to stdout, and every path ends in `_leave`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from crossgate._agents.hook.answer import Answer
+    from crossgate._agents.hook.answer import HookAnswer
     from crossgate._agents.hook.formats import Agent
 
 GIVE_UP_SECONDS = 8.0
-"""The agent waits for its hook: a disk that does not answer must not stop the conversation."""
+"""The hook ends after this time, since the agent waits for it and a disk may hang."""
 
 REPORT_SECONDS = 0.5
-"""How long a hook that gives up waits for its log."""
+"""Maximum time to write the log after `GIVE_UP_SECONDS`."""
 
 STDIN_BYTES = 64 * 1024 * 1024
-"""A longer input is read to its end and refused."""
+"""Maximum size of the input; a longer input is read to its end and refused."""
 
 _SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU", "SIGBREAK")
 
@@ -36,22 +36,22 @@ _writing = False
 
 
 def main(name: str, arguments: list[str]) -> NoReturn:
-    """Answer one prompt of the agent with this name, and exit with 0."""
+    """Answer one prompt of the named agent, and exit with 0."""
     started = time.monotonic()
     _guard(name)
     try:
         _run(name, arguments, started)
-    except SystemExit:  # the help was asked for
+    except SystemExit:  # --help
         with suppress(OSError, ValueError):
             sys.stdout.flush()
-    except BaseException as error:  # nothing may get out of here
+    except BaseException as error:  # any exception would change the exit code
         _report(name, started, "failed", "bug", f"{type(error).__name__}: {_first_line(error)}")
     _leave()
 
 
 def _run(name: str, arguments: list[str], started: float) -> None:
-    from crossgate._agents.hook.formats import PROMPT_CHARS, Unreadable, read_prompt, reply
-    from crossgate._agents.hook.options import BadOptions, parse
+    from crossgate._agents.hook.formats import PROMPT_CHARS, UnreadableCall, read_prompt, reply
+    from crossgate._agents.hook.options import BadHookOptions, parse
 
     if "-h" in arguments or "--help" in arguments:
         os.dup2(_stdout, 1)
@@ -59,11 +59,11 @@ def _run(name: str, arguments: list[str], started: float) -> None:
     try:
         agent = _known(name)
         options = parse(name, arguments)
-    except BadOptions as error:
+    except BadHookOptions as error:
         return _report(name, started, "failed", "bad_options", str(error))
     try:
         prompt = read_prompt(agent, _read())
-    except Unreadable as error:
+    except UnreadableCall as error:
         return _report(name, started, "failed", "bad_input", str(error))
 
     from crossgate._agents.hook.answer import answer
@@ -73,7 +73,7 @@ def _run(name: str, arguments: list[str], started: float) -> None:
     answered = answer(agent, prompt, options, library, started=started, log=not prompt.trial)
     if answered.context:
         _write(reply(agent, answered.context))
-    os.close(_stdout)  # the agent has its answer; what follows is for the next prompt
+    os.close(_stdout)  # the agent can go on: the rest prepares later prompts
     if not prompt.trial or answered.outcome == "failed":
         _log(name, started, answered, prompt.length if prompt.length > PROMPT_CHARS else None)
     if answered.unscored:
@@ -92,7 +92,7 @@ def _run(name: str, arguments: list[str], started: float) -> None:
     if not options.index and answered.reason not in ("command", "not_a_person", "empty_prompt"):
         from crossgate._agents.hook.refresh import refresh_if_stale
 
-        # An index that cannot be read is made again, whatever the manifest says.
+        # An unreadable index is rebuilt even if the manifest is up to date.
         refresh_if_stale(
             agent, library, again=answered.reason.startswith(("index_", "not_an_index"))
         )
@@ -101,12 +101,12 @@ def _run(name: str, arguments: list[str], started: float) -> None:
 
 def _known(name: str) -> Agent:
     from crossgate._agents.hook.formats import AGENTS
-    from crossgate._agents.hook.options import BadOptions
+    from crossgate._agents.hook.options import BadHookOptions
 
     if name not in AGENTS:
         known = ", ".join([*AGENTS, "install", "uninstall", "try"])
         which = f"there is no hook {name[:40]!r}" if name else "which one"
-        raise BadOptions(f"{which}: choose one of {known}")
+        raise BadHookOptions(f"{which}: choose one of {known}")
     return AGENTS[name]
 
 
@@ -118,7 +118,7 @@ def _guard(hook: str) -> None:
             os.fstat(stream)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
-    # A library that prints must not spoil the answer.
+    # Libraries may print to stdout.
     _stdout = os.dup(1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
@@ -136,12 +136,12 @@ def _guard(hook: str) -> None:
 
 
 def _interrupted(*_: object) -> None:
-    if not _writing:  # half an answer is not an answer
+    if not _writing:  # a partial answer would be invalid
         _leave()
 
 
 def _out_of_time(name: str) -> None:
-    # The disk that does not answer may be that of the log, too.
+    # The log may be on the disk that hangs.
     why = f"no answer within {GIVE_UP_SECONDS:g} s"
     with suppress(BaseException):
         report = threading.Thread(
@@ -153,7 +153,7 @@ def _out_of_time(name: str) -> None:
 
 
 def _leave() -> NoReturn:
-    # Not sys.exit: the interpreter's shutdown takes time, and can fail.
+    # Not sys.exit: the shutdown of the interpreter takes time and can fail.
     os._exit(0)
 
 
@@ -162,25 +162,25 @@ def _read() -> bytes:
     size = 0
     while part := os.read(0, 1 << 20):
         size += len(part)
-        # Keep reading: an agent that cannot write everything may take that for a failure.
+        # Read to the end: an agent may treat a broken pipe as a failure.
         if size <= STDIN_BYTES:
             parts.append(part)
     if size > STDIN_BYTES:
-        from crossgate._agents.hook.formats import Unreadable
+        from crossgate._agents.hook.formats import UnreadableCall
 
-        raise Unreadable(f"stdin has {size:,} bytes, at most {STDIN_BYTES:,} are read")
+        raise UnreadableCall(f"stdin has {size:,} bytes, at most {STDIN_BYTES:,} are read")
     return b"".join(parts)
 
 
 def _write(data: bytes) -> None:
     global _writing
     _writing = True
-    with suppress(OSError):  # nobody is listening, or the disk is full
+    with suppress(OSError):  # the pipe is closed, or the disk is full
         while data:
             data = data[os.write(_stdout, data) :]
 
 
-def _log(name: str, started: float, answered: Answer, length: int | None) -> None:
+def _log(name: str, started: float, answered: HookAnswer, length: int | None) -> None:
     more: dict[str, Any] = {}
     if answered.ids:
         more["ids"] = list(answered.ids)
@@ -199,12 +199,12 @@ def _report(
     detail: str,
     more: dict[str, Any] | None = None,
 ) -> None:
-    """Record in the log what happened, and say on stderr what went wrong."""
+    """Append the outcome to the log, and print a failure on stderr."""
     with suppress(Exception):
         if outcome == "failed":
             what = f"hook {name}".strip()
-            said = " ".join(f"crossgate: {what}: {reason}: {detail}".split())
-            os.write(2, said.encode("ascii", "backslashreplace") + b"\n")
+            line = " ".join(f"crossgate: {what}: {reason}: {detail}".split())
+            os.write(2, line.encode("ascii", "backslashreplace") + b"\n")
     with suppress(Exception):
         from crossgate._agents.hook.memory import note
 

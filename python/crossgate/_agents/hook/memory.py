@@ -1,8 +1,7 @@
-"""What a hook remembers: which skills a session has seen, and a log of what it did.
+"""The state of the hook on disk: skills mentioned per session, and a log of outcomes.
 
-Any number of hooks may write at once. Each note is one write to a file opened for appending, and
-what is read is never trusted, so at worst a note is lost. Both are bounded, and hold no text of a
-prompt.
+Several hooks may write at the same time. Each entry is one write to a file opened for appending,
+and damaged lines are skipped on reading. Both files are bounded and hold no text of a prompt.
 """
 
 from __future__ import annotations
@@ -19,24 +18,24 @@ from pathlib import Path
 from typing import Any
 
 LOG_BYTES = 262_144
-"""A log larger than this is put aside, and the one that was put aside before is deleted."""
+"""Maximum size of the log before it is rotated; one earlier log is kept."""
 
 SESSION_BYTES = 65_536
 SESSIONS = 200
-"""How many sessions are remembered; the oldest are forgotten first."""
+"""Maximum number of sessions; the oldest are deleted first."""
 
 AGAIN_AFTER = 20
-"""A skill may be mentioned again after this many prompts of a session: by then the first mention is
-far back, and agents shorten long conversations."""
+"""A skill may be mentioned again after this many prompts of a session, since agents shorten long
+conversations."""
 
 _DETAIL_CHARS = 300
 
-APART = ("indexed", "unscored")
-"""Outcomes of work for which no prompt waited."""
+BACKGROUND_OUTCOMES = ("indexed", "unscored")
+"""Outcomes of work in the background."""
 
 
 def note(folder: Path, values: dict[str, Any]) -> None:
-    """Append a line to the log; if that fails, nothing happens."""
+    """Append a line to the log; failures are ignored."""
     with suppress(OSError, ValueError):
         path = folder / "log.jsonl"
         line = {"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **values}
@@ -47,8 +46,8 @@ def note(folder: Path, values: dict[str, Any]) -> None:
             os.replace(path, folder / "log.1.jsonl")
 
 
-def read_notes(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the lines of the log, oldest first; malformed lines are left out."""
+def read_hook_log(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the lines of the log, oldest first; malformed lines are skipped."""
     for name in ("log.1.jsonl", "log.jsonl"):
         for line in _tail(folder / name, 2 * LOG_BYTES):
             with suppress(ValueError, RecursionError):
@@ -63,7 +62,7 @@ class Session:
     Args:
         folder: The folder of hooks.
         agent: Name of the agent.
-        session: The agent's name for the conversation; one without a name is not remembered.
+        session: Id of the conversation; nothing is stored for an empty id.
     """
 
     def __init__(self, folder: Path, agent: str, session: str) -> None:
@@ -72,9 +71,9 @@ class Session:
         self._turns = [] if self._path is None else list(_turns(self._path))
 
     def has_seen(self, id: str) -> bool:
-        """Return whether a skill was mentioned and the conversation has not moved on since.
+        """Return whether a skill was mentioned recently.
 
-        It has moved on if another skill was mentioned after it, or `AGAIN_AFTER` prompts passed.
+        A mention is no longer recent after a mention of another skill, or `AGAIN_AFTER` prompts.
         """
         for ids in reversed(self._turns[-AGAIN_AFTER:]):
             if ids:
@@ -82,7 +81,7 @@ class Session:
         return False
 
     def add(self, ids: Sequence[str]) -> None:
-        """Record a prompt and the skills mentioned for it; if that fails, nothing happens."""
+        """Record a prompt and the skills mentioned for it; failures are ignored."""
         if self._path is None:
             return
         with suppress(OSError, ValueError):
@@ -103,7 +102,7 @@ def _turns(path: Path) -> Iterator[list[str]]:
 
 def _append(path: Path, line: str) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # A pipe in its place must not block the agent: neither opening nor writing waits.
+    # O_NONBLOCK: the path may be a pipe, which would block the agent.
     more = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | more, 0o600)
     try:
@@ -115,7 +114,7 @@ def _append(path: Path, line: str) -> None:
 
 
 def _tail(path: Path, limit: int) -> list[str]:
-    """Return the last lines of a file; none if it cannot be read."""
+    """Return the last lines of a file; an empty list if it cannot be read."""
     from crossgate._support.files import open_source
 
     try:

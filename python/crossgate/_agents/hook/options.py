@@ -11,30 +11,30 @@ Inject = Literal["name", "passage", "body"]
 
 BUDGET_MS = 400.0
 MIN_CONFIDENCE = 0.7
-"""No skill below this confidence is injected; `eval/hook_bar.py` compares other values."""
+"""Minimum confidence of a mentioned skill; `eval/hook_bar.py` compares other values."""
 
 MAX_CHARS = 4_000
 MOST_CHARS = 10_000
-"""Agents write a longer context to a file, where nobody reads it."""
+"""Maximum length of a context; agents write a longer context to a file instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What a person chose.
+class HookOptions:
+    """The options of a hook.
 
     Attributes:
-        inject: What the context says about a skill: its name and path; with the best passage; or
-            with the whole text.
+        inject: Content of the context: `name` is name and path, `passage` adds the best passage,
+            `body` adds the whole text.
         limit: The maximum number of skills to inject.
-        min_confidence: The least confidence of a pick, in [0, 1].
-        budget_ms: After this many milliseconds the cross-encoder is no longer asked.
+        min_confidence: Minimum confidence of a mentioned skill, in [0, 1].
+        budget_ms: Milliseconds after which the cross-encoder is skipped.
         max_chars: Maximum length of the context, in characters.
         skills: Folders of skills in addition to those of the agent.
         deny: Skills that are never mentioned, by name.
-        index: An index file to use instead of the agent's own skills; empty for none.
-        profile: A profile to use instead of the bundled one; empty for none.
-        policy: A policy to use; empty for none.
-        log: A log that keeps the decisions; empty for the one that the environment names, if any.
+        index: Path of an index to use instead of the agent's skills; empty for the skills.
+        profile: Path of a profile; empty for the bundled profile.
+        policy: Path of a policy; may be empty.
+        log: Path of the log of decisions; empty for the value of CROSSGATE_LOG, if set.
     """
 
     inject: Inject = "passage"
@@ -56,8 +56,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--inject",
         choices=get_args(Inject),
         default="passage",
-        help="what to tell about a skill: name and file, with the best passage (default), or with "
-        "the whole text",
+        help="text to add for a skill: name and file; with the best passage (default); or with the "
+        "whole text",
     )
     parser.add_argument(
         "--limit",
@@ -71,8 +71,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_share,
         default=MIN_CONFIDENCE,
         metavar="C",
-        help=f"mention no skill below this confidence, 0 to 1 (default: {MIN_CONFIDENCE:g}); 0 for "
-        "all that `route` picks",
+        help=f"minimum confidence of a mentioned skill, 0 to 1 (default: {MIN_CONFIDENCE:g}); 0 "
+        "mentions every skill that `route` selects",
     )
     parser.add_argument(
         "--budget-ms",
@@ -118,13 +118,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--log",
         metavar="FILE",
         default="",
-        help="keep the decisions here, without text, to learn from them (default: CROSSGATE_LOG)",
+        help="append the decisions to this file, without texts (default: CROSSGATE_LOG)",
     )
 
 
-def options_of(values: argparse.Namespace) -> Options:
-    """Return the options that a parser found."""
-    return Options(
+def options_of(values: argparse.Namespace) -> HookOptions:
+    """Return the parsed options."""
+    return HookOptions(
         inject=values.inject,
         limit=values.limit,
         min_confidence=values.min_confidence,
@@ -139,8 +139,8 @@ def options_of(values: argparse.Namespace) -> Options:
     )
 
 
-def anchored(options: Options) -> Options:
-    """Return options with absolute paths, for wherever the agent works."""
+def anchored(options: HookOptions) -> HookOptions:
+    """Return options with absolute paths, which hold in every working folder."""
 
     def absolute(path: str) -> str:
         return os.path.abspath(os.path.expanduser(path)) if path else ""
@@ -155,22 +155,22 @@ def anchored(options: Options) -> Options:
     )
 
 
-class BadOptions(Exception):
-    """Options that cannot be read; the message says why."""
+class BadHookOptions(Exception):
+    """Raised for invalid options of a hook."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises where argparse would exit with 2, which tells an agent to erase the prompt."""
+    """Raises an exception where argparse would exit with 2, on which an agent erases the prompt."""
 
     def error(self, message: str) -> NoReturn:
-        raise BadOptions(message)
+        raise BadHookOptions(message)
 
 
-def parse(name: str, arguments: list[str]) -> Options:
+def parse(name: str, arguments: list[str]) -> HookOptions:
     """Read the arguments of `crossgate hook NAME`.
 
     Raises:
-        BadOptions: If they cannot be read.
+        BadHookOptions: If they cannot be read.
     """
     parser = _Parser(prog=f"crossgate hook {name}", description=describe(name))
     add_options(parser)
@@ -178,16 +178,16 @@ def parse(name: str, arguments: list[str]) -> Options:
 
 
 def describe(name: str) -> str:
-    """Return how the help of `crossgate hook NAME` begins."""
+    """Return the description for the help of `crossgate hook NAME`."""
     return (
-        f"The prompt hook of {name}: reads its JSON on stdin, prints what it adds to the prompt, "
+        f"The prompt hook of {name}: reads JSON on stdin, prints the context to add to the prompt, "
         "and always exits with 0. `crossgate hook install` sets it up."
     )
 
 
-def as_arguments(options: Options) -> list[str]:
+def as_arguments(options: HookOptions) -> list[str]:
     """Return the arguments for the options that differ from the defaults."""
-    default = Options()
+    default = HookOptions()
     arguments: list[str] = []
     for name, value in (
         ("--inject", options.inject),

@@ -1,4 +1,4 @@
-"""Makes the index of an agent's skills, if need be in a process that nobody waits for."""
+"""Builds the index of an agent's skills, in the foreground or in a background process."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from typing import Any
 from crossgate._agents.hook.detached import spawn_detached
 from crossgate._agents.hook.formats import Agent
 from crossgate._agents.hook.memory import note
-from crossgate._agents.hook.skill_library import SCHEMA, Library, is_stale, seen
+from crossgate._agents.hook.skill_library import SCHEMA, SkillLibrary, is_stale, seen
 from crossgate._support.errors import CrossgateError, first_line
 from crossgate._support.files import atomic_write
 
 _KEEP = 40
-"""How many indexes are kept; those of projects that nobody opens any more are removed."""
+"""Maximum number of indexes; the oldest are deleted first."""
 
 
-def refresh_if_stale(agent: Agent, library: Library, *, again: bool = False) -> bool:
-    """Start a process that makes the index again, if a skill has changed since the last one.
+def refresh_if_stale(agent: Agent, library: SkillLibrary, *, again: bool = False) -> bool:
+    """Start a process that rebuilds the index, if a skill has changed since the last build.
 
     Args:
         agent: The agent, for the log.
-        library: Its skills.
-        again: Whether to make it again even if nothing has changed.
+        library: The agent's skills.
+        again: Whether to rebuild the index even if nothing has changed.
 
     Returns:
         Whether a process was started.
@@ -41,36 +41,36 @@ def refresh_if_stale(agent: Agent, library: Library, *, again: bool = False) -> 
     )
 
 
-def build(library: Library, progress: Any = None) -> tuple[int, list[str]]:
-    """Make the index of a library, and record what it was made of.
+def build(library: SkillLibrary, progress: Any = None) -> tuple[int, list[str]]:
+    """Build the index of a library, and write a manifest of the files.
 
-    Texts that have not changed keep their vectors.
+    Unchanged texts keep their vectors.
 
     Returns:
-        How many skills it holds, and what was left out, and why.
+        The number of skills, and a line for each skill that was left out.
 
     Raises:
-        CrossgateError: If there is no usable skill, or the index cannot be made or written.
+        CrossgateError: If there is no usable skill, or the index cannot be built or written.
         OSError: If the manifest cannot be written.
     """
     from crossgate._retrieval.index import Index
     from crossgate._sources import read_sources
 
     library.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    before = seen(library.sources)  # what changes from here on makes it stale again
+    before = seen(library.sources)  # before reading, so that later changes are noticed
     made: dict[str, Any] = {"schema": SCHEMA, "sources": list(library.sources), "documents": 0}
     try:
         loaded = read_sources(library.sources, kind="skills")
         earlier = None
         with suppress(CrossgateError):
             opened = Index.open(library.index)
-            opened.load()  # a damaged one is not used
+            opened.load()  # raises for a damaged index
             earlier = opened
         index = Index.build(loaded.documents, reuse=earlier, progress=progress)
         index.save(library.index)
         made["documents"] = len(index)
     finally:
-        # A build that failed is not tried again until something has changed.
+        # A failed build is repeated only after a change.
         with atomic_write(library.manifest) as stream:
             json.dump({**made, "seen": before}, stream)
     left_out = [
@@ -82,8 +82,8 @@ def build(library: Library, progress: Any = None) -> tuple[int, list[str]]:
 
 
 @contextmanager
-def only_one(path: Path) -> Iterator[bool]:
-    """Hold a lock that ends with the process, and yield whether it was free."""
+def try_lock(path: Path) -> Iterator[bool]:
+    """Try to take a lock file, and yield whether it was free; the lock ends with the process."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
@@ -105,11 +105,11 @@ def only_one(path: Path) -> Iterator[bool]:
 
 
 def main(arguments: list[str]) -> int:
-    """Make an index unless another process is making it; what goes wrong is in the log."""
+    """Build an index unless another process is building; failures are written to the log."""
     name, folder, *rest = arguments
     again = "--again" in rest[: rest.index("--")]
-    library = Library(sources=tuple(rest[rest.index("--") + 1 :]), folder=Path(folder))
-    with only_one(library.folder / "refresh.lock") as free:
+    library = SkillLibrary(sources=tuple(rest[rest.index("--") + 1 :]), folder=Path(folder))
+    with try_lock(library.folder / "refresh.lock") as free:
         if not free or not (again or is_stale(library)):
             return 0
         values: dict[str, Any] = {"agent": name, "outcome": "indexed", "reason": "changed"}

@@ -1,4 +1,4 @@
-"""Edits an agent's settings file: everything else in it stays, or nothing is written."""
+"""Edits the hooks in an agent's settings file, and leaves everything else unchanged."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ BACKUP = ".before-crossgate"
 
 _OURS = re.compile(r"\bcrossgate\b.*?\shook\s+([a-z]+)\b", re.DOTALL)
 _SECONDS = 10
-"""How long an agent waits for the hook, which gives up by itself before that."""
+"""Time limit of the hook in the settings; longer than the limit of the hook itself."""
 
 
 def with_hook(values: dict[str, Any], agent: Agent, command: str) -> dict[str, Any]:
-    """Return settings with a hook that runs this command, instead of an earlier crossgate hook.
+    """Return settings with a hook that runs this command; it replaces an earlier crossgate hook.
 
     Raises:
-        ValueError: If the settings have another shape; the message says where.
+        ValueError: If the settings have another shape; the message names the key.
     """
     hook = {"type": "command", "command": command, "timeout": round(_SECONDS / agent.seconds)}
     before = list(_groups(values, agent))
@@ -39,10 +39,10 @@ def with_hook(values: dict[str, Any], agent: Agent, command: str) -> dict[str, A
 
 
 def without_hook(values: dict[str, Any], agent: Agent) -> dict[str, Any]:
-    """Return settings without crossgate's hook, and without what that leaves empty.
+    """Return settings without crossgate's hook, and without groups that become empty.
 
     Raises:
-        ValueError: If the settings have another shape; the message says where.
+        ValueError: If the settings have another shape; the message names the key.
     """
     before = _groups(values, agent)
     kept = [group for group in (_without(group, agent) for group in before) if group is not None]
@@ -58,7 +58,7 @@ def without_hook(values: dict[str, Any], agent: Agent) -> dict[str, Any]:
 
 
 def command_in(path: Path, agent: Agent) -> str:
-    """Return the command with which a settings file calls crossgate's hook; empty for none."""
+    """Return the command of crossgate's hook in a settings file; empty without such a hook."""
     try:
         groups = _groups(read(path, _bytes(path)), agent)
     except (ValueError, SourceError):
@@ -73,21 +73,21 @@ def command_in(path: Path, agent: Agent) -> str:
 def edit(
     path: Path, change: Callable[[dict[str, Any]], dict[str, Any]], *, ours: bool = False
 ) -> bool:
-    """Change a settings file, and keep beside it a copy from before crossgate first changed it.
+    """Change a settings file; before the first change, the file is copied to a backup.
 
     Args:
         path: The file. A missing file counts as empty; links are followed.
-        change: Returns the new settings. A file that becomes empty is removed, if there was none
-            before.
-        ours: Whether it already calls crossgate.
+        change: Returns the new settings. A file that becomes empty is deleted if crossgate created
+            it.
+        ours: Whether the file already calls crossgate.
 
     Returns:
-        Whether anything was written: settings that stay the same are not touched.
+        Whether the file was changed.
 
     Raises:
-        InputError: `malformed_setting` for a file that is not plain JSON of the right shape; it is
-            not changed.
-        SourceError: `unwritable` if it cannot be read or written.
+        InputError: `malformed_setting` for a file that is not plain JSON of the right shape; the
+            file is not changed.
+        SourceError: `unwritable` if the file cannot be read or written.
     """
     before = _bytes(path)
     values = read(path, before)
@@ -119,11 +119,11 @@ def edit(
 
 
 def check(path: Path, agent: Agent) -> None:
-    """Refuse settings that could not be edited.
+    """Raise for settings that cannot be edited.
 
     Raises:
         InputError: `malformed_setting`, as `edit` does.
-        SourceError: `unwritable` if they cannot be read.
+        SourceError: `unwritable` if the file cannot be read.
     """
     try:
         with_hook(read(path, _bytes(path)), agent, "")
@@ -137,7 +137,7 @@ def read(path: Path, data: bytes) -> dict[str, Any]:
     """Return the settings in a file.
 
     Raises:
-        InputError: `malformed_setting` if it is not plain JSON with an object in it.
+        InputError: `malformed_setting` if the file is not plain JSON with an object.
     """
     if not data.strip():
         return {}
@@ -180,7 +180,7 @@ def _groups(values: dict[str, Any], agent: Agent) -> list[Any]:
 
 
 def _without(group: Any, agent: Agent) -> Any:
-    """Return a group of hooks without crossgate's, or None if it held nothing else."""
+    """Return a group of hooks without crossgate's hook, or None if the group becomes empty."""
     hooks = group.get("hooks") if isinstance(group, dict) else None
     if not isinstance(hooks, list):
         return group
@@ -216,8 +216,8 @@ def _indent(data: bytes) -> int | str:
 def _malformed(path: Path, why: str) -> InputError:
     return InputError(
         "malformed_setting",
-        f"{path} was not changed, since only plain JSON can be edited safely: {why}. Mend it, or "
-        "add the hook by hand: docs/agents.md shows the lines",
+        f"{path} was not changed, since only plain JSON can be edited safely: {why}. Correct it, "
+        "or add the hook by hand: docs/agents.md shows the lines",
     )
 
 

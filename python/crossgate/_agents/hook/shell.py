@@ -1,4 +1,4 @@
-"""Command lines in an agent's settings: written for this system's shell, and read again."""
+"""Quotes and parses the command lines in an agent's settings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shlex
 import subprocess
 from collections.abc import Iterator, Sequence
 
-# One command of a line: all up to an operator of the shell that stands outside quotes.
+# One command of a line, up to an unquoted operator of the shell.
 _COMMAND = re.compile(
     r"""(?: \\. | '[^']*' | "(?:\\.|[^"\\])*" | [^\\'"\n;&|<>()] )+""", re.DOTALL | re.VERBOSE
 )
@@ -22,12 +22,13 @@ def join(words: Sequence[str], *, windows: bool = os.name == "nt") -> str:
 
     Args:
         words: The program and its arguments.
-        windows: Whether it is for Windows, where cmd.exe does not know single quotes. Paths are in
-            double quotes there, since some agents call Git's bash, which takes a backslash away.
+        windows: Whether the line is for Windows, where cmd.exe does not support single quotes.
+            Paths are in double quotes there, since some agents use Git's bash, which removes an
+            unquoted backslash.
     """
     if not windows:
         return shlex.join(words)
-    # list2cmdline puts quotes around a word with a space alone, which is taken out again.
+    # The added space makes list2cmdline quote the word; it is removed again.
     return " ".join(
         word if _PLAIN.fullmatch(word) else '"' + subprocess.list2cmdline([f" {word}"])[2:]
         for word in words
@@ -37,13 +38,13 @@ def join(words: Sequence[str], *, windows: bool = os.name == "nt") -> str:
 def split(line: str, agent: str, *, windows: bool = os.name == "nt") -> list[str]:
     """Return the words of the command in a line that calls an agent's hook.
 
-    Variables that are set for this command alone are left out, and so is what follows an operator,
-    such as `|| true`. If no command is seen to call the hook, the first one is returned.
+    Assignments before the command are left out, and so is everything after an operator such as
+    `|| true`. If no command calls the hook, the first command is returned.
 
     Args:
-        line: A command line, perhaps written by a person.
+        line: A command line of the settings.
         agent: The agent's name.
-        windows: Whether it is for Windows.
+        windows: Whether the line is for Windows.
 
     Raises:
         ValueError: If a quotation mark is not closed.
@@ -60,7 +61,7 @@ def _commands(line: str) -> Iterator[list[str]]:
     for found in _COMMAND.finditer(line):
         text = found[0]
         if line[found.end() : found.end() + 1] in ("<", ">"):
-            text = re.sub(r"(?<!\S)\d+$", "", text)  # which stream is redirected
+            text = re.sub(r"(?<!\S)\d+$", "", text)  # the number of a redirected stream
         words = shlex.split(text)
         while words and _ASSIGNMENT.match(words[0]):
             del words[0]
@@ -74,6 +75,6 @@ def expanded(word: str) -> str:
 
 
 def program_of(words: Sequence[str]) -> str | None:
-    """Return the program of a command, or None if only the agent's shell can tell."""
+    """Return the program of a command, or None if it depends on the agent's environment."""
     program = expanded(words[0])
     return None if words[0] == "hook" or _UNRESOLVED.search(program) else program

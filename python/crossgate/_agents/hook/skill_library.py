@@ -1,4 +1,4 @@
-"""Which skills an agent has, where their index is, and whether it is out of date."""
+"""Finds the skills of an agent and their index, and detects changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCHEMA = "crossgate-hook/1"
 
 _SKILL = "SKILL.md"
 _PLUGINS_BYTES = 4_000_000
-# How many folders upwards a project is looked for, and how many downwards a skill.
+# Maximum number of levels: upwards to find a project, downwards to find a skill.
 _UP, _DOWN = 40, 6
 _MOST_ENTRIES = 20_000
 
@@ -35,11 +35,11 @@ def hook_folder() -> Path:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Library:
-    """The skills that one agent has in one place.
+class SkillLibrary:
+    """The skills of one agent in one working folder.
 
     Attributes:
-        sources: Absolute paths of readable folders of skills, a project's before a person's.
+        sources: Absolute paths of readable folders of skills, those of the project first.
         folder: The folder of index and manifest.
     """
 
@@ -48,7 +48,7 @@ class Library:
 
     @property
     def key(self) -> str:
-        """Names index and manifest: the same skills have the same key."""
+        """Stem of the names of index and manifest, a hash of the sources."""
         return hashlib.sha256("\0".join(self.sources).encode("utf-8", "replace")).hexdigest()[:24]
 
     @property
@@ -58,17 +58,17 @@ class Library:
 
     @property
     def manifest(self) -> Path:
-        """What the index was made of."""
+        """The list of files from which the index was built."""
         return self.folder / f"{self.key}.json"
 
 
-def library_of(agent: Agent, folder: str, extra: Iterable[str] = ()) -> Library:
-    """Return the library of an agent in the folder where it works.
+def library_of(agent: Agent, folder: str, extra: Iterable[str] = ()) -> SkillLibrary:
+    """Return the library of an agent in a working folder.
 
     Args:
         agent: The agent.
-        folder: Where it works; empty for this process's own folder.
-        extra: More folders of skills.
+        folder: The working folder of the agent; empty for that of this process.
+        extra: Further folders of skills.
 
     Raises:
         ModelError: `model_missing` if there is no home folder.
@@ -87,14 +87,14 @@ def library_of(agent: Agent, folder: str, extra: Iterable[str] = ()) -> Library:
     for path, within in folders:
         for source in _readable(os.path.abspath(path), within):
             sources.setdefault(os.path.realpath(source), source)
-    return Library(sources=tuple(sources.values()), folder=hook_folder())
+    return SkillLibrary(sources=tuple(sources.values()), folder=hook_folder())
 
 
 def project_of(agent: Agent, folder: str) -> Path | None:
-    """Return the folder of the project that an agent works in, or None outside a project.
+    """Return the folder of the agent's project, or None outside a project.
 
-    It is the folder that the agent names, or else the nearest folder upwards that has skills of its
-    own or is a repository. The home folder is not a project.
+    It is the folder that the agent names, or else the nearest folder upwards that has skills or is
+    a repository. The home folder is not a project.
     """
     named = os.environ.get(agent.project_variable) if agent.project_variable else None
     home = os.path.realpath(Path.home())
@@ -110,10 +110,10 @@ def project_of(agent: Agent, folder: str) -> Path | None:
 
 
 def _readable(folder: str, project: Path | None) -> Iterator[str]:
-    """Yield a folder of skills, then the folders that are linked into it for skills kept elsewhere.
+    """Yield a folder of skills, then the targets of the symbolic links in it.
 
-    What cannot be read is left out. So is a link out of a project, which may come from a stranger,
-    and one to a folder around this folder or the home folder: it would be read on each prompt.
+    Unreadable folders are left out. So are links out of a project, which is not trusted, and links
+    to a parent of this folder or of the home folder, which would be scanned on each prompt.
     """
     starts = [Path(os.path.realpath(path)) for path in (folder, Path.home())]
     around = {str(path) for start in starts for path in (start, *start.parents)}
@@ -135,7 +135,7 @@ def _linked(folder: str) -> list[str]:
 
 
 def _plugins(folder: Path) -> list[Path]:
-    """Return the skill folders of the plug-ins that are installed and not switched off."""
+    """Return the skill folders of the plug-ins that are installed and not disabled."""
     plugins = _json(folder / "plugins" / "installed_plugins.json").get("plugins")
     enabled = _json(folder / "settings.json").get("enabledPlugins")
     off = {name for name, on in enabled.items() if on is False} if isinstance(enabled, dict) else ()
@@ -149,7 +149,7 @@ def _plugins(folder: Path) -> list[Path]:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    """Return the object in a file, or an empty one."""
+    """Return the JSON object in a file; an empty dictionary if there is none."""
     try:
         values = json.loads(read_source(path, _PLUGINS_BYTES))
     except (OSError, ValueError, RecursionError):
@@ -158,7 +158,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def seen(sources: Iterable[str]) -> dict[str, list[int]]:
-    """Return modification time and size of each skill, and of each folder that could hold one."""
+    """Return modification time and size of each skill and of each folder of skills."""
     stamps: dict[str, list[int]] = {}
     pending = [(source, 0) for source in sources]
     while pending and len(stamps) < _MOST_ENTRIES:
@@ -180,12 +180,12 @@ def seen(sources: Iterable[str]) -> dict[str, list[int]]:
     return stamps
 
 
-def is_stale(library: Library) -> bool:
+def is_stale(library: SkillLibrary) -> bool:
     """Return whether a skill was added, changed or removed since the index was last made."""
     try:
         values = json.loads(read_source(library.manifest, TEXT_BYTES))
         made_of = values["seen"] if values["schema"] == SCHEMA else None
-        # The manifest says what was tried; an index that has gone since needs another try.
+        # The index was built and has been deleted since.
         if values["documents"] and not os.path.isfile(library.index):
             return True
     except (OSError, ValueError, RecursionError, LookupError, TypeError):
