@@ -1,4 +1,4 @@
-"""What hurts routing in a library: each finding on a small library, and none on a clean one."""
+"""Tests of the linter: each finding on a small library, and no finding on a clean library."""
 
 from __future__ import annotations
 
@@ -531,6 +531,21 @@ def test_skipped_files_are_reported(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert {one["code"], other["code"]} == {"source_problem"}
     assert (one["file"], one["line"]) == (f"{folder}/broken/SKILL.md", 1)
     assert "name and description of" in other["message"]
+
+
+def test_manual_skills_are_listed_but_not_findings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write(tmp_path / "skills", CLEAN)
+    path = folder / "release" / "SKILL.md"
+    path.parent.mkdir()
+    path.write_text("---\ndescription: Release it\ndisable-model-invocation: true\n---\n")
+    assert command(folder, "--json", "--fail-on", "info") == 0
+    values = json.loads(capsys.readouterr().out)
+    assert values["findings"] == []
+    assert [left_out["path"] for left_out in values["left_out"]] == [str(path)]
+    assert command(folder) == 0
+    assert f"1 left out on purpose, such as {path}" in capsys.readouterr().err
 
 
 def test_hostile_names_are_printed_safely(

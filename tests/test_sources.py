@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import crossgate._sources as sources
@@ -21,6 +21,7 @@ from crossgate._sources import Loaded, openapi, read_candidates, read_sources
 from crossgate._sources.common import Unusable
 from crossgate._sources.markdown import chunk_markdown, chunk_plain, sections
 from crossgate._sources.openapi import operations_of
+from crossgate._sources.skills import description_of, front_matter
 from crossgate._sources.tools import tool_from
 from crossgate._support.errors import CrossgateError, InputError, SourceError
 from crossgate._support.limits import ROW_BYTES
@@ -432,13 +433,9 @@ BROKEN_SKILLS: list[tuple[str | bytes, int | None, str]] = [
     (skill("description: !!python/name:os.system x"), 2, "a YAML python/name"),
     (skill("- description: d"), 2, "not a mapping"),
     (skill("just words"), 2, "not a mapping"),
-    (skill("name: x\ndescription: Use this\n  when: always"), 4, "must be in quotes"),
-    (skill('name: x\ndescription: "open'), 3, "mark is not closed"),
     (skill("name: x\n\tdescription: d"), 3, "not valid YAML"),
     (skill('description: "a \\ud800 b"'), 2, "surrogate|not valid YAML"),
     (skill("description: NUL \0"), None, "not valid YAML"),
-    (skill("description: d\na:\n  " + "[" * 60), 4, "nested deeper"),
-    (skill("description: d\n" + "- " * 20_000), 3, "not valid YAML"),
     (skill("description: d\n" + "%" * 65_536), 1, "longer than 65,536 characters"),
     (b"---\ndescription: d\n---\n\n\xff", 5, "not UTF-8"),
     (GOOD.encode("utf-16"), 1, "not UTF-8"),
@@ -472,14 +469,152 @@ def test_a_broken_skill_is_reported_and_skipped(
         assert problem.line == line
 
 
+# Values of a key that crossgate does not use; agents show them to people and accept any text.
+UNUSED_VALUES = [
+    "[ticket] [reason]",
+    "[a] | [b]",
+    "{a} {b}",
+    "[file] <style> [n]",
+    "'all'|'none'",
+    '"[topic] for [tool]" or "[topic]"',
+    "@someone, `tool`",
+    "%d items",
+    "Bash(git:*), Read",
+    "*",
+    "&",
+    '"',
+    "'",
+    "[",
+    "{",
+    "!",
+    "|",
+    ">",
+    "\n\tauthor: me\n\tversion: 1",
+    "\n  a: b: c\n  - d",
+    "one\n  two: three",
+    " \t- x\n",
+]
+
+
+@pytest.mark.parametrize("value", UNUSED_VALUES)
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_the_value_of_an_unused_key_does_not_matter(
+    tmp_path: Path, value: str, position: int
+) -> None:
+    lines = ["name: brewer", "description: Brew tea and coffee"]
+    lines.insert(position, f"argument-hint: {value}")
+    write(tmp_path / "SKILL.md", skill("\n".join(lines)))
+    loaded = read_sources([tmp_path])
+    assert [(found.id, found.text) for found in loaded.documents] == [
+        ("brewer", "Brew tea and coffee")
+    ]
+    assert loaded.problems == ()
+
+
+ANY_VALUE = st.lists(
+    st.text(
+        st.characters(codec="utf-8", exclude_characters="\r\n", exclude_categories=["Cs"]),
+        max_size=20,
+    )
+    | st.text(" \t[]{}'\"|>&*!%@`:#,-a?<=.", max_size=8),
+    min_size=1,
+    max_size=4,
+).map("\n  ".join)
+
+
+@given(
+    ANY_VALUE,
+    ANY_VALUE,
+    st.sampled_from(["argument-hint", "metadata", "allowed-tools", "hooks", "x_y"]),
+    st.permutations(["name", "description", "when_to_use", "first", "second"]),
+)
+@example("[", "]", "hooks", ["first", "name", "second", "description", "when_to_use"])
+@example('"', '"', "hooks", ["first", "name", "second", "description", "when_to_use"])
+@example("a\u2028name: b", "", "hooks", ["name", "first", "second", "description", "when_to_use"])
+def test_used_keys_are_read_whatever_an_unused_key_holds(
+    first: str, second: str, key: str, order: list[str]
+) -> None:
+    lines = {
+        "name": "name: brewer",
+        "description": 'description: "Brew: tea"',
+        "when_to_use": "when_to_use: for guests",
+        "first": f"{key}: {first}",
+        "second": f"other: {second}",
+    }
+    text = "---\n" + "\n".join(lines[part] for part in order) + "\n---\nBody.\n"
+    values, body = front_matter(text)
+    assert values["name"].text == "brewer"
+    assert description_of(values) == "Brew: tea\nfor guests"
+    assert body == "Body."
+
+
+DESCRIPTIONS = {
+    '"Quick wash" cycle for wool': '"Quick wash" cycle for wool',
+    "'s-Gravenhage walking guide": "'s-Gravenhage walking guide",
+    "'n Drie-gang ete: beplan dit": "'n Drie-gang ete: beplan dit",
+    "Use this\n  when: always": "Use this when: always",
+    "Plan meals.\n\n  Keywords: dinner, lunch": "Plan meals.\nKeywords: dinner, lunch",
+    '"open': "open",
+    '"Reads C:\\pictures and \\"albums\\""': 'Reads C:\\pictures and "albums"',
+    "`tool` for knitting": "`tool` for knitting",
+    "@mentions and replies": "@mentions and replies",
+    "[beta] Knit socks: heel and toe": "[beta] Knit socks: heel and toe",
+    "* stars for a review": "* stars for a review",
+    "50% off: find bargains": "50% off: find bargains",
+    ">\n  Sort mail: letters\n\tand parcels": "Sort mail: letters and parcels",
+    "|\n  Sort mail.\n\tParcels: first": "Sort mail.\nParcels: first",
+    "Knit\nsocks: at column zero": "Knit",
+}
+
+
+@pytest.mark.parametrize(("written", "read"), DESCRIPTIONS.items())
+def test_a_description_that_is_not_valid_yaml_is_read_as_text(
+    tmp_path: Path, written: str, read: str
+) -> None:
+    text = f"name: x\nargument-hint: [a] [b]\ndescription: {written}\nlicense: MIT"
+    write(tmp_path / "SKILL.md", skill(text))
+    (document,) = read_sources([tmp_path]).documents
+    assert (document.id, document.text, document.metadata["license"]) == ("x", read, "MIT")
+
+
+def test_a_manual_skill_is_left_out_but_not_a_problem(tmp_path: Path) -> None:
+    write(tmp_path / "a/SKILL.md", GOOD)
+    for number, value in enumerate(("true", "yes", '"true"', "on  # for people")):
+        text = f"argument-hint: [a] | [b]\ndescription: d\ndisable-model-invocation: {value}"
+        write(tmp_path / str(number) / "SKILL.md", skill(text))
+    write(tmp_path / "z/SKILL.md", skill("description: d\ndisable-model-invocation: false"))
+    loaded = read_sources([tmp_path])
+    assert ids(loaded) == ["pdf", "z"]
+    assert loaded.problems == ()
+    assert len(loaded.left_out) == 4
+    assert "reserves it for people" in loaded.left_out[0].reason
+
+
+def test_a_skill_file_below_another_skill_is_not_a_skill(tmp_path: Path) -> None:
+    names = ["a", "a/assets/t", "a/tests/skills/u", "b/skills/c", "b/skills/c/templates/v", "b"]
+    names += ["node_modules/w", "a/node_modules/x"]
+    for name in names:
+        write(tmp_path / name / "SKILL.md", skill(f"description: about {name}"))
+    loaded = read_sources([tmp_path])
+    assert sorted(document.title for document in loaded.documents) == ["a", "b", "c"]
+    assert loaded.problems == ()
+    assert [problem.reason for problem in loaded.left_out] == [
+        "a file of the skill in a",
+        "a file of the skill in a",
+        "a file of the skill in b/skills/c",
+    ]
+    # Also if the named folder is the outer skill.
+    assert ids(read_sources([tmp_path / "a"])) == ["a"]
+
+
 def test_deep_nesting_does_not_overflow_the_stack(tmp_path: Path) -> None:
     """An overflow in libyaml ends the process, so nothing recurses there."""
     write(tmp_path / "a/SKILL.md", GOOD)
     for name, deep in {"b": "[" * 60_000, "c": "? " * 30_000, "d": "{a: " * 15_000}.items():
         write(tmp_path / name / "SKILL.md", skill(f"description: d\na:\n  {deep}"))
     loaded = read_sources([tmp_path])
-    assert ids(loaded) == ["pdf"]
-    assert len(loaded.problems) == 3
+    assert ids(loaded) == ["pdf", "b", "c", "d"]
+    assert loaded.problems == ()
 
 
 def test_tags_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

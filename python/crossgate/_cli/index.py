@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from crossgate._cli import DONE
 from crossgate._cli.input import document_arguments, documents_of, index_of
-from crossgate._cli.output import json_option, say_skipped, show, show_json, size
+from crossgate._cli.output import json_option, say_left_out, say_skipped, show, show_json, size
 from crossgate._support.errors import IndexFileError
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def run(options: argparse.Namespace) -> int:
     earlier = _earlier_index(output)
     loaded = _tools_of_servers(options) if options.mcp else documents_of(options)
     say_skipped(loaded.problems, ", ".join([*options.source, *options.mcp]))
+    say_left_out(loaded.left_out)
     built = index_of(loaded, options, earlier)
     built.save(output)
     seconds = perf_counter() - start
@@ -49,6 +51,8 @@ def run(options: argparse.Namespace) -> int:
                 "index": str(output),
                 "documents": len(built),
                 "skipped": len(loaded.problems),
+                "problems": [asdict(problem) for problem in loaded.problems],
+                "left_out": [asdict(problem) for problem in loaded.left_out],
                 "bytes": output.stat().st_size,
                 "embedder": built.embedder,
                 "fingerprint": built.fingerprint,

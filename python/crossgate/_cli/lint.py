@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from crossgate._cli import DONE
@@ -14,6 +15,7 @@ from crossgate._cli.output import (
     paint,
     plain,
     progress,
+    say_left_out,
     show,
     show_json,
 )
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from crossgate._lint.checking import LintReport
     from crossgate._lint.findings import Finding
+    from crossgate._sources import Problem
 
 FOUND = 1
 """Exit code if a finding is at least as severe as `--fail-on`."""
@@ -67,8 +70,9 @@ def run(options: argparse.Namespace) -> int:
         )
     shown = report.findings[: options.limit]
     if options.json:
-        show_json(_values(report, shown))
+        show_json(_values(report, shown, loaded.left_out))
     else:
+        say_left_out(loaded.left_out)
         show(_text(report, shown))
     level = options.fail_on
     fails = level != _NEVER and any(reaches(finding.severity, level) for finding in report.findings)
@@ -83,11 +87,14 @@ def _counts(report: LintReport) -> dict[str, int]:
     }
 
 
-def _values(report: LintReport, shown: Sequence[Finding]) -> dict[str, object]:
+def _values(
+    report: LintReport, shown: Sequence[Finding], left_out: Sequence[Problem]
+) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "documents": report.documents,
         "sentences": report.sentences,
+        "left_out": [asdict(problem) for problem in left_out],
         "counts": _counts(report),
         "findings": [finding.to_dict() for finding in shown],
     }

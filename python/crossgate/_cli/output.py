@@ -62,6 +62,12 @@ def say_skipped(problems: Sequence[object], name: str) -> None:
         say(f"and {more:,} more of {name}")
 
 
+def say_left_out(problems: Sequence[object]) -> None:
+    """Count the skills that were left out on purpose, and name the first of them."""
+    if problems:
+        say(f"{len(problems):,} left out on purpose, such as {problems[0]}; --json lists all")
+
+
 def plain(text: str) -> str:
     """Return a text on one line and without control characters."""
     return " ".join(_printable(text).split())

@@ -9,16 +9,22 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple, get_args
 
-from crossgate._sources.common import Unusable, decoded, place_of, printable
+from crossgate._sources.common import LeftOut, Unusable, decoded, place_of, printable
 from crossgate._sources.markdown import chunk_markdown, chunk_plain
 from crossgate._sources.openapi import is_openapi, operations_of
 from crossgate._sources.rows import document_from, parse_json, read_candidates
-from crossgate._sources.skills import description_of, front_matter, text_of, texts_of
+from crossgate._sources.skills import (
+    description_of,
+    front_matter,
+    refuse_manual,
+    text_of,
+    texts_of,
+)
 from crossgate._sources.tools import tool_from, tools_of
 from crossgate._sources.yaml_documents import parse_yaml
 from crossgate._support.errors import SourceError
@@ -45,9 +51,7 @@ _ACCEPTED = (
 )
 
 _FOLDER_DEPTH = 12
-# Marks a skill that people call by its name and that no model may pick.
-_NOT_FOR_MODELS = ("disable-model-invocation", "disable_model_invocation")
-_YES = ("true", "yes", "on")
+_PACKAGES = "node_modules"
 _KEPT = ("license", "licence", "tags")
 
 
@@ -87,12 +91,15 @@ class Loaded:
 
     Attributes:
         documents: The documents in the order of the paths, and below a path in that of the names.
-        problems: What was left out or renamed, in the same order.
+        problems: Files and rows that cannot be used or were renamed, in the same order.
+        left_out: Skills that are left out on purpose: those that their authors reserve for people,
+            and files below another skill. They are not errors.
         places: File and line of each document, by its id.
     """
 
     documents: tuple[Document, ...]
     problems: tuple[Problem, ...]
+    left_out: tuple[Problem, ...] = ()
     places: Mapping[str, SourceLocation] = field(default_factory=dict)
 
 
@@ -104,9 +111,9 @@ def read_sources(
 ) -> Loaded:
     """Read documents from files and folders.
 
-    Folders are read recursively. Hidden entries are left out unless named in `paths`. A symbolic
-    link below a folder is followed only if it stays in that folder, and otherwise reported. A file
-    that is reached twice is read once. Files above the limits of
+    Folders are read recursively. Hidden entries and `node_modules` are left out unless named in
+    `paths`. A symbolic link below a folder is followed only if it stays in that folder, and
+    otherwise reported. A file that is reached twice is read once. Files above the limits of
     `_support.limits` are skipped and reported.
 
     Ids: a row has its own, and of two rows with the same id the first wins; a row without an id
@@ -146,9 +153,14 @@ def read_sources(
         message = f"no documents in {', '.join(map(printable, roots)) or 'an empty list of paths'}"
         if reader.problems:
             message += f", {len(reader.problems)} skipped, the first: {reader.problems[0]}"
+        if reader.left_out:
+            message += f", {len(reader.left_out)} left out, the first: {reader.left_out[0]}"
         raise SourceError("no_documents", f"{message}; looked for {_ACCEPTED}")
     return Loaded(
-        documents=tuple(reader.documents), problems=tuple(reader.problems), places=reader.places
+        documents=tuple(reader.documents),
+        problems=tuple(reader.problems),
+        left_out=tuple(reader.left_out),
+        places=reader.places,
     )
 
 
@@ -158,6 +170,7 @@ class _Reader:
     def __init__(self) -> None:
         self.documents: list[Document] = []
         self.problems: list[Problem] = []
+        self.left_out: list[Problem] = []
         self.places: dict[str, SourceLocation] = {}
         self._numbers: dict[str, int] = {}
         self._skills: dict[tuple[str, str], str] = {}
@@ -202,7 +215,12 @@ class _Reader:
         folders = {PurePath(file).parent for file in skills}
         for file in files:
             if file in known:
-                self._read_file("skills", root, file)
+                outer = _outer_skill(file, folders)
+                if outer is None:
+                    self._read_file("skills", root, file)
+                else:
+                    reason = f"a file of the skill in {_portable(str(outer))}"
+                    self._leave_out(os.path.join(root, file), reason)
                 continue
             named_alike = os.path.basename(file).lower() == _SKILL.lower()
             # Below a skill, it is one of that skill's own files.
@@ -240,7 +258,7 @@ class _Reader:
                 continue
             for name in sorted(names):
                 path, inner = os.path.join(folder, name), os.path.join(below, name)
-                if name.startswith("."):
+                if name.startswith(".") or name == _PACKAGES:
                     continue
                 if os.path.islink(path) and not _is_below(path, inside):
                     if os.path.isdir(path) or _suffix(path) in (*_TEXT, *_JSON_LINES):
@@ -270,6 +288,8 @@ class _Reader:
                 self._read_tools(path)
             else:
                 self._read_rows(path)
+        except LeftOut as error:
+            self._leave_out(path, str(error))
         except Unusable as error:
             self._report(path, error.line, str(error))
         except OSError as error:
@@ -281,8 +301,7 @@ class _Reader:
     def _read_skill(self, path: str, root: str, below: str) -> None:
         """Add the skill of one SKILL.md."""
         values, body = front_matter(decoded(read_source(path, SKILL_BYTES)))
-        if any(key in values and values[key].text.lower() in _YES for key in _NOT_FOR_MODELS):
-            raise Unusable("left out: disable-model-invocation keeps it for people to call")
+        refuse_manual(values)
         text = description_of(values)
         folder = _portable(os.path.dirname(below)) or _folder_name(root)
         name = text_of(values, "name") or os.path.basename(folder) or _SKILL
@@ -391,6 +410,9 @@ class _Reader:
     def _report(self, path: str, line: int | None, reason: str) -> None:
         self.problems.append(Problem(path=printable(path), line=line, reason=reason))
 
+    def _leave_out(self, path: str, reason: str) -> None:
+        self.left_out.append(Problem(path=printable(path), line=None, reason=reason))
+
     def _unique(self, plain: str, separator: str = "-") -> str:
         """Return a free id: `plain`, or `plain` with the next free number."""
         unique = plain
@@ -398,6 +420,19 @@ class _Reader:
             self._numbers[plain] = self._numbers.get(plain, 1) + 1
             unique = f"{plain}{separator}{self._numbers[plain]}"
         return unique
+
+
+def _outer_skill(file: str, folders: Container[PurePath]) -> PurePath | None:
+    """Return the folder of the skill that a SKILL.md is a file of, or None if it is a skill itself.
+
+    A template or test case of a skill may contain a SKILL.md, which no agent installs. The folder
+    `skills` of a plug-in holds skills even if there is a SKILL.md beside it.
+    """
+    folder = PurePath(file).parent
+    for outer in folder.parents:
+        if outer in folders and folder.relative_to(outer).parts[0] != "skills":
+            return outer
+    return None
 
 
 def _is_below(path: str, folder: str) -> bool:

@@ -1,21 +1,28 @@
-"""Skills: the front matter of a SKILL.md, read without trusting it."""
+"""Skills: the front matter of a SKILL.md, read as leniently as agents read it."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
-from crossgate._sources.common import Unusable, is_unicode
+from crossgate._sources.common import LeftOut, Unusable, is_unicode
 
 _FRONT_MATTER_CHARS = 64 * 1024
 _YAML_DEPTH = 50
 _WHEN_TO_USE = ("when_to_use", "when-to-use")
+# Marks a skill that only people may call, by its name.
+_MANUAL = ("disable-model-invocation", "disable_model_invocation")
+_YES = ("true", "yes", "on")
+_USED = {"name", "description", *_WHEN_TO_USE, *_MANUAL}
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)??---[ \t]*(?:\n|\Z)", re.DOTALL)
-# `key: value` on one line, unless the value is quoted, a comment, a block or a closed list.
-_PLAIN_LINE = re.compile(
-    r"^([\w-]+):[ \t]++(?![\"'|>#]|\[.*\][ \t]*$|\{.*\}[ \t]*$)(.*\S)", re.MULTILINE
-)
+_KEY = re.compile(r"""(?P<quote>["']?)(?P<key>[A-Za-z_][\w-]*)(?P=quote)[ \t]*:(?=\s|\Z)""")
+_BLOCK_HEADER = re.compile(r"([|>])[-+\d]*[ \t]*(?:#.*)?")
+# YAML 1.1, the version of the parser, takes these for line breaks; YAML 1.2 and agents do not.
+_BREAKS_OF_YAML_1_1 = re.compile("[\x85\u2028\u2029]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]|\\u[dD][89a-fA-F]")
 
 
 class Value(NamedTuple):
@@ -27,15 +34,28 @@ class Value(NamedTuple):
     line: int
 
 
+class _Entry(NamedTuple):
+    """A key of the front matter with its lines: the text from the key to the next key."""
+
+    key: str
+    line: int
+    text: str
+    value: str
+
+
 def front_matter(text: str) -> tuple[dict[str, Value], str]:
     """Read the front matter of a SKILL.md, the block between the first two `---` lines.
 
-    A description such as `Use when: always` is invalid YAML without quotes, but common, and agents
-    accept it. So a block that does not parse is read again with its one-line values quoted. If that
-    fails too, the first error is raised.
+    Agents accept much that is not valid YAML, such as `Use when: always` without quotes or
+    `[file] [n]`. So if the block is not valid, or a value contains a key that crossgate uses, each
+    key is read for itself: as YAML, or else as the text of its lines. The value of one key thus
+    never hides another key.
 
     Returns:
         The values of the front matter, and the body that follows it.
+
+    Raises:
+        Unusable: If there is no front matter, or it is not valid YAML and has no description.
     """
     match = _FRONT_MATTER.match(text)
     if not match:
@@ -45,23 +65,77 @@ def front_matter(text: str) -> tuple[dict[str, Value], str]:
     block = match[1] or ""
     if len(block) > _FRONT_MATTER_CHARS:
         raise Unusable(f"the front matter is longer than {_FRONT_MATTER_CHARS:,} characters", 1)
-    body = text[match.end() :].strip()
+    block = _BREAKS_OF_YAML_1_1.sub(" ", block)
+    values: dict[str, Value] = {}
+    invalid: Unusable | None = None
     try:
-        return _yaml_values(block), body
+        values = _yaml_values(block)
     except Unusable as error:
-        try:
-            return _yaml_values(_PLAIN_LINE.sub(_quoted, block)), body
-        except Unusable:
-            raise error from None
+        invalid = error
+    entries = list(_entries(block))
+    if invalid or any(entry.key in _USED and entry.key not in values for entry in entries):
+        values = {**_values_by_key(entries), **values}
+    if invalid and "description" not in values:
+        raise invalid
+    return values, text[match.end() :].strip()
 
 
-def _quoted(line: re.Match[str]) -> str:
-    value = line[2].replace("'", "''")
-    return f"{line[1]}: '{value}'"
+def refuse_manual(values: dict[str, Value]) -> None:
+    """Raise for a skill that its author reserves for people.
+
+    Raises:
+        LeftOut: If `disable-model-invocation` is true.
+    """
+    if any(key in values and values[key].text.lower() in _YES for key in _MANUAL):
+        raise LeftOut("disable-model-invocation reserves it for people")
 
 
-def _yaml_values(block: str) -> dict[str, Value]:
-    """Return the top-level values of a YAML mapping that starts on line 2 of a file.
+def _entries(block: str) -> Iterator[_Entry]:
+    """Yield the keys at the start of a line, each with all lines up to the next key."""
+    found: list[tuple[str, int, int, int]] = []
+    start = 0
+    for number, line in enumerate(block.split("\n"), 2):
+        if key := _KEY.match(line):
+            found.append((key["key"], number, start, start + key.end()))
+        start += len(line) + 1
+    ends = [*(first for _, _, first, _ in found[1:]), len(block)]
+    for (name, number, first, value), end in zip(found, ends, strict=False):
+        yield _Entry(name, number, block[first:end], block[value:end])
+
+
+def _values_by_key(entries: list[_Entry]) -> dict[str, Value]:
+    """Read each key for itself; values with control characters or surrogates are left out."""
+    values: dict[str, Value] = {}
+    for entry in entries:
+        with suppress(Unusable):
+            values[entry.key] = _yaml_values(entry.text, entry.line)[entry.key]
+            continue
+        if not _CONTROL.search(entry.value):
+            values[entry.key] = Value("str", _plain_text(entry.value), [], entry.line)
+    return values
+
+
+def _plain_text(value: str) -> str:
+    """Return the text of a value that is not valid YAML, without comments and outer quotes."""
+    first, *rest = value.split("\n")
+    header = _BLOCK_HEADER.fullmatch(first.strip())
+    lines = [line.strip() for line in (rest if header else [first, *rest]) if line[:1] != "#"]
+    if header and header[1] == "|":
+        return "\n".join(lines).strip()
+    paragraphs = re.split(r"\n{2,}", "\n".join(lines).strip())
+    text = "\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
+    quote = text[:1]
+    if quote in ('"', "'") and len(text) > 1:
+        inner = text[1:-1] if text[-1] == quote else text[1:]
+        if quote not in inner.replace(f"\\{quote}", ""):
+            # An apostrophe without a partner is a letter of the first word.
+            is_open = text[-1] != quote
+            return text if is_open and quote == "'" else inner.replace(f"\\{quote}", quote)
+    return text
+
+
+def _yaml_values(block: str, first: int = 2) -> dict[str, Value]:
+    """Return the top-level values of a YAML mapping that starts on the given line of a file.
 
     Only the parser's events are read, so no tag runs code, no alias is expanded, and nothing
     recurses: libyaml's composer overflows the stack on deeply nested input.
@@ -79,7 +153,7 @@ def _yaml_values(block: str) -> dict[str, Value]:
                 depth -= 1
             if not isinstance(event, yaml.NodeEvent):
                 continue
-            line = event.start_mark.line + 2 if event.start_mark else 1
+            line = event.start_mark.line + first if event.start_mark else 1
             kind, text = (
                 type(event).__name__.removesuffix("Event").removesuffix("Start").lower(),
                 "",
@@ -108,7 +182,7 @@ def _yaml_values(block: str) -> dict[str, Value]:
         elif "unexpected end of stream" in reason:
             reason, mark = "a quotation mark is not closed", getattr(error, "context_mark", mark)
         reason = f"the front matter is not valid YAML: {reason}"
-        raise Unusable(reason, mark.line + 2 if mark else None) from None
+        raise Unusable(reason, mark.line + first if mark else None) from None
     return values
 
 
