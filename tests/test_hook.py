@@ -743,7 +743,7 @@ def test_a_changed_skill_is_indexed_in_the_background(home: Home) -> None:
     assert "- kubernetes" in home.hook(prompt).context
     assert not list(refreshing(home))  # unchanged since
     shutil.rmtree(home.path / ".claude" / "skills" / "kubernetes")
-    home.hook(prompt)
+    assert "kubernetes" not in home.hook(prompt).out.decode()  # before the index is rebuilt
     settle(home)
     assert "kubernetes" not in home.hook(prompt).out.decode()
     assert [item["documents"] for item in home.log if item["outcome"] == "indexed"] == [5, 4]

@@ -88,11 +88,22 @@ def answer(
         )
     try:
         result = _decide(path, prompt, options, started, clock, log)
+        gone = () if options.index else _removed(result)
+        if gone:
+            again = replace(options, deny=(*options.deny, *gone))
+            result = _decide(path, prompt, again, started, clock, log)
     except CrossgateError as error:
         return HookAnswer(outcome="failed", reason=error.code, detail=first_line(error))
     answered = _answered(agent, prompt, options, library, result)
     complete = result.stage != 1 or not result.hits
     return answered if complete else replace(answered, unscored=result.decision_id or "")
+
+
+def _removed(result: RouteResult) -> tuple[str, ...]:
+    """Return the ids of hits whose files were deleted after the index was built."""
+    return tuple(
+        hit.id for hit in result.hits if (path := file_of(hit)) and not os.path.exists(path)
+    )
 
 
 def index_of(options: HookOptions, library: SkillLibrary) -> Path:

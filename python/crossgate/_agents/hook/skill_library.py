@@ -172,8 +172,8 @@ def seen(sources: Iterable[str]) -> dict[str, list[int]]:
         skill = next((entry for entry in below if entry.name == _SKILL), None)
         if skill is not None:
             stamps[skill.path] = _stamp(os.stat(skill.path)) if os.path.isfile(skill.path) else [0]
-        elif depth < _DOWN:
-            # Inside a skill only its SKILL.md counts.
+            below = [entry for entry in below if entry.name == "skills"]  # as in a plug-in
+        if depth < _DOWN:
             pending += [
                 (entry.path, depth + 1) for entry in below if entry.is_dir(follow_symlinks=False)
             ]
