@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import crossgate._core as _core
-from crossgate._reranking.chain import Answer, Call, Chain, Reply
+from crossgate._reranking.chain import CallOutcome, Chain, RerankerCall, Stage2Outcome
 from crossgate._reranking.contract import NO_DEADLINE, Deadline
 from crossgate._support.checks import is_text
 from crossgate._values.results import (
@@ -103,7 +103,7 @@ def run(request: Request) -> RouteResult:
     """
     steps = _steps(request)
     reached = _advanced(steps, None)
-    while isinstance(reached, Call):
+    while isinstance(reached, RerankerCall):
         reached = _advanced(steps, reached.run())
     return reached
 
@@ -119,14 +119,14 @@ async def arun(request: Request) -> RouteResult:
 
     steps = _steps(request)
     reached = await asyncio.to_thread(_advanced, steps, None)
-    while isinstance(reached, Call):
+    while isinstance(reached, RerankerCall):
         reached = await asyncio.to_thread(_advanced, steps, await reached.arun())
     return reached
 
 
 def _advanced(
-    steps: Generator[Call, Answer, RouteResult], answer: Answer | None
-) -> Call | RouteResult:
+    steps: Generator[RerankerCall, CallOutcome, RouteResult], answer: CallOutcome | None
+) -> RerankerCall | RouteResult:
     """Go on with a decision, up to the next call of a reranker or to its end."""
     try:
         return next(steps) if answer is None else steps.send(answer)
@@ -135,7 +135,7 @@ def _advanced(
         return result
 
 
-def _steps(request: Request) -> Generator[Call, Answer, RouteResult]:
+def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult]:
     """Decide one query; a call to a reranker is yielded, since waiting is the caller's affair."""
     start = request.started
     profile, policy = request.profile, request.policy
@@ -158,7 +158,7 @@ def _steps(request: Request) -> Generator[Call, Answer, RouteResult]:
         *stage1.degraded,
         *(Degradation(code=note.code, detail=note.detail) for note in gated.notes),
     ]
-    reply = Reply()
+    reply = Stage2Outcome()
     if gated.verdict == Verdict.AMBIGUOUS and request.rerankers:
         before = perf_counter()
         passages = _passages(gated, stage1.documents)
@@ -251,7 +251,7 @@ def readable(document: Document, passage: _core.Span | None) -> str:
 
 
 def _hits(
-    gated: _core.Gated, decision: _core.Decision, reply: Reply, stage1: Stage1
+    gated: _core.Gated, decision: _core.Decision, reply: Stage2Outcome, stage1: Stage1
 ) -> tuple[Hit, ...]:
     scored, pairs = gated.scored, {pair.id: pair for pair in reply.pairs}
     hits = []

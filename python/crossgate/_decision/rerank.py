@@ -331,9 +331,9 @@ def _in_time(
         return read(), ()
     from concurrent.futures import wait
 
-    from crossgate._reranking.admission import beside
+    from crossgate._reranking.admission import run_on_thread
 
-    future = beside(read, "stage1")
+    future = run_on_thread(read, "stage1")
     wait([future], max(left, _LEAST_SECONDS))
     if future.done():
         return future.result(), ()
