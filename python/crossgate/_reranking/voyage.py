@@ -157,7 +157,7 @@ def _session() -> tuple[Any, Any]:
                     body += chunk
                     if len(body) > MOST_BYTES:
                         self.close()
-                        raise TransportError(f"an answer of more than {MOST_BYTES} bytes")
+                        raise TransportError(f"the answer exceeds {MOST_BYTES:,} bytes")
                 self._body = bytes(body)
             return self._body
 
