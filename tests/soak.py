@@ -271,7 +271,7 @@ def _rerankers(url: str) -> list[GuardedReranker]:
         GuardedReranker(
             kind(base_url=base, **options),
             breaker=CircuitBreaker(cooldown=COOLDOWN),
-            pace=LatencyEstimate(ms_per_pair=5.0, absolute_floor_ms=20.0),
+            latency=LatencyEstimate(ms_per_pair=5.0, absolute_floor_ms=20.0),
         )
         for kind, base in ((VoyageReranker, f"{url}/voyage/v1"), (CohereReranker, url))
     ]

@@ -80,7 +80,7 @@ def stopped() -> float:
 def bounded(reranker: Reranker, **bounds: Any) -> GuardedReranker:
     defaults = {
         "breaker": CircuitBreaker(),
-        "pace": LatencyEstimate(ms_per_pair=0.1),
+        "latency": LatencyEstimate(ms_per_pair=0.1),
         "clock": stopped,
     }
     return GuardedReranker(reranker, **{**defaults, **bounds})
@@ -130,9 +130,9 @@ def test_one_that_does_not_return_is_left_and_the_next_answers(
         if result.stage == 2:  # on a busy machine the time may be over before both were asked
             break
     assert codes(result) == ["budget"]
-    assert "not waited for" in result.degraded[0].detail
+    assert "the call was abandoned" in result.degraded[0].detail
     assert {hit.provider for hit in result.hits} == {"semantic-bm25"}
-    assert reranker.pace.ms_per_pair > 0.1
+    assert reranker.latency.ms_per_pair > 0.1
 
 
 @both
@@ -316,20 +316,20 @@ def test_one_without_an_endpoint_may_raise_as_often_as_it_likes() -> None:
 def test_rerankers_of_one_kind_share_their_bounds() -> None:
     first, again = GuardedReranker(Own(lengths)), GuardedReranker(Own(failing))
     assert first.breaker is again.breaker
-    assert first.pace is again.pace
+    assert first.latency is again.latency
     other = FunctionReranker(lambda *_: [])
     other.identity = Own.identity
-    assert GuardedReranker(other).pace is not first.pace
+    assert GuardedReranker(other).latency is not first.latency
     assert GuardedReranker(Remote(lengths)).breaker is not first.breaker
     assert GuardedReranker(SemanticBM25()).available is False
 
 
 def test_too_little_time_is_refused_before_it_is_spent() -> None:
     own = Own(lengths)
-    slow = bounded(own, pace=LatencyEstimate(ms_per_pair=1_000.0))
+    slow = bounded(own, latency=LatencyEstimate(ms_per_pair=1_000.0))
     with pytest.raises(RerankerError, match="needs 3000 ms for 3 passages"):
         ask(slow, False, 2_500)
-    fewer = bounded(own, pace=LatencyEstimate(ms_per_pair=1_000.0), allow_partial=True)
+    fewer = bounded(own, latency=LatencyEstimate(ms_per_pair=1_000.0), allow_partial=True)
     found = ask(fewer, False, 2_500)
     assert [pair and pair.score for pair in found] == [1.0, 2.0, None]
     assert found.missing is not None

@@ -310,7 +310,7 @@ def test_scores_that_come_later_count_as_if_they_had_been_asked_for(
         (lambda trace: trace["policy"].update(cliff_core=0), "cliff_core is 0"),
         (lambda trace: trace.update(profile=None), "trace cannot be used"),
         (lambda trace: trace.update(query_sha256=5), "must be text"),
-        (lambda trace: trace.pop("query_sha256"), "no 'query_sha256' in it"),
+        (lambda trace: trace.pop("query_sha256"), "'query_sha256' is missing"),
         (lambda trace: trace.update(reranker=[]), "expected a string"),
     ],
 )

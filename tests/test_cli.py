@@ -407,7 +407,7 @@ def test_a_licence_is_shown_and_refused_before_a_pull(run: Any) -> None:
     done = run("models", "pull", "jina-reranker-v2-base-multilingual")
     shown, refusal = done.err.splitlines()
     assert (done.code, done.out) == (2, "")
-    assert "is under CC-BY-NC-4.0: no commercial use" in shown
+    assert "has the licence CC-BY-NC-4.0: no commercial use" in shown
     assert refusal.startswith("crossgate: error[licence_not_accepted]: ")
     assert "--accept-licence" in refusal
 
@@ -482,7 +482,7 @@ def test_doctor(run: Any) -> None:
     assert states["other models"] == "off"
     shown = run("doctor")
     assert shown.code == 0
-    assert "are known by name but not pulled" in shown.out
+    assert "models are not pulled" in shown.out
 
 
 @pytest.mark.parametrize(
@@ -825,7 +825,7 @@ def test_ctrl_c_while_it_is_imported(home: Path, tmp_path: Path, module: str) ->
         check=False,
     )
     assert done.returncode == 130
-    assert done.stderr == "crossgate: interrupted, nothing was left half done\n"
+    assert done.stderr == "crossgate: interrupted, no partial output remains\n"
     assert [one.name for one in tmp_path.iterdir()] == ["skills"]
 
 
@@ -1131,7 +1131,7 @@ def test_ctrl_c(home: Path, tmp_path: Path, words: Path, earlier: bool) -> None:
     finally:
         process.kill()
     assert (process.returncode, out) == (130, "")
-    assert err == "crossgate: interrupted, nothing was left half done\n"
+    assert err == "crossgate: interrupted, no partial output remains\n"
     assert sorted(tmp_path.iterdir()) == before
     if earlier:
         assert output.read_bytes() == words.read_bytes()
@@ -1164,7 +1164,7 @@ def test_ctrl_c_while_a_package_is_imported(run: Any, tmp_path: Path, module: st
     (tmp_path / "sitecustomize.py").write_text(textwrap.dedent(hook).format(module=module))
     done = run("demo", variables={"PYTHONPATH": str(tmp_path)})
     assert (done.code, done.out) == (130, "")
-    assert done.err == "crossgate: interrupted, nothing was left half done\n"
+    assert done.err == "crossgate: interrupted, no partial output remains\n"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="this system has other signals")
@@ -1187,7 +1187,7 @@ def test_ctrl_c_that_a_package_calls_an_import_error(run: Any, tmp_path: Path, c
     )
     done = run("demo", variables={"PYTHONPATH": str(tmp_path)})
     assert (done.code, done.out) == (130, "")
-    assert done.err == "crossgate: interrupted, nothing was left half done\n"
+    assert done.err == "crossgate: interrupted, no partial output remains\n"
 
 
 # Where it runs.

@@ -75,7 +75,7 @@ def tier(provider: str, server: ProvidersServer, **options: Any) -> GuardedReran
     url = server.voyage if provider == "voyage" else server.url
     values = {"api_key": KEY, "base_url": url, "attempts": 1, **options}
     made: RemoteReranker = kinds[provider](**values)
-    return GuardedReranker(made, breaker=CircuitBreaker(), pace=LatencyEstimate(ms_per_pair=1.0))
+    return GuardedReranker(made, breaker=CircuitBreaker(), latency=LatencyEstimate(ms_per_pair=1.0))
 
 
 def measured(folder: Path, remote: Reranker | None, **options: Any) -> Run:

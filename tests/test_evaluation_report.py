@@ -1038,7 +1038,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_anything_is_measured(
     with pytest.raises(CrossgateError) as raised:
         evaluate.run(options(folder, **given))
     assert raised.value.code == "unwritable"
-    assert "choose a file in a folder that is there and can be written" in str(raised.value)
+    assert "choose a file in an existing, writable folder" in str(raised.value)
     assert not runs.exists()
 
 

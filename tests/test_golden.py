@@ -23,7 +23,7 @@ from crossgate import CrossEncoder, OnnxEmbedder, _core, set_threads
 from crossgate._runtime import onnx, threads
 from crossgate._runtime.models.folder import locate
 from crossgate._runtime.models.manifest import EMBEDDER as BUNDLED
-from crossgate._runtime.models.manifest import PASSAGE_RERANKER, Kind
+from crossgate._runtime.models.manifest import PASSAGE_RERANKER, ModelKind
 from crossgate.rerankers import PairScore, passages_of
 
 GOLDEN = {
@@ -47,7 +47,7 @@ def own_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def shortened(name: str, kind: Kind, length: int, folder: Path) -> Path:
+def shortened(name: str, kind: ModelKind, length: int, folder: Path) -> Path:
     """Return a folder with a bundled model that reads as much as the golden values did."""
     local = locate(name, kind)
     (folder / "model.onnx").symlink_to(local.model)

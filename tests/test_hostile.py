@@ -25,7 +25,7 @@ from crossgate._pipelines.decay import decay
 from crossgate._pipelines.diversity import deduplicate
 from crossgate._pipelines.fusion import CrossEncoderFusion
 from crossgate._reranking import plugins
-from crossgate._reranking.chain import Call
+from crossgate._reranking.chain import RerankerCall
 from crossgate._reranking.listwise import permutation
 from crossgate._reranking.remote import _batches
 from crossgate.rerankers import (
@@ -61,7 +61,7 @@ class Tier:
 
 def test_time_that_passes_before_a_tier_is_asked_counts() -> None:
     asked: list[bool] = []
-    call = Call(
+    call = RerankerCall(
         reranker=GuardedReranker(Tier(lambda: asked.append(True))),
         query="q",
         passages=passages_of(["a"]),
@@ -115,10 +115,10 @@ def test_a_batch_that_fails_takes_its_share_of_the_best_and_not_all() -> None:
 
 
 def test_a_pace_stays_above_nothing() -> None:
-    pace = LatencyEstimate(ms_per_pair=25.0)
+    latency = LatencyEstimate(ms_per_pair=25.0)
     for _ in range(10_000):
-        pace.observe(100, 0.0)
-    assert pace.affordable(1e6) > 0
+        latency.observe(100, 0.0)
+    assert latency.affordable(1e6) > 0
 
 
 def test_words_and_vectors_want_the_whole_pool() -> None:

@@ -127,7 +127,7 @@ def test_answers_are_made_permutations(model: ChatServer, answer: str, order: li
         (b'{"choices": [{"message": {"content": ""}}]}', "names no passage"),
         (b'{"choices": [{"message": {"content": "I would rather not."}}]}', "names no passage"),
         (b"[" * 100_000, "lacks choices"),
-        (b" " * 5_000_000, "more than 4,194,304 bytes"),
+        (b" " * 5_000_000, "exceeds 4,194,304 bytes"),
     ],
 )
 def test_answers_that_are_none(model: ChatServer, body: bytes, told: str) -> None:

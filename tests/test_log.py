@@ -587,7 +587,7 @@ def test_route_logs_and_replay_agrees(run: Any, words: Path, path: Path) -> None
     outcome = checked(replayed, "replay")
     assert (replayed.code, replayed.err) == (0, "")
     assert (outcome["decisions"], outcome["uses"], outcome["malformed"]) == (2, 2, 0)
-    assert run("replay", path).out == "2 decisions made again, all the same\n"
+    assert run("replay", path).out == "2 decisions made again, all equal\n"
 
 
 def test_a_log_may_be_named_from_the_home_folder(
@@ -678,7 +678,7 @@ def test_replay_names_malformed_lines_and_goes_on(run: Any, path: Path) -> None:
     route(log)
     done = run("replay", path)
     assert done.code == 2
-    assert done.out == "2 decisions made again, all the same, 8 malformed lines\n"
+    assert done.out == "2 decisions made again, all equal, 8 malformed lines\n"
     said = done.err.splitlines()
     assert said[0].startswith(f"crossgate: malformed {path}:2: not JSON")
     assert len(said) == 6

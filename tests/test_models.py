@@ -224,7 +224,7 @@ def test_model_that_was_not_pulled() -> None:
 @pytest.mark.usefixtures("registry")
 def test_model_of_the_wrong_kind() -> None:
     message = refused("model_unsupported", "tiny-embedder")
-    assert "is an embedder, not a cross-encoder" in message
+    assert "is an embedder, but a cross-encoder is needed" in message
     assert message.endswith("choose one of: tiny-ranker")
 
 
@@ -354,7 +354,7 @@ def test_settings_of_a_folder_that_cannot_be_read(tmp_path: Path, name: str) -> 
         f"{name} cannot be read: it is nested too deeply"
     )
     os.truncate(root / name, 8 << 30)
-    assert "it is larger than 1,048,576 bytes" in refused("model_unsupported", root)
+    assert "exceeds the limit of 1,048,576 bytes" in refused("model_unsupported", root)
     (root / name).unlink()
     os.mkfifo(root / name)
     assert "it is a named pipe, not a regular file" in refused("model_unsupported", root)
@@ -366,7 +366,7 @@ def test_doctor_has_a_row_for_a_lock_that_cannot_be_read(tmp_path: Path) -> None
     rows = doctor({"CROSSGATE_CACHE": str(tmp_path)})
     [row] = [row for what, row in rows.items() if what.endswith(f" {name}")]
     assert row["state"] == "broken"
-    assert "does not say what was pulled: remove it, then pull again" in row["detail"]
+    assert "is malformed: remove it, then pull again" in row["detail"]
 
 
 @pytest.mark.parametrize("command", ["list", "verify"])
@@ -382,7 +382,7 @@ def test_one_bad_lock_does_not_hide_the_other_models(
     assert command_line(["models", command]) == (FAILURE if command == "verify" else DONE)
     shown = capsys.readouterr()
     assert "crossgate-embedder-minilm-l6" in shown.out
-    assert f"{name}.lock.json does not say what was pulled" in shown.err
+    assert f"{name}.lock.json is malformed" in shown.err
     assert (f"crossgate models pull {name}" in shown.out) == (command == "list")
 
 
@@ -818,7 +818,7 @@ def test_pause_that_the_hub_asks_for(puller: Puller, hub: HubServer) -> None:
 def test_too_long_a_pause_is_reported(puller: Puller, hub: HubServer) -> None:
     hub.faults = [Fault(status=429, headers={"Retry-After": "3600"})]
     outcome = puller.fails("pull_failed")
-    assert outcome.message.endswith("answered 429 Too Many Requests, to be asked again in 3600 s")
+    assert outcome.message.endswith("answered 429 Too Many Requests, retry after 3600 s")
     assert outcome.pauses == []
 
 
@@ -958,7 +958,7 @@ def test_partial_of_another_revision_is_not_continued(
     with HubServer(REPOSITORY, older, {"onnx/model.onnx": bytes(1_000_000)}) as past:
         past.faults = [Fault(cut=600_000, times=1), Fault(status=404)]
         outcome = puller.fails("pull_failed", {"HF_ENDPOINT": past.endpoint})
-    assert "what has arrived is kept" in outcome.message
+    assert "pull again to resume" in outcome.message
     change_manifest(registry, lambda ranker: ranker.update(revision=REVISION))
     puller.succeeds()
     assert [request.range for request in hub.got("model.onnx")] == [None]
@@ -987,7 +987,7 @@ def test_file_where_the_cache_should_be(puller: Puller, tmp_path: Path, hub: Hub
     cache = tmp_path / "file" / "cache"
     outcome = puller.fails("pull_unwritable", {"CROSSGATE_CACHE": str(cache)})
     assert outcome.message.startswith(f"cannot write {tmp_path / 'file'}")
-    assert outcome.message.endswith("set CROSSGATE_CACHE to a folder that you can write")
+    assert outcome.message.endswith("set CROSSGATE_CACHE to a writable folder")
     assert hub.requests == []
 
 
@@ -996,7 +996,7 @@ def test_read_only_cache(puller: Puller, hub: HubServer) -> None:
     if os.access(puller.cache, os.W_OK):
         pytest.skip("this user, as root does, may write into a read-only folder")
     outcome = puller.fails("pull_unwritable")
-    assert outcome.message.endswith("set CROSSGATE_CACHE to a folder that you can write")
+    assert outcome.message.endswith("set CROSSGATE_CACHE to a writable folder")
     assert hub.requests == []
 
 
@@ -1147,7 +1147,7 @@ LOCKS = [
 def test_lock_file_that_cannot_be_read(content: bytes) -> None:
     path = cache.lock_file("tiny-ranker")
     write_files(path.parent, {path.name: content})
-    assert f"{path} does not say what was pulled" in refused("lock_malformed", "tiny-ranker")
+    assert f"{path} is malformed" in refused("lock_malformed", "tiny-ranker")
 
 
 @pytest.mark.parametrize(
@@ -1155,7 +1155,7 @@ def test_lock_file_that_cannot_be_read(content: bytes) -> None:
 )
 def test_description_that_is_none(unpinned: Puller, hub: HubServer, content: bytes) -> None:
     hub.faults.append(Fault(path="?blobs=true", content=content))
-    assert unpinned.fails("pull_failed").message.endswith("is not a description of a model")
+    assert unpinned.fails("pull_failed").message.endswith("malformed description of a model")
     assert not cache.lock_file("tiny-ranker").exists()
 
 
@@ -1174,7 +1174,7 @@ def test_description_of_a_file_that_is_none(
         if "lfs" in sibling:
             sibling["lfs"] = stored
     hub.faults.append(Fault(path="?blobs=true", content=json.dumps(description).encode()))
-    assert unpinned.fails("pull_failed").message.endswith("is not a description of a model")
+    assert unpinned.fails("pull_failed").message.endswith("malformed description of a model")
     assert not cache.lock_file("tiny-ranker").exists()
 
 
@@ -1199,7 +1199,7 @@ def test_repository_without_the_graph(unpinned: Puller, hub: HubServer) -> None:
 
 def test_small_file_that_is_not_the_listed_one(unpinned: Puller, hub: HubServer) -> None:
     hub.faults.append(Fault(path="tokenizer.json", content=b'{"version": "6.6"}'))
-    assert "is not the file that the hub lists" in unpinned.fails("pull_failed").message
+    assert "differs from the file that the hub lists" in unpinned.fails("pull_failed").message
     assert not cache.lock_file("tiny-ranker").exists()
 
 
@@ -1232,7 +1232,7 @@ def test_licence_must_be_accepted(unpinned: Puller, hub: HubServer, registry: Pa
     terms = {"licence": "CC-BY-NC-4.0", "terms": "no commercial use"}
     change_manifest(registry, lambda ranker: ranker.update(terms))
     message = unpinned.fails("licence_not_accepted").message
-    assert "is under CC-BY-NC-4.0: no commercial use" in message
+    assert "has the licence CC-BY-NC-4.0: no commercial use" in message
     assert message.endswith("crossgate models pull tiny-ranker --accept-licence")
     assert hub.requests == []
     replace(unpinned, accept_licence=True).succeeds()

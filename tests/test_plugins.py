@@ -103,7 +103,7 @@ def test_plugins_are_listed_without_being_imported(packages: Path) -> None:
         ("acme_plugins:Missing", "AttributeError: module 'acme_plugins' has no attribute"),
         ("acme_plugins:broken", "RuntimeError: no key"),
         ("acme_plugins:not_callable", "TypeError: 'int' object is not callable"),
-        ("acme_plugins:Nameless", "it makes a Nameless, which lacks name, identity or score"),
+        ("acme_plugins:Nameless", "it returns a Nameless, which lacks name, identity or score"),
     ],
 )
 def test_a_failed_load_names_the_plugin_and_the_cause(

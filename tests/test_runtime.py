@@ -313,7 +313,7 @@ def test_only_the_beginning_of_the_query_is_read(
 def test_a_model_without_room_for_a_pair(tmp_path: Path) -> None:
     encoder = CrossEncoder(write_model(tmp_path / "counted", COUNTED, length=8))
     message = refused("model_unsupported", encoder.score, "red", ["fox"])
-    assert "reads 8 word pieces at most: too few for a query and a passage" in message
+    assert "reads at most 8 word pieces, too few for a query and a passage" in message
 
 
 def test_a_graph_that_loops_for_ever_is_stopped(

@@ -293,8 +293,8 @@ def test_a_huge_file_loses_nothing_but_itself(tmp_path: Path, name: str) -> None
     loaded = read_sources([tmp_path])
     assert len(loaded.documents) == 1
     [problem] = safe_repr(loaded, tmp_path)
-    assert problem.startswith(f"{name}: cannot be read: it is larger than ")
-    with pytest.raises(SourceError, match="it is larger than") as raised:
+    assert problem.startswith(f"{name}: cannot be read: it exceeds the limit ")
+    with pytest.raises(SourceError, match="it exceeds the limit") as raised:
         read_sources([huge])
     assert raised.value.code == "source_unreadable"
 

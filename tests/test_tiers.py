@@ -71,7 +71,7 @@ def remote(server: ProvidersServer, kind: type = CohereReranker, **bounds: Any) 
     url = server.voyage if kind is VoyageReranker else server.url
     defaults: dict[str, Any] = {
         "breaker": CircuitBreaker(),
-        "pace": LatencyEstimate(ms_per_pair=0.01),
+        "latency": LatencyEstimate(ms_per_pair=0.01),
     }
     return GuardedReranker(kind(api_key=KEY, base_url=url, attempts=1), **{**defaults, **bounds})
 
@@ -271,7 +271,7 @@ def test_stage_1_counts(both: Both) -> None:
 def test_too_little_for_one_tier_may_be_enough_for_the_next(
     both: Both, index: Index, server: ProvidersServer
 ) -> None:
-    tier = remote(server, pace=LatencyEstimate(ms_per_pair=25.0, absolute_floor_ms=100_000.0))
+    tier = remote(server, latency=LatencyEstimate(ms_per_pair=25.0, absolute_floor_ms=100_000.0))
     router = Router(index, reranker=[tier, SemanticBM25()], profile=REPLACE)
     result = both.route(router, budget_ms=10_000)
     assert codes(result) == ["budget"]
@@ -310,7 +310,7 @@ def test_a_slow_remote_tier_is_given_up_in_time_for_the_next(
 def test_fewer_pairs_are_the_best_of_stage_1(
     both: Both, index: Index, server: ProvidersServer
 ) -> None:
-    tier = remote(server, pace=LatencyEstimate(ms_per_pair=100_000.0), allow_partial=True)
+    tier = remote(server, latency=LatencyEstimate(ms_per_pair=100_000.0), allow_partial=True)
     result = both.route(Router(index, reranker=tier, profile=REPLACE), budget_ms=350_000)
     assert codes(result) == ["budget"]
     read = [hit.stage1_rank for hit in result.hits if hit.rerank_score is not None]
@@ -348,9 +348,9 @@ def test_the_bundled_model_stops_in_time_and_says_so(monkeypatch: pytest.MonkeyP
     encoder.score("warm up", passages_of(["warm up"]))
     passages = passages_of(["what is wanted here " * 200] * 4_000)
     whole = encoder.score(QUERY, passages[:3])
-    pace = LatencyEstimate(ms_per_pair=0.01)
-    admitted = GuardedReranker(encoder, pace=pace)
-    for _ in range(2):  # the first call says nothing about the pace
+    latency = LatencyEstimate(ms_per_pair=0.01)
+    admitted = GuardedReranker(encoder, latency=latency)
+    for _ in range(2):  # the first call says nothing about the latency
         # Seconds enough for two pairs even where much else runs, and too few for all anywhere.
         found = admitted.score(QUERY, passages, deadline=Deadline(5_000))
         scored = [pair for pair in found if pair is not None]
@@ -359,10 +359,10 @@ def test_the_bundled_model_stops_in_time_and_says_so(monkeypatch: pytest.MonkeyP
         assert scored[:2] == list(whole[:2])
         assert found.missing is not None
         assert found.missing.code == "budget"
-    assert pace.ms_per_pair > 0.01
-    pace.ms_per_pair = 1_000.0
+    assert latency.ms_per_pair > 0.01
+    latency.ms_per_pair = 1_000.0
     assert "2000 ms" in refused("budget", admitted.score, QUERY, passages, deadline=Deadline(1_000))
-    pace.ms_per_pair = 0.0001
+    latency.ms_per_pair = 0.0001
     refused("budget", admitted.score, QUERY, passages, deadline=Deadline(1))
     assert encoder.score(QUERY, passages[:3]).complete()
     assert encoder.score(QUERY, [], deadline=Deadline(1_000)) == ()

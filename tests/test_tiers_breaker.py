@@ -1,4 +1,4 @@
-"""The circuit breaker against a naive model, from threads and from tasks; deadline and pace."""
+"""The circuit breaker against a naive model, from threads and from tasks; deadline and latency."""
 
 from __future__ import annotations
 
@@ -312,7 +312,7 @@ assert breaker.state == "open"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
-# Deadline and pace.
+# Deadline and latency.
 
 
 def test_a_deadline_runs_down_and_never_below_zero() -> None:
@@ -357,41 +357,41 @@ PACES = st.lists(st.tuples(st.integers(1, 200), st.floats(0.01, 10_000)), max_si
 
 @given(PACES, st.integers(0, 1_000))
 def test_the_pace_stays_within_what_was_seen(calls: list[tuple[int, float]], pairs: int) -> None:
-    pace = LatencyEstimate(ms_per_pair=25.0, absolute_floor_ms=100.0)
+    latency = LatencyEstimate(ms_per_pair=25.0, absolute_floor_ms=100.0)
     seen = [25.0]
     for number, ms in calls:
-        pace.observe(number, ms)
+        latency.observe(number, ms)
         seen.append(ms / number)
-    assert min(seen) * (1 - 1e-9) <= pace.ms_per_pair <= max(seen) * (1 + 1e-9)
-    assert pace.floor_ms(pairs) == max(100.0, pairs * pace.ms_per_pair)
-    affordable = pace.affordable(pace.floor_ms(pairs))
+    assert min(seen) * (1 - 1e-9) <= latency.ms_per_pair <= max(seen) * (1 + 1e-9)
+    assert latency.floor_ms(pairs) == max(100.0, pairs * latency.ms_per_pair)
+    affordable = latency.affordable(latency.floor_ms(pairs))
     assert pairs - 1 <= affordable or pairs == 0
 
 
 def test_the_pace_is_learned_and_forgotten() -> None:
-    pace = LatencyEstimate(ms_per_pair=25.0, absolute_floor_ms=100.0)
-    assert pace.floor_ms(1) == 100
-    assert pace.floor_ms(60) == 1_500
-    pace.observe(60, 60_000)  # the first call loads a model or opens a connection
-    assert pace.floor_ms(60) == 1_500
+    latency = LatencyEstimate(ms_per_pair=25.0, absolute_floor_ms=100.0)
+    assert latency.floor_ms(1) == 100
+    assert latency.floor_ms(60) == 1_500
+    latency.observe(60, 60_000)  # the first call loads a model or opens a connection
+    assert latency.floor_ms(60) == 1_500
     for _ in range(50):
-        pace.observe(60, 600)
-    assert pace.ms_per_pair == pytest.approx(10, rel=0.01)
-    pace.observe_at_least(60, 60)  # given up sooner than it takes: nothing to learn
-    assert pace.ms_per_pair == pytest.approx(10, rel=0.01)
-    pace.observe_at_least(60, 6_000)
-    assert pace.ms_per_pair > 20
+        latency.observe(60, 600)
+    assert latency.ms_per_pair == pytest.approx(10, rel=0.01)
+    latency.observe_at_least(60, 60)  # given up sooner than it takes: nothing to learn
+    assert latency.ms_per_pair == pytest.approx(10, rel=0.01)
+    latency.observe_at_least(60, 6_000)
+    assert latency.ms_per_pair > 20
     for _ in range(50):
-        pace.observe(60, 60_000)
-    assert pace.floor_ms(60) > 50_000
+        latency.observe(60, 60_000)
+    assert latency.floor_ms(60) > 50_000
     for _ in range(200):
-        pace.forget()
-    assert pace.ms_per_pair == pytest.approx(25, rel=0.05)
-    assert pace.affordable(99) == 0
+        latency.forget()
+    assert latency.ms_per_pair == pytest.approx(25, rel=0.05)
+    assert latency.affordable(99) == 0
 
 
 @pytest.mark.parametrize(
     "options", [{"ms_per_pair": 0}, {"ms_per_pair": math.nan}, {"absolute_floor_ms": -1}]
 )
-def test_bad_paces(options: dict[str, float]) -> None:
+def test_bad_latencies(options: dict[str, float]) -> None:
     refused("out_of_range", lambda: LatencyEstimate(**{"ms_per_pair": 1.0, **options}))

@@ -27,7 +27,7 @@ from conftest import refused
 from crossgate import InputError, ModelError, PairScore, RerankerError
 from crossgate._reranking import background, http, shared_state, tokens
 from crossgate._reranking import remote as remote_module
-from crossgate._reranking.remote import Limits, _batches, _Wire, checked
+from crossgate._reranking.remote import RequestLimits, _batches, _Wire, checked
 from crossgate.rerankers import (
     CircuitBreaker,
     CohereReranker,
@@ -78,9 +78,9 @@ def maker(provider: str, server: ProvidersServer) -> Make:
         url = server.voyage if provider == "voyage" else server.url
         bounds: dict[str, Any] = {
             "breaker": CircuitBreaker(),
-            "pace": LatencyEstimate(ms_per_pair=1.0),
+            "latency": LatencyEstimate(ms_per_pair=1.0),
         }
-        for name in ("breaker", "pace", "allow_partial"):
+        for name in ("breaker", "latency", "allow_partial"):
             if name in options:
                 bounds[name] = options.pop(name)
         options = {"api_key": KEY, "base_url": url, **options}
@@ -260,7 +260,7 @@ def test_every_fault_is_an_api_error_and_the_next_call_works(
 def test_no_answer_fills_the_memory(make: Make, server: ProvidersServer) -> None:
     server.plan.append("endless")
     message = refused("api_error", make(timeout=60.0).score, "query", PASSAGES)
-    assert "more than 8388608 bytes" in message
+    assert "exceeds 8,388,608 bytes" in message
 
 
 @pytest.mark.parametrize("fault", ["429", "429:0.05", "500", "503", "reset", "truncated"])
@@ -444,17 +444,17 @@ def test_one_trial_at_a_time(server: ProvidersServer) -> None:
 
 
 def test_rerankers_of_one_endpoint_share_a_breaker() -> None:
-    # A pace belongs to a model, wherever it is called: this one is called by no other test.
+    # Latency estimates are shared by model, so this model is not used by any other test.
     first = CohereReranker("shared", api_key=KEY, base_url="http://one.invalid")
     again = CohereReranker("another", api_key=KEY, base_url="http://one.invalid")
     other = CohereReranker("shared", api_key=KEY, base_url="http://two.invalid")
     assert GuardedReranker(first).breaker is GuardedReranker(again).breaker
     assert GuardedReranker(first).breaker is not GuardedReranker(other).breaker
-    assert GuardedReranker(first).pace is not GuardedReranker(again).pace
-    assert GuardedReranker(first).pace is GuardedReranker(other).pace
+    assert GuardedReranker(first).latency is not GuardedReranker(again).latency
+    assert GuardedReranker(first).latency is GuardedReranker(other).latency
     assert (
-        GuardedReranker(first).pace.ms_per_pair,
-        GuardedReranker(first).pace.absolute_floor_ms,
+        GuardedReranker(first).latency.ms_per_pair,
+        GuardedReranker(first).latency.absolute_floor_ms,
     ) == (
         25.0,
         100.0,
@@ -462,7 +462,7 @@ def test_rerankers_of_one_endpoint_share_a_breaker() -> None:
 
 
 def test_too_little_time_sends_nothing(make: Make, server: ProvidersServer) -> None:
-    tier = make(pace=LatencyEstimate(ms_per_pair=25.0, absolute_floor_ms=100.0))
+    tier = make(latency=LatencyEstimate(ms_per_pair=25.0, absolute_floor_ms=100.0))
     assert "125 ms" in refused("budget", tier.score, "query", PASSAGES, deadline=Deadline(120))
     assert "100 ms" in refused("budget", tier.score, "query", PASSAGES[:1], deadline=Deadline(90))
     assert server.requests == []
@@ -470,7 +470,7 @@ def test_too_little_time_sends_nothing(make: Make, server: ProvidersServer) -> N
 
 
 def test_fewer_pairs_where_that_is_wanted(make: Make, server: ProvidersServer) -> None:
-    tier = make(pace=LatencyEstimate(ms_per_pair=1_000.0), allow_partial=True)
+    tier = make(latency=LatencyEstimate(ms_per_pair=1_000.0), allow_partial=True)
     found = tier.score("query", PASSAGES, deadline=Deadline(3500))
     assert scores(found) == [*EXPECTED[:3], None, None]
     assert found.missing is not None
@@ -480,14 +480,14 @@ def test_fewer_pairs_where_that_is_wanted(make: Make, server: ProvidersServer) -
 
 
 def test_the_pace_is_learned(make: Make, server: ProvidersServer) -> None:
-    tier = make(pace=LatencyEstimate(ms_per_pair=1e6))
+    tier = make(latency=LatencyEstimate(ms_per_pair=1e6))
     for _ in range(30):
         tier.score("query", PASSAGES)
-    assert tier.pace.ms_per_pair < 1e6
+    assert tier.latency.ms_per_pair < 1e6
     slow = make(timeout=0.3, attempts=1)
     server.plan.append("slow_headers")
     refused("api_error", slow.score, "query", PASSAGES)
-    assert slow.pace.ms_per_pair > 1.0
+    assert slow.latency.ms_per_pair > 1.0
 
 
 class Instantly(selectors.DefaultSelector):
@@ -721,9 +721,9 @@ def test_a_query_that_the_provider_does_not_take(cohere: Make, server: Providers
 
 
 def test_a_long_query_makes_smaller_batches() -> None:
-    limits = Limits(query_tokens=8_000, document_tokens=8_000, request_tokens=600_000)
+    limits = RequestLimits(query_tokens=8_000, document_tokens=8_000, request_tokens=600_000)
     assert (limits.batch(10), limits.batch(8_000)) == (74, 37)
-    assert Limits(query_tokens=1, document_tokens=1).batch(1) is None
+    assert RequestLimits(query_tokens=1, document_tokens=1).batch(1) is None
 
 
 @given(st.text(max_size=400), st.integers(1, 60))

@@ -20,7 +20,7 @@ from crossgate._evaluation.data.label_files import read_labels
 from crossgate._evaluation.data.transcript_labels import OPENED, UNOPENED
 from crossgate._sources.transcripts import read_turns, transcripts_below
 from crossgate._telemetry.log import JsonLinesLog, LoggedUse, read_log
-from crossgate._telemetry.transcript_uses import note_opened
+from crossgate._telemetry.transcript_uses import record_opened
 
 
 def said(text: str | Sequence[dict[str, Any]], **more: Any) -> dict[str, Any]:
@@ -294,7 +294,7 @@ def test_opened_skills_are_recorded_once_per_decision(tmp_path: Path) -> None:
     transcript(folder / "three.jsonl", said(text), called("Skill", skill=f"docs:{NAMES[0]}"))
     path, ids = logged(tmp_path, text, "thanks", "yes", "never said", "do another")
     JsonLinesLog(path).used(ids[2], [NAMES[2]])
-    found = note_opened(path, folder)
+    found = record_opened(path, folder)
     assert (found.decisions, found.known, found.opened, found.unopened) == (5, 1, 2, 1)
     assert uses(path) == {
         ids[0]: (NAMES[0],),
@@ -302,7 +302,7 @@ def test_opened_skills_are_recorded_once_per_decision(tmp_path: Path) -> None:
         ids[2]: (NAMES[2],),  # a person's judgement stays
         ids[4]: ("elsewhere",),  # used, but not a candidate of the decision
     }
-    again = note_opened(path, folder)
+    again = record_opened(path, folder)
     assert (again.known, again.opened, again.unopened) == (4, 0, 0)
 
 

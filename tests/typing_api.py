@@ -327,7 +327,7 @@ async def tiers(index: Index) -> None:
     bounded = GuardedReranker(
         waiting,
         breaker=CircuitBreaker(failures=3, cooldown=60.0, successes=2, trials=1),
-        pace=LatencyEstimate(ms_per_pair=25.0, absolute_floor_ms=100.0),
+        latency=LatencyEstimate(ms_per_pair=25.0, absolute_floor_ms=100.0),
         allow_partial=True,
     )
     transport: Transport = own_transport

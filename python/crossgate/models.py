@@ -1,4 +1,4 @@
-"""The models that crossgate knows by name: which there are, where they lie, pulling, verifying."""
+"""Models that are known by name: listing, locating, pulling and verifying them."""
 
 from crossgate._runtime.models.cache import FileCheck, LocalModel, available, spec, verify
 from crossgate._runtime.models.folder import locate

@@ -1,4 +1,4 @@
-"""Stage 2: what a reranker is, those that come along, and the bounds that each of them runs in.
+"""Stage 2: the reranker protocol, the included rerankers, budget and circuit breaker.
 
 from crossgate import Router
 from crossgate.rerankers import SemanticBM25, VoyageReranker

@@ -1,9 +1,9 @@
-"""The command line: arguments in, results on stdout, everything else on stderr.
+"""The command line: results on stdout, everything else on stderr.
 
-Each command is a module of this package that says what it takes (`arguments`) and what it does
-(`run`); only the one that was asked for is imported. Exit codes: 0 something was selected or done,
-1 nothing is relevant (for `eval compare`: a metric fell; for `calibrate`: no gate came of the data;
-for `replay`: a decision differs; for `lint`: something was found), 2 usage or bad input, 3 failure,
+Each command is a module of this package with the functions `arguments` and `run`; only the module
+of the requested command is imported. Exit codes: 0 something was selected or done, 1 nothing is
+relevant (for `eval compare`: a metric fell; for `calibrate`: no gate meets the objective; for
+`replay`: a decision differs; for `lint`: something was found), 2 usage or bad input, 3 failure,
 130 interrupted.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 
-TYPE_CHECKING = False  # as type checkers know it: what takes time to import is imported in `run`
+TYPE_CHECKING = False  # typing.TYPE_CHECKING, without the import of typing
 
 if TYPE_CHECKING:
     import argparse
@@ -23,26 +23,26 @@ DONE, NOTHING_RELEVANT, BAD_INPUT, FAILURE, INTERRUPTED = 0, 1, 2, 3, 130
 COMMANDS = {
     "demo": "route four prompts through a small skill library",
     "index": "index a folder of skills, tools, a BEIR folder, JSON lines or texts",
-    "lint": "find what hurts routing in a library of skills",
+    "lint": "find problems in a library of skills that hurt routing",
     "route": "pick the documents of an index that fit a query, or none",
     "rerank": "reorder candidates that another retriever found",
     "serve": "serve reranking over HTTP, in the formats of other rerankers",
     "mcp": "serve an agent over MCP, or act as a proxy for its MCP servers",
     "replay": "replay the decisions of a log, and stop at the first that differs",
-    "used": "record in a log what was used of a decision, or that nothing was",
+    "used": "record in a log which documents of a decision were used",
     "feedback": "record in a log whether its last decision was right",
     "eval": "measure whether the gate pays for itself on labelled data",
     "calibrate": "fit the gate and the guardrails on labelled data",
-    "hook": "tell an agent on each prompt which skill fits; `hook install` sets it up",
+    "hook": "suggest a skill to an agent on each prompt; `hook install` sets it up",
     "models": "list, pull, verify and find models",
     "bench": "measure what crossgate costs on this machine, compared with other libraries",
     "completion": "print a completion script for bash, zsh or tcsh",
-    "doctor": "show what is installed, which models are present, and what is off and why",
+    "doctor": "check packages, models, rerankers and hooks of this installation",
 }
 
 _MODULES = {"eval": "evaluate"}
 
-# The input was fine and the machine was not.
+# Codes of errors that are not caused by the input.
 _FAILURES = {
     "index_unwritable",
     "model_failed",
@@ -52,11 +52,10 @@ _FAILURES = {
     "unwritable",
 }
 
-# Everything else that `hook` is told comes from an agent, which takes exit code 2 for "erase the
-# prompt".
+# All other arguments of `hook` come from an agent, for which exit code 2 means "erase the prompt".
 _HOOK_COMMANDS = [["install"], ["uninstall"], ["try"], ["-h"], ["--help"]]
 
-# The data was fine and no gate came of it.
+# Codes for valid data on which no gate meets the objective.
 _REFUSALS = {"no_gate", "promise_broken"}
 
 
@@ -67,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         from crossgate._agents.hook.main import main as answer_prompt
 
         answer_prompt(given[1] if given[1:] else "", given[2:])
-    # Whatever takes time to import is imported inside, where an interrupt has a name.
+    # Slow imports happen inside `run`, which handles an interrupt.
     code = run(given, streams=True)
     _leave_quietly()
     sys.exit(code)
@@ -77,9 +76,8 @@ def run(arguments: Sequence[str], *, streams: bool = False) -> int:
     """Run the command line and return its exit code.
 
     Args:
-        arguments: What follows the name of the program.
-        streams: Whether the standard streams are this program's own, to be mended at the start
-            and emptied at the end.
+        arguments: The arguments, without the name of the program.
+        streams: Whether to repair the standard streams at the start and flush them at the end.
     """
     try:
         from crossgate._cli import output
@@ -89,12 +87,12 @@ def run(arguments: Sequence[str], *, streams: bool = False) -> int:
         code = _run(arguments)
         return output.close_streams(code, FAILURE) if streams else code
     except KeyboardInterrupt:
-        print("crossgate: interrupted, nothing was left half done", file=sys.stderr or sys.stdout)
+        print("crossgate: interrupted, no partial output remains", file=sys.stderr or sys.stdout)
         return INTERRUPTED
 
 
 def _leave_quietly() -> None:
-    """Have an interrupt that comes when all is done end the program without a traceback."""
+    """Let a late interrupt end the program without a traceback."""
     import signal
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -111,19 +109,19 @@ def _run(arguments: Sequence[str]) -> int:
         options.arguments = list(arguments)
         code: int = options.run(options)
         return code
-    except SystemExit as leaving:  # argparse has printed its help, its version or an error
+    except SystemExit as leaving:  # argparse has printed help, version or an error
         return leaving.code if isinstance(leaving.code, int) else DONE
     except CrossgateError as error:
         say(f"error[{error.code}]: {error}")
         if error.code in _REFUSALS:
             return NOTHING_RELEVANT
         return FAILURE if error.code in _FAILURES else BAD_INPUT
-    except BrokenPipeError:  # a reader may leave early, as `head` does
+    except BrokenPipeError:  # readers such as `head` close the pipe early
         return DONE
     except MemoryError:
         say("error[out_of_memory]: not enough memory: use fewer or shorter documents")
         return FAILURE
-    except Exception as error:  # exit code 1 has a meaning of its own
+    except Exception as error:  # Python's exit code 1 would mean "nothing relevant"
         import errno
         import traceback
 
@@ -136,10 +134,10 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def parser_of(asked: str | None) -> argparse.ArgumentParser:
-    """Return the parser, in which only the command that is asked for has its arguments.
+    """Return the parser; only the requested command has its arguments.
 
     Args:
-        asked: The command; None for all of them.
+        asked: The command; None for all commands.
     """
     import argparse
     from importlib import import_module

@@ -1,4 +1,4 @@
-"""`crossgate completion`: prints the script that completes commands, options and files."""
+"""`crossgate completion`: prints a shell script that completes commands, options and files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the script; it asks nothing of this program later, so that a Tab costs no start."""
+    """Print the script, which is static: completion does not start this program."""
     from crossgate._support.extras import package
 
     shtab = package("shtab", "crossgate completion", extra="completion")

@@ -1,4 +1,4 @@
-"""`crossgate doctor`: packages, models, folders and remote rerankers, and what is off and why."""
+"""`crossgate doctor`: checks packages, models, rerankers, hooks and folders."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Examine and print."""
+    """Run all checks and print them."""
     report = examine()
     if options.json:
         show_json({"checks": report})
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def examine() -> list[Check]:
-    """Return one entry per part: `what`, `state` (ok, off or broken), `detail` and `advice`."""
+    """Return the checks: `what`, `state` (ok, off or broken), `detail` and `advice` of each."""
     checks = [
         _check(
             "crossgate", "ok", f"{__version__}, Python {platform.python_version()}, {_machine()}"
@@ -82,10 +82,10 @@ def remote_rerankers() -> list[Check]:
         if breaker.state == "open":
             wait = breaker.seconds_closed_off
             left = f"for another {wait:.0f} s" if wait else "until the next query tries it again"
-            detail = f"it kept failing, so it is not called {left}; the next reranker answers"
+            detail = f"circuit open after failures, not called {left}; the next reranker answers"
             checks.append(_check(what, "broken", detail, "check network, key and status page"))
         elif breaker.state == "half_open":
-            detail = "it failed and is being tried again, one call at a time"
+            detail = "circuit half-open after failures, one trial call at a time"
             checks.append(_check(what, "ok", detail))
     return checks
 
@@ -114,7 +114,7 @@ def _remote_reranker(provider: str, variables: tuple[str, ...], package: str, ex
             what,
             "off",
             "no API key, so nothing is sent to it; the local model answers",
-            f"export {variables[0]}=... if you want it",
+            f"export {variables[0]}=... to enable it",
         )
     try:
         version = metadata.version(package)
@@ -146,15 +146,15 @@ def _package(name: str, purpose: str) -> Check:
 
 
 def _models() -> list[Check]:
-    """Return one entry per model on this machine, and one for all others."""
+    """Return one entry per model on this machine, and one for all other models."""
     here: list[Check] = []
     absent: list[Check] = []
     for model in manifest.known():
         check = _model(model)
         (absent if check["state"] == "off" else here).append(check)
     if absent:
-        detail = f"{len(absent)} are known by name but not pulled"
-        here.append(_check("other models", "off", detail, "crossgate models list shows them"))
+        detail = f"{len(absent)} models are not pulled"
+        here.append(_check("other models", "off", detail, "`crossgate models list` shows them"))
     return here
 
 
@@ -179,7 +179,7 @@ def _plugin(plugin: plugins.Plugin) -> Check:
 
 
 def _hooks() -> list[Check]:
-    """Return one entry per agent whose settings call the prompt hook, or whose hook left notes."""
+    """Return one entry per agent whose settings call the prompt hook, or whose hook has run."""
     from crossgate._agents.hook.install import calls_of
     from crossgate._agents.hook.memory import BACKGROUND_OUTCOMES, read_hook_log
     from crossgate._agents.hook.skill_library import hook_folder

@@ -1,4 +1,4 @@
-"""What commands read: documents to index, or the text of a file or of stdin."""
+"""Inputs of commands: documents to index, and texts from files or stdin."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """Return what reads the whole number of an option that has a lower limit."""
+    """Return the argument type for a whole number with a lower limit."""
 
     def number(text: str) -> int:
         value = int(text)
@@ -29,16 +29,16 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 def model_or_none(text: str) -> str | None:
-    """Return the model that an option names; `none` means no model."""
+    """Return the model of an option, or None for `none`."""
     return None if text == "none" else text
 
 
 def document_arguments(parser: argparse.ArgumentParser, *, sources: str = "+") -> None:
-    """Add the documents that a command reads, and how it is to index them.
+    """Add the arguments for documents and for indexing them.
 
     Args:
-        parser: The command's.
-        sources: How many sources there must be, as `nargs` says it.
+        parser: The parser of the command.
+        sources: Number of sources, as `nargs`.
     """
     from typing import get_args
 
@@ -56,7 +56,7 @@ def document_arguments(parser: argparse.ArgumentParser, *, sources: str = "+") -
         metavar="MODEL",
         type=model_or_none,
         default="default",
-        help="name or folder of a model, or none to search by words alone",
+        help="name or folder of a model, or none to use only words",
     )
     parser.add_argument(
         "--language", default="english", help="language of the stemmer, or none (default: english)"
@@ -64,14 +64,14 @@ def document_arguments(parser: argparse.ArgumentParser, *, sources: str = "+") -
 
 
 def documents_of(options: argparse.Namespace) -> Loaded:
-    """Return the documents that the arguments name."""
+    """Return the documents of the arguments."""
     from crossgate._sources import read_sources
 
     return read_sources(options.source, kind=options.kind)
 
 
 def index_of(loaded: Loaded, options: argparse.Namespace, earlier: Index | None = None) -> Index:
-    """Return an index of documents, made as the arguments say."""
+    """Build an index of documents with the options of the command."""
     from crossgate._cli.output import progress
     from crossgate._retrieval.index import Index
 
@@ -89,8 +89,8 @@ def text_of(path: str) -> str:
     """Return a file, or stdin for `-`, as text.
 
     Raises:
-        InputError: `source_missing` if it cannot be read; `invalid_text` if it is larger than
-            what is read, or not UTF-8.
+        InputError: `source_missing` if it cannot be read; `invalid_text` if it is too large or not
+            UTF-8.
     """
     name = "stdin" if path == "-" else path
     try:
@@ -107,9 +107,9 @@ def text_of(path: str) -> str:
 
 def _standard_input() -> bytes:
     if sys.stdin is None:
-        raise InputError("source_missing", "stdin is closed: pipe something in, or name a file")
+        raise InputError("source_missing", "stdin is closed: use a pipe, or name a file")
     data = sys.stdin.buffer.read(CANDIDATES_BYTES + 1)
     if len(data) > CANDIDATES_BYTES:
-        message = f"stdin is larger than {CANDIDATES_BYTES:,} bytes, the most that is read"
+        message = f"stdin exceeds the limit of {CANDIDATES_BYTES:,} bytes"
         raise InputError("invalid_text", message)
     return data

@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         json_option(made)
         return made
 
-    command("list", "list the models and plug-ins that are known by name", _list)
+    command("list", "list models and plug-ins by name", _list)
     pull = command("pull", "download a model; no other command downloads anything", _pull)
     pull.add_argument("name", metavar="NAME", help="a name from `crossgate models list`")
     pull.add_argument(
@@ -41,7 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _known() -> Iterator[tuple[ModelSpec, bool | None]]:
-    """Yield each model and whether it is here: None, and a line, where its lock says nothing."""
+    """Yield each model and whether it is present; None, and an error, for a malformed lock file."""
     for model in manifest.known():
         try:
             yield cache.spec(model.name), cache.is_here(model.name)
@@ -88,7 +88,7 @@ def _pull(options: argparse.Namespace) -> int:
     model = cache.spec(options.name)
     if not cache.is_here(model.name):
         terms = f": {model.terms}" if model.terms else ""
-        say(f"{model.name} is under {model.licence}{terms}")
+        say(f"{model.name} has the licence {model.licence}{terms}")
     local = pull(
         options.name, progress=is_terminal(sys.stderr), accept_licence=options.accept_licence
     )

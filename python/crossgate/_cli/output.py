@@ -1,7 +1,7 @@
-"""What commands print: one way for JSON, one for people, one for everything that is not a result.
+"""Output of commands: results as text or JSON on stdout, messages on stderr.
 
-Ids, titles, texts and file names may hold anything. An escape sequence in one of them must not
-reach a terminal, so everything that is printed goes through `show` or `say`.
+Ids, titles, texts and file names may contain escape sequences, which must not reach a terminal.
+Therefore all output goes through `show` or `say`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from typing import Any, TextIO
 WIDTH = 100
 _SKIPPED_SHOWN = 5
 
-# `paint` marks its colours with a secret of this process, so that an escape sequence in a file name
-# stays text.
+# `paint` marks its colours with a random value, so that escape sequences in inputs are not colours.
 _MARK = os.urandom(8).hex()
 _PAINTED = re.compile(rf"\x1b{_MARK}\[(\d+)m")
 
@@ -32,7 +31,7 @@ def json_option(parser: argparse.ArgumentParser) -> None:
 
 
 def show(text: str) -> None:
-    """Print a result for people, without control characters but line breaks and `paint`'s."""
+    """Print a result as text; control characters are removed, except line breaks and colours."""
     lines = (
         "".join(
             f"\x1b[{part}m" if position % 2 else _printable(part)
@@ -44,17 +43,17 @@ def show(text: str) -> None:
 
 
 def show_json(values: dict[str, Any]) -> None:
-    """Print a result as JSON, in ASCII, so that no terminal or pipe can fail on it."""
+    """Print a result as JSON in ASCII, which every terminal and pipe accepts."""
     print(json.dumps({"schema": "crossgate/1", **values}, allow_nan=False, indent=2))
 
 
 def say(message: str) -> None:
-    """Print one line that is not a result, on stderr."""
+    """Print a one-line message on stderr."""
     print(f"crossgate: {plain(message)}", file=sys.stderr)
 
 
 def say_skipped(problems: Sequence[object], name: str) -> None:
-    """Name the first rows or files of a source that were skipped, and count the others."""
+    """Report the first skipped rows or files of a source, and the number of others."""
     for problem in problems[:_SKIPPED_SHOWN]:
         say(f"skipped {problem}")
     more = len(problems) - _SKIPPED_SHOWN
@@ -69,7 +68,7 @@ def say_left_out(problems: Sequence[object]) -> None:
 
 
 def plain(text: str) -> str:
-    """Return a text on one line and without control characters."""
+    """Return a text on one line, without control characters."""
     return " ".join(_printable(text).split())
 
 
@@ -78,19 +77,19 @@ def _printable(text: str) -> str:
 
 
 def paint(text: str, code: str) -> str:
-    """Return a text that `show` prints in a colour, if stdout is a terminal that wants colours."""
+    """Return a text that `show` prints in colour, if stdout is a terminal and allows colours."""
     coloured = is_terminal(sys.stdout) and "NO_COLOR" not in os.environ
     return f"\x1b{_MARK}[{code}m{text}\x1b{_MARK}[0m" if coloured else text
 
 
 def columns(text: str) -> int:
-    """Return how many columns of a terminal a text takes; some characters take two."""
+    """Return the width of a text in terminal columns; some characters take two."""
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
     return len(text) + wide
 
 
 def fit(text: str, width: int) -> str:
-    """Return a text that takes at most `width` columns, cut at the end if it is longer."""
+    """Return a text cut to at most `width` columns."""
     if columns(text) <= width:
         return text
     while columns(text) > width - 1:
@@ -99,7 +98,7 @@ def fit(text: str, width: int) -> str:
 
 
 def size(count: int) -> str:
-    """Return a number of bytes for people, in powers of 1,000."""
+    """Format a number of bytes, in powers of 1,000."""
     if count < 1_000_000:
         return f"{count / 1_000:.0f} kB"
     return f"{count / 1_000_000:.1f} MB"
@@ -107,7 +106,7 @@ def size(count: int) -> str:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Show progress on a terminal, and nothing in a pipe."""
+    """Show a progress bar, if stderr is a terminal."""
     if not is_terminal(sys.stderr):
         yield None
         return
@@ -123,15 +122,15 @@ def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Return whether a stream is a terminal, which a person looks at."""
+    """Return whether a stream is a terminal."""
     return stream is not None and stream.isatty()
 
 
 def open_streams() -> None:
     """Make the standard streams safe to print to.
 
-    A stream that is closed becomes the null device. Otherwise the next file that is opened would
-    take its number, and print would write to stdout what belongs on stderr.
+    A closed stream is replaced by the null device. Otherwise the next opened file would take its
+    number, and messages could be written to that file.
     """
     for number in range(3):
         try:
@@ -143,18 +142,18 @@ def open_streams() -> None:
     if sys.stderr is None:
         sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A pipe that takes only ASCII, or a file name in other bytes, is no reason to fail.
+        # Do not fail for a pipe that takes only ASCII, or for undecodable file names.
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def close_streams(code: int, failure: int) -> int:
-    """Flush what is left, and return the exit code, or `failure` if it cannot be printed."""
+    """Flush stdout, and return `code`, or `failure` if the output cannot be written."""
     try:
         sys.stdout.flush()
     except OSError as error:
-        # What is left in the buffer would fail once more at exit.
+        # The rest of the buffer would fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        if not isinstance(error, BrokenPipeError):  # a reader may leave early, as `head` does
+        if not isinstance(error, BrokenPipeError):  # readers such as `head` close the pipe early
             say(f"error[cannot_print]: {error.strerror}")
             return failure
     return code

@@ -1,4 +1,4 @@
-"""`crossgate replay`: make the decisions of a log again, and compare."""
+"""`crossgate replay`: makes the decisions of a log again and compares them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from crossgate._telemetry.log import (
 )
 
 DIFFERS = 1
-"""Exit code of a log that holds a decision which comes out otherwise now."""
+"""Exit code for a log with a decision that differs."""
 
 _PROBLEMS_SHOWN = 5
 
@@ -29,7 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.set_defaults(run=run)
     json_option(parser)
-    parser.add_argument("log", metavar="LOG", help="file that --log has written")
+    parser.add_argument("log", metavar="LOG", help="file written by --log")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,13 +46,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _replayed(path: str, report: Callable[[int, int], None] | None) -> dict[str, Any]:
-    """Return what came of it; malformed lines are named on stderr and passed over."""
+    """Replay a log and return the counts; malformed lines are reported on stderr and skipped."""
     decisions = uses = malformed = 0
     difference: dict[str, Any] | None = None
     for entry in read_log(path, progress=report):
         checked = check_decision(entry) if isinstance(entry, LoggedDecision) else entry
         if isinstance(checked, LoggedScores):
-            continue  # they are for a fit, and no part of the decision
+            continue  # for calibration, not part of the decision
         if isinstance(checked, LoggedUse):
             uses += 1
         elif isinstance(checked, MalformedLine):
@@ -76,11 +76,11 @@ def _replayed(path: str, report: Callable[[int, int], None] | None) -> dict[str,
 
 
 def _text(outcome: Mapping[str, Any]) -> str:
-    """Return whether the decisions came out the same, or where the first did not."""
+    """Return the summary, or the first difference."""
     count, difference = outcome["decisions"], outcome["difference"]
     if difference is None:
         skipped = f", {outcome['malformed']} malformed lines" if outcome["malformed"] else ""
-        return f"{count} decisions made again, all the same{skipped}"
+        return f"{count} decisions made again, all equal{skipped}"
     recorded, recomputed = (
         fit(plain(json.dumps(difference[key])), WIDTH - 10) for key in ("recorded", "recomputed")
     )

@@ -48,9 +48,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _from_transcripts(path: str, options: argparse.Namespace) -> int:
-    from crossgate._telemetry.transcript_uses import note_opened
+    from crossgate._telemetry.transcript_uses import record_opened
 
-    noted = note_opened(path, options.from_transcripts)
+    noted = record_opened(path, options.from_transcripts)
     if options.json:
         show_json({"log": path, **asdict(noted)})
     else:

@@ -1,4 +1,4 @@
-"""Many decisions at once, on all cores, with a bar that shows how far they are."""
+"""Many decisions at once, on all cores, with a progress bar."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def decide_many(
     """Decide each item; results keep the order of the items.
 
     Args:
-        decide: Decides one item. The models free the interpreter's lock while they run, so that
-            threads are enough to keep all cores busy.
+        decide: Decides one item. Models release the interpreter's lock while they run, so threads
+            use all cores.
         items: The queries.
         progress: Called with the number of decisions made so far and the total; True for a bar on
             stderr if that is a terminal, False for none.
 
     Raises:
-        InputError: For the first query that cannot be used, naming its place, from 0. The queries
-            that are not under way are then left out.
+        InputError: For the first bad query, with its position, from 0. Queries that have not
+            started are then skipped.
     """
     if isinstance(items, str) or not isinstance(items, Iterable):
         raise InputError("out_of_range", f"queries is {safe_repr(items)}: pass a list")
@@ -43,7 +43,7 @@ def decide_many(
 def _decided(
     decide: Callable[[Item], RouteResult], items: list[Item], report: Callable[[int], None]
 ) -> list[RouteResult]:
-    # Both take milliseconds to import, which the one decision of a hook must not pay for.
+    # Imported here, since they cost milliseconds that a single decision of a hook does not need.
     from concurrent.futures import ThreadPoolExecutor, as_completed
 
     from crossgate._runtime.threads import number_of_threads
@@ -55,7 +55,7 @@ def _decided(
             if future.exception() is not None:
                 break
             report(done)
-        # What was submitted first was begun first: none before the first failure is cancelled.
+        # Items start in order, so no item before the first failure is cancelled.
         pool.shutdown(cancel_futures=True)
         return [_result(position, future.result) for position, future in enumerate(futures)]
     finally:

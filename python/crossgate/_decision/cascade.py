@@ -1,10 +1,10 @@
-"""The order of the stages, and the only place that knows it.
+"""The cascade, which defines the order of the stages.
 
     stage 1 -> gate -> stage 2 -> conclude -> RouteResult
 
-Library, command line, hooks and evaluation all call `run`, or `arun` from an event loop. Here is
-what has effects: stage 1's embedder, the rerankers, the clock, telemetry. What decides is two pure
-functions of the core, `gate` and `conclude`, so that a trace alone is enough to decide again.
+Library, command line, hooks and evaluation call `run`, or `arun` from an event loop. This module
+has the side effects: the embedder of stage 1, rerankers, clock and telemetry. Two pure functions of
+the core, `gate` and `conclude`, decide, so that a trace is enough to replay a decision.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import crossgate._core as _core
-from crossgate._reranking.chain import Answer, Call, Chain, Reply
+from crossgate._reranking.chain import CallOutcome, Chain, RerankerCall, Stage2Outcome
 from crossgate._reranking.contract import NO_DEADLINE, Deadline
 from crossgate._support.checks import is_text
 from crossgate._values.results import (
@@ -39,17 +39,17 @@ STAGE1 = "stage1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage1:
-    """What stage 1 returns.
+    """The output of stage 1.
 
     Attributes:
-        scored: The candidates.
-        documents: What they say, by id.
-        degraded: What of stage 1 did not run as configured.
-        warnings: Signs that what it found is worth less than it looks.
+        scored: The candidates with their scores.
+        documents: The documents of the candidates, by id.
+        degraded: Parts of stage 1 that did not run as configured.
+        warnings: Signs that the candidates are unreliable.
         timings: Milliseconds per step of stage 1.
         need: The probability that the query asks for anything that a document could serve, in
             [0, 1]; None where that is not known, and where the caller has decided that it does.
-        indexes: Places of the documents in the caller's list, from 0; none without such a list.
+        indexes: Positions of the documents in the caller's list, from 0; empty without a list.
     """
 
     scored: Sequence[_core.Scored]
@@ -63,22 +63,22 @@ class Stage1:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One query, with all that its decision takes.
+    """One query with everything that its decision needs.
 
     Attributes:
         query: The query, already checked.
         stage1: Finds and scores the candidates.
-        profile: What was fitted.
-        policy: What was chosen.
-        rerankers: Stage 2, asked only in doubt; an empty chain where it is switched off.
+        profile: The fitted settings.
+        policy: The chosen settings.
+        rerankers: Stage 2, used only for ambiguous queries; an empty chain switches it off.
         limit: Maximum number of documents to select, or None for all that pass.
-        section: What part of the caller's work this is for; picks the floor.
-        grade: How good the caller finds the retrieval, `A` to `F`; a low one relaxes the floor.
-        min_confidence: The least confidence of an answer; None for what the profile says alone.
-        require_overlap: Whether, without vectors, nothing is relevant that shares no term.
+        section: Section of the caller's work, which selects the floor.
+        grade: The caller's grade for the retrieval, `A` to `F`; a low grade relaxes the floor.
+        min_confidence: Minimum confidence of a selection; None to use only the profile's threshold.
+        require_overlap: Whether, without vectors, a document must share a term with the query.
         deadline: When the query must be decided.
         telemetry: Receives events; None for no telemetry.
-        started: When the call entered, by `perf_counter`.
+        started: Start of the call, by `perf_counter`.
     """
 
     query: str
@@ -99,44 +99,43 @@ class Request:
 def run(request: Request) -> RouteResult:
     """Decide one query.
 
-    Whatever a reranker raises degrades the result, at worst to the order of stage 1.
+    If a reranker raises, the result is degraded, at worst to the order of stage 1.
     """
     steps = _steps(request)
     reached = _advanced(steps, None)
-    while isinstance(reached, Call):
+    while isinstance(reached, RerankerCall):
         reached = _advanced(steps, reached.run())
     return reached
 
 
 async def arun(request: Request) -> RouteResult:
-    """Do what `run` does, and leave the event loop free.
+    """Like `run`, without blocking the event loop.
 
-    A remote reranker is awaited; cancelling this cancels its requests. What keeps the processor
-    busy, stage 1 and local rerankers, runs on threads, and goes on to its end where this is
-    cancelled.
+    Remote rerankers are awaited, and cancellation cancels their requests. Stage 1 and local
+    rerankers run on threads, and continue to their end after a cancellation.
     """
     import asyncio
 
     steps = _steps(request)
     reached = await asyncio.to_thread(_advanced, steps, None)
-    while isinstance(reached, Call):
+    while isinstance(reached, RerankerCall):
         reached = await asyncio.to_thread(_advanced, steps, await reached.arun())
     return reached
 
 
 def _advanced(
-    steps: Generator[Call, Answer, RouteResult], answer: Answer | None
-) -> Call | RouteResult:
-    """Go on with a decision, up to the next call of a reranker or to its end."""
+    steps: Generator[RerankerCall, CallOutcome, RouteResult], answer: CallOutcome | None
+) -> RerankerCall | RouteResult:
+    """Continue a decision until the next reranker call or the result."""
     try:
         return next(steps) if answer is None else steps.send(answer)
-    except StopIteration as done:  # which a future could not hold
+    except StopIteration as done:  # a future cannot carry a StopIteration
         result: RouteResult = done.value
         return result
 
 
-def _steps(request: Request) -> Generator[Call, Answer, RouteResult]:
-    """Decide one query; a call to a reranker is yielded, since waiting is the caller's affair."""
+def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult]:
+    """Decide one query; reranker calls are yielded, so that the caller can run or await them."""
     start = request.started
     profile, policy = request.profile, request.policy
     watch = None if request.telemetry is None else _watch(request.telemetry)
@@ -148,7 +147,7 @@ def _steps(request: Request) -> Generator[Call, Answer, RouteResult]:
     asked = _asked(request, stage1)
     gated = _core.gate(stage1.scored, profile, policy, asked)
     if gated.cliff is not None and gated.cliff.cut and not request.rerankers.is_available():
-        # Asked only now that there is something to cut: a fallback wants more candidates, not less.
+        # Checked only if the pool would be cut: a fallback reranker needs more candidates.
         asked = asked.replace(reranker_down=True)
         gated = _core.gate(stage1.scored, profile, policy, asked)
     if watch:
@@ -158,7 +157,7 @@ def _steps(request: Request) -> Generator[Call, Answer, RouteResult]:
         *stage1.degraded,
         *(Degradation(code=note.code, detail=note.detail) for note in gated.notes),
     ]
-    reply = Reply()
+    reply = Stage2Outcome()
     if gated.verdict == Verdict.AMBIGUOUS and request.rerankers:
         before = perf_counter()
         passages = _passages(gated, stage1.documents)
@@ -198,11 +197,11 @@ def replay(trace: Mapping[str, Any]) -> dict[str, Any]:
     """Decide again from a trace, without index, models or clock.
 
     Returns:
-        What the trace should hold under `gate` and `decision`, to be compared with what it does.
+        The recomputed values of the trace's keys `gate` and `decision`.
 
     Raises:
         ProfileError: `profile_malformed` or `policy_malformed`.
-        InputError: `malformed_trace` if it cannot be read; `not_finite` for a score that is not.
+        InputError: `malformed_trace` if it cannot be parsed; `not_finite` for such a score.
     """
     gated, decision = _core.replay(json.dumps(trace))
     return {"gate": gated.to_dict(), "decision": decision.to_dict()}
@@ -224,7 +223,7 @@ def _asked(request: Request, stage1: Stage1) -> _core.Request:
 
 
 def sources_of(documents: Mapping[str, Document], key: str) -> dict[str, str]:
-    """Return the source types of documents by id; one that is no text counts as none."""
+    """Return the source types of documents by id; values that are not text are ignored."""
     kinds = {id: document.metadata.get(key) for id, document in documents.items()}
     return {id: kind for id, kind in kinds.items() if isinstance(kind, str) and is_text(kind)}
 
@@ -244,14 +243,14 @@ def _passages(gated: _core.Gated, documents: Mapping[str, Document]) -> list[Pas
 
 
 def readable(document: Document, passage: _core.Span | None) -> str:
-    """Return what stage 2 reads: the head, and the passage of the body that fits best."""
+    """Return the text for stage 2: the head, and the best-matching passage of the body."""
     if passage is None:
         return document.content
     return f"{document.content}\n{document.body[passage.start : passage.end]}"
 
 
 def _hits(
-    gated: _core.Gated, decision: _core.Decision, reply: Reply, stage1: Stage1
+    gated: _core.Gated, decision: _core.Decision, reply: Stage2Outcome, stage1: Stage1
 ) -> tuple[Hit, ...]:
     scored, pairs = gated.scored, {pair.id: pair for pair in reply.pairs}
     hits = []
@@ -280,7 +279,7 @@ def _hits(
 
 
 def _watch(hook: TelemetryHook) -> Watch:
-    # Ten milliseconds to import, and of no use to most.
+    # Imported here: it costs ten milliseconds that calls without telemetry do not need.
     from crossgate._telemetry.events import Watch
 
     return Watch(hook)

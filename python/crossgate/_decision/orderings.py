@@ -1,4 +1,4 @@
-"""What other tools expect of a reranker: every candidate with one number, highest first."""
+"""Orders all candidates of a result by one number, as rerankers of other libraries do."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from crossgate._values.results import Hit, RouteResult
 
 
 def relevances(hits: Sequence[Hit]) -> list[float]:
-    """Return a number per hit: how relevant it is, in [0, 1].
+    """Return the relevance of each hit, in [0, 1], or the score if any relevance is unknown.
 
-    Where one of the hits has no relevance, since no profile was fitted for the reranker, or none
-    answered, it is the score of each instead, of whatever scale: two scales in one list would
-    have an order that means nothing.
+    Relevance is unknown without a profile for the reranker. The score of every hit is then returned
+    instead, whatever its scale, since two scales in one list have no meaningful order.
     """
     known = [hit.relevance for hit in hits]
     if None in known:
@@ -28,7 +27,7 @@ def ranked(
     Args:
         result: The decision.
         limit: Maximum number; None for all.
-        least: Leave out those whose number is below it; None leaves out nothing.
+        least: Omit candidates whose number is lower; None to omit none.
     """
     pairs = sorted(
         zip(result.hits, relevances(result.hits), strict=True), key=lambda pair: -pair[1]
@@ -37,15 +36,15 @@ def ranked(
 
 
 def nearest(result: RouteResult, limit: int, least: float | None) -> tuple[Hit, ...]:
-    """Return the nearest candidates, in the decision's order, whatever was selected.
+    """Return the first candidates in the decision's order, selected or not.
 
-    A model that picks for itself loses little by a wrong tool on the list, and fails without the
-    right one. The thresholds of a pick would leave out most of the right tools.
+    A model that chooses from the list loses little by a wrong tool, but fails without the right
+    one, and the thresholds of a selection would omit many of the right tools.
 
     Args:
         result: The decision.
         limit: Maximum number.
-        least: Return no candidates if the confidence is lower; None for no such threshold.
+        least: Return no candidates if the confidence is lower; None for no threshold.
     """
     if least is not None and (result.confidence is None or result.confidence < least):
         return ()

@@ -1,4 +1,4 @@
-"""Replaying a logged decision, and saying where it differs."""
+"""Replays logged decisions and finds the first difference."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Difference:
     """Where a replayed decision differs from the logged one.
 
     Attributes:
-        field: The place in the line, such as `trace.decision.places[0][1]`.
-        recorded: What the log holds there.
-        recomputed: What follows from the rest of the trace.
+        field: Path of the value, such as `trace.decision.places[0][1]`.
+        recorded: The value in the log.
+        recomputed: The value that follows from the rest of the trace.
     """
 
     field: str
@@ -30,11 +30,11 @@ class Difference:
 def check_decision(logged: LoggedDecision) -> Difference | MalformedLine | None:
     """Decide again from a logged trace, and return the first difference, or None.
 
-    What was selected is compared as well; steps after the reranker, which a trace names under
-    `steps`, may have selected otherwise than the cascade.
+    The selection is compared as well. Later pipeline steps, under `steps` in the trace, may have
+    selected other documents than the cascade.
 
     Returns:
-        A `MalformedLine` for a trace that nothing can be decided from.
+        A `MalformedLine` for a trace that cannot be replayed.
     """
     check_kind("the decision", logged, LoggedDecision, "a LoggedDecision of read_log")
     trace = logged.trace
@@ -43,7 +43,7 @@ def check_decision(logged: LoggedDecision) -> Difference | MalformedLine | None:
         steps = trace.get("steps", [])
         selected = steps[-1]["selected"] if steps else recomputed["decision"]["selected"]
     except _UNREPLAYABLE as error:
-        what = f"no {error} in it" if isinstance(error, KeyError) else str(error)
+        what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         reason = " ".join(f"the trace cannot be replayed: {what}".split())
         return MalformedLine(line=logged.line, reason=reason[:300])
     for key, value in recomputed.items():
@@ -53,7 +53,7 @@ def check_decision(logged: LoggedDecision) -> Difference | MalformedLine | None:
     return _difference("selected", list(logged.selected), selected)
 
 
-# What a trace that comes from anywhere makes the cascade raise.
+# Exceptions that a malformed trace can cause.
 _UNREPLAYABLE = (
     CrossgateError,
     ArithmeticError,

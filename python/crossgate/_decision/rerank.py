@@ -42,11 +42,12 @@ PASSAGE_PROFILE = Path(__file__).parents[1] / "profiles" / "passages.json"
 BY_COSINE = Combine.ZScore(rerank_score=1.1)
 """How the bundled reranker and a blend with cosines are combined, whatever embedder made them.
 
-Above 1, so that the reranker decides between two candidates, whose standard scores are always 1
-and -1. Between 0.5 and 1.5, little changes for many candidates (`python eval/rerank_order.py`).
+The weight is above 1, so that the reranker decides between two candidates, whose standard scores
+are always 1 and -1. Between 0.5 and 1.5, results for many candidates hardly differ
+(`python eval/rerank_order.py`).
 """
 
-# Stage 1 gets this long in any case: enough for what retrievers usually return.
+# Minimum seconds of stage 1, enough for the usual number of candidates.
 _LEAST_SECONDS = 0.1
 
 
@@ -72,39 +73,38 @@ def rerank(
     Stage 1 is BM25 over the candidates, blended with their cosines if every candidate has one (or
     a vector, and the query's vector is given). If every candidate has a `score` instead, the
     retriever's order is stage 1. Cosines and rerank scores are combined as standard scores, an
-    order and rerank scores by rank. Without a profile, all candidates are reranked, and those that
-    the bundled profile for passages finds irrelevant are not selected; with any other reranker than
-    the bundled one there is no such threshold, and `degraded` says `no_profile`.
+    order and rerank scores by rank. Without a profile, all candidates are reranked, and the bundled
+    profile for passages excludes irrelevant ones. With another reranker than the bundled one, no
+    threshold applies, and `degraded` contains `no_profile`.
 
     Args:
         query: The query, at most 65,536 characters.
         candidates: Texts, `Candidate` or `Document` values, or mappings with the fields of a
-            `Candidate`, of which only `text` is needed. A text without an id gets its position
-            as its id.
+            `Candidate`, of which only `text` is required. The default id is the position.
         limit: Maximum number to select; None for all that pass.
-        vector: The query's embedding, to be compared with the candidates' vectors.
+        vector: The query's embedding, to compare with the candidates' vectors.
         reranker: Stage 2: a reranker, the name or folder of a model, a sequence of these as in
-            `Router`, or None for stage 1 alone. By default the bundled ms-marco-minilm-l12, which
-            was trained for passages.
-        profile: What was fitted for these models and this retriever: a profile or its file.
-        policy: What you choose: a policy or its file.
+            `Router`, or None for stage 1 alone. The default is the bundled ms-marco-minilm-l12,
+            which was trained for passages.
+        profile: Settings fitted for these models and this retriever: a profile or its file.
+        policy: Chosen settings: a policy or its file.
         language: Snowball language of the stemmer, or `none`.
-        section: Picks a floor of the policy, as in `Router.route`.
-        grade: How good you find the retrieval, as in `Router.route`.
-        budget_ms: Milliseconds that the decision may take, as in `Router.route`. If stage 1 cannot
-            read all candidates in this time, or in 100 ms if that is longer, they stay in the order
-            of the retriever and `degraded` says so; a thread goes on reading in the background.
+        section: Section of your work, which selects a floor, as in `Router.route`.
+        grade: Your grade for the retrieval, as in `Router.route`.
+        budget_ms: Maximum milliseconds of the decision, as in `Router.route`. If stage 1 cannot
+            score all candidates in this time, or in 100 ms if that is longer, the retriever's order
+            is kept, `degraded` contains `budget`, and a thread continues in the background.
         min_confidence: As in `Router.route`.
         telemetry: Receives events; None for no telemetry.
-        keep_scores: Use the candidates' scores, as fusion and decay left them, as the blend of
-            stage 1; every candidate needs one, in [0, 1]. The gate still sees the cosines.
+        keep_scores: Use the candidates' scores, for example from fusion or decay, as the blend of
+            stage 1; every candidate needs one, in [0, 1]. The gate still uses the cosines.
 
     Returns:
         The decision. Without candidates it is `nothing_relevant`, not an error.
 
     Raises:
         InputError: Bad input, as in `Router.route`; `malformed_candidate`, `duplicate_id` or
-            `empty_document` naming the candidate.
+            `empty_document`, with the candidate.
         ProfileError: If the profile cannot be read, or was fitted for another reranker.
         ModelError: If the reranker is given by a name or folder that cannot be used.
     """
@@ -145,7 +145,7 @@ async def arerank(
     telemetry: TelemetryHook | None = None,
     keep_scores: bool = False,
 ) -> RouteResult:
-    """Do what `rerank` does, with the same arguments, without blocking the event loop."""
+    """Like `rerank`, with the same arguments, without blocking the event loop."""
     import asyncio
 
     for model in unloaded(reranker):
@@ -331,9 +331,9 @@ def _in_time(
         return read(), ()
     from concurrent.futures import wait
 
-    from crossgate._reranking.admission import beside
+    from crossgate._reranking.admission import run_on_thread
 
-    future = beside(read, "stage1")
+    future = run_on_thread(read, "stage1")
     wait([future], max(left, _LEAST_SECONDS))
     if future.done():
         return future.result(), ()
@@ -360,7 +360,7 @@ def _default_profile(rerankers: Sequence[str | None], search: _CandidateSearch) 
     if search.has_cosines and not search.keep_scores and fitted.reranker:
         fitted = fitted.replace(combine=BY_COSINE)
     elif search.keep_scores or search.has_scores:
-        # Of scores whose meaning is unknown, only the order counts.
+        # The scale of the scores is unknown, so only their order counts.
         fitted = fitted.replace(combine=Profile().combine)
     return fitted.replace(pool=min(max(1, len(search.documents)), _core.MOST_CANDIDATES))
 
@@ -371,11 +371,10 @@ def rerank_many(
     progress: Progress = True,
     **options: Any,
 ) -> list[RouteResult]:
-    """Do what `rerank` does for each query and its candidates, on all cores.
+    """Call `rerank` for each query and its candidates, on all cores.
 
     Args:
-        queries: Pairs of a query and its candidates, as `rerank` takes them; with two lists,
-            `zip(queries, found)`.
+        queries: Pairs of a query and its candidates, such as `zip(queries, candidate_lists)`.
         progress: Called with the number of decisions made so far and the total; True for a bar on
             stderr if that is a terminal, False for none.
         options: Further arguments of `rerank`, except `vector`; they apply to every query.
@@ -384,13 +383,14 @@ def rerank_many(
         The decisions, in the order of the queries.
 
     Raises:
-        InputError: As `rerank`, naming the first query's place, from 0; `malformed_candidate` for
-            what is no pair, `out_of_range` for a `vector`, of which each query has its own.
+        InputError: As `rerank`, with the position of the first bad query, from 0;
+            `malformed_candidate` for an element that is not a pair; `out_of_range` for the option
+            `vector`, which cannot apply to every query.
     """
     if "vector" in options:
         raise InputError(
             "out_of_range",
-            "vector is one query's: give the candidates a cosine each, or call rerank with each "
+            "vector applies to one query: give each candidate a cosine, or call rerank with each "
             "query and its vector",
         )
 
@@ -398,8 +398,7 @@ def rerank_many(
         if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
             raise InputError(
                 "malformed_candidate",
-                f"a {type(pair).__name__} is not a pair: pass (query, candidates), as "
-                "zip(queries, candidates) makes them",
+                f"a {type(pair).__name__} is not a pair: pass pairs of a query and its candidates",
             )
         return rerank(*pair, **options)
 

@@ -1,4 +1,4 @@
-"""`Router` picks from an index the documents that fit a query, or none."""
+"""`Router` selects the documents of an index that fit a query."""
 
 from __future__ import annotations
 
@@ -45,29 +45,29 @@ DEFAULT_PROFILE = Path(__file__).parents[1] / "profiles" / "default.json"
 
 
 class Router:
-    """Picks the documents of an index that fit a query, or none; threads may share it.
+    """Selects the documents of an index that fit a query, or none; threads may share it.
 
-    Models are loaded when a query first needs them: a query with a given vector that the gate
-    decides alone loads none.
+    Models are loaded on first use: a query with a vector for which the gate skips stage 2 loads
+    none.
 
     Args:
-        index: What to pick from, or its file. The next query sees changes to it.
+        index: The index, or its file. Changes to the index take effect with the next query.
         embedder: Embeds the queries; by default the model that made the index's vectors.
-        reranker: Stage 2: a reranker, the name or folder of a model, or None to leave the order
-            of stage 1 as it is. Of a sequence of these, the first one that answers decides, so each
-            is the fallback of those before it; None in a sequence is ignored.
-        profile: What was fitted: a profile or its file; None for the file next to the index
+        reranker: Stage 2: a reranker, the name or folder of a model, or None to keep the order of
+            stage 1. In a sequence, each reranker is the fallback of those before it, and None is
+            ignored.
+        profile: Fitted settings: a profile or its file. None uses the file next to the index
             (`skills.profile.json` for `skills.cgx`), or else the bundled profile, which applies to
-            the bundled models; with any other model every query is reranked and the result says
-            so.
-        policy: What you choose: a policy or its file; None to leave floors, fast paths and
-            warnings off.
+            the bundled models; with other models, every query is reranked, and `degraded` contains
+            `no_profile`.
+        policy: Chosen settings: a policy or its file; None switches off floors, fast paths and
+            warnings.
         telemetry: Receives the events of each decision; None for no telemetry.
 
     Raises:
-        InputError: `out_of_range` if the index is not one.
-        IndexFileError: `embedder_mismatch` if the index was made by another embedder; what
-            `Index.open` raises for a file that cannot be opened.
+        InputError: `out_of_range` if `index` is not an index.
+        IndexFileError: `embedder_mismatch` if the index was made by another embedder; as
+            `Index.open` for a file.
         ProfileError: If profile or policy cannot be read, or the profile was fitted for other
             models.
         ModelError: If the reranker is given by a name or folder that cannot be used.
@@ -122,9 +122,9 @@ class Router:
     ) -> RouteResult:
         """Decide which documents fit a query.
 
-        Only bad input raises. If a model is missing or fails, the result says so in `degraded`, and
-        is based on what did run. An empty query is not an error, since people send those too:
-        nothing fits, and the result has the warning `empty_query`.
+        Only bad input raises. If a model is missing or fails, `degraded` names it, and the decision
+        uses the remaining parts. For an empty query, nothing fits, and the result has the warning
+        `empty_query`.
 
         Args:
             query: The query, at most 65,536 characters.
@@ -132,16 +132,16 @@ class Router:
             vector: The query's embedding by the index's embedder, if you already have it.
             allow: Consider only these ids; None for all.
             deny: Never consider these ids.
-            section: What part of your work this is for; selects a floor of the policy. A section
-                without a floor gets the default floor, and the result says so.
+            section: Section of your work, which selects a floor of the policy. A section without a
+                floor gets the default floor, and `degraded` names it.
             grade: Your grade for the retrieval, `A` (best) to `F`. C, D and F relax the floor and
-                widen the pool; an unknown grade has no effect, and the result says so.
-            budget_ms: Milliseconds that the decision may take, counted from the call; None for no
-                limit. A reranker that would need longer is not asked, and `degraded` says so; with
-                zero or less the order of stage 1 stands. Stage 1 always runs.
+                widen the pool; an unknown grade has no effect, and `degraded` names it.
+            budget_ms: Maximum milliseconds of the decision, from the call; None for no limit. A
+                reranker that needs longer is skipped, and `degraded` names it; at zero or less,
+                the order of stage 1 is final. Stage 1 always runs.
             min_confidence: Select nothing if the confidence of the decision is lower, in [0, 1], or
-                not known; None for the profile's threshold alone, which always applies. It does not
-                change the order or the stages.
+                unknown; None to use only the profile's threshold, which always applies. It does
+                not change the order or the stages.
 
         Raises:
             InputError: `query_too_long`, `invalid_text`, `out_of_range`,
@@ -175,10 +175,10 @@ class Router:
         budget_ms: float | None = None,
         min_confidence: float | None = None,
     ) -> RouteResult:
-        """Do what `route` does, with the same arguments, without blocking the event loop.
+        """Like `route`, with the same arguments, without blocking the event loop.
 
-        A remote reranker is awaited, and gives up its requests when this is cancelled; models run
-        on threads of the loop's pool.
+        Remote rerankers are awaited, and cancellation cancels their requests; models run on threads
+        of the loop's pool.
         """
         return await arun(
             self._request(
@@ -241,7 +241,7 @@ class Router:
     def route_many(
         self, queries: Iterable[str], *, progress: Progress = True, **options: Any
     ) -> list[RouteResult]:
-        """Do what `route` does for each query, on all cores; results keep the queries' order.
+        """Call `route` for each query, on all cores; results keep the order of the queries.
 
         Args:
             queries: The queries, each as `route` takes it.
@@ -250,23 +250,23 @@ class Router:
             options: Further arguments of `route`, except `vector`; they apply to every query.
 
         Raises:
-            InputError: As `route`, naming the first query's place, from 0; `out_of_range` for a
-                `vector`, of which each query has its own.
+            InputError: As `route`, with the position of the first bad query, from 0; `out_of_range`
+                for the option `vector`, which cannot apply to every query.
         """
         if "vector" in options:
             raise InputError(
                 "out_of_range",
-                "vector is one query's: leave it out, or call route with each query and its vector",
+                "vector applies to one query: call route with each query and its vector",
             )
-        for name in ("allow", "deny"):  # every query needs all of an iterator
+        for name in ("allow", "deny"):  # an iterator would be exhausted by the first query
             if options.get(name) is not None:
                 options[name] = check_ids(name, options[name])
         return decide_many(lambda query: self.route(query, **options), queries, progress)
 
     def warm_up(self) -> None:
-        """Load models and index now, so that the first query does not wait for them.
+        """Load models and index, so that the first query does not wait for them.
 
-        A remote reranker is asked once, which opens its connection; a failure is not an error here.
+        A remote reranker is called once, to open its connection; failures are ignored.
 
         Raises:
             IndexFileError: If a part of the index file is damaged.
@@ -303,7 +303,7 @@ class Router:
         except Exception as error:
             if given or vector is None or isinstance(error, IndexFileError):
                 raise
-            # An embedder that returns nonsense is one that fails: words can decide alone.
+            # An invalid vector counts as a failure of the embedder; BM25 decides alone.
             vector, notes = None, (degradation("embedder", error),)
             scored, documents = search(None)
         return Stage1(
@@ -316,26 +316,26 @@ class Router:
         )
 
     def _embedded(self, query: str) -> tuple[Vector | None, tuple[Degradation, ...]]:
-        """Return the query's vector, or None and why there is none."""
+        """Return the query's vector, or None and the reason."""
         if not self.index.dimension:
             return None, ()
         try:
             vector = self._load_embedder().embed([query])[0]
             if vector is None:
                 raise ValueError("the embedder returned no vector")
-        except Exception as error:  # words can decide alone
+        except Exception as error:  # BM25 decides alone
             return None, (degradation("embedder", error),)
         return vector, ()
 
     def _need(self, vector: Vector | None) -> float | None:
-        """Return the probability that the query asks for anything, where that can be told."""
+        """Return the probability that the query needs any document, or None if unknown."""
         if vector is None:
             return None
         from crossgate._retrieval.embedding import OnnxEmbedder
 
         try:
             embedder = self._load_embedder()
-        except CrossgateError:  # vectors that are made elsewhere
+        except CrossgateError:  # the index has vectors of an external embedder
             return None
         return embedder.need(vector) if isinstance(embedder, OnnxEmbedder) else None
 
@@ -351,22 +351,22 @@ def _as_index(given: object) -> Index:
     raise InputError(
         "out_of_range",
         f"index is a {type(given).__name__}: pass an Index or the path of its file; "
-        "Index.build(documents) makes one of documents or texts",
+        "Index.build(documents) creates one from documents or texts",
     )
 
 
 def _other_corpus(profile: Profile, index: Index) -> tuple[ResultWarning, ...]:
-    """Return a warning where a profile was fitted on other documents than the index holds."""
+    """Return a warning if a profile was fitted on other documents than those of the index."""
     if not profile.corpora or index.fingerprint in profile.corpora:
         return ()
     detail = (
-        f"profile {profile.name!r} was fitted on other documents: its thresholds may be too high "
-        "or too low for these; measure it on yours, or fit it again"
+        f"profile {profile.name!r} was fitted on other documents: its thresholds may not suit "
+        "these; evaluate the profile on your data, or fit a new one"
     )
     return (ResultWarning(code="other_corpus", detail=detail),)
 
 
 def _beside(index: Index) -> Path | None:
-    """Return the profile that was written for an index: it stands beside the index's file."""
+    """Return the path of the profile beside the index's file, if it exists."""
     path = None if index.path is None else index.path.with_suffix(".profile.json")
     return path if path is not None and os.path.isfile(path) else None

@@ -1,1 +1,1 @@
-"""Stage 2: rerankers, and what decides which of them is asked and for how long."""
+"""Stage 2: rerankers, the chain that picks one, and budget, latency and breaker around it."""

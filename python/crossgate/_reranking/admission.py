@@ -1,4 +1,4 @@
-"""Admission to stage 2: the bounds around any reranker, of which the reranker knows nothing."""
+"""`GuardedReranker`: budget, latency estimate and circuit breaker around any reranker."""
 
 from __future__ import annotations
 
@@ -30,37 +30,35 @@ Result = TypeVar("Result")
 
 # A score beyond this could overflow when it is combined with those of stage 1.
 _GREATEST_SCORE = 1e30
-# A reranker that keeps its deadline itself says more about what happened, and comes first.
+# Seconds after the deadline in which a reranker can still raise its own, more precise error.
 _GRACE = 0.02
 _MS_PER_PAIR = 10.0
 
 
 class GuardedReranker:
-    """A reranker within bounds: budget, pace and circuit breaker around each of its calls.
+    """Adds a budget, a latency estimate and a circuit breaker to a reranker.
 
-    Every reranker that a router is given runs within such bounds; make them yourself to choose
-    them:
+    A router wraps each of its rerankers in this class. Wrap one yourself to choose the options:
 
         Router(index, reranker=[GuardedReranker(VoyageReranker(), allow_partial=True), "default"])
 
-    A call is refused while the breaker is open, or if less time is left than the pace expects it
-    to take. The answer is checked: one finite score per passage, none beyond 1e30.
+    A call is refused while the breaker is open, or if its expected latency exceeds the time left.
+    The answer is checked: one finite score per passage, none beyond 1e30.
 
-    With a deadline, the call runs on a thread of its own. When the deadline has passed, nobody
-    waits for it any more: it runs to its end, and keeps its thread, its memory and the processors
-    that it uses until then. Such a call counts as a failure, so that a reranker that never returns
-    costs three threads, and then one more after each cool-down. Without a deadline, a call runs on
-    the calling thread, for as long as it takes.
+    With a deadline, the call runs on a thread of its own. After the deadline the caller stops
+    waiting, but the call runs to its end and occupies its thread, memory and CPU until then. Such a
+    call counts as a failure, so a reranker that never returns costs three threads, and then one
+    more after each cool-down. Without a deadline, the call runs on the calling thread.
 
     Args:
-        reranker: Whom to ask; attributes that tell about it are listed at `Reranker`.
-        breaker: In place of the one that all rerankers of this endpoint share, or, without an
-            endpoint, all of this class and identity. There, only calls that did not keep their
-            deadline count as failures.
-        pace: In place of the one that all rerankers of this class and identity share.
-        allow_partial: If there is not enough time for all passages, score as many of the first ones
-            as there is time for, instead of none.
-        clock: Returns seconds that never go back; used to measure the pace.
+        reranker: The reranker; `Reranker` lists its optional attributes.
+        breaker: Circuit breaker to use. By default, all rerankers of one endpoint share one, and
+            without an endpoint, all of one class and identity; for these, only missed deadlines
+            count as failures.
+        latency: Latency estimate to use. By default, all rerankers of one class and identity share
+            one.
+        allow_partial: If the time is too short for all passages, score only the first ones.
+        clock: Returns monotonic seconds; used to measure latency.
     """
 
     def __init__(
@@ -68,7 +66,7 @@ class GuardedReranker:
         reranker: Reranker,
         *,
         breaker: CircuitBreaker | None = None,
-        pace: LatencyEstimate | None = None,
+        latency: LatencyEstimate | None = None,
         allow_partial: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -79,8 +77,9 @@ class GuardedReranker:
         self._has_endpoint = endpoint is not None
         self._stops_in_time: bool = getattr(reranker, "stops_in_time", False)
         self.breaker = breaker or _shared(shared_state.breakers, endpoint or kind, CircuitBreaker)
-        self.pace = pace or _shared(shared_state.paces, kind, partial(_first_pace, reranker))
-        self._fewer_pairs = allow_partial
+        first = partial(_initial_latency, reranker)
+        self.latency = latency or _shared(shared_state.latencies, kind, first)
+        self._allow_partial = allow_partial
         self._clock = clock
 
     def __repr__(self) -> str:
@@ -98,23 +97,23 @@ class GuardedReranker:
 
     @property
     def available(self) -> bool:
-        """Whether the breaker is closed and the reranker does not say that it takes no calls."""
+        """Whether the breaker is closed and the reranker takes calls."""
         if self.breaker.state is not State.CLOSED:
             return False
         try:
-            said = getattr(self.reranker, "available", True)
-            return bool(said() if callable(said) else said)
-        except Exception:  # whatever it raises, it will not do better when it is asked to score
+            available = getattr(self.reranker, "available", True)
+            return bool(available() if callable(available) else available)
+        except Exception:  # a reranker that fails here would fail in `score` too
             return False
 
     def score(
         self, query: str, passages: Sequence[Passage], *, deadline: Deadline = NO_DEADLINE
     ) -> Scores:
-        """Return what scores the reranker gives in time, at least two of two passages or more.
+        """Return the scores that the reranker computes in time; at least two for several passages.
 
         Raises:
-            RerankerError: `circuit_breaker`, `budget`, or what the reranker raises.
-            ValueError: If its answer is not one finite score per passage.
+            RerankerError: `circuit_breaker`, `budget`, or an error of the reranker.
+            ValueError: If the answer is not one finite score per passage.
         """
         if not passages:
             return Scores()
@@ -123,7 +122,7 @@ class GuardedReranker:
             left = deadline.left
             if left is None:
                 return settle(call())
-            future = beside(call, self.name)
+            future = run_on_thread(call, self.name)
             concurrent.futures.wait([future], left + _GRACE)
             if not future.done():
                 raise self._overrun(left)
@@ -132,7 +131,7 @@ class GuardedReranker:
     async def ascore(
         self, query: str, passages: Sequence[Passage], *, deadline: Deadline = NO_DEADLINE
     ) -> Scores:
-        """Do what `score` does from an event loop: a remote reranker natively, others on threads.
+        """Like `score`, from an event loop: remote rerankers run natively, others on threads.
 
         Raises:
             RerankerError: As `score` does.
@@ -152,8 +151,8 @@ class GuardedReranker:
                         answer = await self.reranker.ascore(query, given, deadline=deadline)
                     elif left is None:
                         answer = await asyncio.to_thread(call)
-                    else:  # not in the loop's pool: what is abandoned would block it
-                        answer = await asyncio.wrap_future(beside(call, self.name))
+                    else:  # not on the loop's pool, which an abandoned call would block
+                        answer = await asyncio.wrap_future(run_on_thread(call, self.name))
             except TimeoutError:
                 if left is None or not end.expired():
                     raise
@@ -161,39 +160,39 @@ class GuardedReranker:
             return settle(answer)
 
     def _given(self, passages: Sequence[Passage], deadline: Deadline) -> list[Passage]:
-        """Return the reranker's own copy of what it is to read, or refuse the call."""
+        """Return a copy of the passages to score, or refuse the call."""
         left = deadline.left
         if left == 0:
-            raise RerankerError("budget", f"the time for {self.name} passed before it was asked")
+            raise RerankerError("budget", f"the time was up before {self.name} was called")
         if self.breaker.seconds_closed_off > 0:
             raise self._blocked()
         given = list(passages)
         if left is None:
             return given
-        if self._fewer_pairs:
-            given = given[: max(self.pace.affordable(left * 1000), LEAST_PAIRS)]
+        if self._allow_partial:
+            given = given[: max(self.latency.affordable(left * 1000), LEAST_PAIRS)]
         least = self._least(given)
-        needed = self.pace.floor_ms(least)
+        needed = self.latency.floor_ms(least)
         if needed > left * 1000:
-            self.pace.forget()
+            self.latency.forget()
             raise RerankerError(
                 "budget",
-                f"{self.name} needs {needed:.0f} ms for {least} passages, and {left * 1000:.0f} ms "
-                "are left for it",
+                f"{self.name} needs {needed:.0f} ms for {least} passages, but only "
+                f"{left * 1000:.0f} ms are left",
             )
         return given
 
     def _least(self, given: Sequence[Passage]) -> int:
-        """Return how many passages must be scored for the call to be worth making."""
+        """Return the number of passages for which the time must be enough."""
         return min(LEAST_PAIRS, len(given)) if self._stops_in_time else len(given)
 
     @contextmanager
     def _attempt(
         self, passages: Sequence[Passage], deadline: Deadline
     ) -> Iterator[tuple[list[Passage], Callable[[Sequence[PairScore | None]], Scores]]]:
-        """Hold a permit for one call; pace and breaker learn from how it ends.
+        """Hold a permit for one call, and update latency estimate and breaker with its outcome.
 
-        Yields what the reranker is to read, and the function that checks its answer.
+        Yields the passages to score, and the function that checks the answer.
         """
         given = self._given(passages, deadline)
         number, least = len(given), self._least(given)
@@ -205,7 +204,7 @@ class GuardedReranker:
         def settle(answer: Sequence[PairScore | None]) -> Scores:
             scores = self._checked(passages, number, answer)
             scored = len(scores) - scores.count(None)
-            self.pace.observe(scored, (self._clock() - start) * 1000)
+            self.latency.observe(scored, (self._clock() - start) * 1000)
             return scores
 
         with permit:
@@ -213,16 +212,16 @@ class GuardedReranker:
                 yield given, settle
             except Exception as error:
                 if not isinstance(error, InputError | ModelError):
-                    self.pace.observe_at_least(least, (self._clock() - start) * 1000)
+                    self.latency.observe_at_least(least, (self._clock() - start) * 1000)
                 if not self._is_failure(error):
                     permit.release()
                 raise
 
     def _is_failure(self, error: Exception) -> bool:
-        """Return whether an error says that the next call would most likely end as this one."""
-        if isinstance(error, _Overrun):  # one that stops by itself is loading its model
+        """Return whether an error is likely to recur on the next call."""
+        if isinstance(error, _Overrun):  # a reranker that stops in time was loading its model
             return not self._stops_in_time
-        if isinstance(error, InputError | ModelError):  # the query, or a library that is missing
+        if isinstance(error, InputError | ModelError):  # bad query or missing library
             return False
         spent = isinstance(error, RerankerError) and error.code == "budget"
         return self._has_endpoint and not spent
@@ -232,13 +231,13 @@ class GuardedReranker:
     ) -> Sequence[PairScore | None]:
         try:
             return self.reranker.score(query, given, deadline=deadline)
-        except StopIteration:  # no future and no generator can hold one
+        except StopIteration:  # futures and generators cannot carry a StopIteration
             raise RuntimeError(f"{self.name} raised StopIteration") from None
 
     def _checked(
         self, passages: Sequence[Passage], number: int, answer: Sequence[PairScore | None]
     ) -> Scores:
-        """Return the answer for the first so many passages with a place for all, or refuse it."""
+        """Check the answer for the first `number` passages, and pad it with None for the rest."""
         missing: Degradation | None = getattr(answer, "missing", None)
         if len(answer) != number:
             raise ValueError(f"{self.name} returned {len(answer)} scores for {number} passages")
@@ -247,14 +246,14 @@ class GuardedReranker:
             for passage, pair in zip(passages, answer, strict=False)
         ]
         scored = number - pairs.count(None)
-        told = f"{scored} of {len(passages)} passages"
+        counts = f"{scored} of {len(passages)} passages"
         if scored < number:
-            detail = f"{self.name} scored {told}"
+            detail = f"{self.name} scored {counts}"
             missing = missing or Degradation(code="partial_scores", detail=detail)
             if scored < min(LEAST_PAIRS, len(passages)):
                 raise RerankerError(missing.code, missing.detail)
         elif number < len(passages):
-            detail = f"{self.name} was given {told}, which is what the time is enough for"
+            detail = f"{self.name} had time for {counts}"
             missing = Degradation(code="budget", detail=detail)
         return Scores([*pairs, *[None] * (len(passages) - number)], missing)
 
@@ -262,32 +261,36 @@ class GuardedReranker:
         seconds = self.breaker.seconds_closed_off
         if self.breaker.state is State.HALF_OPEN or not seconds:
             return RerankerError(
-                "circuit_breaker", f"{self.name} is being tried out after it failed: not asked"
+                "circuit_breaker",
+                f"{self.name} was not called: circuit half-open, a trial call is in progress",
             )
         return RerankerError(
-            "circuit_breaker", f"{self.name} has failed: not asked again for {seconds:.0f} s"
+            "circuit_breaker",
+            f"{self.name} was not called: circuit open after failures, next trial in "
+            f"{seconds:.0f} s",
         )
 
     def _overrun(self, seconds: float) -> RerankerError:
         return _Overrun(
             "budget",
-            f"{self.name} gave no answer within {seconds * 1000:.0f} ms: its call is not waited "
-            "for any more",
+            f"{self.name} did not answer within {seconds * 1000:.0f} ms; the call was abandoned",
         )
 
 
 class _Overrun(RerankerError):
-    """A call that did not keep its deadline."""
+    """A call that missed its deadline."""
 
 
 def _shared(
-    kept: dict[shared_state.Key, Result], key: shared_state.Key, make: Callable[[], Result]
+    kept: dict[shared_state.RerankerKey, Result],
+    key: shared_state.RerankerKey,
+    make: Callable[[], Result],
 ) -> Result:
-    # No lock: of two that are made at once, setdefault keeps one.
+    # Without a lock two threads may both create one; setdefault keeps the first.
     return kept.get(key) or kept.setdefault(key, make())
 
 
-def _first_pace(reranker: Reranker) -> LatencyEstimate:
+def _initial_latency(reranker: Reranker) -> LatencyEstimate:
     return LatencyEstimate(
         ms_per_pair=getattr(reranker, "ms_per_pair", _MS_PER_PAIR),
         absolute_floor_ms=getattr(reranker, "absolute_floor_ms", 0.0),
@@ -301,16 +304,16 @@ def _finite(passage: Passage, pair: PairScore) -> PairScore:
     return PairScore(score, bool(pair.truncated))
 
 
-def beside(work: Callable[[], Result], name: str) -> concurrent.futures.Future[Result]:
-    """Start work on a thread of its own, which does not keep the process from ending."""
+def run_on_thread(work: Callable[[], Result], name: str) -> concurrent.futures.Future[Result]:
+    """Start work on a new daemon thread, which does not delay the end of the process."""
     future: concurrent.futures.Future[Result] = concurrent.futures.Future()
-    future.set_running_or_notify_cancel()  # from here on nobody can cancel it
+    future.set_running_or_notify_cancel()  # makes the future uncancellable
     context = contextvars.copy_context()
 
     def run() -> None:
         try:
             result = context.run(work)
-        except BaseException as error:  # it belongs to who waits
+        except BaseException as error:  # raised by `future.result` in the waiting thread
             future.set_exception(error)
         else:
             future.set_result(result)

@@ -1,4 +1,4 @@
-"""A thread with an event loop, where all remote calls run and connections live."""
+"""A thread with an event loop that runs all remote calls and owns their connections."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _CLOSING_SECONDS = 5.0
 
 
 class Background:
-    """An event loop on a thread of its own, with what belongs to the loop.
+    """An event loop on a dedicated thread, with its clients and limits.
 
-    So one pool of connections stays warm over all callers, threads and loops alike, and a
-    synchronous call works inside and outside of a running loop.
+    All callers, threads and loops share one warm pool of connections, and synchronous calls work
+    inside and outside of a running event loop.
     """
 
     def __init__(self) -> None:
@@ -34,18 +34,22 @@ class Background:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def run(self, work: Coroutine[Any, Any, Result], timeout: float) -> Result:
-        """Run a coroutine on the loop and wait for so many seconds.
+        """Run a coroutine on the loop and wait for its result.
 
-        Whatever this raises, an interrupt above all, the coroutine is cancelled. The future that
-        `submit` returns would not do: an interrupt may come before it is there.
+        If this raises, for example because of an interrupt, the coroutine is cancelled. Cancelling
+        the future of `submit` would not be enough: an interrupt may come before it is returned.
+
+        Args:
+            work: The coroutine.
+            timeout: Seconds to wait.
 
         Raises:
-            TimeoutError: If it takes longer.
+            TimeoutError: If it takes longer than `timeout`.
         """
         tasks: list[asyncio.Task[Result] | None] = []
 
-        async def noted() -> Result:
-            if tasks:  # given up before it began
+        async def tracked() -> Result:
+            if tasks:  # cancelled before it began
                 work.close()
                 raise asyncio.CancelledError
             tasks.append(asyncio.current_task())
@@ -57,7 +61,7 @@ class Background:
                 tasks[0].cancel()
 
         try:
-            return self.submit(noted()).result(timeout)
+            return self.submit(tracked()).result(timeout)
         except BaseException:
             self.loop.call_soon_threadsafe(give_up)
             raise
@@ -65,10 +69,10 @@ class Background:
     def client(
         self, key: object, make: Callable[[], tuple[Client, Callable[[], Awaitable[object]]]]
     ) -> Client:
-        """Return the one client of a key; call it on the loop only.
+        """Return the client of a key, and create it on first use; call this on the loop only.
 
         Args:
-            key: What tells clients apart.
+            key: Identifies the client.
             make: Returns a new client and the function that closes it.
         """
         if key not in self._clients:
@@ -76,20 +80,20 @@ class Background:
         return cast("Client", self._clients[key][0])
 
     def limit(self, endpoint: str, most: int) -> asyncio.Semaphore:
-        """Return the semaphore that all calls to an endpoint share; call it on the loop only.
+        """Return the semaphore that all calls to an endpoint share; call this on the loop only.
 
-        The first call for an endpoint sets how many requests may be under way at once.
+        The first call for an endpoint sets the number of concurrent requests.
         """
         return self._limits.setdefault(endpoint, asyncio.Semaphore(most))
 
     def close(self) -> None:
-        """Give up what runs, close all connections and end the thread."""
+        """Cancel running calls, close all connections and stop the thread."""
         if not self._thread.is_alive():
             return
-        # A connection that will not close must not keep the process from ending.
+        # A connection that does not close must not keep the process alive.
         concurrent.futures.wait([self.submit(self._close())], timeout=_CLOSING_SECONDS)
         self.loop.call_soon_threadsafe(self.loop.stop)
-        # Nor must a coroutine that blocks the loop; the thread, a daemon, ends with the process.
+        # The same holds for a coroutine that blocks the loop: the thread is a daemon.
         self._thread.join(_CLOSING_SECONDS)
         if not self._thread.is_alive():
             self.loop.close()
@@ -102,7 +106,7 @@ class Background:
         closing = [close() for _, close in self._clients.values()]
         await asyncio.gather(*closing, return_exceptions=True)
         await self.loop.shutdown_asyncgens()
-        # While the interpreter ends, no thread can be started to wait for the others.
+        # At interpreter exit no new thread can be started to wait for the others.
         with contextlib.suppress(RuntimeError):
             await self.loop.shutdown_default_executor()
 

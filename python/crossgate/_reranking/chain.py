@@ -1,4 +1,4 @@
-"""The rerankers of one caller: named by preference, loaded when needed, asked until one answers."""
+"""A chain of rerankers in order of preference, loaded on first use; the first answer counts."""
 
 from __future__ import annotations
 
@@ -23,23 +23,22 @@ if TYPE_CHECKING:
     Named = Reranker | str | PathLike[str]
     Choice = Named | Sequence[Named | None] | None
 
-Answer = Scores | Exception
-"""What came of a call: the scores, or what was raised in their place."""
+CallOutcome = Scores | Exception
+"""The scores of a call, or the exception that it raised."""
 
-# How much of the time that is left a reranker may take: what follows it needs some, too. One with
-# the whole of it would leave nothing to fall back into.
+# Share of the time left that one reranker may use; the rest is for its fallbacks.
 _SHARE = 0.8
 _SHARE_OF_THE_LAST = 0.95
 
 
-class Call(NamedTuple):
-    """One question to one reranker, to be carried out by whoever decides.
+class RerankerCall(NamedTuple):
+    """A call to one reranker, which the cascade runs or awaits.
 
     Attributes:
-        reranker: Whom to ask.
+        reranker: The reranker to call.
         query: The query.
-        passages: What to read, best first after stage 1.
-        deadline: When the answer must be there.
+        passages: The passages, in stage-1 order.
+        deadline: When the call must be finished.
     """
 
     reranker: GuardedReranker
@@ -47,30 +46,30 @@ class Call(NamedTuple):
     passages: Sequence[Passage]
     deadline: Deadline
 
-    def run(self) -> Answer:
-        """Ask, and wait for the answer, or for what is raised in its place."""
+    def run(self) -> CallOutcome:
+        """Make the call, and return its scores or its exception."""
         try:
             return self.reranker.score(self.query, self.passages, deadline=self.deadline)
         except Exception as error:
             return error
 
-    async def arun(self) -> Answer:
-        """Do what `run` does from an event loop."""
+    async def arun(self) -> CallOutcome:
+        """Like `run`, from an event loop."""
         try:
             return await self.reranker.ascore(self.query, self.passages, deadline=self.deadline)
         except Exception as error:
             return error
 
 
-class Reply:
-    """What became of stage 2.
+class Stage2Outcome:
+    """The outcome of stage 2.
 
     Attributes:
         name: Name of the reranker that answered; None if none did.
-        identity: Its identity.
-        pairs: Its scores, by the document's id.
-        degraded: What did not go as configured.
-        asked: Each reranker that had its turn: its identity, and `answered` or why it did not.
+        identity: Identity of that reranker.
+        pairs: Scores by document id.
+        degraded: Failures and skipped rerankers.
+        asked: Identity of each reranker that was tried, and `answered` or the code of its failure.
     """
 
     def __init__(self) -> None:
@@ -82,24 +81,25 @@ class Reply:
 
 
 class Chain:
-    """The rerankers of one caller, the preferred one first. Exactly one answers a query.
+    """The rerankers of one caller, in order of preference. Exactly one answers a query.
 
     Args:
-        choice: What the caller named as stage 2; None in a sequence is left out.
-        default: The model that the name `default` stands for.
+        choice: The caller's `reranker` argument; None in a sequence is ignored.
+        default: Name of the model that `default` refers to.
 
     Attributes:
-        identities: Who the rerankers are. Of the default only the manifest is read, not its file.
+        identities: Identities of the rerankers. The default model's comes from the manifest,
+            without reading its file.
 
     Raises:
-        InputError: `out_of_range` for what is no reranker.
+        InputError: `out_of_range` if an element is not a reranker.
         ModelError: For a name or folder that cannot be used.
     """
 
     def __init__(self, choice: Choice, default: str = manifest.ROUTING_RERANKER) -> None:
         self._members = _listed(choice)
         self._default = default
-        self._admitted: dict[int, GuardedReranker] = {}
+        self._members_guarded: dict[int, GuardedReranker] = {}
         self.identities: list[str | None] = [
             cache.identity(default) if member == "default" else self._load(member).identity
             for member in self._members
@@ -112,7 +112,7 @@ class Chain:
         return map(self._load, self._members)
 
     def check_fitted(self, profile: Profile, embedder: str | None) -> None:
-        """Refuse a profile that was fitted for none of the rerankers; one is enough.
+        """Check that a profile was fitted for at least one of the rerankers.
 
         Raises:
             ProfileError: `profile_mismatch`.
@@ -122,7 +122,7 @@ class Chain:
         check_models(profile, embedder=embedder, reranker=next(fitted, next(iter(known), None)))
 
     def no_profile(self, embedder: str) -> Degradation:
-        """Return the note that the gate is off, since nobody fitted thresholds for these models."""
+        """Return the degradation for models without fitted thresholds, which turns the gate off."""
         reranker = next(iter(self.identities), None)
         return Degradation(
             code="no_profile",
@@ -131,10 +131,10 @@ class Chain:
         )
 
     def is_available(self) -> bool:
-        """Return whether the preferred reranker takes calls at this moment."""
+        """Return whether the preferred reranker takes calls now."""
         try:
-            return bool(self._members) and self._within_bounds(0).available
-        except Exception:  # `ask` will say what is wrong with it
+            return bool(self._members) and self._guarded(0).available
+        except Exception:  # reported by `ask`
             return False
 
     def ask(
@@ -143,23 +143,22 @@ class Chain:
         passages: Sequence[Passage],
         deadline: Deadline,
         watch: Watch | None = None,
-    ) -> Generator[Call, Answer, Reply]:
-        """Yield a call for each reranker in turn until one of them is answered.
+    ) -> Generator[RerankerCall, CallOutcome, Stage2Outcome]:
+        """Yield a call for each reranker in turn until one succeeds.
 
-        Send what came of the call: each reranker that does not answer is noted, and the next one
-        has its turn.
+        Send the outcome of each call. Each failure is recorded, and the next reranker is tried.
 
         Args:
             query: The query.
-            passages: What to read, best first; each reranker gets a copy of its own.
+            passages: The passages, best first; each reranker gets its own copy.
             deadline: When the query must be decided.
-            watch: Hears of each reranker.
+            watch: Receives an event for each reranker.
         """
-        reply = Reply()
+        reply = Stage2Outcome()
         last = len(self._members) - 1
         for position in range(len(self._members)):
             if deadline.left == 0:
-                message = f"the {deadline.budget_ms:g} ms are used up: no further reranker is asked"
+                message = f"{deadline.budget_ms:g} ms were used up before the next reranker"
                 reply.degraded.append(Degradation(code="budget", detail=message))
                 if watch:
                     watch.reranker_skipped("reranker", "budget", 0.0)
@@ -167,16 +166,16 @@ class Chain:
             start = time.perf_counter()
             name = "reranker"
             identity: str | None = None
-            answer: Answer
+            answer: CallOutcome
             try:
-                reranker = self._within_bounds(position)
+                reranker = self._guarded(position)
                 name, identity = reranker.name, reranker.identity
             except Exception as error:
-                answer = error.with_traceback(None)  # which would keep all that stands here alive
+                answer = error.with_traceback(None)  # the traceback would keep this frame alive
             else:
                 share = _SHARE_OF_THE_LAST if position == last else _SHARE
-                answer = yield Call(reranker, query, passages, deadline.share(share))
-            if isinstance(answer, Exception):  # whatever one does, the next one or stage 1 stands
+                answer = yield RerankerCall(reranker, query, passages, deadline.share(share))
+            if isinstance(answer, Exception):
                 if isinstance(answer, RerankerError):
                     why = Degradation(code=answer.code, detail=str(answer))
                 else:
@@ -202,16 +201,16 @@ class Chain:
             break
         return reply
 
-    def _within_bounds(self, position: int) -> GuardedReranker:
-        """Return a reranker within bounds: those that it was given, or those of its kind."""
-        if position not in self._admitted:
+    def _guarded(self, position: int) -> GuardedReranker:
+        """Return a reranker of the chain, wrapped in `GuardedReranker` unless it already is."""
+        if position not in self._members_guarded:
             from crossgate._reranking.admission import GuardedReranker
 
             reranker = self._load(self._members[position])
-            self._admitted[position] = (
+            self._members_guarded[position] = (
                 reranker if isinstance(reranker, GuardedReranker) else GuardedReranker(reranker)
             )
-        return self._admitted[position]
+        return self._members_guarded[position]
 
     def _load(self, member: Named) -> Reranker:
         if not isinstance(member, str | PathLike):
@@ -235,22 +234,21 @@ def _listed(choice: Choice) -> list[Named]:
 
 
 def load(model: str | PathLike[str]) -> Reranker:
-    """Return the process's one reranker of a name or folder.
+    """Return the reranker of a name or folder, loaded once per process.
 
-    A name is looked for among the models of the manifest, then among the plug-ins, and is the
-    path of a folder only if neither knows it.
+    A name is looked up in the manifest, then among the plug-ins, and then as a folder.
 
     Raises:
         ModelError: As `CrossEncoder` does, or `PluginError` for a plug-in that cannot be used.
     """
-    found = _loaded(model)  # without the lock: nobody waits here for the files of another model
+    found = _loaded(model)  # without the lock, which another thread may hold to read a model
     if found is not None:
         return found
     from crossgate._reranking import plugins, shared_state
     from crossgate._reranking.cross_encoder import CrossEncoder
 
     with shared_state.load_lock:
-        found = _loaded(model)  # another thread may have been faster
+        found = _loaded(model)  # another thread may have loaded it
         if found is None:
             *names, last = _meanings(model)
             plugin = plugins.load(names[0][1]) if names else None
@@ -260,7 +258,7 @@ def load(model: str | PathLike[str]) -> Reranker:
 
 
 def unloaded(choice: object) -> list[str | PathLike[str]]:
-    """Return the models that a choice names and that have to be loaded; the default waits."""
+    """Return the named models that are not loaded yet, except the default."""
     named = [choice] if isinstance(choice, str | PathLike) else choice
     if not isinstance(named, Sequence):
         return []
@@ -275,20 +273,20 @@ def _loaded(model: str | PathLike[str]) -> Reranker | None:
     from crossgate._reranking import shared_state
 
     found = (shared_state.loaded.get(meaning) for meaning in _meanings(model))
-    return next((one for one in found if one is not None), None)
+    return next((reranker for reranker in found if reranker is not None), None)
 
 
 def _meanings(model: str | PathLike[str]) -> list[tuple[str, str]]:
-    """Return what a name or folder may stand for, by precedence: each a kind, and name or path."""
+    """Return the readings of a name or folder, by precedence: pairs of kind and name or path."""
     path = check_path("the model", model)
     known = manifest.find(model) if isinstance(model, str) else None
     if known is not None:
         return [("model", known.name)]
     try:
-        folder = os.path.realpath(path)  # a relative path leads elsewhere from another folder
-    except ValueError:  # no system call takes it; whoever reads the folder says so
+        folder = os.path.realpath(path)  # independent of the working folder
+    except ValueError:  # an invalid path; reading the folder reports it
         folder = path
     if not isinstance(model, str):
         return [("folder", folder)]
-    # A kind of its own: what was loaded from a `Path` never stands before a plug-in of that name.
+    # A separate kind, so that a model loaded from a `Path` does not hide a plug-in of that name.
     return [("plug-in", model), ("named folder", folder)]

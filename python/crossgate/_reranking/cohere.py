@@ -5,13 +5,19 @@ from __future__ import annotations
 from typing import Any, Self
 
 from crossgate._reranking.http import HttpTransport
-from crossgate._reranking.remote import Key, Limits, RemoteReranker, key_of, switched_off
+from crossgate._reranking.remote import (
+    ApiKey,
+    RemoteReranker,
+    RequestLimits,
+    require_key,
+    switched_off,
+)
 from crossgate._support.checks import check_text
 
 VARIABLES = ("COHERE_API_KEY", "CO_API_KEY")
 
 # What the provider itself cuts a document to unless told otherwise.
-_LIMITS = Limits(query_tokens=2_048, document_tokens=4_096)
+_LIMITS = RequestLimits(query_tokens=2_048, document_tokens=4_096)
 
 
 class CohereReranker(RemoteReranker):
@@ -37,7 +43,7 @@ class CohereReranker(RemoteReranker):
     ) -> None:
         check_text("the model", model)
         check_text("base_url", base_url)
-        key = key_of("Cohere", api_key, VARIABLES)
+        key = require_key("Cohere", api_key, VARIABLES)
         body = {"model": model, "max_tokens_per_doc": _LIMITS.document_tokens}
         super().__init__(
             HttpTransport(f"{base_url.rstrip('/')}/v2/rerank", key, body),
@@ -50,4 +56,4 @@ class CohereReranker(RemoteReranker):
     @classmethod
     def from_environment(cls, model: str = "rerank-v4.0-pro", **options: Any) -> Self | None:
         """Return one, or None without a key in the environment or with CROSSGATE_REMOTE=0."""
-        return None if switched_off() or not Key(None, VARIABLES) else cls(model, **options)
+        return None if switched_off() or not ApiKey(None, VARIABLES) else cls(model, **options)

@@ -1,4 +1,4 @@
-"""What a reranker is: a query, passages and a deadline in, one score per passage out."""
+"""The interface of a reranker: it scores passages for a query before a deadline."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from crossgate._support.errors import InputError, RerankerError
 from crossgate._values.results import Degradation, Passage
 
 LEAST_PAIRS = 2
-"""One score alone orders nothing: of two passages or more at least so many must get one."""
+"""Fewest scores of a useful answer to two or more passages; one score orders nothing."""
 
 
 class Deadline:
-    """The end of one query's time, counted from when it is made.
+    """The time by which a query must be decided, counted from construction.
 
     Args:
-        budget_ms: Milliseconds from now on; None or infinite for no end. Zero or less: nothing is
-            left.
-        clock: Returns seconds that never go back.
+        budget_ms: Milliseconds from now; None or infinity for no deadline. At zero or less, the
+            deadline has passed.
+        clock: Returns monotonic seconds.
 
     Raises:
-        InputError: `out_of_range` if the budget is no number.
+        InputError: `out_of_range` if the budget is not a number.
     """
 
     __slots__ = ("_at", "_clock", "budget_ms")
@@ -36,7 +36,7 @@ class Deadline:
         self, budget_ms: float | None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         number = isinstance(budget_ms, Real) and not isinstance(budget_ms, bool)
-        # Comparing keeps NaN out, and a Python integer that no float can hold from overflowing.
+        # A comparison rejects NaN, and does not overflow for a large Python integer.
         if budget_ms is not None and not (number and -math.inf <= budget_ms <= math.inf):
             raise InputError(
                 "out_of_range",
@@ -49,29 +49,29 @@ class Deadline:
 
     @property
     def left(self) -> float | None:
-        """Seconds that are left, 0 where it has passed; None where there is no end."""
+        """Seconds left, 0 after the deadline; None without a deadline."""
         if self._at == math.inf:
             return None
         return max(0.0, self._at - self._clock())
 
     def share(self, part: float) -> Deadline:
-        """Return the deadline of a step that may take this part of what is left, in [0, 1]."""
+        """Return the deadline of a step that may use this share, in [0, 1], of the time left."""
         left = self.left
         return Deadline(None if left is None else left * part * 1000, clock=self._clock)
 
 
 NO_DEADLINE = Deadline(None)
-"""The deadline of who has all the time in the world."""
+"""No deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairScore:
-    """What a reranker says about one pair of query and passage.
+    """The score of one pair of query and passage.
 
     Attributes:
-        score: Higher is better; the logit of a cross-encoder, without bounds, or a provider's own
-            number, usually in [0, 1]. Comparable within one query and one model only.
-        truncated: Whether the end of the passage did not fit.
+        score: Higher is better: the unbounded logit of a cross-encoder, or the provider's number,
+            usually in [0, 1]. Comparable only within one query and one model.
+        truncated: Whether the end of the passage was cut off.
     """
 
     score: float
@@ -79,11 +79,11 @@ class PairScore:
 
 
 class Scores(tuple[PairScore | None, ...]):
-    """One score per passage, by position; None for a passage that has none.
+    """One score per passage, by position; None for a passage without a score.
 
     Args:
         pairs: The scores.
-        missing: Why some passages have none; None where all have one.
+        missing: Why some passages have no score; None if all have one.
     """
 
     missing: Degradation | None
@@ -91,7 +91,7 @@ class Scores(tuple[PairScore | None, ...]):
     def __new__(
         cls, pairs: Iterable[PairScore | None] = (), missing: Degradation | None = None
     ) -> Self:
-        """Return the scores with the reason for those that are missing."""
+        """Create the tuple of scores and attach the reason for missing ones."""
         self = super().__new__(cls, pairs)
         self.missing = missing
         return self
@@ -100,7 +100,7 @@ class Scores(tuple[PairScore | None, ...]):
         """Return the scores of all passages.
 
         Raises:
-            RerankerError: With the code of `missing`, if a passage has none.
+            RerankerError: With the code of `missing`, if a passage has no score.
         """
         if self.missing is not None:
             raise RerankerError(self.missing.code, self.missing.detail)
@@ -109,28 +109,27 @@ class Scores(tuple[PairScore | None, ...]):
 
 @runtime_checkable
 class Reranker(Protocol):
-    """Anything that reads query and passage together.
+    """Protocol for objects that score passages for a query.
 
-    `GuardedReranker` wraps each one in a budget, a latency estimate and a circuit breaker. What it
-    goes by may be told with attributes, none of which is needed:
+    `GuardedReranker` adds a budget, a latency estimate and a circuit breaker. Optional attributes
+    configure it:
 
-    - `endpoint`: what fails and recovers as one, such as an address; all that a reranker raises
-      then counts as a failure of the endpoint, but for what is wrong with the query or with the
-      installation
-    - `ms_per_pair`, `absolute_floor_ms`: how fast it is taken to be before it has been asked, in
-      milliseconds; by default 10 per pair, and no floor
-    - `stops_in_time`: whether it stops by itself at the deadline and returns the scores of the
-      first passages; then time for two of them is enough, and being late is no failure
-    - `available`: a property or method that says whether it takes calls at this moment
+    - `endpoint`: address or other unit that fails and recovers as a whole. With an endpoint, every
+      exception counts as its failure, except errors in the query or the installation.
+    - `ms_per_pair`, `absolute_floor_ms`: latency to assume before the first call, in milliseconds;
+      by default 10 per pair and no floor
+    - `stops_in_time`: whether the reranker stops at the deadline and returns the scores of the
+      first passages. Time for two passages is then enough, and a late call is not a failure.
+    - `available`: property or method that returns whether the reranker takes calls now
 
     Attributes:
-        name: What the hits that it scored are stamped with.
-        identity: Name and version of the model; a profile names the one it was fitted for.
+        name: Provider name of the hits that it scores.
+        identity: Name and version of the model; profiles name the model they were fitted for.
     """
 
     @property
     def name(self) -> str:
-        """What the hits that it scored are stamped with."""
+        """Provider name of the hits that it scores."""
 
     @property
     def identity(self) -> str:
@@ -141,32 +140,32 @@ class Reranker(Protocol):
     ) -> Sequence[PairScore | None]:
         """Return one score per passage, in the order of the passages.
 
-        None stands for a passage without a score, since time ran out or a batch failed; a plain
-        list will do, and `Scores` can say why. Whatever it raises, the cascade goes on with the
-        next reranker, or with the order of stage 1.
+        Use None for a passage without a score, for example when time ran out or a batch failed.
+        A plain list is enough; `Scores` adds the reason for missing scores. If the method raises,
+        the cascade continues with the next reranker, or keeps the stage-1 order.
 
         Args:
             query: The query.
-            passages: What to read, the most promising first, with what stage 1 knows of each.
-            deadline: When nobody waits for the answer any more.
+            passages: The passages, most promising first, with their stage-1 scores.
+            deadline: When the caller stops waiting.
         """
 
 
 @runtime_checkable
 class AsyncReranker(Reranker, Protocol):
-    """A reranker that waits for something other than this processor."""
+    """A reranker with a native coroutine, such as a remote one."""
 
     async def ascore(
         self, query: str, passages: Sequence[Passage], *, deadline: Deadline
     ) -> Sequence[PairScore | None]:
-        """Do what `score` does on an event loop; cancelling it leaves nothing behind."""
+        """Like `score`, on an event loop; cancellation stops the requests."""
 
 
 def check_reranker(reranker: object) -> None:
-    """Refuse what is not a reranker, before a query finds out.
+    """Check that an object implements the `Reranker` protocol.
 
     Raises:
-        InputError: `out_of_range`, naming what it lacks.
+        InputError: `out_of_range`, naming the missing attributes.
     """
     lacks = [
         attribute
@@ -176,9 +175,9 @@ def check_reranker(reranker: object) -> None:
     if lacks:
         raise InputError(
             "out_of_range",
-            f"the reranker is a {type(reranker).__name__} without {' and '.join(lacks)}: pass a "
-            "name or folder of a model, None, or what has name and identity (texts) and score (a "
-            "method)",
+            f"the reranker is a {type(reranker).__name__} without {' and '.join(lacks)}: pass the "
+            "name or folder of a model, None, or an object with the strings name and identity and "
+            "the method score",
         )
 
 
@@ -187,12 +186,12 @@ def _has(reranker: object, attribute: str, kind: Any) -> bool:
         return isinstance(getattr(reranker, attribute), kind)
     except AttributeError:
         return False
-    except Exception:  # a property that fails is one that is there; a query will say so
+    except Exception:  # the property exists; its error is reported in `degraded` by the query
         return True
 
 
 def passages_of(texts: Iterable[str]) -> list[Passage]:
-    """Return a passage per text, with the ids "1", "2" and so on, to ask a reranker by hand."""
+    """Return one passage per text, with the ids "1", "2", ..., to call a reranker directly."""
     if isinstance(texts, str) or not isinstance(texts, Iterable):
         raise InputError(
             "malformed_candidate", f"texts is {safe_repr(texts)}: pass a list of texts"

@@ -1,4 +1,4 @@
-"""The local cross-encoder: one logit per pair of query and passage, on this machine."""
+"""`CrossEncoder`: a local model that computes one logit per pair of query and passage."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from crossgate._runtime.threads import loading, run_until
 from crossgate._support.errors import InputError, ModelError
 from crossgate._values.results import Degradation, Passage
 
-# Without room for at least this much of the passage a pair says nothing about it.
+# Word pieces of the passage that a pair must have room for, to score the passage at all.
 _LEAST_PASSAGE_PIECES = 16
 
 
 class CrossEncoder:
-    """A cross-encoder that runs on this machine; it is loaded when it is first used.
+    """A cross-encoder that runs on this machine, loaded on first use.
 
-    A pair that is too long is cut at the end of the passage, and its score says so. The query is
-    read whole, unless the model was trained on the beginnings of queries.
+    A pair that is too long is cut at the end of the passage, and its score is marked as truncated.
+    The query is read whole, unless the model was trained on the beginnings of queries.
 
     Args:
         model: Name of a model, or a folder with `model.onnx` and `tokenizer.json`. The graph must
@@ -51,14 +51,14 @@ class CrossEncoder:
     def score(
         self, query: str, passages: Sequence[Passage], *, deadline: Deadline = NO_DEADLINE
     ) -> Scores:
-        """Return one logit per passage, or, if time runs out, one for each of the first passages.
+        """Return one logit per passage, or, if time runs out, for the first passages only.
 
-        The scored passages are always the first ones: which passages have a logit depends on the
-        time, never on which thread was faster. Loading the model counts, and cannot be interrupted.
+        The scored passages are always a prefix, whichever thread is faster. Loading the model
+        counts as part of the time, and cannot be interrupted.
 
         Args:
             query: The query.
-            passages: What to read, the most promising first.
+            passages: The passages, most promising first.
             deadline: When to stop.
 
         Raises:
@@ -89,13 +89,13 @@ class CrossEncoder:
             if most < 1:
                 raise ModelError(
                     "model_unsupported",
-                    f"model {self.name!r} reads {self._local.max_length} word pieces at most: too "
+                    f"model {self.name!r} reads at most {self._local.max_length} word pieces, too "
                     "few for a query and a passage; see model_max_length in tokenizer_config.json",
                 )
             raise InputError(
                 "query_too_long",
-                f"the query has {len(query):,} characters and {len(asked.ids)} word pieces, "
-                f"{self.name} reads at most {most} pieces: pass only the part with the request",
+                f"the query has {len(query):,} characters and {len(asked.ids)} word pieces, and "
+                f"{self.name} reads at most {most}: pass only the part with the request",
             )
 
         def score(text: str) -> PairScore:
@@ -106,8 +106,8 @@ class CrossEncoder:
             if output.size != 1:
                 raise ModelError(
                     "model_unsupported",
-                    f"model {self.name!r} returns {output.size} numbers per pair: a cross-encoder "
-                    "returns one",
+                    f"model {self.name!r} returns {output.size} numbers per pair, not one: it is "
+                    "not a cross-encoder",
                 )
             return PairScore(float(output.reshape(-1)[0]), truncated)
 

@@ -1,4 +1,4 @@
-"""What stage 2 has learned of a reranker from earlier calls: how fast it is, whether it fails."""
+"""Health of a reranker, learned from its calls: a latency estimate and a circuit breaker."""
 
 from __future__ import annotations
 
@@ -14,30 +14,29 @@ from typing import Self
 
 from crossgate._support.checks import check_count, check_number
 
-# A call of this many pairs or more moves the estimate by the whole of `_RATE`; one of fewer says
-# less about the pace, since most of its time is the way there and back.
+# Calls with fewer pairs move the estimate less: round-trip time dominates them.
 _FULL_WEIGHT_PAIRS = 10
 _RATE = 0.2
-# How far a refused call moves the estimate back to its start: a slow spell must not shut a reranker
-# out for good, since only calls that are made can show that it is over.
+# Share by which a refused call moves the estimate back to its initial value. Without it a slow
+# period would exclude a reranker for ever, since only calls can show that the period is over.
 _FORGETTING = 0.05
-# A clock that stands still would make a pair free, and so endlessly many of them affordable.
+# Keeps a clock with coarse resolution from making an unlimited number of pairs affordable.
 _LEAST_MS_PER_PAIR = 1e-6
 
-# Enough to see what happened in a day of flapping every few minutes.
+# Covers a day in which the state changes every few minutes.
 _LOG_LENGTH = 256
 
 
 class LatencyEstimate:
-    """How long a reranker takes per pair of query and passage, learned from its calls.
+    """Latency of a reranker per pair of query and passage, learned from its calls.
 
-    The estimate is an exponentially weighted mean of milliseconds per pair. The first call does not
-    count: it loads a model or opens a connection. Threads may share a pace: two that write at once
-    may lose one of the two observations, and no more.
+    The estimate is an exponentially weighted mean of milliseconds per pair. The first call is
+    ignored, since it loads a model or opens a connection. Threads may share an estimate: if two
+    write at the same time, one of the two observations may be lost.
 
     Args:
-        ms_per_pair: What to assume before the first call; above 0.
-        absolute_floor_ms: Less than this is never enough, however few the pairs; at least 0.
+        ms_per_pair: Initial estimate in milliseconds; above 0.
+        absolute_floor_ms: Minimum milliseconds of a call, whatever its number of pairs; at least 0.
 
     Raises:
         InputError: `out_of_range` for a number outside of these limits.
@@ -54,26 +53,26 @@ class LatencyEstimate:
         self.absolute_floor_ms = absolute_floor_ms
 
     def floor_ms(self, pairs: int) -> float:
-        """Return how many milliseconds a call with so many pairs needs."""
+        """Return the expected milliseconds of a call with this number of pairs."""
         return max(self.absolute_floor_ms, pairs * self.ms_per_pair)
 
     def affordable(self, ms: float) -> int:
-        """Return how many pairs fit into so many milliseconds."""
+        """Return the number of pairs that can be scored in `ms` milliseconds."""
         return 0 if ms < self.absolute_floor_ms else int(ms / self.ms_per_pair)
 
     def observe(self, pairs: int, ms: float) -> None:
-        """Learn from a call that scored so many pairs."""
+        """Update the estimate with a call that scored `pairs` pairs in `ms` milliseconds."""
         if pairs > 0 and self._warm:
             self._move(pairs, ms)
         self._warm = True
 
     def observe_at_least(self, pairs: int, ms: float) -> None:
-        """Learn from a call that was given up after so long: it would have taken longer."""
+        """Update the estimate with a call that was abandoned after `ms` milliseconds."""
         if pairs > 0 and ms / pairs > self.ms_per_pair:
             self._move(pairs, ms)
 
     def forget(self) -> None:
-        """Move back towards the start a little, after a call that was not made."""
+        """Move the estimate towards its initial value, after a call that was refused."""
         self.ms_per_pair += _FORGETTING * (self._start - self.ms_per_pair)
 
     def _move(self, pairs: int, ms: float) -> None:
@@ -83,14 +82,14 @@ class LatencyEstimate:
 
 
 class State(StrEnum):
-    """What a circuit breaker lets through."""
+    """State of a circuit breaker."""
 
     CLOSED = "closed"
-    """Every call: all is well."""
+    """All calls are admitted."""
     OPEN = "open"
-    """None, until the cool-down is over."""
+    """No call is admitted until the cool-down is over."""
     HALF_OPEN = "half_open"
-    """A few trial calls."""
+    """A limited number of trial calls is admitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +97,9 @@ class Transition:
     """One change of a breaker's state.
 
     Attributes:
-        at: When, in seconds of the breaker's clock.
-        before: The state that was left.
-        after: The state that was entered.
+        at: Time of the change, in seconds of the breaker's clock.
+        before: The previous state.
+        after: The new state.
     """
 
     at: float
@@ -109,31 +108,30 @@ class Transition:
 
 
 class CircuitBreaker:
-    """Stops calls to an endpoint that fails, and finds out when it is well again.
+    """Stops calls to a failing endpoint, and admits trial calls until it has recovered.
 
         closed ──3 failures in a row──► open ──60 s──► half open ──2 successes──► closed
                                          ▲                │
                                          └───1 failure────┘
 
     Nygard, "Release It!" (2nd edition, 2018), chapter 5. Threads and tasks may share a breaker.
-    Ask `admit` for a permit before each call, and settle the permit after it:
+    Get a permit from `admit` before each call, and settle it afterwards:
 
         permit = breaker.admit()
         if permit is None:
-            ...  # do without
-        with permit:  # an exception is a failure, a cancelled call counts for nothing
+            ...  # skip the call
+        with permit:  # an exception is a failure; a cancelled call is ignored
             call()
 
-    Only calls that were admitted since the last change of state count: what a call says that was
-    sent before the endpoint broke down tells nothing about whether it has recovered. A child that
-    is forked starts with a closed breaker of its own.
+    Only calls that were admitted after the last change of state count: an older call tells nothing
+    about whether the endpoint has recovered. A forked child starts with a closed breaker.
 
     Args:
-        failures: How many failures in a row open the breaker; at least 1.
-        cooldown: Seconds until an open breaker allows trial calls; at least 0.
-        successes: How many trial calls must succeed, one failing none, to close it; at least 1.
-        trials: How many trial calls may be under way at once; at least 1.
-        clock: Returns seconds that never go back.
+        failures: Consecutive failures that open the breaker; at least 1.
+        cooldown: Seconds until an open breaker admits trial calls; at least 0.
+        successes: Consecutive successful trial calls that close the breaker; at least 1.
+        trials: Maximum number of concurrent trial calls; at least 1.
+        clock: Returns monotonic seconds.
 
     Raises:
         InputError: `out_of_range` for a number outside of these limits.
@@ -163,20 +161,20 @@ class CircuitBreaker:
         self._lock = threading.Lock()
         self._state = State.CLOSED
         self._generation = 0
-        self._counted = 0  # failures in a row while closed, successes while half open
+        self._counted = 0  # consecutive failures while closed, successes while half open
         self._trials_out = 0
         self._opened_at = 0.0
         self._log: deque[Transition] = deque(maxlen=_LOG_LENGTH)
 
     @property
     def state(self) -> State:
-        """The state now. An open breaker stays so until a call asks after the cool-down."""
+        """Current state. An open breaker becomes half open at the first call after cool-down."""
         with self._own_lock():
             return self._state
 
     @property
     def seconds_closed_off(self) -> float:
-        """Seconds until an open breaker allows a trial call; 0 in every other state."""
+        """Seconds until an open breaker admits a trial call; 0 in every other state."""
         with self._own_lock():
             return self._wait()
 
@@ -200,8 +198,8 @@ class CircuitBreaker:
             return Permit(self, self._generation)
 
     def _own_lock(self) -> threading.Lock:
-        # In a forked child another thread of the parent may have held the lock, and the calls under
-        # way are the parent's to settle.
+        # After a fork, the lock may have been held by another thread of the parent, and the calls
+        # in progress belong to the parent.
         if self._process != os.getpid():
             self._start()
         return self._lock
@@ -244,7 +242,7 @@ class CircuitBreaker:
 
 
 class Permit:
-    """Leave to make one call. The first word on how the call went counts, later ones do not."""
+    """Permission for one call. Only the first outcome is recorded."""
 
     __slots__ = ("_breaker", "_generation", "_settled")
 
@@ -254,15 +252,15 @@ class Permit:
         self._settled = False
 
     def success(self) -> None:
-        """Say that the endpoint answered as it should."""
+        """Record that the call succeeded."""
         self._settle(True)
 
     def failure(self) -> None:
-        """Say that the endpoint failed."""
+        """Record that the call failed."""
         self._settle(False)
 
     def release(self) -> None:
-        """Say that the call was given up before the endpoint could show how it is."""
+        """Record that the call ended without evidence about the endpoint."""
         self._settle(None)
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Sends rerank requests as JSON over HTTP, for the providers that need no library of their own."""
+"""JSON over HTTP for remote rerankers: one shared client, bounded answers, no redirects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from crossgate._reranking.remote import Key, TransportError
+from crossgate._reranking.remote import ApiKey, TransportError
 from crossgate._reranking.shared_state import background
 from crossgate._support.extras import package
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     import httpx2
 
-# Timed out, too early, too many, and what servers say while they restart.
+# Timeout, too early, too many requests, and statuses of servers that restart.
 RETRYABLE = frozenset({408, 425, 429, 500, 502, 503, 504})
 
-# A score takes some 60 bytes: room for a hundred thousand of them.
+# Room for 100,000 scores of 60 bytes each.
 MOST_BYTES = 8 << 20
-# Longer than the pause between two prompts of one person.
+# Longer than the usual pause between two prompts of a person.
 _KEEP_ALIVE_SECONDS = 90.0
 
 
@@ -38,13 +38,13 @@ class HttpTransport:
         options: What to send beside query and documents, such as the model.
     """
 
-    def __init__(self, url: str, key: Key, options: Mapping[str, object]) -> None:
+    def __init__(self, url: str, key: ApiKey, options: Mapping[str, object]) -> None:
         self._url = url
         self._key = key
         self._options = dict(options)
 
     def prepare(self) -> None:
-        """Import the client library and read the certificates that the system trusts.
+        """Import the client library and load the system's certificates.
 
         Raises:
             ModelError: `dependency_missing` without httpx2.
@@ -81,13 +81,13 @@ class HttpTransport:
                         chunks.append(chunk)
                         size += len(chunk)
                         if size > MOST_BYTES:
-                            problem = TransportError(f"an answer of more than {MOST_BYTES} bytes")
+                            problem = TransportError(f"the answer exceeds {MOST_BYTES:,} bytes")
                             break
                     body = b"".join(chunks)
         except httpx2.TimeoutException:
             problem = TransportError("no answer in time")
         except httpx2.HTTPError as error:
-            # The error itself keeps the request, with the key in its headers.
+            # The original error would keep the request, with the key in its headers.
             problem = problem_of_connection(error)
         if problem is not None:
             raise problem
@@ -114,24 +114,22 @@ def _problem_with(answer: httpx2.Response) -> TransportError | None:
         return problem_of_status(answer.status_code, answer.headers)
     kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):
-        return TransportError("it answered with something that is not JSON")
+        return TransportError("the content type of the answer is not JSON")
     return None
 
 
 def problem_of_status(status: int, headers: Mapping[str, str]) -> TransportError:
-    """Return what an HTTP status means, in words, without any of the server's own."""
+    """Return the error for an HTTP status, in fixed words that quote nothing from the server."""
     meaning = {
-        400: "it did not accept the request",
-        401: "it did not accept the API key",
-        403: "the API key is not allowed to do this",
-        404: "there is nothing at this address, or no such model",
-        422: "it did not accept the request",
+        400: "the request was rejected",
+        401: "the API key was rejected",
+        403: "the API key lacks the permission",
+        404: "the address or the model does not exist",
+        422: "the request was rejected",
         429: "too many requests, or the quota is used up",
-    }.get(status, "it failed" if status >= 500 else "it answered with something unexpected")
+    }.get(status, "server error" if status >= 500 else "unexpected status")
     if 300 <= status < 400:
-        meaning = (
-            "it redirects to another address, and prompts are only sent to the one that was given"
-        )
+        meaning = "redirects are not followed: prompts go only to the configured address"
     return TransportError(
         f"HTTP {status}, {meaning}",
         retryable=status in RETRYABLE,
@@ -140,17 +138,17 @@ def problem_of_status(status: int, headers: Mapping[str, str]) -> TransportError
 
 
 def problem_of_connection(error: BaseException) -> TransportError:
-    """Return what a broken connection means; only a bad certificate stays bad when tried again."""
+    """Return the error for a broken connection; only a bad certificate is not worth a retry."""
     cause: BaseException | None = error
     while cause is not None:
         if "certificate" in str(cause).lower():
-            return TransportError("its certificate cannot be trusted, so nothing was sent")
+            return TransportError("the certificate is not trusted; nothing was sent")
         cause = cause.__cause__ or cause.__context__
     return TransportError("the connection failed or was interrupted", retryable=True)
 
 
 def seconds_of(retry_after: str) -> float:
-    """Return the seconds of a Retry-After header, a number or a date; 0 for what is neither."""
+    """Parse a Retry-After header, a number or a date, into seconds; 0 if it is malformed."""
     try:
         seconds = float(retry_after)
     except ValueError:
@@ -165,16 +163,17 @@ def results_of(body: bytes) -> list[tuple[int, float]]:
     """Return position and score of each result of an answer.
 
     Raises:
-        TransportError: If it is no such JSON; one that breaks off may be whole the next time.
+        TransportError: If the body has another shape; retryable if it is not JSON, which is
+            usually a cut-off answer.
     """
     try:
         values = json.loads(body)
     except (ValueError, RecursionError):
         values = None
     if values is None:
-        raise TransportError("its answer is not JSON, or is cut off", retryable=True)
+        raise TransportError("the answer is not JSON, or is cut off", retryable=True)
     try:
         return [(result["index"], result["relevance_score"]) for result in values["results"]]
     except (TypeError, KeyError):
         pass
-    raise TransportError("its answer lacks results with index and relevance_score")
+    raise TransportError("the answer lacks results with index and relevance_score")

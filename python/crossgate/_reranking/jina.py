@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import Any, Self
 
 from crossgate._reranking.http import HttpTransport
-from crossgate._reranking.remote import Key, Limits, RemoteReranker, key_of, switched_off
+from crossgate._reranking.remote import (
+    ApiKey,
+    RemoteReranker,
+    RequestLimits,
+    require_key,
+    switched_off,
+)
 from crossgate._support.checks import check_text
 
 VARIABLES = ("JINA_API_KEY",)
 
-_LIMITS = Limits(query_tokens=512, document_tokens=1_024)
+_LIMITS = RequestLimits(query_tokens=512, document_tokens=1_024)
 
 
 class JinaReranker(RemoteReranker):
@@ -38,7 +44,7 @@ class JinaReranker(RemoteReranker):
     ) -> None:
         check_text("the model", model)
         check_text("base_url", base_url)
-        key = key_of("Jina", api_key, VARIABLES)
+        key = require_key("Jina", api_key, VARIABLES)
         body = {"model": model, "return_documents": False}
         super().__init__(
             HttpTransport(f"{base_url.rstrip('/')}/v1/rerank", key, body),
@@ -53,4 +59,4 @@ class JinaReranker(RemoteReranker):
         cls, model: str = "jina-reranker-v2-base-multilingual", **options: Any
     ) -> Self | None:
         """Return one, or None without a key in the environment or with CROSSGATE_REMOTE=0."""
-        return None if switched_off() or not Key(None, VARIABLES) else cls(model, **options)
+        return None if switched_off() or not ApiKey(None, VARIABLES) else cls(model, **options)

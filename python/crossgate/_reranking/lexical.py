@@ -1,4 +1,4 @@
-"""SemanticBM25: the blend of cosine and BM25 as a reranker of its own, the last resort."""
+"""`SemanticBM25`: the blend of cosine and BM25 as a reranker, the last fallback of a chain."""
 
 from __future__ import annotations
 
@@ -14,24 +14,22 @@ if TYPE_CHECKING:
 
 
 class SemanticBM25:
-    """Scores by words and meaning: 70 % cosine, 30 % BM25 mapped to [0, 1).
+    """Blend of 70 % cosine and 30 % BM25, mapped to [0, 1).
 
-    It needs neither a network nor a cross-encoder, and takes well under a millisecond for a pool.
-    A passage's cosine is that of stage 1, where it has one; one without goes by its words alone.
-    BM25 knows the passages only: a word that all of them share says nothing here, whatever it says
-    in the whole index.
+    Needs neither a network nor a cross-encoder, and takes less than a millisecond for a pool. The
+    cosine of a passage is the one of stage 1; a passage without one is scored by BM25 alone. BM25
+    statistics come from the passages only, so a word that all passages share has no weight.
 
     Args:
-        semantic_weight: Weight of the cosine; both are divided by their total.
+        semantic_weight: Weight of the cosine; the two weights are normalised by their sum.
         bm25_weight: Weight of the bounded BM25 score.
         pivot: The BM25 score that is mapped to 0.5.
         language: Snowball language of the stemmer, or `none`.
-        embedder: What embeds query and passages where no passage has a cosine; None for BM25 alone
-            there.
+        embedder: Embeds query and passages if no passage has a cosine; None to use BM25 alone.
 
     Raises:
-        ProfileError: `profile_malformed` for weights that mean nothing.
-        InputError: `out_of_range` for a language that there is no stemmer for.
+        ProfileError: `profile_malformed` for invalid weights.
+        InputError: `out_of_range` for a language without a stemmer.
     """
 
     name = "semantic-bm25"
@@ -54,7 +52,7 @@ class SemanticBM25:
 
     @property
     def available(self) -> bool:
-        """Never for a cut of the pool: words and vectors cost nothing, and want candidates."""
+        """False, so that the pool is not cut: scoring all candidates is cheap here."""
         return False
 
     @property
@@ -76,7 +74,7 @@ class SemanticBM25:
         known = any(passage.cosine is not None for passage in passages)
         if self._embedder is not None and passages and not known:
             asked, *vectors = self._embedder.embed([query, *(passage.text for passage in passages)])
-            # Texts of nothing but white space have none.
+            # A text of white space has no vector.
             if asked is None or any(vector is None for vector in vectors):
                 asked, vectors = None, [None] * len(passages)
         index = _core.Index(self._language, "", 0 if asked is None else len(asked))

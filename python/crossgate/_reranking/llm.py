@@ -1,4 +1,4 @@
-"""A language model as a reranker, behind any OpenAI-compatible endpoint: the extra `llm`."""
+"""`LLMReranker`: a language model behind an OpenAI-compatible endpoint; needs the extra `llm`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from typing import Any, Self
 
 from crossgate._reranking import listwise
 from crossgate._reranking.http import problem_of_connection, problem_of_status
-from crossgate._reranking.remote import Key, RemoteReranker, TransportError, key_of, switched_off
+from crossgate._reranking.remote import (
+    ApiKey,
+    RemoteReranker,
+    TransportError,
+    require_key,
+    switched_off,
+)
 from crossgate._reranking.shared_state import background
 from crossgate._support.checks import check_count, check_kind, check_text
 from crossgate._support.extras import package
@@ -17,37 +23,35 @@ from crossgate._support.extras import package
 VARIABLES = ("OPENAI_API_KEY",)
 
 _DEFAULT_URL = "https://api.openai.com/v1"
-# What comes back are twenty numbers, and before them what some models say to themselves.
+# An answer is twenty numbers, after the reasoning text of some models.
 _MOST_BYTES = 4 << 20
 
 
 class LLMReranker(RemoteReranker):
-    """Has a language model order the documents, one window of them at a time.
+    """Ranks documents with a language model, one window at a time.
 
-    Its logits are made of ranks alone (`listwise.ordinal_logits`): they order documents
-    within one call and say nothing about whether any of them fits, so that no threshold of a
-    profile can be fitted to them. A model is asked once per window, one after
-    another: nine times for 100 documents, and seconds each time. An answer that names no passage is
-    a failure of the call; the order of stage 1 stands then.
+    The logits are computed from ranks alone (`listwise.ordinal_logits`): they order the documents
+    of one call and express no relevance, so a profile cannot have thresholds for them. There is one
+    request per window, one after another: nine for 100 documents, of seconds each. If an answer
+    names no passage, the call fails.
 
-    Documents are untrusted text. They are quoted so that none can leave its place in the prompt;
-    whether a model follows what it reads there is a matter of the model.
+    Documents are untrusted text. They are quoted so that a document cannot end its quotation, but a
+    model may still follow instructions in them.
 
     Args:
         model: Name of the model at the endpoint.
-        base_url: Where the interface is, up to `/v1`; by default `OPENAI_BASE_URL`, or OpenAI.
-        api_key: The key. Where `base_url` is not given, by default from `OPENAI_API_KEY`; a key
-            from the environment is never sent to an address that stands in code.
-        window: How many documents the model reads at once, at least 2.
-        step: How far the window moves, from 1 to `window - 1`.
-        document_characters: What a document is cut to, at least 1.
+        base_url: Address of the interface, up to `/v1`; by default `OPENAI_BASE_URL`, or OpenAI.
+        api_key: The API key. Without `base_url`, the default is `OPENAI_API_KEY`; a key from the
+            environment is never sent to an address given in code.
+        window: Documents per request, at least 2.
+        step: Positions by which the window moves, from 1 to `window - 1`.
+        document_characters: Characters that a document is cut to, at least 1.
         parameters: Sent with each request; by default `{"temperature": 0}`, which some models
-            refuse.
-        options: As for `RemoteReranker`; here a call may take 30 s and is sent twice at most.
+            reject.
+        options: As for `RemoteReranker`; by default a timeout of 30 s and two attempts.
 
     Raises:
-        RerankerError: `no_key` if neither `base_url` nor a key is given, and the environment holds
-            none.
+        RerankerError: `no_key` if neither `base_url` nor a key is given or set in the environment.
         InputError: `out_of_range` for a number outside of its limits.
     """
 
@@ -74,10 +78,10 @@ class LLMReranker(RemoteReranker):
         if base_url is not None:
             check_text("base_url", base_url)
         if base_url is None:
-            key = key_of("the language model", api_key, VARIABLES)
+            key = require_key("the language model", api_key, VARIABLES)
             base_url = os.environ.get("OPENAI_BASE_URL") or _DEFAULT_URL
         else:
-            key = Key(api_key, ())
+            key = ApiKey(api_key, ())
         self._document_characters = document_characters
         sent = {"temperature": 0} if parameters is None else dict(parameters)
         super().__init__(
@@ -90,11 +94,11 @@ class LLMReranker(RemoteReranker):
 
     @classmethod
     def from_environment(cls, model: str, **options: Any) -> Self | None:
-        """Return one, or None without a key in the environment or with CROSSGATE_REMOTE=0."""
-        return None if switched_off() or not Key(None, VARIABLES) else cls(model, **options)
+        """Return a reranker, or None without a key in the environment or if CROSSGATE_REMOTE=0."""
+        return None if switched_off() or not ApiKey(None, VARIABLES) else cls(model, **options)
 
     def _split(self, documents: int, most: int | None) -> list[list[int]]:
-        # Ranks of two batches could not be compared.
+        # Ranks of two batches are not comparable.
         return [list(range(documents))]
 
     async def _cut(
@@ -109,24 +113,24 @@ class LLMReranker(RemoteReranker):
 
 
 class LLMTransport:
-    """Asks for the order of each window in turn, through `openai.AsyncOpenAI`.
+    """Requests the order of each window in turn, through `openai.AsyncOpenAI`.
 
-    The library's own retries are off: `RemoteReranker` knows how much time is left, it does not.
+    The library's own retries are off, since `RemoteReranker` retries within the time left.
 
     Args:
         model: Name of the model.
-        base_url: Where the interface is.
-        key: The API key; an empty one where the endpoint asks for none.
+        base_url: Address of the interface.
+        key: The API key; empty for an endpoint without keys.
         parameters: Sent with each request.
-        window: How many documents the model reads at once.
-        step: How far the window moves.
+        window: Documents per request.
+        step: Positions by which the window moves.
     """
 
     def __init__(
         self,
         model: str,
         base_url: str,
-        key: Key,
+        key: ApiKey,
         parameters: Mapping[str, object],
         *,
         window: int,
@@ -140,7 +144,7 @@ class LLMTransport:
         self._step = step
 
     def prepare(self) -> None:
-        """Import the library, which takes most of a second.
+        """Import the library, which takes almost a second.
 
         Raises:
             ModelError: `dependency_missing` without openai.
@@ -153,7 +157,7 @@ class LLMTransport:
         """Return position and ordinal logit of each document.
 
         Raises:
-            TransportError: For everything but answers that name passages.
+            TransportError: If a request fails or an answer names no passage.
             ModelError: `dependency_missing` without openai.
         """
         order = list(range(len(documents)))
@@ -163,7 +167,7 @@ class LLMTransport:
             try:
                 better = listwise.permutation(answer, len(read))
             except ValueError:
-                raise TransportError("its answer names no passage") from None
+                raise TransportError("the answer names no passage") from None
             order[places.start : places.stop] = [read[position] for position in better]
         return list(enumerate(listwise.ordinal_logits(order)))
 
@@ -178,7 +182,7 @@ class LLMTransport:
         )
         body = bytearray()
         try:
-            # Read piece by piece, since a server that never ends would fill the memory.
+            # Read in pieces, so that an endless answer does not fill the memory.
             async with client.chat.completions.with_streaming_response.create(
                 model=self._model,
                 messages=listwise.messages(query, passages),
@@ -188,28 +192,28 @@ class LLMTransport:
                     body += chunk
                     if len(body) > _MOST_BYTES:
                         break
-        except Exception as error:  # the library lets through what its own libraries raise
-            # Raised below instead of here: the error keeps the request, with the key in it.
+        except Exception as error:  # the library also raises errors of its own dependencies
+            # Raised below, since chaining would keep the request, with the key in it.
             problem = _problem(error)
         else:
             if len(body) <= _MOST_BYTES:
                 return content_of(bytes(body))
-            problem = TransportError(f"an answer of more than {_MOST_BYTES:,} bytes")
+            problem = TransportError(f"the answer exceeds {_MOST_BYTES:,} bytes")
         raise problem
 
 
 def content_of(body: bytes) -> str:
-    """Return what the model said.
+    """Return the text of a chat completion.
 
     Raises:
-        TransportError: If the body is no answer of a chat model.
+        TransportError: If the body is not a chat completion.
     """
     try:
         content = json.loads(body)["choices"][0]["message"]["content"]
     except (ValueError, LookupError, TypeError, RecursionError):
         content = None
     if not isinstance(content, str):
-        raise TransportError("its answer lacks choices with a message")
+        raise TransportError("the answer lacks choices with a message")
     return content
 
 
@@ -223,7 +227,7 @@ def library() -> Any:
 
 
 def _client() -> tuple[Any, Any]:
-    # A redirect would send query and passages to an address that nobody chose.
+    # A redirect would send query and passages to an address that the user did not configure.
     client = library().DefaultAsyncHttpxClient(follow_redirects=False)
     return client, client.aclose
 

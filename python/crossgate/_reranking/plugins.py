@@ -1,11 +1,11 @@
-"""Rerankers that other packages bring along, found by name through their entry points.
+"""Rerankers of other packages, found by name through entry points.
 
-A package offers one in its `pyproject.toml`, as a callable without arguments, such as a class:
+A package declares one in its `pyproject.toml`, as a callable without arguments, such as a class:
 
     [project.entry-points."crossgate.rerankers"]
     acme = "acme.reranking:AcmeReranker"
 
-From then on `acme` is a name wherever crossgate takes the name of a reranker.
+`acme` can then be used wherever crossgate takes the name of a reranker.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ GROUP = "crossgate.rerankers"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plugin:
-    """A reranker that an installed package offers; it need not load.
+    """A reranker of an installed package, which may still fail to load.
 
     Attributes:
-        name: What the entry point is called.
-        package: Name and version of the package that offers it.
-        value: Where it lies, as `module:attribute`.
+        name: Name of the entry point.
+        package: Name and version of the package.
+        value: Location of the callable, as `module:attribute`.
     """
 
     name: str
@@ -35,17 +35,17 @@ class Plugin:
 
 
 def available() -> tuple[Plugin, ...]:
-    """Return the plug-ins of all installed packages by name, without importing any."""
+    """Return the plug-ins of all installed packages, sorted by name, without importing them."""
     plugins = {_described(point) for point in entry_points(group=GROUP)}
     return tuple(sorted(plugins, key=lambda plugin: (plugin.name, plugin.package, plugin.value)))
 
 
 def load(name: str) -> Reranker | None:
-    """Make the reranker of a plug-in, or return None if no package offers one of this name.
+    """Create the reranker of a plug-in, or return None if no package declares the name.
 
     Raises:
-        PluginError: `plugin_ambiguous` if two packages offer the name, `plugin_failed` if it
-            cannot be imported or made, or is no reranker.
+        PluginError: `plugin_ambiguous` if two packages declare the name, `plugin_failed` if it
+            cannot be imported or created, or is not a reranker.
     """
     points = {_described(point): point for point in entry_points(group=GROUP, name=name)}
     if not points:
@@ -53,15 +53,15 @@ def load(name: str) -> Reranker | None:
     if len(points) > 1:
         packages = " and ".join(sorted(plugin.package for plugin in points))
         raise PluginError(
-            "plugin_ambiguous", f"plug-in {name!r} is offered by {packages}: uninstall one of them"
+            "plugin_ambiguous", f"plug-in {name!r} is declared by {packages}: uninstall one of them"
         )
     [(plugin, point)] = points.items()
     try:
         made = point.load()()
         if isinstance(made, Reranker):
             return made
-        cause = f"it makes a {type(made).__name__}, which lacks name, identity or score"
-    except (Exception, SystemExit) as error:  # whatever the author of a plug-in got wrong
+        cause = f"it returns a {type(made).__name__}, which lacks name, identity or score"
+    except (Exception, SystemExit) as error:  # code of the plug-in can raise anything
         line = first_line(error)
         name = type(error).__name__
         cause = name if line == name else f"{name}: {line}"

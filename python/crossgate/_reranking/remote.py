@@ -1,4 +1,4 @@
-"""What all remote rerankers share: batches, retries, deadlines, checks and secrets."""
+"""`RemoteReranker`: batches, retries, deadlines and checks around a provider's transport."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from crossgate._values.results import Degradation, Passage
 
 Result = TypeVar("Result")
 
-# Switches every remote reranker off that is made from the environment.
+# If "0", "false", "no" or "off", `from_environment` of every remote reranker returns None.
 SWITCH = "CROSSGATE_REMOTE"
 
-# Pools over the first number are sent in batches of the second.
+# Pools of more than `_ONE_BATCH` passages are sent in batches of `_BATCH`.
 _ONE_BATCH = 80
 _BATCH = 60
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 2.0
-# No answer comes in less; a request that is sent all the same would count against the endpoint.
+# No provider answers faster, so a request with less time left would only count as a failure.
 _LEAST_SECONDS = 0.005
-# The loop's own deadline comes first; this one holds where the loop has no processor to run on.
+# The event loop enforces the deadline first; this margin applies if the loop gets no CPU time.
 _GRACE = 0.02
 
 
 class TransportError(Exception):
     """A request that did not return scores.
 
-    The message reaches users and logs: say what happened in words of your own, never in those of
-    a server or of a library, which may hold the key.
+    The message reaches users and logs. Never quote a server or a library in it: their text may
+    contain the key.
 
     Attributes:
         retryable: Whether the same request may succeed a moment later.
-        retry_after: Seconds that the endpoint asked to be left alone for, or 0.
+        retry_after: Seconds to wait, as requested by the endpoint, or 0.
     """
 
     def __init__(self, message: str, *, retryable: bool = False, retry_after: float = 0.0) -> None:
@@ -54,10 +54,10 @@ class TransportError(Exception):
 
 @runtime_checkable
 class Transport(Protocol):
-    """Sends one request to a provider; replace it in tests, or to use another provider.
+    """Sends one request to a provider; implement it for tests or for another provider.
 
-    If it has a method `prepare()`, that is called on a thread before the first request: the place
-    for imports, and for whatever else would block the event loop.
+    An optional method `prepare()` is called on a thread before the first request, for imports and
+    other work that would block the event loop.
     """
 
     async def __call__(
@@ -66,22 +66,22 @@ class Transport(Protocol):
         """Return one pair of position in `documents` and score for each document, in any order.
 
         Runs on the event loop that all remote calls share, and is cancelled after `timeout`
-        seconds. What it returns is checked: every position once, every score finite.
+        seconds. The result is checked: every position once, every score finite.
 
         Raises:
-            TransportError: If there is no such answer. Anything else counts as not retryable.
+            TransportError: If the request fails. Other exceptions count as not retryable.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What a provider takes in one request.
+class RequestLimits:
+    """The largest request that a provider accepts.
 
     Attributes:
-        query_tokens: Most tokens of the query.
-        document_tokens: What a document is cut to.
-        request_tokens: Most tokens of a request, the query counted once per document; None for
-            no limit.
+        query_tokens: Maximum tokens of the query.
+        document_tokens: Tokens that a document is cut to.
+        request_tokens: Maximum tokens of a request, with the query counted once per document;
+            None for no limit.
     """
 
     query_tokens: int
@@ -89,25 +89,25 @@ class Limits:
     request_tokens: int | None = None
 
     def batch(self, query_tokens: int) -> int | None:
-        """Return how many documents fit into a request, or None for any number."""
+        """Return the maximum number of documents of a request, or None for no limit."""
         if self.request_tokens is None:
             return None
         return max(1, self.request_tokens // (query_tokens + self.document_tokens))
 
 
-class Key:
-    """An API key that shows in no repr, no `vars`, no pickle and no error.
+class ApiKey:
+    """An API key that does not appear in `repr`, `vars`, pickles or errors.
 
     Args:
-        value: The key, or None to take it from the environment.
-        variables: Environment variables that may hold it, the first one that does counts.
+        value: The key, or None to read it from the environment.
+        variables: Environment variables to read, in order of precedence.
     """
 
     __slots__ = ("_reveal", "_variables")
 
     def __init__(self, value: str | None, variables: tuple[str, ...]) -> None:
         if value is not None and not isinstance(value, str):
-            # Not its value: what is meant to be a key is not for a message.
+            # The message leaves the value out, which may be a secret.
             raise InputError("out_of_range", f"the key is a {type(value).__name__}: pass a text")
         key = value or next(
             (os.environ[variable] for variable in variables if os.environ.get(variable)), ""
@@ -117,12 +117,12 @@ class Key:
         self._variables = variables
 
     def reveal(self) -> str:
-        """Return the key, or an empty text where there is none."""
+        """Return the key, or an empty string."""
         return self._reveal()
 
     @property
     def is_sendable(self) -> bool:
-        """Whether a header can hold it; an HTTP library would quote in its log one that cannot."""
+        """Whether a header can contain the key; HTTP libraries log keys that cannot be sent."""
         key = self._reveal()
         return key.isascii() and key.isprintable() and " " not in key
 
@@ -130,31 +130,31 @@ class Key:
         return bool(self._reveal())
 
     def __repr__(self) -> str:
-        return f"<Key {'hidden' if self else 'missing'}>"
+        return f"<ApiKey {'hidden' if self else 'missing'}>"
 
-    def __reduce__(self) -> tuple[type[Key], tuple[None, tuple[str, ...]]]:
-        """Pickle the names alone: another process looks into its own environment."""
-        return Key, (None, self._variables)
+    def __reduce__(self) -> tuple[type[ApiKey], tuple[None, tuple[str, ...]]]:
+        """Pickle only the variable names: another process reads its own environment."""
+        return ApiKey, (None, self._variables)
 
 
-def key_of(provider: str, value: str | None, variables: tuple[str, ...]) -> Key:
-    """Return a provider's key.
+def require_key(provider: str, value: str | None, variables: tuple[str, ...]) -> ApiKey:
+    """Return a provider's API key.
 
     Raises:
-        RerankerError: `no_key` if it is neither given nor in the environment.
+        RerankerError: `no_key` if the key is missing, or contains characters no header can hold.
     """
-    key = Key(value, variables)
+    key = ApiKey(value, variables)
     if not key:
         raise RerankerError(
             "no_key",
             f"no API key for {provider}: set {variables[0]}, pass api_key, or use "
-            "from_environment, which gives None where there is none",
+            "from_environment, which returns None without a key",
         )
     if not key.is_sendable:
         raise RerankerError(
             "no_key",
-            f"the API key for {provider} holds characters that no header can: copy it once more, "
-            "without line breaks",
+            f"the API key for {provider} contains characters that no header can hold: copy it "
+            "again, without line breaks",
         )
     return key
 
@@ -167,23 +167,23 @@ def switched_off() -> bool:
 class RemoteReranker:
     """A reranker behind a network; threads, tasks and event loops may share it.
 
-    Pools of more than 80 passages go in parallel batches of 60. Where some batches fail, the
-    passages of the others are scored; where all fail, the call does. What may pass is tried again,
-    after a pause with jitter, while there is time.
+    Pools of more than 80 passages are sent as parallel batches of 60. If some batches fail, only
+    the passages of the others get scores; if all fail, the call raises. Temporary failures are
+    retried after a pause with jitter, while time is left.
 
     Args:
         transport: Sends a request.
-        name: What the hits that it scored are stamped with.
+        name: Provider name of the hits that it scores.
         identity: Provider and model, for profiles.
-        endpoint: What fails and recovers as one, such as the provider's address. Rerankers of one
-            endpoint share a circuit breaker and a limit of requests under way.
-        limits: What a request may hold; None to send everything as it is.
-        timeout: Seconds that a call takes at most where the deadline leaves more, or there is none.
-        attempts: How often a request is sent at most; only what may pass is tried again.
-        concurrency: Most requests under way at once, over all callers of the endpoint.
+        endpoint: Address of the provider. Rerankers of one endpoint share a circuit breaker and
+            the limit of concurrent requests.
+        limits: Largest request; None to send queries and documents uncut.
+        timeout: Maximum seconds of a call, if the deadline does not leave less.
+        attempts: Maximum number of times that a request is sent.
+        concurrency: Maximum number of concurrent requests, over all callers of the endpoint.
 
     Raises:
-        InputError: `out_of_range` for a timeout, attempts or concurrency that are not above 0.
+        InputError: `out_of_range` if timeout, attempts or concurrency is not above 0.
     """
 
     ms_per_pair = 25.0
@@ -196,7 +196,7 @@ class RemoteReranker:
         name: str,
         identity: str,
         endpoint: str,
-        limits: Limits | None = None,
+        limits: RequestLimits | None = None,
         timeout: float = 10.0,
         attempts: int = 3,
         concurrency: int = 8,
@@ -221,11 +221,11 @@ class RemoteReranker:
     def score(
         self, query: str, passages: Sequence[Passage], *, deadline: Deadline = NO_DEADLINE
     ) -> Scores:
-        """Return what scores the provider gives in time.
+        """Return the scores that arrive in time.
 
         Raises:
-            RerankerError: `api_error` if it gives fewer than two, or `budget` if nothing was sent.
-            InputError: `query_too_long` if the provider does not take the query.
+            RerankerError: `api_error` if fewer than two arrive, or `budget` if nothing was sent.
+            InputError: `query_too_long` if the query exceeds the provider's limit.
         """
         if not passages:
             return Scores()
@@ -240,7 +240,7 @@ class RemoteReranker:
     async def ascore(
         self, query: str, passages: Sequence[Passage], *, deadline: Deadline = NO_DEADLINE
     ) -> Scores:
-        """Do what `score` does; cancelling it cancels its requests.
+        """Like `score`; cancellation cancels the requests.
 
         Raises:
             RerankerError: As `score` does.
@@ -273,7 +273,7 @@ class RemoteReranker:
     async def _answer(
         self, query: str, passages: Sequence[Passage], end: float, wire: _Wire
     ) -> Scores:
-        """Ask the provider until `time.monotonic` is end."""
+        """Send the request, and retry until `time.monotonic` reaches `end`."""
         until = asyncio.get_running_loop().time() + end - time.monotonic()
         await self._prepare_transport(until)
         texts, cut, size = await self._cut(query, [passage.text for passage in passages], until)
@@ -304,7 +304,7 @@ class RemoteReranker:
         return Scores(pairs, Degradation(code="partial_scores", detail=detail))
 
     def _split(self, documents: int, most: int | None) -> list[list[int]]:
-        """Return the places of each batch; whoever ranks all at once makes one of them."""
+        """Return the positions of each batch; a subclass may send all documents at once."""
         return _batches(documents, most)
 
     async def _prepare_transport(self, until: float) -> None:
@@ -316,7 +316,7 @@ class RemoteReranker:
     async def _cut(
         self, query: str, documents: Sequence[str], until: float
     ) -> tuple[list[str], list[bool], int | None]:
-        """Return the texts to send, which of them were cut, and how many fit into a request."""
+        """Return the texts to send, whether each was cut, and the documents per request."""
         limits = self._limits
         if limits is None:
             return list(documents), [False] * len(documents), None
@@ -326,31 +326,31 @@ class RemoteReranker:
             if asked > limits.query_tokens:
                 raise InputError(
                     "query_too_long",
-                    f"the query has {len(query):,} characters, {self.name} reads at most "
+                    f"the query has {len(query):,} characters, and {self.name} reads at most "
                     f"{limits.query_tokens:,} tokens: pass only the part that states the request",
                 )
             pairs = [tokens.cut(document, limits.document_tokens) for document in documents]
             return [text for text, _ in pairs], [cut for _, cut in pairs], limits.batch(asked)
 
         longest = max([len(query) * 2, *map(len, documents)])
-        if longest * 4 <= limits.document_tokens:  # four bytes per character at most: all fit
+        if longest * 4 <= limits.document_tokens:  # UTF-8 has at most four bytes per character
             return prepare()
         # Counting tokens takes long enough to delay other calls.
         return await self._in_thread(prepare, until, "cutting long documents")
 
     async def _in_thread(self, work: Callable[[], Result], until: float, what: str) -> Result:
-        """Do work that would block the loop, and that comes before anything is sent."""
+        """Run work on a thread that would block the event loop, before anything is sent."""
         try:
             async with asyncio.timeout_at(until):
                 return await asyncio.to_thread(work)
         except TimeoutError:
             pass
-        raise RerankerError("budget", f"{self.name}: the time was used up by {what}")
+        raise RerankerError("budget", f"{self.name}: {what} used up the time")
 
     async def _batch(
         self, query: str, documents: Sequence[str], until: float, wire: _Wire
     ) -> list[float]:
-        """Send one batch, more than once if need be, and return one score per document."""
+        """Send one batch, retry temporary failures, and return one score per document."""
         loop = asyncio.get_running_loop()
         limit = background().limit(self.endpoint, self._concurrency)
         started = loop.time()
@@ -364,14 +364,14 @@ class RemoteReranker:
             try:
                 async with asyncio.timeout_at(until), limit:
                     left = until - loop.time()
-                    if left < _LEAST_SECONDS:  # it has waited until now for its turn
+                    if left < _LEAST_SECONDS:  # it waited too long for a free connection
                         raise TimeoutError
                     had = left
                     wire.had = max(wire.had, left)
                     results = await self._transport(query, documents, timeout=left)
                 return checked(results, len(documents))
-            except TimeoutError:  # final: it has used up what time there was
-                # Most of it waiting for its turn? Then the endpoint is not to blame.
+            except TimeoutError:  # final, since no time is left
+                # If most of the time went into waiting for a connection, the endpoint did not fail.
                 if attempt == 1 and had < (until - started) / 2:
                     problem = None
             except TransportError as error:
@@ -379,8 +379,8 @@ class RemoteReranker:
                     str(error), retryable=error.retryable, retry_after=error.retry_after
                 )
             except ModelError:
-                raise  # a library that is missing is no fault of the endpoint
-            except Exception as error:  # its text may hold anything, even the key
+                raise  # a missing library is not a failure of the endpoint
+            except Exception as error:  # its text may contain the key
                 problem = TransportError(f"the transport raised {type(error).__name__}")
             if problem is None:
                 raise self._not_sent()
@@ -401,10 +401,10 @@ class RemoteReranker:
 
 @dataclass(slots=True)
 class _Wire:
-    """What one call knows of its requests, for whoever gives it up.
+    """Progress of the requests of one call, read when the call times out.
 
     Attributes:
-        had: Seconds that the best placed of its requests had left when it was sent; 0 for none.
+        had: Most seconds that any request had left when it was sent; 0 if none was sent.
     """
 
     had: float = 0.0
@@ -414,14 +414,14 @@ def checked(results: object, documents: int) -> list[float]:
     """Return the scores in the order of the documents.
 
     Raises:
-        TransportError: If they are not exactly one finite number for each document.
+        TransportError: If they are not exactly one finite number per document.
     """
     scores: dict[int, float] = {}
     problem = ""
     try:
         for index, score in results:  # type: ignore[attr-defined]
             if type(index) is not int or isinstance(score, bool | str):
-                problem = "an answer that is not pairs of position and score"
+                problem = "values that are not pairs of position and score"
             elif not 0 <= index < documents:
                 problem = f"a score for document {index} of {documents}"
             elif index in scores:
@@ -432,7 +432,7 @@ def checked(results: object, documents: int) -> list[float]:
                 break
             scores[index] = float(score)
     except (TypeError, ValueError, OverflowError):
-        problem = "an answer that is not a list of positions and scores"
+        problem = "a value that is not a list of positions and scores"
     if not problem and len(scores) < documents:
         problem = f"{len(scores)} scores for {documents} documents"
     if problem:
@@ -445,7 +445,7 @@ def _batches(documents: int, most: int | None) -> list[list[int]]:
     size = max(1, size if most is None else min(size, most))
     batches: list[list[int]] = [[] for _ in range(math.ceil(documents / size))]
     position = 0
-    # Dealt in turn, so that a batch that fails takes its share of the best, and not all of them.
+    # Deal positions in turn, so that a failed batch does not contain all of the best candidates.
     for turn in range(size):
         for number, batch in enumerate(batches):
             if turn < documents - number * size:

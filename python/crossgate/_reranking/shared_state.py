@@ -1,4 +1,4 @@
-"""All that stage 2 keeps for the whole process, and what a forked child makes of it."""
+"""State that all rerankers of the process share, and its reset in a forked child."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from crossgate._reranking.background import Background
     from crossgate._reranking.contract import Reranker
 
-Key = str | tuple[type, str]
-"""An endpoint, or the kind and the identity of a reranker that has none."""
+RerankerKey = str | tuple[type, str]
+"""An endpoint, or the class and identity of a reranker without an endpoint."""
 
 loaded: dict[tuple[str, str], Reranker] = {}
-"""Rerankers by kind, and name or folder, that they were loaded by; guarded by `load_lock`."""
-# A plug-in may load another model by name while it is made.
+"""Loaded rerankers by kind and by name or folder; guarded by `load_lock`."""
+# Reentrant, since a plug-in may load another model by name in its constructor.
 load_lock = threading.RLock()
-breakers: dict[Key, CircuitBreaker] = {}
-paces: dict[Key, LatencyEstimate] = {}
+breakers: dict[RerankerKey, CircuitBreaker] = {}
+latencies: dict[RerankerKey, LatencyEstimate] = {}
 
 _lock = threading.Lock()
 _background: Background | None = None
@@ -34,9 +34,9 @@ def endpoints() -> dict[str, CircuitBreaker]:
 
 
 def background() -> Background:
-    """Return the process's background loop, and start it if need be."""
+    """Return the process's background event loop, and start it on first use."""
     global _background
-    # It brings asyncio along, of no use to who asks nobody outside.
+    # Imports asyncio, which purely local use never needs.
     from crossgate._reranking.background import Background
 
     with _lock:
@@ -46,9 +46,9 @@ def background() -> Background:
 
 
 def shut_down() -> None:
-    """Close every remote connection and end the thread; the next remote call opens new ones.
+    """Close all remote connections and stop the background thread.
 
-    It happens by itself when the process ends.
+    The next remote call starts a new one. The process calls this at exit.
     """
     global _background
     with _lock:
@@ -58,9 +58,9 @@ def shut_down() -> None:
 
 
 def _after_fork() -> None:
-    # Another thread of the parent may have held a lock. The background thread is the parent's, and
-    # so are the connections: they are kept from the garbage collector, which would say goodbye on
-    # them. A circuit breaker sees for itself that it is in another process.
+    # Another thread of the parent may have held a lock. The background thread and its connections
+    # belong to the parent: `_lost` keeps them from the garbage collector, which would close them.
+    # A circuit breaker detects the new process itself.
     global _lock, load_lock, _background
     _lock, load_lock = threading.Lock(), threading.RLock()
     if _background is not None:

@@ -1,4 +1,4 @@
-"""Cuts texts to a number of tokens without the provider's tokenizer, which would be a download."""
+"""Token counts and limits of remote requests, by the bundled vocabulary."""
 
 from __future__ import annotations
 
@@ -11,23 +11,22 @@ from crossgate._runtime.models.manifest import ROUTING_RERANKER
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
-# No language needs more characters per token on average; what lies beyond is not even looked at,
-# since tokenising a book to keep a page of it would cost seconds.
+# Upper bound of characters per token on average. Text beyond the bound is not tokenised, since
+# tokenising a book to keep one page would cost seconds.
 _CHARACTERS_PER_TOKEN = 16
 _UNKNOWN = "[UNK]"
 
 
 def cut(text: str, most: int) -> tuple[str, bool]:
-    """Return a text of at most so many tokens, and whether its end was cut off.
+    """Return a text of at most `most` tokens, and whether its end was cut off.
 
-    Tokens are counted by the bundled WordPiece vocabulary of 30,522 pieces. The providers' larger
-    vocabularies need fewer tokens for the same text, so the count errs on the safe side. A word
-    that the vocabulary does not know counts as its UTF-8 bytes, of which no tokenizer makes more
-    tokens than there are.
+    Tokens are counted with the bundled WordPiece vocabulary of 30,522 pieces. Providers have larger
+    vocabularies and need fewer tokens for the same text, so the count is an upper bound. An unknown
+    word counts as its number of UTF-8 bytes, the most tokens that any tokenizer makes of it.
 
     Args:
         text: The text.
-        most: The largest number of tokens; at least 1.
+        most: Maximum number of tokens; at least 1.
     """
     if len(text.encode()) <= most:
         return text, False
@@ -42,7 +41,7 @@ def cut(text: str, most: int) -> tuple[str, bool]:
 
 
 def count(text: str, most: int) -> int:
-    """Return the number of tokens of a text, counted as `cut` does, or some number above `most`."""
+    """Return the number of tokens of a text, counted as in `cut`, or any number above `most`."""
     size = len(text.encode())
     if size <= most // 2:
         return size

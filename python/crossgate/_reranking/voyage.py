@@ -8,11 +8,11 @@ from typing import Any, Self
 
 from crossgate._reranking.http import MOST_BYTES, problem_of_connection, problem_of_status
 from crossgate._reranking.remote import (
-    Key,
-    Limits,
+    ApiKey,
     RemoteReranker,
+    RequestLimits,
     TransportError,
-    key_of,
+    require_key,
     switched_off,
 )
 from crossgate._reranking.shared_state import background
@@ -23,7 +23,7 @@ VARIABLES = ("VOYAGE_API_KEY",)
 
 # The provider takes 8,000 tokens of query, 32,000 of query and document, and 600,000 of a request.
 # Documents are cut far below that, so that 80 of them and a query fit into one request.
-_LIMITS = Limits(query_tokens=8_000, document_tokens=4_096, request_tokens=600_000)
+_LIMITS = RequestLimits(query_tokens=8_000, document_tokens=4_096, request_tokens=600_000)
 
 _KEEP_ALIVE_SECONDS = 90.0
 
@@ -50,7 +50,7 @@ class VoyageReranker(RemoteReranker):
         **options: Any,
     ) -> None:
         check_text("the model", model)
-        key = key_of("Voyage", api_key, VARIABLES)
+        key = require_key("Voyage", api_key, VARIABLES)
         super().__init__(
             VoyageTransport(model, key, base_url),
             name="voyage",
@@ -62,7 +62,7 @@ class VoyageReranker(RemoteReranker):
     @classmethod
     def from_environment(cls, model: str = "rerank-2.5", **options: Any) -> Self | None:
         """Return one, or None without a key in the environment or with CROSSGATE_REMOTE=0."""
-        return None if switched_off() or not Key(None, VARIABLES) else cls(model, **options)
+        return None if switched_off() or not ApiKey(None, VARIABLES) else cls(model, **options)
 
 
 class VoyageTransport:
@@ -76,7 +76,7 @@ class VoyageTransport:
         base_url: Where the interface is, or None for the library's choice.
     """
 
-    def __init__(self, model: str, key: Key, base_url: str | None) -> None:
+    def __init__(self, model: str, key: ApiKey, base_url: str | None) -> None:
         self._model = model
         self._key = key
         self._base_url = base_url
@@ -119,9 +119,9 @@ class _Redaction(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._keys: list[Key] = []
+        self._keys: list[ApiKey] = []
 
-    def cover(self, key: Key) -> None:
+    def cover(self, key: ApiKey) -> None:
         """Blot out this key from now on."""
         if all(covered.reveal() != key.reveal() for covered in self._keys):
             self._keys.append(key)
@@ -157,7 +157,7 @@ def _session() -> tuple[Any, Any]:
                     body += chunk
                     if len(body) > MOST_BYTES:
                         self.close()
-                        raise TransportError(f"an answer of more than {MOST_BYTES} bytes")
+                        raise TransportError(f"the answer exceeds {MOST_BYTES:,} bytes")
                 self._body = bytes(body)
             return self._body
 

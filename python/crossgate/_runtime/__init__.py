@@ -1,1 +1,1 @@
-"""Running models: ONNX sessions, worker threads, and the files of models."""
+"""Model runtime: ONNX sessions, worker threads, and model files."""

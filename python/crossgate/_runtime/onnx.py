@@ -1,4 +1,4 @@
-"""Runs ONNX models, one input at a time, each for so long and no longer."""
+"""ONNX models with their tokenizers; each run has a time limit."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 _INPUTS = {"input_ids", "attention_mask", "token_type_ids", "position_ids"}
 
-# WordPiece reads words of at most 100 letters as one piece, most are far shorter; what lies beyond
-# this many characters per piece cannot reach the model, and tokenising it would cost seconds.
+# A word piece has far fewer characters on average. Text beyond this many characters per piece
+# cannot reach the model, and tokenising it would cost seconds.
 _CHARACTERS_PER_PIECE = 64
 
-# A graph can hold a loop without an end. The largest model of the registry takes a twentieth of
-# this on one slow processor, the bundled ones a thousandth: no run that would ever end comes near.
+# Time limit of a run, since a graph can contain an endless loop. The largest model of the registry
+# needs a twentieth of it on a slow processor, the bundled models a thousandth.
 SECONDS, SECONDS_PER_TOKEN = 30.0, 0.5
 
-# How often the watcher of late runs looks; it ends when it finds nothing to watch.
+# Seconds between two checks of the watcher thread, which ends when no run is in progress.
 PERIOD = 1.0
 
 _lock = threading.Lock()
@@ -38,29 +38,29 @@ _running: dict[int, tuple[float, onnxruntime.RunOptions]] = {}
 
 
 class OnnxModel:
-    """A model and its tokenizer, ready to run; safe to share between threads.
+    """A model and its tokenizer; safe to share between threads.
 
-    Each input runs alone and without padding, on one thread. So the result of an input cannot
-    depend on its neighbours (dynamic quantisation takes its scale from the whole tensor), memory
-    is bounded by one input, and throughput comes from running several inputs at once.
+    Each input runs alone and without padding, on one thread. The result of an input therefore does
+    not depend on other inputs (dynamic quantisation scales the whole tensor), and memory is bounded
+    by one input. Throughput comes from running several inputs in parallel.
 
     Args:
-        local: Where the files lie, already verified.
+        local: The verified files.
 
     Raises:
         ModelError: `dependency_missing` without onnxruntime or tokenizers, `model_unsupported` if
-            the files are no ONNX model with a matching tokenizer.
+            the files are not an ONNX model with a matching tokenizer.
     """
 
     def __init__(self, local: LocalModel) -> None:
-        # From 1.29 on onnxruntime would report to its makers, over the network, that it is used;
-        # only this variable stops it before it starts.
+        # onnxruntime 1.29 and later sends usage data over the network; only this variable prevents
+        # it before the start.
         if not os.environ.get("ORT_DISABLE_TELEMETRY"):
             os.environ["ORT_DISABLE_TELEMETRY"] = "1"
         handled = sys.exception()
         try:
-            # Before onnxruntime does: its compiled part, which imports numpy as well, prints
-            # whatever is raised meanwhile, Ctrl-C too, and raises an ImportError in its place.
+            # Imported before onnxruntime, whose compiled module imports numpy itself, prints any
+            # exception of that import, including Ctrl-C, and raises an ImportError instead.
             import numpy  # noqa: F401
             import onnxruntime
             from tokenizers import Tokenizer
@@ -72,7 +72,7 @@ class OnnxModel:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
-        # The arena keeps the memory of the largest input for as long as the session lives.
+        # The arena would keep the memory of the largest input until the session is closed.
         options.enable_cpu_mem_arena = False
         options.enable_mem_pattern = False
         options.log_severity_level = 4
@@ -103,18 +103,18 @@ class OnnxModel:
             self._plain.encode_special_tokens = True
 
     def clips(self, text: str) -> bool:
-        """Return whether a text is so long that only its start is read at all."""
+        """Return whether a text is too long to be tokenised whole."""
         return len(text) > self.local.max_length * _CHARACTERS_PER_PIECE
 
     def pieces(self, text: str) -> Encoding:
-        """Return the word pieces of a text, or of its start, without special ones."""
+        """Return the word pieces of a text, or of its start, without special tokens."""
         start = text[: self.local.max_length * _CHARACTERS_PER_PIECE]
         return self._plain.encode(start, add_special_tokens=False)
 
     def query(self, text: str) -> Encoding:
-        """Return the word pieces of a pair's first part: the query, and what a template adds.
+        """Return the word pieces of a pair's first part: the query with the template's prefix.
 
-        The beginning of the query is enough for a model that says how much it reads.
+        If the model has a `query_length`, only the beginning of the query is read.
         """
         template = self.local.template
         if template is None:
@@ -127,11 +127,11 @@ class OnnxModel:
 
     def document(self, text: str) -> Encoding:
         """Return the word pieces of a pair's second part, the document."""
-        # The space belongs to the document: these tokenizers read it as the start of a word.
+        # The tokenizers of models with templates read the space as the start of a word.
         return self.pieces(text if self.local.template is None else " " + text)
 
     def room(self, first: Encoding | None = None) -> int:
-        """Return how many word pieces fit into an input, beside the fixed ones and `first`."""
+        """Return how many more word pieces fit into an input that contains `first`."""
         if self._suffix is not None:
             fixed = len(self._suffix.ids)
         else:
@@ -139,7 +139,7 @@ class OnnxModel:
         return self.local.max_length - fixed - (0 if first is None else len(first.ids))
 
     def join(self, first: Encoding, second: Encoding | None = None) -> Encoding:
-        """Return a whole input: one text or a pair of them, with the fixed pieces around."""
+        """Return a complete input of one text or a pair, with the special tokens."""
         if self._suffix is not None and second is not None:
             return _merged(first, second, self._suffix)
         return self._tokenizer.post_process(first, second)
@@ -148,8 +148,7 @@ class OnnxModel:
         """Run the model on one input and return its first output, of shape (1, ...).
 
         Raises:
-            ModelError: `model_failed` if the runtime refuses the input, or does not come to an
-                end with it.
+            ModelError: `model_failed` if the runtime rejects the input, or exceeds the time limit.
         """
         import numpy
 
@@ -169,7 +168,7 @@ class OnnxModel:
                 if options.terminate:
                     why = (
                         f"it was stopped after {seconds:.0f} s with {len(encoding.ids)} tokens and "
-                        "may never end; use another model"
+                        "may never end: use another model"
                     )
                 message = f"model {self.local.name!r} failed: {why}"
                 raise ModelError("model_failed", message) from error
@@ -177,7 +176,7 @@ class OnnxModel:
 
 
 def _comes_of_ctrl_c(error: BaseException | None, handled: BaseException | None) -> bool:
-    """Return whether Ctrl-C came before an error, but after what the caller is handling anyway."""
+    """Return whether Ctrl-C caused an error, rather than the exception already being handled."""
     while error is not None and error is not handled:
         if isinstance(error, KeyboardInterrupt):
             return True
@@ -186,7 +185,7 @@ def _comes_of_ctrl_c(error: BaseException | None, handled: BaseException | None)
 
 
 def _dependency_missing(name: str, error: ImportError) -> ModelError:
-    """Return the error for a package that is not installed, or cannot be imported."""
+    """Return the error for a package that is missing or cannot be imported."""
     if isinstance(error, ModuleNotFoundError):
         message = (
             f"model {name!r} needs the package {error.name!r}, which is not installed: "
@@ -212,15 +211,15 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _limited(seconds: float) -> Iterator[onnxruntime.RunOptions]:
-    """Yield what a run must be given, to be ended by onnxruntime once this time is over.
+    """Yield run options with which onnxruntime stops a run after this time.
 
-    It ends between two nodes of the graph, those within a loop included; a single node is not
-    interrupted.
+    The run stops between two nodes of the graph, including nodes within a loop; a single node is
+    not interrupted.
     """
     import onnxruntime
 
     options = onnxruntime.RunOptions()
-    options.log_severity_level = 4  # what ends is said by who runs it
+    options.log_severity_level = 4  # `run` reports the error itself
     _running[id(options)] = time.monotonic() + seconds, options
     try:
         _watch()
@@ -230,17 +229,17 @@ def _limited(seconds: float) -> Iterator[onnxruntime.RunOptions]:
 
 
 def _watch() -> None:
-    """See to it that the watcher runs: one thread for all models, not one for each run."""
+    """Start the watcher thread, which all models share, unless it is running."""
     global _watcher
-    with _lock:  # also where it is there: it may have decided just now to end
+    with _lock:  # taken even if the watcher exists, since it may be about to end
         if _watcher is None:
-            started = threading.Thread(target=_stop_late_ones, name="crossgate-limit", daemon=True)
-            with suppress(RuntimeError):  # no more threads: better unwatched than not at all
+            started = threading.Thread(target=_stop_late_runs, name="crossgate-limit", daemon=True)
+            with suppress(RuntimeError):  # out of threads: run without a time limit
                 started.start()
                 _watcher = started
 
 
-def _stop_late_ones() -> None:
+def _stop_late_runs() -> None:
     global _watcher
     while True:
         time.sleep(PERIOD)

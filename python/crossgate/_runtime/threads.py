@@ -1,4 +1,4 @@
-"""Runs work on the threads that all models of the process share."""
+"""Worker threads that all models of the process share."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _workers: ThreadPoolExecutor | None = None
 
 
 def set_threads(count: int) -> None:
-    """Set how many inputs are run at once, over all models and callers of the process.
+    """Set the number of inputs that run at once, over all models and callers of the process.
 
-    Without a call it is the environment variable `CROSSGATE_THREADS`, or else the number of
-    processors that the process may use.
+    The default is the environment variable `CROSSGATE_THREADS`, or else the number of processors
+    that the process may use.
 
     Raises:
         InputError: `out_of_range` if `count` is below 1.
@@ -41,10 +41,10 @@ def set_threads(count: int) -> None:
 
 
 def loading() -> threading.Lock:
-    """Return the lock under which what is kept of a model is loaded, one model at a time.
+    """Return the lock for loading models, one model at a time.
 
-    It is one for all, since a forked child renews it: another thread of the parent may have held
-    it, and a lock of each model would stay taken for ever.
+    All models share one lock, so that a forked child can replace it: another thread of the parent
+    may have held it.
     """
     return _loading
 
@@ -53,7 +53,7 @@ def _executor() -> ThreadPoolExecutor:
     global _workers
     with _lock:
         if _workers is None:
-            # It takes milliseconds to import, which the one query of a hook must not pay for.
+            # Imported here: one query of a hook does not need it, and it costs milliseconds.
             from concurrent.futures import ThreadPoolExecutor
 
             _workers = ThreadPoolExecutor(number_of_threads(), "crossgate")
@@ -61,7 +61,7 @@ def _executor() -> ThreadPoolExecutor:
 
 
 def _retire(executor: ThreadPoolExecutor) -> None:
-    """Let the threads end when their work is done; the next caller gets new ones."""
+    """Let the threads end after their current work; the next caller gets new ones."""
     global _workers
     with _lock:
         if _workers is executor:
@@ -70,10 +70,10 @@ def _retire(executor: ThreadPoolExecutor) -> None:
 
 
 def number_of_threads() -> int:
-    """Return how many inputs are run at once, over all models and callers of the process.
+    """Return the number of inputs that run at once, over all models and callers of the process.
 
     Raises:
-        InputError: `out_of_range` if the environment names no number.
+        InputError: `out_of_range` if `CROSSGATE_THREADS` is not a number.
     """
     if _threads:
         return _threads
@@ -90,7 +90,7 @@ def number_of_threads() -> int:
 
 
 def _after_fork() -> None:
-    # Threads do not survive a fork, and the locks may have been held by one of them.
+    # Threads do not survive a fork, and another thread may have held the locks.
     global _lock, _loading, _workers
     _lock, _loading, _workers = threading.Lock(), threading.Lock(), None
 
@@ -107,7 +107,7 @@ def run_all(
     """Apply a function to every item on the shared threads; results keep the order of the items.
 
     Args:
-        function: What to do with one item.
+        function: The function.
         items: The items.
         progress: Called with the number of items done so far, after each.
     """
@@ -119,13 +119,13 @@ def run_all(
 def run_until(
     function: Callable[[Item], Result], items: Sequence[Item], until: float | None
 ) -> list[Result]:
-    """Do what `run_all` does until a time comes; return the results of the first items.
+    """Like `run_all`, with a time limit; return the results of the first items.
 
-    What comes after the first item that was not done in time is left out, done or not. An item
-    that is under way when time is up is not waited for.
+    The result ends before the first unfinished item, even if later items are finished. An item in
+    progress at the time limit is not waited for.
 
     Args:
-        function: What to do with one item.
+        function: The function.
         items: The items.
         until: When to stop, as a reading of `time.monotonic`; None for never.
     """
@@ -143,17 +143,17 @@ def _run(
     outcomes: SimpleQueue[tuple[int, Result | None, BaseException | None]] = SimpleQueue()
 
     def work() -> None:
-        # Each thread takes the next item until none is left or nobody waits for it any more.
+        # Each thread takes the next item until none is left or the caller stops waiting.
         while not stopped.is_set() and (position := next(positions)) < len(items):
             try:
                 outcomes.put((position, function(items[position]), None))
-            except BaseException as error:  # it belongs to the caller, not to this thread
+            except BaseException as error:  # raised in the calling thread
                 outcomes.put((position, None, error))
 
     results: dict[int, Result] = {}
     executor = _executor()
     try:
-        # One hand-out per thread, not per item: few moments for Ctrl-C to come in between.
+        # One submission per thread, not per item, leaves few moments for Ctrl-C in between.
         for _ in range(min(number_of_threads(), len(items))):
             _submit(executor, work)
         for done in range(1, len(items) + 1):
@@ -171,8 +171,8 @@ def _run(
             results[position] for position in takewhile(results.__contains__, range(len(items)))
         ]
     except KeyboardInterrupt:
-        # It may have come while a thread was being started: nobody but its queue knows of such
-        # a thread, and without a word through it the process would wait for it forever.
+        # The interrupt may have come while a thread was being started. Only the queue reaches such
+        # a thread, and without the shutdown message the process would wait for it forever.
         _retire(executor)
         raise
     finally:
@@ -183,8 +183,8 @@ def _submit(executor: ThreadPoolExecutor, work: Callable[[], None]) -> None:
     try:
         executor.submit(work)
     except RuntimeError as error:
-        # An interrupt while a new thread is waited for can leave the interpreter's own lock
-        # released twice, which hides it; taken for a failure, it would degrade a result.
+        # An interrupt while waiting for a new thread can release the interpreter's lock twice, and
+        # the RuntimeError of that hides it. Reported as a failure, it would degrade a result.
         if isinstance(error.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from error
         raise

@@ -1,1 +1,1 @@
-"""Helpers that every room uses: errors, checks, files, limits, optional packages, sanitising."""
+"""Shared helpers: errors, argument checks, files, limits, optional packages, sanitising."""

@@ -1,4 +1,4 @@
-"""Checks of what callers hand in, before any of it reaches the core or a model."""
+"""Checks of arguments, before they reach the core or a model."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ MAX_QUERY_CHARACTERS = 65_536
 
 
 def check_text(what: str, text: object) -> None:
-    """Refuse what is not Unicode text.
+    """Check that a value is Unicode text.
 
     Args:
-        what: Names the text in the error, such as `the query`.
-        text: The text.
+        what: Name of the value in the error, such as `the query`.
+        text: The value.
 
     Raises:
-        InputError: `invalid_text` if it is no `str`, or holds half of a surrogate pair.
+        InputError: `invalid_text` if it is not a `str`, or contains a lone surrogate.
     """
     if not isinstance(text, str):
         raise InputError("invalid_text", f"{what} is a {type(text).__name__}: it must be a str")
@@ -36,14 +36,13 @@ def check_text(what: str, text: object) -> None:
     except UnicodeEncodeError as error:
         raise InputError(
             "invalid_text",
-            f"{what} holds a lone surrogate, U+{ord(text[error.start]):04X}, at position "
-            f"{error.start}: decode the bytes it came from as UTF-8, with errors='replace' if "
-            "need be",
+            f"{what} contains a lone surrogate, U+{ord(text[error.start]):04X}, at position "
+            f"{error.start}: decode its bytes as UTF-8, with errors='replace' if necessary",
         ) from error
 
 
 def is_text(text: str) -> bool:
-    """Return whether a text holds no half of a surrogate pair."""
+    """Return whether a text contains no lone surrogate."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -52,14 +51,14 @@ def is_text(text: str) -> bool:
 
 
 def check_ids(what: str, ids: Iterable[str]) -> set[str]:
-    """Refuse what is not a collection of ids, and return them.
+    """Check that a value is a collection of ids, and return them.
 
     Args:
-        what: Names the collection in the error, such as `allow`.
+        what: Name of the collection in the error, such as `allow`.
         ids: The ids.
 
     Raises:
-        InputError: `out_of_range` for a single text, `invalid_text` for an id that is not text.
+        InputError: `out_of_range` for a string, `invalid_text` for an id that is not text.
     """
     given = collected(what, ids)
     for id in given:
@@ -71,10 +70,10 @@ def collected(what: str, ids: Iterable[Item]) -> list[Item]:
     """Return the ids of a collection.
 
     Raises:
-        InputError: `out_of_range` for a single text, and for what is no collection.
+        InputError: `out_of_range` for a string, or for a value that is not a collection.
     """
     if isinstance(ids, str):
-        raise InputError("out_of_range", f"{what} is one text, {ids!r}: pass a list of ids")
+        raise InputError("out_of_range", f"{what} is a string, {ids!r}: pass a list of ids")
     if not isinstance(ids, Iterable):
         raise InputError(
             "out_of_range", f"{what} is {safe_repr(ids)}: pass a list of ids, an empty one for none"
@@ -83,23 +82,23 @@ def collected(what: str, ids: Iterable[Item]) -> list[Item]:
 
 
 def safe_repr(value: object) -> str:
-    """Return a value as an error names it: short, and also where it cannot be written out."""
+    """Return a short `repr` for an error message, which never raises."""
     try:
         text = repr(value)
-    except Exception:  # an integer of 5,000 digits, or a repr that fails
+    except Exception:  # an integer of more than 4,300 digits, or a failing __repr__
         return f"a {type(value).__name__} that cannot be shown"
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
 def check_path(what: str, path: object) -> str:
-    """Refuse what is not a path of a file, and return it as a text.
+    """Check that a value is the path of a file, and return it as a string.
 
     Raises:
         InputError: `out_of_range`.
     """
     try:
         text = os.fspath(path)  # type: ignore[call-overload]
-        # What has no bytes fails differently in each function of `os`.
+        # Paths that cannot be encoded raise different errors in each function of `os`.
         if isinstance(text, str) and os.fsencode(text) is not None:
             return text
     except (TypeError, ValueError):
@@ -115,20 +114,20 @@ def check_number(
     *,
     above: bool = False,
 ) -> None:
-    """Refuse what is not a number within limits.
+    """Check that a value is a finite number within limits.
 
     Args:
-        what: Names it in the error.
-        value: The number.
-        least: The smallest that it may be.
-        most: The largest that it may be, and a finite one in any case.
-        above: Whether it must be larger than `least`.
+        what: Name of the value in the error.
+        value: The value.
+        least: Lower limit.
+        most: Upper limit.
+        above: Whether the value must be larger than `least`.
 
     Raises:
         InputError: `out_of_range`.
     """
     number = isinstance(value, Real) and not isinstance(value, bool)
-    # Comparing keeps NaN out, and a Python integer that no float can hold from overflowing.
+    # A comparison rejects NaN, and does not overflow for a large Python integer.
     largest = min(most, sys.float_info.max)
     if not (number and max(least, -sys.float_info.max) <= value <= largest) or (  # type: ignore[operator]
         above and value == least
@@ -142,12 +141,12 @@ def check_number(
 
 
 def check_numbers(what: str, values: Any, least: float = -math.inf, *, finite: bool = True) -> None:
-    """Refuse what is not a list of numbers of at least `least`, all finite unless told otherwise.
+    """Check that a value is a list of numbers of at least `least`, finite unless `finite=False`.
 
     Raises:
         InputError: `out_of_range`.
     """
-    # An array of numpy is no Sequence, and yet a list of numbers.
+    # An array of numpy is not a Sequence.
     if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__getitem__"):
         raise InputError("out_of_range", f"{what} is {safe_repr(values)}: pass a list of numbers")
     for value in values:
@@ -157,7 +156,7 @@ def check_numbers(what: str, values: Any, least: float = -math.inf, *, finite: b
 
 
 def check_count(what: str, value: object, least: int = 1, most: int = sys.maxsize) -> None:
-    """Refuse what is not a whole number within limits.
+    """Check that a value is a whole number within limits.
 
     Raises:
         InputError: `out_of_range`.
@@ -170,17 +169,17 @@ def check_count(what: str, value: object, least: int = 1, most: int = sys.maxsiz
 
 
 def check_kind(what: str, value: object, kind: Any, remedy: str) -> None:
-    """Refuse what is of another kind.
+    """Check that a value is of type `kind`.
 
     Raises:
-        InputError: `out_of_range`.
+        InputError: `out_of_range`, with the remedy "pass `remedy`".
     """
     if not isinstance(value, kind):
         raise InputError("out_of_range", f"{what} is {safe_repr(value)}: pass {remedy}")
 
 
 def check_vector(vector: object) -> None:
-    """Refuse what is no vector; the index checks its numbers, and how many there are.
+    """Check that a value is a vector; the index checks its dimension and its numbers.
 
     Raises:
         InputError: `wrong_dimension`.
@@ -192,7 +191,7 @@ def check_vector(vector: object) -> None:
 
 
 def check_hits(what: str, hits: object) -> None:
-    """Refuse what is not a list of hits, each with an id.
+    """Check that a value is a list of hits, each with an id.
 
     Raises:
         InputError: `malformed_candidate`.
@@ -205,22 +204,22 @@ def check_hits(what: str, hits: object) -> None:
             raise InputError(
                 "malformed_candidate",
                 f"hit {position} in {what} is a {type(hit).__name__} with the id {safe_repr(id)}: "
-                "each needs an id that is a text",
+                "each id must be a non-empty string",
             )
 
 
 def is_empty(query: str) -> bool:
-    """Return whether a query holds nothing but white space.
+    """Return whether a query is empty or white space.
 
     Raises:
-        InputError: `invalid_text` if it is no Unicode text.
+        InputError: `invalid_text` if it is not Unicode text.
     """
     check_text("the query", query)
     return not query.replace("\0", "").strip()
 
 
 def check_query(query: str) -> None:
-    """Refuse a query that is empty, too long or no Unicode text.
+    """Check that a query is Unicode text, not empty and not too long.
 
     Raises:
         InputError: `empty_query`, `query_too_long` or `invalid_text`.
@@ -231,7 +230,7 @@ def check_query(query: str) -> None:
 
 
 def check_prompt(query: str) -> None:
-    """Refuse a query that is too long or no Unicode text. An empty one is answered: nothing fits.
+    """Check that a prompt is Unicode text and not too long. It may be empty.
 
     Raises:
         InputError: `query_too_long` or `invalid_text`.
@@ -240,13 +239,13 @@ def check_prompt(query: str) -> None:
     if len(query) > MAX_QUERY_CHARACTERS:
         raise InputError(
             "query_too_long",
-            f"the query has {len(query):,} characters, at most {MAX_QUERY_CHARACTERS:,} are read: "
-            "pass only the part that states the request",
+            f"the query has {len(query):,} characters, and at most {MAX_QUERY_CHARACTERS:,} are "
+            "read: pass only the part that states the request",
         )
 
 
 def check_limit(limit: int | None) -> None:
-    """Refuse a limit that selects nothing.
+    """Check that a limit is None or at least 1.
 
     Raises:
         InputError: `out_of_range` if the limit is not a whole number, or below 1.
@@ -260,7 +259,7 @@ def check_limit(limit: int | None) -> None:
 
 
 def check_request(section: str | None, grade: str | None) -> None:
-    """Refuse a section or a grade that is no text; which ones mean something is the profile's.
+    """Check that section and grade are text; the policy defines the valid values.
 
     Raises:
         InputError: `invalid_text`.
@@ -271,7 +270,7 @@ def check_request(section: str | None, grade: str | None) -> None:
 
 
 def check_confidence(least: float | None, profile: Profile) -> None:
-    """Refuse a least confidence that is none, or that no decision of this profile could meet.
+    """Check a minimum confidence, and that the profile has a model of confidence.
 
     Raises:
         InputError: `out_of_range`.
@@ -283,6 +282,6 @@ def check_confidence(least: float | None, profile: Profile) -> None:
     if all(model.stage1 is None and model.stage2 is None for model in fitted):
         raise InputError(
             "out_of_range",
-            f"min_confidence is {least:g}, and profile {profile.name!r} has no model of "
-            "confidence: leave it out, or use a profile that `crossgate calibrate` fitted",
+            f"min_confidence is {least:g}, but profile {profile.name!r} has no model of "
+            "confidence: omit it, or use a profile fitted by `crossgate calibrate`",
         )

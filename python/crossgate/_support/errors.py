@@ -5,10 +5,10 @@
      ├── SourceError      a file or folder of documents that cannot be read
      ├── IndexFileError   an index file that is missing, damaged or made with another embedder
      ├── ModelError       a model that is unknown, incomplete, altered or cannot be run
-     │    └── PluginError   a reranker that another package offers and that cannot be used
+     │    └── PluginError   a reranker of another package that cannot be used
      ├── ProfileError     a calibration profile that is malformed or fitted for another model
-     ├── CalibrationError labelled data on which no gate can be fitted that keeps its promise
-     └── RerankerError    a reranker that was not asked, or did not answer
+     ├── CalibrationError labelled data on which no gate meets the objective
+     └── RerankerError    a reranker that was not called, or did not answer
 
 Catch the base class to catch them all, and test `code`, never the message:
 
@@ -23,11 +23,11 @@ from __future__ import annotations
 
 
 class CrossgateError(Exception):
-    """Base of every exception that crossgate raises on purpose.
+    """Base of every exception that crossgate raises deliberately.
 
     Attributes:
-        code: Identifier for programs, in snake_case. It stays the same between releases; the
-            message may change.
+        code: Identifier for programs, in snake_case. It is stable between releases, unlike the
+            message.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -70,7 +70,7 @@ class IndexFileError(CrossgateError):
 
 
 class ModelError(CrossgateError):
-    """A model that cannot be found, trusted or run.
+    """A model that cannot be found, verified or run.
 
     Codes: `unknown_model`, `model_missing`, `model_incomplete`, `model_altered`,
     `model_unsupported`, `model_failed`, `dependency_missing`, `pull_failed`, `pull_unwritable`,
@@ -79,7 +79,7 @@ class ModelError(CrossgateError):
 
 
 class PluginError(ModelError):
-    """A reranker that another package offers and that cannot be used.
+    """A reranker of another package that cannot be used.
 
     Codes: `plugin_failed`, `plugin_ambiguous`.
     """
@@ -94,21 +94,21 @@ class ProfileError(CrossgateError):
 
 
 class CalibrationError(CrossgateError):
-    """Labelled data on which no gate can be fitted that keeps its promise.
+    """Labelled data on which no gate meets the objective.
 
     Codes: `no_labels`, `too_few_negatives`, `no_gate`, `promise_broken`.
     """
 
 
 class RerankerError(CrossgateError):
-    """A reranker that was not asked, or did not answer; routing never raises it.
+    """A reranker that was not called, or did not answer; routing never raises it.
 
     Codes: `circuit_breaker`, `budget`, `api_error`, `partial_scores`, `no_key`.
     """
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an error says on one line, or its type where it says nothing or cannot."""
+    """Return the first line of an error's message, or its type if it has no message."""
     try:
         return next(iter(str(error).splitlines()), "") or type(error).__name__
     except Exception:

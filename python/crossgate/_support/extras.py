@@ -1,4 +1,4 @@
-"""Packages that are not installed with crossgate, imported when something first needs them."""
+"""Optional packages, imported on first use."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from crossgate._support.errors import ModelError
 
 
 def package(name: str, what: str, *, extra: str | None = None) -> Any:
-    """Return a package that may not be there.
+    """Import and return an optional package.
 
     Args:
-        name: The module.
-        what: Names what needs it, such as `this search`.
-        extra: The extra that brings it; None for a package that no extra brings.
+        name: Name of the module.
+        what: Feature that needs it, for the error, such as `this search`.
+        extra: The extra that installs it, or None.
 
     Raises:
         ModelError: `dependency_missing` if it is not installed.

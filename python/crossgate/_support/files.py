@@ -1,4 +1,4 @@
-"""Reading and writing files: whole or not at all, bounded, and nothing but regular files."""
+"""Atomic writes and bounded reads of regular files."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from io import BufferedReader
 
-# Opening must not wait for the other end of a pipe, and a child must not inherit the file.
+# O_NONBLOCK: opening a pipe must not wait. O_CLOEXEC: child processes must not inherit the file.
 _FLAGS = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
 
 _PART = 1024 * 1024
 
 LEFTOVER_SECONDS = 3600.0
-"""For so long a file aside that nobody writes to is left alone."""
+"""Age in seconds from which an unfinished file counts as a leftover."""
 
-# What the core calls a file aside while it saves an index.
+# Name of the temporary file of the core while it saves an index.
 _OF_INDEX = re.compile(r"\.crossgate-[A-Za-z0-9]{6}")
 
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[TextIO]:
-    """Open a text file, in UTF-8, that appears when the block has ended well.
+    """Open a text file, in UTF-8, that replaces `path` when the block succeeds.
 
-    Whatever interrupts the block, Ctrl-C included, leaves no file and keeps an earlier one. A
-    symbolic link stays, and what it points to is replaced by a file with the same permissions.
+    If the block raises, also on Ctrl-C, an existing file is kept. A symbolic link is kept, and its
+    target is replaced by a file with the same permissions.
 
     Raises:
         OSError: If the file cannot be written, or as `check_target` does.
@@ -42,11 +42,11 @@ def atomic_write(path: Path) -> Iterator[TextIO]:
     unfinished = _unfinished(target)
     try:
         with open(unfinished, "w", encoding="utf-8", opener=_open_no_link) as stream:
-            # Before anything is in it: settings with a key are for their owner alone.
+            # Set before writing, since settings may contain a key that only the owner may read.
             with suppress(OSError):
                 unfinished.chmod(stat.S_IMODE(target.stat().st_mode))
             yield stream
-            # A disk may tell only now that it is full: before the earlier file is gone.
+            # A full disk may be reported only now, before the earlier file is replaced.
             stream.flush()
             os.fsync(stream.fileno())
         unfinished.replace(target)
@@ -56,20 +56,20 @@ def atomic_write(path: Path) -> Iterator[TextIO]:
 
 
 def _open_no_link(path: str, flags: int) -> int:
-    # A stranger's folder may hold links with all the names that a file aside can have.
+    # Another user's folder may contain links with the names of temporary files.
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def copy_whole(source: Path, target: Path) -> None:
-    """Copy a file with its permissions and times, whole or not at all.
+    """Copy a file atomically, with its permissions and times.
 
-    What has the name of the copy is replaced: a symbolic link is not followed, since where a
-    stranger has put one, it may lead anywhere.
+    An existing target is replaced. A symbolic link is not followed, since another user may have
+    created it.
 
     Raises:
-        OSError: If the source cannot be read, or the copy not be written.
+        OSError: If the source cannot be read or the copy cannot be written.
     """
-    import shutil  # not above: every prompt of a hook imports this module
+    import shutil  # here, since every prompt of a hook imports this module
 
     unfinished = _unfinished(target)
     try:
@@ -86,10 +86,10 @@ def copy_whole(source: Path, target: Path) -> None:
 
 
 def remove_leftovers(target: Path) -> None:
-    """Remove what writers that were killed left beside a file; what cannot be removed stays.
+    """Remove the unfinished files that killed writers left beside a file, if possible.
 
-    A leftover counts as one when nobody has written to it for an hour and, where its name tells
-    who began it, that process is gone: never what another writer is at.
+    A file counts as a leftover if it was not written to for an hour and the process in its name, if
+    any, has ended. Files of active writers are never removed.
     """
     before = time.time() - LEFTOVER_SECONDS
     of_target = re.compile(rf"\.{re.escape(target.name)}\.([0-9]+)\.unfinished")
@@ -107,7 +107,7 @@ def remove_leftovers(target: Path) -> None:
 
 
 def _is_running(process: int) -> bool:
-    if os.name != "posix":  # where asking is ending; the hour has to do
+    if os.name != "posix":  # on Windows, os.kill ends the process, so only the age counts
         return False
     try:
         os.kill(process, 0)
@@ -119,36 +119,35 @@ def _is_running(process: int) -> bool:
 
 
 def _is_index(path: str) -> bool:
-    """Return whether a file is the beginning of an index, or nothing yet."""
+    """Return whether a file is empty or begins like an index."""
     with open_source(path) as stream:
         return stream.read(4) in (b"", b"\x89CGX")
 
 
 def check_target(path: Path) -> Path:
-    """Return the file to write for `path`: what it links to, if it is a symbolic link.
+    """Return the file to write for `path`, with symbolic links resolved.
 
     Raises:
-        OSError: If something is there that is not a regular file. Replacing a device or a pipe
-            would remove it from the machine, and writing to it could wait forever.
+        OSError: If the path exists and is not a regular file. Replacing a device or a pipe would
+            remove it, and writing to it could wait forever.
     """
     if "\0" in str(path):
-        raise OSError(errno.EINVAL, "its name cannot be one: it holds a NUL")
-    # Not Path.resolve, which refuses a loop of links with another error before Python 3.13.
+        raise OSError(errno.EINVAL, "the name contains a NUL character")
+    # Path.resolve raises another error for a loop of links before Python 3.13.
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
-    if target.is_symlink():  # one of a loop of links, which would be replaced
+    if target.is_symlink():  # a loop of links
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     check_source(target)
     return target
 
 
 def try_writing(path: Path) -> None:
-    """Make sure that a file can be written, before the work on what goes into it begins.
+    """Check that a file can be written, before expensive work.
 
     Raises:
         OSError: If it cannot.
     """
-    # Trying is sure: permissions do not tell of a disk that is mounted read-only, or of a name that
-    # is too long.
+    # Permissions alone do not reveal a read-only mount or a name that is too long.
     unfinished = _unfinished(check_target(path))
     try:
         unfinished.touch()
@@ -162,7 +161,7 @@ def open_source(path: str | os.PathLike[str], limit: int | None = None) -> Buffe
 
     Args:
         path: The file; links are followed.
-        limit: Most bytes that it may have.
+        limit: Maximum size in bytes.
 
     Raises:
         OSError: If it cannot be read, is not a regular file, or is longer than `limit`.
@@ -170,7 +169,7 @@ def open_source(path: str | os.PathLike[str], limit: int | None = None) -> Buffe
     try:
         handle = os.open(path, os.O_RDONLY | _FLAGS)
     except ValueError as error:
-        raise OSError(errno.EINVAL, f"its name cannot be one: {error}") from error
+        raise OSError(errno.EINVAL, f"the name is invalid: {error}") from error
     try:
         status = os.fstat(handle)
         _check_regular(status.st_mode)
@@ -183,27 +182,26 @@ def open_source(path: str | os.PathLike[str], limit: int | None = None) -> Buffe
 
 
 def read_source(path: str | os.PathLike[str], limit: int) -> bytes:
-    """Return what a regular file of at most `limit` bytes holds.
+    """Return the content of a regular file of at most `limit` bytes.
 
     Raises:
         OSError: As `open_source` does.
     """
     with open_source(path, limit) as stream:
-        # Room is made for as much as is asked for, so not for the limit at once.
+        # `read` allocates the requested size, so the limit is not requested at once.
         data = stream.read(os.fstat(stream.fileno()).st_size + 1)
         while len(data) <= limit and (more := stream.read(min(_PART, limit + 1 - len(data)))):
             data += more
-    if len(data) > limit:  # it grew, or lies in /proc, where the length of a file says nothing
+    if len(data) > limit:  # the file grew, or is in /proc, where sizes are 0
         raise _too_large(limit)
     return data
 
 
 def check_source(path: str | os.PathLike[str]) -> None:
-    """Refuse what is there and is not a regular file, for a reader that opens it itself.
+    """Check that a path is a regular file or missing, for callers that open it themselves.
 
     Raises:
-        OSError: If it is not a regular file. What is missing or out of reach is left to the
-            reader.
+        OSError: If it is not a regular file. The caller handles missing and unreadable files.
     """
     try:
         mode = os.stat(path).st_mode
@@ -213,10 +211,10 @@ def check_source(path: str | os.PathLike[str]) -> None:
 
 
 def cannot_write(what: object, error: OSError) -> str:
-    """Return what to say of a file that could not be written, with a way out."""
-    remedy = "choose a file in a folder that is there and can be written"
+    """Return the message for a file that cannot be written, with a remedy."""
+    remedy = "choose a file in an existing, writable folder"
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        remedy = "make room, or choose a file on another disk"
+        remedy = "free space, or choose a file on another disk"
     return f"cannot write {what}: {error.strerror or error}: {remedy}"
 
 
@@ -230,7 +228,7 @@ def _check_regular(mode: int) -> None:
 
 
 def _too_large(limit: int) -> OSError:
-    return OSError(errno.EFBIG, f"it is larger than {limit:,} bytes, the most that is read")
+    return OSError(errno.EFBIG, f"it exceeds the limit of {limit:,} bytes")
 
 
 def _unfinished(path: Path) -> Path:

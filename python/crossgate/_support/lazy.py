@@ -1,4 +1,4 @@
-"""Exports that are imported when they are first used, listed once in a stub file.
+"""Lazy exports of a module, listed in its stub file.
 
 Type checkers and editors read `module.pyi`; `attach_stub` reads the same lines at run time. The
 package `lazy_loader` does the same with `ast`, whose import costs each cold process 5 ms.

@@ -1,7 +1,7 @@
-"""The most that is read of anything, in bytes unless a name says otherwise.
+"""Size limits of inputs, in bytes unless stated otherwise.
 
-Who wrote an input is not known, so nothing is read without a bound: what is larger is refused, or
-in a folder skipped and reported.
+Inputs are untrusted, so every read is bounded: a larger file is refused, or, within a folder,
+skipped and reported.
 """
 
 MIB = 1024 * 1024
@@ -19,16 +19,16 @@ ROW_BYTES = 16 * MIB
 """A row of a `.jsonl` file; a longer one is skipped and reported."""
 
 ROWS = 5_000_000
-"""Rows of a `.jsonl` file, in number; those after are left out and reported."""
+"""Number of rows of a `.jsonl` file; further rows are skipped and reported."""
 
 ROWS_BYTES = 4096 * MIB
 """A whole `.jsonl` file."""
 
 CANDIDATES_BYTES = 256 * MIB
-"""The candidates of another retriever, or any other text that a command reads whole."""
+"""The candidates of another retriever, or another text that a command reads whole."""
 
 EVALUATION_BYTES = 1024 * MIB
 """A stored run, a report, or the queries or labels of a dataset."""
 
 ANSWER_BYTES = 32_000_000
-"""An answer of the hub that describes a model. Its larger files go to disk as they come."""
+"""A description of a model from the hub. Model files are streamed to disk instead."""

@@ -1,12 +1,12 @@
-"""The events of a decision, as frozen values for a telemetry hook such as a log or a tracer.
+"""Events of a decision, as frozen values for a telemetry hook such as a log or a tracer.
 
 The events of one decision share its id and come in this order, on the thread that decides:
 
     Stage1Finished -> GateDecided -> [Tightened] [RerankerSkipped...] [RerankerFinished]
                    -> RouteFinished
 
-Events in brackets are sent only if the gate asked for stage 2. A call that is refused for bad input
-raises, and its events are not followed by `RouteFinished`.
+Events in brackets are sent only if the gate requires stage 2. A call with bad input raises, and
+then `RouteFinished` is not sent.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Stage1Finished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateDecided:
-    """The gate has said whether stage 1 decides alone.
+    """The gate has decided whether the order of stage 1 is final.
 
     Attributes:
         decision_id: Id of the decision.
@@ -75,7 +75,7 @@ class Tightened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerankerSkipped:
-    """A reranker was not asked, or failed when it was.
+    """A reranker was not called, or failed.
 
     Attributes:
         decision_id: Id of the decision.
@@ -114,7 +114,7 @@ class RouteFinished:
 
     Attributes:
         decision_id: Id of the decision.
-        query: The query as the caller gave it. Do not store it unless the user asked for that.
+        query: The query as the caller passed it. Do not store it without the user's consent.
         result: The decision, before it is returned to the caller.
         duration_ms: Milliseconds that the whole decision took.
     """
@@ -137,8 +137,8 @@ class TelemetryHook(Protocol):
     def on_event(self, event: Event) -> None:
         """Handle an event, and return quickly: the decision waits.
 
-        If it raises, the decision goes on. The first exception is reported as `telemetry_failed` in
-        the result's `degraded`, and the hook gets no more events of that decision.
+        If it raises, the decision continues. The first exception is reported as `telemetry_failed`
+        in the result's `degraded`, and the hook gets no more events of that decision.
         """
 
 

@@ -1,7 +1,7 @@
-"""The decision log: JSON lines of what was decided, and later of what was used.
+"""The decision log: JSON lines of decisions, later uses and scores.
 
 `docs/log.md` describes the format, `crossgate-log/2`. Any number of processes may append to one
-file: every line is a single write to a file that is opened for appending.
+file: each line is a single write to a file opened for appending.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SCHEMA = "crossgate-log/2"
 
 MAX_LINE_BYTES = 16_000_000
-"""A longer line is malformed, so that no file can fill the memory of a reader."""
+"""A longer line is malformed, which bounds the memory of a reader."""
 
 _LINES_PER_REPORT = 64
 
@@ -62,14 +62,15 @@ class LoggedDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedUse:
-    """What was actually used after a decision, whether it was selected or not.
+    """The documents that were actually used after a decision, selected or not.
 
     Attributes:
         line: Its number in the file, from 1.
         decision: Id of the decision.
         time: When the line was written; an aware time, UTC.
         used: Ids of the documents that were used; empty if none was.
-        judged: Whether a person judged what fits: the last judgement of a decision stands alone.
+        judged: Whether this is a person's judgement. The last judgement of a decision replaces all
+            its other uses.
     """
 
     line: int
@@ -81,15 +82,14 @@ class LoggedUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedScores:
-    """What the reranker says of a decision that was made without asking it.
+    """The reranker's scores for a decision that was made without it.
 
     Attributes:
         line: Its number in the file, from 1.
         decision: Id of the decision.
-        time: When it was noted; an aware time, UTC.
+        time: When the line was written; an aware time, UTC.
         reranker: Identity of the reranker.
-        pairs: For the candidates that it would have been asked about, by id: the score, and whether
-            the end of the passage did not fit.
+        pairs: Score and truncation of the candidates in the pool, by id.
     """
 
     line: int
@@ -99,16 +99,16 @@ class LoggedScores:
     pairs: Mapping[str, tuple[float, bool]]
 
 
-Entry = LoggedDecision | LoggedUse | LoggedScores
+LogEntry = LoggedDecision | LoggedUse | LoggedScores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MalformedLine:
-    """A line that cannot be read: cut off by a full disk, or not written by crossgate.
+    """A line that cannot be parsed: cut off by a full disk, or not written by crossgate.
 
     Attributes:
         line: Its number in the file, from 1.
-        reason: What is wrong with it, on one line.
+        reason: Description of the problem, on one line.
     """
 
     line: int
@@ -119,11 +119,10 @@ class JsonLinesLog:
     """A telemetry hook that appends one line per decision to a file.
 
     The file is not kept open between decisions, so it may be moved, and the process may fork. If it
-    cannot be written, the decision goes on and says `telemetry_failed`.
+    cannot be written, the decision continues, and `degraded` contains `telemetry_failed`.
 
     Args:
-        path: The file. If it does not exist, it is created, readable only by its owner; its folder
-            must exist.
+        path: The file, in an existing folder. A new file is readable only by its owner.
         text: Keep the query and the documents' texts. By default only their SHA-256 is kept.
     """
 
@@ -132,10 +131,10 @@ class JsonLinesLog:
         self.text = text
 
     def check(self) -> None:
-        """Make sure that the log can be written; one that is not there begins empty.
+        """Check that the log can be written, and create it if it does not exist.
 
         Raises:
-            SourceError: `unwritable` if it cannot, or is no regular file.
+            SourceError: `unwritable` if it cannot be written, or is not a regular file.
         """
         _append_line(self.path, b"", regular=True)
 
@@ -153,18 +152,17 @@ class JsonLinesLog:
             )
 
     def used(self, decision_id: str, ids: Iterable[str], *, judged: bool = False) -> None:
-        """Record what was actually used, such as the skills that an agent read.
+        """Record the documents that were actually used, such as skills that an agent read.
 
         Args:
-            decision_id: `RouteResult.decision_id`. It is not checked whether the log holds that
-                decision.
-            ids: Ids of the documents; none if nothing was used.
-            judged: Whether a person judged what fits. The last judgement of a decision takes the
-                place of all its other records of use.
+            decision_id: `RouteResult.decision_id`. The log is not searched for that decision.
+            ids: Ids of the documents; empty if none was used.
+            judged: Whether this is a person's judgement. The last judgement of a decision replaces
+                all its other uses.
 
         Raises:
-            InputError: `out_of_range` for a malformed decision id, or a string in place of a list
-                of ids; `invalid_text` for an id that is not text.
+            InputError: `out_of_range` for a malformed decision id, or a string instead of a list of
+                ids; `invalid_text` for an id that is not text.
             SourceError: `unwritable` if the file cannot be written.
         """
         given = list(ids) if not isinstance(ids, str) else ids
@@ -173,18 +171,18 @@ class JsonLinesLog:
         self._note("use", decision_id, {**values, "judged": True} if judged else values)
 
     def scored(self, decision_id: str, reranked: RouteResult) -> None:
-        """Record what the reranker says of a decision that was made without asking it.
+        """Record the reranker's scores for a decision that was made without it.
 
         Args:
             decision_id: `RouteResult.decision_id` of that decision.
-            reranked: The same query routed by a profile whose gate never skips.
+            reranked: The result of the same query with a profile whose gate never skips stage 2.
 
         Raises:
-            InputError: `out_of_range` if the decision id is not one, or if no reranker was asked.
+            InputError: `out_of_range` for a malformed decision id, or if no reranker was called.
             SourceError: `unwritable` if the file cannot be written.
         """
         if not reranked.trace["reranker"]:
-            message = "no reranker was asked for `reranked`, so that it holds no scores"
+            message = "`reranked` has no scores, since no reranker was called for it"
             raise InputError("out_of_range", message)
         scores = {name: reranked.trace[name] for name in ("reranker", "stage2")}
         self._note("scores", decision_id, scores)
@@ -233,14 +231,14 @@ def _decision_values(
 
 def read_log(
     path: str | os.PathLike[str], *, progress: Callable[[int, int], None] | None = None
-) -> Iterator[Entry | MalformedLine]:
+) -> Iterator[LogEntry | MalformedLine]:
     """Yield the parsed lines of a log, in order; empty lines are skipped.
 
-    A line whose trace cannot be replayed is still a decision here.
+    Traces are not checked, so a decision may still fail to replay.
 
     Args:
         path: The file.
-        progress: Called now and then with the bytes read so far and the total.
+        progress: Called regularly with the bytes read so far and the total.
 
     Raises:
         SourceError: `source_missing` or `source_unreadable`.
@@ -268,8 +266,8 @@ def read_log(
         raise SourceError("source_unreadable", f"cannot read {path}: {error.strerror}") from error
 
 
-def parse_line(raw: bytes, line: int) -> Entry | MalformedLine:
-    """Parse one line; never raises, whatever its bytes.
+def parse_line(raw: bytes, line: int) -> LogEntry | MalformedLine:
+    """Parse one line; never raises.
 
     Args:
         raw: The line.
@@ -285,12 +283,12 @@ def parse_line(raw: bytes, line: int) -> Entry | MalformedLine:
         return MalformedLine(line=line, reason=str(unusable))
 
 
-def _parsed(values: object, line: int) -> Entry:
+def _parsed(values: object, line: int) -> LogEntry:
     schema = values.get("schema") if isinstance(values, dict) else None
     if not isinstance(values, dict) or not isinstance(schema, str):
-        raise Unusable(f'it has no "schema": "{SCHEMA}"')
+        raise Unusable(f'"schema": "{SCHEMA}" is missing')
     if schema != SCHEMA:
-        raise Unusable(f"it has version {schema[:60]!r}, not {SCHEMA!r}: log again")
+        raise Unusable(f"the version is {schema[:60]!r}, not {SCHEMA!r}: write a new log")
     decision = values.get("decision")
     if not isinstance(decision, str) or not _is_decision_id(decision):
         raise Unusable("decision must be an id of 32 hexadecimal digits")
@@ -341,8 +339,8 @@ def _ids(values: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 def _pairs(found: object) -> dict[str, tuple[float, bool]]:
     pairs: dict[str, tuple[float, bool]] = {}
-    for one in found if isinstance(found, list) else [None]:
-        row = one if isinstance(one, dict) else {}
+    for value in found if isinstance(found, list) else [None]:
+        row = value if isinstance(value, dict) else {}
         id, score = row.get("id"), row.get("score")
         if not _is_unicode(id) or not isinstance(score, float | int) or isinstance(score, bool):
             raise Unusable("stage2 must be a list of objects with id and score")
@@ -353,7 +351,7 @@ def _pairs(found: object) -> dict[str, tuple[float, bool]]:
 
 
 _LARGEST = 1e100
-"""The core refuses scores beyond it."""
+"""Largest absolute score that the core accepts."""
 
 
 def _is_unicode(value: object) -> TypeGuard[str]:
@@ -379,24 +377,24 @@ def _now() -> str:
 
 
 def _append(path: Path, values: Mapping[str, Any]) -> None:
-    """Append a line with one write, so that lines of several processes never mix.
+    """Append a line with a single write, so that lines of several processes do not mix.
 
-    If a file is opened for appending, POSIX seeks to its end and writes in one step. A line that
-    was cut off, for example by a full disk, is ended first, so that it does not spoil the next.
+    In append mode, POSIX seeks to the end and writes in one step. If a full disk cut off the last
+    line, a line feed is written first, so that the new line stays intact.
     """
-    # ASCII only: an id may contain any character, including a line feed.
+    # Encoded as ASCII, since an id may contain a line feed.
     _append_line(path, json.dumps(values, allow_nan=False).encode() + b"\n")
 
 
 def _append_line(path: Path, line: bytes, *, regular: bool = False) -> None:
-    """Write a line; with `regular` to a regular file only, not to a pipe or device."""
+    """Append a line; with `regular`, refuse pipes and devices."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _FLAGS
     try:
         handle = os.open(path, flags, 0o600)
         try:
             status = os.fstat(handle)
             if regular and not stat.S_ISREG(status.st_mode):
-                raise OSError(errno.EINVAL, "it is no regular file")
+                raise OSError(errno.EINVAL, "it is not a regular file")
             if _is_torn(path, status):
                 line = b"\n" + line
             if os.write(handle, line) < len(line):
@@ -409,7 +407,7 @@ def _append_line(path: Path, line: bytes, *, regular: bool = False) -> None:
         raise SourceError("unwritable", cannot_write(f"the log {path}", error)) from error
 
 
-# Opening must not wait for the reader of a pipe, and a child must not inherit the file.
+# O_NONBLOCK: opening a pipe must not wait. O_CLOEXEC: child processes must not inherit the file.
 _FLAGS = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
 
 
@@ -417,8 +415,8 @@ def _is_torn(path: Path, status: os.stat_result) -> bool:
     """Return whether the last line of a file is incomplete; False if the file cannot be read.
 
     Raises:
-        SourceError: `unwritable` for a file that is not a log, such as an index, which another line
-            would damage.
+        SourceError: `unwritable` for a file that is not a log, such as an index, which a line would
+            damage.
     """
     if not stat.S_ISREG(status.st_mode) or not status.st_size:
         return False
@@ -430,7 +428,7 @@ def _is_torn(path: Path, status: os.stat_result) -> bool:
     except OSError:
         return False
     if start and _FAMILY not in start:
-        message = f"{path} is not a decision log: nothing was written to it, name another file"
+        message = f"{path} is not a decision log, and nothing was written: choose another file"
         raise SourceError("unwritable", message)
     return torn
 

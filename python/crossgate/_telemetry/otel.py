@@ -6,8 +6,8 @@ Development, as they stood in the repository open-telemetry/semantic-conventions
 split from the general conventions 1.41, with `gen_ai.retrieval.top_k` in place of
 `gen_ai.request.top_k`. Attributes that the conventions lack have the prefix `crossgate.`.
 
-Only the API is used: the application sets up tracers, exporters and sampling. Without them, every
-call here does nothing.
+Only the API is used: the application configures tracers, exporters and sampling. Without them,
+calls have no effect.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class OpenTelemetryHook:
     - `crossgate.decisions`: decisions by verdict, reason, stage and whether anything was selected
     - `crossgate.stage.duration`: seconds by stage, `stage1` or the name of the reranker
     - `crossgate.pairs`: pairs that stage 2 scored, by reranker
-    - `crossgate.rerankers.skipped`: rerankers that were not asked or failed, by name and reason
+    - `crossgate.rerankers.skipped`: rerankers that were not called or failed, by name and reason
 
     Args:
         data_source_id: Name of the data source, on the span and in its name; None for no name.
-        text: Also put the query on the span, as `gen_ai.retrieval.query.text`.
-        documents: Also put ids and scores of the selected documents on the span, as
+        text: Also record the query on the span, as `gen_ai.retrieval.query.text`.
+        documents: Also record ids and scores of the selected documents on the span, as
             `gen_ai.retrieval.documents`.
         tracer_provider: Provider of the tracer; None for the application's.
         meter_provider: Provider of the meter; None for the application's.
@@ -85,7 +85,7 @@ class OpenTelemetryHook:
         self._skipped = meter.create_counter(
             "crossgate.rerankers.skipped",
             unit="{reranker}",
-            description="Rerankers not asked, or failed",
+            description="Rerankers not called, or failed",
         )
 
     def on_event(self, event: Event) -> None:

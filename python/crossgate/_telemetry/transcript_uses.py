@@ -1,4 +1,4 @@
-"""Records what an agent opened, by its transcripts, as uses of logged decisions."""
+"""Records the skills that an agent opened, from its transcripts, as uses of logged decisions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from crossgate._telemetry.log import JsonLinesLog, LoggedDecision, LoggedUse, re
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Noted:
-    """How many decisions of a log were found in transcripts.
+class UseCounts:
+    """Counts of the decisions of a log and their uses.
 
     Attributes:
-        decisions: How many decisions the log holds.
-        known: How many of them already had a recorded use.
-        opened: How many were recorded with the skills that were opened.
-        unopened: How many were recorded with nothing used.
+        decisions: Decisions in the log.
+        known: Decisions that already had a recorded use.
+        opened: Decisions that were recorded with the skills that were opened.
+        unopened: Decisions that were recorded with nothing used.
     """
 
     decisions: int
@@ -30,16 +30,16 @@ class Noted:
     unopened: int
 
 
-def note_opened(log: str | os.PathLike[str], folder: str | os.PathLike[str]) -> Noted:
+def record_opened(log: str | os.PathLike[str], folder: str | os.PathLike[str]) -> UseCounts:
     """Append to a log the skills that an agent opened for each prompt with a logged decision.
 
     Prompt and decision are matched by SHA-256. If a prompt occurs several times, a skill counts if
-    it was opened in at least half of them. A decision that already has a use, such as a person's
-    judgement, is left alone, so a second call records nothing.
+    it was opened in at least half of the occurrences. A decision that already has a use, such as a
+    person's judgement, is skipped, so a second call records nothing.
 
     Args:
         log: A log of the schema `crossgate-log/2`.
-        folder: Transcripts of Claude Code, or one of them.
+        folder: A folder of Claude Code transcripts, or one transcript.
 
     Raises:
         SourceError: `source_missing`, `source_unreadable`, `no_transcripts` or `unwritable`.
@@ -51,22 +51,24 @@ def note_opened(log: str | os.PathLike[str], folder: str | os.PathLike[str]) -> 
             decisions[line.decision] = line
         elif isinstance(line, LoggedUse):
             used.add(line.decision)
-    heard: dict[str, list[Sequence[str]]] = defaultdict(list)
+    turns_by_digest: dict[str, list[Sequence[str]]] = defaultdict(list)
     for path in transcripts_below(folder):
         with suppress(OSError):
             for turn in read_turns(path):
-                heard[sha256(turn.text.encode("utf-8", "replace")).hexdigest()].append(turn.opened)
+                turns_by_digest[sha256(turn.text.encode("utf-8", "replace")).hexdigest()].append(
+                    turn.opened
+                )
     writer = JsonLinesLog(log)
     opened = unopened = 0
     for id, decision in decisions.items():
-        turns = heard.get(str(decision.trace.get("query_sha256")))
+        turns = turns_by_digest.get(str(decision.trace.get("query_sha256")))
         if id in used or not turns:
             continue
         names = Counter(name for names_of_turn in turns for name in names_of_turn)
         ids = _ids(decision, (name for name, count in names.items() if 2 * count >= len(turns)))
         writer.used(id, ids)
         opened, unopened = opened + bool(ids), unopened + (not ids)
-    return Noted(
+    return UseCounts(
         decisions=len(decisions),
         known=len(used & set(decisions)),
         opened=opened,
@@ -75,9 +77,9 @@ def note_opened(log: str | os.PathLike[str], folder: str | os.PathLike[str]) -> 
 
 
 def _ids(decision: LoggedDecision, names: Iterable[str]) -> list[str]:
-    """Return the ids of skills by the names that the agent uses.
+    """Map the agent's names of skills to document ids.
 
-    `plugin:name` means `name`, unless the decision has a document with the full name.
+    `plugin:name` refers to `name`, unless the decision has a document with the full name.
     """
     known = {str(row.get("id")) for row in _rows(decision.trace.get("stage1"))}
     bare = {name: name.rpartition(":")[2] for name in names}

@@ -1,4 +1,4 @@
-"""Candidates of another retriever: what callers hand in, checked and made into one type."""
+"""Candidates of another retriever, converted to one type."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from crossgate._values.results import Candidate, Document
 _MOST_COSINE = 1 + 1e-5
 _MOST_FLOAT = sys.float_info.max
 
-# The names under which rows of others hold what we read: the first one with something in it counts.
+# Accepted field names, in order of precedence; the first that is not empty counts.
 ID_FIELDS = ("_id", "id")
 TITLE_FIELDS = ("title", "name")
 TEXT_FIELDS = ("text", "description", "content", "page_content")
 
 
 def candidate(position: int, given: object, what: str = "candidate") -> Candidate:
-    """Make a candidate of what the caller handed in.
+    """Convert a caller's value to a candidate.
 
     Args:
-        position: From 1; the id of a candidate without one.
+        position: Position from 1, used as the id of a candidate without one.
         given: A text, a `Candidate`, a `Document`, or a mapping with the fields of a `Candidate`,
             under the names above.
-        what: What to call it in errors.
+        what: Name of the value in errors.
 
     Raises:
         InputError: `malformed_candidate`, naming the position and the field.
@@ -79,7 +79,7 @@ def candidate(position: int, given: object, what: str = "candidate") -> Candidat
 
 
 def _text(what: str, row: dict[str, Any], names: Iterable[str]) -> str:
-    """Remove and return the first of the fields that has something in it, or an empty text."""
+    """Remove and return the first field that is not empty, or an empty text."""
     for name in names:
         value = row.pop(name, None)
         if value is None or value == "":
@@ -97,7 +97,7 @@ def _check_numbers(what: str, cosine: Any, score: Any) -> None:
     for field, value, most in (("cosine", cosine, _MOST_COSINE), ("score", score, _MOST_FLOAT)):
         if value is None:
             continue
-        # Comparing keeps a Python integer that no float can hold from overflowing, and NaN out.
+        # A comparison rejects NaN, and does not overflow for a large Python integer.
         number = isinstance(value, Real) and not isinstance(value, bool)
         if not (number and -most <= value <= most):
             limits = "a number between -1 and 1" if field == "cosine" else "a finite number"
@@ -108,7 +108,7 @@ def _check_numbers(what: str, cosine: Any, score: Any) -> None:
 
 
 def check_kept_scores(candidates: Iterable[Candidate]) -> None:
-    """Refuse candidates whose score cannot stand for a blend.
+    """Check that every candidate has a score that can serve as the blend.
 
     Raises:
         InputError: `malformed_candidate` for a score that is missing or outside of [0, 1].
@@ -118,5 +118,5 @@ def check_kept_scores(candidates: Iterable[Candidate]) -> None:
             raise InputError(
                 "malformed_candidate",
                 f"the score of candidate {given.id!r} is {given.score}: with keep_scores each must "
-                "lie between 0 and 1",
+                "be between 0 and 1",
             )

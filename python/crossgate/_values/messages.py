@@ -1,4 +1,4 @@
-"""What people read for the codes of a decision."""
+"""Human-readable texts for the codes of a decision."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ REASONS = {
     "no_overlap": "no document shares a word with the query",
     "confident_winner": "one document is far enough ahead",
     "lexical_winner": "the words match one document, and no other comes close",
-    "undecided": "no clear winner, and no cross-encoder to ask",
+    "undecided": "no clear winner, and no cross-encoder available",
     "reranked": "no clear winner, so the cross-encoder decided",
     "rejected": "no clear winner, and no candidate likely to fit",
 }
-"""Why a decision came out as it did, by `RouteResult.reason`."""
+"""Explanation of a decision, by `RouteResult.reason`."""
 
-_SEVERAL = "stage 1 is confident of the first, and the others are close to it"
+_SEVERAL = "stage 1 is confident of the first, and the others have similar scores"
 
 
 def why(reason: str, picks: int) -> str:
-    """Return what people read for the reason of a decision that selected `picks` documents."""
-    # If several are selected, none of them is alone ahead.
+    """Return the explanation of a decision that selected `picks` documents."""
     if picks > 1 and reason in ("confident_winner", "lexical_winner"):
         return _SEVERAL
     return REASONS.get(reason, reason)

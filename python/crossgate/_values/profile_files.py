@@ -1,4 +1,4 @@
-"""Profiles and policies as files, and which models a profile belongs to."""
+"""Reads and writes profiles and policies, and checks a profile's models."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def read_profile(path: str | PathLike[str]) -> Profile:
 
     Raises:
         ProfileError: `profile_missing`, `profile_unreadable` or `profile_malformed`;
-            `profile_version` for a profile of another version of the format, with the command that
-            fits it anew.
+            `profile_version` for another version of the format, with the command that fits a new
+            profile.
     """
     file = Path(check_path("profile", path))
     return _read(file, Profile, "profile", PROFILE_SCHEMA, "fit it again with `calibrate`")
@@ -43,7 +43,7 @@ def read_policy(path: str | PathLike[str]) -> Policy:
 
 
 def as_profile(profile: Profile | str | PathLike[str]) -> Profile:
-    """Return a profile, reading it where it is given by its file.
+    """Return a profile, read from its file if a path is given.
 
     Raises:
         ProfileError: As `read_profile` does.
@@ -52,7 +52,7 @@ def as_profile(profile: Profile | str | PathLike[str]) -> Profile:
 
 
 def as_policy(policy: Policy | str | PathLike[str] | None) -> Policy:
-    """Return a policy, reading it where it is given by its file; None is the default one.
+    """Return a policy, read from its file if a path is given; None is the default policy.
 
     Raises:
         ProfileError: As `read_policy` does.
@@ -68,7 +68,7 @@ def profile_values(profile: Profile) -> dict[str, Any]:
 
 
 def profile_from(values: object) -> Profile:
-    """Make a profile of the JSON values of its file.
+    """Create a profile from the JSON values of its file.
 
     Raises:
         ProfileError: `profile_malformed` or `profile_version`.
@@ -77,7 +77,7 @@ def profile_from(values: object) -> Profile:
 
 
 def write_profile(path: str | PathLike[str], profile: Profile) -> None:
-    """Write a profile to a JSON file; an earlier file stays whole until the new one is complete.
+    """Write a profile to a JSON file atomically.
 
     Raises:
         ProfileError: `profile_unwritable`.
@@ -98,12 +98,12 @@ def unwritable(path: Path, error: OSError) -> ProfileError:
 
 
 def check_models(profile: Profile, *, embedder: str | None, reranker: str | None) -> None:
-    """Refuse models that a profile was not fitted for.
+    """Check that a profile was fitted for the models in use.
 
     Args:
         profile: The profile.
-        embedder: Identity of the embedder in use; None if there is none.
-        reranker: Identity of the reranker in use; None if there is none.
+        embedder: Identity of the embedder in use, or None.
+        reranker: Identity of the reranker in use, or None.
 
     Raises:
         ProfileError: `profile_mismatch`, naming both models.
@@ -115,9 +115,9 @@ def check_models(profile: Profile, *, embedder: str | None, reranker: str | None
         if fitted is not None and used is not None and fitted != used:
             raise ProfileError(
                 "profile_mismatch",
-                f"profile {profile.name!r} was fitted for the {role} {fitted}, not for {used}: "
-                "thresholds do not carry over; use a profile fitted for this model, or Profile() "
-                "to rerank every query",
+                f"profile {profile.name!r} was fitted for the {role} {fitted}, not for {used}, and "
+                "thresholds do not transfer: use a profile fitted for this model, or Profile() to "
+                "rerank every query",
             )
 
 
@@ -142,10 +142,10 @@ def _read(path: Path, kind: type[_Settings], what: str, schema: str, remedy: str
 def _of(values: object, kind: type[_Settings], what: str, schema: str, remedy: str) -> _Settings:
     version = values.get("schema") if isinstance(values, dict) else None
     if not isinstance(values, dict) or not isinstance(version, str):
-        raise ProfileError(_CODES[what, "malformed"], f'no "schema": "{schema}" in it')
+        raise ProfileError(_CODES[what, "malformed"], f'"schema": "{schema}" is missing')
     if version != schema:
         raise ProfileError(
-            _CODES[what, "version"], f"it is of version {version[:60]!r}, not {schema!r}: {remedy}"
+            _CODES[what, "version"], f"the version is {version[:60]!r}, not {schema!r}: {remedy}"
         )
     return kind.from_dict({key: value for key, value in values.items() if key != "schema"})
 

@@ -1,67 +1,20 @@
-"""How a result looks in a REPL and in a notebook, and as a table of pandas."""
+"""Renders results as text, as HTML for notebooks, and as pandas tables."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from enum import StrEnum
 from html import escape
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from crossgate._support.extras import package
 from crossgate._values.messages import DROPPED, why
+
+if TYPE_CHECKING:
+    from crossgate._values.results import Hit, RouteResult
 
 _IDS = 3
 _ID_CHARACTERS = 40
 _TEXT_CHARACTERS = 160
 _ROWS = 20
-
-
-class Note(Protocol):
-    """What is shown of a degradation or a warning."""
-
-    @property
-    def code(self) -> str: ...
-    @property
-    def detail(self) -> str: ...
-
-
-class Hit(Protocol):
-    """What is shown of a hit; `crossgate.Hit` has it."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def title(self) -> str: ...
-    @property
-    def excerpt(self) -> str: ...
-    @property
-    def index(self) -> int | None: ...
-    @property
-    def score(self) -> float | None: ...
-    @property
-    def dropped(self) -> str | None: ...
-    def to_dict(self, *, text: bool = False) -> dict[str, Any]: ...
-
-
-class Result(Protocol):
-    """What is shown of a decision; `crossgate.RouteResult` has it."""
-
-    @property
-    def ids(self) -> list[str]: ...
-    @property
-    def hits(self) -> Sequence[Hit]: ...
-    @property
-    def verdict(self) -> StrEnum: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def stage(self) -> int: ...
-    @property
-    def confidence(self) -> float | None: ...
-    @property
-    def degraded(self) -> Sequence[Note]: ...
-    @property
-    def warnings(self) -> Sequence[Note]: ...
 
 
 def hit_line(hit: Hit) -> str:
@@ -71,7 +24,7 @@ def hit_line(hit: Hit) -> str:
     return f"<Hit {_cut(hit.id, _ID_CHARACTERS)!r}{position}: {hit.dropped or 'selected'}{score}>"
 
 
-def result_line(result: Result) -> str:
+def result_line(result: RouteResult) -> str:
     """Return a decision on one short line."""
     ids = [repr(_cut(id, _ID_CHARACTERS)) for id in result.ids[:_IDS]]
     if len(result.ids) > _IDS:
@@ -90,8 +43,8 @@ def result_line(result: Result) -> str:
     return f"<RouteResult {'; '.join(parts)}>"
 
 
-def result_html(result: Result) -> str:
-    """Return a decision as a table of HTML; every text of query and documents is escaped."""
+def result_html(result: RouteResult) -> str:
+    """Return a decision as an HTML table, with all texts escaped."""
     verdict = result.verdict.value.replace("_", " ")
     sure = "" if result.confidence is None else f", confidence {result.confidence:.2f}"
     head = (
@@ -131,14 +84,14 @@ def _row(position: int, hit: Hit) -> str:
     return f"<tr style='font-weight:{weight}'>{row}</tr>"
 
 
-def result_frame(result: Result) -> Any:
+def result_frame(result: RouteResult) -> Any:
     """Return a row per hit as a `pandas.DataFrame`.
 
     Raises:
         ModelError: `dependency_missing` without pandas.
     """
     pandas = package("pandas", "to_pandas")
-    rows: Sequence[dict[str, Any]] = [
+    rows: list[dict[str, Any]] = [
         {**hit.to_dict(text=True), "selected": hit.dropped is None} for hit in result.hits
     ]
     columns = ["index", "id", "title", "text", "selected", "dropped", "score", "rerank_score"]

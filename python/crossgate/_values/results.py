@@ -1,4 +1,4 @@
-"""The frozen values that go into a decision and come out of it."""
+"""Frozen values: documents, candidates, passages, hits and results."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def content(title: str, text: str) -> str:
 
 
 class Vector(Protocol):
-    """Numbers in a row: a list, a tuple, an `array.array` or an array of numpy, of one dimension.
+    """A one-dimensional vector: a list, a tuple, an `array.array` or an array of numpy.
 
-    A protocol, since an array of numpy is no `Sequence` to a type checker.
+    A protocol, since type checkers do not treat arrays of numpy as a `Sequence`.
     """
 
     def __len__(self) -> int:
@@ -34,15 +34,15 @@ class Vector(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """Something that can be picked: a skill, a tool, a chunk of text.
+    """A skill, a tool or a chunk of text that a query can select.
 
     Attributes:
         id: Unique within an index. Ties between equal scores go to the smaller id.
         text: The short text of the document; for a skill, its description.
-        title: A name or heading, read together with the text; empty if there is none.
-        body: The long text, such as what follows the front matter of a skill; empty if there is
-            none. Its first 6,000 characters are searched, by their words.
-        metadata: JSON values that belong to the caller; kept and never read.
+        title: A name or heading, read together with the text; may be empty.
+        body: The long text, such as the Markdown of a skill below its front matter; may be empty.
+            Its first 6,000 characters are searched, by their words.
+        metadata: JSON values of the caller, stored and never interpreted.
         vector: Embedding of the document by the index's embedder, or None to have it embedded.
     """
 
@@ -57,19 +57,19 @@ class Document:
     def content(self) -> str:
         """The head, which every scorer reads: `title: text`.
 
-        The text of a document with a body is its description. What it says the document is not for
-        ("do not use for ...") is left out here: those words would count in the document's favour.
+        The text of a document with a body is its description. Exclusions ("do not use for ...") are
+        removed from it, since their words would raise the document's score.
         """
         return content(self.title, _core.announced(self.text) if self.body else self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate(Document):
-    """A document that another retriever found, with what that retriever knows about it.
+    """A document that another retriever found, with the retriever's scores.
 
     Attributes:
-        cosine: Cosine similarity of query and document in [-1, 1], or None if it is not known.
-        score: The retriever's own score, higher is better, of any scale: only the order counts.
+        cosine: Cosine similarity of query and document in [-1, 1], or None if unknown.
+        score: The retriever's score on any scale, higher is better; only the order counts.
     """
 
     cosine: float | None = None
@@ -78,11 +78,11 @@ class Candidate(Document):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """What a reranker reads of a document, and what stage 1 knows about it.
+    """The text of a document for a reranker, with its stage-1 scores.
 
     Attributes:
         id: The document's id.
-        text: What to read.
+        text: The text to score.
         cosine: Cosine similarity of query and document in [-1, 1]; None without vectors.
         bm25: Raw BM25 score, at least 0.
         blend: Stage-1 score in [-1, 1].
@@ -96,23 +96,23 @@ class Passage:
 
 
 class Verdict(StrEnum):
-    """What the gate made of stage 1."""
+    """The gate's judgement of stage 1."""
 
     CONFIDENT = "confident"
-    """Stage 1 has a clear winner, so its order stands and stage 2 is not paid for."""
+    """Stage 1 has a clear winner: its order is final, and stage 2 is skipped."""
     AMBIGUOUS = "ambiguous"
-    """Stage 1 is in doubt, so stage 2 decides."""
+    """Stage 1 is ambiguous: stage 2 decides."""
     NOTHING_RELEVANT = "nothing_relevant"
     """No candidate fits, so nothing is selected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Degradation:
-    """Something that did not run as configured, while the decision went on without it.
+    """A part of the cascade that did not run as configured, although the decision was made.
 
     Attributes:
         code: Identifier for programs, such as `reranker_unavailable`.
-        detail: One line for a person to read: what happened and what to do.
+        detail: One human-readable line with the problem and the remedy.
     """
 
     code: str
@@ -120,7 +120,7 @@ class Degradation:
 
 
 def degradation(part: Literal["embedder", "reranker"], error: Exception) -> Degradation:
-    """Name what went wrong in a part of the cascade that the decision can do without."""
+    """Return the degradation for an error in an optional part of the cascade."""
     unavailable, failed = {
         "embedder": ("embedder_unavailable", "embedder_failed"),
         "reranker": ("reranker_unavailable", "reranker_failed"),
@@ -131,11 +131,11 @@ def degradation(part: Literal["embedder", "reranker"], error: Exception) -> Degr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultWarning:
-    """A sign that a result is worth less than it looks, although everything ran as configured.
+    """A sign that a result is unreliable, although everything ran as configured.
 
     Attributes:
         code: Identifier for programs, such as `flat_scores`.
-        detail: One line for a person to read: what was seen, the threshold, and what to look at.
+        detail: One human-readable line with the observation, the threshold and the remedy.
     """
 
     code: str
@@ -144,30 +144,29 @@ class ResultWarning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """One candidate with everything that was computed about it.
+    """One candidate with all of its scores and ranks.
 
     Attributes:
         document: The document itself, with its metadata.
         cosine: Cosine similarity in [-1, 1], or None without vectors.
         bm25: Raw BM25 score, at least 0, without an upper bound.
         blend: Stage-1 score in [-1, 1]: the weighted mean of cosine and bounded BM25.
-        rerank_score: The reranker's raw score: a logit of a cross-encoder, a remote reranker's own
-            number. None if stage 2 did not read this pair. Not comparable between two queries or
-            two rerankers.
-        score: What the final order is made of; its scale depends on `combine` and on the stage.
-            None for a candidate that a floor dropped or that stage 2 had no room for.
-        relevance: The probability that the document fits, in [0, 1], whatever the other
-            candidates are like; None where the profile has no model of that.
-        stage1_rank: Place after stage 1, from 1.
-        stage2_rank: Place after stage 2, from 1, or None if stage 2 did not read this pair.
-        provider: What made `score`, and with it the scale of the score: `stage1` or the name
-            of the reranker. Later steps must not compare scores of two providers.
+        rerank_score: The reranker's raw score: the logit of a cross-encoder, or a remote reranker's
+            number. None if stage 2 did not score this pair. Not comparable between queries or
+            rerankers.
+        score: The score of the final order; its scale depends on `combine` and on the stage. None
+            for a candidate that a floor dropped or that was outside of stage 2's pool.
+        relevance: The probability that the document fits, in [0, 1], independent of the other
+            candidates; None if the profile has no model of relevance.
+        stage1_rank: Rank after stage 1, from 1.
+        stage2_rank: Rank after stage 2, from 1, or None if stage 2 did not score this pair.
+        provider: Origin and scale of `score`: `stage1` or the name of the reranker. Scores of two
+            providers are not comparable.
         truncated: Whether the end of the document did not fit into the reranker's input.
         dropped: Why the hit was not selected, as a stable code, or None for a selected hit.
-        passage: The part of the document's body that fits the query best, in characters; None
-            where it has no body, or none of its words.
-        index: Place among the candidates that `rerank` was given, from 0; None where there is no
-            such list, as for `Router.route`.
+        passage: The best-matching part of the document's body, in characters; None without a body
+            or without matching words.
+        index: Position in the `candidates` argument of `rerank`, from 0; None for `Router.route`.
     """
 
     document: Document
@@ -192,21 +191,18 @@ class Hit:
 
     @property
     def title(self) -> str:
-        """The document's title; empty where it has none."""
+        """The document's title, which may be empty."""
         return self.document.title
 
     @property
     def excerpt(self) -> str:
-        """What of the document fits the query best: the passage, or without one the text."""
+        """The best-matching passage, or the text."""
         if self.passage is None:
             return self.document.text
         return self.document.body[self.passage.start : self.passage.end]
 
     def to_dict(self, *, text: bool = False) -> dict[str, Any]:
-        """Return the hit as JSON values, the document's vector left out.
-
-        `provider` says what made `score`; the steps of `crossgate.pipelines`
-        scale their boosts by it.
+        """Return the hit as JSON values, without the document's vector.
 
         Args:
             text: Also include the document's text.
@@ -239,25 +235,25 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteResult:
-    """A decision: what was selected, from which candidates, and why.
+    """A decision: the selected documents, all candidates, and the reason.
 
-    Its length is the number of selected hits, and iterating yields them, best first; so it is false
-    if nothing fits. A notebook shows it as a table.
+    Its length is the number of selected hits, and iteration yields them, best first, so a result
+    without a selection is false. Notebooks show it as a table.
 
     Attributes:
-        verdict: What the gate made of stage 1.
+        verdict: The gate's judgement of stage 1.
         reason: Stable code of the rule that decided; see `docs/reasons.md`.
-        stage: 1 if the stage-1 order stands, 2 if a reranker's scores count.
+        stage: 1 if the order of stage 1 is final, 2 if a reranker's scores count.
         confidence: The probability that the first hit fits rather than nothing, in [0, 1]; None
-            where the profile has no model for it. See docs/profile.md.
-        selected: The hits that fit, best first; empty if nothing does.
-        hits: All candidates that were considered, best first, the selected ones among them.
-        degraded: What did not run as configured; empty when all went well.
+            if the profile has no model of confidence. See docs/profile.md.
+        selected: The hits that fit, best first; may be empty.
+        hits: All considered candidates, best first, including the selected ones.
+        degraded: Parts that did not run as configured; empty if all did.
         timings: Milliseconds per step. The only part of a result that differs between two runs.
         trace: The inputs and outputs of each step, as JSON values, enough to replay the decision.
         decision_id: Identifies the decision in a log, 32 hexadecimal digits; None without
             telemetry.
-        warnings: Signs that the result is worth less than it looks; see docs/reasons.md.
+        warnings: Signs that the result is unreliable; see docs/reasons.md.
     """
 
     verdict: Verdict
@@ -313,13 +309,13 @@ class RouteResult:
             indent: Spaces per level; None for one line.
 
         Raises:
-            TypeError: If a document's metadata holds what JSON cannot.
+            TypeError: If a document's metadata contains values that JSON cannot represent.
         """
         values = self.to_dict(trace=trace, text=text)
         return json.dumps(values, allow_nan=False, indent=indent)
 
     def to_pandas(self) -> Any:
-        """Return all hits as a `pandas.DataFrame`, a row each, best first.
+        """Return a `pandas.DataFrame` with one row per hit, best first.
 
         Raises:
             ModelError: `dependency_missing` without pandas.
@@ -359,5 +355,5 @@ def _span(start: int, end: int) -> Span:
     return span
 
 
-# For results to go through a process pool.
+# Lets results pass through a process pool.
 copyreg.pickle(Span, lambda span: (_span, (span.start, span.end)))

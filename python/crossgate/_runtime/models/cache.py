@@ -1,9 +1,8 @@
-"""Where the files of a model lie, what its lock file pins, and whether they are the right ones.
+"""Model files on disk: locations, lock files and verification, without network access.
 
-A model that crossgate has a name for is hashed on every load, so that a damaged, altered or half
-copied file is an error and never a worse answer. What a file must be comes from the manifest, or,
-for a model that the manifest does not pin, from the lock file that its first pull wrote. Nothing
-here uses the network.
+A model with a name in the manifest is hashed on every load, so that a damaged, altered or
+incomplete file is an error instead of a worse answer. The expected hashes come from the manifest,
+or from the lock file that the first pull wrote for a model without pinned hashes.
 """
 
 from __future__ import annotations
@@ -16,14 +15,20 @@ from pathlib import Path
 
 import crossgate._core as _core
 from crossgate._runtime.models import manifest
-from crossgate._runtime.models.manifest import Kind, ModelFile, ModelSpec, Template, identity_of
+from crossgate._runtime.models.manifest import (
+    ModelFile,
+    ModelKind,
+    ModelSpec,
+    Template,
+    identity_of,
+)
 from crossgate._support.errors import ModelError
 from crossgate._support.files import atomic_write, open_source, read_source
 from crossgate._support.limits import SETTINGS_BYTES
 
 _MISSING = "is missing"
 
-# What a hub says of a file that nobody has pinned yet is not to fill a disk: 64 GiB.
+# Limit for the size that a hub reports for a file that is not pinned yet.
 _LARGEST_FILE = 64 << 30
 
 
@@ -33,22 +38,22 @@ class LocalModel:
 
     Attributes:
         name: The manifest's name, or the name of the folder.
-        kind: What the model does.
+        kind: Purpose of the model.
         model: The ONNX graph.
         tokenizer: The `tokenizer.json`.
-        max_length: Most tokens of one input, special tokens included.
-        query_length: Most tokens of the query that a cross-encoder reads, its beginning; None
-            where it reads the whole query.
-        dimension: Length of an embedder's vectors where the manifest gives it, else None.
-        identity: `<name>@sha256:<first 16 hex digits of the digest of the weights>`, the graph's
-            file unless the weights lie beside it. Index files and calibration profiles keep it,
-            to refuse another model.
+        max_length: Maximum tokens of one input, including special tokens.
+        query_length: Tokens from the beginning of the query that a cross-encoder reads; None to
+            read the whole query.
+        dimension: Length of an embedder's vectors if the manifest has it, else None.
+        identity: `<name>@sha256:<first 16 hex digits of the digest of the weights>`, where the
+            weights are the graph's file, or a separate file beside it. Index files and calibration
+            profiles store it, to detect another model.
         template: The text around a pair, or None for a model that reads two segments.
-        need: The head that says whether a query asks for anything, or None without one.
+        need: The head that predicts whether a query needs any document, or None.
     """
 
     name: str
-    kind: Kind
+    kind: ModelKind
     model: Path
     tokenizer: Path
     max_length: int
@@ -64,10 +69,10 @@ class FileCheck:
     """The result of verifying one file.
 
     Attributes:
-        file: What the manifest expects.
-        path: Where the file lies, or should.
-        code: `model_incomplete`, `model_altered`, or empty if the file is right.
-        detail: What is wrong, for a person; empty if the file is right.
+        file: The expected file, from the manifest.
+        path: Path of the file, which may be missing.
+        code: `model_incomplete`, `model_altered`, or empty if the file is correct.
+        detail: Description of the problem; empty if the file is correct.
     """
 
     file: ModelFile
@@ -77,12 +82,12 @@ class FileCheck:
 
     @property
     def ok(self) -> bool:
-        """Whether the file is there, whole and unaltered."""
+        """Whether the file is present, complete and unaltered."""
         return not self.code
 
 
 def available() -> tuple[ModelSpec, ...]:
-    """Return every model of the manifest, present on this machine or not.
+    """Return every model of the manifest, whether or not it is on this machine.
 
     Raises:
         ModelError: `lock_malformed` if the lock file of a pulled model cannot be read.
@@ -91,7 +96,7 @@ def available() -> tuple[ModelSpec, ...]:
 
 
 def spec(name: str) -> ModelSpec:
-    """Return what the manifest says about a model.
+    """Return the manifest entry of a model, with the pins of its lock file.
 
     Args:
         name: The name of a model, or its repository on the hub.
@@ -107,7 +112,7 @@ def spec(name: str) -> ModelSpec:
 
 
 def folder(name: str) -> Path:
-    """Return the folder where the files of a model lie, or will once it is pulled.
+    """Return the folder of a model's files, which may not have been pulled yet.
 
     Args:
         name: The name of a model, or its repository on the hub.
@@ -122,16 +127,16 @@ def folder(name: str) -> Path:
 
 
 def lock_file(name: str) -> Path:
-    """Return where the pull of a model that the manifest does not pin writes what it brought.
+    """Return the path of the lock file of a model that the manifest does not pin.
 
-    The file names the revision, and the size and digest of each file. Copied to the same place on
-    another machine, it has the same files pulled there.
+    The lock file contains the revision, and the size and digest of each file. Copy it to the same
+    path on another machine to pull the same files there.
     """
     return cache_folder() / "models" / f"{name}.lock.json"
 
 
 def is_here(name: str) -> bool:
-    """Return whether the files of a model are on this machine, without looking into them.
+    """Return whether the files of a model are on this machine, without reading them.
 
     Args:
         name: The name of a model, or its repository on the hub.
@@ -146,7 +151,7 @@ def is_here(name: str) -> bool:
 def identity(name: str) -> str | None:
     """Return the identity of a model, or None if its files are not pinned.
 
-    It comes from the manifest or the lock file alone: no file of the model is opened.
+    Reads only the manifest and the lock file.
     """
     known = manifest.find(name)
     model = None if known is None else _locked(known)
@@ -156,11 +161,11 @@ def identity(name: str) -> str | None:
 
 
 def cache_folder() -> Path:
-    """Return the folder that keeps what was pulled; it need not exist.
+    """Return the folder for pulled models, which may not exist.
 
-    It is `$CROSSGATE_CACHE`, else `$XDG_CACHE_HOME/crossgate`, else `~/.cache/crossgate`. Not the
-    hub's own cache: loading a model from there would need the hub's client, and a model there can
-    be half present.
+    It is `$CROSSGATE_CACHE`, else `$XDG_CACHE_HOME/crossgate`, else `~/.cache/crossgate`. The hub's
+    own cache is not used: loading from it would need the hub's client, and models in it can be
+    incomplete.
 
     Raises:
         ModelError: `model_missing` if no variable is set and the user has no home folder.
@@ -169,21 +174,21 @@ def cache_folder() -> Path:
         if own := os.environ.get("CROSSGATE_CACHE"):
             return Path(own).expanduser()
         shared = Path(os.environ.get("XDG_CACHE_HOME", ""))
-        # The XDG specification has a relative path ignored.
+        # The XDG specification requires that a relative path is ignored.
         return (shared if shared.is_absolute() else Path.home() / ".cache") / "crossgate"
     except RuntimeError as error:
-        message = "there is no home folder to keep models in; set CROSSGATE_CACHE to a folder"
+        message = "no home folder for models: set CROSSGATE_CACHE to a folder"
         raise ModelError("model_missing", message) from error
 
 
 def verify(name: str) -> tuple[FileCheck, ...]:
-    """Check each file of a model against its pins, and report instead of raising.
+    """Check each file of a model against its pins, without raising for a wrong file.
 
     Args:
         name: The name of a model, or its repository on the hub.
 
     Returns:
-        One report for each file, in the order of the manifest.
+        One result for each file, in the order of the manifest.
 
     Raises:
         ModelError: `unknown_model`.
@@ -194,9 +199,9 @@ def verify(name: str) -> tuple[FileCheck, ...]:
 
 
 def check_file(file: ModelFile, path: Path) -> FileCheck:
-    """Compare a file with what the manifest or the lock file says of it."""
+    """Compare a file with its size and hash from the manifest or the lock file."""
     code, detail = "", ""
-    if not file.sha256:  # what nobody has pinned cannot be right
+    if not file.sha256:  # without a pin, no file is correct
         return FileCheck(file=file, path=path, code="model_incomplete", detail=_MISSING)
     try:
         size = path.stat().st_size
@@ -217,7 +222,7 @@ def check_file(file: ModelFile, path: Path) -> FileCheck:
 
 
 def verified(model: ModelSpec) -> LocalModel:
-    """Return a model of the manifest, or raise for the first file that is not right."""
+    """Return a model of the manifest, or raise for the first wrong file."""
     root = folder(model.name)
     remedy = f"run: crossgate models pull {model.name}"
     if model.source == "bundled":
@@ -245,7 +250,7 @@ def verified(model: ModelSpec) -> LocalModel:
 
 
 def _locked(model: ModelSpec) -> ModelSpec:
-    """Return a model with what its lock file pins, or as it is if there is none."""
+    """Return a model with the pins of its lock file, or unchanged without one."""
     if model.source == "bundled" or model.pinned:
         return model
     path = lock_file(model.name)
@@ -261,7 +266,7 @@ def _locked(model: ModelSpec) -> ModelSpec:
             revision=str(lock["revision"]),
             files=tuple(ModelFile(**file) for file in lock["files"]),
         )
-        # A manifest that was changed since then asks for other files.
+        # A newer manifest may list other files.
         same = lock["repository"] == model.repository and [
             (file.role, file.path) for file in pinned.files
         ] == [(file.role, file.path) for file in model.files]
@@ -278,12 +283,12 @@ def _locked(model: ModelSpec) -> ModelSpec:
 
 def _malformed_lock(path: Path) -> ModelError:
     return ModelError(
-        "lock_malformed", f"{path} does not say what was pulled: remove it, then pull again"
+        "lock_malformed", f"lock file {path} is malformed: remove it, then pull again"
     )
 
 
 def is_pin(size: object, sha256: object) -> bool:
-    """Return whether these can be the size and the digest of a file."""
+    """Return whether these are a valid size and SHA-256 digest of a file."""
     return (
         type(size) is int
         and 0 <= size <= _LARGEST_FILE
@@ -293,7 +298,7 @@ def is_pin(size: object, sha256: object) -> bool:
 
 
 def write_lock(model: ModelSpec) -> None:
-    """Write what a first pull brings, for every later pull and load to go by."""
+    """Write the lock file of a first pull, which later pulls and loads follow."""
     lock = {
         "schema": "crossgate-lock/1",
         "repository": model.repository,
@@ -310,7 +315,7 @@ def write_lock(model: ModelSpec) -> None:
 def _digest(path: Path, file: ModelFile) -> str:
     if not file.blake3:
         return sha256_of(path)
-    with open_source(path):  # refuses what is no regular file
+    with open_source(path):  # refuses anything but a regular file
         return _core.blake3_of(path)
 
 

@@ -1,4 +1,4 @@
-"""The files to load for a name of the manifest, or for a folder of the user's own."""
+"""Locates the files of a model, by its name in the manifest or by a folder."""
 
 from __future__ import annotations
 
@@ -8,33 +8,32 @@ from pathlib import Path
 
 from crossgate._runtime.models import manifest
 from crossgate._runtime.models.cache import LocalModel, sha256_of, spec, verified
-from crossgate._runtime.models.manifest import Kind, Template, identity_of
+from crossgate._runtime.models.manifest import ModelKind, Template, identity_of
 from crossgate._support.checks import check_path
 from crossgate._support.errors import ModelError
 from crossgate._support.files import read_source
 from crossgate._support.limits import SETTINGS_BYTES
 
 _MODEL_NAMES = ("model.onnx", "onnx/model.onnx")
-# Where exporters put weights beyond the 2 GB that one ONNX file can hold.
+# Suffixes of the file for weights beyond 2 GB, the limit of one ONNX file.
 _WEIGHTS_SUFFIXES = ("_data", ".data")
 
-# The longest input to assume for a folder that does not say, or that says something absurd:
-# tokenizer_config.json holds 10^30 where its author did not set a limit.
+# Maximum input length of a folder whose tokenizer_config.json has no plausible one: tokenizers
+# without a limit store 10^30.
 _DEFAULT_LENGTH = 512
 _LARGEST_LENGTH = 131_072
 
 
-def locate(name_or_folder: str | os.PathLike[str], kind: Kind) -> LocalModel:
-    """Return a model that is ready to load, after checking its files.
+def locate(name_or_folder: str | os.PathLike[str], kind: ModelKind) -> LocalModel:
+    """Return a model with verified files.
 
-    A name of the manifest always means that model, whose files are hashed on each call (8 ms for
-    the bundled embedder's 23 MB); a folder of the same name cannot take its place, unless it is
-    written `./name`.
+    A name in the manifest always refers to that model, and its files are hashed on each call (8 ms
+    for the bundled embedder's 23 MB). Write `./name` to use a folder of the same name.
 
     Args:
-        name_or_folder: The name of a model, its repository on the hub, or a folder that holds
+        name_or_folder: The name of a model, its repository on the hub, or a folder with
             `model.onnx` or `onnx/model.onnx`, and `tokenizer.json`.
-        kind: What the model is needed for. A folder is taken at the caller's word.
+        kind: The required kind of model, which is not checked for a folder.
 
     Raises:
         ModelError: `unknown_model`, `model_missing` (known, but not pulled), `model_incomplete`,
@@ -47,23 +46,23 @@ def locate(name_or_folder: str | os.PathLike[str], kind: Kind) -> LocalModel:
     if model.kind != kind:
         raise ModelError(
             "model_unsupported",
-            f"{model.name} is not of the kind needed here: it is {_article(model.kind)}, not "
-            f"{_article(kind)}; choose one of: {manifest.names(kind)}",
+            f"{model.name} is {_article(model.kind)}, but {_article(kind)} is needed: choose one "
+            f"of {manifest.names(kind)}",
         )
     return verified(model)
 
 
-def _from_folder(name: str, kind: Kind) -> LocalModel:
+def _from_folder(name: str, kind: ModelKind) -> LocalModel:
     if not os.path.isdir(name):
         problem = "no model or folder is named"
         if os.path.isfile(name):
-            problem = "a model is a folder, and this is a file:"
+            problem = "a model is a folder, but this is a file:"
         raise ModelError(
             "unknown_model",
             f"{problem} {name!r}; known models: {manifest.names()}; or a folder with model.onnx "
             "and tokenizer.json",
         )
-    root = Path(name).resolve()  # what is loaded later is this folder, wherever the process works
+    root = Path(name).resolve()  # files are loaded later, perhaps from another working folder
     graph = next((root / path for path in _MODEL_NAMES if os.path.isfile(root / path)), None)
     if graph is None:
         message = f"model folder {root} has neither {' nor '.join(_MODEL_NAMES)}"
@@ -92,7 +91,7 @@ def _from_folder(name: str, kind: Kind) -> LocalModel:
 
 
 def _setting_of_folder(root: Path, file: str, key: str) -> object:
-    """Return a value of a JSON file, or None where the file or the value is missing."""
+    """Return a value of a JSON file, or None if the file or the value is missing."""
     path = root / file
     try:
         return json.loads(read_source(path, SETTINGS_BYTES))[key]
@@ -123,5 +122,5 @@ def _length_of_folder(root: Path) -> int:
     return _DEFAULT_LENGTH
 
 
-def _article(kind: Kind) -> str:
+def _article(kind: ModelKind) -> str:
     return {"embedder": "an embedder", "cross-encoder": "a cross-encoder"}[kind]

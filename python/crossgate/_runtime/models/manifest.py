@@ -1,9 +1,9 @@
-"""What is known of the models that crossgate has a name for: the manifest, and its types.
+"""The manifest of models that are known by name, and its types.
 
-Every file is pinned by size and sha256, or by its blake3, which is faster, and checked on each
-load. A bundled model lies beside the manifest, in a folder of its name; `crossgate models pull`
-fetches the others from `repository` at `revision`. Where no revision stands there, the first pull
-pins the newest one in a lock file beside the model, and every later load goes by that.
+Every file is pinned by size and sha256, or by blake3, which is faster, and checked on each load. A
+bundled model is stored beside the manifest, in a folder of its name; `crossgate models pull`
+fetches the others from `repository` at `revision`. For a model without a revision, the first pull
+pins the newest one in a lock file, which later loads follow.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-Kind = Literal["embedder", "cross-encoder"]
+ModelKind = Literal["embedder", "cross-encoder"]
 Role = Literal["model", "weights", "tokenizer", "need"]
 
-# The models that are used where none is named.
+# The default models.
 EMBEDDER = "crossgate-embedder-minilm-l6"
 ROUTING_RERANKER = "crossgate-router-minilm-l12"
 PASSAGE_RERANKER = "ms-marco-minilm-l12"
 
 BUNDLED = Path(__file__).parents[2] / "_weights"
-"""The folder of the manifest, and of the models that come with the installation."""
+"""The folder of the manifest and the bundled models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +31,11 @@ class ModelFile:
     """One file of a model, as the manifest or the lock file pins it.
 
     Attributes:
-        role: What the file is for; `weights` are what did not fit into the graph's own file.
-        path: Where it lies below the model's folder, with forward slashes.
-        size: Length in bytes, or 0 as long as the file is not pinned.
-        sha256: Digest of the content, 64 hex digits, or empty as long as the file is not pinned.
-        blake3: Another digest of a bundled file, which takes a third of the time; empty for others.
+        role: Purpose of the file; `weights` are stored outside of the graph's file.
+        path: Path within the model's folder, with forward slashes.
+        size: Length in bytes, or 0 if the file is not pinned yet.
+        sha256: Digest of the content, 64 hex digits, or empty if the file is not pinned yet.
+        blake3: Digest of a bundled file that takes a third of the time; empty for others.
     """
 
     role: Role
@@ -47,15 +47,15 @@ class ModelFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """The text around a pair, for a model that was trained on a chat instead of on two segments.
+    """The text around a pair, for a model that was trained on a chat instead of two segments.
 
-    Only `prefix` and `suffix` may hold special tokens. `body` and what is put into it are read as
-    plain text, so that no document can end its turn and speak for the user.
+    Only `prefix` and `suffix` may contain special tokens. `body`, query and document are read as
+    plain text, so that a document cannot end its turn in the chat.
 
     Attributes:
-        prefix: What comes first.
-        body: What comes next, with `{query}` for the query; the document follows after a space.
-        suffix: What comes last; it is never cut.
+        prefix: The first part.
+        body: The second part, with `{query}` for the query; the document follows after a space.
+        suffix: The last part, which is never cut.
     """
 
     prefix: str
@@ -69,26 +69,26 @@ class ModelSpec:
 
     Attributes:
         name: Unique in the manifest.
-        kind: What the model does.
+        kind: Purpose of the model.
         licence: SPDX identifier of the licence of the weights.
-        description: One line for a person who chooses.
+        description: One line that helps to choose a model.
         source: Whether the files come with the installation or are pulled from the hub.
-        max_length: Most tokens of one input, special tokens included.
-        files: One model, one tokenizer, and weights where the graph's file holds none.
+        max_length: Maximum tokens of one input, including special tokens.
+        files: One model, one tokenizer, and separate weights for some models.
         repository: `owner/name` on the hub, or None for a bundled model.
-        revision: The commit on the hub, 40 hex digits; None for a bundled model, and for one of
-            the hub that the manifest does not pin, until its first pull has written a lock file.
-        terms: What the licence forbids, for a person to accept before a pull, or None.
+        revision: The commit on the hub, 40 hex digits; None for a bundled model, and for an
+            unpinned one until its first pull has written a lock file.
+        terms: Restrictions of the licence to accept before a pull, or None.
         template: The text around a pair, or None for a model that reads two segments.
-        query_length: Most tokens of the query that a cross-encoder reads, its beginning; None
-            where it reads the whole query.
+        query_length: Tokens from the beginning of the query that a cross-encoder reads; None to
+            read the whole query.
         dimension: Length of an embedder's vectors, or None for a cross-encoder.
-        pooling: How an embedder makes one vector of its tokens, or None for a cross-encoder.
+        pooling: How an embedder combines token vectors, or None for a cross-encoder.
         score_scale: The scale of a cross-encoder's scores, or None for an embedder.
     """
 
     name: str
-    kind: Kind
+    kind: ModelKind
     licence: str
     description: str
     source: Literal["bundled", "hub"]
@@ -105,44 +105,44 @@ class ModelSpec:
 
     @property
     def pinned(self) -> bool:
-        """Whether it is known what every file must be."""
+        """Whether every file has a hash."""
         return all(file.sha256 for file in self.files)
 
     @property
     def size(self) -> int:
-        """Bytes of all files together; 0 if they are not pinned yet."""
+        """Total bytes of all files; 0 if they are not pinned yet."""
         return sum(file.size for file in self.files)
 
     @property
     def weights(self) -> ModelFile:
-        """The file that holds the weights: the graph's own, unless they lie beside it."""
+        """The file with the weights: a separate file, or else the graph's."""
         files = {file.role: file for file in self.files}
         return files.get("weights", files["model"])
 
 
 def known() -> tuple[ModelSpec, ...]:
-    """Return every model of the manifest, as it stands there."""
+    """Return every model of the manifest, without the pins of lock files."""
     return _read(BUNDLED)
 
 
 def find(name: str) -> ModelSpec | None:
-    """Return the model of a name or a repository on the hub, or None."""
+    """Return the model with this name or repository on the hub, or None."""
     return next((model for model in known() if name in (model.name, model.repository)), None)
 
 
-def names(kind: Kind | None = None) -> str:
-    """Return the names of all models, or of those of one kind, for a message."""
+def names(kind: ModelKind | None = None) -> str:
+    """Return the names of all models, or of one kind, separated by commas."""
     return ", ".join(model.name for model in known() if kind in (None, model.kind))
 
 
 def identity_of(name: str, digest: str) -> str:
-    """Return what an index file and a profile call a model, from the SHA-256 of its weights."""
+    """Return the identity of a model, as stored in index files and profiles."""
     return f"{name}@sha256:{digest[:16]}"
 
 
 @cache
 def _read(bundled: Path) -> tuple[ModelSpec, ...]:
-    # JSON, although TOML reads better: its parser takes 6 ms, which a hook pays on every prompt.
+    # JSON, since the TOML parser costs 6 ms on every prompt of a hook.
     text = (bundled / "manifest.json").read_text(encoding="utf-8")
     tables: list[dict[str, Any]] = json.loads(text)["models"]
     for table in tables:

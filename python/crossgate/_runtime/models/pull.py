@@ -1,4 +1,4 @@
-"""Pulls a model from the hub, so that an interrupted download goes on later."""
+"""Pulls a model from the hub, with resumable and verified downloads."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
     import httpx2
     from huggingface_hub.utils.tqdm import tqdm
 
-# Seconds before each new attempt of a request that brought nothing; any new byte starts over.
+# Seconds before each retry of a request without progress; any new byte resets the count.
 _WAITS: tuple[float, ...] = (1, 2, 4)
-# A hub that asks for a longer pause than this many seconds is better tried again later.
+# If the hub asks for a longer pause, in seconds, the pull fails.
 _LONGEST_WAIT = 60
 
 
 def pull(name: str, *, progress: bool = False, accept_licence: bool = False) -> LocalModel:
-    """Download a model from the hub, unless it is here and verified.
+    """Download a model from the hub, unless it is already present and verified.
 
-    A model that the manifest does not pin is pinned by its first pull: the newest revision is
-    looked up once and written to a lock file, which every later pull and load goes by.
+    The first pull of an unpinned model looks up the newest revision and writes it to a lock file,
+    which later pulls and loads follow.
 
-    The files grow in a folder of another name, which takes the model's name when all of them are
-    verified. What an interrupted call leaves there is continued by the next one. A second process
-    that pulls the same model waits for the first and then finds it done.
+    Files are downloaded to a temporary folder, which is renamed when all of them are verified. The
+    next call resumes an interrupted download. A second process that pulls the same model waits for
+    the first one.
 
     Args:
         name: The name of a model, or its repository on the hub.
-        progress: Whether to draw a bar for each file on stderr, if that is a terminal.
-        accept_licence: Whether the user has read and accepts `ModelSpec.terms`, if there are any.
+        progress: Whether to show a progress bar for each file on stderr, if that is a terminal.
+        accept_licence: Whether the user accepts `ModelSpec.terms`.
 
     Raises:
         ModelError: `unknown_model`, `licence_not_accepted`, `dependency_missing`, `pull_failed`
@@ -62,7 +62,7 @@ def pull(name: str, *, progress: bool = False, accept_licence: bool = False) -> 
     if model.terms and not accept_licence:
         raise ModelError(
             "licence_not_accepted",
-            f"{model.name} is under {model.licence}: {model.terms}; if you accept that, run: "
+            f"{model.name} has the licence {model.licence}: {model.terms}; to accept it, run: "
             f"crossgate models pull {model.name} --accept-licence",
         )
     for package in ("huggingface_hub", "httpx2", "filelock"):
@@ -75,12 +75,12 @@ def pull(name: str, *, progress: bool = False, accept_licence: bool = False) -> 
     try:
         root.parent.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(root.with_name(f".{model.name}.lock")):
-            # Another process may have been here while this one waited for the lock.
+            # Another process may have pulled the model while this one waited for the lock.
             model = spec(model.name)
             if not model.pinned:
                 model = _resolve(model)
                 write_lock(model)
-            # The revision is in the name, so that a newer crossgate never continues an older file.
+            # The name contains the revision, so that a newer crossgate does not resume older files.
             partial = root.with_name(f".partial-{model.name}-{(model.revision or '')[:8]}")
             if not all(check.ok for check in verify(model.name)):
                 for file in model.files:
@@ -92,11 +92,11 @@ def pull(name: str, *, progress: bool = False, accept_licence: bool = False) -> 
 
 
 def _download(model: ModelSpec, file: ModelFile, target: Path, *, progress: bool) -> None:
-    """Bring one file of the hub to `target`, continuing what is there, and verify it.
+    """Download one file of the hub to `target`, resuming a partial file, and verify it.
 
-    The hub's client gives the address, the token, the proxies and the connection; the loop is our
-    own, because `hf_hub_download` throws away what an interrupted process had, waits for as long
-    as a server asks, and logs addresses with the user's credentials in them.
+    The hub's client provides address, token, proxies and connection. Its `hf_hub_download` is not
+    used: it discards partial files, waits as long as a server asks, and logs addresses that contain
+    credentials.
     """
     import time
 
@@ -121,20 +121,20 @@ def _download(model: ModelSpec, file: ModelFile, target: Path, *, progress: bool
             have = _length(target)
             if have >= file.size:
                 break
-            # Only more bytes than ever before are progress: a server with a shorter file, or one
-            # that ignores ranges, could otherwise keep this going forever.
+            # Only a new maximum of bytes is progress. Otherwise a server with a shorter file, or
+            # one that ignores ranges, could keep the loop running forever.
             attempt = 1 if have > most else attempt + 1
             most = max(most, have)
             if attempt > len(_WAITS) or pause is None or pause > _LONGEST_WAIT:
-                kept = "; what has arrived is kept for the next pull" if have else ""
+                kept = "; the next pull resumes the download" if have else ""
                 raise ModelError("pull_failed", f"{_public(url)}: {failure}{kept}")
             time.sleep(max(pause, _WAITS[attempt - 1]))
     check = check_file(file, target)
     if not check.ok:
         target.unlink(missing_ok=True)
         message = (
-            f"{_public(url)} {check.detail}; it was thrown away, pull again; "
-            "if it stays so, the server sends another file than the pinned one"
+            f"{_public(url)} {check.detail}; the file was deleted, pull again; if the error "
+            "persists, the server has another file than the pinned one"
         )
         raise ModelError("pull_failed", message)
 
@@ -142,11 +142,11 @@ def _download(model: ModelSpec, file: ModelFile, target: Path, *, progress: bool
 def _resolve(model: ModelSpec) -> ModelSpec:
     """Return a model pinned to the newest revision on the hub, with size and sha256 of its files.
 
-    The hub knows the sha256 of what lies in its object store. Smaller files are read once, checked
-    against their git blob id, and hashed here.
+    The hub lists the sha256 of files in its object store. Smaller files are downloaded, checked
+    against their git blob id, and hashed.
 
     Raises:
-        ModelError: `pull_failed` if the hub does not answer, or has no such file.
+        ModelError: `pull_failed` if the hub does not answer or lacks a file.
     """
     import json
     import re
@@ -176,7 +176,7 @@ def _resolve(model: ModelSpec) -> ModelSpec:
 
 
 def _no_description(address: str) -> ModelError:
-    return ModelError("pull_failed", f"{_public(address)}: is not a description of a model")
+    return ModelError("pull_failed", f"{_public(address)}: malformed description of a model")
 
 
 def _pin(file: ModelFile, entry: Mapping[str, Any], url: str) -> ModelFile:
@@ -188,17 +188,17 @@ def _pin(file: ModelFile, entry: Mapping[str, Any], url: str) -> ModelFile:
             raise _no_description(url)
         return replace(file, size=pin["size"], sha256=pin["sha256"])
     content = _read(url)
-    # Git's own name of a file's content, so SHA-1 whether we like it or not.
+    # The blob id of git is a SHA-1.
     blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
     if blob != entry.get("blobId"):
         raise ModelError(
-            "pull_failed", f"{_public(url)} is not the file that the hub lists; pull again"
+            "pull_failed", f"{_public(url)} differs from the file that the hub lists; pull again"
         )
     return replace(file, size=len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
 def _read(url: str) -> bytes:
-    """Return the whole answer to one request, asking again as `_download` does."""
+    """Return the whole response of a request, with the same retries as `_download`."""
     import time
 
     client, headers = _connect()
@@ -210,7 +210,7 @@ def _read(url: str) -> bytes:
                     for chunk in response.iter_bytes():
                         content += chunk
                         if len(content) > ANSWER_BYTES:
-                            raise ModelError("pull_failed", f"{_public(url)}: is too long")
+                            raise ModelError("pull_failed", f"{_public(url)}: too long")
                     return bytes(content)
                 failure, pause = _refusal(response)
         except Exception as error:
@@ -224,21 +224,20 @@ def _read(url: str) -> bytes:
 def _connect() -> tuple[httpx2.Client, dict[str, str]]:
     """Return the hub client's connection pool and the headers of every request."""
     try:
-        # Reads the settings, and may stumble over them.
+        # The import reads settings, and may fail.
         from huggingface_hub import constants, get_session, get_token
 
         token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token()
         client = get_session()
     except Exception as error:
-        # Certificates, proxies and logins fail in too many ways to list, some with a secret in
-        # the text: the name of the failure has to do.
+        # Only the type of the error is shown: its text may contain a secret.
         raise ModelError(
             "pull_failed",
             f"the hub's client does not start ({type(error).__name__}); check HF_ENDPOINT, the "
             "other HF_ variables, proxy and certificates",
         ) from None
-    # The hub's own headers would send what kind of agent runs us, after asking the hub how to
-    # tell. Nothing compressed: a range counts the bytes as they are sent.
+    # The client's own headers would identify the agent that runs crossgate. No compression, since
+    # a range counts the transmitted bytes.
     headers = {"User-Agent": "crossgate", "Accept-Encoding": "identity"}
     if token:
         headers["Authorization"] = f"Bearer {token}"
@@ -253,11 +252,10 @@ def _request(
     size: int,
     bar: tqdm,
 ) -> tuple[str, float | None]:
-    """Append to `target` what one request yields.
+    """Append the response of one request to `target`.
 
     Returns:
-        Why it ended early, and the least number of seconds before the next attempt makes sense,
-        None if it never will.
+        Why the response ended early, and the minimum seconds before a retry; None for no retry.
     """
     have = _length(target)
     if have:
@@ -265,12 +263,12 @@ def _request(
     try:
         with client.stream("GET", url, headers=headers, timeout=_timeout()) as response:
             status = response.status_code
-            if status == 416:  # what is here goes beyond the end of the file over there
+            if status == 416:  # the partial file is longer than the server's file
                 target.unlink()
                 return "the server has a shorter file than the pinned one", None
             if status not in (200, 206):
                 return _refusal(response)
-            # A server that ignores the range sends the file from its start.
+            # A server that ignores the range sends the file from the start.
             with target.open("ab" if status == 206 else "wb") as stream:
                 for chunk in response.iter_bytes():
                     stream.write(chunk)
@@ -289,9 +287,9 @@ def _timeout() -> float:
 
 
 def _broken(error: Exception) -> tuple[str, float | None]:
-    """Return why a request failed, and the seconds to wait, None if asking again is useless.
+    """Return why a request failed, and the seconds before a retry; None for no retry.
 
-    What is no failure of a request is raised again.
+    Other exceptions are raised again.
     """
     import httpx2
     from huggingface_hub.errors import OfflineModeIsEnabled
@@ -306,30 +304,30 @@ def _broken(error: Exception) -> tuple[str, float | None]:
         case httpx2.NetworkError() | httpx2.RemoteProtocolError():
             return "the connection broke off", 0
         case httpx2.HTTPError() | httpx2.InvalidURL() | ValueError():
-            # The text of these may quote an address or a header, and so a password or a token.
+            # Their text may quote an address or a header, with a password or a token.
             name = type(error).__name__
             return f"the request failed ({name}); check HF_ENDPOINT and HF_TOKEN", None
     raise error
 
 
 def _refusal(response: httpx2.Response) -> tuple[str, float | None]:
-    """Return what a status says, and the seconds to wait, None if asking again is useless."""
+    """Return the meaning of a status, and the seconds before a retry; None for no retry."""
     status = response.status_code
     failure = f"answered {status} {response.reason_phrase}".rstrip()
     if status in (408, 429) or status >= 500:
         asked = response.headers.get("Retry-After", "")
         pause = float(asked) if asked.isdecimal() else 0.0
-        return failure + (f", to be asked again in {pause:.0f} s" if pause else ""), pause
+        return failure + (f", retry after {pause:.0f} s" if pause else ""), pause
     if status in (401, 403):
         failure += "; log in with: hf auth login, or set HF_TOKEN"
     return failure, None
 
 
 def _public(url: str) -> str:
-    """Return an address without user, password and query, fit for a message."""
+    """Return an address for a message, without user, password and query."""
     import re
 
-    # By hand, for a mistyped address may be one that urlsplit refuses or cuts inside the password.
+    # Not with urlsplit, which may reject a mistyped address or cut it inside the password.
     return re.sub(r"^(\w+://)?.*@", r"\1", url).partition("?")[0]
 
 
@@ -341,7 +339,7 @@ def _replace_folder(partial: Path, root: Path) -> None:
     import shutil
 
     if os.path.exists(root):
-        shutil.rmtree(root)  # it was verified a moment ago, and found wanting
+        shutil.rmtree(root)  # its files failed the verification
     partial.rename(root)
 
 
@@ -351,12 +349,12 @@ def _unwritable(model: ModelSpec, models: Path, error: OSError) -> ModelError:
     reason = error.strerror or str(error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         message = (
-            f"no room for {model.name} ({model.size / 1e6:.0f} MB) in {models}: {reason}; what has "
-            "arrived is kept; free some, or set CROSSGATE_CACHE to a folder on another disk"
+            f"no room for {model.name} ({model.size / 1e6:.0f} MB) in {models}: {reason}; free "
+            "space and pull again to resume, or set CROSSGATE_CACHE to a folder on another disk"
         )
     else:
         message = (
             f"cannot write {error.filename or models}: {reason}; "
-            "set CROSSGATE_CACHE to a folder that you can write"
+            "set CROSSGATE_CACHE to a writable folder"
         )
     return ModelError("pull_unwritable", message)
