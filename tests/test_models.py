@@ -115,7 +115,7 @@ def no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CROSSGATE_CACHE", str(tmp_path / "cache"))
 
 
-def refused(code: str, name: str | Path, kind: catalogue.Kind = "cross-encoder") -> str:
+def refused(code: str, name: str | Path, kind: catalogue.ModelKind = "cross-encoder") -> str:
     """Check that a model is refused with this code and one line, and return the line."""
     with pytest.raises(ModelError) as caught:
         models.locate(name, kind)
