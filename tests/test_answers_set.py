@@ -163,7 +163,9 @@ def covered(dataset: Dataset) -> dict[str, float]:
     return shares
 
 
-@pytest.mark.parametrize(("name", "split"), [("chunks", "test"), ("answers", "fit")])
+@pytest.mark.parametrize(
+    ("name", "split"), [("chunks", "test"), ("answers", "fit"), ("answers", "test")]
+)
 def test_words_alone_do_not_separate_questions_with_an_answer_from_those_without(
     name: str, split: str
 ) -> None:
