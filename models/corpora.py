@@ -208,8 +208,8 @@ def _held_queries(data: Path, own: Path) -> NearDuplicates:
             for row in read_rows(data / name / "queries.jsonl")
             if row["_id"] in judged or (_no_match(row) and row["metadata"].get("split") != "train")
         ]
-    for name in ("skills", "chunks", "memory"):
-        held += [row["text"] for row in read_rows(own / name / "queries.jsonl")]
+    for queries in sorted(own.glob("*/queries.jsonl")):
+        held += [row["text"] for row in read_rows(queries)]
     return NearDuplicates(held, NEAR_DUPLICATE_QUERY)
 
 
