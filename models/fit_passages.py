@@ -1,4 +1,4 @@
-"""Fits the bundled profile for passages: how relevant a candidate of `rerank` is.
+"""Fit the bundled profile for passages, the probability that a candidate of `rerank` fits.
 
     python fit_passages.py DATA OUTPUT
 
@@ -48,7 +48,7 @@ class Read:
 
 
 def asked(data: Path, name: str, split: str, count: int, seed: int) -> Iterator[list[Read]]:
-    """Yields what `rerank` saw of each of so many questions of a set."""
+    """Yield the scores of the candidates of `count` questions of a set."""
     chance = random.Random(f"{seed} {name}")
     documents = {row["_id"]: document_text(row) for row in read_rows(data / name / "corpus.jsonl")}
     index = Index.build(
@@ -77,7 +77,7 @@ def fit(questions: list[list[Read]], keep: float) -> tuple[Combine.Weighted, Rel
     """Returns the combination, and the model of relevance with its bar.
 
     Args:
-        questions: What was read of each question.
+        questions: The scored candidates of each question.
         keep: The share of the answering passages that the bar lets through.
     """
     rows = [

@@ -45,7 +45,7 @@ def library() -> Index:
 
 
 @given(st.text() | st.text(alphabet="a \n#.`", min_size=700, max_size=8_000))
-def test_passages_hold_all_that_is_read(body: str) -> None:
+def test_passages_cover_the_indexed_text(body: str) -> None:
     found = passages(body)
     read = body[:BODY_CHARS]
     end = 0
@@ -58,7 +58,7 @@ def test_passages_hold_all_that_is_read(body: str) -> None:
 
 
 @pytest.mark.parametrize("body", ["", " \n\t ", "\0", "數據" * 9_000, "x" * 20_000, "\u202e\u200b"])
-def test_nothing_fails_because_of_a_body(body: str) -> None:
+def test_any_body_is_indexed_and_searched(body: str) -> None:
     index = Index.build([Document(id="a", text="b", body=body)], embedder=None)
     assert index.get("a") == Document(id="a", text="b", body=body[:BODY_CHARS])
     Router(index, reranker=None, profile=UNGATED).route("數據 x")
@@ -74,7 +74,7 @@ def test_half_a_surrogate_is_refused() -> None:
 # The index.
 
 
-def test_what_was_saved_is_opened(tmp_path: Path) -> None:
+def test_bodies_survive_save_and_open(tmp_path: Path) -> None:
     index = library()
     index.delete(["mail"])
     index.save(tmp_path / "a.cgx")
@@ -89,7 +89,7 @@ def test_what_was_saved_is_opened(tmp_path: Path) -> None:
     assert (tmp_path / "b.cgx").read_bytes() == (tmp_path / "a.cgx").read_bytes()
 
 
-def test_a_changed_body_is_another_corpus_with_another_vector() -> None:
+def test_changed_body_changes_fingerprint_and_vector() -> None:
     earlier = library()
     embedder = WordEmbedder()
     changed = [replace(PDF, body="Now about signatures."), *LIBRARY[1:]]
@@ -101,7 +101,7 @@ def test_a_changed_body_is_another_corpus_with_another_vector() -> None:
     assert found.hits[0].bm25 > 0
 
 
-def test_a_change_beyond_what_is_embedded_keeps_the_vector() -> None:
+def test_change_after_the_embedded_part_keeps_the_vector() -> None:
     long = replace(PDF, body=f"{'x' * 999} here and nothing of this is embedded")
     earlier = Index.build([long], embedder=WordEmbedder())
     embedder = WordEmbedder()
@@ -115,7 +115,7 @@ def test_a_change_beyond_what_is_embedded_keeps_the_vector() -> None:
     head=st.lists(st.floats(-1e3, 1e3), min_size=4, max_size=4),
     body=st.lists(st.floats(-1e3, 1e3), min_size=4, max_size=4),
 )
-def test_a_vector_is_drawn_from_the_head_to_the_body(head: list[float], body: list[float]) -> None:
+def test_vector_is_the_weighted_mean_of_head_and_body(head: list[float], body: list[float]) -> None:
     class Given:
         identity, dimension = "given@1", 4
 
@@ -133,7 +133,7 @@ def test_a_vector_is_drawn_from_the_head_to_the_body(head: list[float], body: li
     assert index._core.vector("a") == pytest.approx(direction(expected), abs=1e-5)
 
 
-def test_a_body_without_a_direction_is_named() -> None:
+def test_zero_vector_of_a_body_is_refused_with_the_id() -> None:
     class Nothing(WordEmbedder):
         def embed(self, texts: Sequence[str], **_: Any) -> list[list[float]]:
             return [[0.0] * 32 for _ in texts]
@@ -237,7 +237,7 @@ def test_a_run_keeps_the_scores_under_each_weight_of_the_body(tmp_path: Path) ->
     refused("malformed_run", lambda: read_run(path))
 
 
-def test_the_likeliest_weight_of_the_body_is_chosen() -> None:
+def test_most_likely_body_weight_is_chosen() -> None:
     random = np.random.default_rng(3)
     rows = []
     for _ in range(60):
@@ -247,12 +247,12 @@ def test_the_likeliest_weight_of_the_body_is_chosen() -> None:
         cosine = random.uniform(size=12)
         rows.append(Scores(cosine, known[0.0], np.zeros(12), score == score.max(), known))
     assert fit_blend(rows).body_weight == 0.5
-    # Where runs differ in what they know, what all know is left to choose from.
+    # Only the weights that all runs contain can be chosen.
     rows[0].reweighed.pop(0.5)  # type: ignore[attr-defined]
     assert fit_blend(rows).body_weight in (0.0, 2.0)
 
 
-def test_the_set_of_tools_is_what_the_source_reads() -> None:
+def test_tool_set_equals_the_output_of_the_source() -> None:
     folder = Path(__file__).parents[1] / "eval" / "tools"
     lines = (folder / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]

@@ -50,7 +50,7 @@ def written(path: Path, *rows: object) -> Path:
     return path
 
 
-def test_the_run_holds_what_rerank_saw(tmp_path: Path) -> None:
+def test_run_records_the_scores_of_rerank(tmp_path: Path) -> None:
     nothing = {**ROW, "query": "bake bread", "relevant": [], "kind": "off topic"}
     path = written(tmp_path / "found.jsonl", ROW, nothing)
     assert is_candidates(path)
@@ -69,7 +69,7 @@ def test_the_run_holds_what_rerank_saw(tmp_path: Path) -> None:
     assert {id: pair.score for id, pair in first.pairs.items()} == {"pdf": 3.0, "csv": 0.0}
 
 
-def test_what_fits_and_was_not_found_counts_as_missed(tmp_path: Path) -> None:
+def test_relevant_documents_missing_from_the_candidates_count_as_missed(tmp_path: Path) -> None:
     path = written(tmp_path / "found.jsonl", {**ROW, "relevant": ["elsewhere"]})
     measure_candidates(path, tmp_path / "run.jsonl", reranker=overlap())
     (query,) = read_run(tmp_path / "run.jsonl").queries
@@ -110,7 +110,7 @@ def test_a_bad_row_is_named_and_left_out(tmp_path: Path, row: object, what: str)
     assert raised.value.code == "empty_split"
 
 
-def test_other_files_are_none(tmp_path: Path) -> None:
+def test_other_files_are_not_candidate_files(tmp_path: Path) -> None:
     labels = {"query": "q", "relevant": []}
     assert not is_candidates(written(tmp_path / "labels.jsonl", labels))
     assert is_labels(tmp_path / "labels.jsonl")

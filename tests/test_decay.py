@@ -70,7 +70,7 @@ def test_a_day_begins_at_midnight_and_may_be_called_date() -> None:
     assert decay([hit], now=NOW)[0].score == 0.5
 
 
-def test_what_tells_no_time_and_what_comes_from_the_future_does_not_age() -> None:
+def test_missing_and_future_times_do_not_decay() -> None:
     assert factor(None) == factor("2031-03-15T12:00:01Z") == factor("2999-01-01") == 1.0
     (aged,) = decay([written(None, timestamp=None)], now=NOW)
     assert aged.score == 1.0
@@ -100,19 +100,19 @@ def test_the_order_is_that_of_the_new_scores_and_nothing_is_changed_in_place() -
 
 
 @pytest.mark.parametrize("half_life", [0, -30, math.nan, math.inf])
-def test_half_lives_without_meaning(half_life: float) -> None:
+def test_invalid_half_lives_are_refused(half_life: float) -> None:
     refused("out_of_range", factor, NOW, half_life_days=half_life)
     own = written(NOW, id="mine", half_life_days=half_life)
     assert "'mine'" in refused("out_of_range", decay, [own], now=NOW)
 
 
 @pytest.mark.parametrize("floor", [-0.1, 1.1, math.nan])
-def test_floors_without_meaning(floor: float) -> None:
+def test_invalid_floors_are_refused(floor: float) -> None:
     refused("out_of_range", factor, NOW, floor=floor)
 
 
 @pytest.mark.parametrize("time", ["yesterday", "2031-13-01", math.nan, math.inf, 1e300, True, []])
-def test_times_that_are_none(time: object) -> None:
+def test_invalid_times_are_refused(time: object) -> None:
     assert "hit 'a'" in refused("malformed_candidate", factor, time)
 
 

@@ -42,7 +42,7 @@ def test_one_hit_per_source_is_kept() -> None:
     assert ids(deduplicate(hits, source="other")) == ["a", "b", "c", "d", "e", "f", "g"]
 
 
-def test_the_same_document_under_two_ids_is_one() -> None:
+def test_duplicate_under_another_id_is_dropped() -> None:
     hits = [candidate("a", LONG), candidate("b", LONG.upper() + "!"), candidate("c", "hens")]
     assert ids(deduplicate(hits)) == ["a", "c"]
     assert ids(deduplicate(hits, similarity=None)) == ["a", "b", "c"]
@@ -66,7 +66,7 @@ def test_the_newest_of_a_group_stands_where_its_best_stood() -> None:
         assert [(hit.id, hit.score) for hit in deduplicate(untimed)] == [("old", 0.9)]
 
 
-def test_hits_without_text_repeat_nothing() -> None:
+def test_hits_without_text_are_not_duplicates() -> None:
     class Bare:
         def __init__(self, id: str) -> None:
             self.id = id
@@ -77,12 +77,12 @@ def test_hits_without_text_repeat_nothing() -> None:
 
 
 @pytest.mark.parametrize("similarity", [0.0, -1.0, 1.1, math.nan])
-def test_similarities_without_meaning(similarity: float) -> None:
+def test_invalid_similarities_are_refused(similarity: float) -> None:
     refused("out_of_range", deduplicate, [candidate("a")], similarity=similarity)
 
 
 @given(st.lists(st.text("ab ", max_size=8), max_size=6), st.floats(0.1, 1))
-def test_what_is_kept_repeats_nothing_that_is_kept(texts: list[str], similarity: float) -> None:
+def test_kept_texts_are_not_near_duplicates(texts: list[str], similarity: float) -> None:
     hits = [candidate(str(place), text) for place, text in enumerate(texts)]
     kept = deduplicate(hits, similarity=similarity)
     assert deduplicate(kept, similarity=similarity) == kept

@@ -144,14 +144,14 @@ Row = namedtuple("Row", ["id", "score"])
 
 
 @pytest.mark.parametrize("kind", [Plain, Model, Row, StoreHit])
-def test_hits_of_every_kind_come_out_as_what_they_were(kind: Any) -> None:
+def test_hits_keep_their_type(kind: Any) -> None:
     given = kind("a", 7.0)
     (made,) = reciprocal_rank([[given]])
     assert (type(made), made.id, made.score) == (kind, "a", 1 / 61)
     assert given.score == 7.0
 
 
-def test_metadata_is_that_of_the_first_that_was_seen() -> None:
+def test_metadata_of_the_first_list_is_kept() -> None:
     stores = [[StoreHit("a", metadata={"from": "one"})], [StoreHit("a", metadata={"from": "two"})]]
     (fused,) = reciprocal_rank(stores)
     assert fused.metadata == {"from": "one"}
@@ -178,7 +178,7 @@ def test_a_candidate_takes_over_the_numbers_that_it_lacks() -> None:
     assert (words.cosine, words.score) == (None, 3.0)
 
 
-def test_shares_are_of_the_best_that_there_can_be() -> None:
+def test_shares_are_relative_to_the_best_possible_score() -> None:
     stores = [hits("a", "b"), hits("a")]
     shares = as_shares(reciprocal_rank(stores), stores=2)
     assert [(hit.id, hit.score) for hit in shares] == [("a", 1.0), ("b", 1 / 62 / (2 / 61))]
@@ -201,7 +201,7 @@ def test_options_outside_of_their_limits(code: str, options: dict[str, Any]) -> 
     refused(code, reciprocal_rank, [hits("a"), hits("b")], **options)
 
 
-def test_hits_that_cannot_be_used() -> None:
+def test_unusable_hits_are_refused() -> None:
     refused("malformed_candidate", reciprocal_rank, [[object()]])
     refused("malformed_candidate", reciprocal_rank, [[StoreHit("")]])
     refused("malformed_candidate", fuse_scores, [[StoreHit("a", None)]])  # type: ignore[arg-type]
@@ -251,7 +251,7 @@ PASSAGES = [
 ]
 
 
-def test_a_cross_encoder_fuses_for_real() -> None:
+def test_cross_encoder_fusion_orders_by_the_real_model() -> None:
     reranker = LengthReranker()
     profile = Profile(combine=Combine.Replace())
     fuser = CrossEncoderFusion(reranker, profile=profile)

@@ -38,7 +38,7 @@ from crossgate.rerankers import (
     VoyageReranker,
     passages_of,
 )
-from crossgate.stores._common import candidate
+from crossgate.stores._store_rows import candidate
 
 
 class Tier:

@@ -223,7 +223,7 @@ def test_rank_of_sentence_transformers_shape() -> None:
     assert rank(QUERY, texts, top_k=1) == [{"corpus_id": 1, "score": rows[0]["score"]}]
 
 
-def test_without_a_relevance_all_numbers_are_scores() -> None:
+def test_scores_replace_unknown_relevances() -> None:
     rows = rank(QUERY, [TEXTS[0], TEXTS[1]], reranker=Failing())
     assert [row["corpus_id"] for row in rows] == [1, 0]
     assert rows[0]["score"] > rows[1]["score"]

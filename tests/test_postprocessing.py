@@ -1,4 +1,4 @@
-"""The steps after the reranker, each with what must hold for every list of hits."""
+"""Tests of the steps after the reranker, with properties that hold for every list of hits."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def selected(hits: Sequence[Hit]) -> str:
     return ids([one for one in hits if one.dropped is None])
 
 
-# Anything may stand in the metadata; few values, so that they often meet.
+# Metadata may have any values; few are drawn, so that they often coincide.
 KIND = st.sampled_from(["user", "excel", "pdf", "unheard of", None, 5, ["pdf"], ""])
 CODES = sorted(TAKEN_BACK | REJECTED)
 
 
 @st.composite
 def hits_of(draw: st.DrawFn) -> list[Hit]:
-    """Lists of hits as a decision may leave them, whatever stands in their metadata."""
+    """Lists of hits as in a decision, with any metadata."""
     count = draw(st.integers(0, 12))
     scores = draw(
         st.lists(
@@ -136,7 +136,7 @@ def test_every_step_keeps_every_hit_once_and_changes_none(step: Step, hits: list
     assert sorted(ids(after)) == sorted(ids(hits))
     originals = {one.id: one for one in hits}
     for one in after:
-        # Nothing but who holds a slot may differ.
+        # Only the slots may differ.
         assert replace(one, dropped=None) == replace(originals[one.id], dropped=None)
         assert {one.dropped, originals[one.id].dropped} & {*TAKEN_BACK, None} or (
             one == originals[one.id]
@@ -149,7 +149,7 @@ def test_every_step_keeps_every_hit_once_and_changes_none(step: Step, hits: list
 
 
 @EVERY_STEP
-def test_every_step_is_defined_for_nothing(step: Step) -> None:
+def test_every_step_accepts_an_empty_list(step: Step) -> None:
     assert step([]) == []
     bare = [hit("a", None), hit("b", 1.0), hit("c", None, "over_limit")]
     assert sorted(ids(step(bare))) == ["a", "b", "c"]
@@ -160,7 +160,7 @@ def test_reordering_keeps_the_number_of_slots(hits: list[Hit]) -> None:
     for step in STEPS[:5]:
         after = step(hits)
         assert len(selected(after)) == len(selected(hits))
-        # What does not compete stays where it is.
+        # Hits that do not compete keep their positions.
         for place, one in enumerate(hits):
             if one.dropped not in (None, "over_limit"):
                 assert after[place] == one
@@ -186,7 +186,7 @@ def test_reordering_keeps_the_number_of_slots(hits: list[Hit]) -> None:
     ),
     st.sampled_from([0.001, 0.01, 0.5]),
 )
-def test_a_lead_of_the_margin_is_never_overturned(
+def test_a_difference_above_the_margin_is_never_reversed(
     rows: list[tuple[float, Any, str]], margin: float
 ) -> None:
     hits = [
@@ -242,7 +242,7 @@ def test_a_boost_may_change_who_holds_the_last_slot() -> None:
 
 
 @pytest.mark.parametrize("margin", [0, -1.0, math.nan, math.inf])
-def test_a_margin_that_is_none(margin: float) -> None:
+def test_invalid_margin_is_refused(margin: float) -> None:
     refused("out_of_range", prefer_sources, [], order=ORDER, margin=margin)
     refused("out_of_range", prefer_sources, [], order="user")
 
@@ -262,7 +262,7 @@ def test_no_document_has_more_than_its_share_while_others_wait(hits: list[Hit], 
     waiting = Counter(document(one) for one in after if one.dropped == "over_limit")
     greedy = {name for name, count in seats.items() if count > most}
     if greedy:
-        # Nobody waits who has not had the same share.
+        # Every waiting document has had the same share.
         assert all(seats[name] >= most for name in waiting)
     for name in seats:
         mine = [one.id for one in after if document(one) == name and one.dropped in (None,)]
@@ -321,7 +321,7 @@ def test_a_source_type_takes_the_slot_of_the_last_that_can_spare_one() -> None:
 
 
 @given(hits_of(), st.integers(0, 9))
-def test_what_was_recovered_comes_back(hits: list[Hit], most: int) -> None:
+def test_recovered_hits_are_readmitted(hits: list[Hit], most: int) -> None:
     after = readmit_recovered(hits, most=most)
     cut = [
         one.id
@@ -334,7 +334,7 @@ def test_what_was_recovered_comes_back(hits: list[Hit], most: int) -> None:
     assert [one for one in after if one.id not in back] == rest
 
 
-def test_eight_come_back_at_most() -> None:
+def test_at_most_eight_hits_are_readmitted() -> None:
     hits = [hit("a"), *(hit(id, None, "not_reranked", recovered=True) for id in "bcdefghijk")]
     assert selected(readmit_recovered(hits)) == "abcdefghi"
     assert [one.dropped for one in readmit_recovered(hits)[9:]] == ["not_reranked"] * 2
@@ -373,7 +373,7 @@ def decided(limit: int | None = 2) -> RouteResult:
     return rerank("clean csv files", rows, reranker=LengthReranker(), limit=limit)
 
 
-def test_a_result_after_steps_holds_together_and_still_replays() -> None:
+def test_result_after_steps_is_consistent_and_replays() -> None:
     result = decided()
     before = json.dumps(result.to_dict(trace=True))
     precedence = partial(prefer_sources, order=ORDER, margin=100.0)
@@ -392,7 +392,7 @@ def test_a_result_after_steps_holds_together_and_still_replays() -> None:
     json.dumps(after.to_dict(trace=True), allow_nan=False)
 
 
-def test_a_limit_gives_slots_and_takes_them() -> None:
+def test_limit_sets_the_number_of_slots() -> None:
     result = decided(limit=2)
     assert len(postprocess(result, [], limit=1).ids) == 1
     assert postprocess(result, [], limit=1).ids == result.ids[:1]
@@ -403,7 +403,7 @@ def test_a_limit_gives_slots_and_takes_them() -> None:
     refused("out_of_range", postprocess, result, [], limit=0)
 
 
-def test_an_abstention_stays_one() -> None:
+def test_empty_selection_stays_empty() -> None:
     nothing = rerank("clean csv", [], reranker=LengthReranker())
     assert postprocess(nothing, STEPS, limit=3).ids == []
     rejected = rerank(
@@ -415,7 +415,7 @@ def test_an_abstention_stays_one() -> None:
     assert postprocess(replace(cut, selected=()), STEPS).ids == []
 
 
-def test_a_limit_brings_nothing_back_where_nothing_was_selected() -> None:
+def test_limit_does_not_refill_an_empty_selection() -> None:
     unsure = Profile(confidence=Confidence(stage1=Stage1Confidence(intercept=-9.0)))
     texts = ["clean csv files", "csv", "files"]
     abstained = rerank(

@@ -95,7 +95,7 @@ def test_the_same_question_has_the_same_answer_and_replays(recipe: Any, index: I
     assert first.trace == again.trace
     decision = cascade.replay(first.trace)["decision"]
     assert decision == first.trace["decision"]
-    # What follows the decision stands in the trace beside it.
+    # The trace lists the steps after the decision, too.
     order = first.trace.get("diversified", {}).get("order", decision["selected"])
     assert order == first.ids
     assert set(order) <= set(decision["selected"])
@@ -185,7 +185,7 @@ def test_context_engine_step_by_step() -> None:
     assert postprocess(result, [], limit=2).ids == ["fox", "hen"]
 
 
-def test_switched_off_no_model_is_asked_and_less_is_retrieved() -> None:
+def test_disabled_reranker_loads_no_model_and_retrieves_less() -> None:
     asked: list[int] = []
 
     def retrieve(query: str, limit: int) -> Sequence[Sequence[Candidate]]:
@@ -287,7 +287,7 @@ def test_an_index_is_searched_by_words_and_by_meaning() -> None:
     assert [len(one) for one in from_index(index, by="words")("messy csv files", 1)] == [1]
 
 
-def test_what_is_found_in_a_body_is_read_there_and_tells_documents_apart() -> None:
+def test_stage_2_reads_the_matching_passage_of_a_body() -> None:
     head = "Notes of the weekly meeting of the platform team, as they were taken"
     bodies = {
         "budget": "The budget of the year was raised by a third and will pay for a second cluster.",
@@ -323,7 +323,7 @@ def test_kept_scores_are_the_blend_and_must_lie_in_range() -> None:
         assert "'a'" in message
 
 
-def test_fused_scores_are_shares() -> None:
+def test_fused_scores_are_shares_of_the_best_possible_score() -> None:
     hits = store(("a", "x", "2031-01-01"), ("b", "y", "2031-01-01"))
     assert [(one.id, one.score) for one in fused([hits, hits])] == [("a", 1.0), ("b", 0.75)]
     assert fused([]) == []
@@ -433,7 +433,7 @@ def test_switches_are_read(environment: dict[str, str], expected: Switches) -> N
         ("RETRIEVAL_MULTIPLIER", "٣"),
     ],
 )
-def test_switches_that_cannot_be_read(name: str, value: str) -> None:
+def test_invalid_switches_are_refused(name: str, value: str) -> None:
     variable = f"CROSSGATE_CONTEXT_ENGINE_RERANKER_{name}"
     message = refused("malformed_setting", Switches.from_environment, {variable: value})
     assert variable in message
@@ -441,7 +441,7 @@ def test_switches_that_cannot_be_read(name: str, value: str) -> None:
     assert "use " in message
 
 
-def test_the_environment_counts_unless_switches_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_applies_without_explicit_switches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CROSSGATE_CONTEXT_ENGINE_RERANKER_ENABLED", "no")
     retrieve = given(store(("a", "fox", "2031-03-01"), ("b", "a hen", "2031-03-01")))
     assert context_engine("fox", retrieve, now=NOW).stage == 1

@@ -1,4 +1,4 @@
-"""The default gate of `rerank`: what it says, drops and keeps with the bundled passage model."""
+"""Tests of `rerank` with the bundled passage model and profile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PASSAGES = (
 )
 
 
-def test_the_bundled_profile_was_fitted_for_the_reranker_that_is_asked() -> None:
+def test_bundled_profile_names_the_default_reranker() -> None:
     profile = read_profile(PASSAGE_PROFILE)
     assert profile.reranker == cache.identity(PASSAGE_RERANKER)
     assert profile.relevance.stage2 is not None
@@ -28,7 +28,7 @@ def test_the_bundled_profile_was_fitted_for_the_reranker_that_is_asked() -> None
     assert profile.relevance.stage2.rerank_score > 0
 
 
-def test_what_answers_is_selected_and_says_how_relevant_it_is() -> None:
+def test_answering_passage_is_selected_with_its_relevance() -> None:
     result = rerank("how many nodes does the staging cluster have", PASSAGES)
     assert result.degraded == ()
     assert result.selected[0].document.text == PASSAGES[0]
@@ -40,13 +40,13 @@ def test_what_answers_is_selected_and_says_how_relevant_it_is() -> None:
     assert result.to_dict()["hits"][0]["relevance"] == relevance[0]
 
 
-def test_where_nothing_answers_nothing_is_selected() -> None:
+def test_nothing_is_selected_without_an_answer() -> None:
     result = rerank("how do I bake bread", PASSAGES)
     assert (result.selected, result.degraded) == ((), ())
     assert {hit.dropped for hit in result.hits} == {"irrelevant"}
 
 
-def test_a_passage_is_as_relevant_among_others_as_alone() -> None:
+def test_relevance_does_not_depend_on_other_passages() -> None:
     query = "how many nodes does the staging cluster have"
     among = {hit.document.text: hit.relevance for hit in rerank(query, PASSAGES).hits}
     for text in PASSAGES:
@@ -72,7 +72,7 @@ def test_every_candidate_is_read() -> None:
         ({"cosine": 0.5}, LengthReranker(), "rrf"),
     ],
 )
-def test_what_the_retriever_knows_decides_how_the_scores_are_combined(
+def test_combination_depends_on_cosines_and_scores(
     known: dict[str, float], reranker: str | LengthReranker, mode: str
 ) -> None:
     rows = [{"text": text, **known} for text in PASSAGES]
@@ -81,19 +81,19 @@ def test_what_the_retriever_knows_decides_how_the_scores_are_combined(
 
 
 @pytest.mark.parametrize("key", ["cosine", "score"])
-def test_what_only_one_candidate_has_decides_nothing(key: str) -> None:
+def test_number_of_one_candidate_has_no_effect_on_the_combination(key: str) -> None:
     rows: list[str | dict[str, object]] = [{"text": PASSAGES[0], key: 0.5}, *PASSAGES[1:]]
     result = rerank("how many nodes does staging have", rows)
     assert result.trace["profile"]["combine"]["mode"] == "weighted"
 
 
-def test_scores_that_are_kept_outweigh_cosines() -> None:
+def test_kept_scores_take_precedence_over_cosines() -> None:
     rows = [{"text": text, "cosine": 0.5, "score": 0.5} for text in PASSAGES]
     result = rerank("how many nodes does staging have", rows, keep_scores=True)
     assert result.trace["profile"]["combine"]["mode"] == "rrf"
 
 
-def test_cosines_and_rerank_scores_count_by_how_far_they_are_apart() -> None:
+def test_cosines_and_rerank_scores_are_combined_as_standard_scores() -> None:
     query = "how many nodes does the staging cluster have"
     rows = [
         {"text": text, "cosine": cosine}
@@ -116,7 +116,7 @@ def test_between_two_candidates_the_cross_encoder_decides() -> None:
     assert result.hits[0].document.text == PASSAGES[0]
 
 
-def test_scores_of_another_reranker_meet_no_bar() -> None:
+def test_scores_of_another_reranker_have_no_threshold() -> None:
     result = rerank("how do I bake bread", PASSAGES, reranker=LengthReranker())
     assert [note.code for note in result.degraded] == ["no_profile"]
     assert len(result.selected) == len(PASSAGES)

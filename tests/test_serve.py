@@ -75,7 +75,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield running
 
 
-def test_the_client_of_cohere(served: Served) -> None:
+def test_cohere_client_reads_the_answer(served: Served) -> None:
     cohere = pytest.importorskip("cohere", reason="cohere is not installed")
     httpx = pytest.importorskip("httpx", reason="cohere is not installed")
     with httpx.Client(trust_env=False) as http:  # cohere's own is never closed
@@ -98,7 +98,7 @@ def test_the_client_of_cohere(served: Served) -> None:
             new.rerank(model="any", query=" ", documents=TEXTS)
 
 
-def test_the_client_of_voyage(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_voyage_client_reads_the_answer(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     voyageai = pytest.importorskip("voyageai", reason="voyageai is not installed")
     monkeypatch.setenv("NO_PROXY", "*")
     client = voyageai.Client(api_key=KEY, base_url=f"{served.url}/voyage")
@@ -115,7 +115,7 @@ def test_the_client_of_voyage(served: Served, monkeypatch: pytest.MonkeyPatch) -
         )
 
 
-def test_the_server_does_what_its_description_says(served: Served, tmp_path: Path) -> None:
+def test_server_conforms_to_its_openapi_description(served: Served, tmp_path: Path) -> None:
     """Schemathesis makes requests of the description, good and bad, and reads the answers."""
     pytest.importorskip("schemathesis", reason="schemathesis is not installed")
     command = [
@@ -134,7 +134,7 @@ def test_the_server_does_what_its_description_says(served: Served, tmp_path: Pat
     assert "7 selected / 7 total" in done.stdout
 
 
-def test_our_own_clients(served: Served) -> None:
+def test_crossgates_own_clients_read_the_answer(served: Served) -> None:
     from crossgate import rerank
     from crossgate.rerankers import CohereReranker
 
@@ -144,7 +144,7 @@ def test_our_own_clients(served: Served) -> None:
     assert result.hits[0].provider.startswith("cohere")
 
 
-def test_each_shape(served: Served) -> None:
+def test_answers_have_the_shape_of_each_api(served: Served) -> None:
     jina = served.post("/v1/rerank", {"query": QUERY, "documents": TEXTS, "top_n": 1}).json()
     (one,) = jina["results"]
     assert (one["index"], one["document"]) == (1, {"text": TEXTS[1]})
@@ -220,7 +220,9 @@ BAD: list[tuple[str, Any, int, str]] = [
 
 
 @pytest.mark.parametrize(("path", "body", "status", "code"), BAD)
-def test_what_cannot_be_used(served: Served, path: str, body: Any, status: int, code: str) -> None:
+def test_unusable_request_is_refused(
+    served: Served, path: str, body: Any, status: int, code: str
+) -> None:
     answer = served.post(path, body)
     values = answer.json()
     assert (answer.status_code, values["code"]) == (status, code)
@@ -229,7 +231,7 @@ def test_what_cannot_be_used(served: Served, path: str, body: Any, status: int, 
     assert served.post("/v2/rerank", {"query": "a", "documents": ["a"]}).status_code == 200
 
 
-def test_the_key_is_asked_for(served: Served) -> None:
+def test_request_without_the_key_is_refused(served: Served) -> None:
     for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {KEY}"}):
         answer = httpx2.post(f"{served.url}/v2/rerank", json={}, headers=headers, trust_env=False)
         assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
@@ -256,7 +258,7 @@ def test_pages_for_machines_and_people(served: Served) -> None:
     assert "src=" not in page
 
 
-def test_what_is_refused_before_it_is_parsed_is_counted(served: Served) -> None:
+def test_requests_refused_before_parsing_are_counted(served: Served) -> None:
     def counted() -> dict[str, float]:
         page = httpx2.get(f"{served.url}/metrics", trust_env=False).text
         line = r'^crossgate_requests_total\{path="/v2/rerank",status="(\d+)"\} (\S+)'
@@ -305,7 +307,7 @@ def test_headers_that_do_not_arrive_close_the_connection(sent: bytes) -> None:
         await send({"type": "http.response.body"})
 
     async def ask() -> bytes:
-        # Idle connections are not what is tested: they would be closed in any case.
+        # Idle connections would be closed in any case, so they are not tested.
         config = uvicorn.Config(app, http=Hasty, lifespan="off", timeout_keep_alive=3_600)
         server = uvicorn.Server(config)
         with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -321,7 +323,7 @@ def test_headers_that_do_not_arrive_close_the_connection(sent: bytes) -> None:
     assert asyncio.run(ask())[:12] == (b"HTTP/1.1 204" if b"GET" in sent else b"")
 
 
-def test_only_headers_are_waited_for() -> None:
+def test_read_timeout_applies_to_headers_only() -> None:
     """A body has a time of its own, and an answer takes as long as it takes."""
     import uvicorn
 
@@ -362,7 +364,7 @@ def test_headers_without_end_are_refused(served: Served) -> None:
         assert endless.recv(100).startswith(b"HTTP/1.1 400")
 
 
-def test_a_request_that_does_not_arrive_is_given_up() -> None:
+def test_incomplete_request_times_out() -> None:
     from crossgate._serving.request_limits import Guard, Limits
 
     sent: list[Any] = []
@@ -379,7 +381,7 @@ def test_a_request_that_does_not_arrive_is_given_up() -> None:
     assert sent[0]["status"] == 408
 
 
-def test_who_leaves_before_the_request_is_complete_is_not_answered() -> None:
+def test_client_that_disconnects_early_gets_no_answer() -> None:
     from crossgate._serving.request_limits import Guard, Limits
 
     sent: list[Any] = []
@@ -402,7 +404,7 @@ def test_who_leaves_before_the_request_is_complete_is_not_answered() -> None:
     assert sent == []
 
 
-def test_more_than_may_wait_are_refused() -> None:
+def test_requests_beyond_the_queue_are_refused() -> None:
     from prometheus_client import CollectorRegistry
 
     from crossgate import rerank
@@ -428,7 +430,7 @@ def test_more_than_may_wait_are_refused() -> None:
     assert [(one.status, one.code) for one in refused] == [(429, "overloaded")] * 2
 
 
-def test_who_has_gone_is_not_decided_for(served: Served) -> None:
+def test_queued_request_of_a_gone_client_is_cancelled(served: Served) -> None:
     """Of forty clients that hang up, those that still wait give up their places at once."""
 
     def counted() -> tuple[float, float]:
@@ -459,7 +461,7 @@ def test_who_has_gone_is_not_decided_for(served: Served) -> None:
     assert counted()[1] - before < 40
 
 
-def test_nothing_is_lost_when_it_is_told_to_stop() -> None:
+def test_open_requests_are_answered_on_shutdown() -> None:
     with serving("--port", "0") as running, ThreadPoolExecutor(12) as pool:
         asked = {"query": QUERY, "documents": [f"{one} {n}" for n in range(40) for one in TEXTS]}
         answers = [pool.submit(running.post, "/v2/rerank", asked) for _ in range(12)]
@@ -491,7 +493,7 @@ sys.exit(main())
 
 
 @pytest.mark.parametrize("moment", ["print", "run"])
-def test_it_stops_even_if_it_is_told_before_it_has_begun(moment: str) -> None:
+def test_server_stops_on_a_signal_during_startup(moment: str) -> None:
     """Between its address and its first request no signal is lost, and none kills it."""
     command = [sys.executable, "-c", TOLD_EARLY, moment, "serve", "--json"]
     done = subprocess.run(
@@ -501,7 +503,7 @@ def test_it_stops_even_if_it_is_told_before_it_has_begun(moment: str) -> None:
     assert json.loads(done.stdout)["serving"]
 
 
-def test_the_address_of_ipv6_is_one_that_a_client_can_use() -> None:
+def test_ipv6_address_is_usable_by_clients() -> None:
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
@@ -511,7 +513,7 @@ def test_the_address_of_ipv6_is_one_that_a_client_can_use() -> None:
         assert running.post("/v2/rerank", {"query": "a", "documents": ["a"]}).status_code == 200
 
 
-def test_a_unix_socket_is_its_users_alone(tmp_path: Path) -> None:
+def test_unix_socket_is_private_to_its_user(tmp_path: Path) -> None:
     path = tmp_path / "a.sock"
     left_behind = socket.socket(socket.AF_UNIX)
     left_behind.bind(str(path))
@@ -541,7 +543,7 @@ def test_a_server_that_stops_leaves_the_socket_of_the_next_one(tmp_path: Path) -
     assert not path.exists()
 
 
-def test_only_a_socket_that_nobody_listens_on_is_replaced(tmp_path: Path) -> None:
+def test_only_a_dead_socket_is_replaced(tmp_path: Path) -> None:
     from crossgate._cli.serve import _unix
 
     path = tmp_path / "a.sock"
@@ -571,13 +573,13 @@ def started(*options: str) -> tuple[int, str]:
     return done.returncode, code[1] if code else done.stderr
 
 
-def test_what_it_cannot_start_with(tmp_path: Path) -> None:
+def test_unusable_options_are_refused_at_start(tmp_path: Path) -> None:
     assert started("--port", "70000") == (2, "address_unusable")
     assert started("--port", "0", "--concurrency", "-1") == (2, "out_of_range")
     assert started("--port", "0", "--index", str(tmp_path / "none.cgx")) == (2, "index_missing")
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from crossgate._cli import run
 
     monkeypatch.setitem(sys.modules, "fastapi", None)
@@ -589,7 +591,9 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("place", ["/v1/rerank", "/v2/rerank", "/rerank"])
 @pytest.mark.parametrize("odd", [b'"\\ud800"', b"NaN", b"-Infinity"])
-def test_what_no_answer_can_hold_does_not_break_it(served: Served, place: str, odd: bytes) -> None:
+def test_values_outside_json_do_not_break_the_answer(
+    served: Served, place: str, odd: bytes
+) -> None:
     text = json.dumps(QUERY).encode()
     body = b'{"query":%s,"documents":[{"text":"a","x":%s}],"return_documents":true}' % (text, odd)
     answered = served.post(place, body)
@@ -607,6 +611,6 @@ def test_what_no_answer_can_hold_does_not_break_it(served: Served, place: str, o
         assert answered.json()["code"] == "malformed_request"
 
 
-def test_an_address_that_is_none_says_so_with_a_code(served: Served) -> None:
+def test_invalid_address_has_an_error_code(served: Served) -> None:
     assert served.post("/nowhere", {}).json()["error"]["code"] == "not_found"
     assert served.post("/health", {}).json()["error"]["code"] == "method_not_allowed"

@@ -19,7 +19,7 @@ import pytest
 from conftest import LIBRARY, FunctionReranker, LengthReranker, WordEmbedder, refused
 from crossgate import Profile, RouteResult
 from crossgate._core import Winner
-from crossgate.stores import _common as common
+from crossgate.stores import _store_rows as common
 
 Search = Callable[..., RouteResult]
 EMBEDDER = WordEmbedder()
@@ -296,7 +296,7 @@ def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Search]:
 # The contract
 
 
-def test_candidates_come_with_what_the_engine_knows(search: Search) -> None:
+def test_candidates_have_the_values_of_the_engine(search: Search) -> None:
     query = "merge and compress pdf files"
     result = search(query, vector=vector_of(query), reranker=None)
     assert result.ids[0] == "pdf-toolkit"
@@ -326,13 +326,13 @@ def test_all_engines_decide_alike(search: Search) -> None:
     assert [hit.score for hit in result.hits] == pytest.approx([hit.score for hit in wanted.hits])
 
 
-def test_words_alone(search: Search) -> None:
+def test_search_by_words_only(search: Search) -> None:
     result = search("pdf", reranker=None)
     assert result.ids == ["pdf-toolkit"]
     assert result.hits[0].cosine is None
 
 
-def test_the_gate_spares_the_reranker(search: Search) -> None:
+def test_gate_skips_the_reranker(search: Search) -> None:
     reranker = LengthReranker()
     query = LIBRARY["pdf-toolkit"]
     sure = Profile(winner=Winner(agreed=0.1, disagreed=0.1))
@@ -348,7 +348,7 @@ def test_a_limit_and_fewer_candidates(search: Search) -> None:
     assert 2 <= len(result.hits) <= 4
 
 
-def test_nothing_is_there(empty: Search) -> None:
+def test_empty_store_selects_nothing(empty: Search) -> None:
     result = empty("pdf files", vector=vector_of("pdf files"))
     assert (result.verdict, result.reason) == ("nothing_relevant", "no_candidates")
 
@@ -364,7 +364,7 @@ def test_a_reranker_that_fails_leaves_the_order_of_the_engine(search: Search) ->
 
 
 @pytest.mark.parametrize("query", HOSTILE, ids=range(len(HOSTILE)))
-def test_no_query_is_syntax(search: Search, query: str) -> None:
+def test_query_is_not_parsed_as_syntax(search: Search, query: str) -> None:
     query = query[:60_000]
     result = search(query, vector=vector_of("pdf files"), reranker=None)
     assert {hit.id for hit in result.hits} == set(LIBRARY)
@@ -404,7 +404,7 @@ def test_a_row_without_text(row: dict[str, Any], told: str) -> None:
     assert told in refused("malformed_candidate", call, "a", row, text="text", title=None)
 
 
-def test_a_row_without_direction() -> None:
+def test_zero_vector_has_no_cosine() -> None:
     made = common.candidate(7, {"text": "b"}, text="text", title=None, cosine=math.nan)
     assert (made.id, made.cosine) == ("7", None)
     assert common.candidate(7, {"text": "b"}, text="text", title=None, cosine=1.0000002).cosine == 1
@@ -415,7 +415,7 @@ def test_a_vector_of_another_width_is_the_engines_error(search: Search) -> None:
         search("pdf files", vector=[1.0, 2.0])
 
 
-def test_a_column_that_is_not_there(search: Search) -> None:
+def test_missing_column_is_named(search: Search) -> None:
     with pytest.raises(Exception, match="nowhere"):
         search("pdf files", vector=vector_of("pdf files"), text="nowhere")
 
@@ -575,7 +575,7 @@ def test_lancedb_filter(tmp_path: Path) -> None:
 # Engines that fail: the error is the engine's own, and nothing of it stays behind.
 
 
-def test_sqlite_that_another_process_holds(tmp_path: Path) -> None:
+def test_sqlite_locked_by_another_process(tmp_path: Path) -> None:
     adapter, connection = sqlite_database(ROWS, tmp_path)
     connection.execute("PRAGMA busy_timeout = 0")
     other = type(connection)(tmp_path / "documents.db", isolation_level=None)

@@ -1,4 +1,4 @@
-"""`crossgate index`: documents into an index file."""
+"""`crossgate index`: writes documents to an index file."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _tools_of_servers(options: argparse.Namespace) -> Loaded:
-    """Read the sources, and what the servers list."""
+    """Read the sources and the tools of the servers."""
     from crossgate._agents.mcp.listing import list_tools
     from crossgate._sources import read_sources
 
@@ -77,7 +77,7 @@ def _tools_of_servers(options: argparse.Namespace) -> Loaded:
 
 
 def _check_writable(path: Path) -> None:
-    """Refuse a file that cannot be written before the work on what goes into it begins."""
+    """Check that the index file can be written, before documents are embedded."""
     from crossgate._support.files import cannot_write, try_writing
 
     try:
@@ -89,12 +89,12 @@ def _check_writable(path: Path) -> None:
 
 
 def _earlier_index(path: Path) -> Index | None:
-    """Return the index that is about to be replaced, whose vectors can be used again."""
+    """Return the index at the path, whose vectors can be reused."""
     from crossgate._retrieval.index import Index
 
     try:
         earlier = Index.open(path)
-        earlier.load()  # one that is damaged somewhere is none
+        earlier.load()  # a damaged index is not reused
         return earlier
     except IndexFileError as error:
         if error.code == "not_an_index" and path.stat().st_size > 0:

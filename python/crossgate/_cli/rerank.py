@@ -1,4 +1,4 @@
-"""`crossgate rerank`: the candidates of another retriever in a better order, or none of them."""
+"""`crossgate rerank`: reorders and filters the candidates of another retriever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`crossgate serve`: the endpoints of other rerankers on this machine, until it is told to stop."""
+"""`crossgate serve`: an HTTP server with the endpoints of other rerankers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from crossgate._cli.output import json_option, say, show_json
 from crossgate._support.errors import InputError
 
 KEY_VARIABLE = "CROSSGATE_SERVE_KEY"
-"""Environment variable that holds the key; an option would be seen by every user of the machine."""
+"""Environment variable for the key; other users of the machine could read an option."""
 
 _BACKLOG = 2_048
 
@@ -54,7 +54,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until SIGTERM or SIGINT, then answer what is open and stop."""
+    """Serve until SIGTERM or SIGINT, then answer open requests and stop."""
     from crossgate._support.extras import package
 
     for name in ("fastapi", "prometheus_client", "uvicorn"):
@@ -79,8 +79,8 @@ def run(options: argparse.Namespace) -> int:
         def stop(*_: object) -> None:
             server.should_exit = True
 
-        # Before the address is known: who reads it may tell the server to stop at once. The server
-        # raises the signal that stopped it once more; to stop when told is no failure.
+        # Handlers are set before the address is printed, since a caller may stop the server as soon
+        # as it reads the address. uvicorn raises the signal again; that must not be a failure.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
         where = f"unix:{options.unix}" if options.unix else _url(*listening.getsockname()[:2])
@@ -88,13 +88,13 @@ def run(options: argparse.Namespace) -> int:
             _warn_open()
         if options.json:
             show_json({"serving": where, "pid": os.getpid()})
-            # Whoever started it reads this line to know the port.
+            # The calling process reads the port from this line.
             print(end="", flush=True)
         say(f"serving {where}; its endpoints are at /docs")
         server.run(sockets=[listening])
     finally:
         listening.close()
-        # Not the socket of a server that has taken the place of this one meanwhile.
+        # Another server may have replaced the socket in the meantime.
         if options.unix and _identity(options.unix) == bound:
             Path(options.unix).unlink(missing_ok=True)
     return DONE
@@ -119,7 +119,7 @@ def _application(options: argparse.Namespace) -> Any:
         router = Router(Index.open(options.index), reranker=options.reranker, policy=options.policy)
         router.warm_up()
     asked = {"reranker": options.reranker, "profile": options.profile, "policy": options.policy}
-    # Models are loaded, and options found wrong, before the first request and not by it.
+    # Loads models and checks options before the first request.
     rerank("warm up", ["one", "two"], **asked)
     return application(
         router=router, limits=limits, key=os.environ.get(KEY_VARIABLE) or None, options=asked
@@ -134,7 +134,7 @@ def _at_least_one(name: str, value: int) -> int:
 
 def _warn_open() -> None:
     if not os.environ.get(KEY_VARIABLE):
-        say(f"warning: anyone who reaches this address may ask; set {KEY_VARIABLE} to a key")
+        say(f"warning: anyone who reaches this address can use it; set {KEY_VARIABLE} to a key")
 
 
 def _url(host: str, port: int) -> str:
@@ -154,7 +154,7 @@ def _listen(options: argparse.Namespace) -> socket.socket:
         raise InputError(
             "address_unusable", f"cannot listen on {where}: {error}; choose --port or --unix"
         ) from error
-    made.listen(_BACKLOG)  # who reads the address may connect at once, before the loop runs
+    made.listen(_BACKLOG)  # clients may connect before the event loop runs
     return made
 
 
@@ -171,7 +171,7 @@ def _tcp(host: str, port: int) -> socket.socket:
 
 
 def _unix(path: str) -> socket.socket:
-    """Bind a socket that its user alone may open, over one that a dead server left behind."""
+    """Bind a socket that only its user may open; a socket left by a dead server is replaced."""
     if Path(path).is_socket():
         with socket.socket(socket.AF_UNIX) as probe:
             probe.setblocking(False)  # the queue of a busy server may be full
@@ -194,9 +194,9 @@ def _unix(path: str) -> socket.socket:
 
 
 def _identity(path: str) -> tuple[int, int, int] | None:
-    """Return what tells a file from its successor at the same path; None if there is none.
+    """Return values that identify a file at a path; None without a file.
 
-    The time is needed because an inode is used again once its file is gone.
+    The time is included because file systems reuse inodes.
     """
     try:
         status = os.stat(path, follow_symlinks=False)

@@ -53,8 +53,8 @@ def postprocess(
 ) -> RouteResult:
     """Return a result after running the steps over its hits, in order.
 
-    The trace keeps what the cascade decided, so that it still replays. Under `steps` it lists the
-    steps, and what was selected after each of them.
+    The trace keeps the decision of the cascade, so that it still replays. Its key `steps` lists the
+    steps with the ids selected after each of them.
 
     Args:
         result: The decision; it is not changed.

@@ -204,7 +204,7 @@ class Switches:
         is not set, or empty, leaves the default.
 
         Raises:
-            InputError: `malformed_setting`, naming the variable, its value and what is allowed.
+            InputError: `malformed_setting`, with the variable, its value and the allowed values.
         """
         settings: dict[str, Any] = {}
         for name, read in _SETTINGS.items():
@@ -251,8 +251,8 @@ def from_index(index: Index, *, by: Literal["words", "both"] = "both") -> Retrie
 def diversified(result: RouteResult, *, limit: int, trade_off: float = 0.7) -> RouteResult:
     """Return a result with its selection ordered by maximal marginal relevance and cut to a limit.
 
-    In `hits`, what was selected changes places in the same way. Relevance is the sigmoid of a score
-    made of logits, the share of the best possible score under reciprocal rank fusion, and otherwise
+    The selected hits are also reordered within `hits`. Relevance is the sigmoid of a score made of
+    logits, the share of the best possible score under reciprocal rank fusion, and otherwise
     the score itself.
 
     Args:
@@ -266,12 +266,12 @@ def diversified(result: RouteResult, *, limit: int, trade_off: float = 0.7) -> R
     check_kind("the result", result, RouteResult, "what route or rerank returned")
     mode = result.trace["profile"]["combine"]
     if any(note.code == "reranker_not_fitted" for note in result.degraded):
-        mode = Profile().to_dict()["combine"]  # by which such scores are combined in any case
+        mode = Profile().to_dict()["combine"]  # the core combines such scores in this way
     relevance = [_relevance(hit, mode) for hit in result.selected]
     selected = diversify(result.selected, k=limit, relevance=relevance, trade_off=trade_off)
     kept = {hit.id for hit in selected}
     cut = [replace(hit, dropped="over_limit") for hit in result.selected if hit.id not in kept]
-    # In `hits` they stand in this order, too: `postprocess` goes by that.
+    # `postprocess` reads the order of `hits`, so the selected hits are reordered there, too.
     placed = iter([*selected, *cut])
     hits = tuple(next(placed) if hit.dropped is None else hit for hit in result.hits)
     trace = {
@@ -313,7 +313,7 @@ def _best(
 def _recorded(
     name: str, result: RouteResult, found: Sequence[Sequence[Candidate]], settings: dict[str, Any]
 ) -> RouteResult:
-    """Log latency and the range of scores, and record in the trace what was retrieved."""
+    """Log latency and the range of scores, and add the retrieved ids to the trace."""
     scores = [hit.rerank_score for hit in result.hits if hit.rerank_score is not None]
     scored = f"scores {min(scores):.2f} to {max(scores):.2f}" if scores else "no rerank scores"
     _log.info(

@@ -1,4 +1,4 @@
-"""Stage-1 embedders: text in, vectors out."""
+"""Embedders of stage 1, which turn texts into vectors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Embedder(Protocol):
         """Return one vector of finite numbers per text; the scale does not matter.
 
         Args:
-            texts: The texts, at most cut at their end.
+            texts: The texts; an embedder may cut a long text at its end.
             progress: Called with the number of texts done so far.
         """
 
@@ -148,7 +148,7 @@ def _by_onnxruntime(local: LocalModel) -> Callable[[str], Sequence[float]]:
 
 
 class PrecomputedVectors:
-    """Stands in for an embedder that runs elsewhere: documents and queries come with their vectors.
+    """Describes an embedder that runs elsewhere: callers pass vectors with documents and queries.
 
     Args:
         identity: Name and version of the model that makes the vectors.
@@ -162,12 +162,12 @@ class PrecomputedVectors:
     def embed(
         self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
     ) -> Sequence[Sequence[float]]:
-        """Refuse: there is no model here.
+        """Raise, since this class has no model.
 
         Raises:
             ModelError: `model_missing`, always.
         """
         raise ModelError(
             "model_missing",
-            f"vectors of {self.identity!r} are made elsewhere: pass the vector with the text",
+            f"vectors of {self.identity!r} are computed elsewhere: pass a vector with each text",
         )

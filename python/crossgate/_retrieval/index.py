@@ -1,4 +1,4 @@
-"""The index: a corpus that can be searched, changed while it is in use, saved and opened."""
+"""`Index`: documents that can be searched, changed while in use, saved and opened."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
     from crossgate._retrieval.embedding import Embedder
 
 EMBEDDED_BODY_CHARS = 1_000
-"""How much of a body is embedded, from its start: what the bundled embedder reads of it."""
+"""Characters of a body that are embedded, from its start; the bundled embedder reads no more."""
 
 BODY_SHARE = 0.3
-"""How far a document's vector is drawn from that of its head to that of its body.
+"""Weight of the body's vector in a document's vector; the weight of the head's is 1 minus this.
 
-Between 0.2 and 0.4 it hardly matters (docs/design.md).
+Values between 0.2 and 0.4 give nearly equal results (docs/design.md).
 """
 
 
 class SearchResult(NamedTuple):
-    """What a search found.
+    """The output of a search.
 
     Attributes:
         scored: The candidates, best blend first.
-        documents: What they say, by id.
+        documents: The documents of the candidates, by id.
     """
 
     scored: list[_core.Scored]
@@ -121,7 +121,8 @@ class Index:
             known = {id: reuse.get(id) for id in reuse.ids}
             given = [
                 replace(document, vector=reuse._core.vector(document.id))
-                if document.vector is None and _reads_the_same(document, known.get(document.id))
+                if document.vector is None
+                and _has_same_embedded_text(document, known.get(document.id))
                 else document
                 for document in given
             ]
@@ -142,7 +143,7 @@ class Index:
 
         Args:
             path: The file.
-            embedder: What made the vectors: an embedder, or the name or folder of a model. Needed
+            embedder: The embedder that made the vectors, or the name or folder of a model. Needed
                 only for a model that crossgate does not know by name.
 
         Raises:
@@ -165,7 +166,7 @@ class Index:
         return opened
 
     def load(self) -> None:
-        """Read what has not been read of the file so far, and check it.
+        """Read and check the parts of the file that have not been read yet.
 
         Raises:
             IndexFileError: `index_corrupt`, `index_truncated` or `index_unreadable`.
@@ -175,7 +176,7 @@ class Index:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the index to a file; an earlier file stays intact until the new one is complete.
 
-        A symbolic link stays, and what it points to is replaced.
+        A symbolic link stays, and its target is replaced.
 
         Raises:
             IndexFileError: `index_unwritable`, also if a device, a pipe or a folder is there; what
@@ -233,7 +234,7 @@ class Index:
         """Remove documents by id, all in one step, and return how many of them existed.
 
         Raises:
-            InputError: `out_of_range` for what is no collection of ids.
+            InputError: `out_of_range` if `ids` is not a collection of ids.
         """
         given = collected("ids", ids)
         return self._core.remove([id for id in given if isinstance(id, str) and is_text(id)])
@@ -313,8 +314,8 @@ class Index:
 
         Raises:
             IndexFileError: `embedder_mismatch` if the installed model differs from the index's.
-            ModelError: If the model cannot be found; `unknown_model` if crossgate knows none of
-                this name, and `open` was not told what made the vectors.
+            ModelError: If the model cannot be found; `unknown_model` if crossgate knows no
+                model of this name and `open` was called without `embedder`.
         """
         if self._embedder is not None:
             return self._embedder
@@ -397,7 +398,7 @@ def _unpickled(data: bytes, embedder: Embedder | None, path: Path | None) -> Ind
 def _documents(
     given: Iterable[str | Mapping[str, Any] | Document], *, named: bool = False
 ) -> list[Document]:
-    """Make documents of what the caller handed in; with `named` each must have an id."""
+    """Convert the caller's rows to documents; with `named` each must have an id."""
     if isinstance(given, str | Mapping | Document) or not isinstance(given, Iterable):
         raise InputError("malformed_candidate", f"documents is {safe_repr(given)}: pass a list")
     made: list[Document] = []
@@ -416,7 +417,7 @@ def _has_id(given: object) -> bool:
 
 
 def embedder_mismatch(where: str, given: str, wanted: str) -> IndexFileError:
-    """Return the error for vectors of one embedder that meet a query of another."""
+    """Return the error for a query and vectors of different embedders."""
     return IndexFileError(
         "embedder_mismatch",
         f"the vectors of {where} were made by {given or 'no embedder'}, the one in use is "
@@ -426,7 +427,7 @@ def embedder_mismatch(where: str, given: str, wanted: str) -> IndexFileError:
 
 
 def check_embedder(embedder: object) -> None:
-    """Refuse what is not an embedder, before a query finds out.
+    """Check that an object has the interface of an embedder.
 
     Raises:
         InputError: `out_of_range`.
@@ -436,7 +437,7 @@ def check_embedder(embedder: object) -> None:
         raise InputError(
             "out_of_range",
             f"the embedder is a {type(embedder).__name__}: pass the name or folder of a model to "
-            "Index, or what has identity (a text), dimension and embed (a method)",
+            "Index, or an object with identity (a text), dimension and embed (a method)",
         )
 
 
@@ -453,7 +454,7 @@ def _embedder(embedder: Embedder | str | os.PathLike[str] | None) -> Embedder | 
 
 
 def check_documents(documents: Iterable[Document]) -> None:
-    """Refuse documents that no index can take, or that share an id.
+    """Check that documents can be indexed and have unique ids.
 
     Raises:
         InputError: `malformed_candidate`, `empty_document`, `invalid_text` or `duplicate_id`.
@@ -509,15 +510,15 @@ def _read_metadata(id: str, text: str) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}
 
 
-def _reads_the_same(new: Document, old: Document | None) -> bool:
-    return old is not None and _read_by_the_embedder(new) == _read_by_the_embedder(old)
+def _has_same_embedded_text(new: Document, old: Document | None) -> bool:
+    return old is not None and _embedded_texts(new) == _embedded_texts(old)
 
 
 def _embedded(
     embedder: Embedder, documents: Sequence[Document], progress: Callable[[int, int], None] | None
 ) -> dict[str, Vector]:
-    """Return each document's vector by id: that of its head, drawn to that of its body."""
-    read = {document.id: _read_by_the_embedder(document) for document in documents}
+    """Return each document's vector by id: the weighted mean of the vectors of head and body."""
+    read = {document.id: _embedded_texts(document) for document in documents}
     texts = [text for parts in read.values() for text in parts]
     report = None if progress is None else _counted(progress, len(texts))
     made = embedder.embed(texts, progress=report)
@@ -527,19 +528,19 @@ def _embedded(
             f"the embedder {embedder.identity} returned {len(made)} vectors for {len(texts)} texts",
         )
     vectors = iter(made)
-    return {id: _drawn(*islice(vectors, len(parts))) for id, parts in read.items()}
+    return {id: _weighted_mean(*islice(vectors, len(parts))) for id, parts in read.items()}
 
 
-def _read_by_the_embedder(document: Document) -> list[str]:
-    """Return what of a document is embedded: the head, and the start of the body."""
+def _embedded_texts(document: Document) -> list[str]:
+    """Return the embedded texts of a document: the head, and the start of the body."""
     start = _core.announced(document.body[:EMBEDDED_BODY_CHARS]).strip()
     return [document.content, content(document.title, start)] if start else [document.content]
 
 
-def _drawn(head: Vector, body: Vector | None = None) -> Vector:
+def _weighted_mean(head: Vector, body: Vector | None = None) -> Vector:
     if body is None:
         return head
-    # What is no direction is left for the core to refuse, with the document's name.
+    # The core refuses a vector of zeros with the document's name.
     of_head = (1 - BODY_SHARE) / (math.hypot(*head) or 1.0)
     of_body = BODY_SHARE / (math.hypot(*body) or 1.0)
     return [of_head * number + of_body * other for number, other in zip(head, body, strict=False)]

@@ -1,4 +1,4 @@
-"""Cutting text into parts that can be read alone, without losing a character."""
+"""Splits text into passages, without losing a character."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 BODY_CHARS = 6_000
-"""How much of a document's body is read, in characters; the default profile was fitted on bodies
-that are cut there."""
+"""Characters of a body that are indexed; the default profile was fitted on bodies cut there."""
 
 PASSAGE_CHARS = 800
-"""Longest passage of a body in characters: what a reranker reads whole, beside head and query."""
+"""Maximum characters of a passage, so that a reranker reads it whole with head and query."""
 
 _LINE = re.compile(r".*\n|.+")
 _FENCE = re.compile(r"[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}(?=[^`]*$)|~{3,})")
@@ -32,8 +31,8 @@ _CODE = (_ROW, _WORD)
 def passages(body: str) -> list[tuple[int, int]]:
     """Return start and end of each passage of a body, without white space at its ends.
 
-    A passage holds as many sections of Markdown as fit, so that a heading stays with what it
-    announces; a longer section is cut as `pieces` does.
+    A passage holds as many sections of Markdown as fit, so that a heading stays with its text; a
+    longer section is cut as in `pieces`.
     """
     spans = []
     start = 0

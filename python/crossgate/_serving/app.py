@@ -76,7 +76,9 @@ class Decisions:
         self._degraded = Counter(
             "crossgate_degraded", "What did not run as configured.", ["code"], registry=registry
         )
-        gauge = Gauge("crossgate_requests_in_hand", "Queued or being decided.", registry=registry)
+        gauge = Gauge(
+            "crossgate_requests_in_hand", "Requests queued or running.", registry=registry
+        )
         gauge.set_function(lambda: self._waiting)
 
     async def make(self, decide: Callable[[], RouteResult]) -> RouteResult:
@@ -163,7 +165,7 @@ def application(
             )
         return await decisions.make(lambda: rerank(query, _candidates(given), **options))
 
-    # Only for the OpenAPI description: the guard has already checked the key.
+    # Only for the OpenAPI description; `Guard` checks the key.
     asks_for_key = [Depends(HTTPBearer(auto_error=False))] if key else []
 
     def post(path: str, summary: str, answer: Any = None) -> Callable[[Handler], Handler]:
@@ -216,12 +218,12 @@ def application(
     async def metrics() -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
-    # Our own page: the usual ones load scripts from the network.
+    # FastAPI's own pages load scripts from the network.
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
         return HTMLResponse(_page(app.openapi()))
 
-    # The last one that is added is the outermost: the refusals of the guard are counted as well.
+    # The last middleware is the outermost, so that requests refused by `Guard` are counted.
     paths = frozenset(getattr(known, "path", "") for known in app.routes)
     app.add_middleware(Counted, registry=registry, paths=paths)
     return app
@@ -266,7 +268,7 @@ def _explain_refusals(app: FastAPI) -> None:
     async def malformed(request: Request, error: RequestValidationError) -> Response:
         texts = isinstance(error.body, dict) and "texts" in error.body
         details = error.errors()
-        # Of two formats, report what is wrong with the one that was meant.
+        # The body may have one of two formats: report the errors of the one that it resembles.
         meant = "TextsRequest" if texts else "RerankRequest"
         first = next((detail for detail in details if meant in detail["loc"]), details[0])
         field = ".".join(str(part) for part in first["loc"] if part not in ("body", meant))

@@ -25,7 +25,7 @@ class Limits:
         documents: Maximum number of candidates of a request.
         concurrency: Number of decisions made at once.
         waiting: Maximum number of requests that wait; the next one is refused.
-        read_seconds: How long a client may take to send the headers of a request, and its body.
+        read_seconds: Maximum seconds for the headers of a request, and again for its body.
     """
 
     body: int = 10_000_000
@@ -51,7 +51,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if not self._may_ask(scope):
+        if not self._has_key(scope):
             message = "the key is missing or wrong: send it as Authorization: Bearer KEY"
             await _refuse(send, scope, 401, "unauthorized", message)
             return
@@ -63,7 +63,7 @@ class Guard:
             await _refuse(send, scope, 408, "too_slow", message)
             return
         if body is None:
-            return  # nobody reads an answer
+            return  # the client has disconnected
         if len(body) > self._limits.body:
             message = f"the request is larger than {self._limits.body:,} bytes: send less"
             await _refuse(send, scope, 413, "too_large", message)
@@ -87,7 +87,7 @@ class Guard:
         try:
             await asyncio.wait({answering, left}, return_when=asyncio.FIRST_COMPLETED)
             if not started and not answering.done():
-                answering.cancel()  # the client has gone before its turn came
+                answering.cancel()  # the client disconnected while the request was queued
             await asyncio.wait({answering})
         finally:
             left.cancel()
@@ -95,7 +95,7 @@ class Guard:
         if not answering.cancelled():
             answering.result()
 
-    def _may_ask(self, scope: Scope) -> bool:
+    def _has_key(self, scope: Scope) -> bool:
         if self._key is None or scope["path"] in OPEN:
             return True
         given = dict(scope["headers"]).get(b"authorization", b"")
@@ -105,7 +105,7 @@ class Guard:
         )
 
     async def _read(self, receive: Receive) -> bytes | None:
-        """Return the body, of one too large its beginning; None if its sender has gone."""
+        """Return the body, or the start of a too large one; None if the client disconnected."""
         body = bytearray()
         while True:
             message = await receive()
@@ -117,7 +117,7 @@ class Guard:
 
 
 async def _left(receive: Receive) -> None:
-    """Wait until the sender of a complete request has gone."""
+    """Wait until the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -127,7 +127,7 @@ async def _refuse(send: Send, scope: Scope, status: int, code: str, message: str
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode("ascii")),
-        (b"connection", b"close"),  # unread bytes must not be taken for the next request
+        (b"connection", b"close"),  # unread bytes must not be parsed as the next request
     ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

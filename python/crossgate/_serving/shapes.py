@@ -11,8 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from crossgate._decision.orderings import ranked
 from crossgate._values.results import Hit, RouteResult
 
-# These schemas describe checks that are made elsewhere, with error codes: at least one character
-# that is neither white space nor NUL, and at least one document.
+# These schemas describe checks of `rerank`, which has error codes for them.
 _READABLE = {"type": "string", "pattern": r"[^\s\u0000\u001c-\u001f\u0085]"}
 _ROW = {
     "type": "object",
@@ -195,7 +194,7 @@ def refusal(path: str, code: str, message: str, *, texts: bool = False) -> dict[
     Args:
         path: The endpoint.
         code: Identifier for programs.
-        message: What was wrong, the limit and the way out.
+        message: The problem, the limit and the remedy.
         texts: Whether the request was in TEI's shape.
     """
     if texts:

@@ -7,7 +7,7 @@ from typing import Any
 
 from haystack import Document, component, default_from_dict, default_to_dict
 
-from crossgate.integrations._common import REASON, Selected, aselect, select
+from crossgate.integrations._selection import REASON, Selected, aselect, select
 
 __all__ = ["CrossgateRanker"]
 

@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field
 from crossgate._decision.orderings import relevances
 from crossgate._decision.router import Router
 from crossgate._values.results import RouteResult
-from crossgate.integrations._common import REASON, Selected, aselect, select
+from crossgate.integrations._selection import REASON, Selected, aselect, select
 
 __all__ = ["CrossgateCompressor", "CrossgateRetriever"]
 

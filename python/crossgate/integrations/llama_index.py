@@ -8,7 +8,7 @@ from llama_index.core.bridge.pydantic import Field
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 
-from crossgate.integrations._common import REASON, Selected, aselect, select
+from crossgate.integrations._selection import REASON, Selected, aselect, select
 
 __all__ = ["CrossgatePostprocessor"]
 

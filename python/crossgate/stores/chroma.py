@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from crossgate.stores import _common as common
+from crossgate.stores import _store_rows as common
 
 if TYPE_CHECKING:
     import chromadb
@@ -28,7 +28,7 @@ def search(
     limit: int | None = None,
     **options: Any,
 ) -> RouteResult:
-    """Search by meaning, and let crossgate decide what fits, by meaning and by words.
+    """Search by vector, and select the fitting records with `crossgate.rerank`.
 
     Records are fetched with their embeddings, so the cosine is the same whatever the collection's
     distance function.
@@ -49,7 +49,7 @@ def search(
         InputError: As `crossgate.rerank`; `malformed_candidate` for a record without text.
         Exception: Any error of Chroma, such as for a collection that was deleted.
     """
-    common.check(query, vector, candidates, limit)
+    common.check_search(query, vector, candidates, limit)
     asked: Any = [float(number) for number in vector]
     found: Any = collection.query(
         query_embeddings=[asked],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossgate._decision.rerank import rerank
 from crossgate._support.errors import InputError
-from crossgate.stores import _common as common
+from crossgate.stores import _store_rows as common
 
 if TYPE_CHECKING:
     import pyarrow
@@ -37,7 +37,7 @@ def search(
     limit: int | None = None,
     **options: Any,
 ) -> RouteResult:
-    """Search by meaning and by words, and let crossgate decide what fits.
+    """Search by vector and by words, and select the fitting rows with `crossgate.rerank`.
 
     Args:
         table: A table of an open database.
@@ -57,7 +57,7 @@ def search(
         InputError: As `crossgate.rerank`; `out_of_range` if neither words nor a vector are given.
         Exception: Any error of LanceDB, such as for a missing column.
     """
-    common.check(query, vector, candidates, limit)
+    common.check_search(query, vector, candidates, limit)
     builders: list[Any] = []
     if vector is not None:
         builders.append(table.search([float(one) for one in vector], vector_column_name=embedding))
@@ -85,7 +85,7 @@ _INTERNAL = {"_distance", "_score", "_rowid", _SCORE}
 
 
 class CrossgateReranker(Reranker):  # type: ignore[misc, unused-ignore]
-    """Decides what fits in LanceDB's own queries: `table.search(...).rerank(CrossgateReranker())`.
+    """A reranker for LanceDB's own queries: `table.search(...).rerank(CrossgateReranker())`.
 
     The order that LanceDB found is stage 1, two lists fused by reciprocal rank. What crossgate does
     not select is not in the table that comes back, which may be empty: that is an answer.
@@ -146,7 +146,7 @@ class CrossgateReranker(Reranker):  # type: ignore[misc, unused-ignore]
             {"id": str(position), "text": text, "score": -float(position)}
             for position, text in enumerate(found[self.column].to_pylist())
         ]
-        common.check(query, None, 1, self.limit)
+        common.check_search(query, None, 1, self.limit)
         result = rerank(query, rows, limit=self.limit, **self.options)
         if self.on_result is not None:
             self.on_result(result)

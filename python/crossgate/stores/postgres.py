@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from crossgate.stores import _common as common
+from crossgate.stores import _store_rows as common
 
 if TYPE_CHECKING:
     import psycopg
@@ -46,7 +46,7 @@ def search(
     limit: int | None = None,
     **options: Any,
 ) -> RouteResult:
-    """Search by words and by meaning, and let crossgate decide what fits.
+    """Search by words and by vector, and select the fitting rows with `crossgate.rerank`.
 
     Every candidate has its cosine, whichever channel found it. If a document has no vector, the
     cosines of all candidates are left out and BM25 decides. An index on `embedding` with
@@ -72,7 +72,7 @@ def search(
         ModelError: `dependency_missing` without psycopg.
         Exception: Any error of the connection, such as for a missing table.
     """
-    common.check(query, vector, candidates, limit)
+    common.check_search(query, vector, candidates, limit)
     psycopg = common.package("psycopg", "postgres")
     sql = psycopg.sql
     statement = sql.SQL(_STATEMENT).format(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from crossgate._support.errors import InputError
-from crossgate.stores import _common as common
+from crossgate.stores import _store_rows as common
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -28,7 +28,7 @@ def search(
     limit: int | None = None,
     **options: Any,
 ) -> RouteResult:
-    """Search by meaning, and let crossgate decide what fits, by meaning and by words.
+    """Search by vector, and select the fitting points with `crossgate.rerank`.
 
     Points are fetched with their vectors, so the cosine is the same whatever the collection's
     distance function.
@@ -50,7 +50,7 @@ def search(
         InputError: As `crossgate.rerank`.
         Exception: Any error of the client, such as for a missing collection.
     """
-    common.check(query, vector, candidates, limit)
+    common.check_search(query, vector, candidates, limit)
     asked = [float(number) for number in vector]
     points = client.query_points(
         collection,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from crossgate._support.errors import InputError, ModelError
-from crossgate.stores import _common as common
+from crossgate.stores import _store_rows as common
 
 if TYPE_CHECKING:
     import sqlite3
@@ -35,7 +35,7 @@ def search(
     limit: int | None = None,
     **options: Any,
 ) -> RouteResult:
-    """Search by words and by meaning, and let crossgate decide what fits.
+    """Search by words and by vector, and select the fitting rows with `crossgate.rerank`.
 
     The three tables share their rowids. Every candidate has its cosine, whichever channel found it.
     If a document has no vector, the cosines of all candidates are left out and BM25 decides.
@@ -61,7 +61,7 @@ def search(
         ModelError: `dependency_missing` without sqlite-vec, or if the connection cannot load it.
         Exception: Any error of the connection, such as for a missing table.
     """
-    common.check(query, vector, candidates, limit)
+    common.check_search(query, vector, candidates, limit)
     if (vectors is None or vector is None) and words is None:
         raise InputError(
             "out_of_range", "neither words nor a vector: there is nothing to search with"

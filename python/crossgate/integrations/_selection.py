@@ -1,4 +1,4 @@
-"""What the adapters share: selecting texts, with relevance and reason."""
+"""Shared by the adapters: selects texts, with relevance and reason."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crossgate._decision.rerank import arerank, rerank
 from crossgate._values.results import Candidate, RouteResult
 
 REASON = "crossgate_reason"
-"""The field of a document's metadata that names the rule that decided; see docs/reasons.md."""
+"""Metadata field for the reason of the decision; see docs/reasons.md."""
 
 Selected = list[tuple[int, float, str]]
 """Position in the texts from 0, relevance, reason; best first."""

@@ -1,4 +1,4 @@
-"""What all adapters share: checks, the call of the cascade, missing packages."""
+"""Shared by the adapters: checks, candidates from rows, and the call of `rerank`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ CANDIDATES = 50
 """How many documents an engine is asked for per channel, by meaning and by words."""
 
 
-def check(query: str, vector: Sequence[float] | None, candidates: int, limit: int | None) -> None:
-    """Refuse input that would fail or be misread in the engine.
+def check_search(
+    query: str, vector: Sequence[float] | None, candidates: int, limit: int | None
+) -> None:
+    """Check the arguments before the engine is queried.
 
     Raises:
         InputError: `empty_query`, `query_too_long`, `invalid_text`, `out_of_range`, or `not_finite`
@@ -42,7 +44,7 @@ def check(query: str, vector: Sequence[float] | None, candidates: int, limit: in
 def decide(
     query: str, rows: Iterable[Candidate], *, limit: int | None, options: Mapping[str, Any]
 ) -> RouteResult:
-    """Let the cascade decide; an id that two channels found counts once.
+    """Call `rerank` with the candidates; duplicate ids from two channels are merged.
 
     Args:
         query: The query.
