@@ -1,6 +1,6 @@
-"""A server for tests that speaks as Voyage, Cohere and Jina do, and misbehaves on command.
+"""A test server with the interfaces of hosted rerankers and decision models, and with faults.
 
-Run it by itself to have it in another process: it prints its address, and ends with its input.
+Run it as a program to have it in another process: it prints its address and ends with its stdin.
 
     python tests/providers_server.py --faults 0.3
 """
@@ -25,7 +25,7 @@ from typing import Any, Self
 
 KEY = "right-key-8f3a"
 
-# Each spoils one request. What stands after a colon is the value of Retry-After.
+# Each fault affects one request. The part after a colon is the value of Retry-After.
 FAULTS = (
     "429",
     "429:0.05",
@@ -54,14 +54,14 @@ FAULTS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What one request asked for, and how it was answered.
+    """One request to the server.
 
     Attributes:
-        path: Where it was posted to.
-        authorization: Its header of that name.
-        body: Its JSON.
-        connection: Number of the connection that it came over, from 1.
-        fault: What was done to it, or None.
+        path: Path of the request.
+        authorization: The Authorization header.
+        body: The JSON values.
+        connection: Number of the connection, from 1.
+        fault: The fault of the response, or None.
     """
 
     path: str
@@ -72,21 +72,21 @@ class Request:
 
 
 def relevance(document: str) -> float:
-    """Return the score that the server gives a document, whatever the query; in [0, 1)."""
+    """Return the server's score for a document, in [0, 1), independent of the query."""
     return (zlib.crc32(document.encode()) % 9_973) / 9_973
 
 
 class ProvidersServer:
-    """Three providers on a free port of this machine; use it as a context manager.
+    """All providers on a free port of this machine; use it as a context manager.
 
     Args:
         tls: Serve https with this context.
-        rate: Share of requests to spoil by a fault of the server's own choice.
+        rate: Share of requests with a random fault.
 
     Attributes:
-        plan: Faults of the next requests, in order; None for one that is answered as it should.
+        plan: Faults of the next requests, in order; None for a correct response.
         requests: Every request so far.
-        most_at_once: The largest number of requests that were under way at once.
+        most_at_once: The largest number of concurrent requests.
         delay: Seconds before each answer.
     """
 
@@ -138,7 +138,7 @@ class ProvidersServer:
             self._serve, "localhost", 0, ssl=self._tls, limit=1 << 24
         )
         self._port = self._server.sockets[0].getsockname()[1]
-        for other in self._server.sockets[1:]:  # IPv4 and IPv6 have ports of their own
+        for other in self._server.sockets[1:]:  # IPv4 and IPv6 have different ports
             other.close()
 
     async def _stop(self) -> None:
@@ -187,11 +187,15 @@ class ProvidersServer:
         try:
             await asyncio.sleep(self.delay)
             if authorization != f"Bearer {KEY}":
-                # As unkind as a server can be: the key stands in its answer.
+                # The worst case for secrets: the response quotes the key.
                 return await _reply(writer, 401, {"detail": f"bad key {authorization}"})
-            if refused := _refused(body):
+            if path in DECISION_PATHS:
+                values: object = _decision(path, body, fault or "")
+            elif refused := _refused(body):
                 return await _reply(writer, 422, {"detail": refused})
-            return await self._spoiled(writer, path, body["documents"], fault or "")
+            else:
+                values = _results(path, body["documents"], fault or "")
+            return await self._respond(writer, values, fault or "")
         finally:
             self._at_once -= 1
 
@@ -200,9 +204,7 @@ class ProvidersServer:
             return self.plan.popleft()
         return self._random.choice(FAULTS) if self._random.random() < self._rate else None
 
-    async def _spoiled(
-        self, writer: asyncio.StreamWriter, path: str, documents: Sequence[str], fault: str
-    ) -> bool:
+    async def _respond(self, writer: asyncio.StreamWriter, values: object, fault: str) -> bool:
         if fault[:3].isdecimal():
             retry_after = fault.partition(":")[2]
             return await _reply(writer, int(fault[:3]), {"detail": "spoiled"}, retry_after)
@@ -212,7 +214,7 @@ class ProvidersServer:
             return await _send(writer, 200, b"<html>Please sign in</html>", kind="text/html")
         if fault == "empty":
             return await _send(writer, 200, b"")
-        content = json.dumps(_results(path, documents, fault)).encode()
+        content = json.dumps(values).encode()
         if fault == "truncated":
             return await _send(writer, 200, content[: len(content) // 2])
         if fault in ("slow_body", "reset", "endless"):
@@ -224,12 +226,75 @@ class ProvidersServer:
                 await writer.drain()
             if fault == "slow_body":
                 await asyncio.sleep(3_600)
-            # Not a farewell, but what a crash looks like from the other side.
+            # Reset the connection, as a crash does.
             socket = writer.get_extra_info("socket")
             socket.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
             return False
         return await _send(writer, 200, content)
+
+
+DECISION_PATHS = ("/v1/systemone", "/decisions")
+DECISION_FAULTS = (
+    "other_option",
+    "no_none",
+    "missing",
+    "sum",
+    "nan",
+    "above_one",
+    "text_score",
+    "no_results",
+    "list",
+    "refusal",
+)
+"""Faults of decision models, besides those of `FAULTS` that affect the response itself."""
+
+NONE = 0.2
+"""Probability of "none" in the answers of the server."""
+
+
+def _decision(path: str, body: dict[str, Any], fault: str) -> object:
+    """Answer a choice question: "none" gets `NONE`, documents share the rest by relevance."""
+    if path == "/v1/systemone":
+        (question,) = body["questions"].values()
+        options: dict[str, str] = question["criteria"]
+    else:
+        (question,) = body["questions"]
+        options = {row["value"]: row["description"] for row in question["choices"]}
+    assert question["type"] == "choice"
+    weights = {label: relevance(text) for label, text in options.items() if label != "none"}
+    share = (1 - NONE) / sum(weights.values())
+    probabilities: dict[str, Any] = {label: weight * share for label, weight in weights.items()}
+    probabilities["none"] = NONE
+    first = next(iter(probabilities))
+    if fault == "other_option":
+        probabilities["option 999"] = 0.0
+    elif fault == "no_none":
+        del probabilities["none"]
+    elif fault == "missing":
+        del probabilities[first]
+    elif fault == "sum":
+        probabilities = {label: value / 2 for label, value in probabilities.items()}
+    elif fault == "nan":
+        probabilities[first] = float("nan")
+    elif fault == "above_one":
+        probabilities[first] = 1.5
+    elif fault == "text_score":
+        probabilities[first] = "0.5"
+    if fault == "list":
+        return [probabilities]
+    if fault == "no_results":
+        return {"detail": "all is well"}
+    if path == "/decisions":
+        answer: dict[str, Any] = {"type": "choice", "name": question["name"], "choice": first}
+        rows = [{"value": label, "probability": value} for label, value in probabilities.items()]
+        answer["probabilities"] = rows
+        if fault == "refusal":
+            answer = {"type": "refusal", "name": question["name"], "refusal": "no"}
+        return {"model": "gpt-6-luna", "answers": [answer], "usage": {"input_tokens": 1}}
+    answer = {"type": "choice", "choice": first, "probabilities": probabilities, "confidence": 0.5}
+    answers = {} if fault == "refusal" else dict.fromkeys(body["questions"], answer)
+    return {"model": "jev-1.13.0", "answers": answers, "usage": {"input_tokens": 1}}
 
 
 def _refused(body: dict[str, Any]) -> str:
@@ -304,7 +369,7 @@ def _head(status: int, size: int, kind: str, retry_after: str = "") -> bytes:
 def main() -> None:
     """Serve until the input ends."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--faults", type=float, default=0.0, help="share of requests to spoil")
+    parser.add_argument("--faults", type=float, default=0.0, help="share of requests with a fault")
     with ProvidersServer(rate=parser.parse_args().faults) as server:
         print(server.url, flush=True)  # noqa: T201
         sys.stdin.read()

@@ -494,20 +494,24 @@ def test_doctor(run: Any) -> None:
         ({"VOYAGE_API_KEY": "secret-5", "CROSSGATE_REMOTE": "0"}, "off", "CROSSGATE_REMOTE=0"),
     ],
 )
-def test_doctor_on_remote_tiers(run: Any, variables: dict[str, str], state: str, said: str) -> None:
+def test_doctor_on_remote_rerankers(
+    run: Any, variables: dict[str, str], state: str, said: str
+) -> None:
     done = run("doctor", "--json", variables=variables)
     assert done.code == 0
     (one,) = (
         check
         for check in checked(done, "doctor")["checks"]
-        if check["what"] == "remote reranker Voyage"
+        if check["what"] == "reranker VoyageReranker"
     )
     assert one["state"] == state
     assert said in one["detail"]
     assert "secret-5" not in done.out
 
 
-def test_doctor_on_a_tier_that_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_on_a_failing_reranker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from importlib import metadata
 
     from crossgate._cli import doctor
@@ -521,7 +525,7 @@ def test_doctor_on_a_tier_that_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
         permit = breaker.admit()
         assert permit is not None
         permit.failure()
-    found = {one["what"]: one for one in doctor.remote_rerankers()}
+    found = {one["what"]: one for one in doctor.rerankers()}
     dead = found["remote reranker at dead.example"]
     assert dead["state"] == "broken"
     assert "not called for another" in dead["detail"]
@@ -533,10 +537,10 @@ def test_doctor_on_a_tier_that_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CO_API_KEY", "secret-5")
     monkeypatch.delenv("CROSSGATE_REMOTE", raising=False)
     monkeypatch.setattr(metadata, "version", missing)
-    found = {one["what"]: one for one in doctor.remote_rerankers()}
-    absent = found["remote reranker Cohere"]
+    found = {one["what"]: one for one in doctor.rerankers()}
+    absent = found["reranker CohereReranker"]
     assert (absent["state"], absent["advice"]) == ("broken", "pip install '.[remote]' from a clone")
-    assert "secret-5" not in json.dumps(doctor.remote_rerankers())
+    assert "secret-5" not in json.dumps(doctor.rerankers())
 
 
 def test_warnings_go_to_stderr_and_into_the_json(

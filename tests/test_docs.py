@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from crossgate._reranking.registry import tier_table
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 CROSSGATE = Path(sysconfig.get_path("scripts")) / "crossgate"
@@ -205,6 +207,10 @@ def test_every_setting_is_on_the_page_of_the_profile() -> None:
                     or f"`{short}`" in section
                     or (f"`{name}." in section or f"`.{short}`" in section)
                 ), name
+
+
+def test_the_page_of_rerankers_has_the_table_of_the_registry() -> None:
+    assert tier_table() in (ROOT / "docs/rerankers.md").read_text(encoding="utf-8")
 
 
 def test_every_variable_is_on_its_page() -> None:

@@ -242,7 +242,7 @@ def test_a_log_that_cannot_be_written_stops_no_decision(
 def test_what_is_no_log_is_left_as_it_is(tmp_path: Path) -> None:
     path = written(tmp_path / "skills.cgx", bytes(range(256)) * 8)
     before = path.read_bytes()
-    with pytest.raises(SourceError, match="name another file"):
+    with pytest.raises(SourceError, match="choose another file"):
         JsonLinesLog(path).used(ID, [])
     route(JsonLinesLog(path))
     assert path.read_bytes() == before
@@ -359,7 +359,7 @@ def line(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"schema": "crossgate-log/1"}, "has version 'crossgate-log/1'"),
+        ({"schema": "crossgate-log/1"}, "the version is 'crossgate-log/1'"),
         ({"schema": ...}, "schema"),
         ({"kind": "other"}, "kind"),
         ({"kind": ["use"]}, "kind"),

@@ -85,7 +85,7 @@ def endpoint(request: pytest.FixtureRequest, stranger: Server) -> Iterator[Serve
 @pytest.mark.parametrize(
     ("package", "make"),
     [
-        ("voyageai", VoyageReranker),
+        ("httpx2", VoyageReranker),
         ("openai", lambda **options: LLMReranker("tiny", **options)),
         ("httpx2", CohereReranker),
         ("httpx2", JinaReranker),

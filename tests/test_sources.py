@@ -439,7 +439,7 @@ BROKEN_SKILLS: list[tuple[str | bytes, int | None, str]] = [
     (skill("description: d\n" + "%" * 65_536), 1, "longer than 65,536 characters"),
     (b"---\ndescription: d\n---\n\n\xff", 5, "not UTF-8"),
     (GOOD.encode("utf-16"), 1, "not UTF-8"),
-    (GOOD + "x" * (1_000_001 - len(GOOD)), None, "larger than 1,000,000 bytes"),
+    (GOOD + "x" * (1_000_001 - len(GOOD)), None, "exceeds the limit of 1,000,000 bytes"),
 ]  # fmt: skip
 
 

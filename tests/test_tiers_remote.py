@@ -27,7 +27,9 @@ from conftest import refused
 from crossgate import InputError, ModelError, PairScore, RerankerError
 from crossgate._reranking import background, http, shared_state, tokens
 from crossgate._reranking import remote as remote_module
-from crossgate._reranking.remote import RequestLimits, _batches, _Wire, checked
+from crossgate._reranking.hosted import HOSTED
+from crossgate._reranking.registry import PROVIDERS, RequestLimits
+from crossgate._reranking.remote import _batches, _Wire, checked
 from crossgate.rerankers import (
     CircuitBreaker,
     CohereReranker,
@@ -51,7 +53,6 @@ Make = Callable[..., GuardedReranker]
 DOCUMENTS = [f"document {number}" for number in range(5)]
 PASSAGES = passages_of(DOCUMENTS)
 EXPECTED = [relevance(one) for one in DOCUMENTS]
-PROVIDERS = ("voyage", "cohere", "jina")
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +75,6 @@ def maker(provider: str, server: ProvidersServer) -> Make:
     """Return what makes a reranker of a provider, with a breaker of its own."""
 
     def make(**options: Any) -> GuardedReranker:
-        kind: Any = {"voyage": VoyageReranker, "cohere": CohereReranker, "jina": JinaReranker}
         url = server.voyage if provider == "voyage" else server.url
         bounds: dict[str, Any] = {
             "breaker": CircuitBreaker(),
@@ -84,7 +84,7 @@ def maker(provider: str, server: ProvidersServer) -> Make:
             if name in options:
                 bounds[name] = options.pop(name)
         options = {"api_key": KEY, "base_url": url, **options}
-        return GuardedReranker(kind[provider](**options), **bounds)
+        return GuardedReranker(HOSTED[provider](**options), **bounds)
 
     return make
 
@@ -122,7 +122,7 @@ def test_what_each_provider_is_sent(make: Make, server: ProvidersServer) -> None
     tier.score("query", PASSAGES)
     (request,) = server.requests
     bodies = {
-        "voyage": ("/voyage/v1/rerank", {"model": "rerank-2.5", "truncation": True, "top_k": None}),
+        "voyage": ("/voyage/v1/rerank", {"model": "rerank-2.5", "truncation": True}),
         "cohere": ("/v2/rerank", {"model": "rerank-v4.0-pro", "max_tokens_per_doc": 4_096}),
         "jina": (
             "/v1/rerank",
@@ -878,7 +878,7 @@ def test_a_library_that_is_missing_is_no_failure_of_the_endpoint() -> None:
 def test_libraries_that_are_not_installed(kind: Any, server: ProvidersServer) -> None:
     script = f"""
 import sys
-sys.modules["voyageai"] = sys.modules["httpx2"] = None
+sys.modules["httpx2"] = None
 from crossgate import rerank
 from crossgate.rerankers import GuardedReranker, {kind.__name__}
 tier = {kind.__name__}(api_key={KEY!r}, base_url={server.url!r})
@@ -890,9 +890,8 @@ assert GuardedReranker(tier).breaker.state == "closed"
     run = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
     )
-    extra = "voyage" if kind is VoyageReranker else "remote"
     assert run.stdout.count("reranker_unavailable") == 4
-    assert f"pip install '.[{extra}]'" in run.stdout
+    assert "pip install '.[remote]'" in run.stdout
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from crossgate._cli import DONE, FAILURE
 from crossgate._cli.output import json_option, show, show_json
 from crossgate._core import __version__
 from crossgate._reranking import plugins
+from crossgate._reranking.registry import TIERS, Tier
 from crossgate._runtime.models import cache, manifest
 from crossgate._runtime.models.folder import locate
 from crossgate._support.errors import CrossgateError
@@ -60,24 +61,20 @@ def examine() -> list[Check]:
         _package("huggingface-hub", "pulls models"),
     ]
     checks += _models()
-    checks += remote_rerankers()
+    checks += rerankers()
     checks += [_plugin(plugin) for plugin in plugins.available()]
     checks.append(_cache())
     checks += _hooks()
     return checks
 
 
-def remote_rerankers() -> list[Check]:
-    """Return one entry per remote reranker, and one per endpoint that fails in this process."""
-    from crossgate._reranking import cohere, jina, shared_state, voyage
+def rerankers() -> list[Check]:
+    """Return one entry per kind of reranker, and one per failing endpoint of this process."""
+    from crossgate._reranking import shared_state
 
-    checks = [
-        _remote_reranker("Voyage", voyage.VARIABLES, "voyageai", "voyage"),
-        _remote_reranker("Cohere", cohere.VARIABLES, "httpx2", "remote"),
-        _remote_reranker("Jina", jina.VARIABLES, "httpx2", "remote"),
-    ]
+    checks = [_reranker(tier) for tier in TIERS]
     for endpoint, breaker in sorted(shared_state.endpoints().items()):
-        # Only the host: an address may hold a password.
+        # Only the host: an address may contain a password.
         what = f"remote reranker at {_host(endpoint)}"
         if breaker.state == "open":
             wait = breaker.seconds_closed_off
@@ -97,36 +94,42 @@ def _host(endpoint: str) -> str:
         return "an invalid address"
 
 
-def _remote_reranker(provider: str, variables: tuple[str, ...], package: str, extra: str) -> Check:
+def _reranker(tier: Tier) -> Check:
     from crossgate._reranking import remote
 
-    what = f"remote reranker {provider}"
-    variable = next((name for name in variables if os.environ.get(name, "").strip()), None)
+    what = f"reranker {tier.name}"
+    about = f"{tier.method}; {tier.cost}".replace("`", "")
+    if not tier.variables:
+        return _check(what, "ok", about)
     if remote.switched_off():
+        switch = f"{remote.SWITCH}={os.environ[remote.SWITCH].strip()}"
         return _check(
             what,
             "off",
-            f"{remote.SWITCH}={os.environ[remote.SWITCH].strip()} switches remote rerankers off",
+            f"{about}; {switch} switches remote rerankers off",
             f"unset {remote.SWITCH} to switch them on",
         )
+    variable = next((name for name in tier.variables if os.environ.get(name, "").strip()), None)
     if variable is None:
         return _check(
             what,
             "off",
-            "no API key, so nothing is sent to it; the local model answers",
-            f"export {variables[0]}=... to enable it",
+            f"{about}; no API key, so nothing is sent",
+            f"export {tier.variables[0]}=... to enable it",
         )
     try:
-        version = metadata.version(package)
+        version = metadata.version(tier.package)
     except metadata.PackageNotFoundError:
+        # Other programs use OPENAI_API_KEY too, so the key alone does not mean that it is wanted.
+        state = "off" if variable == "OPENAI_API_KEY" else "broken"
         return _check(
             what,
-            "broken",
-            f"key in {variable}, but {package} is not installed: the next reranker answers",
-            f"pip install '.[{extra}]' from a clone",
+            state,
+            f"{about}; key in {variable}, but {tier.package} is not installed",
+            f"pip install '.[{tier.extra}]' from a clone",
         )
     return _check(
-        what, "ok", f"key in {variable}, {package} {version}; the first query shows if it works"
+        what, "ok", f"{about}; key in {variable}, {tier.package} {version}, not called to check"
     )
 
 

@@ -19,6 +19,7 @@ from crossgate._cli.labelled import (
     subjects_of,
 )
 from crossgate._cli.output import json_option, progress, show
+from crossgate._reranking.registry import PROVIDERS
 from crossgate._support.errors import InputError, SourceError
 from crossgate._support.files import atomic_write, cannot_write, try_writing
 
@@ -52,7 +53,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--remote",
-        choices=("voyage", "cohere", "jina"),
+        choices=tuple(PROVIDERS),
         help="provider for the mode remote; needs a key, and receives queries and candidates",
     )
     parser.add_argument(
@@ -241,15 +242,15 @@ def _remote(options: argparse.Namespace, modes: Sequence[Mode]) -> Reranker | No
             environment switches remote rerankers off.
         RerankerError: `no_key`.
     """
+    from crossgate._reranking.hosted import HOSTED
     from crossgate._reranking.remote import SWITCH, switched_off
     from crossgate.evaluation import is_run
-    from crossgate.rerankers import CohereReranker, JinaReranker, VoyageReranker
 
     # A stored run holds the reranker's scores.
     asked = "remote" in modes and not all(is_run(Path(path)) for path in options.dataset)
     if options.remote is None:
         if asked:
-            message = "the mode remote needs --remote voyage, cohere or jina"
+            message = f"the mode remote needs --remote {' or '.join(PROVIDERS)}"
             raise InputError("out_of_range", message)
         return None
     if not asked and "remote" in modes:
@@ -260,9 +261,7 @@ def _remote(options: argparse.Namespace, modes: Sequence[Mode]) -> Reranker | No
         raise InputError("out_of_range", message)
     if switched_off():
         raise InputError("out_of_range", f"{SWITCH} switches remote rerankers off: unset it")
-    providers = {"voyage": VoyageReranker, "cohere": CohereReranker, "jina": JinaReranker}
-    made: Reranker = providers[options.remote]()
-    return made
+    return HOSTED[options.remote]()
 
 
 def _check_writable(path: Path) -> None:

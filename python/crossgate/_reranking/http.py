@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import httpx2
 
 # Timeout, too early, too many requests, and statuses of servers that restart.
-RETRYABLE = frozenset({408, 425, 429, 500, 502, 503, 504})
+RETRYABLE = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 
 # Room for 100,000 scores of 60 bytes each.
 MOST_BYTES = 8 << 20
@@ -28,20 +28,22 @@ _KEEP_ALIVE_SECONDS = 90.0
 
 
 class HttpTransport:
-    """Posts one rerank request and reads `results`, each with `index` and `relevance_score`.
-
-    All of them share one client, so that connections stay open between calls.
+    """Posts a query and documents, and reads a list of `index` and `relevance_score`.
 
     Args:
-        url: Where to post to.
+        url: Address of the endpoint.
         key: Sent as a bearer token.
-        options: What to send beside query and documents, such as the model.
+        options: Further fields of the request, such as the model.
+        results: Field of the response with the list.
     """
 
-    def __init__(self, url: str, key: ApiKey, options: Mapping[str, object]) -> None:
+    def __init__(
+        self, url: str, key: ApiKey, options: Mapping[str, object], *, results: str = "results"
+    ) -> None:
         self._url = url
         self._key = key
         self._options = dict(options)
+        self._results = results
 
     def prepare(self) -> None:
         """Import the client library and load the system's certificates.
@@ -49,8 +51,7 @@ class HttpTransport:
         Raises:
             ModelError: `dependency_missing` without httpx2.
         """
-        package("httpx2", "a remote reranker", extra="remote")
-        _trusted()
+        prepare_client()
 
     async def __call__(
         self, query: str, documents: Sequence[str], *, timeout: float
@@ -58,40 +59,66 @@ class HttpTransport:
         """Return position and score of each result.
 
         Raises:
-            TransportError: For every answer but 200 with well-formed JSON.
+            TransportError: If the response is not 200 with well-formed JSON.
         """
-        import httpx2
+        request = {**self._options, "query": query, "documents": list(documents)}
+        return results_of(await post(self._url, self._key, request, timeout), self._results)
 
-        client = background().client(HttpTransport, _client)
-        body = b""
-        problem: TransportError | None = None
-        try:
-            async with client.stream(
-                "POST",
-                self._url,
-                json={**self._options, "query": query, "documents": list(documents)},
-                headers={"Authorization": f"Bearer {self._key.reveal()}"},
-                timeout=timeout,
-            ) as answer:
-                problem = _problem_with(answer)
-                if problem is None:
-                    chunks: list[bytes] = []
-                    size = 0
-                    async for chunk in answer.aiter_bytes():
-                        chunks.append(chunk)
-                        size += len(chunk)
-                        if size > MOST_BYTES:
-                            problem = TransportError(f"the answer exceeds {MOST_BYTES:,} bytes")
-                            break
-                    body = b"".join(chunks)
-        except httpx2.TimeoutException:
-            problem = TransportError("no answer in time")
-        except httpx2.HTTPError as error:
-            # The original error would keep the request, with the key in its headers.
-            problem = problem_of_connection(error)
-        if problem is not None:
-            raise problem
-        return results_of(body)
+
+def prepare_client() -> None:
+    """Import the client library and load the system's certificates.
+
+    Raises:
+        ModelError: `dependency_missing` without httpx2.
+    """
+    package("httpx2", "a remote reranker", extra="remote")
+    _trusted()
+
+
+async def post(url: str, key: ApiKey, request: object, timeout: float) -> bytes:
+    """Post a JSON request with a bearer token, and return the body of the response.
+
+    All requests share one client, so that connections stay open between calls.
+
+    Args:
+        url: Address of the endpoint.
+        key: The API key; without one, no token is sent.
+        request: The JSON values.
+        timeout: Seconds until the request is abandoned.
+
+    Raises:
+        TransportError: If the response is not 200 with a JSON content type and a bounded body.
+    """
+    import httpx2
+
+    client = background().client(post, _client)
+    chunks: list[bytes] = []
+    problem: TransportError | None
+    try:
+        async with client.stream(
+            "POST",
+            url,
+            json=request,
+            headers={"Authorization": f"Bearer {key.reveal()}"} if key else {},
+            timeout=timeout,
+        ) as response:
+            problem = _problem_with(response)
+            if problem is None:
+                size = 0
+                async for chunk in response.aiter_bytes():
+                    chunks.append(chunk)
+                    size += len(chunk)
+                    if size > MOST_BYTES:
+                        problem = TransportError(f"the answer exceeds {MOST_BYTES:,} bytes")
+                        break
+    except httpx2.TimeoutException:
+        problem = TransportError("no answer in time")
+    except httpx2.HTTPError as error:
+        # Raised below, since chaining would keep the request, with the key in its headers.
+        problem = problem_of_connection(error)
+    if problem is not None:
+        raise problem
+    return b"".join(chunks)
 
 
 @cache
@@ -109,10 +136,10 @@ def _client() -> tuple[httpx2.AsyncClient, Any]:
     return client, client.aclose
 
 
-def _problem_with(answer: httpx2.Response) -> TransportError | None:
-    if answer.status_code != 200:
-        return problem_of_status(answer.status_code, answer.headers)
-    kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+def _problem_with(response: httpx2.Response) -> TransportError | None:
+    if response.status_code != 200:
+        return problem_of_status(response.status_code, response.headers)
+    kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):
         return TransportError("the content type of the answer is not JSON")
     return None
@@ -159,12 +186,11 @@ def seconds_of(retry_after: str) -> float:
     return max(0.0, seconds) if seconds < float("inf") else 0.0
 
 
-def results_of(body: bytes) -> list[tuple[int, float]]:
-    """Return position and score of each result of an answer.
+def json_of(body: bytes) -> Any:
+    """Parse the body of a response.
 
     Raises:
-        TransportError: If the body has another shape; retryable if it is not JSON, which is
-            usually a cut-off answer.
+        TransportError: Retryable, since a body that is not JSON is usually a cut-off answer.
     """
     try:
         values = json.loads(body)
@@ -172,8 +198,18 @@ def results_of(body: bytes) -> list[tuple[int, float]]:
         values = None
     if values is None:
         raise TransportError("the answer is not JSON, or is cut off", retryable=True)
+    return values
+
+
+def results_of(body: bytes, results: str) -> list[tuple[int, float]]:
+    """Return position and score of each result of a response.
+
+    Raises:
+        TransportError: If the body has another shape.
+    """
+    values = json_of(body)
     try:
-        return [(result["index"], result["relevance_score"]) for result in values["results"]]
+        return [(result["index"], result["relevance_score"]) for result in values[results]]
     except (TypeError, KeyError):
         pass
-    raise TransportError("the answer lacks results with index and relevance_score")
+    raise TransportError(f"the answer lacks {results} with index and relevance_score")

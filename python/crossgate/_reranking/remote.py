@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from crossgate._reranking import tokens
 from crossgate._reranking.contract import LEAST_PAIRS, NO_DEADLINE, Deadline, PairScore, Scores
+from crossgate._reranking.registry import RequestLimits
 from crossgate._reranking.shared_state import background
 from crossgate._support.checks import check_count, check_number, check_text
 from crossgate._support.errors import InputError, ModelError, RerankerError
@@ -71,28 +72,6 @@ class Transport(Protocol):
         Raises:
             TransportError: If the request fails. Other exceptions count as not retryable.
         """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestLimits:
-    """The largest request that a provider accepts.
-
-    Attributes:
-        query_tokens: Maximum tokens of the query.
-        document_tokens: Tokens that a document is cut to.
-        request_tokens: Maximum tokens of a request, with the query counted once per document;
-            None for no limit.
-    """
-
-    query_tokens: int
-    document_tokens: int
-    request_tokens: int | None = None
-
-    def batch(self, query_tokens: int) -> int | None:
-        """Return the maximum number of documents of a request, or None for no limit."""
-        if self.request_tokens is None:
-            return None
-        return max(1, self.request_tokens // (query_tokens + self.document_tokens))
 
 
 class ApiKey:
