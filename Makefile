@@ -12,10 +12,10 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: all
-all: lint test ## everything that CI runs
+all: lint workflows docs test ## everything that CI runs
 
 LOCK = tests/requirements.lock
-GROUPS = --group lint --group test --group stores --group frameworks
+GROUPS = --group lint --group docs --group test --group stores --group frameworks
 
 # uv takes 8 s of processor time for these; pip also compiles all of their 19,000 modules.
 INSTALLER = tests/installer.lock
@@ -118,6 +118,15 @@ lint-python: install
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest crossgate._core
+	$(BIN)/python release/prose.py
+
+.PHONY: workflows
+workflows: $(VENV) ## check the workflows of continuous integration
+	$(BIN)/zizmor --offline --quiet .github/workflows
+
+.PHONY: docs
+docs: $(VENV) ## the documentation site, in dist/site; a broken link or anchor is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python release/website.py
 
 .PHONY: format
 format: $(VENV) ## format the code, and apply the fixes that the lints know
