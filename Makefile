@@ -43,10 +43,15 @@ audit: $(VENV) ## licences, origin and known vulnerabilities of all dependencies
 	cargo deny check
 	pip-audit --strict --require-hashes --disable-pip --requirement $(LOCK) --requirement $(INSTALLER)
 
+# Removes the paths of this machine from the panic messages of the extension.
+CARGO_HOME ?= $(HOME)/.cargo
+REMAP = --remap-path-prefix=$(CARGO_HOME)/registry/src= --remap-path-prefix=$(CURDIR)=
+
 .PHONY: install
 install: $(VENV) ## build the wheel and install it into the virtual environment
 	rm -rf $(DIST)
-	$(BIN)/maturin build --release --quiet --interpreter $(BIN)/python --out $(DIST)
+	RUSTFLAGS="$(RUSTFLAGS) $(REMAP)" \
+		$(BIN)/maturin build --release --quiet --interpreter $(BIN)/python --out $(DIST)
 	$(INSTALL) $(BIN)/python --reinstall-package crossgate $(DIST)/*.whl
 
 # stargraph needs Python 3.13, which pyenv does not put on the path.

@@ -15,12 +15,14 @@ into a new environment and routes.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
 import sysconfig
 import tempfile
 import tomllib
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -33,6 +35,11 @@ LINUX = {
 }
 """Targets, and the oldest systems that their wheels are for."""
 
+CARGO_HOME = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
+
+REMAP = [f"--remap-path-prefix={folder}=" for folder in (CARGO_HOME / "registry" / "src", ROOT)]
+"""Flags that remove the paths of this machine from the panic messages of the extension."""
+
 SMOKE = """
 from crossgate import Index, Router
 router = Router(Index.build(["Merge and split PDF files", "Clean up messy CSV files"]))
@@ -43,7 +50,10 @@ assert router.route("merge these two pdf files").ids[:1] == ["1"]
 def run(*command: str | Path) -> str:
     """Run a command of this environment, show what it runs, and return what it printed."""
     print("$", *command, flush=True)
-    done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True)  # noqa: S603
+    env = {**os.environ, "RUSTFLAGS": " ".join([os.environ.get("RUSTFLAGS", ""), *REMAP]).strip()}
+    done = subprocess.run(  # noqa: S603
+        list(map(str, command)), cwd=ROOT, env=env, capture_output=True, text=True
+    )
     if done.returncode:
         raise SystemExit(f"{done.stdout}{done.stderr}\n{command[0]} exits with {done.returncode}")
     return done.stdout + done.stderr
@@ -99,10 +109,20 @@ def build(target: str, out: Path) -> Path:
     run(*command, "--interpreter", "python3.11", "--out", out, *platform)
     made = set(out.glob("*.whl")) - before
     (wheel,) = made or {max(before, key=lambda one: one.stat().st_mtime)}
+    if found := machine_paths(wheel):
+        raise SystemExit(f"{wheel.name} contains paths of this machine: {', '.join(found)}")
     print(run(tool("abi3audit"), "--strict", "--summary", wheel).strip())
     if target.endswith("linux-gnu"):
         print(run(tool("auditwheel"), "show", wheel).strip())
     return wheel
+
+
+def machine_paths(wheel: Path) -> list[str]:
+    """Return the folders of this machine whose paths the extension of a wheel contains."""
+    with zipfile.ZipFile(wheel) as archive:
+        files = [archive.read(name) for name in archive.namelist() if "/_core." in name]
+    folders = [str(folder) for folder in (CARGO_HOME, ROOT)]
+    return [folder for folder in folders if any(folder.encode() in content for content in files)]
 
 
 def smoke(wheel: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -12,13 +14,18 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
-def faults() -> Callable[[Path, str], list[str]]:
+def wheels() -> ModuleType:
     spec = importlib.util.spec_from_file_location("wheels", ROOT / "release" / "wheels.py")
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    found: Callable[[Path, str], list[str]] = module.faults
+    return module
+
+
+@pytest.fixture
+def faults(wheels: ModuleType) -> Callable[[Path, str], list[str]]:
+    found: Callable[[Path, str], list[str]] = wheels.faults
     return found
 
 
@@ -62,3 +69,18 @@ def test_our_own_files_name_one_version(faults: Callable[[Path, str], list[str]]
 
     named = faults(ROOT, f"v{__version__}")
     assert not [one for one in named if "Cargo" in one or "CITATION" in one or "tag of" in one]
+
+
+def test_an_extension_with_paths_of_this_machine_is_found(
+    tmp_path: Path, wheels: ModuleType
+) -> None:
+    for content, found in [
+        (b"panic in rust/core/src/gate.rs", []),
+        (f"panic in {ROOT}/rust/core/src/gate.rs".encode(), [str(ROOT)]),
+        (f"panic in {wheels.CARGO_HOME}/registry/src/x.rs".encode(), [str(wheels.CARGO_HOME)]),
+    ]:
+        wheel = tmp_path / "crossgate-0.2.0-cp311-abi3-any.whl"
+        with zipfile.ZipFile(wheel, "w") as archive:
+            archive.writestr("crossgate/_core.abi3.so", content)
+            archive.writestr("crossgate/__init__.py", str(ROOT))
+        assert wheels.machine_paths(wheel) == found

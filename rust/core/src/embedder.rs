@@ -25,14 +25,20 @@ const CHARACTERS_PER_PIECE: usize = 64;
 ///
 /// # Examples
 ///
-/// ```no_run
+/// ```
 /// use std::path::Path;
 ///
 /// use crossgate_core::embedder::Embedder;
 ///
-/// let (model, tokenizer) = (Path::new("model.onnx"), Path::new("tokenizer.json"));
-/// let embedder = Embedder::open(model, tokenizer, 256)?;
-/// assert_eq!(embedder.embed("merge two files").len(), embedder.dimension());
+/// # let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+/// # let folder = folder.join("../../python/crossgate/_weights/crossgate-embedder-minilm-l6");
+/// let (model, tokenizer) = (folder.join("model.onnx"), folder.join("tokenizer.json"));
+/// let embedder = Embedder::open(&model, &tokenizer, 256)?;
+/// let vectors = ["merge two PDFs", "join PDF files", "book a flight"].map(|text| embedder.embed(text));
+/// let cosine = |left: &[f32], right: &[f32]| -> f32 {
+///     left.iter().zip(right).map(|(left, right)| left * right).sum()
+/// };
+/// assert!(cosine(&vectors[0], &vectors[1]) > cosine(&vectors[0], &vectors[2]));
 /// # Ok::<(), crossgate_core::Error>(())
 /// ```
 pub struct Embedder {
