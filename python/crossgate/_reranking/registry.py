@@ -156,7 +156,7 @@ TIERS: tuple[Tier, ...] = (
     ),
     Tier(
         name="DecisionReranker",
-        method="decision model, one choice with none",
+        method="decision model, one choice",
         cost="0.1 to 0.5 s, paid or local",
         sends="TypeSafe, OpenAI or your server",
         package="httpx2",
