@@ -500,9 +500,7 @@ def test_doctor_on_remote_rerankers(
     done = run("doctor", "--json", variables=variables)
     assert done.code == 0
     (one,) = (
-        check
-        for check in checked(done, "doctor")["checks"]
-        if check["what"] == "reranker VoyageReranker"
+        check for check in checked(done, "doctor")["checks"] if check["what"] == "VoyageReranker"
     )
     assert one["state"] == state
     assert said in one["detail"]
@@ -538,7 +536,7 @@ def test_doctor_on_a_failing_reranker(
     monkeypatch.delenv("CROSSGATE_REMOTE", raising=False)
     monkeypatch.setattr(metadata, "version", missing)
     found = {one["what"]: one for one in doctor.rerankers()}
-    absent = found["reranker CohereReranker"]
+    absent = found["CohereReranker"]
     assert (absent["state"], absent["advice"]) == ("broken", "pip install '.[remote]' from a clone")
     assert "secret-5" not in json.dumps(doctor.rerankers())
 

@@ -199,7 +199,7 @@ def test_slow_answers_end_at_the_deadline(
     fault: str, server: ProvidersServer, interface: Any
 ) -> None:
     server.plan.append(fault)
-    with pytest.raises(RerankerError, match="no answer"):
+    with pytest.raises(RerankerError, match="answer"):
         guarded(server, interface).score("query", PASSAGES, deadline=Deadline(300))
 
 

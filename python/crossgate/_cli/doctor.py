@@ -97,8 +97,8 @@ def _host(endpoint: str) -> str:
 def _reranker(tier: Tier) -> Check:
     from crossgate._reranking import remote
 
-    what = f"reranker {tier.name}"
-    about = f"{tier.method}; {tier.cost}".replace("`", "")
+    what = tier.name
+    about = f"{tier.method}, {tier.cost}".replace("`", "")
     if not tier.variables:
         return _check(what, "ok", about)
     if remote.switched_off():
@@ -106,7 +106,7 @@ def _reranker(tier: Tier) -> Check:
         return _check(
             what,
             "off",
-            f"{about}; {switch} switches remote rerankers off",
+            f"{switch} switches remote rerankers off",
             f"unset {remote.SWITCH} to switch them on",
         )
     variable = next((name for name in tier.variables if os.environ.get(name, "").strip()), None)
@@ -114,7 +114,7 @@ def _reranker(tier: Tier) -> Check:
         return _check(
             what,
             "off",
-            f"{about}; no API key, so nothing is sent",
+            f"{about}; no API key",
             f"export {tier.variables[0]}=... to enable it",
         )
     try:
@@ -125,12 +125,10 @@ def _reranker(tier: Tier) -> Check:
         return _check(
             what,
             state,
-            f"{about}; key in {variable}, but {tier.package} is not installed",
+            f"key in {variable}, but {tier.package} is not installed",
             f"pip install '.[{tier.extra}]' from a clone",
         )
-    return _check(
-        what, "ok", f"{about}; key in {variable}, {tier.package} {version}, not called to check"
-    )
+    return _check(what, "ok", f"{about}; key in {variable}, {tier.package} {version}")
 
 
 def _check(what: str, state: str, detail: str, advice: str = "") -> Check:
@@ -138,7 +136,13 @@ def _check(what: str, state: str, detail: str, advice: str = "") -> Check:
 
 
 def _machine() -> str:
-    return f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors"
+    from crossgate._runtime.threads import available_processors
+
+    usable, present = available_processors(), os.cpu_count()
+    processors = (
+        f"{present} processors" if usable == present else f"{usable} of {present} processors"
+    )
+    return f"{platform.system()} {platform.machine()}, {processors}"
 
 
 def _package(name: str, purpose: str) -> Check:

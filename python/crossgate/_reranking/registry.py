@@ -138,15 +138,15 @@ class Tier:
 TIERS: tuple[Tier, ...] = (
     Tier(
         name="CrossEncoder",
-        method="local cross-encoder, one logit per document; `default` or a name or folder",
-        cost="0.2 to 1 s on two cores",
+        method="local cross-encoder",
+        cost="0.2 to 1 s",
         sends="nowhere",
     ),
     *(
         Tier(
             name=f"{provider.title}Reranker",
-            method=f"hosted cross-encoder, `{provider.model}`",
-            cost="0.2 to 1 s; paid per token",
+            method=f"hosted, `{provider.model}`",
+            cost="0.2 to 1 s, paid",
             sends=f"{provider.title}",
             package="httpx2",
             extra="remote",
@@ -156,8 +156,8 @@ TIERS: tuple[Tier, ...] = (
     ),
     Tier(
         name="DecisionReranker",
-        method="decision model, one choice over all documents and none; `jev-latest` or local",
-        cost="0.1 to 0.5 s; paid per token, or a local server",
+        method="decision model, one choice",
+        cost="0.1 to 0.5 s, paid or local",
         sends="TypeSafe, OpenAI or your server",
         package="httpx2",
         extra="remote",
@@ -165,8 +165,8 @@ TIERS: tuple[Tier, ...] = (
     ),
     Tier(
         name="LLMReranker",
-        method="language model that orders windows of 20 documents",
-        cost="seconds per window; paid per token, or a local server",
+        method="language model, windows of 20",
+        cost="seconds per window, paid or local",
         sends="OpenAI or your server",
         package="openai",
         extra="llm",
@@ -174,7 +174,7 @@ TIERS: tuple[Tier, ...] = (
     ),
     Tier(
         name="SemanticBM25",
-        method="70 % cosine, 30 % BM25, without a model",
+        method="cosine and BM25, no model",
         cost="below 1 ms",
         sends="nowhere",
     ),

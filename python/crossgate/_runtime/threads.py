@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -10,6 +11,7 @@ from itertools import count, takewhile
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from crossgate._runtime.cgroups import cpu_quota
 from crossgate._support.checks import check_count
 from crossgate._support.errors import InputError
 
@@ -29,7 +31,7 @@ def set_threads(count: int) -> None:
     """Set the number of inputs that run at once, over all models and callers of the process.
 
     The default is the environment variable `CROSSGATE_THREADS`, or else the number of processors
-    that the process may use.
+    that the process may use, by affinity and by the CPU quota of its container.
 
     Raises:
         InputError: `out_of_range` if `count` is below 1.
@@ -84,9 +86,20 @@ def number_of_threads() -> int:
                 "out_of_range", f"CROSSGATE_THREADS is {setting!r}: it must be a number from 1"
             )
         return int(setting)
+    return available_processors()
+
+
+def available_processors() -> int:
+    """Return the processors of the process, by affinity and by the CPU quota of its container.
+
+    A quota of 1.5 processors counts as 2, since one thread could not use it up.
+    """
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        processors = len(os.sched_getaffinity(0))
+    else:
+        processors = os.cpu_count() or 1
+    quota = cpu_quota()
+    return processors if quota is None else min(processors, math.ceil(quota))
 
 
 def _after_fork() -> None:
