@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import crossgate._core as _core
 from crossgate._reranking.chain import CallOutcome, Chain, RerankerCall, Stage2Outcome
 from crossgate._reranking.contract import NO_DEADLINE, Deadline
+from crossgate._retrieval.windows import Window, windows
 from crossgate._support.checks import is_text
 from crossgate._values.results import (
     Degradation,
@@ -29,12 +30,14 @@ from crossgate._values.results import (
     ResultWarning,
     RouteResult,
     Verdict,
+    span,
 )
 
 if TYPE_CHECKING:
     from crossgate._telemetry.events import TelemetryHook, Watch
 
 STAGE1 = "stage1"
+EMPTY = "empty"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +53,9 @@ class Stage1:
         need: The probability that the query asks for anything that a document could serve, in
             [0, 1]; None where that is not known, and where the caller has decided that it does.
         indexes: Positions of the documents in the caller's list, from 0; empty without a list.
+        windows: The parts of long documents that stage 2 reads, by id; None to choose them for
+            the pool.
+        empty: Documents without text, which are the last hits.
     """
 
     scored: Sequence[_core.Scored]
@@ -59,6 +65,8 @@ class Stage1:
     timings: Mapping[str, float] = field(default_factory=dict)
     need: float | None = None
     indexes: Mapping[str, int] = field(default_factory=dict)
+    windows: Mapping[str, Window] | None = None
+    empty: Sequence[Document] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,9 +166,11 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
         *(Degradation(code=note.code, detail=note.detail) for note in gated.notes),
     ]
     reply = Stage2Outcome()
+    chosen: Mapping[str, Window] = stage1.windows or {}
     if gated.verdict == Verdict.AMBIGUOUS and request.rerankers:
         before = perf_counter()
-        passages = _passages(gated, stage1.documents)
+        chosen = _windows(request.query, gated, stage1)
+        passages = _passages(gated, stage1.documents, chosen)
         reply = yield from request.rerankers.ask(request.query, passages, request.deadline, watch)
         degraded += reply.degraded
         timings["stage2"] = milliseconds(before)
@@ -176,7 +186,7 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
         "budget_ms": request.deadline.budget_ms,
         "asked": [list(answer) for answer in reply.asked],
     }
-    hits = _hits(gated, decision, reply, stage1)
+    hits = _hits(gated, decision, reply, stage1, chosen)
     warnings = (ResultWarning(code=note.code, detail=note.detail) for note in decision.warnings)
     result = RouteResult(
         verdict=Verdict(decision.verdict),
@@ -228,12 +238,24 @@ def sources_of(documents: Mapping[str, Document], key: str) -> dict[str, str]:
     return {id: kind for id, kind in kinds.items() if isinstance(kind, str) and is_text(kind)}
 
 
-def _passages(gated: _core.Gated, documents: Mapping[str, Document]) -> list[Passage]:
+def _windows(query: str, gated: _core.Gated, stage1: Stage1) -> Mapping[str, Window]:
+    """Return the windows of the long documents of the pool."""
+    if stage1.windows is not None:
+        return stage1.windows
+    scored = gated.scored
+    return windows(query, (stage1.documents[scored[rank].id] for rank in gated.pool))
+
+
+def _passages(
+    gated: _core.Gated, documents: Mapping[str, Document], chosen: Mapping[str, Window]
+) -> list[Passage]:
     scored = gated.scored
     return [
         Passage(
             id=candidate.id,
-            text=readable(documents[candidate.id], candidate.passage),
+            text=chosen[candidate.id].text
+            if candidate.id in chosen
+            else readable(documents[candidate.id], candidate.passage),
             cosine=candidate.cosine,
             bm25=candidate.bm25,
             blend=candidate.blend,
@@ -250,13 +272,18 @@ def readable(document: Document, passage: _core.Span | None) -> str:
 
 
 def _hits(
-    gated: _core.Gated, decision: _core.Decision, reply: Stage2Outcome, stage1: Stage1
+    gated: _core.Gated,
+    decision: _core.Decision,
+    reply: Stage2Outcome,
+    stage1: Stage1,
+    chosen: Mapping[str, Window],
 ) -> tuple[Hit, ...]:
     scored, pairs = gated.scored, {pair.id: pair for pair in reply.pairs}
     hits = []
     for place in decision.places:
         candidate, pair = scored[place.stage1_rank - 1], pairs.get(place.id)
         read = None if place.stage2_rank is None else pair
+        window = chosen.get(place.id)
         hits.append(
             Hit(
                 document=stage1.documents[place.id],
@@ -268,14 +295,34 @@ def _hits(
                 stage1_rank=place.stage1_rank,
                 stage2_rank=place.stage2_rank,
                 provider=STAGE1 if read is None else reply.name or STAGE1,
-                truncated=read is not None and read.truncated,
+                truncated=read is not None and (read.truncated or window is not None),
                 dropped=place.dropped,
                 relevance=place.relevance,
-                passage=candidate.passage,
+                passage=candidate.passage if window is None else span(window.start, window.end),
                 index=stage1.indexes.get(place.id),
             )
         )
+    hits += [_empty(document, len(hits) + 1, stage1) for document in stage1.empty]
     return tuple(hits)
+
+
+def _empty(document: Document, rank: int, stage1: Stage1) -> Hit:
+    """Return the hit of a document without text; all of them share the last rank."""
+    return Hit(
+        document=document,
+        cosine=None,
+        bm25=0.0,
+        blend=0.0,
+        rerank_score=None,
+        score=None,
+        stage1_rank=rank,
+        stage2_rank=None,
+        provider=STAGE1,
+        truncated=False,
+        dropped=EMPTY,
+        relevance=0.0,
+        index=stage1.indexes.get(document.id),
+    )
 
 
 def _watch(hook: TelemetryHook) -> Watch:

@@ -8,7 +8,7 @@ from functools import partial
 from os import PathLike
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 import crossgate._core as _core
 from crossgate._core import Combine, Policy, Profile
@@ -16,10 +16,12 @@ from crossgate._decision.batch import Progress, decide_many
 from crossgate._decision.cascade import Request, Stage1, arun, milliseconds, run
 from crossgate._reranking.chain import Chain, load, unloaded
 from crossgate._reranking.contract import Deadline
-from crossgate._retrieval.index import Index, check_documents
+from crossgate._retrieval.index import Index, bundled_embedder, check_documents, is_blank
+from crossgate._retrieval.windows import Window, windows
 from crossgate._runtime.models.manifest import PASSAGE_RERANKER
 from crossgate._support.checks import (
     check_confidence,
+    check_keywords,
     check_kind,
     check_limit,
     check_query,
@@ -28,10 +30,18 @@ from crossgate._support.checks import (
     check_vector,
     safe_repr,
 )
-from crossgate._support.errors import InputError
+from crossgate._support.errors import InputError, ModelError
 from crossgate._values.candidates import candidate, check_kept_scores
 from crossgate._values.profile_files import as_policy, as_profile, read_profile
-from crossgate._values.results import Candidate, Degradation, Document, RouteResult, Vector
+from crossgate._values.results import (
+    Candidate,
+    Degradation,
+    Document,
+    ResultWarning,
+    RouteResult,
+    Vector,
+    degradation,
+)
 
 if TYPE_CHECKING:
     from crossgate._reranking.chain import Choice
@@ -67,6 +77,8 @@ def rerank(
     min_confidence: float | None = None,
     telemetry: TelemetryHook | None = None,
     keep_scores: bool = False,
+    embed: bool | None = None,
+    **unknown: Never,
 ) -> RouteResult:
     """Reorder the candidates that another retriever found, by the same cascade as `Router`.
 
@@ -80,7 +92,8 @@ def rerank(
     Args:
         query: The query, at most 65,536 characters.
         candidates: Texts, `Candidate` or `Document` values, or mappings with the fields of a
-            `Candidate`, of which only `text` is required. The default id is the position.
+            `Candidate`, of which only `text` is required. The default id is the position, from 0.
+            One without text is the last hit, with relevance 0, and `dropped` is `empty`.
         limit: Maximum number to select; None for all that pass.
         vector: The query's embedding, to compare with the candidates' vectors.
         reranker: Stage 2: a reranker, the name or folder of a model, a sequence of these as in
@@ -98,16 +111,21 @@ def rerank(
         telemetry: Receives events; None for no telemetry.
         keep_scores: Use the candidates' scores, for example from fusion or decay, as the blend of
             stage 1; every candidate needs one, in [0, 1]. The gate still uses the cosines.
+        embed: Whether stage 1 embeds candidates that have neither cosines nor scores, with the
+            bundled embedder. None embeds them if a word of the query occurs in none of them, as a
+            misspelt one: then BM25 alone is unreliable.
+        unknown: Not accepted: raises TypeError, which names `limit` for `k`, `top_k` and `top_n`.
 
     Returns:
         The decision. Without candidates it is `nothing_relevant`, not an error.
 
     Raises:
-        InputError: Bad input, as in `Router.route`; `malformed_candidate`, `duplicate_id` or
-            `empty_document`, with the candidate.
+        InputError: Bad input, as in `Router.route`; `malformed_candidate` or `duplicate_id`, with
+            the candidate.
         ProfileError: If the profile cannot be read, or was fitted for another reranker.
         ModelError: If the reranker is given by a name or folder that cannot be used.
     """
+    check_keywords("rerank", unknown)
     return run(
         _request(
             query,
@@ -124,6 +142,7 @@ def rerank(
             min_confidence=min_confidence,
             telemetry=telemetry,
             keep_scores=keep_scores,
+            embed=embed,
         )
     )
 
@@ -144,10 +163,13 @@ async def arerank(
     min_confidence: float | None = None,
     telemetry: TelemetryHook | None = None,
     keep_scores: bool = False,
+    embed: bool | None = None,
+    **unknown: Never,
 ) -> RouteResult:
     """Like `rerank`, with the same arguments, without blocking the event loop."""
     import asyncio
 
+    check_keywords("arerank", unknown)
     for model in unloaded(reranker):
         await asyncio.to_thread(load, model)
     return await arun(
@@ -166,6 +188,7 @@ async def arerank(
             min_confidence=min_confidence,
             telemetry=telemetry,
             keep_scores=keep_scores,
+            embed=embed,
         )
     )
 
@@ -186,6 +209,7 @@ def _request(
     min_confidence: float | None,
     telemetry: TelemetryHook | None,
     keep_scores: bool,
+    embed: bool | None,
 ) -> Request:
     """Check the arguments of `rerank`, and return the request that the cascade decides."""
     started = perf_counter()
@@ -200,7 +224,9 @@ def _request(
     if keep_scores:
         check_kept_scores(documents)
     rerankers = Chain(reranker, PASSAGE_RERANKER)
-    search = _CandidateSearch(query, documents, vector, language, keep_scores, deadline)
+    if embed is not None:
+        check_kind("embed", embed, bool, "True, False, or None")
+    search = _CandidateSearch(query, documents, vector, language, keep_scores, embed, deadline)
     notes: tuple[Degradation, ...] = ()
     if profile is None:
         fitted = _default_profile(rerankers.identities, search)
@@ -210,7 +236,7 @@ def _request(
         fitted = as_profile(profile)
         rerankers.check_fitted(fitted, None)
     check_confidence(min_confidence, fitted)
-    check_documents(documents)
+    check_documents(documents, empty=True)
     return Request(
         query=query,
         stage1=partial(search.run, fitted, notes),
@@ -231,7 +257,7 @@ def _documents(candidates: Iterable[str | Mapping[str, Any] | Document]) -> list
     if isinstance(candidates, str | Mapping) or not isinstance(candidates, Iterable):
         what = "a single one" if isinstance(candidates, str | Mapping) else safe_repr(candidates)
         raise InputError("malformed_candidate", f"candidates is {what}: pass a list")
-    return [candidate(number, row) for number, row in enumerate(candidates, start=1)]
+    return [candidate(position, row) for position, row in enumerate(candidates)]
 
 
 class _CandidateSearch:
@@ -239,92 +265,165 @@ class _CandidateSearch:
 
     Args:
         query: The query.
-        documents: The candidates, in the order of the retriever.
+        candidates: The candidates, in the order of the retriever.
         vector: The query's embedding; compared if every candidate has a vector too.
         language: Snowball language of the stemmer, or `none`.
         keep_scores: Whether the candidates' scores are the blend.
+        embed: Whether to embed candidates without cosines; None to decide by the query's words.
         deadline: When the query must be decided.
     """
 
     def __init__(
         self,
         query: str,
-        documents: list[Candidate],
+        candidates: list[Candidate],
         vector: Vector | None,
         language: str,
         keep_scores: bool,
+        embed: bool | None,
         deadline: Deadline,
     ) -> None:
-        self.documents = documents
         self.keep_scores = keep_scores
         self._query = query
+        self._language = language
         self._deadline = deadline
-        has_vectors = all(document.vector is not None for document in documents)
-        self._vector = vector if has_vectors else None
-        dimension = 0 if self._vector is None else len(self._vector)
-        self._index = Index(_core.Index(language, "", dimension), None)
+        self._positions = {given.id: position for position, given in enumerate(candidates)}
+        self._empty = [given for given in candidates if is_blank(given)]
+        self.documents = [given for given in candidates if not is_blank(given)]
+        self.warnings: list[ResultWarning] = []
+        self._vector = self._comparable(vector)
+        self._cosines = self._complete("cosine", "the cosines are not used")
+        self._scores = self._complete("score", "the others rank behind them")
+        self.embeds = not (self.has_cosines or self.has_scores or keep_scores) and (
+            _has_unknown_words(query, self.documents, language) if embed is None else embed
+        )
 
     @property
     def has_cosines(self) -> bool:
-        """Whether every candidate has a cosine, or the vectors to compute it from."""
-        given = all(document.cosine is not None for document in self.documents)
-        return self._vector is not None or given
+        """Whether every candidate has a cosine, or a vector to compare."""
+        return self._vector is not None or len(self._cosines) == len(self.documents) > 0
 
     @property
     def has_scores(self) -> bool:
-        """Whether every candidate has a score of the retriever."""
-        return all(document.score is not None for document in self.documents)
+        """Whether the retriever scored candidates."""
+        return bool(self._scores)
 
     def run(self, profile: Profile, notes: tuple[Degradation, ...]) -> Stage1:
         """Score the candidates; when time runs out, keep the order of the retriever."""
         start = perf_counter()
-        scored, late = _in_time(partial(self._search, profile), self._deadline)
-        if late:
-            scored = [_unread(document.id) for document in self.documents]
+        searched, late = _in_time(partial(self._search, profile), self._deadline)
+        if searched is None:
+            searched = [_unread(document.id) for document in self.documents], {}, ()
+        found, chosen, failed = searched
         if late or self.keep_scores or self._vector is None:
-            scored = self._with_given_scores(scored, profile, is_late=bool(late))
+            found = self._with_given_scores(found, profile, is_late=bool(late))
         return Stage1(
-            scored=scored,
+            scored=found,
             documents={document.id: document for document in self.documents},
-            degraded=(*notes, *late),
+            degraded=(*notes, *late, *failed),
+            warnings=tuple(self.warnings),
             timings={"search": milliseconds(start)},
-            indexes={document.id: place for place, document in enumerate(self.documents)},
+            indexes=self._positions,
+            windows=chosen,
+            empty=self._empty,
         )
 
-    def _search(self, profile: Profile) -> Sequence[_core.Scored]:
-        documents = self.documents
-        if self._vector is None:
-            documents = [replace(document, vector=None) for document in documents]
-        self._index.upsert(documents)
-        scored, _ = self._index.search(
+    def _comparable(self, vector: Vector | None) -> Vector | None:
+        """Return the query's vector if every candidate has one too; warn about unused vectors."""
+        having = sum(document.vector is not None for document in self.documents)
+        if vector is not None and having == len(self.documents):
+            return vector
+        if having and vector is None:
+            self._warn("vectors_unused", f"{having} candidates have a vector: pass the query's")
+        elif vector is not None and self.documents:
+            self._warn(
+                "vectors_unused",
+                f"{having} of {len(self.documents)} candidates have a vector: all need one to be "
+                "compared with the query's",
+            )
+        return None
+
+    def _complete(self, name: str, effect: str) -> dict[str, float]:
+        """Return the candidates' values of a field by id; warn if only some have it."""
+        values = {d.id: getattr(d, name) for d in self.documents if getattr(d, name) is not None}
+        if 0 < len(values) < len(self.documents):
+            self._warn(
+                f"{name}s_missing",
+                f"{len(values)} of {len(self.documents)} candidates have a {name}: {effect}",
+            )
+        return values
+
+    def _warn(self, code: str, detail: str) -> None:
+        self.warnings.append(ResultWarning(code=code, detail=detail))
+
+    def _search(self, profile: Profile) -> _Searched:
+        chosen = windows(self._query, self.documents, language=self._language)
+        vector, vectors = self._vector, {d.id: d.vector for d in self.documents}
+        failed: tuple[Degradation, ...] = ()
+        if self.embeds:
+            vector, vectors, failed = self._embedded(chosen)
+        index = Index(_core.Index(self._language, "", 0 if vector is None else len(vector)), None)
+        index.upsert(
+            replace(document, vector=None if vector is None else vectors[document.id])
+            for document in self.documents
+        )
+        scored, _ = index.search(
             self._query,
-            self._vector,
+            vector,
             blend=profile.blend,
             per_channel=max(2, len(self.documents)),
+            embed=False,
         )
-        return scored
+        return scored, chosen, failed
+
+    def _embedded(
+        self, chosen: Mapping[str, Window]
+    ) -> tuple[Vector | None, dict[str, Vector | None], tuple[Degradation, ...]]:
+        """Return the vectors of query and candidates; of a long candidate, that of its windows."""
+        texts = [
+            chosen[document.id].text if document.id in chosen else document.content
+            for document in self.documents
+        ]
+        try:
+            query, *made = bundled_embedder().embed([self._query, *texts])
+        except ModelError as error:  # BM25 decides alone
+            return None, {}, (degradation("embedder", error),)
+        return query, {d.id: one for d, one in zip(self.documents, made, strict=True)}, ()
 
     def _with_given_scores(
         self, scored: Sequence[_core.Scored], profile: Profile, *, is_late: bool
     ) -> Sequence[_core.Scored]:
-        documents = self.documents
-        cosines = {d.id: d.cosine for d in documents if d.cosine is not None}
-        scores = {d.id: d.score for d in documents if d.score is not None}
-        if is_late and not self.keep_scores and len(scores) < len(documents):
-            # Without scores for all, only the order of the retriever is known.
-            scores = {d.id: -float(place) for place, d in enumerate(documents)}
+        scores = dict(self._scores)
+        if scores or (is_late and not self.keep_scores):
+            # Candidates without a score keep the order of the retriever, behind the others.
+            least = min(scores.values(), default=0.0)
+            for behind, document in enumerate(self.documents, start=1):
+                scores.setdefault(document.id, least - behind * max(1.0, abs(least)))
         return _core.known_elsewhere(
             list(scored),
-            cosines=cosines,
+            cosines=self._cosines,
             scores=scores,
             keep=self.keep_scores,
             blend=profile.blend,
         )
 
 
+_Searched = tuple[Sequence[_core.Scored], Mapping[str, Window], tuple[Degradation, ...]]
+
+
+def _has_unknown_words(query: str, documents: Sequence[Document], language: str) -> bool:
+    """Return whether a word of the query occurs in no candidate, as a misspelt one."""
+    asked = set(_core.analyze(query, language))
+    for document in documents:
+        if not asked:
+            return False
+        asked.difference_update(_core.analyze(document.content, language))
+    return bool(asked)
+
+
 def _in_time(
-    read: Callable[[], Sequence[_core.Scored]], deadline: Deadline
-) -> tuple[Sequence[_core.Scored], tuple[Degradation, ...]]:
+    read: Callable[[], _Searched], deadline: Deadline
+) -> tuple[_Searched | None, tuple[Degradation, ...]]:
     """Return the scored candidates, or the degradation if scoring them took too long."""
     left = deadline.left
     if left is None:
@@ -341,7 +440,7 @@ def _in_time(
         f"{deadline.budget_ms:g} ms was too short to score the candidates; "
         "the retriever's order was kept"
     )
-    return (), (Degradation(code="budget", detail=detail),)
+    return None, (Degradation(code="budget", detail=detail),)
 
 
 def _unread(id: str) -> _core.Scored:
@@ -357,7 +456,7 @@ def _default_profile(rerankers: Sequence[str | None], search: _CandidateSearch) 
     """
     bundled = read_profile(PASSAGE_PROFILE)
     fitted = bundled if rerankers and rerankers[0] == bundled.reranker else Profile()
-    if search.has_cosines and not search.keep_scores and fitted.reranker:
+    if (search.has_cosines or search.embeds) and not search.keep_scores and fitted.reranker:
         fitted = fitted.replace(combine=BY_COSINE)
     elif search.keep_scores or search.has_scores:
         # The scale of the scores is unknown, so only their order counts.

@@ -293,6 +293,7 @@ class Router:
         search = partial(
             self.index.search,
             query,
+            embed=False,
             blend=self.profile.blend,
             per_channel=self.profile.per_channel,
             allow=allow,

@@ -240,7 +240,7 @@ def from_index(index: Index, *, by: Literal["words", "both"] = "both") -> Retrie
     def retrieve(query: str, limit: int) -> list[list[Candidate]]:
         dense = by == "both" and index.dimension
         vector = index.load_embedder().embed([query])[0] if dense else None
-        found = index.search(query, vector, per_channel=max(2, limit))
+        found = index.search(query, vector, per_channel=max(2, limit), embed=False)
         by_words = _best(found, lambda candidate: candidate.bm25 or None, limit)
         by_meaning = _best(found, lambda candidate: candidate.cosine, limit)
         return [by_words, by_meaning][: 1 + (by == "both")]

@@ -7,9 +7,10 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Never
 
 import crossgate._core as _core
 from crossgate._retrieval.passages import BODY_CHARS, passages
@@ -17,7 +18,9 @@ from crossgate._runtime.models import cache
 from crossgate._support.checks import (
     check_count,
     check_ids,
+    check_keywords,
     check_kind,
+    check_limit,
     check_path,
     check_text,
     collected,
@@ -91,8 +94,8 @@ class Index:
 
         Args:
             documents: At least one, ids unique, each with a title or a text. The first 6,000
-                characters of a body are kept. Texts and mappings are read as `rerank` reads its
-                candidates; without an id, the id is the position, from 1.
+                characters of a body are searched. Texts and mappings are read as `rerank` reads its
+                candidates; without an id, the id is the position, from 0.
             embedder: Makes the vectors: an embedder, the name or folder of a model, or None for an
                 index that is searched by words alone.
             language: Snowball language of the stemmer, such as `english`, or `none`.
@@ -171,6 +174,12 @@ class Index:
         Raises:
             IndexFileError: `index_corrupt`, `index_truncated` or `index_unreadable`.
         """
+        if not isinstance(self, Index):
+            raise InputError(
+                "out_of_range",
+                f"Index.load reads the rest of an open index, not {safe_repr(self)}: open a file "
+                "with Index.open(path)",
+            )
         self._core.load()
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -249,43 +258,56 @@ class Index:
         query: str,
         vector: Vector | None = None,
         *,
+        limit: int | None = None,
+        embed: bool = True,
         blend: _core.Blend | None = None,
         per_channel: int = 10,
         allow: Iterable[str] | None = None,
         deny: Iterable[str] = (),
+        **unknown: Never,
     ) -> SearchResult:
-        """Score the documents by words, and by meaning if there is a vector.
+        """Score the documents by words, and by meaning if the index has vectors.
 
         Scores and documents come from one version of the index, whatever other threads change.
 
         Args:
             query: The query.
-            vector: The query's embedding by the index's embedder; None for words alone.
+            vector: The query's embedding by the index's embedder; None to embed the query.
+            limit: Maximum number of candidates; None for all that the channels contribute.
+            embed: Whether to embed the query if there is no vector; False searches by words alone.
             blend: How the two are combined; None for 70 % cosine and 30 % BM25.
             per_channel: How many candidates cosine, BM25 and their blend each contribute; at
                 least 2.
             allow: Consider only these ids; None for all.
             deny: Never consider these ids.
+            unknown: Not accepted: raises TypeError, which names `limit` for `k`, `top_k` and
+                `top_n`.
 
         Raises:
             IndexFileError: `index_corrupt`, `index_truncated` or `index_unreadable` if a needed
                 part of the file is damaged.
             InputError: `wrong_dimension`, `not_finite` or `zero_vector` for a vector that cannot be
                 compared; `invalid_text` for a query or id that is not text; `out_of_range` for a
-                `per_channel` below 2, or a single text as ids.
+                `per_channel` below 2, a `limit` below 1, or a single text as ids.
+            ModelError: If the query is embedded and the embedder cannot be loaded or run.
         """
+        check_keywords("search", unknown)
         check_text("the query", query)
         check_count("per_channel", per_channel, 2)
+        check_limit(limit)
+        if vector is None and embed and self.dimension:
+            vector = self.load_embedder().embed([query])[0]
         if blend is not None:
             check_kind("blend", blend, _core.Blend, "the blend of a Profile, or None")
         scored, texts = self._core.search(
             query,
             vector if self.dimension else None,
             blend=blend,
-            per_channel=per_channel,
+            per_channel=max(per_channel, limit or 0),
             allow=None if allow is None else check_ids("allow", allow),
             deny=check_ids("deny", deny),
         )
+        scored, texts = scored[:limit], texts[:limit]
         pairs = zip(scored, texts, strict=True)
         return SearchResult(scored, {hit.id: _document(hit.id, *text) for hit, text in pairs})
 
@@ -402,7 +424,7 @@ def _documents(
     if isinstance(given, str | Mapping | Document) or not isinstance(given, Iterable):
         raise InputError("malformed_candidate", f"documents is {safe_repr(given)}: pass a list")
     made: list[Document] = []
-    for position, row in enumerate(given, start=1):
+    for position, row in enumerate(given):
         if named and not isinstance(row, Document) and not _has_id(row):
             raise InputError(
                 "malformed_candidate",
@@ -453,8 +475,29 @@ def _embedder(embedder: Embedder | str | os.PathLike[str] | None) -> Embedder | 
     return OnnxEmbedder(EMBEDDER if embedder == "default" else embedder)
 
 
-def check_documents(documents: Iterable[Document]) -> None:
+@lru_cache(maxsize=1)
+def bundled_embedder() -> Embedder:
+    """Return the bundled embedder, which is loaded once per process.
+
+    Raises:
+        ModelError: If the model is missing or altered.
+    """
+    made = _embedder("default")
+    assert made is not None
+    return made
+
+
+def is_blank(document: Document) -> bool:
+    """Return whether a document has neither title nor text nor body."""
+    return not f"{document.title}{document.text}{document.body}".replace("\0", "").strip()
+
+
+def check_documents(documents: Iterable[Document], *, empty: bool = False) -> None:
     """Check that documents can be indexed and have unique ids.
+
+    Args:
+        documents: The documents.
+        empty: Whether documents without text are allowed.
 
     Raises:
         InputError: `malformed_candidate`, `empty_document`, `invalid_text` or `duplicate_id`.
@@ -467,7 +510,7 @@ def check_documents(documents: Iterable[Document]) -> None:
                 f"document {position} is a {type(document).__name__}: make it a Document, such as "
                 "Document(**row) for a mapping",
             )
-        _check(document)
+        _check(document, empty=empty)
         if document.id in seen:
             raise InputError(
                 "duplicate_id", f"the id {document.id!r} occurs twice: ids must be unique"
@@ -475,13 +518,13 @@ def check_documents(documents: Iterable[Document]) -> None:
         seen.add(document.id)
 
 
-def _check(document: Document) -> None:
+def _check(document: Document, *, empty: bool) -> None:
     owner = f"document {safe_repr(document.id)}"
     if not document.id:
         raise InputError("malformed_candidate", "a document has an empty id: give each one its own")
     for what in ("id", "title", "text", "body"):
         check_text(f"the {what} of {owner}", getattr(document, what))
-    if not document.title.strip() and not document.text.strip():
+    if not empty and not document.title.strip() and not document.text.strip():
         raise InputError("empty_document", f"{owner} has neither title nor text: leave it out")
 
 

@@ -28,18 +28,23 @@ _PROSE = (_SENTENCE, _ROW, _WORD)
 _CODE = (_ROW, _WORD)
 
 
-def passages(body: str) -> list[tuple[int, int]]:
+def passages(
+    body: str, *, max_chars: int = BODY_CHARS, passage_chars: int = PASSAGE_CHARS
+) -> list[tuple[int, int]]:
     """Return start and end of each passage of a body, without white space at its ends.
 
     A passage holds as many sections of Markdown as fit, so that a heading stays with its text; a
     longer section is cut as in `pieces`.
+
+    Args:
+        body: The body.
+        max_chars: Characters of the body that are split, from its start.
+        passage_chars: Maximum characters of a passage.
     """
     spans = []
     start = 0
-    parts = (
-        piece for part in _sections(body[:BODY_CHARS]) for piece in pieces(part, PASSAGE_CHARS)
-    )
-    for piece in _pack([(part, ()) for part in parts], PASSAGE_CHARS):
+    parts = (piece for part in _sections(body[:max_chars]) for piece in pieces(part, passage_chars))
+    for piece in _pack([(part, ()) for part in parts], passage_chars):
         text = piece.strip()
         if text:
             first = start + piece.index(text)

@@ -231,7 +231,7 @@ def application(
 
 def _candidates(given: list[Any]) -> list[Any]:
     """Read texts and mappings, and number them: a client's ids may occur twice."""
-    candidates = [candidate(number, value) for number, value in enumerate(given, start=1)]
+    candidates = [candidate(number, value) for number, value in enumerate(given)]
     return [
         {
             "id": str(number),
@@ -239,7 +239,7 @@ def _candidates(given: list[Any]) -> list[Any]:
             "text": candidate.text,
             "body": candidate.body,
         }
-        for number, candidate in enumerate(candidates, start=1)
+        for number, candidate in enumerate(candidates)
     ]
 
 

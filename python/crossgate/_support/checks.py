@@ -178,6 +178,20 @@ def check_kind(what: str, value: object, kind: Any, remedy: str) -> None:
         raise InputError("out_of_range", f"{what} is {safe_repr(value)}: pass {remedy}")
 
 
+_LIMIT_NAMES = {"k", "top_k", "top_n", "n", "n_results", "max_results"}
+
+
+def check_keywords(function: str, unknown: Mapping[str, object]) -> None:
+    """Refuse unknown keyword arguments; those of other libraries get the right name.
+
+    Raises:
+        TypeError: As Python raises it, naming `limit` for `k`, `top_k` or `top_n`.
+    """
+    for name in unknown:
+        remedy = ": use limit=" if name in _LIMIT_NAMES else ""
+        raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{remedy}")
+
+
 def check_vector(vector: object) -> None:
     """Check that a value is a vector; the index checks its dimension and its numbers.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from numbers import Real
 from typing import Any
 
@@ -26,7 +26,7 @@ def candidate(position: int, given: object, what: str = "candidate") -> Candidat
     """Convert a caller's value to a candidate.
 
     Args:
-        position: Position from 1, used as the id of a candidate without one.
+        position: Position from 0, used as the id of a candidate without one.
         given: A text, a `Candidate`, a `Document`, or a mapping with the fields of a `Candidate`,
             under the names above.
         what: Name of the value in errors.
@@ -38,8 +38,8 @@ def candidate(position: int, given: object, what: str = "candidate") -> Candidat
     if isinstance(given, str):
         return Candidate(id=str(position), text=given)
     if isinstance(given, Candidate):
-        _check_numbers(what, given.cosine, given.score)
-        return given
+        cosine, score = _numbers(what, given.cosine, given.score)
+        return replace(given, cosine=cosine, score=score)
     if isinstance(given, Document):
         return Candidate(**{field.name: getattr(given, field.name) for field in fields(given)})
     if not isinstance(given, Mapping):
@@ -49,7 +49,7 @@ def candidate(position: int, given: object, what: str = "candidate") -> Candidat
         )
     row = dict(given)
     ids = [id for id in (row.pop(field, None) for field in ID_FIELDS) if id is not None]
-    if all(given.get(field) is None for field in (*TEXT_FIELDS, *TITLE_FIELDS)):
+    if not any(field in given for field in (*TEXT_FIELDS, *TITLE_FIELDS, "body")):
         there = ", ".join(map(str, given)) or "none"
         raise InputError(
             "malformed_candidate",
@@ -64,8 +64,8 @@ def candidate(position: int, given: object, what: str = "candidate") -> Candidat
             "malformed_candidate",
             f"the metadata of {what} is a {type(metadata).__name__}: it must be a mapping",
         )
-    vector, cosine, score = (row.pop(field, None) for field in ("vector", "cosine", "score"))
-    _check_numbers(what, cosine, score)
+    vector = row.pop("vector", None)
+    cosine, score = _numbers(what, row.pop("cosine", None), row.pop("score", None))
     return Candidate(
         id=str(ids[0] if ids else position),
         title=title,
@@ -73,8 +73,8 @@ def candidate(position: int, given: object, what: str = "candidate") -> Candidat
         body=body,
         metadata={**row, **metadata},
         vector=vector,
-        cosine=None if cosine is None else float(cosine),
-        score=None if score is None else float(score),
+        cosine=cosine,
+        score=score,
     )
 
 
@@ -93,18 +93,25 @@ def _text(what: str, row: dict[str, Any], names: Iterable[str]) -> str:
     return ""
 
 
-def _check_numbers(what: str, cosine: Any, score: Any) -> None:
-    for field, value, most in (("cosine", cosine, _MOST_COSINE), ("score", score, _MOST_FLOAT)):
-        if value is None:
-            continue
-        # A comparison rejects NaN, and does not overflow for a large Python integer.
-        number = isinstance(value, Real) and not isinstance(value, bool)
-        if not (number and -most <= value <= most):
-            limits = "a number between -1 and 1" if field == "cosine" else "a finite number"
-            raise InputError(
-                "malformed_candidate",
-                f"the {field} of {what} is {safe_repr(value)}: it must be {limits}",
-            )
+def _numbers(what: str, cosine: Any, score: Any) -> tuple[float | None, float | None]:
+    """Return cosine and score as floats."""
+    limits = f"the cosine of {what}", "a number between -1 and 1"
+    checked = _number(*limits, cosine, _MOST_COSINE)
+    return checked, _number(f"the score of {what}", "a finite number", score, _MOST_FLOAT)
+
+
+def _number(name: str, limits: str, value: Any, most: float) -> float | None:
+    if value is None:
+        return None
+    # A scalar of numpy is compared as a float: float16 and float32 overflow at the limit.
+    scalar = value.item() if getattr(value, "ndim", None) == 0 else value
+    number = isinstance(scalar, Real) and not isinstance(scalar, bool)
+    # The comparison rejects NaN, and integers and fractions that no float can represent.
+    if not (number and -most <= scalar <= most):
+        raise InputError(
+            "malformed_candidate", f"{name} is {safe_repr(value)}: it must be {limits}"
+        )
+    return float(scalar)
 
 
 def check_kept_scores(candidates: Iterable[Candidate]) -> None:

@@ -41,7 +41,8 @@ class Document:
         text: The short text of the document; for a skill, its description.
         title: A name or heading, read together with the text; may be empty.
         body: The long text, such as the Markdown of a skill below its front matter; may be empty.
-            Its first 6,000 characters are searched, by their words.
+            An index searches its first 6,000 characters, by their words; stage 2 reads the
+            best-matching passages of all of it.
         metadata: JSON values of the caller, stored and never interpreted.
         vector: Embedding of the document by the index's embedder, or None to have it embedded.
     """
@@ -162,10 +163,12 @@ class Hit:
         stage2_rank: Rank after stage 2, from 1, or None if stage 2 did not score this pair.
         provider: Origin and scale of `score`: `stage1` or the name of the reranker. Scores of two
             providers are not comparable.
-        truncated: Whether the end of the document did not fit into the reranker's input.
+        truncated: Whether the reranker read the document in part: the windows of a text of more
+            than 1,200 characters or a body of more than 6,000, or as much as fitted into its input.
         dropped: Why the hit was not selected, as a stable code, or None for a selected hit.
-        passage: The best-matching part of the document's body, in characters; None without a body
-            or without matching words.
+        passage: The best-matching part of the document's body, in characters; of the text, for a
+            document without a body whose text is read in windows. None if the text was read whole,
+            or if the body has no matching words.
         index: Position in the `candidates` argument of `rerank`, from 0; None for `Router.route`.
     """
 
@@ -199,7 +202,8 @@ class Hit:
         """The best-matching passage, or the text."""
         if self.passage is None:
             return self.document.text
-        return self.document.body[self.passage.start : self.passage.end]
+        source = self.document.body or self.document.text
+        return source[self.passage.start : self.passage.end]
 
     def to_dict(self, *, text: bool = False) -> dict[str, Any]:
         """Return the hit as JSON values, without the document's vector.
@@ -348,12 +352,13 @@ class RouteResult:
         return result_html(self)
 
 
-def _span(start: int, end: int) -> Span:
+def span(start: int, end: int) -> Span:
+    """Return a span of characters."""
     values = {"id": "", "cosine": None, "bm25": 0.0, "overlap": 0, "blend": 0.0}
-    span = _core.Scored(**values, passage={"start": start, "end": end}).passage
-    assert span is not None
-    return span
+    made = _core.Scored(**values, passage={"start": start, "end": end}).passage
+    assert made is not None
+    return made
 
 
 # Lets results pass through a process pool.
-copyreg.pickle(Span, lambda span: (_span, (span.start, span.end)))
+copyreg.pickle(Span, lambda value: (span, (value.start, value.end)))

@@ -257,7 +257,9 @@ def _reweighed(
     reweighed = {}
     for weight in sorted({*BODY_WEIGHTS, blend["body_weight"]}):
         weighed = _core.Blend(**{**blend, "body_weight": weight})
-        again = index.search(query, blend=weighed, per_channel=max(2, len(ids)), allow=ids)
+        again = index.search(
+            query, embed=False, blend=weighed, per_channel=max(2, len(ids)), allow=ids
+        )
         reweighed[weight] = {scores.id: scores.bm25 for scores in again.scored}
     return reweighed
 
