@@ -1,4 +1,4 @@
-"""`crossgate index`: documents into an index file."""
+"""`crossgate index`: write documents to an index file."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _tools_of_servers(options: argparse.Namespace) -> Loaded:
-    """Read the sources, and what the servers list."""
+    """Read the sources and the servers' tools."""
     from crossgate._agents.mcp.listing import list_tools
     from crossgate._sources import read_sources
 
@@ -77,7 +77,7 @@ def _tools_of_servers(options: argparse.Namespace) -> Loaded:
 
 
 def _check_writable(path: Path) -> None:
-    """Refuse a file that cannot be written before the work on what goes into it begins."""
+    """Refuse a file that cannot be written before its content is computed."""
     from crossgate._support.files import cannot_write, try_writing
 
     try:
@@ -94,7 +94,7 @@ def _earlier_index(path: Path) -> Index | None:
 
     try:
         earlier = Index.open(path)
-        earlier.load()  # one that is damaged somewhere is none
+        earlier.load()  # a damaged index raises here and is not reused
         return earlier
     except IndexFileError as error:
         if error.code == "not_an_index" and path.stat().st_size > 0:
