@@ -48,7 +48,7 @@ assert router.route("merge these two pdf files").ids[:1] == ["1"]
 
 
 def run(*command: str | Path) -> str:
-    """Run a command of this environment, show what it runs, and return what it printed."""
+    """Run a command, print it, and return its output."""
     print("$", *command, flush=True)
     env = {**os.environ, "RUSTFLAGS": " ".join([os.environ.get("RUSTFLAGS", ""), *REMAP]).strip()}
     done = subprocess.run(  # noqa: S603
@@ -60,12 +60,12 @@ def run(*command: str | Path) -> str:
 
 
 def tool(name: str) -> Path:
-    """Return a command that is installed beside this Python."""
+    """Return the path of a command of this Python environment."""
     return Path(sysconfig.get_path("scripts")) / name
 
 
 def faults(root: Path, tag: str) -> list[str]:
-    """Return what keeps a version from its tag.
+    """Return the reasons why a tag cannot be released.
 
     Args:
         root: The repository.
@@ -74,21 +74,21 @@ def faults(root: Path, tag: str) -> list[str]:
     version = tag.removeprefix("v")
     found = []
     if not re.fullmatch(r"v\d+\.\d+\.\d+", tag):
-        found.append(f"{tag} is no tag of a version: it must be as v0.2.0")
+        found.append(f"{tag} is not the tag of a version: it must look like v0.2.0")
     workspace = tomllib.loads((root / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]
     if (there := workspace["package"]["version"]) != version:
-        found.append(f"Cargo.toml says {there}, the tag {version}")
+        found.append(f"Cargo.toml has version {there}, the tag {version}")
     cited = re.search(
         r"^version: (.+)$", (root / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE
     )
     if cited is None or cited[1] != version:
-        found.append(f"CITATION.cff says {cited and cited[1]}, the tag {version}")
+        found.append(f"CITATION.cff has version {cited and cited[1]}, the tag {version}")
     changes = (root / "CHANGELOG.md").read_text(encoding="utf-8")
     sections = re.split(r"^## ", changes, flags=re.MULTILINE)[1:]
     heading = re.compile(rf"{re.escape(version)} - \d{{4}}-\d\d-\d\d\n")
-    if not any(heading.match(one) for one in sections):
+    if not any(heading.match(section) for section in sections):
         found.append(f"CHANGELOG.md has no heading '## {version} - YYYY-MM-DD'")
-    if any(one.startswith("Unreleased") and "- " in one for one in sections):
+    if any(section.startswith("Unreleased") and "- " in section for section in sections):
         found.append("CHANGELOG.md has changes under Unreleased: move them under the version")
     return found
 
@@ -108,7 +108,7 @@ def build(target: str, out: Path) -> Path:
     ]
     run(*command, "--interpreter", "python3.11", "--out", out, *platform)
     made = set(out.glob("*.whl")) - before
-    (wheel,) = made or {max(before, key=lambda one: one.stat().st_mtime)}
+    (wheel,) = made or {max(before, key=lambda path: path.stat().st_mtime)}
     if found := machine_paths(wheel):
         raise SystemExit(f"{wheel.name} contains paths of this machine: {', '.join(found)}")
     print(run(tool("abi3audit"), "--strict", "--summary", wheel).strip())

@@ -146,9 +146,9 @@ def test_a_fit_on_use_holds_and_says_how_far_to_trust_it(logged: Path) -> None:
     assert profile.fitted["notes"] == list(found.notes)
     said = " ".join(found.notes)
     for part in (
-        "they favour the order at that time; and what was used need not fit",
+        "they favour the order at that time; and a document that was used need not fit",
         "480 of 480 (100%) decisions have a record of use; for 120 of them nothing was used",
-        "a log does not say what was indexed",
+        "a log does not list the indexed documents",
     ):
         assert part in said
     # Whoever routes with the profile is refused other models, as with any fitted profile.
@@ -181,7 +181,7 @@ def test_where_the_uses_stood_is_counted(skills: Index, path: Path) -> None:
     assert noted(found, "5 of 6 (83%) decisions have a record of use; for 1 of them nothing was")
     assert noted(
         found,
-        "of what was used, 2 of 5 (40%) were selected, 1 of 5 (20%) were other candidates, and "
+        "of the documents used, 2 of 5 (40%) were selected, 1 of 5 (20%) were other candidates, and "
         "2 of 5 (40%) were not found",
     )
     assert noted(found, "1 decisions have no record of use")
@@ -367,7 +367,7 @@ def test_the_command_fits_on_a_log(
     assert done.err.startswith(f"crossgate: skipped {torn}:961: not JSON")
     lines = done.out.splitlines()
     assert max(map(len, lines[1:])) <= 100
-    assert "what was used need not fit" in " ".join(done.out.split())
+    assert "a document that was used need not fit" in " ".join(done.out.split())
     profile = read_profile(output)
     by_library = calibrate(
         [run_from_log(torn).run],

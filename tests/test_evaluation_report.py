@@ -591,7 +591,7 @@ def test_without_no_match_queries_abstention_is_not_measured() -> None:
 def test_only_no_match_queries_make_a_report_too() -> None:
     report = summarize(run_of([query for query in QUERIES if not query.relevant]))
     assert report.quality["gated"]["recall@1"] is None
-    assert "false inject" in text_report(report)
+    assert "false positive" in text_report(report)
     assert html_report([report])
 
 

@@ -100,7 +100,7 @@ class Objective:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What a profile achieves on one half, all datasets together.
+    """The figures of a profile on one half, all datasets together.
 
     Attributes:
         matched: Number of queries with a match.
@@ -180,7 +180,7 @@ def calibrate(
         before: The profile to compare with; None for that of the first run, in the order of the
             datasets' names.
         name: Name of the new profile.
-        any_corpus: Whether the profile is also meant for other documents; routers then do not warn.
+        any_corpus: Whether the profile may be used for other documents; routers then do not warn.
         seed: Seed of the halves and of the intervals; at least 0.
         command: The command that was run, to be kept in the profile.
 
@@ -424,7 +424,7 @@ def _fit_answer(
 
 
 def _promised(*groups: NDArray[np.intp]) -> str:
-    """Say which false-positive rate this many queries can promise."""
+    """Return a sentence with the lowest false-positive rate that this many queries can promise."""
     fewest = min(map(len, groups))
     return f"This many can promise {1 / (fewest + 1):.2g} at best. " if fewest else ""
 
@@ -583,7 +583,7 @@ def documented(
         "crossgate": __version__,
         "command": command,
     }
-    # A run that comes from a log does not know its documents.
+    # A run that comes from a log does not list its documents.
     known = dict.fromkeys(run.header.corpus for run in runs if run.header.corpus)
     profile = calibration.profile.replace(corpora=[] if any_corpus else list(known), fitted=fitted)
     return replace(calibration, profile=profile)

@@ -1,8 +1,8 @@
-"""From a decision log to a stored run: what was used in the end serves as labels.
+"""Converts a decision log to a stored run; the documents that were used serve as labels.
 
-Such labels are worth less than those of a reader. What was not shown could not be used, so they
-favour the order at that time, and what was used need not fit. The notes of the run, and of every
-profile that is fitted on it, say how far the labels reach.
+Such labels are worth less than those of a reader. A document that was not shown could not be used,
+so they favour the order at that time, and a document that was used need not fit. The notes of the
+run, and of every profile that is fitted on it, describe how far the labels reach.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class LoggedRun:
     """A log as a stored run.
 
     Attributes:
-        run: One query per distinct text, with what was used for it. Texts are given as their
-            SHA-256, whether or not the log holds them; `corpus` is empty, as a log does not say
-            what was indexed; `documents` counts those that the decisions name.
+        run: One query per distinct text, with the documents used for it. Texts are given as their
+            SHA-256, whether or not the log holds them; `corpus` is empty, as a log does not list
+            the indexed documents; `documents` counts those that the decisions name.
         problems: Lines that were skipped, and why.
     """
 
@@ -51,7 +51,7 @@ class LoggedRun:
 
 @dataclass(frozen=True, slots=True)
 class _Models:
-    """What must be the same in all decisions that one profile is fitted on."""
+    """Settings that must be the same in all decisions that one profile is fitted on."""
 
     embedder: str
     reranker: str
@@ -60,7 +60,7 @@ class _Models:
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """What a fit needs from one logged decision."""
+    """The values of one logged decision that a fit needs."""
 
     time: datetime
     query: str
@@ -79,13 +79,13 @@ class _Decision:
         pairs = {id: PairScore(*pair) for id, pair in rows.items() if id in known}
         if later is None or self.pairs or not pairs:
             return self
-        # The later scores make up for the lack of time.
+        # The later scores replace those that the time limit prevented.
         degraded = self.degraded - {"budget"}
         return replace(self, pairs=pairs, reranker=later.reranker, degraded=degraded)
 
     @property
     def models(self) -> _Models | None:
-        """The models that made its scores; None if it does not name both."""
+        """The models that made the decision's scores; None if it does not name both."""
         embedder = self.profile.embedder
         # A fallback's scores are not those that the profile is for.
         if embedder is None or not _core.fits(self.profile, self.reranker):
@@ -97,7 +97,7 @@ class _Decision:
 
 @dataclass(frozen=True, slots=True)
 class _Labelled:
-    """A decision, and what was used after it, selected or not."""
+    """A decision and the documents that were used after it, selected or not."""
 
     decision: _Decision
     used: frozenset[str]
@@ -112,12 +112,12 @@ def run_from_log(
 ) -> LoggedRun:
     """Read a log of the schema `crossgate-log/2` as a run for `calibrate`.
 
-    What was used fits, with grade 1; if only empty uses are recorded, nothing fits. Decisions are
+    A used document fits, with grade 1; if only empty uses are recorded, nothing fits. Decisions are
     left out, and counted in the notes, if they have no record of use, are degraded, were never read
     by stage 2, so that there are no logits, or are of other models than most. Only candidates that
     stage 2 read are kept. A query that was asked several times counts once, with the scores of its
-    last decision and all that was used for it. A person's judgement stands alone, and of several
-    the last: for its decision, and for its query.
+    last decision and all documents that were used for it. A person's judgement of a decision or a
+    query replaces all other records of it; the last judgement counts.
 
     Args:
         path: The log.
@@ -184,7 +184,7 @@ def run_from_log(
     if len(queries) < len(kept):
         notes.append(
             f"{len(kept) - len(queries)} decisions have the query of a later one: each query "
-            "counts once, with all that was used"
+            "counts once, with every document that was used"
         )
     if strangers := len(uses.keys() - decisions.keys()):
         notes.append(f"{strangers} records of use are for decisions that are not in the log")
@@ -193,7 +193,7 @@ def run_from_log(
     if len({json.dumps(entry.decision.profile.to_dict()) for entry in kept}) > 1:
         notes.append("the log's decisions were made with several profiles: the last is `before`")
     notes.append(
-        "a log does not say what was indexed, so the profile cannot warn about other documents"
+        "a log does not list the indexed documents, so the profile cannot warn about other ones"
     )
     header = RunHeader(
         dataset=Path(path).name,
@@ -216,7 +216,7 @@ def run_from_log(
 
 
 def _decision(logged: LoggedDecision) -> _Decision | MalformedLine:
-    """Take from a trace what a fit needs; the trace may hold anything."""
+    """Read the values that a fit needs from a trace, which may hold anything."""
     try:
         profile, scored, reranker, pairs = _core.read_trace(json.dumps(logged.trace))
         query = logged.trace["query_sha256"]
@@ -262,7 +262,7 @@ def _queries(kept: Sequence[_Labelled]) -> tuple[StoredQuery, ...]:
 
 
 def _trust(labelled: Sequence[_Labelled], decisions: int) -> list[str]:
-    """Say how far the labels reach."""
+    """Return notes on how far the labels reach."""
     selected = unselected = unfound = 0
     for entry in labelled:
         candidates = {scores.id for scores in entry.decision.scored}
@@ -273,14 +273,14 @@ def _trust(labelled: Sequence[_Labelled], decisions: int) -> list[str]:
     total = selected + unselected + unfound
     empty = sum(not entry.used for entry in labelled)
     notes = [
-        "labels from use: what was not shown could not be used, so they favour the order at that "
-        "time; and what was used need not fit",
+        "labels from use: a document that was not shown could not be used, so they favour the "
+        "order at that time; and a document that was used need not fit",
         f"{_share(len(labelled), decisions)} decisions have a record of use; for {empty} of them "
         "nothing was used",
     ]
     if total:
         notes.append(
-            f"of what was used, {_share(selected, total)} were selected, "
+            f"of the documents used, {_share(selected, total)} were selected, "
             f"{_share(unselected, total)} were other candidates, and {_share(unfound, total)} were "
             "not found"
         )
@@ -288,7 +288,7 @@ def _trust(labelled: Sequence[_Labelled], decisions: int) -> list[str]:
 
 
 def _left_out(unused: int, degraded: int, unread: int, others: int) -> list[str]:
-    """Say which decisions were left out, and why."""
+    """Return notes on the decisions that were left out, and why."""
     notes = []
     if unused:
         notes.append(f"{unused} decisions have no record of use and were left out")

@@ -59,8 +59,8 @@ def split(
 
     The groups are dealt in an order drawn by the seed, each to the half that has fewer queries of
     its kind. Queries with and without a match are counted separately, so that both halves have
-    their share of each; a group with both kinds goes by its larger part. If labels connect most
-    queries into one group, there would be no halves, so the groups are made loosely.
+    their share of each; a group with both kinds counts as the kind of its larger part. If labels
+    connect most queries into one group, it could not be halved, so the groups are made loosely.
 
     Args:
         queries: The queries; their order matters.

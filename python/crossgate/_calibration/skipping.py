@@ -29,7 +29,7 @@ class Skipping:
     """When stage 2 is not asked.
 
     Attributes:
-        rerank_threshold: Below this confidence of stage 1, nothing is relevant; None for none.
+        rerank_threshold: Below this confidence of stage 1, nothing is relevant; None for no limit.
         agreed: The least lead of a winner on which cosine and BM25 agree; None for never.
         disagreed: The same if they disagree.
     """

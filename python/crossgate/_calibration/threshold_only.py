@@ -42,7 +42,7 @@ def set_threshold(
 
     The threshold is set on one half of the no-match queries, by split conformal prediction; the
     other half and all queries with a match are used to report on it. It is never lowered: everyday
-    prompts are far from what a library is for, and say nothing about near misses.
+    prompts are far from a library's subject, and give no information on near misses.
 
     Args:
         runs: As for `calibrate`, but queries with a match may be few or missing.
@@ -50,7 +50,7 @@ def set_threshold(
             queries for which something is selected.
         before: The profile to start from; None for that of the first run.
         name: Name of the new profile.
-        any_corpus: Whether the profile is also meant for other documents.
+        any_corpus: Whether the profile may be used for other documents.
         seed: Seed of the halves and of the intervals; at least 0.
         command: The command that was run, to be kept in the profile.
         reason: Why nothing else was fitted, to be kept in the notes.

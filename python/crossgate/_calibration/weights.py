@@ -77,7 +77,7 @@ class Scores:
         return (blend.cosine_weight * self.cosine + blend.bm25_weight * bounded) / total
 
     def features(self, blend: Blend) -> Array:
-        """Return what `Combine` weighs: cosine, bounded BM25, rerank score; (candidates, 3)."""
+        """Return the columns of `Combine`: cosine, bounded BM25, rerank score; (candidates, 3)."""
         return np.stack([self.cosine, self._bounded_bm25(blend), self.rerank_score], axis=1)
 
     def _bounded_bm25(self, blend: Blend) -> Array:
@@ -90,7 +90,7 @@ def fit_blend(rows: Sequence[Scores]) -> Blend:
 
     The pivot and the weight of the body are chosen by likelihood too: the pivot from `PIVOTS`, the
     weight from those that all rows with bodies have. With a larger pivot, BM25 counts more for
-    queries of many rare words, which name what they need.
+    queries of many rare words, which often name the document that they need.
 
     Args:
         rows: The scores of queries, each with at least one candidate that fits.

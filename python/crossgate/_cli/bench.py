@@ -1,4 +1,4 @@
-"""`crossgate bench`: what crossgate costs on this machine, beside others in one run."""
+"""`crossgate bench`: time and memory of crossgate and other libraries on this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crossgate._cli.output import json_option, say, show, show_json
 
 SCHEMA = "crossgate-bench/1"
 
-# Making a million documents takes minutes: it is asked for.
+# Making a million documents takes minutes, so this section is not a default.
 _DEFAULT = ("processes", "routes", "pairs", "bm25", "cosine", "indexing")
 _SECTIONS = (*_DEFAULT, "growth")
 
@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="SECTION",
         type=_section,
-        help=f"what to measure: {', '.join(_DEFAULT)} (default: all of these), growth",
+        help=f"sections to measure: {', '.join(_DEFAULT)} (default: all of these), growth",
     )
     parser.add_argument(
         "--against",
@@ -51,7 +51,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure section by section, and print each when it is done."""
-    # One thread for everyone whose work one thread does here; read when numpy is imported.
+    # Every library that is measured in one thread gets one thread; read when numpy is imported.
     import os
 
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
     return DONE
 
 
-# Not by `choices`: beside `nargs="*"` argparse of Python 3.11 wants the empty list among them.
+# Not by `choices`: with `nargs="*"`, argparse of Python 3.11 requires the empty list among them.
 def _section(text: str) -> str:
     if text not in _SECTIONS:
         raise argparse.ArgumentTypeError(f"{text}: choose from {', '.join(_SECTIONS)}")

@@ -54,7 +54,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     labels.add_argument(
         "--from-log",
         metavar="LOG",
-        help="instead of datasets, use a decision log that records what was used; needs no model",
+        help="use a decision log with records of use instead of datasets; needs no model",
     )
     parser.add_argument("-o", "--output", metavar="PROFILE", required=True, help="profile to write")
     objective = parser.add_mutually_exclusive_group()
@@ -173,7 +173,7 @@ def _fitted(
         "seed": options.seed,
         "command": shlex.join(["crossgate", *options.arguments]),
     }
-    # A stored run may hold them, too.
+    # A stored run may hold everyday prompts, too.
     everyday = any(query.kind == BACKGROUND for run in runs for query in run.queries)
     measured = bool(subjects) and all(map(takes_background, subjects))
     try:
@@ -199,8 +199,8 @@ def _fitted(
 def _with_so_few(options: argparse.Namespace, *, everyday: bool, measured: bool) -> str:
     if options.from_log is not None:
         return (
-            "Log more, and record what was used: from about 60 prompts with a match, everything "
-            "can be fitted"
+            "Log more, and record the documents used: with about 60 prompts with a match, "
+            "everything can be fitted"
         )
     if everyday:
         return "With so few, --max-false-positive-rate RATE sets only the threshold"
@@ -213,7 +213,7 @@ def _with_so_few(options: argparse.Namespace, *, everyday: bool, measured: bool)
 
 
 def render_calibration(fitted: Calibration, objective: str, output: Path) -> Iterator[str]:
-    """Yield the lines of the report: what was fitted, and its figures on the held-out half."""
+    """Yield the lines of the report: the fitted values, and the figures on the held-out half."""
     from crossgate._evaluation.report.text import WIDTH
 
     profile, winner, answer = fitted.profile, fitted.profile.winner, fitted.profile.answer
@@ -299,9 +299,7 @@ def _logged_run(path: str, options: argparse.Namespace) -> Run:
         if getattr(options, name):
             message = f"--{name.replace('_', '-')} applies to datasets, not to a log"
             if name == "from_transcripts":
-                message += (
-                    ": record what was opened with `crossgate used --from-transcripts FOLDER`"
-                )
+                message += ": record opened skills with `crossgate used --from-transcripts FOLDER`"
             raise InputError("out_of_range", message)
     logged = run_from_log(path, strict=options.strict)
     say_skipped(logged.problems, path)

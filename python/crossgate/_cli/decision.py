@@ -1,4 +1,4 @@
-"""What `route` and `rerank` share: the options of a decision, and how it is shown."""
+"""Shared by `route` and `rerank`: the options of a decision, and its output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from crossgate._telemetry.events import TelemetryHook
 
 LOG_VARIABLE = "CROSSGATE_LOG"
-"""Environment variable that names the log where `--log` does not; empty for none."""
+"""Environment variable that names the log if `--log` is missing; empty for none."""
 
 _VERDICT_COLOURS = {
     Verdict.CONFIDENT: "32",
@@ -76,7 +76,7 @@ def log_path(options: argparse.Namespace) -> str:
     if not path:
         raise InputError(
             "out_of_range",
-            f"no log: name one with --log FILE or {LOG_VARIABLE}, or have a prompt hook keep one: "
+            f"no log: name a file with --log FILE or {LOG_VARIABLE}, or have a prompt hook log: "
             "crossgate hook install --log FILE",
         )
     return path
@@ -133,7 +133,7 @@ def why(decision: RouteResult) -> str:
 
 
 def _lines(decision: RouteResult, *, explain: bool) -> list[str]:
-    """Return what was selected and why, and with `explain` every candidate."""
+    """Return the selected hits and the reason, and with `explain` every candidate."""
     lines = [_selected(hit) for hit in decision.selected] or ["nothing fits"]
     lines += ["", why(decision)]
     if explain:
@@ -207,7 +207,7 @@ def _steps(decision: RouteResult) -> list[str]:
 
 
 def _thresholds(profile: Mapping[str, Any], policy: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the rules of the gate that are on; 0 is a threshold like any other."""
+    """Return the rules of the gate that are on; a threshold of 0 is on, too."""
     rules = {**profile["answer"], **profile["winner"]}
     rules |= {f"lexical_{key}": value for key, value in (policy["lexical"] or {}).items()}
     return {key: value for key, value in rules.items() if value is not None}

@@ -59,7 +59,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--steps",
         action="store_true",
-        help="show instead what fusion, decay, cross-encoder, gate and diversity each add",
+        help="show instead the effect of fusion, decay, cross-encoder, gate and diversity",
     )
     parser.add_argument(
         "--signals", action="store_true", help="also show how well each signal predicts (AUC)"

@@ -1,4 +1,4 @@
-"""What `eval` and `calibrate` share: labelled datasets, stored runs, and how they are read."""
+"""Shared by `eval` and `calibrate`: reading labelled datasets and stored runs."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ DATASETS = (
     ".jsonl file of both or of queries with a retriever's candidates, or a run that eval --runs "
     "stored, which needs no model"
 )
-"""What the help of both commands says about their arguments."""
+"""Help text of the arguments of both commands."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is measured: a dataset or a stored run, or documents with files of labels."""
+    """The data to measure: a dataset or a stored run, or documents with files of labels."""
 
     path: Path
     labels: tuple[Path, ...] = ()
 
 
 def subjects_of(paths: Sequence[str]) -> list[Subject]:
-    """Return what the arguments name; each file of labels belongs to the path before it.
+    """Return a subject for each path of documents, with the files of labels that follow it.
 
     Raises:
         SourceError: `no_documents` if labels come first.
@@ -61,7 +61,7 @@ def subjects_of(paths: Sequence[str]) -> list[Subject]:
 
 
 def labelled_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say which queries are measured, and by which models."""
+    """Add the options that choose the queries to measure, and the models."""
     parser.add_argument(
         "--split", help="split to use (default: test, or else dev, or else the only one)"
     )
@@ -107,7 +107,7 @@ def labelled_options(parser: argparse.ArgumentParser) -> None:
 def dump(values: dict[str, Any]) -> str:
     """Return indented JSON, with each list of numbers on one line."""
     text = json.dumps(values, allow_nan=False, indent=1)
-    # No line break stands inside of a JSON string.
+    # A JSON string contains no line break.
     return re.sub(
         r"\[\n[^\[\]{}\"]*?\n\s*\]", lambda numbers: re.sub(r"\s*\n\s*", " ", numbers[0]), text
     )
@@ -156,7 +156,7 @@ def run_of(
     """Read a stored run, or measure a dataset; with --unnamed the easiest queries are left out.
 
     Args:
-        subject: What is measured.
+        subject: The data to measure.
         options: The options of the command.
         modes: The modes to measure.
         written: The runs that the command has written so far; a new one is added.
@@ -210,7 +210,7 @@ def _refuse(options: argparse.Namespace, reason: str, *names: str) -> None:
 
 
 def takes_background(subject: Subject) -> bool:
-    """Return whether `--background` can add prompts: only what is measured has documents."""
+    """Return whether `--background` can add prompts: a stored run has no documents."""
     from crossgate._evaluation.runs.candidate_runs import is_candidates
     from crossgate.evaluation import is_run
 
@@ -245,7 +245,7 @@ def _run_of_candidates(path: Path, options: argparse.Namespace, written: set[Pat
 
 
 def _unwritten(folder: Path, name: str, written: set[Path]) -> Path:
-    """Return the file of a run, with a number if this command has written one of its name."""
+    """Return the file of a run, with a number if this command has written a run of this name."""
     path, number = folder / f"{name}.run.jsonl", 1
     while path in written:
         number += 1
@@ -256,7 +256,7 @@ def _unwritten(folder: Path, name: str, written: set[Path]) -> Path:
 
 @contextmanager
 def runs_folder(path: str | None) -> Iterator[Path]:
-    """Yield the folder for stored runs: the one that was asked for, or one that is removed."""
+    """Yield the folder for stored runs: the given folder, or a temporary one."""
     if path is not None:
         yield Path(path)
         return

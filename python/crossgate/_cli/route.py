@@ -27,7 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--limit", type=int, metavar="N", default=2, help="select at most N (default: 2)"
     )
-    # One id each: an option that takes several would take the query as well.
+    # One id per option: an option with several ids would take the query as well.
     for option, text in (
         ("--allow", "consider only this document"),
         ("--deny", "leave out this document"),

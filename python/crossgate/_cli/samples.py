@@ -1,4 +1,4 @@
-"""A few skills to try crossgate with: `demo` shows them, and `bench` measures on them."""
+"""Sample skills for `demo` and `bench`."""
 
 from __future__ import annotations
 
@@ -31,4 +31,4 @@ _DESCRIPTIONS = {
 }
 
 SKILLS = tuple(Document(id=name, title=name, text=text) for name, text in _DESCRIPTIONS.items())
-"""Twelve skills as people write them, two of them about the same files."""
+"""Twelve skills in the style of real ones; two of them handle the same files."""

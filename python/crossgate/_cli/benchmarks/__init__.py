@@ -1,1 +1,1 @@
-"""What crossgate costs on this machine: processes, kernels, models, and how they grow."""
+"""Benchmarks of crossgate's processes, kernels, models and index files."""

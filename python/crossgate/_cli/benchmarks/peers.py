@@ -1,4 +1,4 @@
-"""Other libraries at the same work, as far as they are installed."""
+"""Runs other libraries, as far as they are installed, on the same tasks."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 from crossgate._support.errors import InputError
 
 NAMES = ("numpy", "bm25s", "fastembed", "flashrank")
-"""Whom `--against` knows; each is installed under its own name."""
+"""The values of `--against`; each is also the name of a package."""
 
 
 def chosen(names: str | None) -> tuple[str, ...]:
-    """Return who is named, in a list with commas; None for all that are installed.
+    """Return the libraries in a comma-separated list; None for all that are installed.
 
     Raises:
         InputError: `out_of_range` for a name that is unknown, or not installed.
@@ -37,7 +37,7 @@ def chosen(names: str | None) -> tuple[str, ...]:
 
 
 def bm25s(texts: Sequence[str]) -> Callable[[str, int], object]:
-    """Return what finds the best documents of these by bm25s, in one thread."""
+    """Return a function that searches the texts with bm25s, in one thread."""
     import logging
 
     import bm25s as library
@@ -53,7 +53,7 @@ def bm25s(texts: Sequence[str]) -> Callable[[str, int], object]:
 
 
 def numpy(vectors: Any) -> Callable[[Any, int], object]:
-    """Return what finds the nearest of these vectors: one product, and a partial sort."""
+    """Return a function that finds the nearest vectors: one product, and a partial sort."""
     import numpy as library
 
     def search(vector: Any, limit: int) -> object:
@@ -65,11 +65,12 @@ def numpy(vectors: Any) -> Callable[[Any, int], object]:
 
 
 def flashrank(model: Path, folder: Path) -> Callable[[str, Sequence[str]], object]:
-    """Return FlashRank with the files of a model of crossgate, laid out as it wants them.
+    """Return a function that reranks with FlashRank and a model of crossgate.
 
     Args:
         model: The folder of a cross-encoder.
-        folder: An empty folder that FlashRank takes for its cache, so that it downloads nothing.
+        folder: An empty folder; the model is copied to it as FlashRank's cache, so that nothing is
+            downloaded.
     """
     from flashrank import Ranker, RerankRequest
     from flashrank.Config import model_file_map
@@ -89,6 +90,8 @@ def flashrank(model: Path, folder: Path) -> Callable[[str, Sequence[str]], objec
     ranker = Ranker(model_name=name, cache_dir=str(folder), log_level="ERROR")
 
     def score(query: str, texts: Sequence[str]) -> object:
-        return ranker.rerank(RerankRequest(query=query, passages=[{"text": one} for one in texts]))
+        return ranker.rerank(
+            RerankRequest(query=query, passages=[{"text": text} for text in texts])
+        )
 
     return score

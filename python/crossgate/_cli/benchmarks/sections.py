@@ -1,4 +1,4 @@
-"""What is measured: each section yields figures, and none needs a network."""
+"""The sections of the benchmark; each yields figures, and none needs a network."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ from crossgate._runtime.models.manifest import BUNDLED, EMBEDDER, PASSAGE_RERANK
 
 _NULL = subprocess.DEVNULL
 
-# Without -P a module in the current folder would be taken for the installed one.
+# Without -P, Python would import a module of this name from the current folder.
 _PYTHON = [sys.executable, "-P"]
 _CROSSGATE = [*_PYTHON, "-c", "from crossgate._cli import main; main()"]
 
-# The demo's skills, and two of its prompts: one that stage 1 decides, and one that it leaves to the
-# cross-encoder.
+# Two prompts of the demo: stage 1 decides the first; the cross-encoder decides the second.
 _CLEAR = "merge these three PDF files into one"
 _UNCLEAR = "tidy up the branch before the review"
 
@@ -44,7 +43,7 @@ class Settings:
     Attributes:
         repetitions: How often each contender is timed.
         sizes: Numbers of documents.
-        against: The libraries that are measured beside crossgate.
+        against: The libraries to compare with.
     """
 
     repetitions: int
@@ -53,7 +52,7 @@ class Settings:
 
 
 def processes(settings: Settings) -> Iterator[Figure]:
-    """Whole processes, as a prompt hook starts one for every prompt; time and peak memory."""
+    """Time and peak memory of whole processes, since a prompt hook starts one per prompt."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "skills.cgx"
         _library(1_000).save(file)
@@ -75,7 +74,7 @@ def processes(settings: Settings) -> Iterator[Figure]:
 
 
 def routes(settings: Settings) -> Iterator[Figure]:
-    """Warm routes over 1,000 skills: what a server or a notebook pays per prompt."""
+    """Warm routes over 1,000 skills: the time per prompt in a server or a notebook."""
     index = _library(1_000)
     router, alone = Router(index), Router(index, reranker=None)
     router.warm_up()
@@ -158,7 +157,7 @@ def _cosine(size: int, settings: Settings) -> Iterator[Figure]:
 
 
 def indexing(settings: Settings) -> Iterator[Figure]:
-    """Making an index, embedding counted: documents per second on all cores."""
+    """Making an index, including the embedding: documents per second on all cores."""
     texts = Texts(_english())
     for head, body, count in ((15, 0, 100), (60, 0, 100), (60, 600, 20)):
         rows = [
@@ -172,7 +171,7 @@ def indexing(settings: Settings) -> Iterator[Figure]:
 
 
 def growth(settings: Settings) -> Iterator[Figure]:
-    """One index as it grows: documents of 60 words with vectors that were made elsewhere."""
+    """An index of growing size: documents of 60 words with given vectors."""
     for size in settings.sizes:
         yield from _grown(size, settings)
 
@@ -201,7 +200,7 @@ def _grown(size: int, settings: Settings) -> Iterator[Figure]:
             first.append(1e3 * _seconds(partial(_search, index, *queries[0])))
         yield figure(contender="open, ms", values=tuple(opened))
         yield figure(contender="first search, ms", values=tuple(first))
-        warm = tuple(1e3 * _seconds(partial(_search, core, *one)) for one in queries)
+        warm = tuple(1e3 * _seconds(partial(_search, core, *query)) for query in queries)
         yield figure(contender="search, ms", values=warm)
         script = (
             "import sys; from crossgate import _core\n"
@@ -228,7 +227,7 @@ def _ended(command: Sequence[str]) -> None:
     subprocess.run(command, stdin=_NULL, stdout=_NULL, stderr=_NULL, check=False)  # noqa: S603, ours
 
 
-# A process starts with the peak of the one that forked it, so a small one starts what is measured.
+# A process inherits the peak memory of its parent, so a small process starts the measured command.
 _STARTER = """
 import os, sys
 null = os.open(os.devnull, os.O_RDWR)
@@ -252,15 +251,15 @@ def _seconds(run: Run) -> float:
 
 
 def _library(size: int) -> Index:
-    """Return an index of the demo's skills among many others, without embedding those."""
+    """Return an index of the demo's skills and of generated documents with random vectors."""
     embedder = OnnxEmbedder(EMBEDDER)
     texts = Texts()
-    made = [f"{one.title}\n{one.text}" for one in SKILLS]
+    made = [f"{skill.title}\n{skill.text}" for skill in SKILLS]
     core = _core.Index("english", embedder.identity, embedder.dimension)
     core.upsert(
         [
-            (one.id, one.title, one.text, "", [], "{}", vector)
-            for one, vector in zip(SKILLS, embedder.embed(made), strict=True)
+            (skill.id, skill.title, skill.text, "", [], "{}", vector)
+            for skill, vector in zip(SKILLS, embedder.embed(made), strict=True)
         ]
         + [
             (str(at), texts.text(2), texts.text(60), "", [], "{}", row)
@@ -271,8 +270,8 @@ def _library(size: int) -> Index:
 
 
 def _english() -> list[str]:
-    """Return words of the demo: models cut those that mean nothing into many pieces."""
-    return list(dict.fromkeys(word for one in SKILLS for word in one.text.split()))
+    """Return words of the demo, since models cut made-up words into many pieces."""
+    return list(dict.fromkeys(word for skill in SKILLS for word in skill.text.split()))
 
 
 def _vectors(count: int, seed: int = 0) -> Any:
@@ -291,12 +290,12 @@ def _search(core: _core.Index, query: str, vector: Any) -> object:
 
 
 def _each(queries: Sequence[Any], search: Callable[[Any], object]) -> Run:
-    """Return what searches for one query at a time: every contender gets the same ones."""
+    """Return a function that searches for the next query at each call, in the same order."""
     turns = cycle(queries)
     return lambda: search(next(turns))
 
 
 def _alone(figures: Iterator[Figure]) -> Iterator[Figure]:
-    """Make a row of each contender, where they do different things."""
-    for one in figures:
-        yield replace(one, case=one.contender, contender=OURS)
+    """Make each contender a row, for sections whose contenders are different tasks."""
+    for measured in figures:
+        yield replace(measured, case=measured.contender, contender=OURS)

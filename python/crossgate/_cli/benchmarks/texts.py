@@ -1,4 +1,4 @@
-"""Texts whose words are as frequent as those of English, real ones or made up."""
+"""Random texts of real or made-up words, with the word frequencies of English."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 WORDS = 50_000
-"""How many words are made up."""
+"""Number of made-up words."""
 
 _SYLLABLES = [a + b for a in "bcdfghklmnprstvw" for b in "aeiou"]
 
 
 def _word(rank: int) -> str:
-    """Return the word of a rank: no two are alike, and frequent ones are short."""
+    """Return the word of a rank; each rank has its own word, and frequent words are short."""
     parts = [_SYLLABLES[rank % len(_SYLLABLES)]]
     while rank := rank // len(_SYLLABLES):
         parts.append(_SYLLABLES[rank % len(_SYLLABLES)])
@@ -26,7 +26,7 @@ class Texts:
     Mandelbrot, "An informational theory of the statistical structure of language" (1953).
 
     Args:
-        words: The words, the most frequent one first; None for many that mean nothing.
+        words: The words, the most frequent first; None for made-up words.
         seed: The same seed draws the same texts.
     """
 
@@ -36,5 +36,5 @@ class Texts:
         self._shares = list(accumulate(1 / (rank + 2.7) for rank in range(len(self._words))))
 
     def text(self, words: int) -> str:
-        """Return a text of so many words."""
+        """Return a text with this number of words."""
         return " ".join(self._random.choices(self._words, cum_weights=self._shares, k=words))

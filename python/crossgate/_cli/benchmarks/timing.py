@@ -1,4 +1,4 @@
-"""Timing contenders side by side, and what came of it."""
+"""Times contenders side by side, and shows the results."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 OURS = "crossgate"
 
 Run = Callable[[], object]
-"""What is timed."""
+"""A function to time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """What one contender needs for one case.
+    """The time or memory of one contender in one case.
 
     Attributes:
-        case: What is done, such as `1,000 documents`.
-        contender: Who does it.
+        case: The task, such as `1,000 documents`.
+        contender: The library or function that does it.
         unit: `ms` or `MiB`, of which less is better, or a rate such as `pairs/s`.
         values: One measurement per repetition.
     """
@@ -32,19 +32,19 @@ class Figure:
 
     @property
     def median(self) -> float:
-        """The middle of the measurements."""
+        """The median of the measurements."""
         return median(self.values)
 
     @property
     def quartiles(self) -> tuple[float, float]:
-        """What a quarter of the measurements is at most, and what a quarter is at least."""
+        """The lower and the upper quartile of the measurements."""
         if len(self.values) < 2:
             return self.values[0], self.values[0]
         low, _, high = quantiles(self.values, n=4, method="inclusive")
         return low, high
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figure as JSON takes it."""
+        """Return the figure as JSON values."""
         low, high = self.quartiles
         return {
             "case": self.case,
@@ -59,15 +59,15 @@ class Figure:
 def side_by_side(
     case: str, contenders: Mapping[str, Run], repetitions: int, *, each: float | None = None
 ) -> Iterator[Figure]:
-    """Time contenders in turns, so that what else the machine does slows all of them.
+    """Time contenders in turns, so that other work on the machine slows all of them.
 
-    Each runs once before, untimed: what it loads or caches then is not what is measured.
+    Each runs once untimed before, to load and cache its data.
 
     Args:
-        case: What they do.
-        contenders: Who does it.
+        case: The task.
+        contenders: The functions to time, by name.
         repetitions: How often each is timed, at least 1.
-        each: How many units one run does: then the figure is a rate per second.
+        each: How many units one run does; if given, the figure is a rate per second.
     """
     values: dict[str, list[float]] = {name: [] for name in contenders}
     for run in contenders.values():
@@ -86,22 +86,22 @@ def side_by_side(
 def table(figures: list[Figure]) -> str:
     """Return a table in Markdown: one row per case, the contenders side by side.
 
-    Where there are several, each but the first is followed by how many times as fast crossgate is.
+    Each other contender is followed by a ratio: how many times as fast crossgate is.
     """
-    names = list(dict.fromkeys(one.contender for one in figures))
+    names = list(dict.fromkeys(figure.contender for figure in figures))
     compared = [name for name in names if name != OURS and OURS in names]
-    cells = {(one.case, one.contender): one for one in figures}
+    cells = {(figure.case, figure.contender): figure for figure in figures}
     head = [f"| {figures[0].unit} |"]
     head += [f" {name} |" + (" ratio |" if name in compared else "") for name in names]
     rows = ["".join(head), "| --- |" + " --- |" * (len(names) + len(compared))]
-    for case in dict.fromkeys(one.case for one in figures):
+    for case in dict.fromkeys(figure.case for figure in figures):
         ours = cells.get((case, OURS))
         row = f"| {case} |"
         for name in names:
-            one = cells.get((case, name))
-            row += f" {_shown(one)} |"
+            other = cells.get((case, name))
+            row += f" {_shown(other)} |"
             if name in compared:
-                row += f" {_ratio(ours, one)} |"
+                row += f" {_ratio(ours, other)} |"
         rows.append(row)
     return "\n".join(rows)
 

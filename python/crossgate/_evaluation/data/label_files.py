@@ -6,8 +6,8 @@
 
 The query is read from `query`, `prompt` or `input`. The documents that fit are read from
 `relevant`, `expected`, `expected_skill` or `expected_skills`: an id, a list of ids, an object of
-ids and grades, or nothing (null, "" or "none"). `should_trigger` says whether one skill fits: the
-one that the row or the file names (`skill`, `skill_name`), or else that of the nearest SKILL.md
+ids and grades, or nothing (null, "" or "none"). `should_trigger` tells whether one skill fits: the
+skill that the row or the file names (`skill`, `skill_name`), or else that of the nearest SKILL.md
 above the file, or else the only document. `wrong`, `kind`, `split` and `mentions_name` are
 optional. A JSON file holds a list of such rows, or an object with such a list. In CSV the first
 line names the columns, and ids are separated by `;` or `|`. A query that occurs in several rows
@@ -73,7 +73,7 @@ def is_labels(path: str | PathLike[str]) -> bool:
                 return False
             labelled = True
     except SourceError:
-        return False  # the reader of datasets says what is wrong with it
+        return False  # the reader of datasets reports the error
     return labelled
 
 

@@ -26,7 +26,7 @@ class LabelledQuery:
         relevant: Grade of each document that fits, at least 1; empty if nothing fits.
         wrong: Documents that are known not to fit, however close they look.
         candidates: The list that the query chooses from, or None for the whole corpus.
-        kind: The kind of query, in the dataset's own words; empty if the dataset does not say.
+        kind: The kind of query, as the dataset names it; empty if it does not.
         mentions_name: Whether the query names the document that fits, or None if unknown.
     """
 
@@ -49,7 +49,7 @@ class Dataset:
         documents: The library.
         queries: In the order of the file.
         problems: Rows that were skipped, and why.
-        notes: What a reader of the figures should know about the labels.
+        notes: Remarks on the labels for a reader of the figures.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What the gate saves and what it costs: skips, cuts, pairs, latencies and trade-off curves."""
+"""Savings and costs of the gate: skips, cuts, pairs, latencies and trade-off curves."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class CurvePoint:
     """One setting of the winner's leads.
 
     Attributes:
-        factor: What the profile's leads are multiplied by; if it has none, the lead itself.
+        factor: Factor of the profile's leads; if it has none, the lead itself.
         skip_rate: Share of the queries that skip stage 2.
         recall: recall@1; None without queries with a match.
         false_positive_rate: Share of the no-match queries that get a pick; None without any.
@@ -78,7 +78,7 @@ class AbstentionPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Economics:
-    """What the gate did.
+    """The gate's decisions and their cost.
 
     Attributes:
         queries: How many queries were routed.
@@ -121,11 +121,11 @@ def account(
     *,
     as_measured: bool,
 ) -> Economics:
-    """Return what the gate did.
+    """Count the gate's decisions and their cost.
 
     Args:
         queries: The stored queries.
-        gated: What the gate decided.
+        gated: The gate's decisions.
         always: The decisions without a gate; None if unknown.
         as_measured: Whether the gate is the one that the run was measured with. Otherwise a query's
             time is that of `never` or `always`, by the path that it takes now.
@@ -246,8 +246,8 @@ def abstention(
 ) -> tuple[AbstentionPoint, ...]:
     """Return the trade-off of the confidence threshold: fewer false positives, fewer right answers.
 
-    A clear winner with too little confidence goes to stage 2, as in the gate. What is below the
-    floor stays there.
+    A clear winner with too little confidence goes to stage 2, as in the gate. Candidates below the
+    floor stay there.
 
     Args:
         queries: The stored queries.

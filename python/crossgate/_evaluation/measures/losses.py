@@ -1,4 +1,4 @@
-"""Where right answers get lost, and what stage 2 moves."""
+"""Counts at which step right answers get lost, and how stage 2 moves them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ PLACES = {
     "guardrail": "a guardrail held it back",
     "stage1": "stage 1 chose another",
 }
-"""Where a right answer can get lost, and what happened there."""
+"""The steps at which a right answer can get lost, with the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moves:
-    """What stage 2 did to the order of stage 1, guardrails aside.
+    """How stage 2 changed the order of stage 1, guardrails aside.
 
     Attributes:
         first: Queries for which stage 1 ranked a right document first.
@@ -45,12 +45,12 @@ def where_lost(query: StoredQuery, result: RouteResult, always: RouteResult | No
 
     Args:
         query: A query with a match.
-        result: What was decided.
-        always: What is decided if stage 2 reads every query; None if unknown.
+        result: The decision.
+        always: The decision if stage 2 reads every query; None if unknown.
 
     Returns:
         A key of `PLACES`. A gate that decided alone is to blame only if stage 2 would have been
-        right; otherwise the blame is with what would have lost the answer after it.
+        right; otherwise the key is that of the later step that would have lost the answer.
     """
     if is_right(query, result):
         return None

@@ -1,4 +1,4 @@
-"""Every query in one row: its text, what fits, what was selected, and the outcome."""
+"""Every query in one row: its text, the fitting and the selected documents, and the outcome."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OUTCOMES = {
     "silent": "nothing fits, and nothing was selected",
     "injected": "nothing fits, but something was selected",
 }
-"""The outcomes of a query, and what they mean."""
+"""The outcomes of a query, with their meanings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +26,12 @@ class Answered:
     Attributes:
         id: The query's id.
         text: The query.
-        kind: What kind of query it is; empty if the dataset does not say.
-        fits: The ids of what fits, best grade first.
+        kind: The kind of query; empty if the dataset does not name it.
+        fits: The ids of the fitting documents, best grade first.
         picked: The ids that were selected.
         outcome: A key of `OUTCOMES`.
-        confidence: The probability that the first pick fits; None if the profile has no model of
-            it.
+        confidence: The probability that the first pick fits; None if the profile has no confidence
+            model.
         reason: The rule that decided.
         stage: Which stage answered.
     """

@@ -1,4 +1,4 @@
-"""What one decision is worth, metric by metric.
+"""Metrics of one decision.
 
 A ranking is what the caller gets: the selected documents, best first. So a query for which the gate
 finds nothing relevant, or whose candidates all fail the guardrails, has an empty ranking.
@@ -13,7 +13,7 @@ from crossgate._evaluation.runs.runs import StoredQuery
 from crossgate._values.results import RouteResult
 
 PICKS = 2
-"""How many documents a router selects unless told otherwise; see `Router.route`."""
+"""How many documents a router selects by default; see `Router.route`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ def noise_floor(values: ArrayLike, *, seed: int, rounds: int = ROUNDS) -> float 
     """Return the most that two samples from the same system differ by in 95 of 100 cases.
 
     An A/A comparison: both samples have as many queries as there are values, and are drawn from
-    them independently. A smaller difference between two sets of queries says nothing.
+    them independently. A smaller difference between two sets of queries is noise.
     """
     column = np.asarray(values, dtype=np.float64).reshape(-1, 1)
     if np.isnan(column).all():

@@ -39,7 +39,7 @@ class Example:
         reason: The rule that decided.
         lost: Where the right answer was lost; empty for a no-match query.
         picked: The first selected document, or None if nothing was selected.
-        expected: What fits.
+        expected: The documents that fit.
     """
 
     id: str

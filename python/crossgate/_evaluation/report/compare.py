@@ -28,8 +28,8 @@ REPORTS_SCHEMA = "crossgate-evals/1"
 _DIRECTION = {metric.name: metric.higher_is_better for metric in METRICS}
 
 _COMPARED = _DIRECTION.keys() - {"abstention_precision"}
-"""The metrics that can be paired by query. The precision of empty answers cannot: per query it says
-only whether there is a match, so its difference is always 0."""
+"""The metrics that can be paired by query. The precision of empty answers cannot: for one query, it
+is 1 or 0 depending only on its labels, so the difference is always 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +76,12 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What changed between two reports.
+    """The differences between two reports.
 
     Attributes:
         changes: Every metric that both reports have.
         moved: The queries behind recall@1, for each mode that both reports have.
-        notes: What is in only one of them.
+        notes: Datasets and modes that are in only one of them, and other settings that differ.
     """
 
     changes: tuple[Change, ...]
@@ -177,7 +177,7 @@ def _check_alike(
             raise SourceError(
                 "not_comparable", f"the {what} of {name} differ: run both on the same"
             )
-    # What `--unnamed` leaves out changes neither.
+    # Leaving out queries with `--unnamed` changes neither fingerprint.
     if Counter(before["ids"]) != Counter(after["ids"]):
         raise SourceError(
             "not_comparable",

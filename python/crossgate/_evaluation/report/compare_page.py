@@ -1,4 +1,4 @@
-"""Two reports side by side as a page: what changed, both curves, and the queries that moved."""
+"""Two reports side by side as a page: the changes, both curves, and the queries that moved."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def html_comparison(
     """Return one HTML page with the whole comparison; all names are escaped.
 
     Args:
-        comparison: What `compare` returned for the two.
+        comparison: The result of `compare` for both.
         before: Reports by dataset and split, as `read_reports` returns them.
         after: The same, later.
     """

@@ -104,7 +104,7 @@ def _quality(report: Report) -> Iterator[str]:
         yield "<p>Recall was not measured: no query has a match.</p>"
     if report.ceiling is not None:
         yield (
-            f"<p>Stage 1 finds {share(report.ceiling)} of what fits in its first "
+            f"<p>Stage 1 has {share(report.ceiling)} of the fitting documents among its first "
             f"{report.pool_size} candidates: stage 2 can reach no more.</p>"
         )
 
@@ -113,7 +113,7 @@ def _gate(report: Report) -> Iterator[str]:
     account = report.economics
     if account is None:
         return
-    yield "<h2>What the gate saves</h2>"
+    yield "<h2>Savings of the gate</h2>"
     if report.curve and report.matched:
         yield '<div class="charts">'
         yield figure(

@@ -1,4 +1,4 @@
-"""What the pages of `eval` share: each is one file that loads nothing, for any screen."""
+"""Shared parts of the pages of `eval`; each page is a single file that loads nothing."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def page(title: str, body: Iterable[str], *, style: str = "", script: str = "") 
         title: Its title, as text.
         body: Markup, in parts.
         style: CSS in addition to that of all pages.
-        script: What the page runs.
+        script: JavaScript that the page runs.
     """
     code = f"<script>{script}</script>" if script else ""
     return _visible(

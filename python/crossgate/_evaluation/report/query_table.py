@@ -45,7 +45,7 @@ for (const box of document.querySelectorAll(".queries")) {
         && (!form.outcome.value || row.dataset.outcome === form.outcome.value)
         && (!form.kind || !form.kind.value || row.dataset.kind === form.kind.value));
     }
-    count.textContent = safe_repr().length + " of " + rows.length;
+    count.textContent = shown().length + " of " + rows.length;
   };
   form.addEventListener("input", filter);
   form.addEventListener("submit", event => event.preventDefault());

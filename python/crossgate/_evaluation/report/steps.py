@@ -1,9 +1,9 @@
-"""What each step from retrieved lists to the final context adds, and what leaving it out costs.
+"""Measures the effect of each step from retrieved lists to the final context.
 
 The steps are those of `crossgate.pipelines.agent_memory`, and diversity: 20 per store, fused by
 rank, one per source, aged, 15 read by the cross-encoder, 10 kept. First they are added one after
-another; then each is left out of the whole. Both tell which to keep: a step may add much and yet
-not be missed, because a later step does its work too.
+another; then each is left out of the whole. Both figures matter: a step may add much when it comes
+first, and cost little when it is left out, because a later step does its work too.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Row:
     """One combination of steps.
 
     Attributes:
-        name: What was added, or left out.
+        name: The step that was added or left out.
         recall_1: recall@1 over the queries with a match.
         recall_5: recall@5.
         ndcg_10: nDCG@10.
@@ -78,7 +78,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepsReport:
-    """What each step adds on one dataset.
+    """The effect of each step on one dataset.
 
     Attributes:
         dataset: Name of the dataset.
@@ -91,7 +91,7 @@ class StepsReport:
         embedder: Identity of the embedder; empty for BM25 alone.
         reranker: Identity of the cross-encoder.
         machine: Processor, cores and system.
-        versions: Of Python, crossgate and what it runs on.
+        versions: Of Python, crossgate and its dependencies.
         added: One row per retriever, then one per step that is added.
         left_out: One row per step that is left out of the whole.
     """
@@ -364,7 +364,7 @@ def _quality(row: Row) -> tuple[Interval | None, ...]:
 
 
 class _Memory:
-    """A reranker that reads no pair twice, and counts the time that this saves.
+    """A reranker that scores no pair twice, and counts the time that this saves.
 
     The rows need the same pairs again and again. Each pair is scored by itself, so remembering it
     changes no score.

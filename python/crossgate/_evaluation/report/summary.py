@@ -75,27 +75,27 @@ class Noise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Everything that is known about one run.
+    """All figures of one run.
 
     Attributes:
-        header: What was run, on what, and where.
+        header: The data, models, settings and machine of the run.
         profile: The profile that decided; the run's own unless another was asked for.
         policy: The policy that decided; the run's own unless another was asked for.
-        notes: What a reader of the figures should know.
+        notes: Remarks for a reader of the figures.
         queries: How many queries there are.
         matched: How many of them have a match.
         modes: The modes that are compared.
         quality: Every metric by mode; None if the dataset cannot show it.
         against_always: recall@1 of a mode minus that of always, paired by query.
         recall_without_thresholds: recall@1 without thresholds, floors and guardrails.
-        stage2_gain: That of a mode minus that of never, paired by query: what stage 2 adds to the
-            order of stage 1.
+        stage2_gain: The same of a mode minus that of never, paired by query: the gain from stage 2
+            over the order of stage 1.
         pool_size: How many candidates stage 2 reads at most.
         ceiling: The recall of stage 1 among them: the most that stage 2 can reach.
         found: The recall of stage 1 among all candidates that it found.
         lost: Queries whose first pick does not fit, by mode and by where the right answer was lost.
-        moves: What stage 2 did to the order of stage 1, by mode.
-        economics: What the gate saved and cost; None if the gate was not run.
+        moves: How stage 2 changed the order of stage 1, by mode.
+        economics: Savings and costs of the gate; None if the gate was not run.
         curve: Quality against skip rate as the leads vary; empty if a mode is missing.
         abstention: Precision against false-positive rate as the confidence threshold varies; empty
             without a confidence model, or if the dataset cannot show it.
@@ -194,7 +194,7 @@ def summarize(
     Raises:
         InputError: `out_of_range` if the run has none of the modes.
         ProfileError: `profile_mismatch` if the profile was fitted for other models.
-        SourceError: `unsuitable_run` if the run lacks what the profile or the policy asks for.
+        SourceError: `unsuitable_run` if the run lacks scores that the profile or the policy needs.
     """
     header = run.header
     used = header.profile if profile is None else profile

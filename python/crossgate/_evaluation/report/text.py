@@ -84,7 +84,7 @@ def _subject(report: Report) -> Iterator[str]:
 
 
 def subject(report: Report) -> list[str]:
-    """Return lines about what was measured: size, models, machine, and what was degraded."""
+    """Return lines about the measured data: size, models, machine, and degraded queries."""
     header = report.header
     skipped = f", {header.skipped} malformed rows skipped" if header.skipped else ""
     versions = ", ".join(f"{name} {version}" for name, version in header.versions.items())
@@ -179,7 +179,7 @@ def _economics(report: Report) -> Iterator[str]:
 def _curve(report: Report) -> Iterator[str]:
     if not report.curve:
         return
-    yield _row("as the leads vary", ["skipped", "recall@1", "false inject", ""], width=14)
+    yield _row("as the leads vary", ["skipped", "recall@1", "false positive", ""], width=14)
     # Ten points of the curve, and the shipped one.
     step = max(1, len(report.curve) // 10)
     for position, point in enumerate(report.curve):
@@ -194,7 +194,7 @@ def _curve(report: Report) -> Iterator[str]:
     if not report.abstention:
         return
     yield ""
-    yield _row("as the threshold varies", ["false inject", "precision@1", ""], width=14)
+    yield _row("as the threshold varies", ["false positive", "precision@1", ""], width=14)
     step = max(1, len(report.abstention) // 8)
     for position, threshold in enumerate(report.abstention):
         if threshold.shipped or position % step == 0:
@@ -213,7 +213,7 @@ def _groups(report: Report) -> Iterator[str]:
             yield _of_modes(report, label, [share(group.recall[mode]) for mode in report.modes])
     rows = [group for group in report.groups if any(group.false_positive_rate.values())]
     if rows:
-        yield _of_modes(report, "false inject by kind", report.modes)
+        yield _of_modes(report, "false positives by kind", report.modes)
     for group in rows:
         label = f"  {group.name}"[: _LABEL - 6] + f" {group.queries}"
         yield _of_modes(

@@ -1,1 +1,1 @@
-"""Routing a dataset, and storing what came of it."""
+"""Routing a dataset, and storing the results."""

@@ -40,7 +40,7 @@ from crossgate._values.profile_files import as_profile
 from crossgate._values.results import Candidate
 
 RETRIEVER = "retriever"
-"""The embedder that a profile names if the caller does not say what made the cosines."""
+"""The embedder in a profile if the caller does not name the model of the cosines."""
 
 _NAMED = ("query", "candidates", "relevant")
 
@@ -62,7 +62,7 @@ def is_candidates(path: str | PathLike[str]) -> bool:
     try:
         with open_source(path) as stream:
             first = parse_json(stream.readline(1 << 26).decode("utf-8"))
-    except (OSError, ValueError, Unusable):  # whatever reads it as something else will say so
+    except (OSError, ValueError, Unusable):  # the reader that is tried next reports the error
         return False
     listed = first.get("candidates") if isinstance(first, dict) else None
     return isinstance(listed, list) and any(isinstance(entry, dict) for entry in listed)
@@ -79,7 +79,7 @@ def measure_candidates(
     seed: int = 0,
     strict: bool = False,
 ) -> tuple[Problem, ...]:
-    """Rerank all candidates of every query, write the run, and return the rows left out, and why.
+    """Rerank all candidates of every query, write the run, and return the rows that were left out.
 
     Args:
         path: A file of queries with their candidates, see above.
@@ -118,8 +118,8 @@ def measure_candidates(
         documents=len({entry.id for row in rows for entry in row.candidates}),
         skipped=len(log.problems),
         notes=(
-            "the candidates are those of another retriever: what it did not find counts as missed, "
-            "and the profile is fitted to its cosines only",
+            "the candidates are those of another retriever: a document that it did not find counts "
+            "as missed, and the profile is fitted to its cosines only",
         ),
         modes=("always",),
         embedder=embedder,

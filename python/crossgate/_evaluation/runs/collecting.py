@@ -223,7 +223,7 @@ def _route(
                 note.code
                 for result in results.values()
                 for note in result.degraded
-                if note.code != "reranker_not_fitted"  # the report says so in its first lines
+                if note.code != "reranker_not_fitted"  # stated in the first lines of the report
             )
         ),
     )

@@ -42,7 +42,7 @@ def policy_of(mode: Mode, policy: Policy) -> Policy:
 def without_thresholds(profile: Profile) -> Profile:
     """Return a profile that states its confidence but applies no threshold to it.
 
-    Candidates of too little relevance stay dropped: that threshold has nothing to do with it.
+    Candidates of too little relevance stay dropped: their threshold is a different one.
     """
     return profile.replace(answer={}, second={})
 

@@ -31,12 +31,12 @@ SCHEMA = "crossgate-run/2"
 Mode = Literal["never", "gated", "always", "remote"]
 ALL_MODES: tuple[Mode, ...] = get_args(Mode)
 MODES: tuple[Mode, ...] = ("never", "gated", "always")
-"""The modes that are measured unless others are asked for: they need no provider and no key."""
+"""The modes that are measured by default: they need no provider and no key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHeader:
-    """The header of a run: what was run, on which data and machine.
+    """The header of a run: models, settings, data and machine.
 
     Attributes:
         dataset: Name of the dataset.
@@ -45,7 +45,7 @@ class RunHeader:
         labels: Fingerprint of the queries and their labels.
         documents: How many documents there are.
         skipped: How many malformed rows were left out.
-        notes: What a reader of the figures should know about the labels.
+        notes: Remarks on the labels for a reader of the figures.
         modes: The modes that were measured.
         embedder: Identity of the embedder; empty for BM25 alone.
         reranker: Identity of the reranker; None without one.
@@ -54,7 +54,7 @@ class RunHeader:
         policy: The policy in use.
         seed: Seed of the sample and of the resampling.
         machine: Processor, cores and system.
-        versions: Of Python, crossgate and what it runs on.
+        versions: Of Python, crossgate and its dependencies.
         date: When the run was started, UTC, ISO 8601.
     """
 
@@ -84,7 +84,7 @@ class StoredQuery:
     Attributes:
         id: The query's id.
         text: The query.
-        kind: What kind of query it is; empty if the dataset does not say.
+        kind: The kind of query; empty if the dataset does not name it.
         mentions_name: Whether it names the document that fits, or None if unknown.
         relevant: Grade of each document that fits; empty if nothing does.
         wrong: Documents that are known not to fit.
@@ -102,7 +102,7 @@ class StoredQuery:
             same; None for the queries that were routed once.
         sources: Source types of candidates that have one, by id.
         excerpts: The beginnings of documents that a reader may want to see.
-        degraded: Codes of what did not run as configured.
+        degraded: Codes of the parts that did not run as configured.
     """
 
     id: str
@@ -187,7 +187,7 @@ def is_run(path: str | PathLike[str]) -> bool:
     try:
         with open_source(check_path("the run", path)) as stream:
             return b'"schema": "crossgate-run/' in stream.readline(200)
-    except OSError:  # whatever reads it as something else will say so
+    except OSError:  # the reader that is tried next reports the error
         return False
 
 
@@ -200,7 +200,7 @@ def _header_values(header: RunHeader) -> dict[str, Any]:
 def _header(values: dict[str, Any]) -> RunHeader:
     schema = values.pop("schema", None)
     if schema != SCHEMA:
-        raise Unusable(f"it is of version {str(schema)[:60]!r}, not {SCHEMA!r}: measure again")
+        raise Unusable(f"it has version {str(schema)[:60]!r}, not {SCHEMA!r}: measure again")
     return RunHeader(
         **{
             **values,
