@@ -39,6 +39,7 @@ pub mod json;
 pub mod need;
 pub mod policy;
 pub mod profile;
+pub mod request;
 pub mod signals;
 pub mod stage1;
 pub mod text;

@@ -15,6 +15,7 @@ use crate::profile::{
     Answer, Combine, Confidence, Profile, Relevance, Second, Stage1Confidence, Stage1Relevance,
     Stage2Confidence, Stage2Relevance, Winner,
 };
+use crate::request::{Material, Split};
 use crate::signals::{Reading, Signals};
 use crate::stage1::{Blend, Scored, Span};
 
@@ -188,7 +189,7 @@ macro_rules! made_here {
     )*};
 }
 
-made_here! { Span Note Cliff Gated Place Decision }
+made_here! { Span Note Cliff Gated Material Place Decision Split }
 
 // Python creates its variants by their names, such as `Combine.Rrf`, so it has no constructor.
 #[pymethods]

@@ -9,6 +9,7 @@ use crossgate_core::gate::{self, Gated, Request};
 use crossgate_core::need;
 use crossgate_core::policy::Policy;
 use crossgate_core::profile::Profile;
+use crossgate_core::request::{self, Split};
 use crossgate_core::signals::{self, Reading, Signals};
 use crossgate_core::stage1::{self, Blend, Scored};
 use crossgate_core::text::Analyzer;
@@ -39,6 +40,12 @@ pub(crate) fn need_of(
     weights: Vec<f64>,
 ) -> PyResult<f64> {
     Ok(need::need(&numbers(vector)?, intercept, &weights)?)
+}
+
+/// Splits a prompt into the request and the pasted material.
+#[pyfunction]
+pub(crate) fn split(py: Python<'_>, prompt: &str) -> Split {
+    py.detach(|| request::split(prompt))
 }
 
 /// Decides whether stage 1 has a winner, has nothing relevant, or needs stage 2.

@@ -11,7 +11,7 @@ mod _core {
     #[pymodule_export]
     use crate::decide::{
         analyze, announced, combine, conclude, fits, gated, known_elsewhere, need_of, read_signals,
-        read_trace, reblend, replay, trace,
+        read_trace, reblend, replay, split, trace,
     };
     #[pymodule_export]
     use crate::embedder::{Embedder, blake3_of};
@@ -31,6 +31,7 @@ mod _core {
             Answer, Combine, Confidence, Profile, Relevance, Second, Stage1Confidence,
             Stage1Relevance, Stage2Confidence, Stage2Relevance, Winner,
         },
+        request::{Material, Split},
         signals::{Reading, Signals},
         stage1::{Blend, Scored, Span},
     };

@@ -1,0 +1,377 @@
+//! A prompt in two parts: what a person asks for, and the material that was pasted with it.
+//!
+//! "merge these PDF files" is a request, and so it stays with twelve lines of a log behind it. The
+//! parser knows material by its shape alone: fences, signs of logs, stack traces, code, data and
+//! mail. It knows no project, and reads each line a fixed number of times.
+
+mod blocks;
+mod inline;
+mod lines;
+mod shape;
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use crate::json::{codes, value};
+use crate::stage1::Span;
+use crate::stop_words::is_stop_word;
+use crate::terms::number_of;
+use blocks::{Block, Line, blocks, lines_of};
+use inline::inline;
+use shape::Words;
+
+codes! {
+    /// What a piece of material is.
+    pub enum Kind {
+        /// A program, or a part of one.
+        Code = "code",
+        /// Messages of a program, such as a log or the output of a compiler.
+        Log = "log",
+        /// An exception with the calls that led to it.
+        Traceback = "traceback",
+        /// A change of a file, or a conflict of two.
+        Diff = "diff",
+        /// JSON.
+        Json = "json",
+        /// XML or HTML.
+        Markup = "markup",
+        /// Values separated by commas, semicolons or tabs.
+        Csv = "csv",
+        /// A statement for a database.
+        Sql = "sql",
+        /// A table for people.
+        Table = "table",
+        /// Memory, registers, threads or encoded data.
+        Dump = "dump",
+        /// Settings, such as YAML, TOML or a Dockerfile.
+        Config = "config",
+        /// A mail with its fields, greeting or closing.
+        Mail = "mail",
+        /// A text by somebody else, marked as a quotation or of that length.
+        Quotation = "quotation",
+        /// Commands at a prompt, with their output.
+        Terminal = "terminal",
+        /// An address.
+        Url = "url",
+    }
+}
+
+value! {
+    /// A piece of material.
+    #[derive(Copy, PartialEq, Eq)]
+    #[serde(deny_unknown_fields)]
+    pub struct Material {
+        /// What it is.
+        pub kind: Kind,
+        /// Its place in the prompt, in characters.
+        pub span: Span,
+    }
+}
+
+value! {
+    /// A prompt in its parts.
+    #[derive(Default, PartialEq, Eq)]
+    #[serde(deny_unknown_fields)]
+    pub struct Split {
+        /// What the person asks for; the whole prompt where nothing was pasted.
+        pub request: String,
+        /// The places that the request was taken from, in characters. With the material they cover
+        /// the prompt, one after the other.
+        pub spans: Vec<Span>,
+        /// What was pasted, in its order.
+        pub material: Vec<Material>,
+        /// Whether the request names something to do or to know; "fix this" does not.
+        pub names_something: bool,
+    }
+}
+
+/// Separates the request of a prompt from what was pasted with it.
+pub fn split(prompt: &str) -> Split {
+    let lines = lines_of(prompt);
+    let mut blocks = blocks(&lines);
+    // A single line is what the person says, whatever it looks like.
+    let is_single = !prompt.trim().contains('\n');
+    if !blocks.is_empty() && !has_words(prompt, &lines, &blocks) {
+        release(&lines, &mut blocks);
+        if is_single {
+            blocks.clear();
+        }
+    }
+    let mut pasted: Vec<(Kind, Range<usize>)> = Vec::new();
+    let place = |number: usize| lines.get(number).map_or(prompt.len(), |line| line.start);
+    let mut before = 0;
+    for Block { kind, lines, .. } in &blocks {
+        let (start, end) = (place(lines.start), place(lines.end));
+        inline(prompt, before..start, &mut pasted);
+        pasted.push((*kind, start..end));
+        before = end;
+    }
+    inline(prompt, before..prompt.len(), &mut pasted);
+    let found = assembled(prompt, &pasted);
+    if is_single && !found.request.contains(char::is_alphanumeric) {
+        return assembled(prompt, &[]);
+    }
+    found
+}
+
+/// Whether a word stands outside of all blocks.
+fn has_words(prompt: &str, lines: &[Line<'_>], blocks: &[Block]) -> bool {
+    let mut outside = true;
+    let mut left = blocks.iter().peekable();
+    lines.iter().enumerate().any(|(number, line)| {
+        while left.next_if(|block| block.lines.end <= number).is_some() {}
+        outside = left.peek().is_none_or(|block| number < block.lines.start);
+        let text = prompt.get(line.start..line.end).unwrap_or_default();
+        outside && text.contains(char::is_alphanumeric)
+    })
+}
+
+/// Takes sentences out of the blocks that may be the request: what stands at the end of one, or the
+/// only ones that stand within.
+fn release(lines: &[Line<'_>], blocks: &mut Vec<Block>) {
+    let says = |range: &Range<usize>, least: fn(Words) -> bool| {
+        let mut inside = lines.get(range.clone()).unwrap_or_default().iter();
+        inside.any(|line| least(Words::of(line.text)))
+    };
+    let all: Vec<(usize, Range<usize>)> = (0..)
+        .zip(blocks.iter())
+        .flat_map(|(number, block)| block.doubtful.iter().map(move |range| (number, range.clone())))
+        .collect();
+    let ends = |(number, range): &(usize, Range<usize>)| {
+        blocks.get(*number).is_some_and(|block| block.lines.end == range.end)
+    };
+    let last =
+        |least: fn(Words) -> bool| all.iter().rev().find(|one| ends(one) && says(&one.1, least));
+    let only = || {
+        all.first().filter(|one| {
+            all.len() == 1 && says(&one.1, |words| words.are_prose() && words.plain >= 3)
+        })
+    };
+    let found = last(Words::are_a_sentence)
+        .or_else(only)
+        .or_else(|| last(|words| words.are_prose() && words.plain >= 2));
+    let Some((number, range)) = found.cloned() else { return };
+    let block = blocks.remove(number);
+    let parts = [block.lines.start..range.start, range.end..block.lines.end];
+    for lines in parts.into_iter().rev().filter(|lines| !lines.is_empty()) {
+        blocks.insert(number, Block { kind: block.kind, lines, doubtful: Vec::new() });
+    }
+}
+
+/// The parts of a prompt, from its pasted places in their order, in bytes.
+fn assembled(prompt: &str, pasted: &[(Kind, Range<usize>)]) -> Split {
+    let mut split = Split::default();
+    let mut characters = Characters { prompt, byte: 0, count: 0 };
+    let mut before = 0;
+    for (kind, range) in pasted
+        .iter()
+        .map(|(kind, range)| (Some(*kind), range.clone()))
+        .chain([(None, prompt.len()..prompt.len())])
+    {
+        let piece = prompt.get(before..range.start).unwrap_or_default();
+        let span = Span { start: characters.until(before), end: characters.until(range.start) };
+        let says = piece.trim();
+        if says.is_empty() {
+            // White space between two pieces of material belongs to the first.
+            match (split.material.last_mut(), split.spans.is_empty()) {
+                (Some(last), _) if last.span.end == span.start => last.span.end = span.end,
+                _ if span.start < span.end => split.spans.push(span),
+                _ => {}
+            }
+        } else {
+            split.spans.push(span);
+            if !split.request.is_empty() {
+                let apart = prompt.get(..before).is_some_and(|text| text.ends_with('\n'))
+                    || piece.starts_with(['\n', '\r']);
+                split.request.push(if apart { '\n' } else { ' ' });
+            }
+            split.request.push_str(says);
+        }
+        if let Some(kind) = kind {
+            let span = Span { start: span.end, end: characters.until(range.end) };
+            split.material.push(Material { kind, span });
+        }
+        before = range.end;
+    }
+    if split.material.is_empty() {
+        prompt.clone_into(&mut split.request);
+    }
+    split.names_something = names_something(&split.request);
+    split
+}
+
+/// Counts the characters up to places that only grow.
+struct Characters<'a> {
+    prompt: &'a str,
+    byte: usize,
+    count: u32,
+}
+
+impl Characters<'_> {
+    fn until(&mut self, byte: usize) -> u32 {
+        let between = self.prompt.get(self.byte..byte).unwrap_or_default();
+        self.count += number_of(between.chars().count());
+        self.byte = byte;
+        self.count
+    }
+}
+
+/// Whether a request has a word beside function words and those that fit every request.
+fn names_something(request: &str) -> bool {
+    let apostrophe = |one: char| matches!(one, '\'' | '’');
+    request.split(|one: char| !one.is_alphanumeric() && !apostrophe(one)).any(|word| {
+        let word = word.trim_matches(apostrophe).to_lowercase().replace('’', "'");
+        let letters = word.contains(char::is_alphabetic);
+        letters && !is_stop_word(&word) && GENERAL.binary_search(&word.as_str()).is_err()
+    })
+}
+
+/// Words of requests that fit anything, sorted.
+const GENERAL: &[&str] = &[
+    "above",
+    "address",
+    "again",
+    "also",
+    "anyone",
+    "anything",
+    "asap",
+    "attached",
+    "bad",
+    "below",
+    "breaks",
+    "broke",
+    "broken",
+    "bug",
+    "bugs",
+    "cause",
+    "caused",
+    "causes",
+    "check",
+    "checks",
+    "code",
+    "com",
+    "come",
+    "comes",
+    "correct",
+    "deal",
+    "done",
+    "error",
+    "errors",
+    "even",
+    "everything",
+    "explain",
+    "explains",
+    "fail",
+    "failed",
+    "failing",
+    "fails",
+    "failure",
+    "figure",
+    "fix",
+    "fixed",
+    "fixes",
+    "fixing",
+    "following",
+    "get",
+    "gets",
+    "getting",
+    "give",
+    "go",
+    "goes",
+    "going",
+    "good",
+    "got",
+    "handle",
+    "happen",
+    "happened",
+    "happening",
+    "happens",
+    "happy",
+    "hello",
+    "help",
+    "helps",
+    "hey",
+    "hi",
+    "http",
+    "https",
+    "idea",
+    "ideas",
+    "issue",
+    "issues",
+    "keep",
+    "keeps",
+    "know",
+    "like",
+    "look",
+    "looks",
+    "make",
+    "makes",
+    "making",
+    "maybe",
+    "mean",
+    "means",
+    "meant",
+    "mend",
+    "message",
+    "messages",
+    "mind",
+    "need",
+    "needs",
+    "net",
+    "not",
+    "now",
+    "off",
+    "ok",
+    "okay",
+    "org",
+    "out",
+    "output",
+    "pasted",
+    "pls",
+    "problem",
+    "problems",
+    "quick",
+    "quickly",
+    "really",
+    "reason",
+    "repair",
+    "resolve",
+    "right",
+    "say",
+    "says",
+    "see",
+    "show",
+    "solve",
+    "someone",
+    "something",
+    "sort",
+    "still",
+    "stuff",
+    "take",
+    "tell",
+    "text",
+    "thank",
+    "thanks",
+    "thing",
+    "things",
+    "think",
+    "thoughts",
+    "try",
+    "trying",
+    "understand",
+    "up",
+    "want",
+    "wants",
+    "way",
+    "work",
+    "worked",
+    "working",
+    "works",
+    "wrong",
+    "www",
+    "yes",
+];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,539 @@
+//! Lines that were pasted together: fences, and runs of lines that give evidence of the same.
+
+use std::ops::Range;
+
+use super::Kind;
+use super::lines::{ENOUGH, Sign, begins_mail, is_bare_key, sign};
+use super::shape::{Words, is_addressed};
+
+/// A line of the text, without what ends it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line<'a> {
+    pub(super) text: &'a str,
+    /// Where it starts, in bytes.
+    pub(super) start: usize,
+    /// Where the next one starts.
+    pub(super) end: usize,
+}
+
+impl Line<'_> {
+    fn is_blank(&self) -> bool {
+        !self.text.contains(|one: char| !one.is_whitespace() && !one.is_control())
+    }
+
+    fn indent(&self) -> usize {
+        self.text.len() - self.text.trim_start().len()
+    }
+}
+
+/// Lines that were pasted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Block {
+    pub(super) kind: Kind,
+    /// Numbers of its lines.
+    pub(super) lines: Range<usize>,
+    /// Sentences among them, which may be the request itself if no other is found.
+    pub(super) doubtful: Vec<Range<usize>>,
+}
+
+/// The lines of a text. Where a fence opens or closes within a line, it begins one of its own.
+pub(super) fn lines_of(text: &str) -> Vec<Line<'_>> {
+    let mut lines = Vec::new();
+    let mut inside = false;
+    let mut start = 0;
+    for whole in text.split_inclusive('\n') {
+        let end = start + whole.len();
+        let mut line = whole.trim_end_matches(['\n', '\r']);
+        while let Some((first, second)) =
+            place_of_fence(line, &mut inside).and_then(|cut| line.split_at_checked(cut))
+        {
+            let middle = start + first.len();
+            lines.push(Line { text: first, start, end: middle });
+            (line, start) = (second, middle);
+        }
+        lines.push(Line { text: line, start, end });
+        start = end;
+    }
+    lines
+}
+
+/// Where a line is to be cut, so that a fence is a line of its own; none where it is one, or holds
+/// none. `inside` tells whether the line is in a fenced block, and afterwards whether the next is.
+fn place_of_fence(line: &str, inside: &mut bool) -> Option<usize> {
+    const FENCE: &str = "```";
+    let trimmed = line.trim_start();
+    if trimmed.starts_with(FENCE) {
+        let info = trimmed.trim_start_matches('`');
+        if !*inside {
+            *inside = !info.contains('`');
+        } else if info.trim().is_empty() {
+            *inside = false;
+        } else if info.starts_with(' ') || info.trim().contains(' ') {
+            // What follows the closing fence is none of its names.
+            *inside = false;
+            return Some(line.len() - info.len());
+        }
+        return None;
+    }
+    let last = line.rfind(FENCE)?; // not at its start
+    let info = line.get(last + FENCE.len()..)?.trim();
+    if *inside {
+        return line.find(FENCE);
+    }
+    let opens = line.matches(FENCE).count() % 2 == 1;
+    let named = info.len() <= 20
+        && info.chars().all(|one| one.is_alphanumeric() || matches!(one, '+' | '-' | '#'));
+    (opens && named).then_some(last)
+}
+
+/// The blocks of a text, in their order and without overlap.
+pub(super) fn blocks(lines: &[Line<'_>]) -> Vec<Block> {
+    let signs = Signs::of(lines);
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(line) = lines.get(at) {
+        if line.is_blank() {
+            at += 1;
+            continue;
+        }
+        let (block, end) = match fenced(lines, &signs, at).or_else(|| letter(lines, &signs, at)) {
+            Some(block) => (Some(block), at),
+            None => run(lines, &signs, at),
+        };
+        at = block.as_ref().map_or(end, |block| block.lines.end).max(at + 1);
+        found.extend(block);
+    }
+    found
+}
+
+/// What each line says, alone and with its neighbours.
+struct Signs {
+    of: Vec<Option<Sign>>,
+    /// Per line, the next one from there on that closes a letter.
+    closings: Vec<Option<usize>>,
+}
+
+impl Signs {
+    fn of(lines: &[Line<'_>]) -> Self {
+        let mut of: Vec<Option<Sign>> = lines.iter().map(|line| sign(line.text)).collect();
+        columns(lines, &mut of);
+        // A bare key needs members: without any, it announces what follows.
+        for (number, line) in lines.iter().enumerate() {
+            if is_bare_key(line.text) {
+                let next = lines
+                    .get(number + 1..)
+                    .and_then(|rest| rest.iter().find(|one| !one.is_blank()));
+                let has_members = next.is_some_and(|next| {
+                    next.indent() > line.indent()
+                        || (line.indent() > 0 && next.text.trim_start().starts_with("- "))
+                });
+                if let Some(entry) = of.get_mut(number) {
+                    *entry = has_members.then_some(Sign { kind: Kind::Config, weight: 2 });
+                }
+            }
+        }
+        let mut closings = vec![None; lines.len()];
+        let mut next = None;
+        for (number, line) in lines.iter().enumerate().rev() {
+            if is_closing(line.text) {
+                next = Some(number);
+            }
+            if let Some(entry) = closings.get_mut(number) {
+                *entry = next;
+            }
+        }
+        Self { of, closings }
+    }
+
+    fn at(&self, number: usize) -> Option<Sign> {
+        self.of.get(number).copied().flatten()
+    }
+}
+
+/// Marks runs of lines with the same columns: separated values, and tables made of spaces.
+fn columns(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
+    let separated = |separator: char| {
+        move |line: &Line<'_>| -> Option<usize> {
+            let text = line.text.trim();
+            let fields: Vec<&str> = text.split(separator).collect();
+            let spaced = fields.iter().skip(1).filter(|field| field.starts_with(' ')).count();
+            let sentence = Words::of(text).are_a_sentence()
+                || fields.iter().any(|field| field.split_whitespace().count() > 6)
+                || (separator != '\t' && spaced * 2 > fields.len() - 1 && fields.len() < 4)
+                || text.ends_with([':', '?', '{', ';']);
+            (fields.len() >= if separator == '\t' { 2 } else { 3 } && !sentence)
+                .then_some(fields.len())
+        }
+    };
+    mark(lines, signs, Kind::Csv, 2, separated(','));
+    mark(lines, signs, Kind::Csv, 2, separated(';'));
+    mark(lines, signs, Kind::Csv, 2, separated('\t'));
+    mark(lines, signs, Kind::Table, 3, |line| {
+        let text = line.text.trim();
+        let wide = text.split("  ").filter(|part| !part.trim().is_empty()).count();
+        (wide >= 3 && !text.ends_with(['.', '?', ':'])).then_some(3)
+    });
+}
+
+/// Marks runs of at least `least` lines for which `shape` returns the same.
+fn mark(
+    lines: &[Line<'_>],
+    signs: &mut [Option<Sign>],
+    kind: Kind,
+    least: usize,
+    shape: impl Fn(&Line<'_>) -> Option<usize>,
+) {
+    let shapes: Vec<Option<usize>> = lines.iter().map(shape).collect();
+    let mut at = 0;
+    for group in shapes.chunk_by(|one, next| one == next) {
+        let range = at..at + group.len();
+        at = range.end;
+        if group.len() >= least && group.first().is_some_and(Option::is_some) {
+            for one in signs.get_mut(range).unwrap_or_default() {
+                if one.is_none_or(|one| one.weight < ENOUGH) {
+                    *one = Some(Sign { kind, weight: ENOUGH });
+                }
+            }
+        }
+    }
+}
+
+/// The mark of a fence that a line opens, and whether a name follows it.
+fn fence(text: &str) -> Option<(&str, bool)> {
+    let text = text.trim_start().trim_start_matches("> ");
+    let text =
+        text.strip_prefix("- ").or_else(|| text.strip_prefix("* ")).unwrap_or(text).trim_start();
+    let first = text.chars().next().filter(|one| matches!(one, '`' | '~'))?;
+    let mark = text.get(..text.len() - text.trim_start_matches(first).len())?;
+    let info = text.get(mark.len()..)?.trim();
+    let named = !info.is_empty();
+    (mark.len() >= 3 && !info.contains('`')).then_some((mark, named))
+}
+
+/// A fenced block, up to its closing fence or to the end of the text; also between two lines of
+/// three quotation marks.
+fn fenced(lines: &[Line<'_>], signs: &Signs, at: usize) -> Option<Block> {
+    let text = lines.get(at)?.text.trim();
+    let quotes = matches!(text, "\"\"\"" | "'''");
+    let mark = if quotes { text } else { fence(text)?.0 };
+    let closes = |other: &Line<'_>| {
+        let other = other.text.trim();
+        if quotes {
+            return other == text;
+        }
+        fence(other).is_some_and(|(end, named)| !named && end.starts_with(mark))
+    };
+    let end = (at + 1..lines.len()).find(|number| lines.get(*number).is_some_and(closes));
+    if quotes && end.is_none() {
+        return None;
+    }
+    let inside = at + 1..end.unwrap_or(lines.len());
+    let mut evidence = Evidence::default();
+    for one in inside.clone().filter_map(|number| signs.at(number)) {
+        evidence.add(one);
+    }
+    let kind = evidence.kind().unwrap_or(if quotes { Kind::Quotation } else { Kind::Code });
+    // Where nothing closes it, the last paragraph may be a request.
+    let doubtful = match end {
+        None => last_paragraph(lines, signs, inside),
+        Some(_) => None,
+    };
+    let lines = at..end.map_or(lines.len(), |end| end + 1);
+    Some(Block { kind, lines, doubtful: doubtful.into_iter().collect() })
+}
+
+/// The last paragraph of some lines, if it is made of sentences.
+fn last_paragraph(lines: &[Line<'_>], signs: &Signs, within: Range<usize>) -> Option<Range<usize>> {
+    let blank = |number: &usize| lines.get(*number).is_none_or(Line::is_blank);
+    let last = within.clone().rev().find(|number| !blank(number))?;
+    let first = (within.start..last).rev().find(blank).map_or(within.start, |blank| blank + 1);
+    let prose =
+        |number: usize| lines.get(number).is_some_and(|line| Words::of(line.text).are_prose());
+    let whole = |number: usize| signs.at(number).is_some_and(|one| one.weight >= ENOUGH);
+    let mut paragraph = first..=last;
+    (paragraph.clone().any(prose) && !paragraph.any(whole)).then_some(first..within.end)
+}
+
+const GREETINGS: [&str; 7] =
+    ["Dear ", "Hi ", "Hello ", "Hey ", "Good morning", "Good afternoon", "Good evening"];
+
+/// Sorted, so that it can be searched by halves.
+const CLOSINGS: [&str; 24] = [
+    "all the best",
+    "best",
+    "best regards",
+    "best wishes",
+    "cheers",
+    "cordially",
+    "kind regards",
+    "many thanks",
+    "regards",
+    "respectfully",
+    "sincerely",
+    "sincerely yours",
+    "take care",
+    "thank you",
+    "thanks",
+    "thanks again",
+    "thanks in advance",
+    "warm regards",
+    "with best wishes",
+    "with kind regards",
+    "yours",
+    "yours faithfully",
+    "yours sincerely",
+    "yours truly",
+];
+
+fn is_greeting(text: &str) -> bool {
+    let text = text.trim();
+    text.ends_with(',') && text.len() <= 60 && GREETINGS.iter().any(|start| text.starts_with(start))
+}
+
+fn is_closing(text: &str) -> bool {
+    let text = text.trim();
+    let phrase =
+        text.split_once(',').map_or(text, |(phrase, _)| phrase).trim_end_matches(['!', '.']);
+    text.len() <= 60 && CLOSINGS.binary_search(&phrase.to_lowercase().as_str()).is_ok()
+}
+
+/// How many lines a letter may have that only a greeting and a closing tell.
+const LONGEST_LETTER: usize = 80;
+
+/// How many lines may follow what closes a letter: name, role, telephone.
+const SIGNATURE: usize = 4;
+
+/// A letter: from its fields, or from its greeting, up to its signature.
+fn letter(lines: &[Line<'_>], signs: &Signs, at: usize) -> Option<Block> {
+    let line = lines.get(at)?;
+    let closing = |from: usize| signs.closings.get(from).copied().flatten();
+    let signed = |closing: usize| {
+        let mut rest = closing + 1..lines.len().min(closing + 1 + SIGNATURE);
+        let end = rest.end;
+        let belongs = |line: &Line<'_>| {
+            let small = line.text.trim_start().starts_with(char::is_lowercase);
+            let sentence = Words::of(line.text).are_a_sentence() || is_addressed(line.text);
+            !line.is_blank() && !small && !sentence
+        };
+        rest.find(|number| !lines.get(*number).is_some_and(belongs)).unwrap_or(end)
+    };
+    if is_greeting(line.text) {
+        let closing = closing(at + 1)
+            .filter(|closing| closing - at <= LONGEST_LETTER && closing - at >= 2)?;
+        let whole = at..signed(closing);
+        return Some(Block { kind: Kind::Mail, lines: whole.clone(), doubtful: vec![whole] });
+    }
+    if !begins_mail(line.text) {
+        return None;
+    }
+    let mut weight = 0;
+    let mut body = at;
+    while let Some(line) = lines.get(body).filter(|line| !line.is_blank()) {
+        let one = signs.at(body).filter(|_| begins_mail(line.text));
+        // A field may go on in the next line.
+        match one {
+            Some(one) => weight += usize::from(one.weight),
+            None if weight > 0 && line.indent() > 0 => {}
+            None => break,
+        }
+        body += 1;
+    }
+    let quoted = lines
+        .iter()
+        .skip(body)
+        .find(|line| !line.is_blank())
+        .is_some_and(|line| line.text.trim_start().starts_with('>'));
+    if weight < usize::from(ENOUGH) || quoted {
+        return None;
+    }
+    let (end, doubtful) = match closing(body) {
+        Some(closing) => (signed(closing), None),
+        None => (lines.len(), last_paragraph(lines, signs, body..lines.len())),
+    };
+    Some(Block { kind: Kind::Mail, lines: at..end, doubtful: doubtful.into_iter().collect() })
+}
+
+/// The evidence of some lines, by kind, in the order in which the kinds appeared.
+#[derive(Debug, Default)]
+struct Evidence {
+    of: Vec<(Kind, usize)>,
+}
+
+impl Evidence {
+    fn add(&mut self, sign: Sign) {
+        let weight = usize::from(sign.weight);
+        match self.of.iter_mut().find(|(kind, _)| *kind == sign.kind) {
+            Some((_, sum)) => *sum += weight,
+            None => self.of.push((sign.kind, weight)),
+        }
+    }
+
+    fn is_enough(&self) -> bool {
+        self.of.iter().map(|(_, sum)| sum).sum::<usize>() >= usize::from(ENOUGH)
+    }
+
+    /// The kind with the most evidence, the first of equal ones.
+    fn kind(&self) -> Option<Kind> {
+        let mut best: Option<(Kind, usize)> = None;
+        for (kind, sum) in self.of.iter().filter(|(_, sum)| *sum > 0) {
+            if best.is_none_or(|(_, most)| *sum > most) {
+                best = Some((*kind, *sum));
+            }
+        }
+        best.map(|(kind, _)| kind)
+    }
+}
+
+/// Kinds that follow each other in one paste.
+fn go_together(one: Kind, other: Kind) -> bool {
+    let family = |kind| match kind {
+        Kind::Log | Kind::Traceback | Kind::Dump | Kind::Terminal => 0,
+        Kind::Mail | Kind::Quotation => 1,
+        Kind::Code | Kind::Json | Kind::Config | Kind::Sql | Kind::Markup => 2,
+        Kind::Csv | Kind::Table => 3,
+        Kind::Diff => 4,
+        Kind::Url => 5,
+    };
+    family(one) == family(other)
+}
+
+/// Lines from a place on that give evidence of one paste, and where to look on.
+fn run(lines: &[Line<'_>], signs: &Signs, at: usize) -> (Option<Block>, usize) {
+    let mut evidence = Evidence::default();
+    let mut end = at;
+    let mut blank = false;
+    let mut last = None;
+    let mut doubtful = Vec::new();
+    // The last line of an output, which may be a request.
+    let mut output = None;
+    // The first of the lines that only count if a sign follows.
+    let mut waiting = None;
+    for (number, line) in lines.iter().enumerate().skip(at) {
+        // An empty line of a changed file is a space.
+        let context = line.text == " " && evidence.kind() == Some(Kind::Diff);
+        if line.is_blank() && !context {
+            blank = true;
+            continue;
+        }
+        if let Some(one) = signs.at(number) {
+            let kind = evidence.kind().unwrap_or(one.kind);
+            let goes_on = one.kind == kind || one.weight.saturating_mul(2) >= ENOUGH;
+            let apart = blank || waiting.is_some();
+            if apart && end > at && !(one.weight > 0 && goes_on && go_together(kind, one.kind)) {
+                break;
+            }
+            if end > at && fence(line.text).is_some() {
+                break;
+            }
+            if let Some(first) = waiting.take() {
+                let own = lines.get(first..number).unwrap_or_default();
+                if own.iter().all(|line| line.is_blank() || line.indent() == 0) {
+                    doubtful.push(first..number);
+                }
+            }
+            evidence.add(one);
+            last = Some(one);
+            end = number + 1;
+            blank = false;
+            continue;
+        }
+        let Some(before) = last else { break };
+        // What announces a list is not the output before it.
+        let announces = line.text.trim_end().ends_with(':')
+            && lines.get(number + 1).is_some_and(|next| is_item(next.text.trim_start()));
+        // The message of a panic of Rust stands in a line of its own.
+        let message =
+            !blank && number == end && lines.get(end - 1).is_some_and(|line| is_panic(line.text));
+        let enough = evidence.is_enough();
+        let as_the_last = absorbed(line, before.kind, blank, enough);
+        let as_most = || evidence.kind().map(|kind| absorbed(line, kind, blank, enough));
+        let belongs = match as_the_last {
+            Absorbed::No => as_most().unwrap_or(Absorbed::No),
+            other => other,
+        };
+        match belongs {
+            _ if message => end = number + 1,
+            _ if announces => break,
+            Absorbed::Yes => {
+                waiting = None;
+                end = number + 1;
+                output = (before.kind == Kind::Terminal).then_some(number..end);
+            }
+            Absorbed::IfMoreFollows => {
+                let start = *waiting.get_or_insert(number);
+                if number - start >= MOST_WAITING {
+                    break;
+                }
+            }
+            Absorbed::No => break,
+        }
+    }
+    let Some(kind) = evidence.kind().filter(|_| evidence.is_enough()) else { return (None, end) };
+    doubtful.extend(output.filter(|last: &Range<usize>| last.end == end));
+    (Some(Block { kind, lines: at..end, doubtful }), end)
+}
+
+/// How many sentences in a row may stand between two lines of a paste.
+const MOST_WAITING: usize = 40;
+
+fn is_panic(line: &str) -> bool {
+    line.ends_with(':') && line.contains("panicked at ")
+}
+
+enum Absorbed {
+    Yes,
+    IfMoreFollows,
+    No,
+}
+
+/// Whether a line that gives no evidence belongs to the lines before it.
+fn absorbed(line: &Line<'_>, kind: Kind, blank: bool, enough: bool) -> Absorbed {
+    let deep = line.indent() >= 2 || line.text.starts_with('\t');
+    let text = line.text.trim_start();
+    if blank {
+        let goes_on = match kind {
+            Kind::Code | Kind::Config | Kind::Markup | Kind::Traceback => deep,
+            Kind::Diff => is_changed(line.text),
+            _ => false,
+        };
+        return if goes_on { Absorbed::IfMoreFollows } else { Absorbed::No };
+    }
+    match kind {
+        _ if !deep && kind != Kind::Diff && (is_addressed(text) || is_item(text)) => Absorbed::No,
+        Kind::Terminal => Absorbed::Yes,
+        Kind::Diff if line.text.starts_with([' ', '+', '-', '\t']) => Absorbed::Yes,
+        Kind::Sql if is_clause(text) => Absorbed::Yes,
+        _ if deep && enough => Absorbed::Yes,
+        Kind::Log | Kind::Traceback | Kind::Dump | Kind::Markup | Kind::Sql | Kind::Json => {
+            Absorbed::IfMoreFollows
+        }
+        _ if deep => Absorbed::IfMoreFollows,
+        _ => Absorbed::No,
+    }
+}
+
+/// Whether a line goes on with a statement that is not written in capitals.
+fn is_clause(text: &str) -> bool {
+    const WORDS: [&str; 16] = [
+        "from", "where", "join", "left", "inner", "right", "and", "or", "on", "group", "order",
+        "having", "limit", "values", "set", "union",
+    ];
+    let first = text.split_whitespace().next().unwrap_or_default();
+    WORDS.contains(&first) && !Words::of(text).are_a_sentence()
+}
+
+/// Whether a line is an item of a list of sentences.
+fn is_item(text: &str) -> bool {
+    let item = text.strip_prefix(['-', '*', '•']).and_then(|rest| rest.strip_prefix(' '));
+    item.is_some_and(|item| Words::of(item).are_prose())
+}
+
+/// Whether a line may be one of a change; an item of a list has a space behind its mark.
+fn is_changed(line: &str) -> bool {
+    let mut letters = line.chars();
+    match letters.next() {
+        Some(' ') => true,
+        Some('+' | '-') => letters.next().is_some_and(|one| one != ' '),
+        _ => false,
+    }
+}

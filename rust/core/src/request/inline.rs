@@ -1,0 +1,321 @@
+//! Material within a line of the request: code between marks, addresses, objects, long quotations.
+
+use std::ops::Range;
+
+use super::Kind;
+use super::lines::{ENOUGH, LONGEST_WORD, is_level, sign};
+use super::shape::{Reader, Words, after_time, without_strings};
+
+/// A quotation of at least so many bytes is material; a shorter one is a part of the request.
+const LONG_QUOTATION: usize = 160;
+
+/// Fewer bytes of JSON or XML are an example of the request's own.
+const SHORT: usize = 16;
+
+/// Adds the pasted places of a part of the prompt, in their order.
+pub(super) fn inline(prompt: &str, part: Range<usize>, pasted: &mut Vec<(Kind, Range<usize>)>) {
+    let text = prompt.get(part.clone()).unwrap_or_default();
+    let mut scan = Scan { text, at: 0, line: 0, done: Done::default() };
+    while let Some((kind, range)) = scan.next_place() {
+        pasted.push((kind, part.start + range.start..part.start + range.end));
+    }
+}
+
+/// Places up to which a search was in vain, or has its result already.
+#[derive(Debug, Default)]
+struct Done {
+    fences: bool,
+    /// Ends of the lines in which these are not to be looked for again.
+    objects: usize,
+    tags: usize,
+    /// And how many looks in this line were in vain.
+    announced: (usize, usize),
+    statements: usize,
+    /// Where the next quotation ends.
+    quotation: Option<usize>,
+    /// Marks of quotations that nothing closes.
+    open: Vec<char>,
+}
+
+struct Scan<'a> {
+    text: &'a str,
+    at: usize,
+    /// Where the line ends that `at` is in.
+    line: usize,
+    done: Done,
+}
+
+impl<'a> Scan<'a> {
+    fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    /// The rest of the line.
+    fn line(&self) -> &'a str {
+        self.text.get(self.at..self.line).unwrap_or_default()
+    }
+
+    fn next_place(&mut self) -> Option<(Kind, Range<usize>)> {
+        let mut before = ' ';
+        while let Some(letter) = self.rest().chars().next() {
+            if self.at >= self.line {
+                let end = self.rest().find('\n').map_or(self.text.len(), |end| self.at + end + 1);
+                self.line = end;
+            }
+            let found = match letter {
+                '`' => self.code(),
+                '{' | '[' => self.object(),
+                '<' => self.tags(),
+                ':' => self.address().or_else(|| self.announced()),
+                '"' | '“' | '«' | '„' => self.quotation(letter, before),
+                _ if is_start(before) => self.word(letter),
+                _ => None,
+            };
+            if let Some((kind, range)) = found {
+                self.at = range.end;
+                return Some((kind, range));
+            }
+            before = letter;
+            self.at += letter.len_utf8();
+        }
+        None
+    }
+
+    /// Code between marks; names and short examples are words of the request.
+    fn code(&mut self) -> Option<(Kind, Range<usize>)> {
+        let rest = self.rest();
+        let length = rest.len() - rest.trim_start_matches('`').len();
+        let mark = rest.get(..length)?;
+        let inner = rest.get(length..)?;
+        // A fence may end lines later, other marks end in their own.
+        let end = match length {
+            1 | 2 => self.line().get(length..)?.find(mark),
+            _ if self.done.fences => None,
+            _ => inner.find("```"),
+        };
+        self.done.fences |= length >= 3 && end.is_none();
+        let Some(end) = end else {
+            self.at += length - 1;
+            return None;
+        };
+        let inside = inner.get(..end)?;
+        let after = inner.get(end..)?;
+        let close = after.len() - after.trim_start_matches('`').len();
+        let all = self.at..self.at + length + end + close;
+        let is_long = inside.len() >= LONG_CODE && inside.trim().contains(char::is_whitespace);
+        if is_long && inside.contains(['(', ';', '=', '{', '<', '\n']) {
+            return Some((Kind::Code, all));
+        }
+        self.at = all.end - 1; // the last mark
+        None
+    }
+
+    /// JSON, up to its end or to that of the line.
+    fn object(&mut self) -> Option<(Kind, Range<usize>)> {
+        if self.at < self.done.objects {
+            return None;
+        }
+        let line = self.line();
+        let inner = line.trim_start_matches(['{', '[', ' ']);
+        let member = inner.strip_prefix('"').and_then(|key| key.split_once('"'));
+        let is_json = member.is_some_and(|(key, rest)| {
+            key.len() <= 100 && rest.trim_start().starts_with([':', ','])
+        });
+        if !is_json {
+            self.done.objects = self.at + (line.len() - inner.len()).max(1);
+            return None;
+        }
+        let end = end_of_object(line);
+        if end.is_none() {
+            self.done.objects = self.line;
+        }
+        let end = end.unwrap_or(line.trim_end().len());
+        (end >= SHORT).then_some((Kind::Json, self.at..self.at + end))
+    }
+
+    /// XML or HTML, from a tag to the last closing one of the line.
+    fn tags(&mut self) -> Option<(Kind, Range<usize>)> {
+        if self.at < self.done.tags {
+            return None;
+        }
+        let line = self.line();
+        let name = Reader::new(line)
+            .text("<")?
+            .run(1, 40, |one| one.is_ascii_alphanumeric() || matches!(one, '-' | ':'))?;
+        if !name.rest.starts_with(['>', ' ', '/']) {
+            return None;
+        }
+        self.done.tags = self.line;
+        let last = line.rfind("</")?;
+        let end = last + line.get(last..)?.find('>')? + 1;
+        (end >= SHORT).then_some((Kind::Markup, self.at..self.at + end))
+    }
+
+    /// What follows the host of an address. Host and the kind of file stay: they say what it is.
+    fn address(&mut self) -> Option<(Kind, Range<usize>)> {
+        let host = self.rest().strip_prefix("://")?;
+        let whole = host
+            .split(|one: char| {
+                one.is_whitespace()
+                    || matches!(one, '"' | '\'' | '<' | '>' | ')' | ']' | '}' | '`' | '|')
+            })
+            .next()?;
+        let whole = whole.trim_end_matches(['.', ',', ';', ':', '!', '?', '*', '_', '—', '…', '/']);
+        let from = whole.find(['/', '?', '#'])?;
+        let path = whole.get(from..)?;
+        let file = path.rsplit('/').next().unwrap_or_default();
+        let kind = file.rsplit_once('.').filter(|(name, kind)| {
+            !name.is_empty()
+                && kind.len() <= 5
+                && kind.starts_with(|one: char| one.is_ascii_alphabetic())
+                && kind.bytes().all(|one| one.is_ascii_alphanumeric())
+                && !PAGES.contains(kind)
+        });
+        let end = whole.len() - kind.map_or(0, |(_, kind)| kind.len() + 1);
+        let start = self.at + "://".len();
+        if end < from + 2 {
+            return None;
+        }
+        let closing = kind.is_none() && host.get(end..).is_some_and(|rest| rest.starts_with('/'));
+        Some((Kind::Url, start + from..start + end + usize::from(closing)))
+    }
+
+    /// Code behind a colon, up to the end of the line. An error there is what the sentence says.
+    fn announced(&mut self) -> Option<(Kind, Range<usize>)> {
+        if self.at < self.done.announced.0 {
+            return None;
+        }
+        let line = self.line();
+        let rest = line.strip_prefix(": ")?;
+        // Each look costs the length of the line.
+        self.done.announced.1 += 1;
+        if self.done.announced.1 >= MOST_LOOKS {
+            self.done.announced = (self.line, 0);
+        }
+        let kind = sign(rest).filter(|one| one.weight >= ENOUGH)?.kind;
+        let says_more = Words::of(&without_strings(rest)).common > 2;
+        let is_one =
+            matches!(kind, Kind::Code | Kind::Sql) && rest.trim().len() >= SHORT && !says_more;
+        is_one.then(|| (kind, self.at + ": ".len()..self.at + line.trim_end().len()))
+    }
+
+    /// A quotation that is too long to be a part of the request.
+    fn quotation(&mut self, letter: char, before: char) -> Option<(Kind, Range<usize>)> {
+        let opens = before.is_whitespace() || matches!(before, '(' | '[' | ':' | '—' | '-');
+        if !opens {
+            return None;
+        }
+        let start = self.at + letter.len_utf8();
+        let end = match self.done.quotation.filter(|end| *end > start) {
+            Some(end) => end,
+            None if self.done.open.contains(&letter) => return None,
+            None => {
+                let inner = self.text.get(start..)?;
+                let Some(end) = end_of_quotation(inner, letter) else {
+                    self.done.open.push(letter);
+                    return None;
+                };
+                self.done.quotation = Some(start + end);
+                start + end
+            }
+        };
+        let words = Words::of(self.text.get(start..end)?).all;
+        (end - start >= LONG_QUOTATION && words >= 20).then_some((Kind::Quotation, self.at..end))
+    }
+
+    /// A message of a log, a statement or data that begins with this word, up to the end of the line.
+    fn word(&mut self, letter: char) -> Option<(Kind, Range<usize>)> {
+        let line = self.line();
+        let all = self.at..self.at + line.trim_end().len();
+        if letter.is_ascii_digit() {
+            let (rest, seconds) = after_time(line)?;
+            let dated = Reader::new(line).digits(4, 4).is_some();
+            let first = rest.split_whitespace().next().unwrap_or_default();
+            let says = is_level(first) || !Words::of(rest).are_prose();
+            return (seconds && dated && says).then_some((Kind::Log, all));
+        }
+        if letter.is_ascii_uppercase() && self.at >= self.done.statements && is_statement(line) {
+            self.done.statements = self.line;
+            let end = line.find(';').map_or(line.trim_end().len(), |end| end + 1);
+            let statement = line.get(..end)?;
+            let sign = sign(statement).filter(|one| one.kind == Kind::Sql && one.weight >= ENOUGH);
+            return sign.map(|one| (one.kind, self.at..self.at + end));
+        }
+        if letter.is_ascii_graphic() {
+            let word = line.split(char::is_whitespace).next()?;
+            let is_data = word.len() >= LONGEST_WORD && word.is_ascii() && !word.contains("://");
+            return is_data.then(|| (Kind::Dump, self.at..self.at + word.len()));
+        }
+        None
+    }
+}
+
+/// Shorter code is an example of the request's own.
+const LONG_CODE: usize = 60;
+
+/// How many colons of a line are looked at.
+const MOST_LOOKS: usize = 4;
+
+/// Kinds of files that only say that something is on the web.
+const PAGES: [&str; 7] = ["html", "htm", "php", "asp", "aspx", "jsp", "cgi"];
+
+/// Whether a word may begin after a character.
+fn is_start(before: char) -> bool {
+    before.is_whitespace() || matches!(before, ':' | '(' | '—')
+}
+
+fn is_statement(line: &str) -> bool {
+    const STARTS: [&str; 7] = [
+        "SELECT ",
+        "INSERT INTO ",
+        "UPDATE ",
+        "DELETE FROM ",
+        "CREATE ",
+        "ALTER TABLE ",
+        "DROP TABLE ",
+    ];
+    STARTS.iter().any(|start| line.starts_with(start))
+}
+
+/// The end of an object or list within a line, none where it does not end there.
+fn end_of_object(line: &str) -> Option<usize> {
+    let mut depth = 0_usize;
+    let mut quoted = false;
+    let mut escaped = false;
+    for (at, letter) in line.char_indices() {
+        match letter {
+            _ if escaped => escaped = false,
+            '\\' if quoted => escaped = true,
+            '"' => quoted = !quoted,
+            '{' | '[' if !quoted => depth += 1,
+            '}' | ']' if !quoted => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return Some(at + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The end of a quotation, behind its mark.
+fn end_of_quotation(inner: &str, open: char) -> Option<usize> {
+    let close = match open {
+        '“' | '„' => '”',
+        '«' => '»',
+        open => open,
+    };
+    let mut before = ' ';
+    let mut letters = inner.char_indices().peekable();
+    while let Some((at, letter)) = letters.next() {
+        let after = letters.peek().map_or(' ', |(_, after)| *after);
+        let ends = !before.is_whitespace() && !after.is_alphanumeric();
+        if (letter == close || (open == '„' && letter == '“')) && (ends || close != '"') {
+            return Some(at + letter.len_utf8());
+        }
+        before = letter;
+    }
+    None
+}

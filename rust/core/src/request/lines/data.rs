@@ -1,0 +1,234 @@
+//! Signs of statements, markup, objects and settings.
+
+use super::{ENOUGH, HALF, NEIGHBOUR, Sign, THIRD, first_token, found, starts_with_any, whole};
+use crate::request::Kind;
+use crate::request::shape::{Reader, Words, is_word, without_strings};
+
+const CLAUSES: [&str; 19] = [
+    "FROM ",
+    "WHERE ",
+    "JOIN ",
+    "LEFT JOIN ",
+    "INNER JOIN ",
+    "RIGHT JOIN ",
+    "FULL JOIN ",
+    "CROSS JOIN ",
+    "GROUP BY ",
+    "ORDER BY ",
+    "HAVING ",
+    "LIMIT ",
+    "VALUES",
+    "UNION",
+    "RETURNING ",
+    "SET ",
+    "ON CONFLICT",
+    "PRIMARY KEY",
+    "CONSTRAINT ",
+];
+
+const STATEMENTS: [&str; 22] = [
+    "SELECT ",
+    "INSERT INTO ",
+    "UPDATE ",
+    "DELETE FROM ",
+    "CREATE TABLE ",
+    "CREATE VIEW ",
+    "CREATE INDEX ",
+    "CREATE UNIQUE INDEX ",
+    "CREATE OR REPLACE ",
+    "CREATE DATABASE ",
+    "CREATE TYPE ",
+    "CREATE FUNCTION ",
+    "CREATE TRIGGER ",
+    "ALTER TABLE ",
+    "DROP TABLE ",
+    "DROP INDEX ",
+    "TRUNCATE ",
+    "GRANT ",
+    "EXPLAIN ",
+    "WITH ",
+    "MERGE INTO ",
+    "BEGIN;",
+];
+
+/// A statement in capitals, or one that ends as a statement ends.
+pub(super) fn sql(text: &str, _indent: usize) -> Option<Sign> {
+    let kind = Kind::Sql;
+    let ends =
+        text.ends_with(';') || text.ends_with('(') || text.ends_with(',') || text.ends_with('*');
+    if starts_with_any(text, &STATEMENTS) {
+        let rest = first_token(text).1;
+        // "UPDATE the README" begins with a capital word and is none.
+        if text.starts_with("UPDATE ")
+            && !text.contains(" SET ")
+            && text.contains(' ')
+            && !rest.chars().all(is_word)
+        {
+            return None;
+        }
+        let is_one =
+            ends || !Words::of(&without_strings(rest)).are_a_sentence() || text.contains(" FROM ");
+        return found(kind, if is_one { ENOUGH } else { NEIGHBOUR }).filter(|one| one.weight > 0);
+    }
+    if starts_with_any(text, &CLAUSES) {
+        return found(kind, HALF);
+    }
+    let start: String = text.chars().take(24).collect::<String>().to_uppercase();
+    let states = starts_with_any(&start, &STATEMENTS);
+    let ended = text.ends_with(';') || (text.ends_with('(') && start.starts_with("CREATE "));
+    let compares = text.contains([';', '*', '=']) && text.to_lowercase().contains(" from ");
+    whole(kind, states && (ended || compares) && !text.contains("=="))
+}
+
+pub(super) fn markup(text: &str, _indent: usize) -> Option<Sign> {
+    let kind = Kind::Markup;
+    let rest = text.strip_prefix('<')?;
+    if starts_with_any(rest, &["!--", "!DOCTYPE", "!doctype", "?xml", "?php", "![CDATA["]) {
+        return found(kind, ENOUGH);
+    }
+    let name = rest.strip_prefix('/').unwrap_or(rest);
+    let tag = Reader::new(name).run(1, 64, |one| is_word(one) || matches!(one, ':' | '-' | '.'));
+    if !name.starts_with(|one: char| one.is_ascii_alphabetic()) {
+        return (text == "<>" || text.starts_with("</>")).then_some(Sign { kind, weight: HALF });
+    }
+    let after = tag?.rest;
+    if after.is_empty() {
+        return found(kind, HALF); // a tag that goes on in the next line
+    }
+    let closes = after.starts_with(['>', '/', ' ']) && text.contains('>');
+    // `<file> is empty` begins with a placeholder.
+    let placeholder = after.starts_with('>')
+        && !text.ends_with('>')
+        && !text.contains("</")
+        && Words::of(after.trim_start_matches('>')).are_a_sentence();
+    if closes && !placeholder {
+        return found(kind, ENOUGH);
+    }
+    after.starts_with(' ').then_some(Sign { kind, weight: HALF })
+}
+
+pub(super) fn json(text: &str, _indent: usize) -> Option<Sign> {
+    let kind = Kind::Json;
+    let value = |rest: &str| {
+        let rest = rest.trim_start();
+        rest.starts_with(['"', '{', '[', '-'])
+            || rest.starts_with(|one: char| one.is_ascii_digit())
+            || starts_with_any(rest, &["true", "false", "null"])
+    };
+    let member = |text: &str| {
+        let (key, rest) = text.strip_prefix('"')?.split_once('"')?;
+        let rest = rest.trim_start().strip_prefix(':')?;
+        (key.len() <= 200 && value(rest)).then_some(())
+    };
+    if member(text).is_some() {
+        return found(kind, ENOUGH);
+    }
+    let opened = text.strip_prefix('{').or_else(|| text.strip_prefix('['));
+    if let Some(inner) = opened {
+        let inner = inner.trim_start_matches(['{', '[', ' ']);
+        let list = inner.starts_with(['"', '{', '-'])
+            || inner.starts_with(|one: char| one.is_ascii_digit());
+        let is_json = member(inner).is_some()
+            || (list
+                && text.starts_with('[')
+                && text.ends_with([']', ',', '['])
+                && text.contains(','))
+            || inner.starts_with('\'') && inner.contains("':");
+        if is_json {
+            return found(kind, ENOUGH);
+        }
+    }
+    if text.chars().all(|one| matches!(one, '{' | '}' | '[' | ']' | '(' | ')' | ',' | ';')) {
+        return found(Kind::Code, HALF);
+    }
+    if text.starts_with('"')
+        && (text.ends_with("\",") || text.ends_with('"'))
+        && text.matches('"').count() == 2
+        && text.len() >= 2
+    {
+        return text.ends_with(',').then_some(Sign { kind, weight: HALF });
+    }
+    let number = text.trim_end_matches(',');
+    (text.ends_with(',') && number.parse::<f64>().is_ok()).then_some(Sign { kind, weight: THIRD })
+}
+
+const DOCKER: [&str; 13] = [
+    "FROM ",
+    "RUN ",
+    "COPY ",
+    "WORKDIR ",
+    "ENV ",
+    "ENTRYPOINT ",
+    "CMD ",
+    "EXPOSE ",
+    "ARG ",
+    "ADD ",
+    "USER ",
+    "VOLUME ",
+    "HEALTHCHECK ",
+];
+
+/// A line of settings: `retries: 3`, `retries = 3`, `RETRIES=3`, `[server]`, `FROM alpine`.
+pub(super) fn config(text: &str, indent: usize) -> Option<Sign> {
+    let kind = Kind::Config;
+    if starts_with_any(text, &DOCKER) && !Words::of(text).are_a_sentence() {
+        return found(kind, HALF);
+    }
+    let item = text.strip_prefix("- ").unwrap_or(text);
+    let listed = item.len() < text.len();
+    let name = |key: &str| {
+        !key.is_empty()
+            && key.len() <= 60
+            && key
+                .chars()
+                .all(|one| is_word(one) || matches!(one, '.' | '-' | '/' | '@' | '*' | '"' | '$'))
+            && !key.starts_with('-')
+    };
+    if let Some((key, value)) = item.split_once('=') {
+        let key = key.trim_end();
+        if name(key) && !value.starts_with(['=', '>']) && !value.trim().is_empty() {
+            let capital = key
+                .chars()
+                .all(|one| one.is_ascii_uppercase() || one == '_' || one.is_ascii_digit());
+            let words = Words::of(&without_strings(value));
+            // An expression is code; a sentence is one.
+            let plain = !value.contains(['(', ';', '{']);
+            if plain && (words.all <= 2 || !words.are_a_sentence()) {
+                return found(kind, if capital && key.len() > 1 { HALF } else { THIRD });
+            }
+        }
+    }
+    if let Some(section) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        let is_name = section
+            .trim_matches(['[', ']'])
+            .chars()
+            .all(|one| is_word(one) || matches!(one, '.' | '-' | '"' | ' ' | ':' | '/'));
+        return (is_name && !section.is_empty()).then_some(Sign { kind, weight: THIRD });
+    }
+    if matches!(text, "---" | "...") {
+        return found(kind, NEIGHBOUR);
+    }
+    let (key, value) = item.split_once(':')?;
+    if !name(key)
+        || value.starts_with([':', '/', '\\'])
+        || !(value.is_empty() || value.starts_with(' '))
+    {
+        return None;
+    }
+    let value = value.trim();
+    let labelled = key.starts_with(char::is_uppercase) && !key.contains(['_', '.']) && indent == 0;
+    if value.is_empty() {
+        // Whether it has members is for the lines below it to say.
+        return (!labelled).then_some(Sign { kind, weight: NEIGHBOUR });
+    }
+    let words = Words::of(value);
+    let is_value = !words.are_a_sentence() && words.plain <= 5 && !value.ends_with(['?', '!']);
+    let deep = indent > 0 || listed || key.contains(['_', '.', '-']) || !labelled;
+    (is_value && deep).then_some(Sign { kind, weight: THIRD })
+}
+
+/// Whether a line is a key whose value the lines below it must hold.
+pub(in super::super) fn is_bare_key(line: &str) -> bool {
+    let text = line.trim();
+    text.ends_with(':') && config(text, 1).is_some_and(|one| one.weight == NEIGHBOUR)
+}

@@ -1,0 +1,227 @@
+//! Signs of logs, compilers and terminals.
+
+use super::{ENOUGH, HALF, NEIGHBOUR, Sign, first_token, found, starts_with_any, whole};
+use crate::request::Kind;
+use crate::request::shape::{Reader, Words, after_time, is_word};
+
+/// Control sequences of a terminal.
+pub(super) fn coloured(text: &str, _indent: usize) -> Option<Sign> {
+    whole(Kind::Log, text.contains("\u{1b}["))
+}
+
+const LOG_STARTS: [&str; 36] = [
+    "error: ",
+    "Error: ",
+    "ERROR: ",
+    "fatal: ",
+    "Fatal: ",
+    "FATAL: ",
+    "npm ERR!",
+    "npm error ",
+    "npm WARN",
+    "npm warn ",
+    "yarn error ",
+    "> Task :",
+    "##[",
+    "::error",
+    "::warning",
+    "E   ",
+    "FAILED ",
+    "make: ",
+    "bash: ",
+    "zsh: ",
+    "sh: ",
+    "Segmentation fault",
+    "Process finished with exit code",
+    "error TS",
+    "ERROR in ",
+    "BUILD FAILED",
+    "BUILD SUCCESS",
+    "Killed process ",
+    "exit status ",
+    "Exit code ",
+    "curl: (",
+    "ERR_PNPM",
+    "warning: ",
+    "Compiling ",
+    "level=",
+    "ts=",
+];
+
+const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
+
+pub(super) fn log(text: &str, indent: usize) -> Option<Sign> {
+    let kind = Kind::Log;
+    if let Some((rest, seconds)) = after_time(text) {
+        let (first, _) = first_token(rest);
+        let enough = (seconds && !rest.is_empty()) || is_level(first);
+        return found(kind, if enough { ENOUGH } else { HALF });
+    }
+    if starts_with_any(text, &LOG_STARTS) {
+        return found(kind, ENOUGH);
+    }
+    let at = Reader::new(text);
+    let start = [
+        // `error[E0382]: `
+        at.text("error[").and_then(|at| at.run(2, 8, is_word)).and_then(|at| at.text("]: ")),
+        // `Step 3/7 : RUN`
+        at.text("Step ").and_then(|at| at.digits(1, 3)).and_then(|at| at.text("/")),
+        // `sshd[123]: `
+        at.run(2, 40, |one| is_word(one) || one == '-')
+            .and_then(|at| at.text("["))
+            .and_then(|at| at.digits(1, 9))
+            .and_then(|at| at.text("]: ")),
+        // `[   12.345678] usb`, of a kernel
+        at.text("[")
+            .map(Reader::spaces)
+            .and_then(|at| at.digits(1, 9))
+            .and_then(|at| at.text("."))
+            .and_then(|at| at.digits(3, 9))
+            .and_then(|at| at.text("] ")),
+        // `--> src/main.rs:5:10`
+        at.text("--> "),
+        // `= note: ` and `= help: ` of a compiler
+        at.text("= note: ").or_else(|| at.text("= help: ")),
+        // `12 | let x`, of a compiler
+        at.digits(1, 6).and_then(|at| at.text(" | ")),
+        // `HTTP/1.1 200`
+        at.text("HTTP/").and_then(|at| at.digits(1, 1)),
+    ];
+    if start.iter().any(Option::is_some) {
+        return found(kind, ENOUGH);
+    }
+    let (first, rest) = first_token(text);
+    if let Some(weight) = by_level(text, first, rest) {
+        return found(kind, weight);
+    }
+    if let Some(weight) = by_place(first, rest) {
+        return found(kind, weight);
+    }
+    if METHODS.contains(&first) && rest.starts_with('/') {
+        return found(kind, if Words::of(rest).common == 0 { ENOUGH } else { NEIGHBOUR });
+    }
+    if text.contains(" - - [") && first.starts_with(|one: char| one.is_ascii_hexdigit()) {
+        return found(kind, ENOUGH);
+    }
+    let fields = text.split_whitespace().filter(|token| {
+        token.split_once('=').is_some_and(|(key, value)| {
+            !key.is_empty()
+                && !value.is_empty()
+                && key.chars().all(|one| is_word(one) || matches!(one, '.' | '-'))
+        })
+    });
+    if fields.take(3).count() == 3
+        && !text.contains(['<', '('])
+        && !Words::of(text).are_a_sentence()
+    {
+        return found(kind, ENOUGH);
+    }
+    // `==== 3 failed in 0.2s ====` and `____ test_total ____`
+    let ruled = |rule: &str| {
+        text.starts_with(rule) && text.ends_with(rule) && text.contains(char::is_alphanumeric)
+    };
+    if ruled("===") || ruled("____") {
+        return found(kind, ENOUGH);
+    }
+    if text.chars().all(|one| matches!(one, '=' | '-' | '_' | '.'))
+        && text.len() >= 20
+        && indent == 0
+    {
+        return found(kind, NEIGHBOUR);
+    }
+    text.starts_with(['✓', '✔', '✗', '✘', '✖', '×', '●']).then_some(Sign { kind, weight: HALF })
+}
+
+const LEVELS: [&str; 12] = [
+    "TRACE", "DEBUG", "INFO", "NOTICE", "WARN", "WARNING", "ERROR", "ERR", "SEVERE", "FATAL",
+    "CRITICAL", "CRIT",
+];
+
+/// Whether a token is a level of logging.
+pub(in super::super) fn is_level(token: &str) -> bool {
+    let token = token.trim_start_matches('[').trim_end_matches([':', ']', ',']);
+    LEVELS.contains(&token)
+}
+
+/// `[info] ready`, `ERROR:root:failed`, `WARN  [main] slow`.
+fn by_level(text: &str, first: &str, rest: &str) -> Option<u8> {
+    let bracketed = || {
+        let inner = first.strip_prefix('[')?.trim_end_matches([':', ' ']).strip_suffix(']')?;
+        is_level(&inner.to_uppercase()).then_some(ENOUGH)
+    };
+    let joined = || {
+        let (level, _) = text.split_once(':')?;
+        (is_level(level) && level == level.trim()).then_some(ENOUGH)
+    };
+    let alone = || {
+        (is_level(first) && !rest.is_empty()).then(|| {
+            if Words::of(rest).are_prose() && !rest.starts_with('[') { HALF } else { ENOUGH }
+        })
+    };
+    bracketed().or_else(joined).or_else(alone)
+}
+
+/// `src/main.rs:10:5: error`, `tests/test_x.py:12: AssertionError`, `app.ts(3,7): error`.
+fn by_place(first: &str, rest: &str) -> Option<u8> {
+    let dot = first.find('.')?;
+    let digits = first.get(dot..)?.find([':', '('])? + dot;
+    let extension = first.get(dot + 1..digits)?;
+    let path = first.get(..digits)?;
+    let number = Reader::new(first.get(digits + 1..)?).digits(1, 6)?;
+    let is_path = path
+        .chars()
+        .all(|one| is_word(one) || matches!(one, '.' | '/' | '\\' | '-' | '@' | '+' | '~'));
+    let is_place = is_path && !extension.is_empty() && !path.ends_with('.');
+    let closes = number.is_at_end() || number.rest.starts_with([':', ')', ',']);
+    if !(is_place && closes && path.contains(char::is_alphabetic)) {
+        return None;
+    }
+    let says_more = !rest.is_empty() && !Words::of(rest).are_a_sentence();
+    Some(if says_more || number.rest.len() > 1 { ENOUGH } else { HALF })
+}
+
+/// What a person typed at a prompt.
+pub(super) fn terminal(text: &str, _indent: usize) -> Option<Sign> {
+    let kind = Kind::Terminal;
+    let (first, rest) = first_token(text);
+    if matches!(
+        first,
+        "$" | "❯"
+            | "➜"
+            | "λ"
+            | "»"
+            | ">>>"
+            | "mysql>"
+            | "sqlite>"
+            | "irb>"
+            | "(gdb)"
+            | "(lldb)"
+            | "(Pdb)"
+    ) {
+        return (!rest.is_empty()).then_some(Sign { kind, weight: ENOUGH });
+    }
+    if first == "%" || (first == "..." && !rest.is_empty() && !Words::of(rest).are_prose()) {
+        return found(kind, HALF);
+    }
+    let cell = |name| Reader::new(text).text(name)?.text("[")?.digits(1, 6)?.text("]:");
+    if cell("In ").or_else(|| cell("Out")).is_some() {
+        return found(kind, ENOUGH);
+    }
+    // `PS C:\work> dir` and `C:\work>dir`
+    let path = text.strip_prefix("PS ").unwrap_or(text);
+    let drive =
+        Reader::new(path).run(1, 1, |one| one.is_ascii_uppercase()).and_then(|at| at.text(":\\"));
+    if drive.is_some_and(|at| at.rest.split(' ').next().is_some_and(|path| path.contains('>'))) {
+        return found(kind, ENOUGH);
+    }
+    // `anna@web1:~/app$ ls` and `(venv) anna@web1 app % ls`
+    let prompt = if first.starts_with('(') { rest } else { text };
+    let user = Reader::new(prompt)
+        .run(1, 32, |one| is_word(one) || matches!(one, '-' | '.'))
+        .and_then(|at| at.text("@"));
+    let typed = user.is_some_and(|at| {
+        let mut parts = at.rest.splitn(4, ' ');
+        parts.by_ref().take(3).any(|part| part.ends_with(['$', '#', '%']))
+    });
+    whole(kind, typed)
+}
