@@ -25,6 +25,7 @@ mod file;
 mod python;
 mod stop_words;
 mod terms;
+mod words;
 
 pub mod cliff;
 pub mod conclude;
