@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 mod forms;
 
-use crate::words::{Token, tokens};
+use crate::words::{Token, item_mark, sentences, tokens};
 use forms::{Form, GENERAL, Object};
 
 /// A description that has fewer words left is searched whole: there is too little else in it.
@@ -77,77 +77,6 @@ enum Heading {
     Any,
     /// The next items of the list do.
     Items,
-}
-
-struct Bounds {
-    start: usize,
-    end: usize,
-    /// Whether it is an item of a list.
-    is_item: bool,
-}
-
-/// The sentences of a text, each with the white space behind it. A line that is merely wrapped ends
-/// none; one does that a blank line or an item of a list follows.
-fn sentences(text: &str) -> Vec<Bounds> {
-    let mut found = Vec::new();
-    let (mut start, mut is_item) = (0, item_mark(text) > 0);
-    let mut next_at = 0;
-    for (at, letter) in text.char_indices() {
-        if at < next_at {
-            continue;
-        }
-        let rest = text.get(at + letter.len_utf8()..).unwrap_or_default();
-        let end = match letter {
-            '.' | '!' | '?' => {
-                let closed = rest.trim_start_matches(['"', '\'', '”', '’', ')']);
-                let next = closed.trim_start();
-                let abbreviated = letter == '.' && is_abbreviation(text.get(..at), next);
-                (next.len() < closed.len() && !abbreviated).then(|| text.len() - next.len())
-            }
-            '\n' => {
-                let next = rest.trim_start();
-                let is_blank = rest.len() - next.len() > 0
-                    && rest.strip_suffix(next).is_some_and(|gap| gap.contains('\n'));
-                (is_blank || item_mark(next) > 0).then_some(at + 1)
-            }
-            // "For maps, see atlas; for charts, see plots."
-            ';' if sends_away(text.get(start..at)) && sends_away(Some(rest)) => Some(at + 1),
-            _ => None,
-        };
-        if let Some(end) = end {
-            let next = text.get(end..).unwrap_or_default();
-            found.push(Bounds { start, end, is_item });
-            let on_a_new_line = text.get(at..end).is_some_and(|gap| gap.contains('\n'));
-            is_item = on_a_new_line && item_mark(next.trim_start()) > 0;
-            (start, next_at) = (end, end);
-        }
-    }
-    found.push(Bounds { start, end: text.len(), is_item });
-    found
-}
-
-fn sends_away(clause: Option<&str>) -> bool {
-    let first = clause.and_then(|clause| clause.split_whitespace().next());
-    first.is_some_and(|word| word.eq_ignore_ascii_case("for"))
-}
-
-/// How many bytes the mark of an item takes at the start of a line; 0 where there is none.
-fn item_mark(line: &str) -> usize {
-    let digits = line.len() - line.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
-    let mark = match line.get(digits..).and_then(|rest| rest.chars().next()) {
-        Some('-' | '*' | '•') if digits == 0 => line.chars().next().map_or(0, char::len_utf8),
-        Some('.' | ')') if digits > 0 => digits + 1,
-        _ => return 0,
-    };
-    let spaced = line.get(mark..).is_some_and(|rest| rest.starts_with(char::is_whitespace));
-    if spaced { mark } else { 0 }
-}
-
-/// Whether the point behind these words belongs to an abbreviation.
-fn is_abbreviation(before: Option<&str>, next: &str) -> bool {
-    let word = before.and_then(|text| text.rsplit([' ', '(', '\n']).next()).unwrap_or_default();
-    matches!(word.to_ascii_lowercase().as_str(), "e.g" | "i.e" | "vs" | "cf" | "approx")
-        || (word == "etc" && next.starts_with(char::is_lowercase))
 }
 
 /// The findings in a sentence.

@@ -44,6 +44,7 @@ pub mod signals;
 pub mod stage1;
 pub mod text;
 pub mod trace;
+pub mod triggers;
 
 pub use error::{Error, Family, Result};
 pub use index::Index;
