@@ -1,140 +1,659 @@
-//! What a description says that its document is not for, left out of what is searched.
+//! The purpose of a description, and its exclusions.
 //!
 //! "Do not use for spreadsheets" holds the very words of the prompts that it rules out, so that as
 //! a part of the description it would be a reason for the document. So does "For spreadsheets, see
-//! xlsx".
+//! xlsx". Such clauses are left out of the purpose, and the things that they name are exclusions.
+//!
+//! English only: in another language hardly any clause is found, and the whole is the purpose.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
 
-use regex_lite::Regex;
+mod forms;
+
+use crate::words::{Token, item_mark, sentences, tokens};
+use forms::{Form, GENERAL, Object};
 
 /// A description that has fewer words left is searched whole: there is too little else in it.
 const FEWEST_WORDS: usize = 3;
 
-/// Where a sentence begins, after white space and punctuation; `\W` would pass over other scripts.
-macro_rules! beginning {
-    () => {
-        r"^[\s\x21-\x2F\x3A-\x40\x5B-\x60\x7B-\x7E•–—]*"
-    };
+/// More exclusions than this, or longer ones in bytes, are cut off.
+const MOST_EXCLUSIONS: usize = 32;
+const LONGEST_EXCLUSION: usize = 200;
+
+/// A description, read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description<'a> {
+    /// The text without the sentences and clauses that exclude something.
+    pub purpose: Cow<'a, str>,
+    /// The things that these exclude, in the words of the text: `spreadsheets`, `scanned documents`.
+    pub exclusions: Vec<String>,
 }
 
-/// Where a sentence ends: also before an item of a list or a blank line, but not where a line is
-/// merely wrapped.
-static END: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r"[.!?][\x22'”’]?\s+|\n\s*(?:\n|[-*•]\s|\d+[.)]\s)").ok());
-
-/// A sentence that begins so is about what the document is not for. What an agent must never do is
-/// a rule for its work ("Never draw one without a sketch"), and "No account needed" is no exclusion.
-static OPENING: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(concat!(
-        "(?i)",
-        beginning!(),
-        "(?:",
-        r"(?:do\s+not|don['’]t|never)\s+(?:use|trigger|invoke|activate|load|apply|route)\b",
-        r"|not\s|(?:does|do|will|is)\s+not\b|doesn['’]t\b|no\s|never\s+(?:for|an?|the|[a-z]+s)\b",
-        r"|skip\s+(?:for|when|if|this)\b|avoid\s+(?:for|when|if|using)\b|out\s+of\s+scope)",
-    ))
-    .ok()
-});
-
-/// A sentence that begins like an exclusion and is none.
-static NO_EXCLUSION: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(concat!(
-        r"(?i)^\W*not\s+(?:sure|only|just|limited)\b",
-        r"|^\W*no\b.*\b(?:needed|required|necessary)\b|\bwithout\s+(?:this|the)\s+skill\b",
-    ))
-    .ok()
-});
-
-/// A sentence that says this of the document is about what it is not for.
-static WITHIN: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(concat!(
-        r"(?i)\b(?:it|this|skill)\s+(?:should|must|may|is)\s+not\s+(?:to\s+)?be\s+",
-        r"(?:used|triggered|invoked|activated)\b",
-    ))
-    .ok()
-});
-
-/// A sentence that sends the reader to another document is about what that one is for. What it
-/// names is a single word, so that "For each file, see what changed" is none.
-static REFERRAL: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(concat!(
-        "(?i)",
-        beginning!(),
-        r"for\s[^.!?]*?(?:",
-        r"(?:,\s+see\s+(?:the\s+)?[`'\x22*]*[\w/-]+",
-        r"|\b(?:see|use|try|prefer)\s+(?:the\s+)?[`'\x22*]*[a-z0-9]+(?:-[a-z0-9]+)+)",
-        r"[`'\x22*]*(?:\s+skills?)?(?:\s+instead)?(?:\s*[(;].*|,?\s+or\s+[`'\x22*]*[\w/-]+[`'\x22*]*)?",
-        r"|\b(?:use|see|try|prefer|defer\s+to)\s[^.!?]*\binstead",
-        r")[\W_]*$",
-    ))
-    .ok()
-});
-
-/// The end of a sentence that is about something else.
-static CLAUSE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(concat!(
-        r"(?i)\s*\(\s*(?:(?:and|but|or)\s+)?",
-        r"not\s+(?:for|to\s+be\s+used|intended|meant|when|if)[\s:][^()]*\)",
-        r"|(?:[,;:—–-]\s*(?:(?:and|but|or)\s+)?(?:",
-        r"not\s+(?:for|to\s+be\s+used|intended|meant|when|if)|(?:do\s+not|don['’]t|never)\s+use)",
-        r"|\s+and\s+not\s+(?:for|on|when))[\s:]((?:[^.;!?()]|\([^()]*\)|\.\S)*)",
-    ))
-    .ok()
-});
-
-/// Where a sentence comes back to what the document is for.
-const RETURNS: [&str; 3] = [", but ", " — ", " – "];
-
-/// A description without the sentences and clauses that say what it is not for.
+/// Reads a description.
 ///
-/// English alone: in another language hardly anything is found, and the whole is searched.
-/// Whoever changes what is left out raises the version of the index file: it holds what was counted.
+/// A change of the purpose needs a new version of the index file, which holds its terms.
+pub fn read(text: &str) -> Description<'_> {
+    let mut purpose = String::with_capacity(text.len());
+    let mut exclusions = Vec::new();
+    let mut under_heading = Heading::None;
+    for sentence in sentences(text) {
+        let read = Sentence::new(text, sentence.start, sentence.end);
+        let item = sentence.is_item;
+        let excluded = match under_heading {
+            Heading::Items => item,
+            Heading::Any => true,
+            Heading::None => false,
+        } && !read.tokens.is_empty();
+        let found = if excluded { read.as_excluded() } else { read.clauses() };
+        under_heading = match (&found, excluded) {
+            (_, true) if item => Heading::Items,
+            (Found { opens_list: true, .. }, false) => Heading::Any,
+            _ => Heading::None,
+        };
+        let mut start = sentence.start;
+        for (from, to) in found.cuts {
+            purpose.push_str(text.get(start..from).unwrap_or_default());
+            start = to.max(start);
+        }
+        purpose.push_str(text.get(start..sentence.end).unwrap_or_default());
+        exclusions.extend(found.exclusions);
+    }
+    exclusions.truncate(MOST_EXCLUSIONS);
+    let whole = purpose.len() == text.len() || purpose.split_whitespace().count() < FEWEST_WORDS;
+    let purpose = if whole { Cow::Borrowed(text) } else { Cow::Owned(purpose) };
+    Description { purpose, exclusions }
+}
+
+/// The purpose of a description: its text without the clauses that exclude something.
 pub fn announced(text: &str) -> Cow<'_, str> {
-    let Some(end) = &*END else { return Cow::Borrowed(text) };
-    let mut kept = String::with_capacity(text.len());
-    let mut start = 0;
-    let ends = end.find_iter(text).map(|found| match found.as_str().strip_prefix('\n') {
-        Some(rest) => found.end() - rest.len(),
-        None => found.end(),
-    });
-    for stop in ends.chain([text.len()]) {
-        let sentence = text.get(start..stop).unwrap_or_default();
-        start = stop;
-        if !rules_out(sentence) {
-            keep_without_clauses(sentence, &mut kept);
+    read(text).purpose
+}
+
+/// Whether the next sentences stand under a heading such as "When not to use:".
+#[derive(Clone, Copy)]
+enum Heading {
+    None,
+    /// The next sentence does, of whatever kind.
+    Any,
+    /// The next items of the list do.
+    Items,
+}
+
+/// The findings in a sentence.
+#[derive(Default)]
+struct Found {
+    /// Parts of the text, in bytes, that exclude something.
+    cuts: Vec<(usize, usize)>,
+    exclusions: Vec<String>,
+    /// Whether it announces exclusions and names none itself.
+    opens_list: bool,
+}
+
+struct Sentence<'a> {
+    text: &'a str,
+    start: usize,
+    end: usize,
+    /// Without the mark of an item or a heading; places count from the start of the text.
+    tokens: Vec<Token<'a>>,
+    is_question: bool,
+}
+
+impl<'a> Sentence<'a> {
+    fn new(text: &'a str, start: usize, end: usize) -> Self {
+        let inside = text.get(start..end).unwrap_or_default();
+        let mut tokens = tokens(inside);
+        for token in &mut tokens {
+            token.start += start;
+            token.end += start;
+        }
+        let words = tokens.iter().position(Token::is_word).unwrap_or(tokens.len());
+        // The number of an item is a word, too.
+        let mark = item_mark(inside.trim_start());
+        let number = start + inside.len() - inside.trim_start().len() + mark;
+        let words = words.max(tokens.partition_point(|token| token.start < number));
+        tokens.drain(..words);
+        let is_question = tokens.last().is_some_and(|last| last.is("?"));
+        while tokens.last().is_some_and(|last| ".!?…".contains(&*last.text)) {
+            tokens.pop();
+        }
+        Self { text, start, end, tokens, is_question }
+    }
+
+    /// The whole as something that a heading excludes.
+    fn as_excluded(&self) -> Found {
+        Found {
+            cuts: vec![(self.start, self.end)],
+            exclusions: self.exclusions(0, self.tokens.len()),
+            opens_list: false,
         }
     }
-    if kept.len() == text.len() || kept.split_whitespace().count() < FEWEST_WORDS {
-        return Cow::Borrowed(text);
+
+    fn clauses(&self) -> Found {
+        if self.is_question || self.tokens.is_empty() {
+            return Found::default();
+        }
+        if let Some((object, from, to)) = self.opening().or_else(|| self.turned_away()) {
+            let back = match object {
+                Object::Before => self.end,
+                _ => self.returns(from, to),
+            };
+            let to = to.min(self.tokens.partition_point(|token| token.start < back));
+            let exclusions =
+                if object == Object::Nothing { Vec::new() } else { self.exclusions(from, to) };
+            let opens_list = object == Object::After && exclusions.is_empty() && from >= to;
+            return Found { cuts: vec![(self.start, back)], exclusions, opens_list };
+        }
+        self.inner()
     }
-    Cow::Owned(kept)
-}
 
-fn rules_out(sentence: &str) -> bool {
-    let found = |pattern: &Option<Regex>| {
-        pattern.as_ref().is_some_and(|pattern| pattern.is_match(sentence))
-    };
-    (found(&OPENING) && !found(&NO_EXCLUSION))
-        || found(&WITHIN)
-        || (found(&REFERRAL) && !sentence.contains(" to use "))
-}
-
-fn keep_without_clauses(sentence: &str, kept: &mut String) {
-    let mut start = 0;
-    for clause in CLAUSE.iter().flat_map(|pattern| pattern.captures_iter(sentence)) {
-        let Some(whole) = clause.get(0) else { continue };
-        let end = clause.get(1).map_or(whole.end(), |about| {
-            let returns = RETURNS.iter().filter_map(|sign| about.as_str().find(sign)).min();
-            returns.map_or(about.end(), |place| about.start() + place)
-        });
-        kept.push_str(sentence.get(start..whole.start()).unwrap_or_default());
-        start = end;
+    /// The form at the start of the sentence, and the tokens that name the exclusions.
+    fn opening(&self) -> Option<(Object, usize, usize)> {
+        let all = self.tokens.len();
+        forms::OPENING.iter().find_map(|form| {
+            let end = form.end(&self.tokens, 0)?;
+            match form.object {
+                Object::Until(word) => {
+                    let until = (end + 1..all).find(|at| self.is(*at, word))?;
+                    Some((form.object, end, until))
+                }
+                _ => Some((form.object, self.object_from(form, end), all)),
+            }
+        })
     }
-    kept.push_str(sentence.get(start..).unwrap_or_default());
+
+    /// The first token of the exclusions: the verb, unless it is a general one such as "handle".
+    fn object_from(&self, form: &Form, end: usize) -> usize {
+        let general =
+            |at: usize| self.tokens.get(at).is_some_and(|one| GENERAL.contains(&&*one.text));
+        if form.names_a_verb() && !general(end - 1) { end - 1 } else { end }
+    }
+
+    /// The tokens that name the exclusions in a sentence that sends the reader elsewhere.
+    fn turned_away(&self) -> Option<(Object, usize, usize)> {
+        let all = self.tokens.len();
+        let opens_with =
+            |words: &[&str]| self.tokens.first().is_some_and(|one| words.contains(&&*one.text));
+        let is_condition = opens_with(CONDITIONS);
+        let is_about = opens_with(&["for", "when", "if", "with", "on", "where", "to"]);
+        let before = |forms: &'static [Form]| {
+            let ends = |at: usize| forms.iter().any(|form| form.end(&self.tokens, at) == Some(all));
+            (1..all).find(|at| !self.is_quoted(*at) && ends(*at))
+        };
+        let found =
+            before(&forms::BEHIND).filter(|at| !is_condition && self.is_free(*at)).or_else(|| {
+                before(&forms::TURNS_AWAY)
+                    .filter(|at| is_about || (!is_condition && self.is_free(*at)))
+            });
+        if let Some(at) = found {
+            return Some((Object::Before, 0, at));
+        }
+        if is_about && let Some(at) = (2..all).find(|at| self.refers(*at)) {
+            return Some((Object::Before, 1, at));
+        }
+        // "Use atlas for maps instead."
+        let sends = forms::SENDS.end(&self.tokens, 0).filter(|_| self.is(all - 1, "instead"))?;
+        let name = self.tokens.get(sends).filter(|one| one.is_word())?;
+        if CONDITIONS.contains(&&*name.text) || name.is("this") || name.is("it") {
+            return None;
+        }
+        match self.tokens.get(sends + 1)?.text.as_ref() {
+            "for" | "when" | "if" | "to" => Some((Object::Before, sends + 2, all - 1)),
+            "instead" => Some((Object::Nothing, all, all)),
+            _ => None,
+        }
+    }
+
+    /// Whether another document is named here: ", see atlas", "use geo-plots", "use Atlas instead".
+    fn refers(&self, at: usize) -> bool {
+        let Some(mut name) = forms::SENDS.end(&self.tokens, at) else { return false };
+        if self.tokens.iter().take(at).any(|one| one.is("to"))
+            && self.is(at, "use")
+            && self.is(at.wrapping_sub(1), "to")
+        {
+            return false;
+        }
+        let opens_with_for = self.is(0, "for");
+        name += usize::from(self.is(name, "the"));
+        let Some(named) = self.tokens.get(name) else { return false };
+        if !named.is_word()
+            || ["this", "it", "what", "how", "each", "a"].iter().any(|word| named.is(word))
+        {
+            return false;
+        }
+        // The name may be followed by "skill", "instead", a parenthesis or "or another-name".
+        let mut rest = name + 1;
+        rest +=
+            usize::from(self.is(rest, "skill") || self.is(rest, "skills") || self.is(rest, "tool"));
+        let is_instead = self.is(rest, "instead");
+        rest += usize::from(is_instead);
+        let ends = match self.tokens.get(rest) {
+            None => true,
+            Some(next) => {
+                next.is("(")
+                    || next.is(";")
+                    || (next.is("or") && rest + 2 == self.tokens.len())
+                    || (next.is(",") && self.is(rest + 1, "or") && rest + 3 == self.tokens.len())
+            }
+        };
+        let behind_comma = self.is(at - 1, ",") && self.is(at, "see");
+        let last_is_instead = self.tokens.last().is_some_and(|one| one.is("instead"));
+        if opens_with_for {
+            (ends && (named.is_name || behind_comma || is_instead)) || last_is_instead
+        } else {
+            (ends && is_instead)
+                || (ends && named.is_name && self.is(at - 1, ","))
+                || (last_is_instead && self.is(at - 1, ","))
+        }
+    }
+
+    /// Clauses of a sentence that says what the document is for.
+    fn inner(&self) -> Found {
+        let mut found = Found::default();
+        let mut at = 1;
+        while at < self.tokens.len() {
+            if self.is_quoted(at) {
+                at += 1;
+                continue;
+            }
+            if let Some((stop, exclusions)) = self.referral_at(at) {
+                found.exclusions.extend(exclusions);
+                found.cuts.push(self.cut(at, stop));
+                at = stop;
+                continue;
+            }
+            let Some((form, end)) = self.clause_at(at) else {
+                at += 1;
+                continue;
+            };
+            let stop = self.clause_end(at, end);
+            let from = self.object_from(form, end);
+            if form.object != Object::Nothing {
+                found.exclusions.extend(self.exclusions(from, stop));
+            }
+            found.cuts.push(self.cut(at, stop));
+            at = stop.max(at + 1);
+        }
+        found
+    }
+
+    /// A clause that sends the reader to another document: its end and its exclusions.
+    fn referral_at(&self, at: usize) -> Option<(usize, Vec<String>)> {
+        let mark = self.tokens.get(at.checked_sub(1)?)?;
+        let is_about = ["for", "if", "when"].iter().any(|word| self.is(at, word));
+        if !is_about || ![";", "-", "("].iter().any(|one| mark.is(one)) {
+            return None;
+        }
+        let stop = self.clause_end(at, at + 1);
+        let tokens = self.tokens.get(at..stop)?.to_vec();
+        let clause = Self { tokens, is_question: false, ..*self };
+        let (object, from, to) = clause.turned_away()?;
+        (object == Object::Before && from > 0).then(|| (stop, clause.exclusions(from, to)))
+    }
+
+    /// The form of a clause that begins here, and where it ends.
+    fn clause_at(&self, at: usize) -> Option<(&'static Form, usize)> {
+        let mark = self.tokens.get(at.checked_sub(1)?).map_or("", |one| &*one.text);
+        let free = self.is_free(at);
+        let opens_with =
+            |words: &[&str]| self.tokens.first().is_some_and(|one| words.contains(&&*one.text));
+        let is_condition = opens_with(CONDITIONS);
+        // "Use for tables, not charts": in other sentences, such as "computed, not guessed", what
+        // follows is only a contrast.
+        let is_plain = is_condition || opens_with(STATING);
+        let mut lists: Vec<&'static [Form]> = match mark {
+            ";" => vec![&forms::CLAUSE, &forms::BARE],
+            "(" => vec![&forms::OPENING],
+            "-" | ":" if !is_condition => vec![&forms::CLAUSE, &forms::AFTER_COMMA],
+            "," | "-" | ":" => vec![&forms::AFTER_COMMA],
+            _ => Vec::new(),
+        };
+        if is_plain && matches!(mark, "," | "-") {
+            lists.push(&forms::BARE);
+        }
+        lists.push(&forms::EXCEPT);
+        if free {
+            lists.push(&forms::EXCEPT_PLAINLY);
+        }
+        let forms = lists.into_iter().flatten();
+        let fits = forms.filter_map(|form| Some((form, form.end(&self.tokens, at)?)));
+        // "when, not if, a server fails" excludes nothing.
+        fits.into_iter().find(|(form, end)| {
+            form.object == Object::Nothing || self.tokens.get(*end).is_some_and(Token::is_word)
+        })
+    }
+
+    /// Whether no condition or relative clause begins before this place.
+    fn is_free(&self, at: usize) -> bool {
+        let links =
+            |one: &Token<'_>| one.text.split('\'').next().is_some_and(|word| LINKS.contains(&word));
+        !self.tokens.iter().take(at).any(links)
+    }
+
+    /// The token behind a clause, whose form begins and ends at these tokens.
+    fn clause_end(&self, at: usize, end: usize) -> usize {
+        let mut open = 0_usize;
+        for place in end..self.tokens.len() {
+            let Some(token) = self.tokens.get(place) else { break };
+            match &*token.text {
+                "(" => open += 1,
+                ")" if open == 0 => return place,
+                ")" => open -= 1,
+                ";" | "!" | "?" | "-" | "." | "unless" if open == 0 && place > at => return place,
+                "," if open == 0 && self.is(place + 1, "but") => return place,
+                "but" if open == 0 && self.comes_back(place) => return place,
+                _ => {}
+            }
+        }
+        self.tokens.len()
+    }
+
+    /// Where a sentence that excludes something comes back to what the document is for, in bytes.
+    fn returns(&self, from: usize, to: usize) -> usize {
+        let place = (from..to).find(|place| self.comes_back(*place));
+        place.and_then(|place| self.tokens.get(place)).map_or(self.end, |one| one.start)
+    }
+
+    /// Whether the purpose goes on here: "but for letters", "; use it for letters".
+    fn comes_back(&self, at: usize) -> bool {
+        let next = |words: &[&str]| words.iter().any(|word| self.is(at + 1, word));
+        (self.is(at, "but") && next(&["for", "use", "only", "when", "do", "it", "this", "on"]))
+            || (self.is(at, ";")
+                && next(&["use", "trigger"])
+                && ["when", "whenever", "for", "it", "this", "if", "only"]
+                    .iter()
+                    .any(|word| self.is(at + 2, word)))
+    }
+
+    fn is_quoted(&self, at: usize) -> bool {
+        self.tokens.get(at).is_some_and(|token| token.is_quoted)
+    }
+
+    fn is(&self, at: usize, word: &str) -> bool {
+        self.tokens.get(at).is_some_and(|token| token.is(word))
+    }
+
+    /// The bytes of a clause from what separates it to its end.
+    fn cut(&self, at: usize, stop: usize) -> (usize, usize) {
+        let before = at.checked_sub(1).and_then(|before| self.tokens.get(before));
+        let mark = before.filter(|one| !one.is_word() && !one.is(")") && !one.is("]"));
+        let first = mark.or(self.tokens.get(at)).map_or(self.end, |one| one.start);
+        let head = self.text.get(self.start..first).unwrap_or_default().trim_end().len();
+        let last = self.tokens.get(stop.saturating_sub(1)).map_or(self.end, |one| one.end);
+        let last = match self.tokens.get(stop) {
+            Some(closing) if closing.is(")") && mark.is_some_and(|one| one.is("(")) => closing.end,
+            _ => last,
+        };
+        (self.start + head, last.max(self.start + head))
+    }
+
+    /// The items of an enumeration.
+    fn exclusions(&self, from: usize, to: usize) -> Vec<String> {
+        let mut found = Vec::new();
+        let is_list = from.checked_sub(1).is_some_and(|before| self.is(before, ":"));
+        let mut first = from;
+        let mut open = 0_usize;
+        let mut silent = Silent::No;
+        for at in from..=to.min(self.tokens.len()) {
+            let token = self.tokens.get(at).filter(|_| at < to).map_or("", |one| &*one.text);
+            let separates = open == 0
+                && (matches!(token, "" | "," | ";" | ":" | "-" | "→" | "|" | "." | "(" | "!")
+                    || matches!(token, "or" | "nor" | "and" | "plus" | "unless" | "except"));
+            let narrows =
+                open == 0 && at > first && silent == Silent::No && NARROWING.contains(&token);
+            if separates || narrows {
+                if silent == Silent::No {
+                    found.extend(self.exclusion(first, at));
+                }
+                first = at + 1;
+                silent = match token {
+                    ";" if !is_list && self.denies(first, to).is_none() => Silent::Rest,
+                    ";" => Silent::No,
+                    "-" | "→" | "unless" | "except" | "not" | "no" => Silent::Clause,
+                    _ if narrows => Silent::Item,
+                    "," if silent == Silent::Item => Silent::No,
+                    _ => silent,
+                };
+            }
+            match token {
+                "(" => open += 1,
+                ")" => {
+                    open = open.saturating_sub(1);
+                    first = at + 1;
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// Where a form ends that denies something, if one begins here.
+    fn denies(&self, at: usize, to: usize) -> Option<usize> {
+        let tokens = self.tokens.get(..to)?;
+        forms::OPENING.iter().find_map(|form| form.end(tokens, at))
+    }
+
+    /// One item of an enumeration without the words that lead to it.
+    fn exclusion(&self, from: usize, to: usize) -> Option<String> {
+        let is_any = |at: usize, words: &[&str]| {
+            self.tokens.get(at).is_some_and(|one| words.contains(&&*one.text))
+        };
+        let (mut first, mut last) = (from, to);
+        if let Some(end) = self.denies(from, to) {
+            first = end;
+        }
+        if is_any(last.wrapping_sub(1), &["instead"])
+            || (forms::SENDS.end(&self.tokens, first).is_some_and(|name| {
+                name < to && self.tokens.get(name).is_some_and(|one| one.is_name)
+            }))
+        {
+            return None;
+        }
+        while first < last && is_any(first, LEADING) {
+            first += 1;
+        }
+        // "non-tabular files" leave the tabular ones.
+        if self.tokens.get(first..last)?.iter().any(|one| one.text.starts_with("non-")) {
+            return None;
+        }
+        while first < last && is_any(last - 1, TRAILING) {
+            last -= 1;
+        }
+        if first >= last
+            || (is_any(first, SENDING)
+                && first > from.saturating_sub(1)
+                && is_any(first, &["route", "defer", "hand", "send"]))
+        {
+            return None;
+        }
+        let (start, end) = (self.tokens.get(first)?.start, self.tokens.get(last - 1)?.end);
+        let words = self.text.get(start..end)?.split_whitespace().collect::<Vec<_>>().join(" ");
+        let short = words.char_indices().take_while(|(at, _)| *at < LONGEST_EXCLUSION).last();
+        words.get(..short.map_or(0, |(at, letter)| at + letter.len_utf8())).map(str::to_owned)
+    }
 }
 
+/// How much of an enumeration names nothing that is excluded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Silent {
+    No,
+    /// Up to the next comma.
+    Item,
+    /// Up to the next semicolon.
+    Clause,
+    /// All the rest.
+    Rest,
+}
+
+/// Behind one of these, an item names something that it lacks, which is not excluded.
+const NARROWING: &[&str] = &[
+    "not",
+    "no",
+    "without",
+    "unrelated",
+    "doesn't",
+    "don't",
+    "isn't",
+    "aren't",
+    "cannot",
+    "can't",
+    "beyond",
+    "outside",
+    "lacking",
+];
+
+/// A sentence that begins with one of these says when to use the document.
+const CONDITIONS: &[&str] = &[
+    "use", "when", "whenever", "if", "trigger", "triggers", "invoke", "apply", "load", "activate",
+    "for", "also", "call", "run",
+];
+
+/// First words of a sentence that states the kind or the work of the document.
+const STATING: &[&str] = &[
+    "this", "it", "skill", "tool", "covers", "cover", "handles", "handle", "focuses", "supports",
+    "works", "only", "a", "an", "best", "meant", "intended", "made",
+];
+
+/// Behind one of these, a denial may be a part of what the document is for.
+const LINKS: &[&str] = &[
+    "when", "whenever", "if", "that", "which", "who", "whose", "where", "because", "why", "how",
+    "what", "whether", "while", "even", "so",
+];
+
+/// Words before the name of an exclusion that are not a part of it.
+const LEADING: &[&str] = &[
+    "for",
+    "when",
+    "if",
+    "on",
+    "in",
+    "with",
+    "to",
+    "a",
+    "an",
+    "the",
+    "any",
+    "all",
+    "this",
+    "that",
+    "these",
+    "those",
+    "also",
+    "e.g",
+    "i.e",
+    "such",
+    "as",
+    "like",
+    "including",
+    "user",
+    "users",
+    "someone",
+    "somebody",
+    "people",
+    "you",
+    "they",
+    "asked",
+    "asking",
+    "asks",
+    "ask",
+    "wants",
+    "want",
+    "wanting",
+    "needs",
+    "need",
+    "requests",
+    "request",
+    "tasks",
+    "task",
+    "prompts",
+    "prompt",
+    "questions",
+    "things",
+    "anything",
+    "something",
+    "everything",
+    "cases",
+    "case",
+    "jobs",
+    "about",
+    "of",
+    "where",
+    "involving",
+    "is",
+    "are",
+    "merely",
+    "just",
+    "only",
+    "simply",
+    "either",
+    "neither",
+    "cannot",
+    "can't",
+    "won't",
+    "not",
+    "never",
+    "does",
+    "do",
+    "don't",
+    "doesn't",
+    "will",
+    "should",
+    "no",
+    "nor",
+    "at",
+    "during",
+    "while",
+    "your",
+    "their",
+    "its",
+    "it",
+    "be",
+    "it's",
+    "try",
+    "trying",
+    "intends",
+    "intend",
+    "plan",
+    "plans",
+    "general",
+];
+
+/// Words behind the name of an exclusion that are not a part of it.
+const TRAILING: &[&str] = &[
+    "here",
+    "either",
+    "alone",
+    "itself",
+    "etc",
+    "with",
+    "it",
+    "this",
+    "skill",
+    "only",
+    "instead",
+    "yet",
+    "too",
+    "with it",
+    "at",
+    "all",
+    "themselves",
+    "as",
+    "such",
+    "on",
+    "its",
+    "own",
+    "like",
+    "that",
+    "do",
+    "does",
+    "is",
+    "are",
+    "there's",
+    "where",
+    "which",
+];
+
+/// Verbs that send the reader to another document.
+const SENDING: &[&str] = &["route", "defer", "hand", "send", "delegate", "use", "see", "prefer"];
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -245,9 +764,98 @@ mod tests {
     }
 
     #[test]
+    fn every_common_form_names_what_it_excludes() {
+        for said in [
+            "It does not handle board minutes.",
+            "This skill does NOT cover board minutes.",
+            "report-writer doesn't do board minutes.",
+            "We do not support board minutes.",
+            "It handles neither board minutes nor poems.",
+            "Should NOT trigger on board minutes.",
+            "Must not be used for board minutes.",
+            "Should never be triggered by questions about board minutes.",
+            "Please don't trigger this for board minutes.",
+            "You should not use this tool for board minutes.",
+            "Don't reach for this when somebody needs board minutes.",
+            "Never invoke it when the user asks about board minutes.",
+            "Use this except for board minutes.",
+            "Applies to everything but board minutes.",
+            "Use for any kind of report other than board minutes.",
+            "Use for any report, with the exception of board minutes.",
+            "Use for any report unless it is for board minutes.",
+            "Use this skill for weekly reports, not board minutes.",
+            "Drafts weekly reports but not board minutes.",
+            "Drafts weekly reports (no board minutes).",
+            "Drafts weekly reports; skip for board minutes.",
+            "Excludes board minutes.",
+            "Ignore for board minutes.",
+            "Skip it for board minutes.",
+            "Avoid using this for board minutes.",
+            "Steer clear of it for board minutes.",
+            "When not to use: board minutes, poems.",
+            "Out of scope: board minutes; poems.",
+            "Non-goals: board minutes.",
+            "Anti-triggers: \"board minutes\", \"poems\".",
+            "Do NOT activate: board minutes.",
+            "When NOT to use this skill:\n- board minutes\n- poems",
+            "Board minutes are out of scope.",
+            "Board minutes are not supported.",
+            "Board minutes don't belong here.",
+            "Board minutes are handled by `minute-taker`.",
+            "Requests for board minutes should not trigger this skill.",
+            "For board minutes, don't use this.",
+            "If the user wants board minutes, use minute-taker instead.",
+            "Use minute-taker for board minutes instead.",
+            "Leave board minutes to minute-taker.",
+            "Another skill handles board minutes.",
+            "Has nothing to do with board minutes.",
+            "The wrong tool for board minutes.",
+            "Unsuitable for board minutes.",
+            "Not applicable to board minutes.",
+            "This isn't the right skill for board minutes.",
+            "Not to be confused with board minutes.",
+            "Refuse and route elsewhere for board minutes.",
+            "Rejects requests for board minutes.",
+            "No board minutes.",
+        ] {
+            let text = format!("Drafts status reports for teams and their leads. {said}");
+            let found = read(&text);
+            let first = found.exclusions.first().map(|one| one.to_lowercase());
+            assert_eq!(first.as_deref(), Some("board minutes"), "{said}");
+            assert!(!found.purpose.to_lowercase().contains("board minutes"), "{said}");
+            assert!(found.purpose.contains("status reports"), "{said}");
+        }
+    }
+
+    #[test]
+    fn an_enumeration_is_read_item_by_item_and_its_explanations_are_left_out() {
+        for (text, expected) in [
+            (
+                "Reads charts. Do not use for maps (use atlas), or for tables and forms.",
+                &["maps", "tables", "forms"][..],
+            ),
+            (
+                "Reads charts. Not for maps — use atlas; not for tables — use grid.",
+                &["maps", "tables"],
+            ),
+            ("Reads charts. Not medical advice; ask a doctor.", &["medical advice"]),
+            ("Reads charts. For maps, see atlas; for tables, see grid.", &["maps", "tables"]),
+            ("Reads charts. Does not retouch faces or portraits.", &["retouch faces", "portraits"]),
+            ("Reads charts. Not for tables without a legend, or for maps.", &["tables", "maps"]),
+            ("Reads charts. Do not use for non-tabular data or maps.", &["maps"]),
+            ("Reads charts. Do not use before the data is there.", &[]),
+            ("Reads charts. Not for maps, unless the user asks for one.", &["maps"]),
+            ("Reads charts. Triggers on \"a map but no legend\", \"not a chart\".", &[]),
+        ] {
+            assert_eq!(read(text).exclusions, expected, "{text}");
+        }
+    }
+
+    #[test]
     fn a_description_of_exclusions_alone_is_searched_whole() {
         let text = "Do not use for Word files. Never for slides.";
         assert_eq!(announced(text), text);
+        assert_eq!(read(text).exclusions, ["Word files", "slides"]);
     }
 
     proptest! {
@@ -257,6 +865,8 @@ mod tests {
                 let kept = announced(text);
                 prop_assert!(kept.len() <= text.len());
                 prop_assert_eq!(announced(text), kept);
+                let found = read(text).exclusions;
+                prop_assert!(found.iter().all(|one| !one.trim().is_empty()), "{:?}", found);
             }
         }
     }

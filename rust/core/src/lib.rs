@@ -25,6 +25,7 @@ mod file;
 mod python;
 mod stop_words;
 mod terms;
+mod words;
 
 pub mod cliff;
 pub mod conclude;
@@ -44,6 +45,7 @@ pub mod signals;
 pub mod stage1;
 pub mod text;
 pub mod trace;
+pub mod triggers;
 
 pub use error::{Error, Family, Result};
 pub use index::Index;

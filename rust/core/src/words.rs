@@ -1,0 +1,359 @@
+//! The words and marks of a description with their places, and patterns over them.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// A word or a mark of a text.
+#[derive(Clone, Debug)]
+pub(crate) struct Token<'a> {
+    /// In lower case, with the typewriter's apostrophe.
+    pub(crate) text: Cow<'a, str>,
+    /// Its first byte in the text.
+    pub(crate) start: usize,
+    /// The byte after its last one.
+    pub(crate) end: usize,
+    /// Whether it is written like the name of a skill: in backticks, or with a hyphen or underscore.
+    pub(crate) is_name: bool,
+    /// Whether it stands in quotation marks, where it is an example and no part of the sentence.
+    pub(crate) is_quoted: bool,
+}
+
+impl Token<'_> {
+    pub(crate) fn is_word(&self) -> bool {
+        self.text.starts_with(|letter: char| letter.is_alphanumeric() || "./@#".contains(letter))
+            && self.text.contains(char::is_alphanumeric)
+    }
+
+    pub(crate) fn is(&self, text: &str) -> bool {
+        self.text == text
+    }
+}
+
+/// Characters that join two letters or digits to one word, such as in `Vue.js` and `don't`.
+const JOINING: &str = "-_./'’+#@&";
+/// Characters that may begin a word, such as in `.docx`, `@types` and `/deploy`.
+const LEADING: &str = "./@#";
+/// Marks that separate clauses or items; other marks are left out.
+const MARKS: &str = ",;:.!?()[]→…|";
+/// Dashes, each of which becomes the mark `-`, but for a hyphen that stands at a word.
+const DASHES: &str = "-–—";
+
+/// The words of a text in their order, with the marks that separate clauses.
+pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
+    let mut found = Vec::new();
+    let mut letters = text.char_indices().peekable();
+    let mut before = ' ';
+    while let Some((start, letter)) = letters.next() {
+        let next = letters.peek().map(|(_, next)| *next);
+        let leads = LEADING.contains(letter)
+            && !before.is_alphanumeric()
+            && next.is_some_and(char::is_alphanumeric);
+        if letter.is_alphanumeric() || leads {
+            let mut end = start + letter.len_utf8();
+            while let Some((at, letter)) = letters.peek().copied() {
+                let after = end_of(at, letter);
+                let joins = JOINING.contains(letter)
+                    && text
+                        .get(after..)
+                        .is_some_and(|rest| rest.starts_with(char::is_alphanumeric));
+                if !letter.is_alphanumeric() && !joins && !"+#".contains(letter) {
+                    break;
+                }
+                letters.next();
+                end = after;
+            }
+            let word = text.get(start..end).unwrap_or_default();
+            let is_name = before == '`' || word.trim_matches('-').contains(['-', '_']);
+            found.push(Token { text: lower(word), start, end, is_name, is_quoted: false });
+        } else if MARKS.contains(letter)
+            || (DASHES.contains(letter) && (letter != '-' || before.is_whitespace()))
+        {
+            let text = if DASHES.contains(letter) {
+                Cow::Borrowed("-")
+            } else {
+                Cow::Borrowed(text.get(start..end_of(start, letter)).unwrap_or_default())
+            };
+            let end = end_of(start, letter);
+            found.push(Token { text, start, end, is_name: false, is_quoted: false });
+        }
+        before = found.last().map_or(letter, |token: &Token<'_>| {
+            text.get(token.start.max(start)..token.end)
+                .and_then(|word| word.chars().next_back())
+                .unwrap_or(letter)
+        });
+    }
+    let mut quotes = quoted(text).into_iter().peekable();
+    for token in &mut found {
+        while quotes.next_if(|quote| quote.end <= token.start).is_some() {}
+        token.is_quoted = quotes.peek().is_some_and(|quote| quote.start <= token.start);
+    }
+    found
+}
+
+/// More bytes than this between two quotation marks are no quotation.
+const LONGEST_QUOTE: usize = 200;
+
+/// What stands in quotation marks, in their order; a quotation within another one is a part of it.
+pub(crate) fn quoted(text: &str) -> Vec<Range<usize>> {
+    let mut found: Vec<Range<usize>> = Vec::new();
+    let mut before = ' ';
+    for (at, mark) in text.char_indices() {
+        let start = end_of(at, mark);
+        let last = std::mem::replace(&mut before, mark);
+        let next = text.get(start..).and_then(|rest| rest.chars().next()).unwrap_or(' ');
+        if found.last().is_some_and(|quote| at <= quote.end) || next.is_whitespace() {
+            continue;
+        }
+        let closing = match mark {
+            '"' | '`' => mark,
+            '“' | '„' => '”',
+            '«' => '»',
+            '\'' if !last.is_alphanumeric() => '\'',
+            '‘' => '’',
+            _ => continue,
+        };
+        let inside = text.get(start..).unwrap_or_default();
+        let length =
+            inside.char_indices().take_while(|(at, _)| *at <= LONGEST_QUOTE).find(|(at, one)| {
+                // Not the apostrophe of "don't".
+                let after = inside.get(end_of(*at, *one)..).and_then(|rest| rest.chars().next());
+                let closes =
+                    *one == closing || (mark == '“' && *one == '"') || (mark == '„' && *one == '“');
+                *at > 0
+                    && closes
+                    && !(matches!(closing, '\'' | '’') && after.is_some_and(char::is_alphanumeric))
+            });
+        if let Some((length, _)) = length.filter(|(length, _)| {
+            inside.get(..*length).is_some_and(|quote| !quote.contains("\n\n"))
+        }) {
+            found.push(start..start + length);
+        }
+    }
+    found
+}
+
+fn end_of(start: usize, letter: char) -> usize {
+    start + letter.len_utf8()
+}
+
+fn lower(word: &str) -> Cow<'_, str> {
+    if word.chars().all(|letter| letter.is_lowercase() || letter.is_ascii_digit()) {
+        Cow::Borrowed(word)
+    } else {
+        Cow::Owned(word.to_lowercase().replace('’', "'"))
+    }
+}
+
+/// A sentence of a text, in bytes.
+#[derive(Debug)]
+pub(crate) struct Bounds {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    /// Whether it is an item of a list.
+    pub(crate) is_item: bool,
+}
+
+/// The sentences of a text, each with the white space behind it. A line that is merely wrapped ends
+/// none; one does that a blank line or an item of a list follows.
+pub(crate) fn sentences(text: &str) -> Vec<Bounds> {
+    let mut found = Vec::new();
+    let (mut start, mut is_item) = (0, item_mark(text) > 0);
+    let mut next_at = 0;
+    for (at, letter) in text.char_indices() {
+        if at < next_at {
+            continue;
+        }
+        let rest = text.get(at + letter.len_utf8()..).unwrap_or_default();
+        let end = match letter {
+            '.' | '!' | '?' => {
+                let closed = rest.trim_start_matches(['"', '\'', '”', '’', ')']);
+                let next = closed.trim_start();
+                let abbreviated = letter == '.' && is_abbreviation(text.get(..at), next);
+                (next.len() < closed.len() && !abbreviated).then(|| text.len() - next.len())
+            }
+            '\n' => {
+                let next = rest.trim_start();
+                let is_blank = rest.len() - next.len() > 0
+                    && rest.strip_suffix(next).is_some_and(|gap| gap.contains('\n'));
+                (is_blank || item_mark(next) > 0).then_some(at + 1)
+            }
+            // "For maps, see atlas; for charts, see plots."
+            ';' if sends_away(text.get(start..at)) && sends_away(Some(rest)) => Some(at + 1),
+            _ => None,
+        };
+        if let Some(end) = end {
+            let next = text.get(end..).unwrap_or_default();
+            found.push(Bounds { start, end, is_item });
+            let on_a_new_line = text.get(at..end).is_some_and(|gap| gap.contains('\n'));
+            is_item = on_a_new_line && item_mark(next.trim_start()) > 0;
+            (start, next_at) = (end, end);
+        }
+    }
+    found.push(Bounds { start, end: text.len(), is_item });
+    found
+}
+
+fn sends_away(clause: Option<&str>) -> bool {
+    let first = clause.and_then(|clause| clause.split_whitespace().next());
+    first.is_some_and(|word| word.eq_ignore_ascii_case("for"))
+}
+
+/// How many bytes the mark of an item takes at the start of a line; 0 where there is none.
+pub(crate) fn item_mark(line: &str) -> usize {
+    let digits = line.len() - line.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
+    let mark = match line.get(digits..).and_then(|rest| rest.chars().next()) {
+        Some('-' | '*' | '•') if digits == 0 => line.chars().next().map_or(0, char::len_utf8),
+        Some('.' | ')') if digits > 0 => digits + 1,
+        _ => return 0,
+    };
+    let spaced = line.get(mark..).is_some_and(|rest| rest.starts_with(char::is_whitespace));
+    if spaced { mark } else { 0 }
+}
+
+/// Whether the point behind these words belongs to an abbreviation.
+fn is_abbreviation(before: Option<&str>, next: &str) -> bool {
+    let word = before.and_then(|text| text.rsplit([' ', '(', '\n']).next()).unwrap_or_default();
+    matches!(word.to_ascii_lowercase().as_str(), "e.g" | "i.e" | "vs" | "cf" | "approx")
+        || (word == "etc" && next.starts_with(char::is_lowercase))
+}
+
+/// A group of phrases that a pattern names in capital letters.
+pub(crate) type Class = (&'static str, &'static [&'static str]);
+
+/// A sequence of words that a clause may begin with or hold.
+///
+/// It is written as words with a blank between: `a|b` stands for one of both, a name in capital
+/// letters for any phrase of a [`Class`], `NAME` for a word that is written like a name, `*` for any
+/// word, `$` for the end, and `?` behind any of them makes it optional.
+#[derive(Debug)]
+pub(crate) struct Pattern(Vec<Element>);
+
+#[derive(Debug)]
+struct Element {
+    /// Any of these phrases fits.
+    phrases: Vec<Vec<&'static str>>,
+    optional: bool,
+}
+
+impl Pattern {
+    pub(crate) fn new(written: &'static str, classes: &[Class]) -> Self {
+        let element = |part: &'static str| {
+            let (part, optional) =
+                part.strip_suffix('?').map_or((part, false), |part| (part, true));
+            let class = classes.iter().find(|(name, _)| *name == part);
+            let phrases = match class {
+                Some((_, phrases)) => phrases.iter().map(|one| one.split(' ').collect()).collect(),
+                None => part.split('|').map(|word| vec![word]).collect(),
+            };
+            Element { phrases, optional }
+        };
+        Self(written.split(' ').map(element).collect())
+    }
+
+    /// Where the pattern ends, if it begins at this place; the longest way to read it wins.
+    pub(crate) fn end(&self, tokens: &[Token<'_>], at: usize) -> Option<usize> {
+        end_of_elements(&self.0, tokens, at)
+    }
+}
+
+fn end_of_elements(elements: &[Element], tokens: &[Token<'_>], at: usize) -> Option<usize> {
+    let Some((first, rest)) = elements.split_first() else { return Some(at) };
+    let with = first.phrases.iter().filter_map(|phrase| {
+        let next = end_of_phrase(phrase, tokens, at)?;
+        end_of_elements(rest, tokens, next)
+    });
+    let without = first.optional.then(|| end_of_elements(rest, tokens, at)).flatten();
+    with.chain(without).max()
+}
+
+fn end_of_phrase(phrase: &[&str], tokens: &[Token<'_>], at: usize) -> Option<usize> {
+    phrase.iter().try_fold(at, |at, word| match (*word, tokens.get(at)) {
+        ("$", None) => Some(at),
+        ("NAME", Some(token)) => token.is_name.then_some(at + 1),
+        ("*", Some(token)) => token.is_word().then_some(at + 1),
+        (word, Some(token)) => token.is(word).then_some(at + 1),
+        (_, None) => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(text: &str) -> Vec<String> {
+        tokens(text).into_iter().map(|token| token.text.into_owned()).collect()
+    }
+
+    #[test]
+    fn words_keep_what_joins_them_and_marks_stand_alone() {
+        let cases: &[(&str, &[&str])] = &[
+            (
+                "Don’t use Vue.js, .docx or C++.",
+                &["don't", "use", "vue.js", ",", ".docx", "or", "c++", "."],
+            ),
+            ("edit – not pre- or post-draw", &["edit", "-", "not", "pre", "or", "post-draw"]),
+            ("**NOT** for \"A/B tests\"", &["not", "for", "a/b", "tests"]),
+            ("(e.g. R&D)", &["(", "e.g", ".", "r&d", ")"]),
+            ("", &[]),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(read(text), *expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_written_like_one() {
+        let names = |text| -> Vec<bool> { tokens(text).iter().map(|one| one.is_name).collect() };
+        assert_eq!(
+            names("use `pdf` or web-search or xlsx"),
+            [false, true, false, true, false, false]
+        );
+    }
+
+    #[test]
+    fn what_stands_in_quotation_marks_is_known() {
+        let cases: &[(&str, &[&str])] = &[
+            (r#"says "make a deck" or 'slides'"#, &["make a deck", "slides"]),
+            ("says “don’t ship” or ‘it’s slow’", &["don’t ship", "it’s slow"]),
+            ("it doesn't, and users' data isn't", &[]),
+            ("the `.docx` of a 5\" screen", &[".docx"]),
+            ("an open \"quote", &[]),
+            ("“a 'b' c” and «d»", &["a 'b' c", "d"]),
+        ];
+        for (text, expected) in cases {
+            let found: Vec<&str> = quoted(text).into_iter().map(|at| &text[at]).collect();
+            assert_eq!(found, *expected, "{text}");
+        }
+        let marks: Vec<bool> = tokens("say \"no\" now").iter().map(|one| one.is_quoted).collect();
+        assert_eq!(marks, [false, true, false]);
+    }
+
+    #[test]
+    fn a_pattern_takes_the_longest_way() {
+        let classes: &[Class] = &[("WHO", &["it", "this skill", "this"])];
+        let pattern = Pattern::new("WHO? does|do not *", classes);
+        let end = |text| pattern.end(&tokens(text), 0);
+        assert_eq!(end("this skill does not edit films"), Some(5));
+        assert_eq!(end("do not edit"), Some(3));
+        assert_eq!(end("do not"), None);
+        assert_eq!(end("this tool does not edit"), None);
+        let at_end = Pattern::new("leave it|this alone? $", classes);
+        assert_eq!(at_end.end(&tokens("leave this"), 0), Some(2));
+        assert_eq!(at_end.end(&tokens("leave this here"), 0), None);
+    }
+
+    proptest! {
+        #[test]
+        fn places_are_those_of_the_text(text in "\\PC{0,80}") {
+            let mut last = 0;
+            for token in tokens(&text) {
+                prop_assert!(last <= token.start && token.start < token.end);
+                prop_assert!(text.get(token.start..token.end).is_some());
+                last = token.end;
+            }
+            prop_assert!(quoted(&text).iter().all(|quote| text.get(quote.clone()).is_some()));
+        }
+    }
+}
