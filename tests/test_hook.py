@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -614,42 +613,32 @@ def test_a_signal_leaves_a_whole_answer_or_none(home: Home, delay: float) -> Non
     assert Run.valid(child.returncode, out)
 
 
-def without_threads() -> None:
-    """Become a user who may not start a thread, as `ulimit -u 1` or a container's limit does."""
-    resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
-    if os.geteuid() == 0:  # root is exempt from the limit
-        os.setgroups([])
-        os.setgid(65534)
-        os.setuid(65534)
+# No system can map a stack of this size, so that no thread starts, as with `ulimit -u 1`.
+WITHOUT_THREADS = "import threading; threading.stack_size(1 << 46); "
 
 
 @on_linux
 @pytest.mark.parametrize("data", [b"", b"no json", None], ids=["nothing", "bad", "prompt"])
-def test_a_refused_thread_exits_with_0(made: Home, data: bytes | None) -> None:
-    with tempfile.TemporaryDirectory() as open_to_all:
-        os.chmod(open_to_all, 0o777)
-        done = subprocess.run(
-            [CROSSGATE, "hook", "claude"],
-            input=made.call() if data is None else data,
-            capture_output=True,
-            env={**made.environment(), "HOME": open_to_all, "CROSSGATE_CACHE": open_to_all},
-            cwd="/",
-            preexec_fn=without_threads,
-            timeout=60,
-            check=False,
-        )
+def test_a_refused_thread_exits_with_0(home: Home, data: bytes | None) -> None:
+    script = WITHOUT_THREADS + "from crossgate._agents.hook.main import main; main('claude', [])"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        input=home.call() if data is None else data,
+        capture_output=True,
+        env=home.environment(),
+        timeout=60,
+        check=False,
+    )
     assert Run.valid(done.returncode, done.stdout), done.stderr
     assert b"Traceback" not in done.stderr
+    assert bool(done.stdout) == (data is None)
 
 
+@on_linux
 def test_the_timeout_works_without_threads(home: Home) -> None:
     script = (
-        "import threading\n"
-        'def refuse(self): raise RuntimeError("can\'t start new thread")\n'
-        "threading.Thread.start = refuse\n"
-        "from crossgate._agents.hook import main\n"
-        "main.GIVE_UP_SECONDS = 0.1\n"
-        "main.main('claude', [])"
+        WITHOUT_THREADS + "from crossgate._agents.hook import main; "
+        "main.GIVE_UP_SECONDS = 0.1; main.main('claude', [])"
     )
     with subprocess.Popen(
         [sys.executable, "-c", script],
