@@ -68,6 +68,8 @@ class Home:
             "CROSSGATE_CACHE": str(self.path / "cache"),
             "CLAUDE_PROJECT_DIR": str(self.path / "work"),
             "PYTHONWARNINGS": "error",
+            # The environment of the tests may itself be in the folder of temporary files.
+            "TMPDIR": str(self.path),
             **variables,
         }
 

@@ -34,6 +34,17 @@ TOOLS = {
 }
 
 
+DEEP = tool("deep", "A tool with a schema of many levels.")
+LEVELS = {"deep": 300, "abyss": 100_000}
+
+
+def nested(behaviour: str) -> bytes:
+    """Return a schema nested to the depth of a behaviour."""
+    levels = LEVELS.get(behaviour, 1)
+    inner = b'{"properties": ' * levels + b"{}" + b"}" * levels
+    return b'{"type": "object", "properties": ' + inner + b"}"
+
+
 def answer(behaviour: str, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     """Return what a request gets; None for an error."""
     if method == "initialize":
@@ -41,6 +52,10 @@ def answer(behaviour: str, method: str, params: dict[str, Any]) -> dict[str, Any
         told = {"name": f"raw\x1b {behaviour}", "version": "1"}
         return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": told}
     if method == "tools/list":
+        if behaviour in ("deep", "abyss"):
+            return {"tools": [TOOLS["hostile"][0], {**DEEP, "inputSchema": "DEEP"}]}
+        if behaviour == "halves":
+            return {"tools": [TOOLS["hostile"][0], tool("cut", "An emoji cut in half: \ud83d")]}
         found: dict[str, Any] = {"tools": TOOLS.get(behaviour, TOOLS["hostile"][:1])}
         return {**found, "nextCursor": "again"} if behaviour == "endless" else found
     if method == "tools/call":
@@ -76,7 +91,8 @@ def main(behaviour: str, folder: str = "") -> None:
             found = {"tools": [tool("translate_text", "Translate a text into another language.")]}
         error = {"code": -32601, "message": "no such method"}
         part = {"error": error} if found is None else {"result": found}
-        out.write(json.dumps({"jsonrpc": "2.0", "id": request["id"], **part}).encode() + b"\n")
+        text = json.dumps({"jsonrpc": "2.0", "id": request["id"], **part}).encode()
+        out.write(text.replace(b'"DEEP"', nested(behaviour)) + b"\n")
         out.flush()
 
 

@@ -6,12 +6,14 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
 from crossgate._agents.hook import shell
+from crossgate._agents.hook.install import temporary_environment
 from crossgate._cli import run
 from hook_home import CROSSGATE, PDF, Home, furnished
 
@@ -74,8 +76,8 @@ def test_install_is_idempotent_and_keeps_other_settings(home: Home) -> None:
     assert (again["changed"], again["documents"]) == (False, 4)
     assert path.read_bytes() == written
     # New options replace the earlier options.
-    assert home.run("hook", "install", "--inject", "name").returncode == 0
-    assert next(item for item in commands(path) if "crossgate" in item).endswith("--inject name")
+    assert home.run("hook", "install", "--inject", "body").returncode == 0
+    assert next(item for item in commands(path) if "crossgate" in item).endswith("--inject body")
     assert len(commands(path)) == 2
     assert path.with_name("settings.json.before-crossgate").read_bytes() == before
 
@@ -316,13 +318,13 @@ def test_try_uses_the_installed_options(home: Home) -> None:
 
     log = home.path / "decisions.jsonl"
     found = tried(PDF)
-    assert (found["outcome"], found["reason"], found["settings"]) == ("failed", "no_index", [])
-    assert home.run("hook", "install", "--inject", "name").returncode == 0
+    assert (found["outcome"], found["ids"], found["settings"]) == ("injected", ["pdf-toolkit"], [])
+    assert home.run("hook", "install", "--inject", "passage").returncode == 0
     before = home.log
     found = tried(PDF)
     assert (found["outcome"], found["ids"]) == ("injected", ["pdf-toolkit"])
     assert found["settings"] == [str(settings(home))]
-    assert "> " not in found["context"].replace("with > are", "")
+    assert "\n> " in found["context"]
     assert found["context"] == tried(PDF)["context"]  # a trial does not count as a mention
     found = tried("what did you change?")
     assert (found["outcome"], found["context"]) == ("nothing", "")
@@ -429,6 +431,114 @@ def test_relative_folders_are_made_absolute(home: Home) -> None:
     assert done.returncode == 0, done.stderr
     (command,) = commands(settings(home))
     assert command.endswith(f"--skills {home.path / 'work/more/skills'}")
+
+
+def test_a_byte_order_mark_and_null_hooks_are_accepted(home: Home) -> None:
+    path = settings(home)
+    for text in ('{"hooks": null}', '{"hooks": {"UserPromptSubmit": null}, "model": "opus"}'):
+        path.write_text(text, encoding="utf-8-sig")
+        assert home.run("hook", "install").returncode == 0
+        data = path.read_bytes()
+        assert data.startswith(b"\xef\xbb\xbf{")  # written as it was
+        groups = json.loads(data.decode("utf-8-sig"))["hooks"]["UserPromptSubmit"]
+        assert len(groups) == 1
+        assert home.run("hook", "uninstall").returncode == 0
+
+
+SWITCHES = [
+    ("claude", ".claude/settings.json", {"disableAllHooks": True}),
+    ("claude", "work/.claude/settings.json", {"disableAllHooks": True}),
+    ("claude", "work/.claude/settings.local.json", {"disableAllHooks": True}),
+    ("gemini", ".gemini/settings.json", {"hooksConfig": {"enabled": False}}),
+    ("gemini", "work/.gemini/settings.json", {"tools": {"enableHooks": False}}),
+]
+
+
+@pytest.mark.parametrize(("agent", "file", "values"), SWITCHES)
+def test_disabled_hooks_are_reported(
+    home: Home, agent: str, file: str, values: dict[str, Any]
+) -> None:
+    path = home.path / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(values))
+    (home.path / ".agents").symlink_to(home.path / ".claude")
+    done = home.run("hook", "install", "--agent", agent)
+    assert done.returncode == 0, done.stderr
+    assert f"{path} has " in done.stderr
+    assert f"so {agent} runs no hooks" in done.stderr
+    line = next(line for line in home.run("doctor").stdout.split("\n") if f"hook {agent}" in line)
+    assert line.startswith("off")
+    assert "runs no hooks" in line
+    assert "runs no hooks" in home.run("hook", "try", "--agent", agent, PDF).stdout
+    path.write_text(path.read_text().replace("true", "null").replace("false", "true"))
+    assert "runs no hooks" not in home.run("hook", "install", "--agent", agent).stderr
+
+
+@pytest.mark.parametrize(
+    ("folder", "reason"),
+    [
+        ("/home/me/.cache/uv/archive-v0/Zq3x/bin", "uv"),
+        ("/home/me/.cache/uv/environments-v2/tool-1a2b/bin", "uv"),
+        ("C:\\Users\\me\\AppData\\Local\\uv\\cache\\archive-v1\\ab\\Scripts", "uv"),
+        ("/home/me/.local/pipx/.cache/0123456789abcde/bin", "pipx"),
+        ("/home/me/.cache/pipx/0123456789abcde/bin", "pipx"),
+        ("/Users/me/Library/Caches/pipx/0123456789abcde/bin", "pipx"),
+        ("C:\\Users\\me\\pipx\\pipx\\Cache\\0123\\Scripts", "pipx"),
+        ("/custom/cache/of/uv/x/bin", "uv"),
+        ("/scratch/venv/bin", "temporary files"),
+        ("/home/me/.local/share/uv/tools/crossgate/bin", ""),
+        ("/home/me/.local/share/pipx/venvs/crossgate/bin", ""),
+        ("/home/me/project/.venv/bin", ""),
+        ("/usr/bin", ""),
+    ],
+)
+def test_temporary_environments_are_recognised(
+    monkeypatch: pytest.MonkeyPatch, folder: str, reason: str
+) -> None:
+    monkeypatch.setenv("UV_CACHE_DIR", "/custom/cache/of/uv")
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: "/scratch")
+    assert bool(temporary_environment(folder)) == bool(reason)
+    assert temporary_environment(folder).endswith(reason)
+
+
+def test_install_from_a_temporary_environment_is_refused_with_the_remedy(home: Home) -> None:
+    environment = {"TMPDIR": str(CROSSGATE.parents[2]), "PATH": "/usr/bin:/bin"}
+    for project in ([], ["--project"]):
+        done = home.run("hook", "install", *project, **environment)
+        assert done.returncode == 2
+        assert "error[temporary_environment]" in done.stderr
+        assert "uv tool install" in done.stderr
+        assert not settings(home).exists()
+    # Another crossgate on the PATH is used instead.
+    lasting = home.path / "bin"
+    lasting.mkdir()
+    script = lasting / "crossgate"
+    script.write_text(f'#!/bin/sh\nexec "{CROSSGATE}" "$@"\n')
+    script.chmod(0o755)
+    environment["PATH"] = f"{CROSSGATE.parent}:{lasting}:/usr/bin:/bin"
+    done = home.run("hook", "install", **environment)
+    assert done.returncode == 0, done.stderr
+    assert commands(settings(home)) == [f"{script} hook claude"]
+
+
+def test_doctor_reports_a_temporary_environment(home: Home) -> None:
+    assert home.run("hook", "install").returncode == 0
+    done = home.run("doctor", TMPDIR=str(CROSSGATE.parents[2]))
+    line = next(line for line in done.stdout.split("\n") if "hook claude" in line)
+    assert line.startswith("off")
+    assert "does not last" in line
+
+
+def test_install_indexes_the_skills_of_the_working_folder_too(home: Home) -> None:
+    home.skill("deploy", "Ship the service to the staging cluster.", below="work/.claude")
+    assert home.run("hook", "install").returncode == 0
+    assert "- deploy" in home.hook(home.call("ship the service to the staging cluster")).context
+
+
+def test_a_malformed_call_is_not_repaired_by_install(home: Home) -> None:
+    assert home.run("hook", "install").returncode == 0
+    home.hook(b"no json")
+    assert "repairs it" not in home.run("doctor").stdout
 
 
 def test_a_second_hook_is_reported(home: Home) -> None:

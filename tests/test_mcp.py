@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -32,6 +33,23 @@ QUERY = "squash the last commits of my git branch"
 
 def command(*arguments: str) -> list[str]:
     return [sys.executable, "-c", SCRIPT, *arguments]
+
+
+HANDSHAKE = [
+    json.dumps(
+        {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "initialize",
+            "params": {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": {"name": "test", "version": "1"},
+            },
+        }
+    ),
+    '{"jsonrpc": "2.0", "method": "notifications/initialized"}',
+]
 
 
 @asynccontextmanager
@@ -554,6 +572,127 @@ def test_ten_thousand_tools_are_searchable_before_their_vectors(tmp_path: Path) 
         assert called.content[0].text == "tool_9999"
 
     with_client(act, "--proxy", raw(tmp_path, "many"))
+
+
+def test_deep_and_broken_text_of_one_tool_does_not_hide_the_others(tmp_path: Path) -> None:
+    async def act(asked: Any) -> None:
+        found = await found_by(asked, "the weather in Berlin")
+        assert found.structured_content["unavailable"] == []
+        tools = {item["server"]: item for item in found.structured_content["tools"]}
+        assert set(tools) == {"deep", "halves"}
+        called = await asked.call_tool("call", {"server": "deep", "tool": "weather"})
+        assert called.content[0].text == "weather"
+
+    with_client(act, "--proxy", raw(tmp_path, "deep", "halves"))
+
+
+def test_an_answer_too_deep_to_repair_fails_at_once(tmp_path: Path) -> None:
+    async def act(asked: Any) -> None:
+        found = await found_by(asked, "the weather in Berlin")
+        (problem,) = found.structured_content["unavailable"]
+        assert problem["server"] == "abyss"
+        assert "nested too deeply" in problem["reason"]
+
+    with_client(act, "--proxy", raw(tmp_path, "abyss", "junk"))
+
+
+@pytest.mark.parametrize("proxy", [False, True])
+@pytest.mark.parametrize("prompt", ["half \\ud83d of a pair", "[" * 300])
+def test_a_request_that_cannot_be_parsed_gets_an_error_with_its_id(
+    skills: Path, tmp_path: Path, prompt: str, proxy: bool
+) -> None:
+    value = prompt + "]" * 300 if prompt[0] == "[" else f'"{prompt}"'
+    arguments = f'{{"prompt": {value}}}'
+    tool = "find" if proxy else "find_skill"
+    lines = [
+        *HANDSHAKE,
+        '{"jsonrpc": "2.0", "id": "a\\ud800", "method": "tools/list"}',
+        f'{{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {{"name": "{tool}", '
+        f'"arguments": {arguments}}}}}',
+        '{"jsonrpc": "2.0", "id": 8, "method": "tools/list"}',
+    ]
+    start = ["--proxy", raw(tmp_path, "junk")] if proxy else ["-i", str(skills)]
+    with subprocess.Popen(
+        command("mcp", *start), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("\n".join(lines) + "\n")
+        process.stdin.flush()
+        answers: dict[Any, Any] = {}
+        while 8 not in answers or 7 not in answers:
+            answer = json.loads(process.stdout.readline())
+            answers[answer.get("id")] = answer
+        process.stdin.close()
+        assert process.wait(timeout=30) == 0
+    assert answers[7]["error"]["message"].startswith("invalid_text")
+    assert answers["a?"]["error"]["message"].startswith("invalid_text")
+    assert "tools" in answers[8]["result"]
+
+
+def test_announced_tools_are_embedded_one_list_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mcp_types import Tool
+
+    from crossgate._agents.mcp.proxy import Proxy
+    from crossgate._agents.mcp.upstream import ServerEntry
+
+    running: list[int] = []
+    most: list[int] = []
+    embedded: list[list[str]] = []
+
+    async def act() -> Any:
+        entry = ServerEntry("busy", mcp.StdioServerParameters(command="-"))
+        proxy = Proxy([entry], embedder="slow", seconds=60)
+        (upstream,) = proxy._upstreams.values()
+        upstream.settled.set()
+        index = proxy._index
+
+        def slow(found: Any, embedder: str | None) -> Any:
+            if embedder is not None:
+                running.append(1)
+                most.append(len(running))
+                time.sleep(0.3)
+                embedded.append([tool.name for _, tool in found.values()])
+                running.pop()
+            return index(found, None)
+
+        monkeypatch.setattr(proxy, "_index", slow)
+        monkeypatch.setattr("crossgate._agents.mcp.proxy._PATIENCE_SECONDS", 0.01)
+        async with proxy._tasks as tasks:
+            for number in range(8):
+                tool = Tool(name=f"tool_{number}", description="the weather", input_schema={})
+                upstream.tools = {**upstream.tools, tool.name: tool}
+                upstream.changes += 1
+                await proxy._find({"prompt": "the weather in Berlin"})
+            while proxy._embedding:
+                await anyio.sleep(0.01)
+            assert proxy._vectors is not None
+            assert len(proxy._vectors) == 8
+            tasks.cancel_scope.cancel()
+
+    anyio.run(act)
+    assert max(most) == 1
+    assert len(embedded) < 8
+    assert embedded[-1] == [f"tool_{number}" for number in range(8)]
+
+
+def test_an_equal_list_of_tools_is_not_a_change(tmp_path: Path) -> None:
+    from crossgate._agents.mcp.upstream import Upstream, read_servers
+
+    async def act() -> None:
+        (entry,) = read_servers(raw(tmp_path, "junk"))
+        upstream = Upstream(entry, 30)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(upstream.run)
+            await upstream.settled.wait()
+            assert upstream.changes == 1
+            for _ in range(3):
+                upstream._stale = True
+                await upstream.refresh()
+            assert upstream.changes == 1
+            upstream.stop()
+
+    anyio.run(act)
 
 
 @pytest.mark.parametrize(

@@ -63,13 +63,22 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["hook"] and given[1:2] not in _HOOK_COMMANDS:
-        from crossgate._agents.hook.main import main as answer_prompt
-
-        answer_prompt(given[1] if given[1:] else "", given[2:])
+        _answer_prompt(given[1] if given[1:] else "", given[2:])
     # Slow imports happen inside `run`, which handles an interrupt.
     code = run(given, streams=True)
     _leave_quietly()
     sys.exit(code)
+
+
+def _answer_prompt(agent: str, arguments: list[str]) -> NoReturn:
+    """Run the prompt hook; it exits with 0 even if its modules cannot be imported."""
+    import os
+
+    try:
+        from crossgate._agents.hook.main import main as answer_prompt
+    except BaseException:  # such as too few descriptors to open a file
+        os._exit(0)
+    answer_prompt(agent, arguments)
 
 
 def run(arguments: Sequence[str], *, streams: bool = False) -> int:

@@ -208,7 +208,12 @@ def _hooks() -> list[Check]:
     return checks
 
 
+_NOT_REPAIRED = {"bad_input", "gave_up", "no_resources", "bug"}
+"""Reasons of failures that a new installation does not change."""
+
+
 def _hook(agent: Agent, calls: dict[Path, list[str]], notes: list[dict[str, Any]]) -> Check:
+    from crossgate._agents.hook.install import switched_off, temporary_environment
     from crossgate._agents.hook.shell import program_of
 
     which = "" if agent.name == "claude" else f" --agent {agent.name}"
@@ -221,6 +226,12 @@ def _hook(agent: Agent, calls: dict[Path, list[str]], notes: list[dict[str, Any]
         elif shutil.which(program) is None:
             detail = f"{path} calls {program}, which does not exist"
             return _check(what, "broken", detail, again)
+        elif why := temporary_environment(os.path.dirname(program)):
+            detail = f"{path} calls {program}, {why}, which does not last"
+            return _check(what, "off", detail, f"`uv tool install` crossgate, then {again}")
+    if calls and (switches := switched_off(agent)):
+        detail = f"{' and '.join(switches)}, so {agent.name} runs no hooks"
+        return _check(what, "off", detail, "remove this setting")
     told = sum(note["outcome"] == "injected" for note in notes)
     failed = [note for note in notes if note["outcome"] == "failed"]
     where = " and ".join(map(str, calls)) or "not in your settings or in this folder's"
@@ -232,6 +243,8 @@ def _hook(agent: Agent, calls: dict[Path, list[str]], notes: list[dict[str, Any]
     why = " ".join(f"{last.get('reason')}: {last.get('detail', '')}".split())
     if calls and last is notes[-1]:
         detail = f"{detail}; the last failed: {why}"
+        if last.get("reason") in _NOT_REPAIRED:
+            again = f"`crossgate hook try{which} PROMPT` shows whether the hook itself works"
         return _check(what, "broken", detail, f"the prompt went on without a skill; {again}")
     detail = f"{detail}; {len(failed)} failed, the last at {last.get('time')}: {why}"
     return _check(what, "ok" if calls else "off", detail)

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
         serve(options.proxy, embedder="default")
         return DONE
     from crossgate._agents.mcp.index_handle import IndexHandle
-    from crossgate._agents.mcp.server import server
+    from crossgate._agents.mcp.server import serve_stdio, server
 
     for path in filter(None, (options.index, options.tools)):
         if not os.path.exists(path):  # it may be built later
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
     )
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
-    made.run(transport="stdio")
+    serve_stdio(made)
     return DONE
 
 

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+from crossgate._support.sanitize import remove_invisible
+
 WIDTH = 100
 _SKIPPED_SHOWN = 5
 
@@ -73,7 +75,9 @@ def plain(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    return "".join(character if character.isprintable() else " " for character in text)
+    # Unicode calls some characters printable that show nothing.
+    shown = "".join(character if character.isprintable() else " " for character in text)
+    return shown if shown.isascii() else remove_invisible(shown)
 
 
 def paint(text: str, code: str) -> str:

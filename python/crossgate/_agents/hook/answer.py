@@ -13,7 +13,7 @@ from crossgate._agents.hook.formats import Agent, Prompt
 from crossgate._agents.hook.injection import Pick, context_of
 from crossgate._agents.hook.memory import Session
 from crossgate._agents.hook.options import HookOptions
-from crossgate._agents.hook.skill_library import SkillLibrary
+from crossgate._agents.hook.skill_library import SkillLibrary, was_indexed
 from crossgate._sources.agent_prompts import is_command, is_from_machine
 from crossgate._support.errors import CrossgateError, first_line
 from crossgate._values.results import Hit, RouteResult
@@ -82,6 +82,10 @@ def answer(
     path = index_of(options, library)
     if not options.index and not library.sources:
         return HookAnswer(outcome="skipped", reason="no_skills", detail="the agent has no skills")
+    if not os.path.isfile(path) and not options.index and not was_indexed(library):
+        return HookAnswer(
+            outcome="skipped", reason="not_indexed", detail="the skills are not indexed yet"
+        )
     if not os.path.isfile(path):
         return HookAnswer(
             outcome="failed", reason="no_index", detail=f"there is no index at {path}"
@@ -172,7 +176,10 @@ def _answered(
     session.add([hit.id for hit in fresh])
     if not fresh:
         return HookAnswer(outcome="skipped", reason="seen", confidence=result.confidence)
-    context = context_of([_pick(hit) for hit in fresh], options.inject, options.max_chars)
+    # A tool loads only the skills of the agent itself, not those of another index.
+    tool = "" if options.index else agent.skill_tool
+    picks = [_pick(hit, library) for hit in fresh]
+    context = context_of(picks, options.inject, options.max_chars, skill_tool=tool)
     return HookAnswer(
         outcome="injected",
         reason=result.reason,
@@ -184,13 +191,22 @@ def _answered(
     )
 
 
-def _pick(hit: Hit) -> Pick:
+def _pick(hit: Hit, library: SkillLibrary) -> Pick:
+    path = file_of(hit)
     return Pick(
-        name=hit.document.title or hit.id,
-        path=file_of(hit),
+        name=_name_in_agent(hit, path, library),
+        id=hit.id,
+        path=path,
         excerpt=hit.excerpt,
         body=hit.document.body,
     )
+
+
+def _name_in_agent(hit: Hit, path: str, library: SkillLibrary) -> str:
+    """Return the name by which the agent knows a skill: that of its folder, after its plug-in's."""
+    name = os.path.basename(os.path.dirname(path)) or hit.document.title or hit.id
+    plugin = library.namespaces.get(str(hit.document.metadata.get("root", "")))
+    return f"{plugin}:{name}" if plugin else name
 
 
 def file_of(hit: Hit) -> str:

@@ -32,6 +32,9 @@ class Agent:
         settings: The file with the hooks, or the plug-in, below the folder of the agent.
         project_settings: The same file below a project.
         seconds: The unit of a hook's time limit, in seconds.
+        skill_tool: Name of the agent's tool that loads a skill by its name; may be empty.
+        switches: Keys of settings that disable all hooks, each with the disabling value.
+        settings_files: Further files of a project that may hold these switches.
     """
 
     name: str
@@ -45,6 +48,9 @@ class Agent:
     settings: str
     project_settings: str
     seconds: float = 1.0
+    skill_tool: str = ""
+    switches: tuple[tuple[tuple[str, ...], bool], ...] = ()
+    settings_files: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -65,6 +71,9 @@ AGENTS = {
             project_skills=(".claude/skills",),
             settings="settings.json",
             project_settings=".claude/settings.json",
+            skill_tool="Skill",
+            switches=((("disableAllHooks",), True),),
+            settings_files=(".claude/settings.local.json",),
         ),
         Agent(
             name="codex",
@@ -85,6 +94,12 @@ AGENTS = {
             project_skills=(".gemini/skills", ".agents/skills"),
             settings="settings.json",
             project_settings=".gemini/settings.json",
+            skill_tool="activate_skill",
+            switches=(
+                (("hooksConfig", "enabled"), False),
+                (("hooks", "enabled"), False),
+                (("tools", "enableHooks"), False),
+            ),
             seconds=0.001,
         ),
         Agent(
@@ -102,6 +117,7 @@ AGENTS = {
             ),
             settings="plugins/crossgate.js",
             project_settings=".opencode/plugins/crossgate.js",
+            skill_tool="skill",
         ),
     )
 }

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from crossgate._agents.hook.formats import TRIAL, Agent
 from crossgate._agents.hook.options import HookOptions, anchored, as_arguments, parse
 from crossgate._agents.hook.refresh import build, try_lock
 from crossgate._agents.hook.skill_library import SkillLibrary, library_of, project_of
-from crossgate._support.errors import InputError, SourceError
+from crossgate._support.errors import CrossgateError, InputError, SourceError
 from crossgate._support.files import atomic_write, cannot_write, read_source
 from crossgate._support.limits import SETTINGS_BYTES
 from crossgate._telemetry.log import JsonLinesLog
@@ -79,7 +80,9 @@ def install(
     notes: list[str] = []
     if not project:  # the path of a project differs between machines
         options = anchored(options)
-    words = [*program(notes, shared=project), "hook", agent.name, *as_arguments(options)]
+    words = [*program(shared=project), "hook", agent.name, *as_arguments(options)]
+    if project and os.path.isabs(words[0]):
+        notes.append("crossgate is not on the PATH, so the command works on this machine only")
     command = shell.join(words)
     if agent.event:  # first, since the user must repair settings that cannot be edited
         settings.check(path, agent)
@@ -87,6 +90,9 @@ def install(
         JsonLinesLog(os.path.expanduser(options.log)).check()
     library = library_of(agent, os.getcwd() if project else str(Path.home()), options.skills)
     count, left_out = _indexed(agent, library, options, progress)
+    here = library_of(agent, "", options.skills)
+    if not options.index and here.sources not in (library.sources, ()):  # a project with skills
+        left_out += _indexed(agent, here, options, progress)[1]
     trial, trial_ms = _try(agent, command, library, project=project)
     if agent.event:
         changed = settings.edit(
@@ -96,6 +102,7 @@ def install(
         )
     else:
         changed = _write_plugin(path, words)
+    notes += [f"{switch}, so {agent.name} runs no hooks" for switch in switched_off(agent)]
     for other in calls_of(agent):
         if os.path.realpath(other) != os.path.realpath(path):
             notes.append(f"{other} calls the hook, too, so skills are mentioned twice here")
@@ -172,6 +179,22 @@ def calls_of(agent: Agent) -> dict[Path, list[str]]:
     return calls
 
 
+def switched_off(agent: Agent) -> list[str]:
+    """Return the settings here that disable all hooks of an agent, each with its file."""
+    found: list[str] = []
+    paths: list[Path] = []
+    for project in (False, True):
+        with suppress(OSError, RuntimeError):
+            paths.append(settings_of(agent, project=project))
+    with suppress(OSError, RuntimeError):
+        project_folder = project_of(agent, "") or Path.cwd()
+        paths += [project_folder / name for name in agent.settings_files]
+    for path in dict.fromkeys(paths):
+        if agent.event and (switch := settings.switch_in(path, agent)):
+            found.append(f"{path} has {switch}")
+    return found
+
+
 def options_in(command: list[str], agent: Agent) -> HookOptions:
     """Return the options with which a command calls an agent's hook.
 
@@ -183,28 +206,74 @@ def options_in(command: list[str], agent: Agent) -> HookOptions:
     return parse(agent.name, [shell.expanded(word) for word in given])
 
 
-def program(notes: list[str], *, shared: bool) -> list[str]:
+def program(*, shared: bool) -> list[str]:
     """Return the words of a command that runs crossgate.
 
     Args:
-        notes: Hints for the user are appended here.
         shared: Whether other machines use the command, where the path may differ.
+
+    Raises:
+        InputError: `temporary_environment` if every crossgate here is in an environment that will
+            be deleted.
     """
     beside = Path(sys.executable).with_name("crossgate.exe" if os.name == "nt" else "crossgate")
-    on_path = shutil.which("crossgate")
+    lasting = (
+        folder
+        for folder in os.environ.get("PATH", os.defpath).split(os.pathsep)
+        if folder and not temporary_environment(folder)
+    )
+    on_path = shutil.which("crossgate", path=os.pathsep.join(lasting))
     if shared and on_path:
         return ["crossgate"]
-    if shared:
-        notes.append("crossgate is not on the PATH, so the command works on this machine only")
-    path = str(beside) if os.path.isfile(beside) else on_path
-    if path is None:
-        return [sys.executable, "-P", "-c", "from crossgate._cli import main; main()"]
-    if re.search(r"[/\\](?:archive-v\d+|pipx[/\\]\.cache)[/\\]", path):
-        notes.append(
-            f"{path} is in a cache that may be emptied: install crossgate first (uv tool install "
-            "crossgate), then run this again"
+    why = temporary_environment(str(beside.parent))
+    if not why and os.path.isfile(beside):
+        return [str(beside)]
+    if on_path:
+        return [on_path]
+    if why:
+        raise InputError(
+            "temporary_environment",
+            f"crossgate runs from {beside.parent}, {why}: the hook would stop working when it is "
+            "deleted. Install crossgate first (`uv tool install` or `pipx install`, with the same "
+            "package), then run `crossgate hook install`",
         )
-    return [path]
+    return [sys.executable, "-P", "-c", "from crossgate._cli import main; main()"]
+
+
+_CACHES = (
+    (re.compile(r"[/\\](?:archive|environments|builds)-v\d+[/\\]"), "in the cache of uv"),
+    (
+        re.compile(
+            r"[/\\]pipx[/\\](?:pipx[/\\])?\.?cache[/\\]|[/\\]\.?caches?[/\\]pipx[/\\]", re.I
+        ),
+        "in the cache of pipx",
+    ),
+)
+
+
+def temporary_environment(folder: str) -> str:
+    """Return why an environment does not last, such as the cache of `uvx`; empty if it does."""
+    inside = os.path.join(folder, "")
+    for pattern, reason in _CACHES:
+        if pattern.search(inside):
+            return reason
+    named = (
+        ("UV_CACHE_DIR", "in the cache of uv"),
+        ("PIPX_VENV_CACHEDIR", "in the cache of pipx"),
+    )
+    caches = [(os.environ.get(name, ""), reason) for name, reason in named]
+    for cache, reason in [*caches, (tempfile.gettempdir(), "in the folder of temporary files")]:
+        if cache and os.path.realpath(inside).startswith(os.path.join(os.path.realpath(cache), "")):
+            return reason
+    return ""
+
+
+def index_if_missing(agent: Agent, options: HookOptions, folder: str, progress: Any = None) -> None:
+    """Index an agent's skills in a working folder, unless they are indexed or there are none."""
+    library = library_of(agent, folder, options.skills)
+    if not options.index and library.sources and not os.path.isfile(library.index):
+        with suppress(CrossgateError):  # the hook reports skills that cannot be indexed
+            _indexed(agent, library, options, progress)
 
 
 def _indexed(

@@ -6,7 +6,9 @@ written to stdout, and every path ends in `_leave`.
 
 from __future__ import annotations
 
+import errno
 import os
+import select
 import signal
 import sys
 import threading
@@ -29,7 +31,10 @@ REPORT_SECONDS = 0.5
 STDIN_BYTES = 64 * 1024 * 1024
 """Maximum size of the input; a longer input is read to its end and refused."""
 
-_SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU", "SIGBREAK")
+_SIGNALS = (
+    *("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU", "SIGBREAK", "SIGALRM", "SIGVTALRM"),
+    *("SIGPROF", "SIGUSR1", "SIGUSR2", "SIGIO", "SIGPWR"),
+)
 
 _stdout = -1
 _writing = False
@@ -38,15 +43,27 @@ _writing = False
 def main(name: str, arguments: list[str]) -> NoReturn:
     """Answer one prompt of the named agent, and exit with 0."""
     started = time.monotonic()
-    _guard(name)
     try:
+        _guard(name)
         _run(name, arguments, started)
     except SystemExit:  # --help
         with suppress(OSError, ValueError):
             sys.stdout.flush()
     except BaseException as error:  # any exception would change the exit code
-        _report(name, started, "failed", "bug", f"{type(error).__name__}: {_first_line(error)}")
+        # The system may refuse memory or descriptors to the report, too.
+        with suppress(BaseException):
+            reason = "no_resources" if _is_refusal(error) else "bug"
+            detail = f"{type(error).__name__}: {_first_line(error)}"
+            _report(name, started, "failed", reason, detail)
     _leave()
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Return whether the system refused a resource, such as memory, a descriptor or a thread."""
+    refusals = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EAGAIN)
+    return isinstance(error, MemoryError) or (
+        isinstance(error, OSError) and error.errno in refusals
+    )
 
 
 def _run(name: str, arguments: list[str], started: float) -> None:
@@ -128,11 +145,16 @@ def _guard(hook: str) -> None:
         with suppress(OSError, ValueError):
             if number is not None:
                 signal.signal(number, _interrupted)
-    with suppress(AttributeError, OSError, ValueError):
-        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    for name in ("SIGPIPE", "SIGXFSZ"):
+        with suppress(AttributeError, OSError, ValueError):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
     watch = threading.Timer(GIVE_UP_SECONDS, _out_of_time, [hook])
     watch.daemon = True
-    watch.start()
+    try:
+        watch.start()
+    except RuntimeError:  # no more threads for this user or container
+        with suppress(AttributeError, OSError, ValueError):
+            signal.setitimer(signal.ITIMER_REAL, GIVE_UP_SECONDS)  # SIGALRM ends the process
 
 
 def _interrupted(*_: object) -> None:
@@ -160,7 +182,7 @@ def _leave() -> NoReturn:
 def _read() -> bytes:
     parts: list[bytes] = []
     size = 0
-    while part := os.read(0, 1 << 20):
+    while part := _read_part():
         size += len(part)
         # Read to the end: an agent may treat a broken pipe as a failure.
         if size <= STDIN_BYTES:
@@ -172,12 +194,23 @@ def _read() -> bytes:
     return b"".join(parts)
 
 
+def _read_part() -> bytes:
+    while True:
+        try:
+            return os.read(0, 1 << 20)
+        except BlockingIOError:  # stdin may be non-blocking
+            select.select([0], [], [])
+
+
 def _write(data: bytes) -> None:
     global _writing
     _writing = True
     with suppress(OSError):  # the pipe is closed, or the disk is full
         while data:
-            data = data[os.write(_stdout, data) :]
+            try:
+                data = data[os.write(_stdout, data) :]
+            except BlockingIOError:  # stdout may be non-blocking
+                select.select([], [_stdout], [])
 
 
 def _log(name: str, started: float, answered: HookAnswer, length: int | None) -> None:

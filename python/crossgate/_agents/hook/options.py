@@ -37,7 +37,7 @@ class HookOptions:
         log: Path of the log of decisions; empty for the value of CROSSGATE_LOG, if set.
     """
 
-    inject: Inject = "passage"
+    inject: Inject = "name"
     limit: int = 1
     min_confidence: float = MIN_CONFIDENCE
     budget_ms: float = BUDGET_MS
@@ -55,8 +55,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--inject",
         choices=get_args(Inject),
-        default="passage",
-        help="text to add for a skill: name and file; with the best passage (default); or with the "
+        default="name",
+        help="text to add for a skill: name and file (default); with the best passage; or with the "
         "whole text",
     )
     parser.add_argument(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ def with_hook(values: dict[str, Any], agent: Agent, command: str) -> dict[str, A
     ours = (position for position, group in enumerate(before) if _without(group, agent) != group)
     position = next(ours, len(kept))
     groups = [*kept[:position], {"hooks": [hook]}, *kept[position:]]
-    hooks = values.get("hooks", {})
+    hooks = values.get("hooks") or {}
     return {**values, "hooks": {**hooks, agent.event: groups}}
 
 
@@ -68,6 +69,25 @@ def command_in(path: Path, agent: Agent) -> str:
         hook for some in hooks if isinstance(some, list) for hook in some if _is_ours(hook, agent)
     ]
     return str(ours[0]["command"]) if ours else ""
+
+
+def disabled_by(values: dict[str, Any], agent: Agent) -> str:
+    """Return the setting that disables all hooks of an agent; empty if hooks are enabled."""
+    for keys, disabling in agent.switches:
+        value: Any = values
+        for key in keys:
+            value = value.get(key) if isinstance(value, dict) else None
+        if value is disabling:
+            return f"{'.'.join(keys)}: {json.dumps(value)}"
+    return ""
+
+
+def switch_in(path: Path, agent: Agent) -> str:
+    """Return the setting in a file that disables all hooks; empty if there is none."""
+    try:
+        return disabled_by(read(path, _bytes(path)), agent)
+    except (InputError, SourceError):
+        return ""
 
 
 def edit(
@@ -108,7 +128,7 @@ def edit(
         if before and not ours:
             copy_whole(target, backup)
         with atomic_write(path) as stream:
-            stream.write(text)
+            stream.write("\ufeff" * before.startswith(BOM_UTF8) + text)
             if os.path.exists(path) and read_source(path, SETTINGS_BYTES) != before:
                 raise OSError(
                     None, "it was changed in the meantime, so nothing was written: try again"
@@ -142,7 +162,9 @@ def read(path: Path, data: bytes) -> dict[str, Any]:
     if not data.strip():
         return {}
     try:
-        values = json.loads(data.decode(), object_pairs_hook=_pairs, parse_constant=_constant)
+        values = json.loads(
+            data.decode("utf-8-sig"), object_pairs_hook=_pairs, parse_constant=_constant
+        )
     except UnicodeDecodeError as error:
         raise _malformed(path, f"it is not UTF-8 at byte {error.start}") from error
     except json.JSONDecodeError as error:
@@ -170,10 +192,14 @@ def _bytes(path: Path) -> bytes:
 
 
 def _groups(values: dict[str, Any], agent: Agent) -> list[Any]:
-    hooks = values.get("hooks", {})
+    hooks = values.get("hooks")
+    if hooks is None:
+        return []
     if not isinstance(hooks, dict):
         raise ValueError(f'"hooks" is a {type(hooks).__name__}, not an object')
-    groups = hooks.get(agent.event, [])
+    groups = hooks.get(agent.event)
+    if groups is None:
+        return []
     if not isinstance(groups, list):
         raise ValueError(f'"hooks.{agent.event}" is a {type(groups).__name__}, not a list')
     return groups

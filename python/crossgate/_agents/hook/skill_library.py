@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,13 @@ class SkillLibrary:
 
     Attributes:
         sources: Absolute paths of readable folders of skills, those of the project first.
+        namespaces: Names of plug-ins by their folders of skills.
         folder: The folder of index and manifest.
     """
 
     sources: tuple[str, ...]
     folder: Path
+    namespaces: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def key(self) -> str:
@@ -80,14 +83,19 @@ def library_of(agent: Agent, folder: str, extra: Iterable[str] = ()) -> SkillLib
         folders += [(project / name, project) for name in agent.project_skills]
     folders += [(agent.folder / name, None) for name in agent.own_skills]
     folders += [(home / name, None) for name in agent.user_skills]
+    plugins = []
     if agent.name in ("claude", "opencode"):
         plugins = _plugins(home / ".claude" if agent.name == "opencode" else agent.folder)
-        folders += [(path, None) for path in plugins]
+        folders += [(path, None) for path, _ in plugins]
     sources: dict[str, str] = {}
     for path, within in folders:
-        for source in _readable(os.path.abspath(path), within):
-            sources.setdefault(os.path.realpath(source), source)
-    return SkillLibrary(sources=tuple(sources.values()), folder=hook_folder())
+        with suppress(OSError):  # a relative path in a deleted working folder
+            for source in _readable(os.path.abspath(path), within):
+                sources.setdefault(os.path.realpath(source), source)
+    namespaces = {str(path): name for path, name in plugins}
+    return SkillLibrary(
+        sources=tuple(sources.values()), folder=hook_folder(), namespaces=namespaces
+    )
 
 
 def project_of(agent: Agent, folder: str) -> Path | None:
@@ -98,7 +106,10 @@ def project_of(agent: Agent, folder: str) -> Path | None:
     """
     named = os.environ.get(agent.project_variable) if agent.project_variable else None
     home = os.path.realpath(Path.home())
-    start = os.path.abspath(named or folder or os.getcwd())
+    try:
+        start = os.path.abspath(named or folder or os.getcwd())
+    except OSError:  # the working folder was deleted
+        return None
     path = Path(start)
     for ancestor in (path, *path.parents)[:_UP]:
         if os.path.realpath(ancestor) == home:
@@ -134,17 +145,17 @@ def _linked(folder: str) -> list[str]:
         return []
 
 
-def _plugins(folder: Path) -> list[Path]:
-    """Return the skill folders of the plug-ins that are installed and not disabled."""
+def _plugins(folder: Path) -> list[tuple[Path, str]]:
+    """Return the skill folders and names of the plug-ins that are installed and not disabled."""
     plugins = _json(folder / "plugins" / "installed_plugins.json").get("plugins")
     enabled = _json(folder / "settings.json").get("enabledPlugins")
     off = {name for name, on in enabled.items() if on is False} if isinstance(enabled, dict) else ()
-    folders: list[Path] = []
+    folders: list[tuple[Path, str]] = []
     for name, installs in plugins.items() if isinstance(plugins, dict) else ():
         for install in installs if isinstance(installs, list) else [installs]:
             path = install.get("installPath") if isinstance(install, dict) else None
             if name not in off and isinstance(path, str) and os.path.isabs(path):
-                folders.append(Path(path) / "skills")
+                folders.append((Path(path) / "skills", name.partition("@")[0]))
     return folders
 
 
@@ -178,6 +189,11 @@ def seen(sources: Iterable[str]) -> dict[str, list[int]]:
                 (entry.path, depth + 1) for entry in below if entry.is_dir(follow_symlinks=False)
             ]
     return stamps
+
+
+def was_indexed(library: SkillLibrary) -> bool:
+    """Return whether a build of the index was tried before, with or without success."""
+    return os.path.isfile(library.manifest)
 
 
 def is_stale(library: SkillLibrary) -> bool:

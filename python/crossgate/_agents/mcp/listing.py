@@ -52,6 +52,9 @@ def list_tools(command: str, *, seconds: float = START_SECONDS) -> tuple[str, li
 async def _list(words: list[str], command: str, seconds: float) -> tuple[str, list[object]]:
     import anyio
     import mcp
+    from mcp.client.stdio import stdio_client
+
+    from crossgate._agents.mcp.messages import repaired
 
     server = mcp.StdioServerParameters(
         command=words[0],
@@ -61,7 +64,7 @@ async def _list(words: list[str], command: str, seconds: float) -> tuple[str, li
     )
     try:
         with anyio.fail_after(seconds):
-            async with mcp.Client(server) as client:
+            async with mcp.Client(repaired(stdio_client(server))) as client:
                 tools = await tools_of(client)
                 info = client.server_info
     except CrossgateError:

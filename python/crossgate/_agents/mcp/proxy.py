@@ -20,6 +20,7 @@ from mcp.server.stdio import stdio_server
 from mcp_types import INVALID_PARAMS
 
 from crossgate._agents.mcp.listing import START_SECONDS, quiet
+from crossgate._agents.mcp.messages import answering
 from crossgate._agents.mcp.upstream import ServerEntry, Upstream, failed_call, read_servers
 from crossgate._core import __version__
 from crossgate._decision.orderings import nearest
@@ -107,6 +108,7 @@ class Proxy:
         self._embedder = embedder
         self._tools = ToolSnapshot({}, None, (), (), anyio.Event(), 0.0)
         self._vectors: Index | None = None
+        self._embedding = False
         self._lock = anyio.Lock()
         self._tasks = anyio.create_task_group()
         self._started = anyio.current_time()
@@ -125,7 +127,7 @@ class Proxy:
                 tasks.start_soon(upstream.run)
             tasks.start_soon(self._stop_when_told)
             tasks.start_soon(self._prepare)
-            async with stdio_server() as (read, write):
+            async with answering(stdio_server()) as (read, write):
                 await server.run(read, write, server.create_initialization_options())
                 # The client may send a signal after closing stdin. The servers must end first.
                 await self._stop()
@@ -228,14 +230,28 @@ class Proxy:
                 # Without a reranker, which would delay the first answer.
                 router = None if index is None else Router(index, reranker=None)
                 patience = anyio.current_time() + _PATIENCE_SECONDS
+                self._tools.embedded.set()  # a search need not wait for an outdated list
                 self._tools = ToolSnapshot(
                     by_id, router, unavailable, changes, anyio.Event(), patience
                 )
-                self._tasks.start_soon(self._embed, self._tools)
+                if not self._embedding:
+                    self._embedding = True
+                    self._tasks.start_soon(self._embed_newest)
             tools = self._tools
         with anyio.CancelScope(deadline=tools.patience):
             await tools.embedded.wait()
         return self._tools
+
+    async def _embed_newest(self) -> None:
+        """Embed the newest list of tools, one list at a time, until no newer one is left."""
+        try:
+            embedded: tuple[int, ...] | None = None
+            while embedded != self._tools.changes:
+                tools = self._tools
+                embedded = tools.changes
+                await self._embed(tools)
+        finally:
+            self._embedding = False
 
     async def _embed(self, tools: ToolSnapshot) -> None:
         """Replace the router over words by one with vectors. Never raises."""
@@ -243,9 +259,9 @@ class Proxy:
             if tools.router is None or self._embedder is None:
                 return
             index = await anyio.to_thread.run_sync(self._index, tools.by_id, self._embedder)
+            self._vectors = index or self._vectors  # unchanged texts keep their vectors
             if index is not None and self._tools is tools:
                 self._tools = replace(tools, router=Router(index))
-                self._vectors = index
         except Exception as error:  # the router without vectors stays in use
             print(f"crossgate: no vectors for the tools: {first_line(error)}", file=sys.stderr)  # noqa: T201
         finally:

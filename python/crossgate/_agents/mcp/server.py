@@ -7,13 +7,16 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 from urllib.parse import quote
 
+import anyio
 from mcp.server.mcpserver import MCPServer, ResourceSecurity
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
+from mcp.server.stdio import stdio_server
 from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from crossgate._agents.hook.answer import file_of
 from crossgate._agents.mcp.index_handle import IndexHandle
+from crossgate._agents.mcp.messages import answering
 from crossgate._core import __version__
 from crossgate._decision.orderings import nearest
 from crossgate._decision.rerank import arerank
@@ -114,6 +117,18 @@ def server(
         _offer_tools(made, tools)
     _offer_reranking(made, options)
     return made
+
+
+def serve_stdio(made: MCPServer) -> None:
+    """Serve over stdin and stdout until stdin is closed."""
+
+    async def run() -> None:
+        # The SDK's own loop would give no answer to a request that it cannot parse.
+        lowlevel = made._lowlevel_server
+        async with answering(stdio_server()) as (read, write):
+            await lowlevel.run(read, write, lowlevel.create_initialization_options())
+
+    anyio.run(run)
 
 
 def _offer_skills(made: MCPServer, skills: IndexHandle) -> None:

@@ -16,6 +16,7 @@ from mcp.client.stdio import stdio_client
 from mcp_types import CONNECTION_CLOSED
 
 from crossgate._agents.mcp.listing import failure, tools_of
+from crossgate._agents.mcp.messages import repaired
 from crossgate._sources.common import Unusable
 from crossgate._support.errors import InputError
 from crossgate._support.files import read_source
@@ -122,7 +123,7 @@ class Upstream:
             self.ended.set()
 
     async def _keep(self) -> None:
-        transport = stdio_client(self._entry.target, errlog=sys.stderr)
+        transport = repaired(stdio_client(self._entry.target, errlog=sys.stderr))
         # With this handshake, a server notifies the client when its tools have changed.
         async with mcp.Client(transport, mode="legacy", message_handler=self._hear) as client:
             self._client = client
@@ -189,7 +190,9 @@ class Upstream:
         # Of two tools with the same name, the first is kept, as in an index. Names with hidden
         # characters are left out, since a call uses the name as shown.
         plain = [tool for tool in listed if sanitize_line(tool.name) == tool.name]
-        self.tools = {tool.name: tool for tool in reversed(plain)}
+        before, self.tools = self.tools, {tool.name: tool for tool in reversed(plain)}
+        if self.tools == before and self.changes:
+            return
         if len(self.tools) < len(listed):
             self._warn(
                 f"lists {len(listed):,} tools, of which {len(self.tools):,} have a usable name"
