@@ -1,4 +1,4 @@
-"""A chat model for tests: serves an OpenAI-compatible endpoint over real sockets, or misbehaves."""
+"""A chat model for tests: serves an OpenAI-compatible endpoint over real sockets, with faults."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _QUERY = re.compile(r"<query-(\w+)>(.*?)</query-\1>")
 
 
 def passages_of(request: dict[str, Any]) -> tuple[str, list[str]]:
-    """Return the query and the passages as a model reads them in a request."""
+    """Return the query and the passages in a request to the model."""
     content = request["messages"][-1]["content"]
     query = _QUERY.search(content)
     assert query is not None
@@ -24,7 +24,7 @@ def passages_of(request: dict[str, Any]) -> tuple[str, list[str]]:
 
 
 def judge(request: dict[str, Any]) -> str:
-    """Answer as a model that puts the passages with most of the query's words first."""
+    """Answer like a model that ranks passages by the number of words shared with the query."""
     query, passages = passages_of(request)
     words = set(query.lower().split())
     shared = [len(words & set(one.lower().split())) for one in passages]
@@ -68,11 +68,11 @@ class ChatServer:
         return f"http://127.0.0.1:{self._server.server_port}/v1"
 
     def release(self) -> None:
-        """Let the answers that are held go on."""
+        """Send the answers that are on hold."""
         self._released.set()
 
     def wait(self) -> None:
-        """Block until `release` is called, if answers are held."""
+        """Block until `release` is called, if answers are on hold."""
         if self.held:
             self._released.wait()
 
@@ -87,7 +87,7 @@ class ChatServer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close the port; what is held is let go."""
+        """Close the port and release the answers on hold."""
         self.release()
         self._server.shutdown()
         self._server.server_close()
@@ -98,7 +98,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Keep stderr clean: a client that is out of patience hangs up."""
+        """Keep stderr clean if a client disconnects after its timeout."""
 
 
 def _handler_of(model: ChatServer) -> type[BaseHTTPRequestHandler]:
@@ -132,6 +132,6 @@ def _handler_of(model: ChatServer) -> type[BaseHTTPRequestHandler]:
                 self.end_headers()
                 self.wfile.write(body)
             except OSError:
-                self.close_connection = True  # the client has gone, out of patience
+                self.close_connection = True  # the client has disconnected after its timeout
 
     return Handler

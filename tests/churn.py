@@ -21,7 +21,7 @@ CLOCK = "clock"
 
 @dataclass(kw_only=True)
 class Report:
-    """What a churn found.
+    """The results of a churn.
 
     Attributes:
         reads: Results that were checked, each against the texts of its version.
@@ -39,11 +39,11 @@ class Report:
 
 
 def churn(*, changes: int, readers: int = 4, writers: int = 2, seed: int = 7) -> Report:
-    """Change an index so often, while readers search it, and report."""
+    """Change an index a number of times while readers search it, and report."""
     report = Report()
     lock = threading.Lock()
     done = threading.Event()
-    # What each version holds: behind its upsert, and behind the delete that follows.
+    # The ids of each version: after its upsert, and after the delete that follows.
     versions: list[tuple[dict[str, str], dict[str, str]]] = [({CLOCK: "fox 0"},) * 2]
     index = Index.build([_document(*pair) for pair in versions[0][0].items()], embedder=None)
 
@@ -60,7 +60,7 @@ def churn(*, changes: int, readers: int = 4, writers: int = 2, seed: int = 7) ->
                 there = {**versions[-1][1], **changed}
                 gone = draw.sample(sorted(set(there) - {CLOCK}), draw.randrange(len(there)) // 2)
                 after = {one: text for one, text in there.items() if one not in gone}
-                # Known before it can be read.
+                # Added before a reader can see the version.
                 versions.append((there, after))
                 index.upsert(_document(*pair) for pair in changed.items())
                 index.delete(gone)
@@ -107,7 +107,7 @@ def _wrong(
     *,
     compare: bool,
 ) -> tuple[str, bool]:
-    """Return what is wrong with a result, or nothing, and whether its scores were compared."""
+    """Return a result's fault, if any, and whether its scores were compared."""
     texts = {id: one.text for id, one in found.documents.items()}
     if CLOCK not in texts:
         return f"no version in {sorted(texts)}", False

@@ -1,4 +1,4 @@
-"""What the test files share: hypothesis profiles, a small library, and stand-ins for models."""
+"""Shared by the test files: hypothesis profiles, a small library, and stand-ins for models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis.internal.constants_ast import Constants
 from crossgate import CrossgateError, Document, Index, PairScore, Passage
 from crossgate.rerankers import Deadline
 
-# Haystack reports its use over the network: its sockets close when they like, which fails a test.
+# Haystack reports its use over the network; a socket that closes late would fail a test.
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 
 settings.register_profile("fixed", max_examples=30, deadline=None, derandomize=True)
@@ -37,7 +37,7 @@ LIBRARY = {
 
 
 class WordEmbedder:
-    """Counts the words of a text, each in the place of the vector that its hash names."""
+    """Counts the words of a text; the hash of a word is its position in the vector."""
 
     identity = "words@1"
     dimension = 32
@@ -49,7 +49,7 @@ class WordEmbedder:
     def embed(
         self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
     ) -> list[list[float]]:
-        """Return one vector per text, and remember the text."""
+        """Return one vector per text, and record the texts."""
         vectors = []
         for done, text in enumerate(texts, start=1):
             with self._lock:
@@ -65,7 +65,7 @@ class WordEmbedder:
 
 
 class BrokenEmbedder(WordEmbedder):
-    """Embeds documents, and raises for everything once it is `broken`."""
+    """Embeds texts, and raises once it is `broken`."""
 
     broken: Exception | None = None
 
@@ -79,7 +79,7 @@ class BrokenEmbedder(WordEmbedder):
 
 
 class FunctionReranker:
-    """Scores with a function of query and documents, and remembers its calls."""
+    """Scores with a function of query and documents, and records its calls."""
 
     name = "function"
     identity = "function@1"
@@ -91,7 +91,7 @@ class FunctionReranker:
     def score(
         self, query: str, passages: Sequence[Passage], *, deadline: Deadline
     ) -> Sequence[PairScore | None]:
-        """Return what the function makes of the texts."""
+        """Return the function's scores of the texts."""
         texts = [one.text for one in passages]
         self.calls.append((query, texts))
         scores: Sequence[PairScore | None] = self._function(query, texts)
@@ -99,7 +99,7 @@ class FunctionReranker:
 
 
 class TableReranker(FunctionReranker):
-    """Looks up the logit of a document by its text; one that is not in the table gets -9."""
+    """Looks up the logit of a document by its text; a text that is not in the table gets -9."""
 
     name = "table"
     identity = "table@1"
@@ -111,7 +111,7 @@ class TableReranker(FunctionReranker):
 
 
 class LengthReranker(FunctionReranker):
-    """Prefers the shorter document; a real order, known without a table."""
+    """Prefers the shorter document."""
 
     name = "length"
     identity = "length@1"
@@ -126,7 +126,7 @@ def documents(texts: Mapping[str, str] = LIBRARY) -> list[Document]:
 
 
 def build(texts: Mapping[str, str] = LIBRARY, **options: Any) -> Index:
-    """Return an index of the texts, with words for vectors unless told otherwise."""
+    """Return an index of the texts, by default with `WordEmbedder`."""
     return Index.build(documents(texts), **{"embedder": WordEmbedder(), **options})
 
 
@@ -141,7 +141,7 @@ def refused(code: str, call: Callable[..., object], *arguments: object, **option
 
 @pytest.fixture
 def embedder() -> WordEmbedder:
-    """A working embedder that remembers what it was asked."""
+    """An embedder that records its texts."""
     return WordEmbedder()
 
 

@@ -1,4 +1,4 @@
-"""A home folder with skills, and the hook as an agent runs it, for tests."""
+"""A home folder with skills for tests, and the prompt hook, run as agents run it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Hooked:
 
 @dataclass(frozen=True)
 class Home:
-    """A home folder of a user of agents."""
+    """A user's home folder."""
 
     path: Path
 
@@ -83,7 +83,7 @@ class Home:
         return path
 
     def call(self, prompt: object = PDF, **more: object) -> bytes:
-        """Return the JSON that Claude Code hands to a hook of UserPromptSubmit."""
+        """Return the JSON that Claude Code passes to a UserPromptSubmit hook."""
         values = {
             "session_id": "",
             "transcript_path": str(self.path / "transcript.jsonl"),
@@ -116,7 +116,7 @@ class Home:
         return Hooked(done.returncode, done.stdout, done.stderr.decode())
 
     def run(self, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run another command of crossgate."""
+        """Run a command of crossgate."""
         return subprocess.run(
             [CROSSGATE, *arguments],
             capture_output=True,

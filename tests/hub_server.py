@@ -1,4 +1,4 @@
-"""A hub for tests: serves models over real sockets as the hub does, and misbehaves on demand."""
+"""A model hub for tests: serves models over real sockets, with faults on demand."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What one request asked for, and the status that it got."""
+    """The values of one request, and the status of its answer."""
 
     method: str
     path: str
@@ -99,7 +99,7 @@ class HubServer:
         return f"{self._scheme}://127.0.0.1:{self._server.server_port}"
 
     def description(self) -> bytes:
-        """Return what the hub's API says of the repository, with its files."""
+        """Return the hub's description of the repository, with its files."""
         siblings: list[dict[str, object]] = []
         for path, content in self.files.items():
             blob = b"blob %d\0" % len(content) + content
@@ -121,7 +121,7 @@ class HubServer:
         ]
 
     def release(self) -> None:
-        """Let the answers that are on hold go on."""
+        """Send the answers that are on hold."""
         self._released.set()
 
     def __enter__(self) -> Self:
@@ -135,7 +135,7 @@ class HubServer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close the port; what is on hold is let go."""
+        """Close the port and release the answers on hold."""
         self.release()
         self._server.shutdown()
         self._server.server_close()
@@ -254,6 +254,8 @@ def _handler_of(hub: HubServer) -> type[BaseHTTPRequestHandler]:
                 else:
                     self.wfile.write(body)
             except OSError:
-                self.close_connection = True  # the client has gone: killed, or out of patience
+                self.close_connection = (
+                    True  # the client was killed, or disconnected after its timeout
+                )
 
     return Handler

@@ -46,7 +46,7 @@ def nested(behaviour: str) -> bytes:
 
 
 def answer(behaviour: str, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what a request gets; None for an error."""
+    """Return the answer to a request; None for an error."""
     if method == "initialize":
         version = params["protocolVersion"]
         told = {"name": f"raw\x1b {behaviour}", "version": "1"}

@@ -1,4 +1,4 @@
-"""An MCP server of tests, by the official SDK; its behaviour is named on its command line."""
+"""An MCP server for tests, made with the official SDK; the command line chooses its behaviour."""
 
 from __future__ import annotations
 

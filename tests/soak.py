@@ -1,4 +1,4 @@
-"""Routes from many threads and tasks while the remote rerankers fail, and counts what goes wrong.
+"""Routes from many threads and tasks while the remote rerankers fail, and counts faults.
 
 python tests/soak.py            # 20,000 calls, two to three minutes
 python tests/soak.py --churn 20000   # readers and writers on one index instead
@@ -53,7 +53,7 @@ ALLOWED_MS = 50.0
 
 @dataclass(kw_only=True)
 class Report:
-    """What a soak found.
+    """The results of a soak.
 
     Attributes:
         calls: Calls that returned.
@@ -128,7 +128,7 @@ class Noise:
 def soak(
     *, calls: int = 20_000, threads: int = 32, tasks: int = 200, faults: float = 0.3, pause: float
 ) -> Report:
-    """Run so many calls, shared out among threads and tasks, and report.
+    """Run a number of calls on threads and tasks, and report.
 
     Args:
         calls: How many calls in all.
@@ -143,7 +143,7 @@ def soak(
         rerankers = _rerankers(url)
         report.breakers = [reranker.breaker for reranker in rerankers]
         routers = [_router(reranker) for reranker in rerankers]
-        for reranker in rerankers:  # imports and first connections are not what is measured
+        for reranker in rerankers:  # imports and first connections are not measured
             with contextlib.suppress(Exception):
                 reranker.score("warm up", passages_of(["a", "b"]))
         asyncio.run(routers[0].aroute("warm up"))
@@ -225,7 +225,7 @@ def soak(
             for begun, end, budget in spans
         )
         report.noise = [late for samples in noise.samples for _, late in samples]
-        time.sleep(0.1)  # for the samplers and what was cancelled last
+        time.sleep(0.1)  # for the samplers and the last cancelled tasks
         report.left["tasks"] = stage2.background().submit(_tasks()).result()
         report.left["trials"] = sum(one._trials_out for one in report.breakers)
         _until_closed(rerankers)
@@ -241,7 +241,7 @@ def soak(
 
 @contextlib.contextmanager
 def _complaints_of_asyncio(found: list[str]) -> Iterator[None]:
-    """Note what asyncio logs: tasks that nobody waited for, errors that nobody took."""
+    """Record what asyncio logs: tasks that were not awaited, errors that were not retrieved."""
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
     logger = logging.getLogger("asyncio")
@@ -286,7 +286,7 @@ def _query(draw: random.Random) -> str:
 
 
 def _malformed(result: RouteResult) -> list[str]:
-    """Return what is wrong with a result."""
+    """Return the faults of a result."""
     wrong = []
     if sorted(hit.id for hit in result.hits) != sorted(LIBRARY):
         wrong.append(f"hits {[hit.id for hit in result.hits]}")
@@ -310,7 +310,7 @@ async def _tasks() -> int:
 
 
 def _until_closed(rerankers: Sequence[GuardedReranker]) -> None:
-    """Call until each breaker closes: a trial's slot that was lost would keep it half open."""
+    """Call until each breaker closes; a lost slot of a trial call would keep it half open."""
     for reranker in rerankers:
         for _ in range(500):
             if reranker.breaker.state == "closed":

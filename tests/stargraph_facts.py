@@ -1,4 +1,4 @@
-"""Runs the fusers under stargraph's protocol and loader, and prints what it saw as JSON.
+"""Runs the fusers with stargraph's protocol and loader, and prints the results as JSON.
 
 stargraph needs Python 3.13 and thirty packages, and its protocol needs one of them, pydantic. So
 `test_stargraph.py` starts this in an interpreter of its own, and the parts of stargraph are entered
@@ -64,7 +64,7 @@ def hits(ids: str, **scores: float) -> list[Any]:
     ]
 
 
-def safe_repr(found: list[Any]) -> list[Any]:
+def as_json(found: list[Any]) -> list[Any]:
     """Return hits as JSON values, checking that they are stargraph's own."""
     assert all(type(one) is Hit for one in found)
     return [[one.id, one.score, one.metadata] for one in found]
@@ -77,7 +77,7 @@ def fuse(reranker: Any, per_store: list[list[Any]], **options: Any) -> list[Any]
 
 
 def random_cases() -> int:
-    """Return how many of 300 random cases our fusion and stargraph's see alike."""
+    """Return in how many of 300 random cases our fusion and stargraph's agree."""
     draw = random.Random(7)
     alike = 0
     for _ in range(300):
@@ -88,7 +88,7 @@ def random_cases() -> int:
         k, k_param = draw.randint(1, 14), draw.choice([1, 10, 60])
         theirs = fuse(RRFReranker(k_param), lists, k=k, query="fox")
         ours = fuse(fusion.RRFReranker(k_param), lists, k=k, query="fox")
-        # Its sum is Python's, which from 3.12 on compensates for what the last bit loses.
+        # stargraph uses Python's sum, which compensates for rounding from Python 3.12 on.
         alike += len(theirs) == len(ours) and all(
             (one.id, one.metadata) == (other.id, other.metadata)
             and math.isclose(one.score, other.score, rel_tol=1e-15)
@@ -112,10 +112,10 @@ def main() -> None:
             for name, one in rankers.items()
         },
         "alike": random_cases(),
-        "cross_encoder": safe_repr(fuse(reading, stores, k=2, query="fox")),
-        "scores": safe_repr(fuse(rankers["crossgate-scores"], stores, k=3)),
+        "cross_encoder": as_json(fuse(reading, stores, k=2, query="fox")),
+        "scores": as_json(fuse(rankers["crossgate-scores"], stores, k=3)),
         "empty": {name: fuse(one, [], k=3, query="fox") for name, one in rankers.items()},
-        "inputs_kept": safe_repr(stores[0]) == safe_repr(hits("abc")),
+        "inputs_kept": as_json(stores[0]) == as_json(hits("abc")),
     }
     json.dump(facts, sys.stdout)
 

@@ -52,19 +52,19 @@ ANSWERABLE = [row for row in QUERIES.values() if row not in MISSPELT and row not
 
 
 def judged(split: str) -> list[tuple[str, str]]:
-    """The pairs of question and document that a split judges, right and wrong ones."""
+    """Return the judged pairs of question and document of a split, right and wrong ones."""
     pairs = [*table(f"answers/qrels/{split}.tsv"), *table(f"answers/negatives/{split}.tsv")]
     return [(pair[0], pair[1]) for pair in pairs]
 
 
-def test_the_corpus_is_that_of_chunks_and_at_least_150_new_chunks() -> None:
+def test_corpus_contains_chunks_and_at_least_150_new_chunks() -> None:
     assert list(CORPUS.values())[: len(CHUNKS)] == CHUNKS
     assert len(CORPUS) - len(CHUNKS) >= 150
     assert len(CORPUS) == len(rows("answers/corpus.jsonl"))
     assert all(row["text"].strip() for row in CORPUS.values())
 
 
-def test_the_questions_have_the_stated_counts() -> None:
+def test_questions_have_the_stated_counts() -> None:
     kinds = Counter(row["metadata"]["kind"] for row in ANSWERABLE + UNANSWERABLE)
     assert len(ANSWERABLE) == 300
     assert len(UNANSWERABLE) == 200
@@ -75,7 +75,7 @@ def test_the_questions_have_the_stated_counts() -> None:
     assert kinds["negation"] >= 30
 
 
-def test_no_two_questions_of_both_sets_are_alike() -> None:
+def test_questions_of_both_sets_differ() -> None:
     texts = [row["text"] for row in (*rows("answers/queries.jsonl"), *rows("chunks/queries.jsonl"))]
     alike = Counter(" ".join(sorted(words(text))) for text in texts)
     # Word order alone tells no two questions apart.
@@ -84,7 +84,7 @@ def test_no_two_questions_of_both_sets_are_alike() -> None:
 
 
 @pytest.mark.parametrize("split", ["fit", "test"])
-def test_the_twin_of_an_unanswerable_question_is_answerable_in_its_split(split: str) -> None:
+def test_unanswerable_question_has_an_answerable_twin_in_its_split(split: str) -> None:
     relevant = {(query, document) for query, document, _ in table(f"answers/qrels/{split}.tsv")}
     answered = {query for query, _ in relevant}
     near = table(f"answers/negatives/{split}.tsv")
@@ -92,11 +92,11 @@ def test_the_twin_of_an_unanswerable_question_is_answerable_in_its_split(split: 
     assert len(asked) == 100
     assert {query for query, _ in near} == {row["_id"] for row in asked}
     assert all(row["metadata"]["twin"] in answered for row in asked)
-    # The near passage is the one that answers the twin.
+    # The near passage answers the twin.
     assert all((QUERIES[query]["metadata"]["twin"], one) in relevant for query, one in near)
 
 
-def test_a_missing_word_stands_in_the_question_and_in_no_document() -> None:
+def test_missing_word_is_in_the_question_and_in_no_document() -> None:
     known = set().union(*(words(f"{row['title']} {row['text']}") for row in CORPUS.values()))
     for row in UNANSWERABLE:
         metadata = row["metadata"]
@@ -119,9 +119,7 @@ def test_fit_and_test_share_neither_documents_nor_questions() -> None:
     ("split", "answerable", "unanswerable"),
     [("fit", 150, 100), ("test", 150, 100), ("misspelt", 100, 0), ("corrected", 100, 0)],
 )
-def test_each_split_is_read_without_problems(
-    split: str, answerable: int, unanswerable: int
-) -> None:
+def test_split_is_read_without_problems(split: str, answerable: int, unanswerable: int) -> None:
     dataset = read_dataset(EVAL / "answers", split=split)
     assert sum(bool(query.relevant) for query in dataset.queries) == answerable
     assert sum(not query.relevant for query in dataset.queries) == unanswerable
@@ -130,7 +128,7 @@ def test_each_split_is_read_without_problems(
     assert dataset.notes == ()
 
 
-def test_a_misspelt_question_has_the_judgements_of_the_correct_one() -> None:
+def test_misspelt_question_has_the_judgements_of_the_correct_question() -> None:
     held = {query for query, _ in judged("test")}
     right = {(query, one, grade) for query, one, grade in table("answers/qrels/corrected.tsv")}
     moved = set()
@@ -144,7 +142,7 @@ def test_a_misspelt_question_has_the_judgements_of_the_correct_one() -> None:
         assert row["text"] != row["metadata"]["correct"]
 
 
-def test_each_question_of_chunks_without_an_answer_is_the_twin_of_another_one() -> None:
+def test_unanswerable_question_of_chunks_has_a_twin() -> None:
     answered = {query for query, _, _ in table("chunks/qrels/test.tsv")}
     asked = [row for row in rows("chunks/queries.jsonl") if row["metadata"].get("no_match")]
     twins = [row["metadata"]["twin"] for row in asked]
@@ -166,7 +164,7 @@ def covered(dataset: Dataset) -> dict[str, float]:
 @pytest.mark.parametrize(
     ("name", "split"), [("chunks", "test"), ("answers", "fit"), ("answers", "test")]
 )
-def test_words_alone_do_not_separate_questions_with_an_answer_from_those_without(
+def test_words_alone_do_not_separate_answerable_from_unanswerable_questions(
     name: str, split: str
 ) -> None:
     dataset = read_dataset(EVAL / name, split=split)

@@ -45,19 +45,19 @@ VALUES: list[Any] = [
 ]
 
 
-def places(value: Any) -> Iterator[tuple[Any, Any]]:
+def containers(value: Any) -> Iterator[tuple[Any, Any]]:
     """Yield every container of a JSON value with each of its keys."""
     if isinstance(value, dict | list):
         for key in list(value) if isinstance(value, dict) else range(len(value)):
             yield value, key
-            yield from places(value[key])
+            yield from containers(value[key])
 
 
 def damaged(draw: random.Random, value: Any) -> bytes:
     """Return a value as JSON with some of it replaced, removed, repeated, or broken as text."""
     value = json.loads(json.dumps(value))
     for _ in range(draw.choice((1, 1, 1, 2, 5))):
-        found = list(places(value))
+        found = list(containers(value))
         if not found:
             break
         holder, key = draw.choice(found)
@@ -88,8 +88,8 @@ def damaged(draw: random.Random, value: Any) -> bytes:
 
 
 @contextmanager
-def numbered(number: int) -> Iterator[None]:
-    """Let what is refused with a code pass, and have anything else name its draw."""
+def naming_the_draw(number: int) -> Iterator[None]:
+    """Accept errors with a code, and name the draw in any other error."""
     try:
         yield
     except CrossgateError as error:
@@ -100,10 +100,10 @@ def numbered(number: int) -> Iterator[None]:
 
 
 def attack(value: Any, use: Callable[[bytes], object], draws: int = DRAWS) -> None:
-    """Use so many damaged forms of a value."""
+    """Use a number of damaged forms of a value."""
     for number in range(draws):
         data = damaged(random.Random(number), value)
-        with numbered(number):
+        with naming_the_draw(number):
             use(data)
 
 
@@ -160,7 +160,7 @@ OPENAPI = {
 
 
 @pytest.mark.parametrize("value", [TOOLS, OPENAPI], ids=["tools", "openapi"])
-def test_tools(tmp_path: Path, value: Any) -> None:
+def test_damaged_tools_are_refused_with_a_code(tmp_path: Path, value: Any) -> None:
     path = tmp_path / "tools.json"
 
     def use(data: bytes) -> None:
@@ -172,7 +172,9 @@ def test_tools(tmp_path: Path, value: Any) -> None:
     attack(value, use)
 
 
-def test_profiles_and_policies(tmp_path: Path, index: Index) -> None:
+def test_damaged_profiles_and_policies_are_refused_with_a_code(
+    tmp_path: Path, index: Index
+) -> None:
     path = tmp_path / "settings.json"
     profile = profile_values(read_profile(_bundled_profile()))
     policy = {
@@ -201,13 +203,13 @@ def _bundled_profile() -> Path:
     return DEFAULT_PROFILE
 
 
-def test_traces(trace: Any) -> None:
+def test_damaged_traces_are_refused_with_a_code(trace: Any) -> None:
     def use(data: bytes) -> None:
         try:
             found = json.loads(data)
         except (ValueError, RecursionError):
             return
-        # It never raises, whatever a log holds.
+        # It never raises, whatever the log contains.
         logged = LoggedDecision(
             line=1,
             decision="0" * 32,
@@ -223,7 +225,7 @@ def test_traces(trace: Any) -> None:
     attack(trace, use)
 
 
-def test_logs_and_runs(tmp_path: Path, index: Index) -> None:
+def test_damaged_logs_and_runs_are_refused_with_a_code(tmp_path: Path, index: Index) -> None:
     path = tmp_path / "log.jsonl"
     router = Router(index, reranker=None, telemetry=JsonLinesLog(path, text=True))
     router.route(QUERY)
@@ -239,7 +241,7 @@ def test_logs_and_runs(tmp_path: Path, index: Index) -> None:
     attack(line, use)
 
 
-def test_candidates(tmp_path: Path) -> None:
+def test_damaged_candidates_are_refused_with_a_code(tmp_path: Path) -> None:
     rows = [
         {"id": "a", "title": "t", "text": "a csv", "score": 0.5, "cosine": 0.1, "metadata": {}},
         {"_id": 2, "page_content": "rows", "body": "long", "vector": [0.1, 0.2]},
@@ -262,7 +264,7 @@ def _parsed(data: bytes) -> Any:
         return []
 
 
-def test_datasets_and_labels(tmp_path: Path) -> None:
+def test_damaged_datasets_and_labels_are_refused_with_a_code(tmp_path: Path) -> None:
     corpus, labels = tmp_path / "corpus.jsonl", tmp_path / "labels.jsonl"
     corpus.write_text('{"_id": "a", "text": "a csv"}\n{"_id": "b", "text": "a pdf"}\n')
     rows = [
@@ -276,16 +278,16 @@ def test_datasets_and_labels(tmp_path: Path) -> None:
         for suffix in (".jsonl", ".json", ".csv"):
             given = labels.with_suffix(suffix)
             given.write_bytes(data)
-            with numbered(-1):
+            with naming_the_draw(-1):
                 read_labels(corpus, [given])
-            with numbered(-1):
+            with naming_the_draw(-1):
                 read_dataset(given)
 
     attack(rows, use, draws=DRAWS // 2)
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_hooks(tmp_path: Path, index: Index, agent: str) -> None:
+def test_damaged_hook_input_never_fails_the_hook(tmp_path: Path, index: Index, agent: str) -> None:
     path = tmp_path / "skills.cgx"
     index.save(path)
     call = {
@@ -313,7 +315,7 @@ def test_hooks(tmp_path: Path, index: Index, agent: str) -> None:
     attack(call, use, draws=DRAWS // 4)
 
 
-def test_bodies_of_the_server(tmp_path: Path, index: Index) -> None:
+def test_damaged_request_bodies_are_refused_by_the_server(tmp_path: Path, index: Index) -> None:
     pytest.importorskip("fastapi", reason="the extra serve is not installed")
     pytest.importorskip("uvicorn", reason="the extra serve is not installed")
     from test_serve import serving
@@ -347,7 +349,7 @@ def test_bodies_of_the_server(tmp_path: Path, index: Index) -> None:
 
 
 def refusing(arguments: list[str], errors: Callable[[], str], codes: set[int]) -> None:
-    """Run a command in this process; it ends with a code of its own and names what is wrong."""
+    """Run a command in this process; it exits with an expected code and prints the error."""
     code = run(arguments)
     told = errors()
     assert code in codes, (code, told)
@@ -355,7 +357,9 @@ def refusing(arguments: list[str], errors: Callable[[], str], codes: set[int]) -
     assert code < 2 or told.startswith("crossgate: "), told
 
 
-def test_reports_that_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_reports_are_refused_by_compare(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from crossgate._evaluation.report.compare import REPORTS_SCHEMA
     from test_evaluation_report import CLOSED, PROFILE, many
 
@@ -376,7 +380,7 @@ def test_reports_that_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture
     attack(after, use, draws=DRAWS // 5)
 
 
-def test_feedback_on_logs_and_uses_from_transcripts(
+def test_damaged_logs_and_transcripts_are_refused_by_feedback_and_used(
     tmp_path: Path, index: Index, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log, transcript = tmp_path / "log.jsonl", tmp_path / "t" / "a.jsonl"
@@ -388,7 +392,7 @@ def test_feedback_on_logs_and_uses_from_transcripts(
     transcript.parent.mkdir()
 
     def use(data: bytes) -> None:
-        # Of a file of lines each may be damaged: the value is the list of them.
+        # The value is the list of the file's lines, so each line may be damaged.
         try:
             lines = [json.dumps(one).encode() for one in json.loads(data)]
         except (ValueError, TypeError, RecursionError):
@@ -402,7 +406,7 @@ def test_feedback_on_logs_and_uses_from_transcripts(
     attack([decision, said, called], use)
 
 
-def test_candidates_of_another_retriever(tmp_path: Path) -> None:
+def test_damaged_candidate_runs_are_refused_by_eval(tmp_path: Path) -> None:
     row = {
         "query": "merge two pdf files",
         "relevant": ["pdf"],
@@ -421,8 +425,10 @@ def test_candidates_of_another_retriever(tmp_path: Path) -> None:
     attack(row, use)
 
 
-def test_an_index_that_others_write_to_while_it_is_read(tmp_path: Path) -> None:
-    """Saved anew, overwritten in place, cut, altered: one version is found, or none is."""
+def test_index_that_is_changed_while_it_is_read_gives_one_version_or_an_error(
+    tmp_path: Path,
+) -> None:
+    """The file is replaced, overwritten, truncated and changed; a reader finds one version."""
     path = tmp_path / "skills.cgx"
     fill = "merge split rotate compress " * 30
     versions = [
@@ -463,7 +469,7 @@ def test_an_index_that_others_write_to_while_it_is_read(tmp_path: Path) -> None:
     answered = 0
     try:
         for number in range(DRAWS * 2):
-            with numbered(number):
+            with naming_the_draw(number):
                 result = Router(Index.open(path), reranker=None).route(f"csv row {number}")
                 found = {hit.document.text.rpartition(" ")[2] for hit in result.hits}
                 if len(found) != 1:

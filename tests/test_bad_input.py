@@ -1,4 +1,4 @@
-"""Whatever callers hand in by mistake is refused with an error that has a code and a way out."""
+"""Invalid arguments of callers are refused with an error that has a code and a remedy."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ DOCUMENTS = [Document(id=f"d{place}", text=f"fox number {place}") for place in r
 
 
 def repr_of(value: object) -> str:
-    """Return a name for a case; an integer of 5,000 digits has none of its own."""
+    """Return a name for a case; an integer of 5,000 digits has no repr."""
     return type(value).__name__ if isinstance(value, int) else repr(value)
 
 
 @pytest.fixture(scope="module")
 def index() -> Index:
-    """An index that is searched by words alone."""
+    """An index without vectors."""
     return Index.build(DOCUMENTS, embedder=None)
 
 
 @pytest.mark.parametrize("limit", [1.5, "2", True, 0, -(10**5000), [1]], ids=repr_of)
-def test_a_limit_that_is_none(index: Index, limit: Any) -> None:
+def test_invalid_limit_is_refused(index: Index, limit: Any) -> None:
     router = Router(index, reranker=None)
     calls: list[Callable[[], object]] = [
         lambda: router.route("fox", limit=limit),
@@ -47,7 +47,7 @@ def test_a_limit_that_is_none(index: Index, limit: Any) -> None:
 
 
 @pytest.mark.parametrize("ids", [None, 3, "d1"])
-def test_ids_that_are_no_list(index: Index, ids: Any) -> None:
+def test_ids_that_are_not_a_list_are_refused(index: Index, ids: Any) -> None:
     router = Router(index, reranker=None)
     calls: list[Callable[[], object]] = [
         lambda: router.route("fox", deny=ids),
@@ -67,7 +67,7 @@ def test_ids_that_are_no_list(index: Index, ids: Any) -> None:
 @pytest.mark.parametrize(
     "value", [10**5000, -(10**400), True, "1", float("nan"), [1.0]], ids=repr_of
 )
-def test_a_number_that_is_none(field: str, value: Any) -> None:
+def test_value_that_is_not_a_number_is_refused(field: str, value: Any) -> None:
     with pytest.raises(InputError, match=f"the {field} of candidate 1 is") as caught:
         rerank("fox", [{"text": "fox", field: value}], reranker=None)
     assert caught.value.code == "malformed_candidate"
@@ -75,7 +75,7 @@ def test_a_number_that_is_none(field: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("documents", [None, 3, "fox", {"id": "a"}, [3], [{"text": 3}]])
-def test_documents_that_are_none(index: Index, documents: Any) -> None:
+def test_invalid_documents_are_refused(index: Index, documents: Any) -> None:
     for call in (
         lambda: Index.build(documents, embedder=None),
         lambda: index.upsert(documents),
@@ -86,14 +86,14 @@ def test_documents_that_are_none(index: Index, documents: Any) -> None:
 
 
 @pytest.mark.parametrize("candidates", [None, 3, "fox", {"text": "fox"}])
-def test_candidates_that_are_none(candidates: Any) -> None:
+def test_invalid_candidates_are_refused(candidates: Any) -> None:
     with pytest.raises(InputError, match="pass a list") as caught:
         rerank("fox", candidates, reranker=None)
     assert caught.value.code == "malformed_candidate"
 
 
 class Anonymous:
-    """A reranker that does not say who it is."""
+    """A reranker without a name and an identity."""
 
     name = "anonymous"
 
@@ -105,7 +105,7 @@ class Anonymous:
 
 
 @pytest.mark.parametrize("reranker", [3, Anonymous(), [Anonymous()], [None, 3.5]])
-def test_a_reranker_that_is_none(index: Index, reranker: Any) -> None:
+def test_invalid_reranker_is_refused(index: Index, reranker: Any) -> None:
     for call in (
         lambda: Router(index, reranker=reranker),
         lambda: rerank("fox", DOCUMENTS, reranker=reranker),
@@ -115,8 +115,8 @@ def test_a_reranker_that_is_none(index: Index, reranker: Any) -> None:
         assert caught.value.code == "out_of_range"
 
 
-def test_text_without_end_does_not_outlast_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading goes on beside until it is done; the retriever's order stands meanwhile."""
+def test_reading_a_huge_text_does_not_exceed_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading continues on its own thread; the result keeps the retriever's order."""
     going = threading.Event()
     upsert = Index.upsert
 
@@ -141,8 +141,8 @@ def test_text_without_end_does_not_outlast_the_budget(monkeypatch: pytest.Monkey
     assert kept.ids == ["2", "1"]
 
 
-def test_the_time_is_that_of_the_whole_call() -> None:
-    """Checking and copying ten megabytes is part of the call, and of what it says it took."""
+def test_total_time_includes_checking_the_input() -> None:
+    """Checking and copying ten megabytes is part of the call's time."""
     candidates = [f"word{place} " * 120_000 for place in range(10)]
     result = rerank("word3", candidates, budget_ms=200, reranker=None)
     timings = result.timings

@@ -1,4 +1,4 @@
-"""The committed figures of our own sets still hold, on a sample, with the bundled models."""
+"""The bundled models still reach the committed figures, on a sample of our own sets."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from crossgate.evaluation import measure, read_dataset, read_run, summarize
 EVAL = Path(__file__).parents[1] / "eval"
 BASELINES = json.loads((EVAL / "baselines.json").read_text(encoding="utf-8"))["reports"]
 SAMPLES = {"skills": 120, "chunks": 60}
-"""Queries of each set that CI routes again; `make figures` and `eval compare` take them all."""
+"""Number of queries of each set that CI routes; `make figures` and `eval compare` use all."""
 HIGHER = ("recall@1", "recall@3", "mrr@10", "ndcg@10", "abstention_recall")
 LOWER = ("false_positive_rate", "wrong_pick@1")
 
 
 class RememberingEmbedder(OnnxEmbedder):
-    """Embeds a text once: the corpora take most of the time of this file."""
+    """Embeds each text once, since the corpora take most of this file's time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ EMBEDDER = RememberingEmbedder()
 
 
 def changes(before: Mapping[str, Any], profile: Profile, folder: Path) -> dict[str, Interval]:
-    """Return how each metric changed for the better, paired by query, with its interval."""
+    """Return the improvement of each metric, paired by query, with its interval."""
     name = before["header"]["dataset"]
     dataset = read_dataset(EVAL / name, limit=SAMPLES[name], seed=1)
     run = folder / "sample.run.jsonl"
@@ -76,7 +76,9 @@ def fallen(found: Mapping[str, Interval]) -> list[str]:
 
 
 @pytest.mark.parametrize("before", BASELINES, ids=lambda one: one["header"]["dataset"])
-def test_the_figures_hold(before: Mapping[str, Any], tmp_path: Path) -> None:
+def test_figures_are_not_worse_than_the_committed_baseline(
+    before: Mapping[str, Any], tmp_path: Path
+) -> None:
     profile = read_profile(DEFAULT_PROFILE)
     assert before["profile"] == profile_values(profile), "run `make figures`"
     found = changes(before, profile, tmp_path)
@@ -94,7 +96,7 @@ def test_the_figures_hold(before: Mapping[str, Any], tmp_path: Path) -> None:
         ),  # everything is
     ],
 )
-def test_a_worse_profile_is_noticed(
+def test_worse_profile_is_detected(
     answer: dict[str, float | None], wanted: set[str], tmp_path: Path
 ) -> None:
     profile = read_profile(DEFAULT_PROFILE)

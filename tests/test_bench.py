@@ -1,4 +1,4 @@
-"""`crossgate bench` measures real work, each section by itself, and prints what it measured."""
+"""`crossgate bench`: the sections measure real work, and the command prints their figures."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
 
 
-def test_contenders_take_turns() -> None:
+def test_contenders_are_timed_in_turns() -> None:
     turns: list[str] = []
     runs: dict[str, Callable[[], object]] = {
         "one": lambda: turns.append("one"),
         "two": lambda: turns.append("two"),
     }
     figures = list(side_by_side("case", runs, 3))
-    assert turns == ["one", "two"] * 4  # one turn that is not timed
+    assert turns == ["one", "two"] * 4  # the first turn is not timed
     assert [(one.contender, len(one.values), one.unit) for one in figures] == [
         ("one", 3, "ms"),
         ("two", 3, "ms"),
     ]
     (rate,) = side_by_side("case", {"one": lambda: None}, 2, each=1_000)
     assert rate.unit == "per second"
-    assert min(rate.values) > 1_000  # it did nothing, a thousand times
+    assert min(rate.values) > 1_000  # an empty function is fast
 
 
-def test_figures_and_tables() -> None:
+def test_table_shows_median_quartiles_and_ratio() -> None:
     def figure(contender: str, *values: float, unit: str = "ms", case: str = "a") -> Figure:
         return Figure(case=case, contender=contender, unit=unit, values=values)
 
@@ -58,14 +58,14 @@ def test_figures_and_tables() -> None:
         "| a | 3 (2 to 4) | 6 (6 to 6) | 2 |",
         "| b | 1,234 (1,234 to 1,234) |  |  |",
     ]
-    # Of a rate, more is better.
+    # A larger rate is better.
     rates = [figure(OURS, 30.0, unit="per second"), figure("other", 10.0, unit="per second")]
     assert table(rates).splitlines()[-1] == "| a | 30 (30 to 30) | 10 (10 to 10) | 3 |"
-    # Without crossgate there is nothing to compare with.
+    # Without crossgate there is no ratio.
     assert "ratio" not in table([figure("open, ms", 1.0), figure("save, s", 2.0)])
 
 
-def test_texts_are_drawn_again_and_follow_the_law() -> None:
+def test_texts_are_reproducible_and_follow_mandelbrots_law() -> None:
     words = Texts(seed=3).text(20_000).split()
     assert words == Texts(seed=3).text(20_000).split()
     assert words != Texts(seed=4).text(20_000).split()
@@ -76,8 +76,8 @@ def test_texts_are_drawn_again_and_follow_the_law() -> None:
     assert set(Texts(["a", "b"]).text(50).split()) == {"a", "b"}
 
 
-def test_peers_find_the_same(tmp_path: Path) -> None:
-    """A peer that did other work would be no measure."""
+def test_peers_find_the_same_documents(tmp_path: Path) -> None:
+    """A comparison is fair only if all libraries do the same work."""
     vectors = _vectors(300)
     core = CoreIndex("none", "bench", 384)
     core.upsert([(str(at), "", "", "", [], "{}", row) for at, row in enumerate(vectors)])
@@ -88,7 +88,7 @@ def test_peers_find_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SECTIONS))
-def test_each_section_measures(name: str) -> None:
+def test_section_yields_figures(name: str) -> None:
     done = bench(name, "--json", "--against", "numpy", *SMALL)
     assert done.returncode == 0, done.stderr
     values = json.loads(done.stdout)
@@ -103,14 +103,14 @@ def test_each_section_measures(name: str) -> None:
         assert {one["contender"] for one in figures} == {OURS, "numpy"}
 
 
-def test_the_tables_are_markdown_with_the_machine() -> None:
+def test_output_is_a_markdown_table_with_the_machine() -> None:
     done = bench("cosine", "--against", "numpy", *SMALL)
     assert "| ms | crossgate | numpy | ratio |" in done.stdout
     assert "| 40 vectors | " in done.stdout
     assert "cores, " in done.stdout.splitlines()[-1]
 
 
-def test_what_cannot_be_measured_is_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(InputError, match="choose from numpy"):
         peers.chosen("nmupy")
     assert peers.chosen("") == ()
@@ -122,8 +122,8 @@ def test_what_cannot_be_measured_is_refused() -> None:
         assert arguments[-1] in done.stderr
 
 
-def test_a_reranked_route_is_reranked() -> None:
-    """The prompt of the sections is one that the gate leaves to the cross-encoder."""
+def test_unclear_prompt_is_reranked() -> None:
+    """The sections use a prompt that the gate sends to the cross-encoder."""
     from crossgate import Router
     from crossgate._cli.benchmarks.sections import _CLEAR, _UNCLEAR, _library
 
@@ -134,7 +134,7 @@ def test_a_reranked_route_is_reranked() -> None:
 
 
 def test_bm25s_finds_what_crossgate_finds() -> None:
-    """Both follow Lucene: the scores are equal but for crossgate's lengths, which are exact."""
+    """Both follow Lucene; the scores differ only because crossgate's lengths are exact."""
     pytest.importorskip("bm25s", reason="bm25s is not installed")
     texts = Texts()
     documents = [texts.text(60) for _ in range(400)]

@@ -87,9 +87,9 @@ def synthetic(
     names: Sequence[str] = NAMES,
     prefix: str = "q",
 ) -> list[StoredQuery]:
-    """Return queries whose scores tell, with noise, whether and what fits.
+    """Return queries whose scores show, with noise, whether a document fits, and which.
 
-    What fits has a higher cosine, BM25 score and rerank score than the other candidates, and the
+    The fitting document has a higher cosine, BM25 score and rerank score than the others, and the
     candidates of a query that nothing fits are like those others.
     """
     random = np.random.default_rng(seed)
@@ -97,7 +97,7 @@ def synthetic(
     for place in range(matched + no_match):
         names_here = [str(one) for one in random.choice(names, size=10, replace=False)]
         fits = names_here[: int(place < matched)]
-        # Documents are confused in pairs: more labels would join all queries into one group.
+        # Each document is confused with only one other: more labels would connect all queries.
         wrong = [names[names.index(one) ^ 1] for one in names_here[:1] if place % 4 == 0]
         names_here = list(dict.fromkeys([*fits, *wrong, *names_here]))
         scores = {
@@ -139,7 +139,7 @@ def run_of(queries: Sequence[StoredQuery], **header: Any) -> Run:
 
 
 def permuted(queries: Sequence[StoredQuery], seed: int) -> list[StoredQuery]:
-    """Deal the labels of all queries out again."""
+    """Shuffle the labels of all queries."""
     order = np.random.default_rng(seed).permutation(len(queries))
     return [
         replace(query, relevant=queries[other].relevant, wrong=queries[other].wrong)
@@ -148,7 +148,7 @@ def permuted(queries: Sequence[StoredQuery], seed: int) -> list[StoredQuery]:
 
 
 def swapped_matches(queries: Sequence[StoredQuery], seed: int) -> list[StoredQuery]:
-    """Toss for each query whether something fits: if so, it is what stage 2 likes best."""
+    """Draw for each query whether a document fits: if so, the first pick of stage 2."""
     random = np.random.default_rng(seed)
     return [
         replace(query, wrong=frozenset(), relevant={best_reranked(query): 1} if fits else {})
@@ -157,7 +157,7 @@ def swapped_matches(queries: Sequence[StoredQuery], seed: int) -> list[StoredQue
 
 
 def swapped_documents(queries: Sequence[StoredQuery], seed: int) -> list[StoredQuery]:
-    """Let any candidate fit in place of the one that does."""
+    """Replace the fitting document by a random candidate."""
     random = np.random.default_rng(seed)
     return [
         replace(query, relevant={str(random.choice(list(query.pairs))): 1}, wrong=frozenset())
@@ -172,7 +172,7 @@ def best_reranked(query: StoredQuery) -> str:
 
 
 def fitted_half(run: Run, profile: Profile, *, half: int = 0, seed: int = 0) -> list[StoredQuery]:
-    """Return one half of a run's queries, blended and ordered as a profile wants."""
+    """Return one half of a run's queries, blended and ordered by a profile."""
     queries = sorted(run.queries, key=lambda one: one.id)
     places = split(queries, [run.header.corpus] * len(queries), seed=seed)[half]
     return [reblended(queries[place], profile) for place in places]
@@ -216,7 +216,7 @@ def labelled(draw: st.DrawFn) -> tuple[list[StoredQuery], list[str]]:
 
 
 def connected(queries: Sequence[StoredQuery], corpora: Sequence[str]) -> list[set[int]]:
-    """The groups, written down once more: joined as long as two of them share anything."""
+    """Return the groups by their definition: merge as long as two of them share a document."""
     found: list[tuple[set[int], set[object]]] = []
     for place, (query, corpus) in enumerate(zip(queries, corpora, strict=True)):
         marks: set[object] = {
@@ -233,13 +233,13 @@ def connected(queries: Sequence[StoredQuery], corpora: Sequence[str]) -> list[se
 
 
 def one_label(query: StoredQuery) -> StoredQuery:
-    """Keep the label that says most: what fits best, else one that is known not to fit."""
+    """Keep the strongest label: the document that fits best, else one known not to fit."""
     labels = [*sorted(query.relevant), *sorted(query.wrong)][:1]
     fits = {one: 1 for one in labels if one in query.relevant}
     return replace(query, relevant=fits, wrong=frozenset(labels) - set(fits))
 
 
-def test_labels_that_chain_everything_still_make_two_halves() -> None:
+def test_labels_that_connect_all_queries_still_give_two_halves() -> None:
     queries = [stored(f"q{n}", {}, [f"d{n % 20:02}", f"d{(n + 1) % 20:02}"]) for n in range(200)]
     assert is_chained(queries, ["c"] * 200)
     halves = split(queries, ["c"] * 200, seed=0)
@@ -249,9 +249,7 @@ def test_labels_that_chain_everything_still_make_two_halves() -> None:
 
 
 @given(labelled(), st.integers(0, 5))
-def test_no_group_stands_on_both_sides(
-    drawn: tuple[list[StoredQuery], list[str]], seed: int
-) -> None:
+def test_no_group_is_in_both_halves(drawn: tuple[list[StoredQuery], list[str]], seed: int) -> None:
     queries, corpora = drawn
     wanted = connected(queries, corpora)
     numbers = groups(queries, corpora)
@@ -269,7 +267,7 @@ def test_no_group_stands_on_both_sides(
 
 
 @given(st.integers(0, 30), st.integers(0, 30), st.integers(0, 9))
-def test_each_half_has_its_share_of_both_kinds(matched: int, no_match: int, seed: int) -> None:
+def test_each_half_has_queries_of_both_kinds(matched: int, no_match: int, seed: int) -> None:
     queries = [stored(f"q{n}", {}, [f"d{n}"]) for n in range(matched)]
     queries += [stored(f"n{n}", {}) for n in range(no_match)]
     halves = split(queries, ["c"] * len(queries), seed=seed)
@@ -278,17 +276,17 @@ def test_each_half_has_its_share_of_both_kinds(matched: int, no_match: int, seed
         assert shares == [(count + 1) // 2, count // 2]
 
 
-def test_the_seed_draws_the_halves() -> None:
+def test_halves_depend_on_the_seed() -> None:
     queries = synthetic(matched=40, no_match=20)
     drawn = {tuple(split(queries, ["c"] * 60, seed=seed)[0]) for seed in range(5)}
     assert len(drawn) == 5
 
 
-def test_ids_of_two_corpora_have_nothing_to_do_with_each_other() -> None:
+def test_equal_ids_of_two_corpora_do_not_connect_queries() -> None:
     queries = [stored("q1", {}, ["b c"]), stored("q2", {}, ["c"]), stored("q3", {}, ["c"])]
     assert groups(queries, ["a", "a b", "a b"]) == [0, 1, 1]
     assert groups(queries, ["a", "a", "b"]) == [0, 1, 2]
-    # The same text is the same query wherever it stands.
+    # Queries with the same text are in one group, whatever their corpus.
     texts = [replace(query, text="same") for query in queries]
     assert groups(texts, ["a", "b", "c"]) == [0, 0, 0]
 
@@ -303,8 +301,8 @@ SCORES = st.one_of(
 
 @given(st.lists(SCORES, min_size=2, max_size=40), st.floats(0.03, 0.97))
 @settings(max_examples=300)
-def test_of_n_and_one_more_at_most_k_are_answered(scores: list[float], level: float) -> None:
-    """The finite-sample property: whichever of them is the new one, ties included."""
+def test_at_most_k_of_n_plus_one_queries_are_answered(scores: list[float], level: float) -> None:
+    """The finite-sample property for each choice of the new query, with ties."""
     n = len(scores) - 1
     if n < answer_threshold.negatives_needed(level):
         with pytest.raises(ValueError, match="too few"):
@@ -318,7 +316,7 @@ def test_of_n_and_one_more_at_most_k_are_answered(scores: list[float], level: fl
 
 
 @given(st.lists(SCORES, min_size=1, max_size=40), st.floats(0.03, 0.97))
-def test_the_bar_is_as_low_as_six_digits_allow(scores: list[float], level: float) -> None:
+def test_threshold_is_the_lowest_with_six_digits(scores: list[float], level: float) -> None:
     empty = np.array(scores)
     if len(empty) < answer_threshold.negatives_needed(level):
         return
@@ -328,8 +326,8 @@ def test_the_bar_is_as_low_as_six_digits_allow(scores: list[float], level: float
     assert largest < least <= largest + 1.000001e-6
 
 
-def test_the_mean_false_positive_rate_rate_keeps_the_level() -> None:
-    """The guarantee is one on average, so a mean of many splits has to show it.
+def test_mean_false_positive_rate_is_within_the_level() -> None:
+    """The guarantee holds on average, so it is tested on a mean of many splits.
 
     With scores of one distribution the rate of a further query is a Beta variable with mean
     k / (n + 1) and a variance below k / (n + 1)^2. Over 2000 splits, each judged on 200 queries
@@ -347,12 +345,12 @@ def test_the_mean_false_positive_rate_rate_keeps_the_level() -> None:
             rates.append(float((scores[n:] >= least).mean()))
         tolerance = 4 * math.sqrt((k / (n + 1) ** 2 + 0.25 / 200) / 2000)
         assert np.mean(rates) <= level + tolerance
-        # A threshold that answers nothing would keep any level.
+        # A threshold that answers no query would satisfy any level.
         assert np.mean(rates) > level / 3
 
 
 @pytest.mark.parametrize("level", [0.5, 1 / 3, 0.1, 0.07, 0.05, 1 / 49, 0.02, 0.01, 0.001, 0.9])
-def test_so_many_negatives_are_needed_and_no_more(level: float) -> None:
+def test_negatives_needed_is_the_minimum(level: float) -> None:
     needed = answer_threshold.negatives_needed(level)
     scores = np.linspace(0.9, 0.1, needed)
     # The highest of just enough negatives sets the threshold.
@@ -362,11 +360,11 @@ def test_so_many_negatives_are_needed_and_no_more(level: float) -> None:
     assert abs(needed - (1 / level - 1)) <= 1
 
 
-def test_too_few_negatives_are_refused_with_the_number() -> None:
+def test_too_few_negatives_are_refused_with_the_number_needed() -> None:
     level = 0.1
     needed = answer_threshold.negatives_needed(level)
     assert needed == 9
-    # Of 4 n - 1 the half to fit on has 2 n, and half of these set the bar.
+    # Of 4 n - 1 queries, the half to fit on has 2 n, and half of these set the threshold.
     for count, enough in ((4 * needed - 2, False), (4 * needed - 1, True)):
         queries = [replace(one, wrong=frozenset()) for one in synthetic(no_match=count)]
         if enough:
@@ -396,13 +394,13 @@ def cost(drawn: Sequence[tuple[float, bool]], least: float, ratio: float) -> flo
 
 
 @given(MANY, st.floats(0.01, 100), st.floats(1, 10))
-def test_the_bar_of_least_cost_costs_least_and_rises_with_the_ratio(
+def test_cost_threshold_is_optimal_and_rises_with_the_ratio(
     drawn: list[tuple[float, bool]], ratio: float, factor: float
 ) -> None:
     scores, right = np.array([one for one, _ in drawn]), np.array([one for _, one in drawn])
     least = answer_threshold.least_for_cost(scores, right, ratio)
     assert least == round(least, 6)
-    # The thresholds that matter lie at the scores, or above all of them.
+    # The cost changes only at the scores, so these and a larger threshold are enough.
     tried = [0.0, *(math.ceil(one * 1e6) / 1e6 for one in scores), 1.1]
     best = min(cost(drawn, one, ratio) for one in tried)
     assert cost(drawn, least, ratio) <= best + 1e-6 * max(1, best)
@@ -410,7 +408,7 @@ def test_the_bar_of_least_cost_costs_least_and_rises_with_the_ratio(
 
 
 @given(MANY, st.lists(st.sampled_from("ab"), min_size=30, max_size=30), st.floats(0.05, 0.95))
-def test_the_share_of_right_picks_is_kept_in_every_corpus(
+def test_recall_threshold_keeps_the_share_in_every_corpus(
     drawn: list[tuple[float, bool]], corpora: list[str], share: float
 ) -> None:
     corpora = corpora[: len(drawn)]
@@ -425,12 +423,12 @@ def test_the_share_of_right_picks_is_kept_in_every_corpus(
         if of:
             dropped = math.floor((1 - Fraction(str(share))) * len(of))
             highest.append(sorted(of)[dropped])
-    # No threshold with six digits is higher.
+    # It is the highest threshold with six digits.
     assert min(highest) - 1.000001e-6 <= least <= min(highest)
 
 
 @pytest.mark.parametrize(("share", "count"), [(0.9, 10), (0.8, 5), (0.7, 10), (0.95, 40), (0.9, 9)])
-def test_the_share_to_keep_is_the_decimal_that_was_written(share: float, count: int) -> None:
+def test_share_to_keep_is_taken_as_a_decimal(share: float, count: int) -> None:
     scores = np.linspace(0.1, 0.9, count)
     least = answer_threshold.least_for_recall(
         scores, np.ones(count, np.bool_), ["c"] * count, share
@@ -455,7 +453,7 @@ def test_the_share_to_keep_is_the_decimal_that_was_written(share: float, count: 
     ],
     ids=str,
 )
-def test_an_objective_out_of_bounds_is_refused(values: dict[str, float]) -> None:
+def test_objective_out_of_range_is_refused(values: dict[str, float]) -> None:
     (option,) = values
     assert option in refused("out_of_range", Objective, **values)
 
@@ -480,7 +478,7 @@ def scores_of(run: Run) -> list[Scores]:
     return [Scores.of(query) for query in run.queries[:80] if query.relevant]
 
 
-def test_the_combination_is_where_the_likelihood_is_highest(run: Run) -> None:
+def test_combination_has_the_highest_likelihood(run: Run) -> None:
     rows = scores_of(run)
     found = fit_combine(rows, BLEND)
     best = [found.cosine, found.bm25, found.rerank_score]
@@ -489,8 +487,8 @@ def test_the_combination_is_where_the_likelihood_is_highest(run: Run) -> None:
         assert likeliest_loss(rows, BLEND, best) < likeliest_loss(rows, BLEND, other)
 
 
-def test_the_combination_does_not_depend_on_units(run: Run) -> None:
-    """A score in thousandths is the same score, for the ridge as well."""
+def test_combination_does_not_depend_on_units(run: Run) -> None:
+    """A score in thousandths gives the same order, although the weights have a ridge."""
     rows = scores_of(run)
     right = [replace(row, right=row.rerank_score == row.rerank_score.max()) for row in rows]
     plain = fit_combine(right, BLEND)
@@ -502,7 +500,7 @@ def test_the_combination_does_not_depend_on_units(run: Run) -> None:
     )
 
 
-def test_a_score_too_large_to_square_has_no_say(run: Run) -> None:
+def test_score_too_large_to_square_has_no_weight(run: Run) -> None:
     rows = scores_of(run)
     rows[0].rerank_score[0] = 1e308
     found = fit_combine(rows, BLEND)
@@ -511,7 +509,7 @@ def test_a_score_too_large_to_square_has_no_say(run: Run) -> None:
 
 
 def relevance_loss(queries: Sequence[StoredQuery], profile: Profile, stage: int) -> float:
-    """Return the mean logistic loss, with its ridge, of what a profile says of each candidate."""
+    """Return the mean logistic loss, with its ridge, of a profile's relevance of each candidate."""
     losses, columns = [], []
     for query in queries:
         for hit in decide(query, profile, ("never", "always")[stage - 1]).hits:
@@ -529,8 +527,8 @@ def relevance_loss(queries: Sequence[StoredQuery], profile: Profile, stage: int)
 
 
 @pytest.mark.parametrize("stage", [1, 2])
-def test_the_relevance_of_candidates_is_the_likeliest(run: Run, stage: int) -> None:
-    # A need of 1 for all: it is a factor of its own, and no part of the fit.
+def test_relevance_has_the_highest_likelihood(run: Run, stage: int) -> None:
+    # A need of 1 for all, since need is a separate factor and not part of the fit.
     queries = [replace(one, signals={}) for one in run.queries[:60]]
     base = Profile(pool=6, confidence={"stage1": {"intercept": 0.0}})
     found = fit_relevance(queries, base)
@@ -553,7 +551,7 @@ def least_blend_loss(rows: Sequence[Scores], share: float, pivot: float) -> floa
 
 
 @pytest.mark.parametrize("pivot", [5.0, 200.0])
-def test_the_blend_is_the_likeliest_of_its_kind(run: Run, pivot: float) -> None:
+def test_blend_has_the_highest_likelihood(run: Run, pivot: float) -> None:
     random = np.random.default_rng(1)
     rows = []
     for row in scores_of(run)[:40]:
@@ -577,18 +575,20 @@ def test_the_blend_is_the_likeliest_of_its_kind(run: Run, pivot: float) -> None:
         ([0.1, 0.9], [1.0, 9.0], Blend()),
     ],
 )
-def test_no_channel_is_silenced(cosine: list[float], bm25: list[float], expected: Blend) -> None:
-    """Either may look useless, and even both, on queries that are all of one kind."""
+def test_blend_keeps_a_minimum_share_of_each_channel(
+    cosine: list[float], bm25: list[float], expected: Blend
+) -> None:
+    """One channel or both may look useless on queries of a single kind."""
     right = np.array([True, False])
     row = Scores(np.array(cosine), np.array(bm25), np.zeros(2), right)
     assert fit_blend([row] * 20).replace(pivot=expected.pivot) == expected
 
 
-# What is predicted is what the cascade does.
+# The fit's predictions are those of the cascade.
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
-def test_the_cascade_decides_what_the_formulas_predict(
+def test_cascade_decides_as_the_fit_predicts(
     run: Run, fits: Mapping[str, Calibration], name: str
 ) -> None:
     profile = fits[name].profile
@@ -613,12 +613,12 @@ def test_the_cascade_decides_what_the_formulas_predict(
             assert (never.hits[0].id in query.relevant) == seen.stage1_right[place]
             assert (always.hits[0].id in query.relevant) == seen.stage2_right[place]
             reasons[gated.reason] += 1
-        # Every path is taken, or the test shows little.
+        # The queries take every path.
         assert {"reranked", "confident_winner", "rejected", "improbable"} <= set(reasons)
 
 
 def by_models(seen: Outcomes, confidence: Confidence) -> tuple[Any, Any]:
-    """Return what the models of both stages say about each query."""
+    """Return the confidence of both stages for each query."""
     assert confidence.stage1 is not None
     assert confidence.stage2 is not None
     return (
@@ -628,7 +628,7 @@ def by_models(seen: Outcomes, confidence: Confidence) -> tuple[Any, Any]:
 
 
 def skips(seen: Outcomes, first: Any, profile: Profile) -> list[bool]:
-    """The gate, written down once more."""
+    """Return whether the gate skips each query, by its definition."""
     answer, winner = profile.answer, profile.winner
     found = []
     for place in range(len(seen)):
@@ -640,13 +640,13 @@ def skips(seen: Outcomes, first: Any, profile: Profile) -> list[bool]:
     return found
 
 
-def never_less(agreed: float | None, disagreed: float | None) -> bool:
-    """Return whether disagreement needs no less of a lead than agreement."""
+def is_ordered(agreed: float | None, disagreed: float | None) -> bool:
+    """Return whether the lead for disagreement is at least that for agreement."""
     return disagreed is None or (agreed is not None and disagreed >= agreed)
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.02, 0.1])
-def test_skipping_costs_no_more_than_allowed_in_any_corpus_and_skips_most(
+def test_skipping_is_maximal_within_the_allowed_loss_of_each_corpus(
     run: Run, fits: Mapping[str, Calibration], loss: float
 ) -> None:
     profile = fits["recall"].profile
@@ -661,10 +661,10 @@ def test_skipping_costs_no_more_than_allowed_in_any_corpus_and_skips_most(
     answer = profile.answer.replace(rerank_threshold=found.rerank_threshold)
 
     def judge(agreed: float | None, disagreed: float | None) -> tuple[int, bool]:
-        """Return how many stage 1 decides alone, and whether the loss is allowed."""
+        """Return how many queries stage 1 decides alone, and whether the loss is allowed."""
         winner = Winner(agreed=agreed, disagreed=disagreed)
         skipped = skips(seen, first, profile.replace(answer=answer, winner=winner))
-        # What an answer loses, and what the order loses where nothing holds an answer back.
+        # The loss in answers, and the loss in order without a threshold.
         lost, in_order, matched = Counter[str](), Counter[str](), Counter[str]()
         bare = profile.replace(answer=Answer(), winner=winner)
         leads = skips(seen, first, bare)
@@ -688,8 +688,8 @@ def test_skipping_costs_no_more_than_allowed_in_any_corpus_and_skips_most(
         [None, *(rounded(float(one)) for one in np.quantile(of, np.linspace(0, 1, STEPS)))]
         for of in (seen.stage1_lead[agrees], seen.stage1_lead[~agrees])
     ]
-    others = [judge(*pair) for pair in itertools.product(*leads) if never_less(*pair)]
-    # The threshold of reranking is the same for all of them, so the leads make the difference.
+    others = [judge(*pair) for pair in itertools.product(*leads) if is_ordered(*pair)]
+    # All of them have the same `rerank_threshold`, so only the leads differ.
     assert count == max(skipped for skipped, good in others if good)
     if loss >= 0.02:
         assert count > 0
@@ -697,7 +697,7 @@ def test_skipping_costs_no_more_than_allowed_in_any_corpus_and_skips_most(
 
 @st.composite
 def seen_by_chance(draw: st.DrawFn) -> Outcomes:
-    """Draw what the cascade might have seen, with disagreeing winners more often right."""
+    """Draw random outcomes in which disagreeing winners are more often right."""
     rows = draw(
         st.lists(
             st.tuples(st.booleans(), st.integers(0, 12), st.integers(0, 9), st.integers(0, 9)),
@@ -727,14 +727,16 @@ def seen_by_chance(draw: st.DrawFn) -> Outcomes:
 
 @given(seen_by_chance(), st.floats(0.0, 0.5))
 @settings(max_examples=200)
-def test_disagreement_never_needs_less_of_a_lead(seen: Outcomes, loss: float) -> None:
+def test_lead_for_disagreement_is_at_least_the_lead_for_agreement(
+    seen: Outcomes, loss: float
+) -> None:
     found = fit_skipping(seen, Confidence(), 0.0, ["c"] * len(seen), loss)
-    assert never_less(found.agreed, found.disagreed)
+    assert is_ordered(found.agreed, found.disagreed)
 
 
-def test_where_agreement_misleads_a_profile_trusts_disagreement_no_sooner(run: Run) -> None:
-    # Where the channels agree, they often err and stage 2 does not; so the leads that cost least
-    # would be a large one for agreement and a small one for disagreement.
+def test_misleading_agreement_does_not_lower_the_lead_for_disagreement(run: Run) -> None:
+    # If the channels agree, they often err and stage 2 does not. So the cheapest leads would be
+    # large for agreement and small for disagreement.
     queries = [misleading(query) for query in run.queries]
     found = calibrate([run_of(queries)], Objective(cost_ratio=0.2, max_recall_loss=0.03))
     winner = found.profile.winner
@@ -747,16 +749,14 @@ def test_where_agreement_misleads_a_profile_trusts_disagreement_no_sooner(run: R
 
 
 def labels_of_noise(way: Callable[..., list[StoredQuery]], seed: int) -> Run:
-    """Return a run with shuffled labels, and of enough queries that some picks are right."""
+    """Return a run with shuffled labels and enough queries that some picks are right."""
     names = tuple(f"tool-{n:03}" for n in range(200))
     return run_of(way(synthetic(matched=500, no_match=150, seed=seed, names=names), seed))
 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("way", [permuted, swapped_matches, swapped_documents])
-def test_shuffled_labels_establish_no_gate(
-    way: Callable[..., list[StoredQuery]], seed: int
-) -> None:
+def test_shuffled_labels_are_refused(way: Callable[..., list[StoredQuery]], seed: int) -> None:
     message = refused("no_gate", calibrate, [labels_of_noise(way, seed)], OBJECTIVES["inject"])
     assert message.startswith("no gate established: ")
 
@@ -764,9 +764,7 @@ def test_shuffled_labels_establish_no_gate(
 # The threshold alone.
 
 
-def test_the_threshold_alone_is_raised_and_all_else_stays(
-    run: Run, fits: Mapping[str, Calibration]
-) -> None:
+def test_set_threshold_raises_only_the_threshold(run: Run, fits: Mapping[str, Calibration]) -> None:
     full = fits["inject"].profile
     before = full.replace(answer=full.answer.replace(threshold=0.01))
     few = [query for query in run.queries if query.relevant][:5]
@@ -787,14 +785,14 @@ def test_the_threshold_alone_is_raised_and_all_else_stays(
     assert found.report.matched == 5
     assert "few labels" in found.notes
     assert any(note.startswith("closest to a pick were") for note in found.notes)
-    # A threshold that is high enough stays where it is.
+    # A threshold that is already high enough is not changed.
     high = before.replace(answer=before.answer.replace(threshold=0.999))
     again = set_threshold([run_of(queries)], 0.1, before=high)
     assert again.profile.answer.threshold == 0.999
     assert any(note.startswith("the threshold was high enough") for note in again.notes)
 
 
-def test_the_threshold_alone_needs_a_confidence_and_queries_that_nothing_fits(
+def test_set_threshold_needs_a_confidence_model_and_no_match_queries(
     run: Run, fits: Mapping[str, Calibration]
 ) -> None:
     before = fits["inject"].profile
@@ -806,12 +804,12 @@ def test_the_threshold_alone_needs_a_confidence_and_queries_that_nothing_fits(
     message = refused("too_few_negatives", set_threshold, [run_of(few)], 0.1, before=before)
     assert "5 of them to set the threshold on" in message
     assert "needs 9" in message
-    # What so many can promise is said where a whole fit is asked for, too.
+    # A whole fit reports the lowest possible rate, too.
     message = refused("too_few_negatives", calibrate, [run_of(few)], OBJECTIVES["inject"])
     assert "can promise 0.33 at best" in message
 
 
-def test_a_threshold_that_nothing_can_check_is_refused() -> None:
+def test_threshold_without_queries_to_check_it_is_refused() -> None:
     models = Confidence(stage1=Stage1Confidence(intercept=0.0), stage2=Stage2Confidence())
     before = Profile(embedder="e@1", reranker="r@1", confidence=models)
     one = run_of(synthetic(matched=0, no_match=1))
@@ -821,8 +819,8 @@ def test_a_threshold_that_nothing_can_check_is_refused() -> None:
     assert message.endswith("needs 9; give more, or allow a higher rate")
 
 
-def test_a_refusal_names_what_is_to_blame(monkeypatch: pytest.MonkeyPatch) -> None:
-    # All picks are right, and no query is without a match.
+def test_refusal_names_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    # All picks are right, and every query has a match.
     best = [replace(one, relevant={best_reranked(one): 1}) for one in synthetic(matched=4)[:4]]
     figures = calibrating.figures_of(best, Profile(combine=Combine.Replace()), 0)
     assert figures.separation is None
@@ -844,7 +842,7 @@ def test_a_refusal_names_what_is_to_blame(monkeypatch: pytest.MonkeyPatch) -> No
         assert advice in message
 
 
-def test_shuffled_documents_are_refused_though_many_picks_are_right() -> None:
+def test_shuffled_documents_are_refused_despite_many_right_picks() -> None:
     names = tuple(f"tool-{n:03}" for n in range(400))
     queries = synthetic(matched=1000, no_match=150, names=names)
     message = refused(
@@ -853,7 +851,7 @@ def test_shuffled_documents_are_refused_though_many_picks_are_right() -> None:
     assert "a random pick" in message
 
 
-def test_queries_that_hang_together_are_noted() -> None:
+def test_connected_queries_are_noted() -> None:
     queries = [
         replace(one, wrong=one.wrong | {"tool-00"}) if one.relevant else one for one in synthetic()
     ]
@@ -863,13 +861,13 @@ def test_queries_that_hang_together_are_noted() -> None:
 
 
 def with_report_half(run: Run, change: Callable[[StoredQuery], StoredQuery]) -> Run:
-    """Change the queries of the half that is reported on."""
+    """Change the queries of the held-out half."""
     changed = {one.id: change(one) for one in fitted_half(run, Profile(), half=1)}
     return replace(run, queries=tuple(changed.get(one.id, one) for one in run.queries))
 
 
 def like_a_match(query: StoredQuery) -> StoredQuery:
-    """Give a third of the queries that nothing fits a candidate with the scores of a match."""
+    """Give a third of the no-match queries a candidate with the scores of a match."""
     if query.relevant or int(query.id[1:]) % 3:
         return query
     best = query.scored[0]
@@ -885,7 +883,7 @@ def fainter(query: StoredQuery) -> StoredQuery:
 
 
 def misleading(query: StoredQuery) -> StoredQuery:
-    """Let words speak for another candidate, and the reranker for the right one."""
+    """Give another candidate the best BM25 score, and the right one the best rerank score."""
     if not query.relevant or int(query.id[1:]) % 3:
         return query
     (right,) = query.relevant
@@ -906,7 +904,7 @@ def misleading(query: StoredQuery) -> StoredQuery:
     ],
     ids=["inject", "recall", "skipping"],
 )
-def test_a_promise_that_the_report_half_breaks_is_refused(
+def test_objective_that_the_held_out_half_contradicts_is_refused(
     run: Run,
     name: str,
     change: Callable[[StoredQuery], StoredQuery],
@@ -936,14 +934,14 @@ def test_a_promise_that_the_report_half_breaks_is_refused(
     ],
     ids=str,
 )
-def test_a_run_without_what_a_fit_needs_is_refused(
+def test_run_without_logits_or_vectors_is_refused(
     run: Run, header: dict[str, Any], named: str
 ) -> None:
     other = run_of(run.queries, **header)
     assert named in refused("unsuitable_run", calibrate, [other], Objective())
 
 
-def test_runs_that_do_not_go_together_are_refused(run: Run) -> None:
+def test_runs_of_different_models_are_refused(run: Run) -> None:
     for header, named in (
         ({"embedder": "e@2"}, "one pair of models"),
         ({"reranker": "r@2"}, "one pair of models"),
@@ -957,12 +955,12 @@ def test_runs_that_do_not_go_together_are_refused(run: Run) -> None:
     refused("profile_mismatch", calibrate, [run], Objective(), before=stranger)
 
 
-def test_the_profile_searches_as_the_runs_did(run: Run) -> None:
+def test_profile_keeps_the_search_settings_of_the_runs(run: Run) -> None:
     wide = run_of(run.queries, profile=Profile(per_channel=20))
     assert calibrate([wide], Objective()).profile.per_channel == 20
 
 
-# The same data, the same profile.
+# The same data give the same profile.
 
 
 def without_date(profile: Profile) -> str:
@@ -970,7 +968,7 @@ def without_date(profile: Profile) -> str:
     return json.dumps(profile.replace(fitted=fitted).to_dict())
 
 
-def test_neither_the_order_of_runs_nor_that_of_queries_counts() -> None:
+def test_order_of_runs_and_queries_does_not_matter() -> None:
     queries = synthetic()
     runs = [
         run_of(queries[0::2], dataset="one", corpus="c1"),
@@ -991,9 +989,7 @@ def test_neither_the_order_of_runs_nor_that_of_queries_counts() -> None:
     assert other.profile.answer != wanted.profile.answer
 
 
-def test_a_query_that_stands_in_two_runs_counts_once(
-    run: Run, fits: Mapping[str, Calibration]
-) -> None:
+def test_query_in_two_runs_counts_once(run: Run, fits: Mapping[str, Calibration]) -> None:
     both = [run, replace(run, header=replace(run.header, split="train"))]
     twice, once = calibrate(both, OBJECTIVES["cost"]), fits["cost"]
     assert (twice.report, twice.profile.answer) == (once.report, once.profile.answer)
@@ -1001,7 +997,7 @@ def test_a_query_that_stands_in_two_runs_counts_once(
     assert f"{count} queries occur more than once in the runs and were counted once" in twice.notes
 
 
-def test_queries_without_candidates_or_logits_are_left_out_and_noted(
+def test_queries_without_candidates_or_logits_are_left_out_with_a_note(
     run: Run, fits: Mapping[str, Calibration]
 ) -> None:
     silent = stored("silent", {}, ["tool-01"])
@@ -1012,7 +1008,7 @@ def test_queries_without_candidates_or_logits_are_left_out_and_noted(
     assert found.report == fits["cost"].report
 
 
-def test_a_profile_that_is_surely_worse_than_the_one_before_says_so() -> None:
+def test_profile_worse_than_the_previous_profile_has_a_note() -> None:
     run = run_of(synthetic())
     same, cautious = (calibrate([run], Objective(cost_ratio=cost)) for cost in (1.0, 8.0))
     assert not any("than with the previous profile" in note for note in same.notes)
@@ -1023,7 +1019,7 @@ def test_a_profile_that_is_surely_worse_than_the_one_before_says_so() -> None:
     assert f"recall@1 is {100 * (old.value - new.value):.1f} points lower" in note
 
 
-def test_without_negatives_abstention_is_said_not_to_be_measured() -> None:
+def test_missing_negatives_are_noted() -> None:
     queries = [replace(one, wrong=frozenset()) for one in synthetic(matched=500, no_match=0)]
     found = calibrate([run_of(queries)], Objective(cost_ratio=1.0))
     assert any("abstention was not measured" in note for note in found.notes)
@@ -1061,7 +1057,7 @@ def here(*arguments: str | Path, capsys: pytest.CaptureFixture[str]) -> Done:
     return Done(code, *capsys.readouterr())
 
 
-def test_the_file_says_how_it_came_about(
+def test_profile_file_records_its_calibration(
     tmp_path: Path, run: Run, fits: Mapping[str, Calibration]
 ) -> None:
     found = calibrate([run], OBJECTIVES["inject"], name="mine", command="crossgate calibrate x")
@@ -1083,14 +1079,14 @@ def test_the_file_says_how_it_came_about(
         for metric in ("recall@1", "false_positive_rate", "skipped"):
             value, low, high = half["modes"]["gated"][metric]
             assert low <= value <= high
-    # One number to a line, for people and for a diff.
+    # One number per line, for readers and for a diff.
     assert '  "stage1": {\n' in path.read_text()
     told = {**found.profile.fitted, "command": ""}
     again = found.profile.replace(name="calibrated", fitted=told)
     assert without_date(again) == without_date(fits["inject"].profile)
 
 
-def test_the_command_on_a_stored_run(
+def test_command_fits_a_stored_run(
     tmp_path: Path, run: Run, fits: Mapping[str, Calibration]
 ) -> None:
     path, output = stored_run(tmp_path, run), tmp_path / "mine.profile.json"
@@ -1111,7 +1107,7 @@ def test_the_command_on_a_stored_run(
     assert printed["profile"]["winner"] == profile.to_dict()["winner"]
     assert printed["report"] == wanted.report.to_dict()
     assert printed["profile"] == json.loads(output.read_text())
-    # Compared with another profile than that of the run.
+    # The profile to compare with is not that of the run.
     before = tmp_path / "before.json"
     write_profile(before, Profile(name="skips all", winner=Winner(agreed=0.0)))
     other = checked(
@@ -1133,8 +1129,8 @@ def test_the_command_on_a_stored_run(
         (Combine.Replace(), "combine   by rerank score alone; pool of "),
     ],
 )
-def test_the_report_names_each_way_to_combine(combine: Combine, shown: str) -> None:
-    # With the threshold alone, a profile keeps whatever it had before.
+def test_report_shows_each_kind_of_combination(combine: Combine, shown: str) -> None:
+    # With the threshold alone, a profile keeps its earlier combination.
     profile = Profile(combine=combine)
     figures = calibrating.figures_of(synthetic(matched=2, no_match=2), profile, 0)
     found = Calibration(profile=profile, fit=figures, report=figures, before=figures, notes=())
@@ -1142,7 +1138,7 @@ def test_the_report_names_each_way_to_combine(combine: Combine, shown: str) -> N
     assert [line for line in lines if line.startswith(shown)]
 
 
-def test_what_the_command_refuses_leaves_nothing(
+def test_refused_command_writes_no_file(
     tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, output = stored_run(tmp_path, run), tmp_path / "out.json"
@@ -1157,7 +1153,7 @@ def test_what_the_command_refuses_leaves_nothing(
         ((path, "-o", output, "--max-recall-loss", "2"), 2, "out_of_range"),
         ((path, "-o", output, "--profile", stranger), 2, "profile_mismatch"),
         ((path, "-o", output, "--profile", tmp_path / "absent.json"), 2, "profile_missing"),
-        # Before the data is so much as looked for.
+        # Before the data is read.
         (("nowhere", "-o", tmp_path / "absent" / "x.json"), 3, "profile_unwritable"),
         (("nowhere", "-o", tmp_path), 3, "profile_unwritable"),
         (("nowhere", "-o", tmp_path / ("x" * 250)), 3, "profile_unwritable"),
@@ -1177,16 +1173,16 @@ def test_what_the_command_refuses_leaves_nothing(
     assert sorted(os.listdir(tmp_path)) == ["a.run.jsonl", "noise.run.jsonl", "stranger.json"]
 
 
-def test_ctrl_c_leaves_an_earlier_profile_as_it_was(
+def test_ctrl_c_keeps_an_earlier_profile(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, output = stored_run(tmp_path, run), tmp_path / "out.json"
     output.write_text("earlier")
-    # A real signal, at a place that no clock decides.
+    # A real signal, sent at a fixed place in the code.
     monkeypatch.setattr(
         calibrating, "measure_answer", lambda *_: signal.raise_signal(signal.SIGINT)
     )
-    # A background job of a shell ignores it, and so would these tests.
+    # A background job of a shell ignores the signal, and would pass it on to these tests.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         assert cli.run(["calibrate", str(path), "-o", str(output)]) == 130
@@ -1205,7 +1201,7 @@ def write_half(path: Path, error: type[BaseException]) -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, error: type[BaseException]) -> None:
+def test_file_is_written_atomically(tmp_path: Path, error: type[BaseException]) -> None:
     path = tmp_path / "file.txt"
     for earlier in (False, True):
         with pytest.raises(error):
@@ -1219,10 +1215,10 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, error: type[BaseE
     assert os.listdir(tmp_path) == ["file.txt"]
 
 
-def test_without_scipy_the_command_says_what_to_install(tmp_path: Path, run: Run) -> None:
+def test_missing_scipy_is_named_in_the_error(tmp_path: Path, run: Run) -> None:
     hidden = tmp_path / "hidden"
     hidden.mkdir()
-    # Found before the real one, and as little use as one that is not installed.
+    # Python finds this module first, and it fails like one that is not installed.
     (hidden / "scipy.py").write_text("raise ModuleNotFoundError(name='scipy')")
     done = command("nowhere", "-o", tmp_path / "out.json", home=tmp_path, PYTHONPATH=str(hidden))
     assert (done.code, done.out, done.error) == (2, "", "dependency_missing")
@@ -1286,7 +1282,7 @@ OFF_TOPIC = (
 )
 
 
-def test_the_command_measures_a_folder_and_route_uses_the_profile(tmp_path: Path) -> None:
+def test_command_measures_a_folder_and_route_uses_the_profile(tmp_path: Path) -> None:
     texts = {f"tool-{n:02}": f"Use this to {topic}." for n, topic in enumerate(TOPICS)}
     asked = [
         (f"q{n}-{turn}", wording.format(topic), f"tool-{n:02}")
@@ -1329,7 +1325,7 @@ def test_the_command_measures_a_folder_and_route_uses_the_profile(tmp_path: Path
     assert read[0].replace(name="", fitted={}) == read[1].replace(name="", fitted={})
     threshold = read[0].answer.threshold
     assert threshold is not None
-    # And the router decides by it.
+    # The router uses the profile.
     source = tmp_path / "tools.jsonl"
     source.write_text(
         "".join(json.dumps({"id": id, "text": text}) + "\n" for id, text in texts.items())
@@ -1354,13 +1350,13 @@ def test_the_command_measures_a_folder_and_route_uses_the_profile(tmp_path: Path
     assert (refusal.code, refusal.error) == (2, "profile_mismatch")
 
 
-def test_a_chosen_objective_holds_with_everyday_prompts_too(
+def test_given_objective_applies_with_everyday_prompts(
     tmp_path: Path,
     run: Run,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Measuring a library takes long, and what is said about the objective does not depend on it.
+    # Measuring a library takes long, and the text of the objective does not depend on it.
     monkeypatch.setattr(command_module, "run_of", lambda *_, **__: run)
     output = tmp_path / "out.json"
     done = here(
@@ -1372,7 +1368,7 @@ def test_a_chosen_objective_holds_with_everyday_prompts_too(
     )
 
 
-def test_advice_is_for_what_was_given(
+def test_advice_depends_on_the_arguments(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models = Confidence(stage1=Stage1Confidence(intercept=0.0), stage2=Stage2Confidence())
@@ -1382,7 +1378,7 @@ def test_advice_is_for_what_was_given(
     done = here(path, "-o", output, capsys=capsys)
     assert done.error == "no_gate"
     assert "from a run that `eval --background --runs FOLDER` stored" in done.err
-    # Such a run needs no further option but the rate.
+    # Such a run needs only the option of the rate.
     shipped = [replace(one, kind="background") for one in synthetic(matched=0, no_match=40)]
     path = stored_run(tmp_path, run_of(shipped, profile=before))
     done = here(path, "-o", output, capsys=capsys)
@@ -1390,7 +1386,7 @@ def test_advice_is_for_what_was_given(
     done = here(path, "--max-false-positive-rate", "0.2", "-o", output, capsys=capsys)
     assert (done.code, done.err) == (0, "")
     assert "only the threshold was set" in done.out
-    # A dataset can be measured with more.
+    # A dataset can be measured with more queries.
     monkeypatch.setattr(command_module, "run_of", lambda *_, **__: few)
     done = here(tmp_path, "-o", output, capsys=capsys)
     assert "--background sets only the threshold" in done.err
@@ -1401,7 +1397,7 @@ def test_advice_is_for_what_was_given(
     assert "--background adds everyday prompts" in done.err
 
 
-def test_without_labels_everyday_prompts_set_the_bar(tmp_path: Path) -> None:
+def test_everyday_prompts_set_the_threshold_without_labels(tmp_path: Path) -> None:
     for name, text in list(LIBRARY.items())[:3]:
         path = tmp_path / "skills" / name / "SKILL.md"
         path.parent.mkdir(parents=True)
@@ -1413,7 +1409,7 @@ def test_without_labels_everyday_prompts_set_the_bar(tmp_path: Path) -> None:
     assert (printed["fit"]["matched"], printed["report"]["matched"]) == (0, 0)
     assert printed["fit"]["no_match"] + printed["report"]["no_match"] == 303
     assert any("the cost of this threshold is unknown" in note for note in printed["notes"])
-    # The threshold is never lowered, and nothing else changes.
+    # The threshold is never lowered, and no other setting changes.
     default, made = read_profile(DEFAULT_PROFILE), read_profile(output)
     assert default.answer.threshold is not None
     assert made.answer.threshold is not None

@@ -1,4 +1,4 @@
-"""Fitting on a log of real decisions: what becomes a label, and what is left out and said."""
+"""Fitting on a log of real decisions: labels, decisions that are left out, and notes."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ ASKS = Profile(
     reranker="overlap@1",
     pool=8,
 )
-"""It has no winner, so that its gate never skips."""
+"""A profile without a winner rule, so that its gate never skips."""
 
 
 class OverlapReranker(FunctionReranker):
-    """Counts the words of the query that a document holds, with some noise."""
+    """Scores by the number of words in common with the query, with some noise."""
 
     name = "overlap"
     identity = "overlap@1"
@@ -61,8 +61,8 @@ def skills() -> Index:
     return build(SKILLS)
 
 
-def asked(seed: int) -> tuple[str, str | None]:
-    """Return a prompt, and the skill that it is for; every fourth is for none."""
+def prompt_of(seed: int) -> tuple[str, str | None]:
+    """Return a prompt and the skill that fits it; every fourth prompt has no match."""
     random = np.random.default_rng(seed + 1000)
     id = f"skill-{seed % 60:02}"
     if seed % 4 == 3:
@@ -80,13 +80,13 @@ def log_use(
     text: bool = False,
     **options: Any,
 ) -> list[RouteResult]:
-    """Route a prompt per seed, and note what it was for."""
+    """Route a prompt per seed, and record the skill that fits it as used."""
     log = JsonLinesLog(path, text=text)
     values: dict[str, Any] = {"reranker": OverlapReranker(), **options}
     router = Router(skills, profile=profile, telemetry=log, **values)
     results = []
     for seed in seeds:
-        prompt, wanted = asked(seed)
+        prompt, wanted = prompt_of(seed)
         result = router.route(prompt, limit=3)
         assert result.decision_id is not None
         log.used(result.decision_id, [] if wanted is None else [wanted])
@@ -107,19 +107,19 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "decisions.jsonl"
 
 
-def noted(found: LoggedRun, *parts: str) -> str:
-    """Return the one note that holds all the parts."""
+def notes_with(found: LoggedRun, *parts: str) -> str:
+    """Return the single note that contains all the parts."""
     (note,) = [one for one in found.run.header.notes if all(part in one for part in parts)]
     return note
 
 
-def test_what_was_used_becomes_a_label(skills: Index, path: Path) -> None:
+def test_used_documents_become_labels(skills: Index, path: Path) -> None:
     results = log_use(skills, path, range(8))
     found = run_from_log(path)
     assert found.problems == ()
     assert len(found.run.queries) == 8
     for seed, result, query in zip(range(8), results, found.run.queries, strict=True):
-        prompt, wanted = asked(seed)
+        prompt, wanted = prompt_of(seed)
         assert query.relevant == ({} if wanted is None else {wanted: 1})
         assert query.text == query.id == sha256(prompt.encode()).hexdigest()
         read = {pair["id"]: pair["score"] for pair in result.trace["stage2"]}
@@ -134,7 +134,7 @@ def test_what_was_used_becomes_a_label(skills: Index, path: Path) -> None:
     assert header.profile == ASKS
 
 
-def test_a_fit_on_use_holds_and_says_how_far_to_trust_it(logged: Path) -> None:
+def test_fit_on_use_succeeds_and_notes_the_limits_of_its_labels(logged: Path) -> None:
     found = calibrate([run_from_log(logged).run], Objective(keep_recall=0.8, max_recall_loss=0.05))
     profile = found.profile
     assert (profile.embedder, profile.reranker) == ("words@1", "overlap@1")
@@ -151,12 +151,12 @@ def test_a_fit_on_use_holds_and_says_how_far_to_trust_it(logged: Path) -> None:
         "a log does not list the indexed documents",
     ):
         assert part in said
-    # Whoever routes with the profile is refused other models, as with any fitted profile.
+    # A router with this profile refuses other models, as with any fitted profile.
     models = {"embedder": "words@2", "reranker": "overlap@1"}
     refused("profile_mismatch", check_models, profile, **models)
 
 
-def test_labels_of_other_decisions_establish_no_gate(logged: Path) -> None:
+def test_shuffled_uses_are_refused(logged: Path) -> None:
     run = run_from_log(logged).run
     order = np.random.default_rng(0).permutation(len(run.queries))
     shuffled = tuple(
@@ -166,11 +166,11 @@ def test_labels_of_other_decisions_establish_no_gate(logged: Path) -> None:
     refused("no_gate", calibrate, [replace(run, queries=shuffled)], Objective())
 
 
-def test_where_the_uses_stood_is_counted(skills: Index, path: Path) -> None:
+def test_selected_and_other_uses_are_counted(skills: Index, path: Path) -> None:
     log = JsonLinesLog(path)
     router = Router(skills, reranker=OverlapReranker(), profile=ASKS, telemetry=log)
     for seed in range(6):
-        result = router.route(asked(seed)[0], limit=1)
+        result = router.route(prompt_of(seed)[0], limit=1)
         assert result.decision_id is not None
         candidates = [id for id in (hit.id for hit in result.hits) if id not in result.ids]
         used = [result.ids[:1], candidates[:1], ["nowhere"], [*result.ids, "gone"], [], None][seed]
@@ -178,18 +178,20 @@ def test_where_the_uses_stood_is_counted(skills: Index, path: Path) -> None:
             log.used(result.decision_id, used)
     log.used("0" * 32, ["skill-00"])
     found = run_from_log(path)
-    assert noted(found, "5 of 6 (83%) decisions have a record of use; for 1 of them nothing was")
-    assert noted(
-        found,
-        "of the documents used, 2 of 5 (40%) were selected, 1 of 5 (20%) were other candidates, and "
-        "2 of 5 (40%) were not found",
+    assert notes_with(
+        found, "5 of 6 (83%) decisions have a record of use; for 1 of them nothing was"
     )
-    assert noted(found, "1 decisions have no record of use")
-    assert noted(found, "1 records of use are for decisions that are not in the log")
+    assert notes_with(
+        found,
+        "of the documents used, 2 of 5 (40%) were selected, "
+        "1 of 5 (20%) were other candidates, and 2 of 5 (40%) were not found",
+    )
+    assert notes_with(found, "1 decisions have no record of use")
+    assert notes_with(found, "1 records of use are for decisions that are not in the log")
     assert [len(query.relevant) for query in found.run.queries] == [1, 1, 1, 2, 0]
 
 
-def test_uses_of_one_query_add_up_and_it_counts_once(skills: Index, path: Path) -> None:
+def test_repeated_query_counts_once_with_all_its_uses(skills: Index, path: Path) -> None:
     log = JsonLinesLog(path)
     first = log_use(skills, path, [0, 1])[0]
     again = log_use(skills, path, [0], text=True)[0]
@@ -202,19 +204,17 @@ def test_uses_of_one_query_add_up_and_it_counts_once(skills: Index, path: Path) 
         {"skill-00": 1, "skill-07": 1},
         {"skill-01": 1},
     ]
-    assert noted(found, "1 decisions have the query of a later one")
+    assert notes_with(found, "1 decisions have the query of a later one")
 
 
-def test_the_last_judgement_stands_for_a_decision_and_for_its_query(
-    skills: Index, path: Path
-) -> None:
+def test_last_judgement_counts_for_a_decision_and_its_query(skills: Index, path: Path) -> None:
     log = JsonLinesLog(path)
     results = log_use(skills, path, [0, 1, 1, 2, 2])
     once, first, _, third, fourth = (str(result.decision_id) for result in results)
     for ids in (["skill-05"], ["skill-06"], []):
         log.used(once, ids, judged=True)
     log.used(once, ["skill-07"])
-    # Asked twice, and judged once, or twice.
+    # Asked twice, and judged once or twice.
     log.used(first, ["skill-08"], judged=True)
     log.used(third, ["skill-08"], judged=True)
     log.used(fourth, ["skill-09"], judged=True)
@@ -223,12 +223,12 @@ def test_the_last_judgement_stands_for_a_decision_and_for_its_query(
         {"skill-08": 1},
         {"skill-09": 1},
     ]
-    assert noted(run_from_log(path), "for 1 of them nothing was used")
+    assert notes_with(run_from_log(path), "for 1 of them nothing was used")
 
 
-def test_what_cannot_be_learned_from_is_left_out_and_counted(skills: Index, path: Path) -> None:
+def test_unsuitable_decisions_are_left_out_and_counted(skills: Index, path: Path) -> None:
     log_use(skills, path, range(10))
-    # Another reranker, another embedder, profiles that name no models or search otherwise.
+    # Another reranker, another embedder, and profiles without models or with other settings.
     other = OverlapReranker()
     other.identity = "overlap@2"
     log_use(skills, path, [10], profile=ASKS.replace(reranker="overlap@2"), reranker=other)
@@ -238,7 +238,7 @@ def test_what_cannot_be_learned_from_is_left_out_and_counted(skills: Index, path
     log_use(build(SKILLS, embedder=stranger), path, [11], profile=named)
     log_use(skills, path, [12], profile=ASKS.replace(embedder=None))
     log_use(skills, path, [13], profile=ASKS.replace(per_channel=20))
-    # Skipped, degraded, and without a word about its use.
+    # Skipped, degraded, and without a record of use.
     skips = ASKS.replace(winner=Winner(agreed=0.0, disagreed=0.0))
     assert log_use(skills, path, [14], profile=skips)[0].stage == 1
 
@@ -249,29 +249,29 @@ def test_what_cannot_be_learned_from_is_left_out_and_counted(skills: Index, path
     failing.identity = "overlap@1"
     assert log_use(skills, path, [15], reranker=failing)[0].degraded
     Router(skills, reranker=OverlapReranker(), profile=ASKS, telemetry=JsonLinesLog(path)).route(
-        asked(16)[0]
+        prompt_of(16)[0]
     )
-    # Another profile of the same models is none the worse.
+    # Another profile of the same models is accepted.
     log_use(skills, path, [17], profile=ASKS.replace(name="later"))
     found = run_from_log(path)
     assert len(found.run.queries) == 11
     assert found.run.header.profile.name == "later"
-    assert noted(found, "4 decisions are of other models")
-    assert noted(found, "1 decisions have no logits, since stage 2 was not asked")
-    assert noted(found, "1 decisions were degraded")
-    assert noted(found, "1 decisions have no record of use")
-    assert noted(found, "made with several profiles")
+    assert notes_with(found, "4 decisions are of other models")
+    assert notes_with(found, "1 decisions have no logits, since stage 2 was not asked")
+    assert notes_with(found, "1 decisions were degraded")
+    assert notes_with(found, "1 decisions have no record of use")
+    assert notes_with(found, "made with several profiles")
 
 
-def test_scores_that_come_later_count_as_if_they_had_been_asked_for(
+def test_later_scores_count_as_scores_of_the_decision(
     skills: Index, path: Path, tmp_path: Path
 ) -> None:
     at_once, log = tmp_path / "at-once.jsonl", JsonLinesLog(path)
     for seed, asked_for in enumerate(log_use(skills, at_once, range(6))):
-        # The gate saves it, or there is no time for it.
+        # The gate skips the reranker, or there is no time for it.
         profile = ASKS.replace(winner={"agreed": 0.0, "disagreed": 0.0}) if seed % 2 else ASKS
         router = Router(skills, reranker=OverlapReranker(), profile=profile, telemetry=log)
-        prompt, wanted = asked(seed)
+        prompt, wanted = prompt_of(seed)
         skipped = router.route(prompt, limit=3, budget_ms=None if seed % 2 else 0)
         assert skipped.decision_id is not None
         assert skipped.trace["stage2"] == []
@@ -281,13 +281,13 @@ def test_scores_that_come_later_count_as_if_they_had_been_asked_for(
     assert [one.pairs for one in found.run.queries] == [one.pairs for one in whole.run.queries]
     assert [one.scored for one in found.run.queries] == [one.scored for one in whole.run.queries]
     assert found.run.header.reranker == whole.run.header.reranker
-    # Of other candidates they say nothing, and what was asked at once stands.
+    # Scores of other candidates are ignored, and earlier scores are kept.
     other = Router(build({"other": "text", "another": "text"}), reranker=OverlapReranker())
     router = Router(skills, reranker=OverlapReranker(), profile=ASKS, telemetry=log)
-    skipped = router.route(asked(7)[0], budget_ms=0)
+    skipped = router.route(prompt_of(7)[0], budget_ms=0)
     log.used(skipped.decision_id or "", [])
     log.scored(skipped.decision_id or "", other.route("text"))
-    assert noted(run_from_log(path), "1 decisions were degraded")
+    assert notes_with(run_from_log(path), "1 decisions were degraded")
     assert len(run_from_log(path).run.queries) == 6
 
 
@@ -304,7 +304,7 @@ def test_scores_that_come_later_count_as_if_they_had_been_asked_for(
         ),
         (lambda trace: trace["stage2"][0].update(score="high"), "score"),
         (lambda trace: trace["stage2"][0].update(score=1e999), "stage2[0].score"),
-        (lambda trace: trace["stage1"][0].update(bm25=-32.0), "at least 0"),
+        (lambda trace: trace["stage1"][0].update(bm25=-32.0), "from 0 to 1e100"),
         (lambda trace: trace["stage2"][0].update(id=["a"]), "trace cannot be used"),
         (lambda trace: trace["profile"].update(pool=0), "pool is 0"),
         (lambda trace: trace["policy"].update(cliff_core=0), "cliff_core is 0"),
@@ -314,7 +314,7 @@ def test_scores_that_come_later_count_as_if_they_had_been_asked_for(
         (lambda trace: trace.update(reranker=[]), "expected a string"),
     ],
 )
-def test_a_trace_that_nothing_can_be_taken_from(
+def test_unusable_trace_is_left_out_and_counted(
     skills: Index, path: Path, change: Any, said: str
 ) -> None:
     log_use(skills, path, range(2))
@@ -327,16 +327,16 @@ def test_a_trace_that_nothing_can_be_taken_from(
     (problem,) = found.problems
     assert str(problem).startswith(f"{path}:1: ")
     assert said in problem.reason
-    assert noted(found, "1 lines of the log are malformed")
+    assert notes_with(found, "1 lines of the log are malformed")
     assert said in refused("malformed_row", run_from_log, path, strict=True)
 
 
-def test_a_log_without_labels_is_refused(skills: Index, path: Path, tmp_path: Path) -> None:
+def test_log_without_labels_is_refused(skills: Index, path: Path, tmp_path: Path) -> None:
     refused("source_missing", run_from_log, path)
     path.touch()
     assert "crossgate used" in refused("no_labels", run_from_log, path)
     router = Router(skills, reranker=OverlapReranker(), profile=ASKS, telemetry=JsonLinesLog(path))
-    router.route(asked(0)[0])
+    router.route(prompt_of(0)[0])
     assert "1 decisions have no record of use" in refused("no_labels", run_from_log, path)
     only_words = tmp_path / "words.jsonl"
     words = build(SKILLS, embedder=None)
@@ -356,7 +356,7 @@ def here(*arguments: str | Path, capsys: pytest.CaptureFixture[str]) -> Done:
     return Done(code, *capsys.readouterr())
 
 
-def test_the_command_fits_on_a_log(
+def test_command_fits_a_log(
     logged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     torn, output = tmp_path / "decisions.jsonl", tmp_path / "mine.profile.json"
@@ -383,7 +383,7 @@ def test_the_command_fits_on_a_log(
     assert any("(100%) decisions have a record of use" in note for note in values["notes"])
 
 
-def test_what_the_command_refuses(
+def test_command_refuses_invalid_arguments(
     logged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "out.json"

@@ -1,4 +1,4 @@
-"""The cascade on the table of cases that Rust runs too, and what holds for every decision."""
+"""The cascade on the table of cases that the Rust tests run too, and properties of decisions."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ TRACE = Draft202012Validator(json.loads((HERE / "schemas" / "trace.json").read_b
 
 
 def cases(part: str) -> pytest.MarkDecorator:
-    """Run a test once per case of a part of the table."""
+    """Parametrise a test with the cases of a part of the table."""
     rows = [pytest.param(one, id=one["name"]) for one in TABLE[part]]
     return pytest.mark.parametrize("case", rows)
 
 
 def blended(blend: Blend, cosine: float | None, bm25: float) -> float:
-    """The blend, written down once more: the reference that the core is compared with."""
+    """Return the blend by its definition, as a reference for the core."""
     bounded = bm25 / (bm25 + blend.pivot)
     if cosine is None:
         return bounded
@@ -83,7 +83,7 @@ def decide(
     policy: Policy | None = None,
     **request: Any,
 ) -> RouteResult:
-    """Run the whole cascade on scores: stage 1 is what the case says, stage 2 its scores."""
+    """Run the whole cascade on the scores of a case for both stages."""
     reranker = FunctionReranker(
         lambda _, texts: [PairScore((scores or {})[text]) for text in texts]
     )
@@ -101,19 +101,19 @@ def decide(
     )
 
 
-def written(trace: Mapping[str, Any]) -> dict[str, Any]:
-    """A trace as a file of it would give it back."""
+def json_round_trip(trace: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a value as it is after a round trip through JSON."""
     again: dict[str, Any] = json.loads(json.dumps(trace, allow_nan=False))
     return again
 
 
-def replays(trace: Mapping[str, Any]) -> bool:
-    """Whether the gate and the decision that a trace holds are those that it leads to."""
+def is_replayable(trace: Mapping[str, Any]) -> bool:
+    """Return whether replaying a trace gives its gate and decision again."""
     return cascade.replay(trace) == {"gate": trace["gate"], "decision": trace["decision"]}
 
 
 @cases("gate")
-def test_gate(case: Case) -> None:
+def test_gate_decides_as_in_the_table(case: Case) -> None:
     profile, policy = profile_of(case), Policy(**case.get("policy", {}))
     request = {"require_overlap": True, **case.get("request", {})}
     candidates = candidates_of(case)
@@ -132,16 +132,16 @@ def test_gate(case: Case) -> None:
 
 
 @cases("gate")
-def test_reblend_gives_the_blend_of_the_table(case: Case) -> None:
+def test_reblend_computes_the_blend_of_the_table(case: Case) -> None:
     expected = {one.id: one.blend for one in candidates_of(case)}
     blank = [one.replace(blend=0.0) for one in candidates_of(case)]
     found = {one.id: one.blend for one in _core.reblend(blank, profile_of(case).blend)}
-    # Rounding differs by the order in which the three numbers are multiplied and divided.
+    # Rounding depends on the order of the multiplications and the division.
     assert found == pytest.approx(expected, abs=1e-15)
 
 
 @cases("stage2")
-def test_stage2(case: Case) -> None:
+def test_stage_2_decides_as_in_the_table(case: Case) -> None:
     candidates, scores = candidates_of(case), case["rerank_scores"]
     guardrails = case.get("guardrails", {})
 
@@ -150,7 +150,7 @@ def test_stage2(case: Case) -> None:
         return profile_of(case).replace(combine=case["combine"], second=second)
 
     if case["combine"].get("k") == 0.0:
-        # No profile holds it, so that it never gets as far as the core's own check.
+        # A profile refuses this value, so it cannot reach the core's own check.
         with pytest.raises(ProfileError) as refused:
             fitted()
         assert refused.value.code == "profile_malformed"
@@ -184,11 +184,11 @@ def test_stage2(case: Case) -> None:
 
 
 @cases("tighten")
-def test_tighten(case: Case) -> None:
+def test_cliff_is_cut_as_in_the_table(case: Case) -> None:
     if "code" in case or not case["scores"]:
-        return  # sources go by id here, and without candidates nobody looks for a cliff
+        return  # without candidates no cliff is searched for
     cosines = case["scores"]
-    # Best blend first, as the case has them, whatever the cosines are.
+    # In the order of the case, which is by blend and not by cosine.
     candidates = [
         _core.Scored(id=f"d{at:02}", cosine=cosine, bm25=0.0, overlap=0, blend=-at / 100)
         for at, cosine in enumerate(cosines)
@@ -210,7 +210,7 @@ def test_tighten(case: Case) -> None:
 
 
 @cases("refused_blends")
-def test_refused_blends(case: Case) -> None:
+def test_invalid_blend_is_refused(case: Case) -> None:
     with pytest.raises(InputError) as caught:
         Blend(**case["blend"])
     assert caught.value.code == "out_of_range"
@@ -228,7 +228,7 @@ def falling(*cosines: float) -> list[_core.Scored]:
 REPLACE = Profile(combine=Combine.Replace())
 
 
-def test_the_cliff_bounds_what_stage_2_reads() -> None:
+def test_cliff_limits_the_candidates_that_stage_2_reads() -> None:
     scores = {"a": 1.0, "b": 2.0, "c": 9.0, "d": 9.0, "e": 9.0}
     candidates = falling(0.9, 0.85, 0.3, 0.2, 0.1)
     cut = decide(candidates, REPLACE, scores, policy=Policy(cliff_core=1))
@@ -244,7 +244,7 @@ def test_the_cliff_bounds_what_stage_2_reads() -> None:
     assert off.trace["gate"]["cliff"] is None
 
 
-def test_the_pool_has_room_for_the_best_blends_only() -> None:
+def test_pool_holds_the_best_blends() -> None:
     candidates = [scored({"id": id, "cosine": 0.5}, Blend()) for id in "dcba"]
     result = decide(candidates, REPLACE.replace(pool=2), {"a": -1.0, "b": 1.0})
     assert [(hit.id, hit.dropped, hit.stage1_rank, hit.stage2_rank) for hit in result.hits] == [
@@ -260,16 +260,16 @@ CLEAR = Profile(winner={"agreed": 0.1, "disagreed": 0.5})
 IMPROBABLE = Profile(confidence={"stage1": {"intercept": -9.0}}, answer={"rerank_threshold": 0.1})
 
 
-def test_a_clear_stage_1_never_asks_stage_2() -> None:
+def test_clear_winner_of_stage_1_skips_stage_2() -> None:
     for verdict, profile in {"confident": CLEAR, "nothing_relevant": IMPROBABLE}.items():
-        # A table without an entry: reading it would degrade the result.
+        # An empty table: reading from it would degrade the result.
         result = decide(falling(0.9, 0.0), profile, {})
         assert (result.verdict, result.stage, result.degraded) == (verdict, 1, ())
         assert "stage2" not in result.timings
         assert result.trace["gate"]["pool"] == []
 
 
-def test_the_lead_of_each_stage_is_its_own() -> None:
+def test_each_stage_uses_its_own_lead() -> None:
     profile = Profile(
         blend=Blend(cosine_weight=1.0, bm25_weight=0.0),
         combine=Combine.Replace(),
@@ -279,13 +279,13 @@ def test_the_lead_of_each_stage_is_its_own() -> None:
     assert decide(candidates, profile, None).ids == ["a"]
     assert decide(candidates, profile, {"a": 1.0, "b": 2.5}).ids == ["b", "a"]
     assert decide(candidates, profile, {"a": 1.0, "b": 6.0}).ids == ["b"]
-    # What a person chose for the reranker's scores says nothing about blends.
+    # The limits that a person chose for rerank scores do not apply to blends.
     policy = Policy(rerank_min=5.0)
     assert decide(candidates, profile, None, policy=policy).ids == ["a"]
     assert decide(candidates, profile, {"a": 1.0, "b": 6.0}, policy=policy).ids == ["b"]
 
 
-def test_scores_of_another_reranker_count_by_their_order_alone() -> None:
+def test_scores_of_an_unfitted_reranker_count_by_rank() -> None:
     model = {"intercept": -3.0, "rerank_score": 1.0}
     profile = Profile(
         reranker="fitted@1",
@@ -299,7 +299,7 @@ def test_scores_of_another_reranker_count_by_their_order_alone() -> None:
     assert [one.code for one in other.degraded] == ["reranker_not_fitted"]
     assert "fitted@1" in other.degraded[0].detail
     assert "function@1" in other.degraded[0].detail
-    # Fused by rank; what stage 1 knew is all that is known.
+    # Fused by rank; the confidence is that of stage 1.
     assert (other.ids, other.reason, other.confidence) == (["a", "b", "c"], "reranked", 0.5)
     assert other.hits[0].score == 1 / 61 + 1 / 62
     fitted = decide(
@@ -309,7 +309,7 @@ def test_scores_of_another_reranker_count_by_their_order_alone() -> None:
     assert fitted.confidence == pytest.approx(0.268941, abs=1e-6)
 
 
-# Halves, so that scores tie often; both ends of every scale are in.
+# Multiples of a half, so that scores tie often; both ends of every scale are included.
 QUARTERS = st.integers(-4, 4).map(lambda number: number / 4)
 COSINES = st.one_of(st.none(), QUARTERS)
 ROWS = st.lists(st.tuples(COSINES, st.integers(0, 6).map(float), st.integers(0, 3)), max_size=8)
@@ -327,7 +327,7 @@ STAGE2: st.SearchStrategy[dict[str, float] | None] = st.sampled_from(
 
 @st.composite
 def profiles(draw: st.DrawFn) -> Profile:
-    """Profiles in which every rule is on in some and off in others."""
+    """Draw profiles with and without each rule."""
     agreed, more = draw(LEADS), draw(LEADS)
     return Profile(
         reranker=draw(st.sampled_from([None, "function@1", "another@1"])),
@@ -384,7 +384,7 @@ def scenario(
 
 
 @given(ROWS, LOGITS, profiles(), POLICIES, LIMITS, st.booleans(), REQUESTS)
-def test_every_decision_replays_and_holds_together(
+def test_decision_replays_and_is_consistent(
     rows: list[tuple[float | None, float, int]],
     logits: list[float],
     profile: Profile,
@@ -396,9 +396,9 @@ def test_every_decision_replays_and_holds_together(
     candidates, table = scenario(rows, logits)
     result = decide(candidates, profile, table if stage2 else None, limit, policy=policy, **request)
 
-    assert replays(result.trace)
-    assert replays(written(result.to_dict(trace=True))["trace"])
-    TRACE.validate(written(result.trace))
+    assert is_replayable(result.trace)
+    assert is_replayable(json_round_trip(result.to_dict(trace=True))["trace"])
+    TRACE.validate(json_round_trip(result.trace))
     decision = result.trace["decision"]
     assert decision["verdict"] == result.verdict == result.trace["gate"]["verdict"]
     assert (decision["reason"], decision["stage"]) == (result.reason, result.stage)
@@ -437,14 +437,14 @@ EXACT = st.floats(-1, 1, allow_nan=False)
     POLICIES,
     LIMITS,
 )
-def test_a_decision_replays_from_its_own_json_byte_for_byte(
+def test_decision_replays_from_its_json_byte_for_byte(
     rows: list[tuple[float, float, float]],
     logits: list[float],
     profile: Profile,
     policy: Policy,
     limit: int | None,
 ) -> None:
-    # Numbers with all their digits: what a trace says of them must be what was decided by.
+    # Numbers with all their digits: the trace must store them without rounding.
     candidates = [
         _core.Scored(id=f"d{at}", cosine=cosine, bm25=bm25, overlap=2, blend=blend)
         for at, (cosine, bm25, blend) in enumerate(rows)
@@ -460,7 +460,7 @@ def test_a_decision_replays_from_its_own_json_byte_for_byte(
     assert read == profile
     assert {one.id: one for one in stage1} == given_
     assert {pair.id: pair.score for pair in pairs} == {pair.id: table[pair.id] for pair in pairs}
-    # The core writes the same trace again of what it read.
+    # The core writes the trace that it read again byte for byte.
     gated, decision = _core.replay(text)
     again = _core.trace(
         read,
@@ -478,7 +478,7 @@ def test_a_decision_replays_from_its_own_json_byte_for_byte(
 
 
 @given(ROWS, LOGITS, profiles(), POLICIES, st.randoms(use_true_random=False))
-def test_the_order_of_candidates_decides_nothing(
+def test_order_of_candidates_does_not_change_the_decision(
     rows: list[tuple[float | None, float, int]],
     logits: list[float],
     profile: Profile,
@@ -495,29 +495,33 @@ def test_the_order_of_candidates_decides_nothing(
 
 
 @given(ROWS, profiles(), POLICIES)
-def test_a_changed_trace_is_noticed(
+def test_changed_trace_does_not_replay(
     rows: list[tuple[float | None, float, int]], profile: Profile, policy: Policy
 ) -> None:
     candidates, table = scenario(rows, [0.0] * 8)
     result = decide(candidates, profile, table, policy=policy)
-    trace = written(result.trace)
+    trace = json_round_trip(result.trace)
     trace["decision"]["places"].append(
         {"id": "x", "score": 1.0, "stage1_rank": 1, "stage2_rank": 1, "dropped": None}
     )
-    assert not replays(trace)
+    assert not is_replayable(trace)
     if result.hits:
-        trace = written(result.trace)
+        trace = json_round_trip(result.trace)
         first = trace["stage1"].pop(0)["id"]
         trace["stage2"] = [row for row in trace["stage2"] if row["id"] != first]
-        assert not replays(trace)
+        assert not is_replayable(trace)
 
 
-def test_a_trace_that_cannot_be_read_is_refused() -> None:
-    trace = written(decide(falling(0.9, 0.8), Profile(), {"a": 1.0, "b": 2.0}).trace)
+def test_unreadable_trace_is_refused() -> None:
+    trace = json_round_trip(decide(falling(0.9, 0.8), Profile(), {"a": 1.0, "b": 2.0}).trace)
     for key, value, code in (
         ("stage1", None, "malformed_trace"),
         ("stage1", trace["stage1"][:1] * 2, "malformed_trace"),
-        ("stage1", trace["stage1"][:1], "malformed_trace"),  # stage 2 names the other
+        (
+            "stage1",
+            trace["stage1"][:1],
+            "malformed_trace",
+        ),  # stage 2 has a candidate that stage 1 lacks
         ("stage2", [{**trace["stage2"][0], "score": "high"}], "malformed_trace"),
         ("profile", {**trace["profile"], "pool": 0}, "profile_malformed"),
         ("policy", {**trace["policy"], "cliff_core": 0}, "policy_malformed"),
@@ -530,7 +534,7 @@ def test_a_trace_that_cannot_be_read_is_refused() -> None:
         assert caught_too.value.code == "malformed_trace", key
 
 
-# The trace as others read it.
+# The schema of the trace.
 
 
 REAL: dict[str, Callable[[], RouteResult]] = {
@@ -561,25 +565,29 @@ VERDICTS = {"confident": "confident", "nothing relevant": "nothing_relevant"}
 
 
 @pytest.mark.parametrize("kind", REAL)
-def test_real_traces_are_of_the_schema(kind: str) -> None:
+def test_traces_of_decisions_match_the_schema(kind: str) -> None:
     result = REAL[kind]()
     assert result.verdict == VERDICTS.get(
         kind, "nothing_relevant" if kind == "no candidates" else "ambiguous"
     )
-    trace = written(result.trace)
+    trace = json_round_trip(result.trace)
     TRACE.validate(trace)
     assert (trace["gate"]["cliff"] is not None) == ("cliff" in kind)
 
 
-def test_a_routed_trace_is_of_the_schema(index: Index) -> None:
+def test_trace_of_a_route_matches_the_schema(index: Index) -> None:
     router = Router(index, reranker=LengthReranker(), policy=Policy(cliff_core=2))
-    TRACE.validate(written(router.route("repair a csv", budget_ms=9_000, section="x").trace))
-    TRACE.validate(written(rerank("red", ["red fox", "hen"], reranker=LengthReranker()).trace))
+    TRACE.validate(
+        json_round_trip(router.route("repair a csv", budget_ms=9_000, section="x").trace)
+    )
+    TRACE.validate(
+        json_round_trip(rerank("red", ["red fox", "hen"], reranker=LengthReranker()).trace)
+    )
 
 
-def test_the_schema_is_one_that_can_fail() -> None:
+def test_schema_refuses_a_changed_trace() -> None:
     Draft202012Validator.check_schema(TRACE.schema)
-    trace = written(REAL["with a cliff"]().trace)
+    trace = json_round_trip(REAL["with a cliff"]().trace)
     wrong: list[Callable[[dict[str, Any]], object]] = [
         lambda one: one.update(schema="crossgate-trace/1"),
         lambda one: one.update(more=1),
@@ -594,16 +602,16 @@ def test_the_schema_is_one_that_can_fail() -> None:
         lambda one: one["stage2"][0].pop("truncated"),
     ]
     for change in wrong:
-        other = written(trace)
+        other = json_round_trip(trace)
         change(other)
         assert not TRACE.is_valid(other)
 
 
-# What the core is asked.
+# Calls of the core.
 
 
 def crossings(monkeypatch: pytest.MonkeyPatch, index: Index) -> list[str]:
-    """Return the list that every call of a search or a function of the core adds its name to."""
+    """Record the names of all searches and functions of the core that are called."""
     calls: list[str] = []
 
     def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -619,7 +627,7 @@ def crossings(monkeypatch: pytest.MonkeyPatch, index: Index) -> list[str]:
     return calls
 
 
-def test_a_query_crosses_into_the_core_three_times_at_most(
+def test_query_calls_the_core_at_most_three_times(
     monkeypatch: pytest.MonkeyPatch, index: Index
 ) -> None:
     unsure = Router(index, reranker=LengthReranker(), profile=Profile())
@@ -632,14 +640,14 @@ def test_a_query_crosses_into_the_core_three_times_at_most(
         calls.clear()
         result = router.route("clean and repair messy csv files")
         assert (result.verdict, result.degraded) == (verdict, ())
-        # Three times to decide; the trace that is written of it decides nothing.
+        # Three calls decide; a fourth writes the trace afterwards.
         assert calls == ["search", "gate", "conclude", "trace"]
     calls.clear()
     asyncio.run(unsure.aroute("clean and repair messy csv files"))
     assert calls == ["search", "gate", "conclude", "trace"]
 
 
-# The asynchronous twins.
+# The asynchronous methods.
 
 
 @pytest.mark.parametrize(
@@ -647,7 +655,7 @@ def test_a_query_crosses_into_the_core_three_times_at_most(
     [(Router.route, Router.aroute), (rerank, arerank)],
     ids=["route", "rerank"],
 )
-def test_a_twin_has_the_signature_of_its_sync_form(
+def test_async_method_has_the_signature_of_the_sync_method(
     sync: Callable[..., object], twin: Callable[..., object]
 ) -> None:
     assert inspect.signature(sync) == inspect.signature(twin)

@@ -1,4 +1,4 @@
-"""The command line as a process: what it prints, how it ends, and what it leaves behind."""
+"""The command line as a process: its output, exit codes and files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ERROR = re.compile(r"crossgate: error\[([a-z_]+)\]: [^\n]+\n")
 
 @dataclass(frozen=True)
 class Run:
-    """What became of one process."""
+    """The result of one process."""
 
     code: int
     out: str
@@ -60,7 +60,7 @@ class Run:
 
 
 def environment(home: Path, **variables: str) -> dict[str, str]:
-    """Return an environment in which the user's own settings and models do not show."""
+    """Return an environment without the user's own settings and models."""
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     return {**kept, "HOME": str(home), "PYTHONWARNINGS": "error", **variables}
 
@@ -107,7 +107,7 @@ def skills(folder: Path, texts: Mapping[str, str] = LIBRARY) -> Path:
 
 @pytest.fixture(scope="module")
 def indexed(tmp_path_factory: pytest.TempPathFactory, home: Path) -> tuple[Path, Run]:
-    """The library's index file, made by the command line, and what the command printed."""
+    """The library's index file, made by the command line, and the command's output."""
     root = tmp_path_factory.mktemp("indexed")
     output = root / "skills.cgx"
     done = subprocess.run(
@@ -144,7 +144,7 @@ def policy_text(policy: Policy) -> str:
 
 @pytest.fixture
 def strict(tmp_path: Path) -> Path:
-    """A policy for which nothing is ever relevant."""
+    """A policy that finds no document relevant."""
     path = tmp_path / "strict.json"
     path.write_text(policy_text(Policy(floors=Floors(default=1.0))))
     return path
@@ -163,22 +163,22 @@ def candidates(tmp_path: Path) -> Path:
 
 
 def checked(run: Run, schema: str) -> Any:
-    """Check what `--json` printed, and return it."""
+    """Check the output of `--json` against its schema, and return it."""
     assert run.out.isascii()
     values = json.loads(run.out)
     Draft202012Validator(SCHEMAS[schema], registry=REGISTRY).validate(values)
     return values
 
 
-def test_the_schemas_are_schemas() -> None:
+def test_json_schemas_are_valid() -> None:
     for schema in SCHEMAS.values():
         Draft202012Validator.check_schema(schema)
 
 
-# What each command prints.
+# Output of each command.
 
 
-def test_demo(run: Any) -> None:
+def test_demo_prints_four_decisions(run: Any) -> None:
     shown = run("demo")
     assert (shown.code, shown.err) == (0, "")
     assert 20 <= len(shown.out.splitlines()) <= 40
@@ -191,7 +191,7 @@ def test_demo(run: Any) -> None:
         assert all(id in shown.out for id in one["selected"])
 
 
-def test_index(indexed: tuple[Path, Run]) -> None:
+def test_index_writes_a_file(indexed: tuple[Path, Run]) -> None:
     path, done = indexed
     assert (done.code, done.err) == (0, "")
     values = checked(done, "index")
@@ -204,7 +204,7 @@ def test_index(indexed: tuple[Path, Run]) -> None:
     assert values["skipped"] == 0
 
 
-def test_index_again_embeds_what_changed(run: Any, skills_index: Path, tmp_path: Path) -> None:
+def test_index_embeds_only_changed_documents(run: Any, skills_index: Path, tmp_path: Path) -> None:
     output = tmp_path / "again.cgx"
     shutil.copy(skills_index, output)
     texts = {**LIBRARY, "baker": "bake bread"}
@@ -216,7 +216,7 @@ def test_index_again_embeds_what_changed(run: Any, skills_index: Path, tmp_path:
         assert index._core.vector(id) == before._core.vector(id)
 
 
-def test_index_reports_and_skips_what_is_broken(run: Any, tmp_path: Path) -> None:
+def test_index_reports_and_skips_broken_files(run: Any, tmp_path: Path) -> None:
     folder = skills(tmp_path / "skills")
     (folder / "broken").mkdir()
     (folder / "broken" / "SKILL.md").write_text("no front matter")
@@ -228,7 +228,7 @@ def test_index_reports_and_skips_what_is_broken(run: Any, tmp_path: Path) -> Non
     assert re.fullmatch(r"crossgate: skipped .*broken/SKILL\.md:1: [^\n]+\n", done.err)
 
 
-def test_route(run: Any, skills_index: Path) -> None:
+def test_route_prints_the_selected_documents(run: Any, skills_index: Path) -> None:
     query = "the export has broken quoting and duplicate rows"
     shown = run("route", "-i", skills_index, query)
     assert (shown.code, shown.err) == (0, "")
@@ -244,7 +244,7 @@ def test_route(run: Any, skills_index: Path) -> None:
     assert len(values["trace"]["stage1"]) == len(values["hits"])
 
 
-def test_an_index_of_a_model_from_a_folder(run: Any, tmp_path: Path) -> None:
+def test_index_uses_a_model_from_a_folder(run: Any, tmp_path: Path) -> None:
     from crossgate._runtime.models.cache import folder
 
     known = folder("crossgate-embedder-minilm-l6")
@@ -268,7 +268,7 @@ def test_an_index_of_a_model_from_a_folder(run: Any, tmp_path: Path) -> None:
     assert None not in {hit["cosine"] for hit in values["hits"]}
 
 
-def test_the_embedder_may_be_named_to_route(run: Any, skills_index: Path, words: Path) -> None:
+def test_route_accepts_the_name_of_the_embedder(run: Any, skills_index: Path, words: Path) -> None:
     arguments = ["route", "merge two pdf files", "--reranker", "none", "--json"]
     for name in ("default", "crossgate-embedder-minilm-l6"):
         done = run(*arguments, "-i", skills_index, "--embedder", name)
@@ -279,7 +279,7 @@ def test_the_embedder_may_be_named_to_route(run: Any, skills_index: Path, words:
     assert run(*arguments, "-i", words, "--embedder", "absent").error == "unknown_model"
 
 
-def test_route_through_stage_2(run: Any, skills_index: Path, tmp_path: Path) -> None:
+def test_route_asks_stage_2(run: Any, skills_index: Path, tmp_path: Path) -> None:
     profile = tmp_path / "ungated.json"
     profile.write_text(json.dumps(profile_values(Profile())))
     arguments = ["route", "-i", skills_index, "join two PDFs", "--profile", profile]
@@ -292,7 +292,7 @@ def test_route_through_stage_2(run: Any, skills_index: Path, tmp_path: Path) -> 
     assert (plain["stage"], plain["reason"], plain["degraded"]) == (1, "undecided", [])
 
 
-def test_route_allow_deny_limit(run: Any, words: Path) -> None:
+def test_route_applies_allow_deny_and_limit(run: Any, words: Path) -> None:
     arguments = ["route", "clean csv", "-i", words, "--reranker", "none", "--json"]
 
     def considered(*options: str) -> set[str]:
@@ -304,21 +304,21 @@ def test_route_allow_deny_limit(run: Any, words: Path) -> None:
     assert considered("--deny", "pdf-toolkit", "--deny", "translator") == set(LIBRARY) - both
 
 
-def test_the_query_may_follow_allow_and_deny(run: Any, words: Path) -> None:
+def test_query_may_follow_allow_and_deny(run: Any, words: Path) -> None:
     for option, ids in (("--allow", {"translator"}), ("--deny", set(LIBRARY) - {"translator"})):
         arguments = ["route", "-i", words, "--reranker", "none", "--json", option, "translator"]
         values = checked(run(*arguments, "translate text"), "result")
         assert {hit["id"] for hit in values["hits"]} == ids
 
 
-def test_route_from_stdin(run: Any, words: Path) -> None:
+def test_route_reads_the_query_from_stdin(run: Any, words: Path) -> None:
     for text in ("merge pdf", "merge pdf\n", "\ufeffmerge pdf\r\n"):
         done = run("route", "-i", words, "-", "--reranker", "none", stdin=text.encode())
         assert done.code == 0
         assert done.out.splitlines()[0] == "pdf-toolkit"
 
 
-def test_nothing_is_relevant(run: Any, skills_index: Path, strict: Path) -> None:
+def test_no_relevant_document_exits_with_1(run: Any, skills_index: Path, strict: Path) -> None:
     arguments = ["route", "-i", skills_index, "merge pdf", "--policy", strict]
     shown = run(*arguments)
     assert (shown.code, shown.err) == (1, "")
@@ -330,7 +330,9 @@ def test_nothing_is_relevant(run: Any, skills_index: Path, strict: Path) -> None
     assert values["selected"] == []
 
 
-def test_everything_is_rejected(run: Any, skills_index: Path, tmp_path: Path) -> None:
+def test_rejection_of_all_documents_exits_with_1(
+    run: Any, skills_index: Path, tmp_path: Path
+) -> None:
     profile, policy = tmp_path / "mine.json", tmp_path / "high.json"
     profile.write_text(json.dumps(profile_values(Profile())))
     policy.write_text(policy_text(Policy(rerank_min=1e6)))
@@ -340,7 +342,7 @@ def test_everything_is_rejected(run: Any, skills_index: Path, tmp_path: Path) ->
     assert checked(done, "result")["reason"] == "rejected"
 
 
-def test_rerank(run: Any, candidates: Path) -> None:
+def test_rerank_prints_the_selected_candidates(run: Any, candidates: Path) -> None:
     query = "how many nodes does staging have"
     shown = run("rerank", query, candidates)
     assert (shown.code, shown.err) == (0, "")
@@ -356,12 +358,12 @@ def test_rerank(run: Any, candidates: Path) -> None:
         assert (piped.code, piped.out.splitlines()[0]) == (0, "nodes")
 
 
-def test_rerank_reads_what_retrievers_write(run: Any) -> None:
+def test_rerank_reads_json_of_retrievers(run: Any) -> None:
     rows: dict[str, tuple[str, list[str]]] = {
         "texts": ('"red fox"\n\n"blue"\n', ["1", "3"]),
         "an array": ('["red fox",\n "blue"]', ["1", "2"]),
         "a byte order mark": ('\ufeff{"text": "red fox"}\r\n{"text": "blue"}', ["1", "2"]),
-        # json.dumps(..., ensure_ascii=False) leaves these as they are.
+        # json.dumps(..., ensure_ascii=False) does not escape these.
         "line separators inside a text": (
             '{"text": "red\u2028fox\x85\u2029"}\n"blue"',
             ["1", "2"],
@@ -373,13 +375,13 @@ def test_rerank_reads_what_retrievers_write(run: Any) -> None:
         assert sorted(hit["id"] for hit in checked(done, "result")["hits"]) == ids, name
 
 
-def test_rerank_without_candidates(run: Any) -> None:
+def test_rerank_accepts_an_empty_list(run: Any) -> None:
     done = run("rerank", "red fox", "--json")
     assert (done.code, done.err) == (1, "")
     assert checked(done, "result")["reason"] == "no_candidates"
 
 
-def test_models_list(run: Any) -> None:
+def test_models_list_shows_every_model(run: Any) -> None:
     values = checked(run("models", "list", "--json"), "models_list")
     here = {one["name"]: one["here"] for one in values["models"]}
     assert here["crossgate-embedder-minilm-l6"]
@@ -392,7 +394,7 @@ def test_models_list(run: Any) -> None:
     assert "crossgate models pull ms-marco-minilm-l6-v2" in shown.out
 
 
-def test_models_list_names_sizes_and_terms_where_they_are_known(run: Any) -> None:
+def test_models_list_shows_known_sizes_and_licences(run: Any) -> None:
     rows = checked(run("models", "list", "--json"), "models_list")["models"]
     models = {one["name"]: one for one in rows}
     assert models["ms-marco-minilm-l6-v2"]["bytes"] == 91_722_626
@@ -403,7 +405,7 @@ def test_models_list_names_sizes_and_terms_where_they_are_known(run: Any) -> Non
     assert "bge-reranker-base  (cross-encoder, MIT)" in shown
 
 
-def test_a_licence_is_shown_and_refused_before_a_pull(run: Any) -> None:
+def test_licence_must_be_accepted_before_a_pull(run: Any) -> None:
     done = run("models", "pull", "jina-reranker-v2-base-multilingual")
     shown, refusal = done.err.splitlines()
     assert (done.code, done.out) == (2, "")
@@ -412,7 +414,7 @@ def test_a_licence_is_shown_and_refused_before_a_pull(run: Any) -> None:
     assert "--accept-licence" in refusal
 
 
-def test_plugins_are_listed_examined_and_used(run: Any, tmp_path: Path) -> None:
+def test_plugin_is_listed_checked_and_used(run: Any, tmp_path: Path) -> None:
     (tmp_path / "acme.py").write_text(
         "from crossgate import PairScore\n"
         "class Longest:\n"
@@ -441,7 +443,7 @@ def test_plugins_are_listed_examined_and_used(run: Any, tmp_path: Path) -> None:
     assert (broken.code, broken.error) == (2, "plugin_failed")
 
 
-def test_models_pull_of_what_is_here(run: Any) -> None:
+def test_models_pull_of_a_bundled_model_downloads_nothing(run: Any) -> None:
     values = checked(run("models", "pull", "crossgate-router-minilm-l12", "--json"), "models_pull")
     assert values["name"] == "crossgate-router-minilm-l12"
     assert Path(values["folder"]).is_dir()
@@ -450,7 +452,7 @@ def test_models_pull_of_what_is_here(run: Any) -> None:
     assert values["folder"] in shown.out
 
 
-def test_models_verify(run: Any) -> None:
+def test_models_verify_checks_the_hashes(run: Any) -> None:
     values = checked(run("models", "verify", "--json"), "models_verify")
     assert {one["model"] for one in values["files"]} == {
         "crossgate-embedder-minilm-l6",
@@ -463,7 +465,7 @@ def test_models_verify(run: Any) -> None:
     assert run("models", "verify").code == 0
 
 
-def test_models_path(run: Any, home: Path) -> None:
+def test_models_path_prints_the_folder(run: Any, home: Path) -> None:
     values = checked(run("models", "path", "--json"), "models_path")
     assert values["path"] == str(home / ".cache" / "crossgate" / "models")
     shown = run("models", "path", "crossgate-router-minilm-l12")
@@ -471,7 +473,7 @@ def test_models_path(run: Any, home: Path) -> None:
     assert (Path(shown.out.rstrip("\n")) / "model.onnx").is_file()
 
 
-def test_doctor(run: Any) -> None:
+def test_doctor_reports_versions_and_models(run: Any) -> None:
     done = run("doctor", "--json")
     assert (done.code, done.err) == (0, "")
     states = {one["what"]: one["state"] for one in checked(done, "doctor")["checks"]}
@@ -494,7 +496,7 @@ def test_doctor(run: Any) -> None:
         ({"VOYAGE_API_KEY": "secret-5", "CROSSGATE_REMOTE": "0"}, "off", "CROSSGATE_REMOTE=0"),
     ],
 )
-def test_doctor_on_remote_rerankers(
+def test_doctor_reports_remote_rerankers(
     run: Any, variables: dict[str, str], state: str, said: str
 ) -> None:
     done = run("doctor", "--json", variables=variables)
@@ -507,9 +509,7 @@ def test_doctor_on_remote_rerankers(
     assert "secret-5" not in done.out
 
 
-def test_doctor_on_a_failing_reranker(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_doctor_reports_a_failing_reranker(monkeypatch: pytest.MonkeyPatch) -> None:
     from importlib import metadata
 
     from crossgate._cli import doctor
@@ -541,9 +541,7 @@ def test_doctor_on_a_failing_reranker(
     assert "secret-5" not in json.dumps(doctor.rerankers())
 
 
-def test_warnings_go_to_stderr_and_into_the_json(
-    run: Any, tmp_path: Path, candidates: Path
-) -> None:
+def test_warnings_are_on_stderr_and_in_the_json(run: Any, tmp_path: Path, candidates: Path) -> None:
     profile, policy = tmp_path / "profile.json", tmp_path / "policy.json"
     profile.write_text(json.dumps(profile_values(Profile())))
     thresholds = Warnings(flat_scores=1e6, weak_rerank_score=1e6)
@@ -557,7 +555,7 @@ def test_warnings_go_to_stderr_and_into_the_json(
     assert re.fullmatch("".join(lines), done.err)
 
 
-def test_an_altered_model(run: Any, tmp_path: Path, candidates: Path) -> None:
+def test_changed_model_file_is_refused(run: Any, tmp_path: Path, candidates: Path) -> None:
     folder = tmp_path / "cache" / "models" / "ms-marco-minilm-l6-v2"
     (folder / "onnx").mkdir(parents=True)
     (folder / "onnx" / "model.onnx").write_bytes(b"not the model")
@@ -572,7 +570,7 @@ def test_an_altered_model(run: Any, tmp_path: Path, candidates: Path) -> None:
     sick = run("doctor", "--json", variables=variables)
     assert sick.code == 3
     assert "broken" in [one["state"] for one in checked(sick, "doctor")["checks"]]
-    # Who names it is told; the bundled one, which is asked by default, needs nothing of the cache.
+    # It is refused if it is named; the bundled model, which is the default, needs no cache.
     rerank = ("rerank", "how many nodes", candidates, "--json")
     named = run(*rerank, "--reranker", "ms-marco-minilm-l6-v2", variables=variables)
     assert (named.code, named.out) == (2, "")
@@ -584,13 +582,13 @@ def test_an_altered_model(run: Any, tmp_path: Path, candidates: Path) -> None:
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["--version"], ["route", "--help"], ["models", "pull", "--help"]]
 )
-def test_help(run: Any, arguments: list[str]) -> None:
+def test_help_is_printed(run: Any, arguments: list[str]) -> None:
     done = run(*arguments)
     assert (done.code, done.err) == (0, "")
     assert done.out
 
 
-# How it is printed.
+# Format of the output.
 
 
 @pytest.fixture
@@ -626,7 +624,7 @@ def odd(tmp_path: Path) -> Path:
     ],
     ids=" ".join,
 )
-def test_lines_are_plain_and_short(run: Any, odd: Path, arguments: list[str]) -> None:
+def test_output_lines_are_plain_and_short(run: Any, odd: Path, arguments: list[str]) -> None:
     if "needle words" in arguments:
         arguments = [*arguments, "-i", str(odd), "--reranker", "none"]
     shown = run(*arguments, variables={"COLUMNS": "100", "CROSSGATE_CACHE": "/c"})
@@ -656,7 +654,7 @@ def test_lines_are_plain_and_short(run: Any, odd: Path, arguments: list[str]) ->
     ],
     ids=["nothing", "no rule of the gate", "a winner", "words alone", "an answer"],
 )
-def test_the_thresholds_that_are_on_are_shown(
+def test_explain_shows_the_active_thresholds(
     run: Any, words: Path, tmp_path: Path, profile: Profile, policy: Policy, shown: str
 ) -> None:
     fitted, chosen = tmp_path / "profile.json", tmp_path / "policy.json"
@@ -667,7 +665,7 @@ def test_the_thresholds_that_are_on_are_shown(
     assert [one for one in lines if one.startswith("thresholds")] == [f"thresholds  {shown}"]
 
 
-def test_wide_letters_take_two_columns(run: Any, tmp_path: Path) -> None:
+def test_wide_characters_count_as_two_columns(run: Any, tmp_path: Path) -> None:
     from crossgate import Document
 
     path = tmp_path / "wide.cgx"
@@ -680,7 +678,7 @@ def test_wide_letters_take_two_columns(run: Any, tmp_path: Path) -> None:
         assert len(line) + wide <= 100, line
 
 
-def test_a_pipe_that_takes_ascii_only(run: Any, odd: Path) -> None:
+def test_output_to_an_ascii_pipe_succeeds(run: Any, odd: Path) -> None:
     arguments = ["route", "nadel", "-i", odd, "--reranker", "none"]
     for variables in (
         {"PYTHONIOENCODING": "ascii"},
@@ -694,7 +692,7 @@ def test_a_pipe_that_takes_ascii_only(run: Any, odd: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="this system has no terminals")
 @pytest.mark.parametrize("no_color", [False, True])
-def test_colours_are_for_terminals(home: Path, words: Path, no_color: bool) -> None:
+def test_colours_are_used_only_on_terminals(home: Path, words: Path, no_color: bool) -> None:
     ours, theirs = os.openpty()
     variables = {"NO_COLOR": "1"} if no_color else {}
     with subprocess.Popen(
@@ -708,7 +706,7 @@ def test_colours_are_for_terminals(home: Path, words: Path, no_color: bool) -> N
         while True:
             try:
                 more = os.read(ours, 65_536)
-            except OSError:  # how Linux says that the other end is closed
+            except OSError:  # Linux: the other end is closed
                 break
             if not more:
                 break
@@ -719,7 +717,7 @@ def test_colours_are_for_terminals(home: Path, words: Path, no_color: bool) -> N
     assert (b"\x1b[" in shown) != no_color
 
 
-def test_a_reader_that_leaves_at_once(home: Path, candidates: Path) -> None:
+def test_pipe_closed_at_once_exits_with_0(home: Path, candidates: Path) -> None:
     query = "how many nodes does staging have"
     for arguments in (["--help"], ["models", "list"], ["rerank", query, candidates, "--json"]):
         process = subprocess.Popen(
@@ -736,7 +734,7 @@ def test_a_reader_that_leaves_at_once(home: Path, candidates: Path) -> None:
         assert (process.wait(60), errors) == (0, b""), arguments
 
 
-def test_a_reader_that_leaves_in_the_middle(home: Path, tmp_path: Path) -> None:
+def test_pipe_closed_in_the_middle_exits_with_0(home: Path, tmp_path: Path) -> None:
     many = tmp_path / "many.jsonl"
     many.write_text("".join(json.dumps(f"red {number}") + "\n" for number in range(1_000)))
     for form in (["--json"], ["--explain"]):
@@ -756,7 +754,7 @@ def test_a_reader_that_leaves_in_the_middle(home: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
-def test_a_full_disk_behind_the_pipe(home: Path, words: Path) -> None:
+def test_full_disk_exits_with_3(home: Path, words: Path) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
             [CROSSGATE, "route", "merge pdf", "-i", words, "--reranker", "none"],
@@ -766,13 +764,13 @@ def test_a_full_disk_behind_the_pipe(home: Path, words: Path) -> None:
             env=environment(home),
             check=False,
         )
-    # Not 1, which says that nothing is relevant.
+    # Not 1, which means that nothing is relevant.
     assert done.returncode == 3
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("closed", ["2>&-", ">&-"])
-def test_without_stdout_or_stderr(run: Any, tmp_path: Path, closed: str) -> None:
+def test_index_works_with_closed_stdout_or_stderr(run: Any, tmp_path: Path, closed: str) -> None:
     skills(tmp_path / "skills")
     done = run(
         *["index", "skills", "-o", "out.cgx", "--embedder", "none"],
@@ -782,13 +780,13 @@ def test_without_stdout_or_stderr(run: Any, tmp_path: Path, closed: str) -> None
     assert len(Index.open(tmp_path / "out.cgx")) == len(LIBRARY)
 
 
-def test_without_stdin(run: Any) -> None:
+def test_closed_stdin_is_refused(run: Any) -> None:
     done = run("rerank", "q", prefix=["sh", "-c", 'exec "$0" "$@" <&-'])
     assert (done.code, done.error) == (2, "source_missing")
 
 
-def test_without_stderr_the_json_is_json(run: Any, tmp_path: Path) -> None:
-    """What belongs on a stream that is closed must not turn up on the other one."""
+def test_closed_stderr_does_not_mix_messages_into_the_json(run: Any, tmp_path: Path) -> None:
+    """Output for a closed stream must not be written to the other stream."""
     (tmp_path / "one.jsonl").write_text('{"text": "red fox"}\n')
     done = run(
         *["rerank", "fox", "one.jsonl", "--json", "--reranker", "none"],
@@ -801,8 +799,8 @@ def test_without_stderr_the_json_is_json(run: Any, tmp_path: Path) -> None:
     "module",
     ["argparse", "crossgate._cli.output", "crossgate._cli.decision", "yaml"],
 )
-def test_ctrl_c_while_it_is_imported(home: Path, tmp_path: Path, module: str) -> None:
-    """An interrupt has a name wherever it comes; here it comes while a module is looked for."""
+def test_ctrl_c_during_import_of_crossgate(home: Path, tmp_path: Path, module: str) -> None:
+    """The interrupt is raised while Python searches for a module."""
     skills(tmp_path / "skills")
     script = f"""
         import sys
@@ -831,11 +829,11 @@ def test_ctrl_c_while_it_is_imported(home: Path, tmp_path: Path, module: str) ->
     assert [one.name for one in tmp_path.iterdir()] == ["skills"]
 
 
-# What others wrote.
+# Untrusted text.
 
 
 @given(st.text() | st.text(alphabet="\x1b[0m31;a\u202e\ud800\n\x9b\u2028"))
-def test_nothing_printed_moves_the_cursor(text: str) -> None:
+def test_output_contains_no_control_characters(text: str) -> None:
     stream = io.StringIO()
     with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
         printing.show(text)
@@ -846,7 +844,7 @@ def test_nothing_printed_moves_the_cursor(text: str) -> None:
     assert stream.getvalue().count("\n") == text.count("\n") + 3
 
 
-def test_colours_are_those_of_paint_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_paint_prints_escape_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(printing, "is_terminal", lambda stream: True)
     monkeypatch.delenv("NO_COLOR", raising=False)
     stream = io.StringIO()
@@ -873,7 +871,9 @@ NASTY = "a\x1b[2J\x1b]0;t\x07\u202eb\r"
     ],
     ids=lambda command: " ".join(command[:2]).replace(NASTY, "..."),
 )
-def test_what_others_wrote_is_harmless(run: Any, tmp_path: Path, command: list[str]) -> None:
+def test_untrusted_text_is_printed_without_control_characters(
+    run: Any, tmp_path: Path, command: list[str]
+) -> None:
     skills(tmp_path / "skills", {NASTY: "Cleans files"})
     (tmp_path / "skills" / "broken").mkdir()
     (tmp_path / "skills" / NASTY / "x\x1b[31m").mkdir()
@@ -938,7 +938,7 @@ BAD: dict[str, tuple[list[str | bytes], str]] = {
     "no such candidates": (["rerank", "q", "absent.jsonl"], "source_missing"),
     "a folder of candidates": (["rerank", "q", "."], "source_missing"),
     "candidates in bytes": (["rerank", "q", "bytes.jsonl"], "invalid_text"),
-    "candidates that are no JSON": (["rerank", "q", "text.txt"], "malformed_candidate"),
+    "candidates that are not JSON": (["rerank", "q", "text.txt"], "malformed_candidate"),
     "two candidates of one id": (["rerank", "q", "twice.jsonl"], "duplicate_id"),
     "an empty query to rerank": (["rerank", "", "one.jsonl"], "empty_query"),
     "an unknown model to pull": (["models", "pull", "no-such-model"], "unknown_model"),
@@ -961,7 +961,7 @@ def files(tmp_path: Path, words: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_one_line_and_code_2(run: Any, files: Path, kind: str) -> None:
+def test_bad_input_prints_one_line_and_exits_with_2(run: Any, files: Path, kind: str) -> None:
     arguments, code = BAD[kind]
     before = sorted(files.iterdir())
     done = run(*arguments, "--json")
@@ -969,7 +969,7 @@ def test_one_line_and_code_2(run: Any, files: Path, kind: str) -> None:
     assert sorted(files.iterdir()) == before
 
 
-def test_a_model_that_was_not_pulled(run: Any, files: Path) -> None:
+def test_missing_model_names_the_pull_command(run: Any, files: Path) -> None:
     done = run("rerank", "red", "one.jsonl", "--reranker", "ms-marco-minilm-l6-v2")
     assert (done.code, done.out, done.error) == (2, "", "model_missing")
     assert "crossgate models pull ms-marco-minilm-l6-v2" in done.err
@@ -989,40 +989,40 @@ def test_a_model_that_was_not_pulled(run: Any, files: Path) -> None:
     ],
     ids=lambda arguments: " ".join(arguments) or "nothing",
 )
-def test_usage(run: Any, files: Path, arguments: list[str]) -> None:
+def test_wrong_usage_exits_with_2(run: Any, files: Path, arguments: list[str]) -> None:
     done = run(*arguments)
     assert (done.code, done.out) == (2, "")
     assert "usage: crossgate" in done.err
     assert "Traceback" not in done.err
 
 
-def test_a_limit_beyond_all_bounds(run: Any, words: Path) -> None:
+def test_huge_limit_is_accepted(run: Any, words: Path) -> None:
     limit = ["--limit", "9" * 30, "--reranker", "none"]
     done = run("route", "-i", words, "pdf", *limit)
     assert (done.code, "Traceback" in done.err) == (0, False)
 
 
-def test_a_query_of_a_megabyte(run: Any, words: Path) -> None:
+def test_query_of_a_megabyte_is_cut(run: Any, words: Path) -> None:
     done = run("route", "-i", words, "-", stdin=b"word " * 210_000)
     assert done.code == 1
     assert "the query has 1,050,000 characters: only the first 65,536 are read" in done.err
 
 
-def test_nul_bytes(run: Any, words: Path) -> None:
+def test_nul_bytes_in_a_query_are_accepted(run: Any, words: Path) -> None:
     done = run("route", "-i", words, "-", "--reranker", "none", stdin=b"merge\0pdf")
     assert done.code == 0
     assert run("route", "-i", words, "-", stdin=b"\0\0").code == 1
 
 
 @pytest.mark.parametrize("query", ["", " \t", "-"])
-def test_an_empty_prompt_is_answered(run: Any, words: Path, query: str) -> None:
+def test_empty_prompt_is_answered(run: Any, words: Path, query: str) -> None:
     done = run("route", "-i", words, query, "--json")
     assert done.code == 1
     assert json.loads(done.out)["selected"] == []
     assert "warning[empty_query]: the query is empty" in done.err
 
 
-def test_stdin_that_is_no_text(run: Any, words: Path) -> None:
+def test_stdin_that_is_not_utf8_is_refused(run: Any, words: Path) -> None:
     done = run("route", "-i", words, "-", stdin=b"caf\xe9")
     assert (done.code, done.out, done.error) == (2, "", "invalid_text")
     assert "0xe9" in done.err
@@ -1030,7 +1030,7 @@ def test_stdin_that_is_no_text(run: Any, words: Path) -> None:
     assert (done.code, done.error) == (2, "invalid_text")
 
 
-def test_a_name_that_is_no_text(run: Any, tmp_path: Path) -> None:
+def test_file_name_that_is_not_utf8_is_accepted(run: Any, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("some text\n")
     arguments = ["index", "text.txt", "-o", b"caf\xe9.cgx", "--embedder", "none"]
     done = run(*arguments, variables={"PYTHONIOENCODING": "utf-8:strict"})
@@ -1042,17 +1042,17 @@ def test_a_name_that_is_no_text(run: Any, tmp_path: Path) -> None:
         assert done.error in ("index_missing", "source_missing")
 
 
-def test_the_name_in_an_error_cannot_break_the_line(run: Any) -> None:
+def test_line_break_in_a_file_name_is_escaped(run: Any) -> None:
     done = run("route", "-i", "two\nlines\x1b[31m.cgx", "q")
     assert (done.code, done.error) == (2, "index_missing")
     assert "\x1b" not in done.err
 
 
-# What stays as it was.
+# Existing files.
 
 
 @pytest.mark.parametrize("content", [b"precious notes\n", b"PK\x03\x04 zip", b"\x89CGX"])
-def test_a_file_that_is_no_index_is_not_overwritten(
+def test_file_that_is_not_an_index_is_not_overwritten(
     run: Any, tmp_path: Path, content: bytes
 ) -> None:
     (tmp_path / "text.txt").write_text("some text\n")
@@ -1064,7 +1064,9 @@ def test_a_file_that_is_no_index_is_not_overwritten(
     assert precious.read_bytes() == content
 
 
-def test_an_empty_file_and_a_damaged_index_are(run: Any, tmp_path: Path, words: Path) -> None:
+def test_empty_file_and_damaged_index_are_overwritten(
+    run: Any, tmp_path: Path, words: Path
+) -> None:
     (tmp_path / "text.txt").write_text("some text\n")
     for content in (b"", words.read_bytes()[:-1], words.read_bytes() + b"x"):
         (tmp_path / "out.cgx").write_bytes(content)
@@ -1073,11 +1075,11 @@ def test_an_empty_file_and_a_damaged_index_are(run: Any, tmp_path: Path, words: 
         assert len(Index.open(tmp_path / "out.cgx")) == 1
 
 
-def test_where_nothing_can_be_written(run: Any, tmp_path: Path) -> None:
+def test_unwritable_output_is_refused(run: Any, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("some text\n")
     (tmp_path / "folder").mkdir()
     for output in ("absent/out.cgx", "text.txt/out.cgx", "folder"):
-        # Before anything is read, and so before anything is embedded.
+        # Refused before any source is read and embedded.
         for source in ("text.txt", "no-such-source"):
             done = run("index", source, "-o", output, "--embedder", "none")
             assert (done.code, done.out, done.error) == (3, "", "index_unwritable")
@@ -1088,16 +1090,16 @@ def test_where_nothing_can_be_written(run: Any, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="this system has other signals")
 @pytest.mark.parametrize("earlier", [False, True])
-def test_ctrl_c(home: Path, tmp_path: Path, words: Path, earlier: bool) -> None:
-    # The command as it is, but that it says when the third document is embedded. A shell may have
-    # told its background processes, and so this one, to ignore Ctrl-C.
+def test_ctrl_c_during_indexing(home: Path, tmp_path: Path, words: Path, earlier: bool) -> None:
+    # The command, with a message when the third document is embedded. A shell may make its
+    # background processes, and so this one, ignore Ctrl-C.
     script = """
         import signal, sys
         from crossgate import _cli as cli
         from crossgate._retrieval import embedding
         signal.signal(signal.SIGINT, signal.default_int_handler)
         loaded = embedding.OnnxEmbedder._loaded
-        def told(embedder):
+        def with_message(embedder):
             run, texts = loaded(embedder), []
             def embed(text):
                 texts.append(text)
@@ -1105,7 +1107,7 @@ def test_ctrl_c(home: Path, tmp_path: Path, words: Path, earlier: bool) -> None:
                     print("running", file=sys.stderr, flush=True)
                 return run(text)
             return embed
-        embedding.OnnxEmbedder._loaded = told
+        embedding.OnnxEmbedder._loaded = with_message
         cli.main(sys.argv[1:])
     """
     output = tmp_path / "out.cgx"
@@ -1151,8 +1153,8 @@ def test_ctrl_c(home: Path, tmp_path: Path, words: Path, earlier: bool) -> None:
         *("numpy", "numpy._core.multiarray", "onnxruntime", "tokenizers"),
     ],
 )
-def test_ctrl_c_while_a_package_is_imported(run: Any, tmp_path: Path, module: str) -> None:
-    # Python runs this file before everything else.
+def test_ctrl_c_during_import_of_a_package(run: Any, tmp_path: Path, module: str) -> None:
+    # Python runs this file at startup.
     hook = """
         import sys
 
@@ -1170,7 +1172,7 @@ def test_ctrl_c_while_a_package_is_imported(run: Any, tmp_path: Path, module: st
 
 
 @pytest.mark.skipif(os.name != "posix", reason="this system has other signals")
-def test_ctrl_c_when_all_is_done(run: Any, tmp_path: Path) -> None:
+def test_ctrl_c_at_exit_ends_by_the_signal(run: Any, tmp_path: Path) -> None:
     hook = """
         import atexit, os, signal
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -1183,7 +1185,9 @@ def test_ctrl_c_when_all_is_done(run: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chain", ["raise ImportError('no luck')", "raise ImportError from error"])
-def test_ctrl_c_that_a_package_calls_an_import_error(run: Any, tmp_path: Path, chain: str) -> None:
+def test_ctrl_c_reraised_as_an_import_error_exits_with_130(
+    run: Any, tmp_path: Path, chain: str
+) -> None:
     (tmp_path / "tokenizers.py").write_text(
         f"try:\n    raise KeyboardInterrupt\nexcept KeyboardInterrupt as error:\n    {chain}\n"
     )
@@ -1192,7 +1196,7 @@ def test_ctrl_c_that_a_package_calls_an_import_error(run: Any, tmp_path: Path, c
     assert done.err == "crossgate: interrupted, no partial output remains\n"
 
 
-# Where it runs.
+# Environments.
 
 HOMES: dict[str, dict[str, str]] = {
     "a folder that does not exist": {"HOME": "/nonexistent/home"},
@@ -1203,7 +1207,7 @@ HOMES: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.parametrize("kind", HOMES)
-def test_a_home_that_cannot_be_used(
+def test_commands_work_with_an_unusable_home_folder(
     run: Any, kind: str, skills_index: Path, candidates: Path
 ) -> None:
     variables = HOMES[kind]
@@ -1216,7 +1220,9 @@ def test_a_home_that_cannot_be_used(
         assert (done.code, done.err) == (0, ""), arguments
 
 
-def test_without_a_network(run: Any, skills_index: Path, candidates: Path, tmp_path: Path) -> None:
+def test_commands_work_without_a_network(
+    run: Any, skills_index: Path, candidates: Path, tmp_path: Path
+) -> None:
     prefixes = (["unshare", "--net"], ["unshare", "--map-root-user", "--net"])
     for prefix in prefixes:
         if (
@@ -1239,7 +1245,7 @@ def test_without_a_network(run: Any, skills_index: Path, candidates: Path, tmp_p
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "many", "1.5"])
-def test_a_number_of_threads_that_is_none(
+def test_invalid_number_of_threads_is_refused(
     run: Any, tmp_path: Path, skills_index: Path, count: str
 ) -> None:
     source = skills_index.parent / "skills"
@@ -1261,11 +1267,11 @@ def test_nothing_is_written_to_the_home_folder(
         ["doctor"],
     ):
         assert run(*arguments, variables={"HOME": str(empty)}).code == 0
-    # Not even by the runtime of the models, which would keep a file to tell its makers.
+    # Includes onnxruntime, which would keep a file for its telemetry.
     assert list(empty.rglob("*")) == []
 
 
-def test_as_a_module_of_python(home: Path) -> None:
+def test_python_m_crossgate_runs_the_command(home: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", "from crossgate._cli import main; main(['--version'])"],
         capture_output=True,
@@ -1277,7 +1283,7 @@ def test_as_a_module_of_python(home: Path) -> None:
     assert re.fullmatch(r"crossgate \d+\.\d+\.\d+\n", done.stdout)
 
 
-def test_a_thousand_duplicates_are_a_few_lines(run: Any, tmp_path: Path) -> None:
+def test_a_thousand_duplicates_are_reported_in_a_few_lines(run: Any, tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"id": "a", "text": "x"}\n' * 1_000)
     done = run("index", rows, "-o", "out.cgx", "--embedder", "none")
@@ -1286,17 +1292,17 @@ def test_a_thousand_duplicates_are_a_few_lines(run: Any, tmp_path: Path) -> None
     assert done.err.splitlines()[-1].startswith("crossgate: and 994 more of ")
 
 
-def test_what_an_agent_hands_to_a_hook_is_no_query(run: Any, words: Path) -> None:
+def test_hook_call_as_query_is_refused(run: Any, words: Path) -> None:
     call = json.dumps({"hook_event_name": "UserPromptSubmit", "prompt": "merge pdf"})
     done = run("route", "-i", words, "-", stdin=call.encode())
     assert (done.code, done.out) == (2, "")
     assert "error[hook_call]" in done.err
     assert "crossgate hook claude" in done.err
-    # JSON that is no call is a query like any other.
+    # Other JSON is an ordinary query.
     assert run("route", "-i", words, '{"merge": "pdf"}').code in (0, 1)
 
 
-def test_the_least_confidence_can_be_asked_for(run: Any, skills_index: Path) -> None:
+def test_min_confidence_is_an_option(run: Any, skills_index: Path) -> None:
     query = ("route", "-i", skills_index, "merge two pdf files", "--json")
     free = checked(run(*query), "result")
     assert free["selected"]
@@ -1343,7 +1349,7 @@ def test_feedback_marks_the_last_decision(
     assert [one.judged for one in uses] == [True, True]
 
 
-def test_feedback_without_a_decision(run: Any, tmp_path: Path) -> None:
+def test_feedback_without_a_decision_is_refused(run: Any, tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("")
     assert run("feedback", "right").error == "out_of_range"
     assert run("feedback", "right", "--log", "absent.jsonl").error == "source_missing"

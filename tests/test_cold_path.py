@@ -1,4 +1,4 @@
-"""What a decision must not load, since a hook pays for every import on every prompt."""
+"""Heavy packages that a decision must not import, since a hook imports them for every prompt."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ def test_importing_loads_nothing_heavy() -> None:
     assert loaded("import crossgate")[0] == set()
 
 
-def test_looking_around_loads_nothing_heavy() -> None:
+def test_inspecting_an_index_loads_nothing_heavy() -> None:
     assert loaded("import crossgate; outcome = dir(crossgate)")[0] == set()
 
 
-def test_building_on_given_vectors_loads_nothing_heavy(tmp_path: Path) -> None:
+def test_building_with_given_vectors_loads_nothing_heavy(tmp_path: Path) -> None:
     heavy, outcome = loaded(
         """
         import sys
@@ -107,20 +107,20 @@ def test_building_on_given_vectors_loads_nothing_heavy(tmp_path: Path) -> None:
     assert heavy == set()
 
 
-def test_a_decision_of_the_gate_loads_nothing_heavy(path: Path) -> None:
+def test_stage_1_decision_loads_nothing_heavy(path: Path) -> None:
     heavy, outcome = loaded(ROUTE, path, "gated")
     assert outcome == ["csv-cleaner", 1, "confident_winner", []]
     assert heavy == set()
 
 
-def test_a_prompt_that_the_gate_decides_loads_nothing_heavy(path: Path) -> None:
+def test_prompt_that_the_gate_decides_loads_nothing_heavy(path: Path) -> None:
     # Its vector is made here, by the core.
     heavy, outcome = loaded(ROUTE.replace(", vector=vector", ""), path, "gated")
     assert outcome == ["csv-cleaner", 1, "confident_winner", []]
     assert heavy == set()
 
 
-def test_a_command_without_stage_2_loads_nothing_heavy(path: Path) -> None:
+def test_route_command_without_stage_2_loads_nothing_heavy(path: Path) -> None:
     prompt = "repair a csv with duplicate rows"
     heavy, outcome = loaded(
         """
@@ -150,7 +150,7 @@ def test_indexing_loads_nothing_heavy(tmp_path: Path) -> None:
     assert heavy == set()
 
 
-def test_a_decision_with_floors_that_is_logged_loads_nothing_heavy(tmp_path: Path) -> None:
+def test_logged_decision_with_floors_loads_nothing_heavy(tmp_path: Path) -> None:
     heavy, outcome = loaded(
         """
         import sys
@@ -170,7 +170,7 @@ def test_a_decision_with_floors_that_is_logged_loads_nothing_heavy(tmp_path: Pat
     assert heavy == set()
 
 
-def test_no_module_is_loaded_for_a_telemetry_that_is_off() -> None:
+def test_disabled_telemetry_loads_no_module() -> None:
     _, outcome = loaded(
         """
         import sys
@@ -183,8 +183,8 @@ def test_no_module_is_loaded_for_a_telemetry_that_is_off() -> None:
     assert outcome == []
 
 
-def test_remote_tiers_that_are_not_asked_load_nothing_heavy(path: Path) -> None:
-    # The library of the provider is loaded when it is asked; asyncio comes with the classes.
+def test_unused_remote_tiers_load_nothing_heavy(path: Path) -> None:
+    # The provider's library is loaded by the first call; asyncio is loaded with the classes.
     script = ROUTE.replace(
         "profile=profile)",
         "profile=profile, reranker=[VoyageReranker(api_key='k'), CohereReranker(api_key='k')])",
@@ -195,7 +195,7 @@ def test_remote_tiers_that_are_not_asked_load_nothing_heavy(path: Path) -> None:
     assert heavy == {"asyncio"}
 
 
-def test_a_recipe_without_a_model_loads_nothing_heavy() -> None:
+def test_recipe_without_a_model_loads_nothing_heavy() -> None:
     heavy, outcome = loaded(
         """
         from datetime import UTC, datetime
@@ -212,15 +212,15 @@ def test_a_recipe_without_a_model_loads_nothing_heavy() -> None:
     assert heavy == set()
 
 
-def test_a_decision_of_stage_2_does(path: Path) -> None:
-    # Shows that the list above can fail, and that only what is needed is loaded.
+def test_stage_2_decision_loads_the_runtime(path: Path) -> None:
+    # Shows that the list above can fail, and that only the needed packages are loaded.
     heavy, outcome = loaded(ROUTE, path, "ungated")
     assert outcome == ["csv-cleaner", 2, "reranked", []]
     assert {"numpy", "onnxruntime", "tokenizers"} <= heavy
     assert not heavy & {"huggingface_hub", "httpx", "httpx2", "requests", "tqdm", "yaml"}
 
 
-def test_the_command_line_loads_nothing_heavy_to_say_no(path: Path) -> None:
+def test_refused_command_loads_nothing_heavy(path: Path) -> None:
     heavy, outcome = loaded(
         """
         import sys

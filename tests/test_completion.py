@@ -1,4 +1,4 @@
-"""Completion of the command line, in the shell that it is for."""
+"""Completion of the command line in bash, and the scripts for other shells."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def test_bash_completes(
 
 
 @pytest.mark.parametrize("shell", ["zsh", "tcsh"])
-def test_other_shells_know_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_scripts_of_other_shells_contain_every_command(
+    shell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     from crossgate._cli import COMMANDS
 
     assert run(["completion", shell]) == 0
@@ -55,7 +57,7 @@ def test_other_shells_know_every_command(shell: str, capsys: pytest.CaptureFixtu
     assert all(name in script for name in COMMANDS)
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
     said: list[str] = []
     monkeypatch.setattr("crossgate._cli.output.say", said.append)

@@ -1,4 +1,4 @@
-"""What README, docs and the docstrings of public modules show is run, offline, in a new folder."""
+"""Runs the examples of README, docs and public docstrings, offline, in a new folder."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _BLOCK = re.compile(
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block of a page, and why it is not run, if it is not."""
+    """A fenced block of a page, with the reason if it is not run."""
 
     kind: str
     text: str
@@ -61,7 +61,7 @@ def blocks(page: Path) -> list[Block]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home folder with skills and candidates, the working directory, and no way out of it."""
+    """A home folder with skills and candidates, as the working directory, without a network."""
 
     def refuse(_: socket.socket, address: object) -> None:
         raise AssertionError(f"an example connects to {address}")
@@ -77,7 +77,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "".join(json.dumps({"text": t}) + "\n" for t in rows)
     )
     monkeypatch.setattr(socket.socket, "connect", refuse)
-    # The commands are processes of their own: what they ask of the network meets a closed door.
+    # Commands are separate processes, so a proxy on a closed port blocks their connections.
     for variable in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(variable, "http://127.0.0.1:9")
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -102,7 +102,7 @@ def run_line(line: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_page_runs_from_top_to_bottom(page: Path, folder: Path) -> None:
+def test_page_runs_from_top_to_bottom(page: Path, folder: Path) -> None:
     if page.name == "integrations.md":
         for framework in ("haystack", "langchain_core", "llama_index.core", "rerankers"):
             pytest.importorskip(framework, reason=f"{framework} is not installed")
@@ -117,7 +117,7 @@ def test_a_page_runs_from_top_to_bottom(page: Path, folder: Path) -> None:
                 run_line(line, folder)
 
 
-def test_what_is_not_run_says_why() -> None:
+def test_skipped_block_states_a_reason() -> None:
     left_out = {
         f"{page.name}: {block.reason}" for page in PAGES for block in blocks(page) if block.reason
     }
@@ -147,19 +147,19 @@ def test_what_is_not_run_says_why() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_no_example_escapes_the_fences(page: Path) -> None:
+def test_every_example_is_in_a_fenced_block(page: Path) -> None:
     unfenced = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     code = re.findall(r"^ {4}(?:from crossgate|import |crossgate ).*$", unfenced, re.MULTILINE)
     assert code == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_a_target(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
 
 
-def test_the_outage_goes_as_shown(folder: Path) -> None:
+def test_outage_example_runs_as_documented(folder: Path) -> None:
     page = (ROOT / "docs/rerankers.md").read_text(encoding="utf-8")
     (block,) = (one.text for one in blocks(ROOT / "docs/rerankers.md") if "HTTP 503" in one.text)
     printed = io.StringIO()
@@ -169,7 +169,7 @@ def test_the_outage_goes_as_shown(folder: Path) -> None:
     assert [one.rstrip() for one in printed.getvalue().splitlines()] == shown.splitlines()
 
 
-def test_the_demo_prints_what_the_readme_shows() -> None:
+def test_demo_output_equals_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     shown = subprocess.run([CROSSGATE, "demo"], capture_output=True, text=True, check=True)
     for line in shown.stdout.split("Now with your own")[0].splitlines():
@@ -178,20 +178,20 @@ def test_the_demo_prints_what_the_readme_shows() -> None:
         assert re.search(f"^ *{pattern}$", readme, re.MULTILINE), line
 
 
-def test_the_readme_is_one_screen() -> None:
+def test_readme_fits_one_screen() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     prose = re.sub(r"^```.*?^```|^ {4}.*?$|^\|.*?$", "", readme, flags=re.DOTALL | re.MULTILINE)
     assert len(prose.split()) <= 600
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_the_reference_lists_every_public_name(name: str) -> None:
+def test_reference_lists_every_public_name(name: str) -> None:
     short = "__init__" if name == "crossgate" else name.removeprefix("crossgate.")
     listed = {public for public, _ in exported(short)}
     assert listed == set(importlib.import_module(name).__all__)
 
 
-def test_every_setting_is_on_the_page_of_the_profile() -> None:
+def test_profile_page_lists_every_setting() -> None:
     from crossgate import Policy, Profile
 
     page = (ROOT / "docs/profile.md").read_text(encoding="utf-8")
@@ -208,11 +208,11 @@ def test_every_setting_is_on_the_page_of_the_profile() -> None:
                 ), name
 
 
-def test_the_page_of_rerankers_has_the_table_of_the_registry() -> None:
+def test_rerankers_page_has_the_table_of_the_registry() -> None:
     assert tier_table() in (ROOT / "docs/rerankers.md").read_text(encoding="utf-8")
 
 
-def test_every_variable_is_on_its_page() -> None:
+def test_environment_page_lists_every_variable() -> None:
     page = (ROOT / "docs/environment.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"`([A-Z][A-Z0-9_]{5,})`", page))
     pattern = r"""["'`$]((?:CROSSGATE|HF|XDG|ORT|OPENAI)_[A-Z_]+[A-Z]|[A-Z]+_API_KEY|NO_COLOR)\b"""
@@ -224,7 +224,7 @@ def test_every_variable_is_on_its_page() -> None:
 
 
 @pytest.mark.parametrize("name", ["crossgate", "crossgate.pipelines", "crossgate.rerankers"])
-def test_the_example_of_a_module_runs(name: str, folder: Path) -> None:
+def test_docstring_example_runs(name: str, folder: Path) -> None:
     from crossgate import Document, Index
 
     example = (importlib.import_module(name).__doc__ or "").split("\n\n", 1)[1]

@@ -17,7 +17,7 @@ EVAL = Path(__file__).parents[1] / "eval"
 
 @dataclass(frozen=True)
 class Expected:
-    """What a set contains: prompts by kind, the fields of a row, and whose corpus it uses."""
+    """The content of a set: prompts by kind, the fields of a row, and the corpus."""
 
     kinds: dict[str, int]
     documents: int
@@ -119,7 +119,7 @@ def test_set_has_the_stated_number_of_prompts_by_kind(name: str) -> None:
 def test_ids_and_prompts_are_unique(name: str) -> None:
     rows = queries_of(name)
     assert len({row["_id"] for row in rows}) == len(rows)
-    # The same request may stand in two projects, and the same prompt after two histories.
+    # Two projects may have the same request, and two histories the same prompt.
     context = ("technologies", "history")
     prompts = {json.dumps([row["text"].lower(), *map(row.get, context)]) for row in rows}
     assert len(prompts) == len(rows)
@@ -180,7 +180,7 @@ def test_material_surrounds_the_request() -> None:
     assert len(kinds) == 16
 
 
-def test_trigger_stands_in_a_right_description_and_in_the_prompt() -> None:
+def test_trigger_is_in_a_right_description_and_in_the_prompt() -> None:
     texts = {row["_id"]: row["text"].lower() for row in read_rows(EVAL / "triggers/corpus.jsonl")}
     labels = labels_of("triggers")
     for row in queries_of("triggers"):

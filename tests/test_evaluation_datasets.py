@@ -65,7 +65,7 @@ def code_of(path: Path, **options: Any) -> tuple[str, str]:
     return raised.value.code, str(raised.value)
 
 
-def test_a_beir_folder_is_read_with_all_that_it_says(tmp_path: Path) -> None:
+def test_beir_folder_is_read_with_all_fields(tmp_path: Path) -> None:
     candidates = [{"query": "q2", "candidates": ["pdf-toolkit", "translator"]}]
     dataset = read_dataset(write_beir(tmp_path / "mine", candidates=candidates))
     assert (dataset.name, dataset.split, len(dataset.documents)) == ("mine", "test", 6)
@@ -83,7 +83,7 @@ def test_a_beir_folder_is_read_with_all_that_it_says(tmp_path: Path) -> None:
     assert any(note.startswith("1 queries have neither") for note in dataset.notes)
 
 
-def test_a_no_match_query_belongs_to_the_split_that_it_names_or_to_all(tmp_path: Path) -> None:
+def test_no_match_query_belongs_to_its_split_or_to_all(tmp_path: Path) -> None:
     queries: list[dict[str, Any]] = [
         {"_id": "q", "text": "merge pdf files"},
         {"_id": "here", "text": "weather", "metadata": {"no_match": True, "split": "dev"}},
@@ -98,7 +98,7 @@ def test_a_no_match_query_belongs_to_the_split_that_it_names_or_to_all(tmp_path:
     assert "1 no-match queries name no split: they are in every split" in dataset.notes
 
 
-def test_the_split_is_the_usual_one_or_the_wanted_one(tmp_path: Path) -> None:
+def test_default_split_is_test_then_dev(tmp_path: Path) -> None:
     rows = ["q1\tcsv-cleaner\t1"]
     for splits, chosen in (("train dev test", "test"), ("train dev", "dev"), ("odd", "odd")):
         qrels = dict.fromkeys(splits.split(), rows)
@@ -126,13 +126,11 @@ def test_the_split_is_the_usual_one_or_the_wanted_one(tmp_path: Path) -> None:
         ('{"_id": "q1", "text": "again"}', "occurs twice"),
     ],
 )
-def test_a_malformed_query_names_its_line_and_is_counted(
-    tmp_path: Path, bad: str, reason: str
-) -> None:
+def test_malformed_query_is_reported_with_its_line(tmp_path: Path, bad: str, reason: str) -> None:
     folder = write_beir(tmp_path, queries=[*QUERIES, bad])
     dataset = read_dataset(folder)
     assert len(dataset.queries) == 5
-    if not reason:  # an empty value is as good as none
+    if not reason:  # an empty value counts as missing
         assert dataset.problems == ()
         return
     assert [(one.path, one.line) for one in dataset.problems] == [
@@ -153,7 +151,7 @@ def test_a_malformed_query_names_its_line_and_is_counted(
         ("n1\tcsv-cleaner\t1", "marked no_match"),
     ],
 )
-def test_a_malformed_judgement_names_its_line_and_is_counted(
+def test_malformed_judgement_is_reported_with_its_line(
     tmp_path: Path, row: str, reason: str
 ) -> None:
     folder = write_beir(tmp_path, qrels={"test": [*QRELS, row]})
@@ -163,7 +161,7 @@ def test_a_malformed_judgement_names_its_line_and_is_counted(
     assert code_of(folder, strict=True)[0] == "malformed_row"
 
 
-def test_a_table_without_header_loses_no_row(tmp_path: Path) -> None:
+def test_table_without_header_keeps_its_first_row(tmp_path: Path) -> None:
     folder = write_beir(tmp_path, negatives={})
     (folder / "qrels" / "test.tsv").write_text("q1\tcsv-cleaner\t1\n")
     dataset = read_dataset(folder)
@@ -171,13 +169,13 @@ def test_a_table_without_header_loses_no_row(tmp_path: Path) -> None:
     assert "no header line" in dataset.problems[0].reason
 
 
-def test_a_grade_of_zero_does_not_fit(tmp_path: Path) -> None:
+def test_document_with_grade_0_does_not_fit(tmp_path: Path) -> None:
     rows = ["q1\tcsv-cleaner\t1", "q1\tspreadsheet\t0", "q2\tpdf-toolkit\t-1"]
     dataset = read_dataset(write_beir(tmp_path, qrels={"test": rows}, negatives={}))
     assert {one.id: one.relevant for one in dataset.queries} == {"q1": {"csv-cleaner": 1}, "n1": {}}
 
 
-def test_every_query_that_is_left_out_is_counted(tmp_path: Path) -> None:
+def test_unlabelled_queries_are_counted(tmp_path: Path) -> None:
     queries = [{"_id": id, "text": f"query {id}"} for id in ("fits", "zero", "train", "bare")]
     qrels = {
         "test": ["fits\tcsv-cleaner\t1", "zero\tcsv-cleaner\t0"],
@@ -185,11 +183,11 @@ def test_every_query_that_is_left_out_is_counted(tmp_path: Path) -> None:
     }
     dataset = read_dataset(write_beir(tmp_path, queries=queries, qrels=qrels, negatives={}))
     assert [one.id for one in dataset.queries] == ["fits"]
-    # Not the one that belongs to another split.
+    # The query of another split is not counted.
     assert [note for note in dataset.notes if note.startswith("2 queries have neither")]
 
 
-def test_labels_for_what_is_not_there_are_errors(tmp_path: Path) -> None:
+def test_labels_for_unknown_ids_are_refused(tmp_path: Path) -> None:
     folder = write_beir(tmp_path, qrels={"test": [*QRELS, "q1\tnobody\t1"]})
     code, message = code_of(folder)
     assert code == "unknown_document"
@@ -202,14 +200,14 @@ def test_labels_for_what_is_not_there_are_errors(tmp_path: Path) -> None:
     assert code_of(folder)[0] == "unknown_document"
 
 
-def test_labels_of_a_skipped_query_are_skipped_with_it(tmp_path: Path) -> None:
+def test_labels_of_a_skipped_query_are_skipped(tmp_path: Path) -> None:
     queries = [*QUERIES[1:], {"_id": "q1", "text": ""}]
     dataset = read_dataset(write_beir(tmp_path, queries=queries))
     assert [one.id for one in dataset.queries] == ["q2", "q3", "n1", "n2"]
     assert len(dataset.problems) == 1
 
 
-def test_a_malformed_candidate_list_is_counted(tmp_path: Path) -> None:
+def test_malformed_candidate_list_is_counted(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [
         {"query": "q1"},
         {"query": "nobody", "candidates": ["spreadsheet"]},
@@ -219,12 +217,12 @@ def test_a_malformed_candidate_list_is_counted(tmp_path: Path) -> None:
     assert all(one.candidates is None for one in dataset.queries)
 
 
-def test_an_empty_split_is_an_error(tmp_path: Path) -> None:
+def test_empty_split_is_refused(tmp_path: Path) -> None:
     folder = write_beir(tmp_path, queries=QUERIES[:3], qrels={"test": []}, negatives={})
     assert code_of(folder)[0] == "empty_split"
 
 
-def test_what_is_no_dataset_is_an_error(tmp_path: Path) -> None:
+def test_path_that_is_not_a_dataset_is_refused(tmp_path: Path) -> None:
     assert code_of(tmp_path / "nowhere")[0] == "source_missing"
     assert code_of(write_beir(tmp_path / "a"), limit=0)[0] == "out_of_range"
     (tmp_path / "table.csv").write_text("a,b\n")
@@ -236,7 +234,7 @@ def test_what_is_no_dataset_is_an_error(tmp_path: Path) -> None:
     assert code_of(folder)[0] == "source_unreadable"
 
 
-def test_a_sample_is_chosen_by_the_seed_and_says_so(tmp_path: Path) -> None:
+def test_sample_depends_on_the_seed_and_is_noted(tmp_path: Path) -> None:
     queries = [{"_id": f"q{place}", "text": f"query {place}"} for place in range(40)]
     rows = [f"q{place}\tcsv-cleaner\t1" for place in range(40)]
     folder = write_beir(tmp_path, queries=queries, qrels={"test": rows}, negatives={})
@@ -250,7 +248,7 @@ def test_a_sample_is_chosen_by_the_seed_and_says_so(tmp_path: Path) -> None:
     assert read_dataset(folder, limit=40).notes == ()
 
 
-def test_the_fingerprint_depends_on_labels_and_not_on_their_order(tmp_path: Path) -> None:
+def test_fingerprint_depends_on_labels_but_not_on_their_order(tmp_path: Path) -> None:
     first = read_dataset(write_beir(tmp_path / "a")).fingerprint
     turned = write_beir(tmp_path / "b", queries=QUERIES[::-1], qrels={"test": QRELS[::-1]})
     assert read_dataset(turned).fingerprint == first
@@ -274,7 +272,7 @@ def write_lines(path: Path, rows: Sequence[Mapping[str, Any] | str]) -> Path:
     return path
 
 
-def test_documents_and_queries_stand_in_one_file_in_any_order(tmp_path: Path) -> None:
+def test_documents_and_queries_of_a_file_may_be_in_any_order(tmp_path: Path) -> None:
     dataset = read_dataset(write_lines(tmp_path / "my.jsonl", LINES))
     assert (dataset.name, dataset.split) == ("my.jsonl", "all")
     assert [one.content for one in dataset.documents] == [
@@ -290,7 +288,7 @@ def test_documents_and_queries_stand_in_one_file_in_any_order(tmp_path: Path) ->
     assert wrong.mentions_name is False
 
 
-def test_rows_of_a_file_may_name_splits(tmp_path: Path) -> None:
+def test_rows_of_a_file_may_have_a_split(tmp_path: Path) -> None:
     rows = [*LINES, {"query": "x", "relevant": ["csv"], "split": "dev"}]
     rows.append({"query": "y", "relevant": ["csv"], "split": "train"})
     path = write_lines(tmp_path / "my.jsonl", rows)
@@ -317,7 +315,7 @@ def test_rows_of_a_file_may_name_splits(tmp_path: Path) -> None:
         {"id": "pdf", "text": "twice"},
     ],
 )
-def test_a_malformed_line_is_counted_or_fatal(tmp_path: Path, row: Mapping[str, Any] | str) -> None:
+def test_malformed_line_is_counted_or_fatal(tmp_path: Path, row: Mapping[str, Any] | str) -> None:
     path = write_lines(tmp_path / "my.jsonl", [*LINES, row])
     dataset = read_dataset(path)
     assert (len(dataset.documents), len(dataset.queries)) == (2, 4)
@@ -326,7 +324,7 @@ def test_a_malformed_line_is_counted_or_fatal(tmp_path: Path, row: Mapping[str, 
     assert (code, message.startswith(f"{path}:7: ")) == ("malformed_row", True)
 
 
-def test_a_file_with_labels_for_nobody_or_without_queries_is_an_error(tmp_path: Path) -> None:
+def test_file_with_unknown_labels_or_without_queries_is_refused(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "my.jsonl", [*LINES, {"query": "x", "relevant": ["nobody"]}])
     assert code_of(path) == ("unknown_document", f"{path}:7: no document has the id 'nobody'")
     with pytest.raises(SourceError) as raised:

@@ -29,12 +29,10 @@ EVERY: list[Metric] = [
 
 
 @given(st.lists(st.tuples(RANKINGS, GRADES), min_size=1, max_size=4), CUTOFFS)
-def test_every_metric_equals_that_of_ir_measures(
-    queries: list[tuple[list[str], dict[str, int]]], k: int
-) -> None:
+def test_metrics_equal_ir_measures(queries: list[tuple[list[str], dict[str, int]]], k: int) -> None:
     ir_measures = pytest.importorskip("ir_measures")
     names = {"recall": "R", "precision": "P", "reciprocal_rank": "RR", "ndcg": "nDCG"}
-    # ir-measures leaves out a query without a ranking; ours scores it 0.
+    # ir-measures leaves out a query without a ranking; our metrics score it 0.
     ranked = [(ranking, grades) for ranking, grades in queries if ranking]
     qrels = {str(place): grades for place, (_, grades) in enumerate(ranked)}
     run = {
@@ -53,7 +51,7 @@ def test_every_metric_equals_that_of_ir_measures(
 
 
 @given(RANKINGS, GRADES, CUTOFFS)
-def test_every_metric_equals_its_definition(
+def test_metrics_equal_their_definitions(
     ranking: list[str], relevant: dict[str, int], k: int
 ) -> None:
     top = ranking[:k]
@@ -69,7 +67,7 @@ def test_every_metric_equals_its_definition(
 
 
 @pytest.mark.parametrize("metric", EVERY)
-def test_zero_cases_are_defined(metric: Metric) -> None:
+def test_empty_rankings_and_labels_are_defined(metric: Metric) -> None:
     assert metric([], {"a": 1}, 5) == 0.0
     assert metric(["b"], {"a": 1}, 5) == 0.0
     for relevant in ({}, {"a": 0}):
@@ -79,7 +77,7 @@ def test_zero_cases_are_defined(metric: Metric) -> None:
         metric(["a"], {"a": 1}, 0)
 
 
-def test_an_interval_covers_the_truth_about_as_often_as_it_claims() -> None:
+def test_interval_covers_the_true_value_at_its_level() -> None:
     generator = np.random.default_rng(7)
     covered = 0
     for trial in range(200):
@@ -89,13 +87,13 @@ def test_an_interval_covers_the_truth_about_as_often_as_it_claims() -> None:
     assert 0.88 <= covered / 200 <= 0.99
 
 
-def test_an_interval_is_the_same_for_the_same_seed_only() -> None:
+def test_interval_depends_on_the_seed() -> None:
     values = np.random.default_rng(1).random(50)
     same = [statistics.mean(values, seed=seed) for seed in (3, 3, 4)]
     assert same[0] == same[1] != same[2]
 
 
-def test_columns_share_their_resampled_queries() -> None:
+def test_columns_share_the_resampled_queries() -> None:
     values = np.random.default_rng(1).random(50)
     first, second, difference = statistics.means(
         np.stack([values, values + 0.25, values - values], axis=1), seed=0
@@ -108,7 +106,7 @@ def test_columns_share_their_resampled_queries() -> None:
     assert (difference.low, difference.high) == (0.0, 0.0)
 
 
-def test_queries_that_do_not_count_are_left_out() -> None:
+def test_nan_values_are_left_out() -> None:
     nan = math.nan
     mixed, none = statistics.means([[1.0, nan], [nan, nan], [0.0, nan], [1.0, nan]], seed=0)
     assert mixed is not None
@@ -119,7 +117,7 @@ def test_queries_that_do_not_count_are_left_out() -> None:
     assert statistics.noise_floor([nan, nan], seed=0) is None
 
 
-def test_shares_of_nothing_and_of_all_claim_no_certainty() -> None:
+def test_shares_of_0_and_1_have_exact_bounds() -> None:
     none = statistics.mean([0.0] * 20, seed=0, shares=True)
     every = statistics.mean([1.0] * 20, seed=0, shares=True)
     assert none is not None
@@ -131,7 +129,7 @@ def test_shares_of_nothing_and_of_all_claim_no_certainty() -> None:
     assert every.high == 1.0
 
 
-def test_many_queries_do_not_change_what_an_interval_is() -> None:
+def test_interval_of_many_queries_is_computed_in_blocks() -> None:
     values = np.tile([0.0, 1.0], 6_000)
     found = statistics.mean(values, seed=0, rounds=700)  # more than one block of weights
     assert found is not None
@@ -139,7 +137,7 @@ def test_many_queries_do_not_change_what_an_interval_is() -> None:
     assert (found.low, found.high) == pytest.approx((0.5 - half, 0.5 + half), abs=2e-3)
 
 
-def test_the_noise_floor_is_that_of_two_independent_samples() -> None:
+def test_noise_floor_equals_the_difference_of_two_samples() -> None:
     values = np.tile([0.0, 1.0], 200)
     floor = statistics.noise_floor(values, seed=0)
     assert floor == pytest.approx(1.96 * 0.5 * math.sqrt(2 / 400), rel=0.15)
@@ -150,7 +148,7 @@ SCORES = st.lists(st.tuples(st.integers(-3, 3).map(float), st.booleans()), min_s
 
 
 @given(SCORES)
-def test_the_area_is_the_chance_that_a_positive_scores_above_a_negative(
+def test_area_is_the_probability_of_a_higher_positive_score(
     pairs: list[tuple[float, bool]],
 ) -> None:
     positives = [score for score, positive in pairs if positive]
@@ -165,7 +163,7 @@ def test_the_area_is_the_chance_that_a_positive_scores_above_a_negative(
     assert found == pytest.approx(wins / (len(positives) * len(negatives)))
 
 
-def test_an_area_has_an_interval_around_it() -> None:
+def test_area_has_an_interval() -> None:
     generator = np.random.default_rng(5)
     positive = generator.random(120) < 0.5
     scores = generator.normal(size=120) + positive
@@ -178,7 +176,7 @@ def test_an_area_has_an_interval_around_it() -> None:
     assert statistics.area_interval([1.0, 2.0], [True, True], seed=0) is None
 
 
-def test_the_calibration_error_weighs_bins_by_their_queries() -> None:
+def test_calibration_error_weighs_bins_by_count() -> None:
     bins = [
         ReliabilityBin(count=3, stated=0.1, observed=0.3),
         ReliabilityBin(count=1, stated=0.9, observed=0.5),
@@ -188,9 +186,9 @@ def test_the_calibration_error_weighs_bins_by_their_queries() -> None:
 
 
 @given(st.floats(-700, 700))
-def test_a_sigmoid_is_that_of_its_definition(logit: float) -> None:
+def test_sigmoid_equals_its_definition(logit: float) -> None:
     assert sigmoid(logit) == pytest.approx(1 / (1 + math.exp(-logit)))
 
 
-def test_a_sigmoid_does_not_overflow() -> None:
+def test_sigmoid_does_not_overflow() -> None:
     assert (sigmoid(-1e6), sigmoid(1e6)) == (0.0, 1.0)

@@ -1,4 +1,4 @@
-"""The mode `remote`: real clients against a server that speaks as the providers do."""
+"""The mode `remote`: the real clients against a server with the providers' interfaces."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def measured(folder: Path, remote: Reranker | None, **options: Any) -> Run:
 
 
 @pytest.mark.parametrize("provider", ["voyage", "cohere", "jina"])
-def test_the_tier_reads_every_pool_and_its_scores_are_stored_apart(
+def test_remote_mode_scores_every_pool_and_stores_the_scores_separately(
     tmp_path: Path, server: ProvidersServer, provider: str
 ) -> None:
     remote = tier(provider, server)
@@ -118,7 +118,7 @@ def test_the_tier_reads_every_pool_and_its_scores_are_stored_apart(
         }
         assert query.milliseconds["remote"]["total"] > 0
         assert query.degraded == ()
-        # Decided again without a provider, it is what a router with the tier in front decides.
+        # Deciding again without a provider gives the decisions of a router with the tier.
         result = decide(query, FITTED, "remote", remote=remote.identity)
         routed = router.route(query.text, limit=None, allow=candidates[query.id])
         assert [(hit.id, hit.score, hit.dropped) for hit in result.hits] == [
@@ -128,7 +128,7 @@ def test_the_tier_reads_every_pool_and_its_scores_are_stored_apart(
         assert [one.code for one in result.degraded] == ["reranker_not_fitted"]
 
 
-def test_its_column_stands_beside_the_others(tmp_path: Path, server: ProvidersServer) -> None:
+def test_report_has_a_column_for_the_mode_remote(tmp_path: Path, server: ProvidersServer) -> None:
     run = measured(tmp_path, tier("cohere", server))
     report = summarize(run, modes=ALL_MODES)
     assert report.modes == ALL_MODES
@@ -146,10 +146,10 @@ def test_its_column_stands_beside_the_others(tmp_path: Path, server: ProvidersSe
     page = html_report([report])
     assert ">remote</abbr></th>" in page
     assert "cohere/rerank-v4.0-pro" in page
-    # Nobody who does not ask for it sees it.
+    # Without the mode, the report does not mention it.
     assert summarize(run).modes == MODES
     assert "remote" not in text_report(summarize(run)).split("\n\n")[2]
-    # What is counted is what follows from the stored scores.
+    # The counts follow from the stored scores.
     decisions = [decide(one, FITTED, "remote", remote=run.header.remote) for one in run.queries]
     right = [
         bool(result.ids) and result.ids[0] in query.relevant
@@ -161,10 +161,10 @@ def test_its_column_stands_beside_the_others(tmp_path: Path, server: ProvidersSe
     assert found.value == pytest.approx(sum(right) / len(right))
 
 
-def test_calls_that_fail_are_counted_and_stage_1_stands(
+def test_failed_calls_are_counted_and_keep_the_order_of_stage_1(
     tmp_path: Path, server: ProvidersServer
 ) -> None:
-    server.plan.extend([None, "500"])  # what comes before all work, and the first query
+    server.plan.extend([None, "500"])  # the call before all work, and the first query
     run = measured(tmp_path, tier("jina", server))
     failed, *others = [query for query in run.queries if query.scored]
     assert failed.degraded == ("api_error",)
@@ -178,7 +178,7 @@ def test_calls_that_fail_are_counted_and_stage_1_stands(
     assert "degraded: api_error, 1 queries" in text_report(report)
 
 
-def test_a_part_of_the_scores_is_used(tmp_path: Path, server: ProvidersServer) -> None:
+def test_partial_scores_are_used(tmp_path: Path, server: ProvidersServer) -> None:
     run = measured(tmp_path, tier("cohere", server))
     query = max(run.queries, key=lambda one: len(one.remote_pairs))
     assert len(query.remote_pairs) > LEAST_PAIRS
@@ -197,7 +197,7 @@ def test_a_part_of_the_scores_is_used(tmp_path: Path, server: ProvidersServer) -
         )
 
 
-def test_the_profile_of_the_tier_counts_and_that_of_another_does_not(
+def test_only_a_profile_fitted_for_the_tier_applies_its_minimum(
     tmp_path: Path, server: ProvidersServer
 ) -> None:
     identity = "cohere/rerank-v4.0-pro"
@@ -222,13 +222,13 @@ def test_the_profile_of_the_tier_counts_and_that_of_another_does_not(
         scores = [query.remote_pairs[id].score for id in best_first]
         assert scores == sorted(scores, reverse=True)
         assert len(best_first) == len(query.scored)
-        # A minimum for another reranker's scores holds nothing back.
+        # A minimum for another reranker's scores is not applied.
         other = decided(query, profile.replace(reranker="shared@1"), policy=policy)
         assert len(other.ids) == len(query.scored)
         assert [one.code for one in other.degraded] == ["reranker_not_fitted"]
 
 
-def test_another_profile_keeps_the_mode_only_with_the_same_pools(
+def test_other_profile_keeps_the_mode_only_with_the_same_pools(
     tmp_path: Path, server: ProvidersServer
 ) -> None:
     run = measured(tmp_path, tier("cohere", server))
@@ -240,7 +240,7 @@ def test_another_profile_keeps_the_mode_only_with_the_same_pools(
     refused("out_of_range", summarize, run, profile=other.profile, modes=["remote"])
 
 
-def test_it_can_stand_alone(tmp_path: Path, server: ProvidersServer) -> None:
+def test_mode_remote_can_run_alone(tmp_path: Path, server: ProvidersServer) -> None:
     run = measured(tmp_path, tier("cohere", server), modes=["remote"])
     assert (run.header.modes, run.header.reranker) == (("remote",), None)
     report = summarize(run, modes=["remote"])
@@ -248,7 +248,7 @@ def test_it_can_stand_alone(tmp_path: Path, server: ProvidersServer) -> None:
     assert html_report([report]).endswith("</html>\n")
 
 
-def test_runs_of_before_can_be_read(tmp_path: Path, server: ProvidersServer) -> None:
+def test_runs_without_the_mode_can_be_read(tmp_path: Path, server: ProvidersServer) -> None:
     run = measured(tmp_path, None, modes=MODES)
     path = tmp_path / "old.run.jsonl"
     write_run(path, run.header, run.queries)
@@ -262,7 +262,7 @@ def test_runs_of_before_can_be_read(tmp_path: Path, server: ProvidersServer) -> 
     assert server.requests == []
 
 
-def test_compare_notes_another_tier(tmp_path: Path, server: ProvidersServer) -> None:
+def test_compare_notes_a_different_remote_reranker(tmp_path: Path, server: ProvidersServer) -> None:
     reports = []
     for provider in ("cohere", "jina"):
         folder = tmp_path / provider
@@ -276,7 +276,7 @@ def test_compare_notes_another_tier(tmp_path: Path, server: ProvidersServer) -> 
     assert any("the remote was cohere/" in note and "jina/" in note for note in found.notes)
 
 
-def test_what_does_not_go_together_is_refused_before_any_work(
+def test_conflicting_arguments_are_refused_before_any_work(
     tmp_path: Path, server: ProvidersServer
 ) -> None:
     embedder = WordEmbedder()
@@ -298,7 +298,7 @@ def here(*arguments: str | Path, capsys: pytest.CaptureFixture[str]) -> Done:
     return Done(code, *capsys.readouterr())
 
 
-def test_without_a_key_the_command_does_nothing(
+def test_command_without_a_key_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("VOYAGE_API_KEY", "COHERE_API_KEY", "CO_API_KEY", "JINA_API_KEY", SWITCH):
@@ -319,7 +319,7 @@ def test_without_a_key_the_command_does_nothing(
     assert not runs.exists()
 
 
-def test_the_command_shows_a_stored_run_without_a_key(
+def test_stored_run_is_shown_without_a_key(
     tmp_path: Path, server: ProvidersServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     measured(tmp_path, tier("cohere", server))

@@ -1,4 +1,4 @@
-"""From stored runs to figures: attribution, economics, the report's forms, comparison, commands."""
+"""Figures of stored runs: attribution, economics, formats of the report, comparison, commands."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def stored(
     )
 
 
-# One query for each thing that can happen, named after it.
+# One query for each possible outcome, with the outcome as its id.
 CLEAR, CLOSE = (0.9, 0.5, 0.4), (0.6, 0.55, 0.5, 0.45)
 QUERIES = (
     stored("skipped right", CLEAR, (1.0, 0.0, 0.0), "a", kind="easy", mentions_name=True),
@@ -133,7 +133,7 @@ QUERIES = (
 def decided(
     query: StoredQuery, mode: Mode, profile: Profile = PROFILE, policy: Policy = POLICY
 ) -> RouteResult:
-    """Decide a query, by the profile and the policy of this file unless told otherwise."""
+    """Decide a query, by default with the profile and the policy of this file."""
     return decide(query, profile, mode, policy=policy)
 
 
@@ -180,24 +180,24 @@ def run_of(
 
 
 @pytest.mark.parametrize("query", [one for one in QUERIES if one.relevant], ids=lambda one: one.id)
-def test_each_miss_is_put_where_it_was_lost(query: StoredQuery) -> None:
+def test_miss_is_attributed_to_the_step_that_lost_it(query: StoredQuery) -> None:
     results = {mode: decided(query, mode) for mode in MODES}
     found = tuple(where_lost(query, results[mode], results["always"]) for mode in MODES)
     assert found == LOST[query.id]
 
 
-def test_a_guardrail_is_not_blamed_where_another_document_was_picked() -> None:
+def test_wrong_pick_is_not_attributed_to_a_guardrail() -> None:
     policy = Policy(rerank_min=0.5)
     picked = stored("q", CLOSE, (1.0, 0.2, 0.0, 0.0), "b")
     result = decided(picked, "always", policy=policy)
     assert where_lost(picked, result, result) == "model"
-    # The one above it fell to the guardrail as well, so it did not stand in the way.
+    # The guardrail dropped the document above it too, so the pick was not lost there.
     both = stored("q", CLOSE, (0.3, 0.2, 0.0, 0.0), "b")
     result = decided(both, "always", policy=policy)
     assert where_lost(both, result, result) == "guardrail"
 
 
-def test_metrics_count_the_queries_that_they_are_for() -> None:
+def test_metrics_count_only_the_queries_they_apply_to() -> None:
     values = {
         query.id: {mode: measure_answer(query, decided(query, mode)) for mode in MODES}
         for query in QUERIES
@@ -221,7 +221,7 @@ def test_metrics_count_the_queries_that_they_are_for() -> None:
     assert [values["gate"][mode]["skipped"] for mode in MODES] == [1.0, 1.0, 0.0]
 
 
-def test_a_report_counts_what_the_gate_did() -> None:
+def test_report_counts_the_decisions_of_the_gate() -> None:
     report = summarize(run_of())
     account = report.economics
     assert account is not None
@@ -250,10 +250,10 @@ def test_a_report_counts_what_the_gate_did() -> None:
         "never": pytest.approx((4 - 4) / 9),
         "gated": pytest.approx((2 - 4) / 9),
     }
-    # Without floor and guardrail the gate also finds what those two held back.
+    # Without floor and guardrail, the gate also selects the documents that these two drop.
     assert report.recall_without_thresholds["gated"] is not None
     assert report.recall_without_thresholds["gated"].value == pytest.approx(4 / 9)
-    # Always reranking puts one more right answer first, the gate as many as never reranking.
+    # The mode always puts one more right answer first than the gate; never as many as the gate.
     assert {mode: one.value for mode, one in report.stage2_gain.items() if one} == {
         "gated": 0.0,
         "always": pytest.approx(1 / 9),
@@ -264,7 +264,7 @@ def test_a_report_counts_what_the_gate_did() -> None:
     assert (report.ceiling.value, report.found.value) == (7 / 9, 8 / 9)
 
 
-def test_what_a_floor_took_is_put_there() -> None:
+def test_miss_below_a_floor_is_attributed_to_the_floor() -> None:
     floored = POLICY.replace(floors={"default": 0.52})
     query = stored("q", CLOSE, (0.0, 0.0, 9.0, 0.0), "c")
     result = decided(query, "gated", policy=floored)
@@ -272,27 +272,27 @@ def test_what_a_floor_took_is_put_there() -> None:
     both = stored("q", CLOSE, (0.0, 0.0, 9.0, 0.0), "cd")
     assert where_lost(both, decided(both, "gated", policy=floored), None) == "floor"
     assert where_lost(both, decided(both, "gated"), None) is None
-    # A floor that drops the first candidate changes what the gate does, and the curve knows.
+    # A floor that drops the first candidate changes the gate's decisions, and the curve.
     report = summarize(run_of(policy=POLICY.replace(floors={"default": 0.62})))
     shipped = next(point for point in report.curve if point.shipped)
     assert report.economics is not None
     assert report.economics.reasons == {"below_floor": 8, "confident_winner": 3}
     assert shipped.skip_rate == report.economics.skip_rate == 1.0
-    # Nothing held back means no floor either.
+    # Without thresholds, floors are off, too.
     assert (
         report.recall_without_thresholds["always"]
         == summarize(run_of()).recall_without_thresholds["always"]
     )
 
 
-def test_nothing_held_back_means_no_threshold_on_relevance_either() -> None:
+def test_decisions_without_thresholds_ignore_the_relevance_threshold() -> None:
     models = (Stage1Relevance(intercept=-1.0), Stage2Relevance(intercept=-1.0))
     relevant = Relevance(stage1=models[0], stage2=models[1], threshold=0.9)
     report = summarize(run_of(profile=PROFILE.replace(relevance=relevant)))
     assert report.quality["never"]["recall@1"] is not None
     assert report.quality["never"]["recall@1"].value == 0
     assert report.recall_without_thresholds == summarize(run_of()).recall_without_thresholds
-    # The abstention curve is that of the confidence, while all else stays.
+    # The abstention curve varies only the confidence threshold.
     report = summarize(run_of(profile=confident().replace(relevance=relevant)))
     assert {one.false_positive_rate for one in report.abstention} == {0.0}
 
@@ -311,7 +311,7 @@ FALLING, LEVEL = (0.6, 0.59, 0.3, 0.29), (0.6, 0.59, 0.58, 0.57)
         (0, 0, 2, "no pool was read"),
     ],
 )
-def test_the_apply_rate_of_the_cut_is_held_against_its_band(
+def test_share_of_cut_tails_is_compared_with_the_expected_range(
     falling: int, level: int, core: int | None, shown: str
 ) -> None:
     queries = [stored(f"f{n}", FALLING, (0.0,) * 4, "a") for n in range(falling)]
@@ -322,7 +322,7 @@ def test_the_apply_rate_of_the_cut_is_held_against_its_band(
     (line,) = [one for one in text_report(report).splitlines() if one.startswith("tail cut")]
     assert line == f"tail cut         {shown}"
     assert len(line) <= 100
-    # A page says nothing of what the policy leaves off.
+    # A page does not mention a rule that the policy leaves off.
     assert (shown in html_report([report])) == (core is not None)
     account = report.to_dict()["economics"]
     rate = falling / (falling + level) if core and falling + level else None
@@ -332,14 +332,14 @@ def test_the_apply_rate_of_the_cut_is_held_against_its_band(
     json.dumps(account, allow_nan=False)
 
 
-def test_stored_source_types_guard_the_cut() -> None:
+def test_source_types_of_a_run_limit_the_cut() -> None:
     profile, policy = PROFILE.replace(pool=4), POLICY.replace(cliff_core=2)
     guarded = stored("q", FALLING, (0.0,) * 4, "a", sources={"a": "web", "d": "pdf"})
     cliff = decided(guarded, "gated", profile, policy).trace["gate"]["cliff"]
     assert cliff["skip_reason"] == "source_diversity_loss"
 
 
-def test_moves_compare_the_orders_and_not_the_guardrails() -> None:
+def test_moves_ignore_guardrails() -> None:
     results = {mode: [decided(query, mode) for query in QUERIES] for mode in MODES}
     moves = count_moves(QUERIES, results["never"], results["always"])
     assert (moves.first, moves.pushed_out) == (4, 1)
@@ -352,7 +352,7 @@ def test_moves_compare_the_orders_and_not_the_guardrails() -> None:
     assert (moves.deep, moves.pulled_in) == (2, 1)
 
 
-def test_the_curve_runs_through_the_shipped_point_and_both_ends() -> None:
+def test_curve_contains_the_shipped_point_and_both_ends() -> None:
     report = summarize(run_of())
     shipped = [point for point in report.curve if point.shipped]
     gated = report.quality["gated"]
@@ -362,7 +362,7 @@ def test_the_curve_runs_through_the_shipped_point_and_both_ends() -> None:
         (one.factor, one.skip_rate, one.recall, one.false_positive_rate) for one in shipped
     ] == [(1.0, 5 / 11, gated["recall@1"].value, gated["false_positive_rate"].value)]
     least, most = report.curve[0], report.curve[-1]
-    assert least.skip_rate == 2 / 11  # what lies below the floor is skipped at any lead
+    assert least.skip_rate == 2 / 11  # candidates below the floor are skipped at any lead
     assert most.skip_rate == 1.0
     for point in report.curve[::3]:
         lead = 0.2 * point.factor
@@ -374,7 +374,7 @@ def test_the_curve_runs_through_the_shipped_point_and_both_ends() -> None:
         assert naive.quality["gated"]["recall@1"].value == pytest.approx(point.recall)
 
 
-def test_a_profile_without_leads_has_a_curve_too() -> None:
+def test_profile_without_leads_has_a_curve() -> None:
     values: list[tuple[float | None, float | None]] = [(1.0, None)] * len(QUERIES)
     points = trade_off(QUERIES, Profile(), Policy(), values, values)
     assert [(one.skip_rate, one.shipped) for one in points][:2] == [(0.0, False), (0.0, True)]
@@ -392,10 +392,10 @@ TERMS = tuple(
     replace(query, scored=tuple(one.replace(overlap=2) for one in query.scored))
     for query in QUERIES
 )
-"""The queries with two terms in common with each candidate, so that words may name a winner."""
+"""The queries, with two terms in common with each candidate, so that BM25 may find a winner."""
 
 
-def test_the_abstention_curve_is_that_of_each_bar() -> None:
+def test_abstention_curve_has_a_point_per_threshold() -> None:
     report = summarize(run_of(profile=confident(threshold=0.6)))
     assert [one.least for one in report.abstention if one.shipped] == [0.6]
     precisions = [one.precision for one in report.abstention]
@@ -417,7 +417,7 @@ def test_the_abstention_curve_is_that_of_each_bar() -> None:
     ],
     ids=["none", "leads", "lexical", "floor", "guardrail"],
 )
-def test_each_point_of_the_abstention_curve_is_a_run_of_its_own(
+def test_abstention_point_equals_a_decision_at_its_threshold(
     winner: Winner, policy: Policy
 ) -> None:
     bare = confident().replace(winner=winner)
@@ -438,35 +438,35 @@ def test_each_point_of_the_abstention_curve_is_a_run_of_its_own(
         )
 
 
-def test_no_abstention_curve_where_nothing_can_show_it() -> None:
+def test_abstention_curve_is_empty_without_confidence_or_labels() -> None:
     assert summarize(run_of(profile=PROFILE.replace(confidence={}))).abstention == ()
     assert summarize(run_of()).abstention  # a model of stage 1 alone holds for reranked queries too
     matched = [query for query in QUERIES if query.relevant]
     assert summarize(run_of(matched, profile=confident())).abstention == ()
 
 
-def test_the_reliability_is_that_of_the_confidence() -> None:
+def test_reliability_uses_the_confidence() -> None:
     bins = summarize(run_of(profile=confident())).reliability
-    for one in bins:  # all of them lie on sigmoid(4 cosine - 2), none on a sigmoid of a logit
+    for one in bins:  # each is on sigmoid(4 cosine - 2), and not on a sigmoid of a logit
         assert 1 / (1 + math.exp(2)) <= one.stated <= 1 / (1 + math.exp(-2))
 
 
 @pytest.mark.parametrize(
     ("profile", "stated"), [(PROFILE, "confidence"), (PROFILE.replace(confidence={}), "sigmoid")]
 )
-def test_the_reliability_names_what_is_compared(profile: Profile, stated: str) -> None:
+def test_reliability_chart_names_its_probability(profile: Profile, stated: str) -> None:
     report = summarize(run_of(profile=profile))
     assert f"the {stated}" in text_report(report, signals=True)
     assert f"The {stated} of the" in html_report([report])
 
 
-def test_a_chart_of_its_own_is_an_svg_file() -> None:
+def test_standalone_chart_is_an_svg_file() -> None:
     points = summarize(run_of()).curve
     root = ElementTree.fromstring(standalone(curve_chart(points)))
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     circles = [one.get("class") for one in root.iter("{http://www.w3.org/2000/svg}circle")]
     assert circles.count("mark") == 1
-    # Every point says its numbers when it is pointed at.
+    # Every point shows its numbers on hover.
     assert len(circles) == len(points) == len(list(root.iter("{http://www.w3.org/2000/svg}title")))
     (style,) = root.iter("{http://www.w3.org/2000/svg}style")
     used = {one.get("class") for one in root.iter() if one.get("class")} - {"label"}
@@ -474,11 +474,11 @@ def test_a_chart_of_its_own_is_an_svg_file() -> None:
 
 
 def svg(chart: str) -> list[ElementTree.Element]:
-    """Return all elements of a chart, which has to be well formed."""
+    """Return all elements of a chart, which must be well formed."""
     return list(ElementTree.fromstring(chart).iter())
 
 
-def test_the_flow_has_a_band_as_thick_as_its_queries_for_each_end() -> None:
+def test_band_of_the_flow_chart_is_as_thick_as_its_number_of_queries() -> None:
     lost = summarize(run_of()).lost["gated"]
     elements = svg(flow_chart(9, lost))
     labels = [one.text or "" for one in elements if one.tag == "text"]
@@ -505,12 +505,12 @@ def test_the_flow_has_a_band_as_thick_as_its_queries_for_each_end() -> None:
 
 
 @pytest.mark.parametrize("lost", [{}, {"retrieval": 3}, {"gate": 3}, {"retrieval": 1, "gate": 2}])
-def test_a_flow_may_have_one_end_only(lost: dict[str, int]) -> None:
+def test_flow_chart_may_have_a_single_end(lost: dict[str, int]) -> None:
     labels = [one.text or "" for one in svg(flow_chart(3, lost)) if one.tag == "text"]
     assert len(labels) == 1 + len(lost) + (not lost)
 
 
-def test_latency_is_drawn_as_a_rising_share_of_the_queries() -> None:
+def test_latency_chart_rises_to_all_queries() -> None:
     account = summarize(run_of()).economics
     assert account is not None
     assert all(len(one.spread) == 21 for one in account.latencies)
@@ -520,14 +520,14 @@ def test_latency_is_drawn_as_a_rising_share_of_the_queries() -> None:
     assert len(lines) == 1 + len(account.latencies)
     for line in lines:
         points = [tuple(map(float, one.split(","))) for one in line.get("points", "").split()]
-        # Time only grows to the right, the share only grows upwards.
+        # Both the time and the share rise along the line.
         assert points == sorted(points, key=lambda point: (point[0], -point[1]))
     ticks = [one.text for one in elements if one.get("class") == "tick"]
     assert {"1 ms", "100 ms", "1 s", "10 s"} <= set(ticks)
     assert any(one.text == "slow <1>: 50% within 10.0 ms" for one in elements)
 
 
-def test_another_profile_is_tried_without_a_model() -> None:
+def test_stored_run_is_decided_by_another_profile_without_a_model() -> None:
     report = summarize(run_of(), profile=CLOSED)
     assert report.economics is not None
     assert report.economics.reranked == 11
@@ -542,7 +542,7 @@ def test_another_profile_is_tried_without_a_model() -> None:
     assert raised.value.code == "unsuitable_run"
 
 
-def test_another_policy_is_tried_noted_and_kept() -> None:
+def test_stored_run_is_decided_by_another_policy() -> None:
     report = summarize(run_of(), policy=Policy())
     assert any(
         note.startswith("decided again from a stored run by another policy: times")
@@ -558,14 +558,14 @@ def test_another_policy_is_tried_noted_and_kept() -> None:
         "unsuitable_run", summarize, run_of(modes=["never", "gated"]), policy=Policy()
     )
     assert "another profile or policy lacks logits" in message
-    # A report of an earlier version has only the run's.
+    # A report of an earlier version has only the run's policy.
     before, after = reports_of(summarize(run_of())), reports_of(report)
     del before["by-hand test"]["policy"]
     assert "by-hand test: the policies differ" in compare(before, after).notes
     assert "the policies differ" not in " ".join(compare(before, before).notes)
 
 
-def test_the_first_line_says_where_the_gate_is_inert() -> None:
+def test_headline_warns_about_an_inert_gate() -> None:
     never_skips = summarize(run_of(profile=CLOSED))
     assert text_report(never_skips).startswith("WARNING: the gate never skipped")
     every = PROFILE.replace(answer=Answer(rerank_threshold=1.0))
@@ -579,7 +579,7 @@ def test_the_first_line_says_where_the_gate_is_inert() -> None:
     assert "was not run" in headline(summarize(run_of(modes=["never"])))
 
 
-def test_without_no_match_queries_abstention_is_not_measured() -> None:
+def test_abstention_is_not_measured_without_no_match_queries() -> None:
     matched = [query for query in QUERIES if query.relevant]
     report = summarize(run_of(matched))
     assert report.quality["gated"]["false_positive_rate"] is None
@@ -588,14 +588,14 @@ def test_without_no_match_queries_abstention_is_not_measured() -> None:
     assert "not measured" not in text_report(summarize(run_of()))
 
 
-def test_only_no_match_queries_make_a_report_too() -> None:
+def test_report_of_only_no_match_queries() -> None:
     report = summarize(run_of([query for query in QUERIES if not query.relevant]))
     assert report.quality["gated"]["recall@1"] is None
     assert "false positive" in text_report(report)
     assert html_report([report])
 
 
-def test_kinds_and_named_documents_are_reported_apart() -> None:
+def test_kinds_and_named_documents_are_reported_separately() -> None:
     groups = {group.name: group for group in summarize(run_of()).groups}
     assert {name: one.queries for name, one in groups.items()} == {
         "names the document": 1,
@@ -610,10 +610,10 @@ def test_kinds_and_named_documents_are_reported_apart() -> None:
     assert hard.false_positive_rate["gated"].value == 0.0
 
 
-def test_signals_are_rated_for_both_questions() -> None:
+def test_signals_have_an_area_for_both_questions() -> None:
     report = summarize(run_of())
     strengths = {one.name: one for one in report.strengths}
-    # Stage 2 puts two of the nine right that something fits.
+    # Stage 2 corrects two of the nine queries with a match.
     leads = {q.id: q.signals["lead"] for q in QUERIES if q.relevant and q.signals}
     needed = [leads.pop(id) for id in ("gate", "reranked right")]
     wins = sum((low < high) + (low == high) / 2 for low in needed for high in leads.values())
@@ -627,7 +627,7 @@ def test_signals_are_rated_for_both_questions() -> None:
 
 
 def test_histograms_and_reliability_count_every_query_once() -> None:
-    # Without a model of the confidence, the sigmoid of the logit is taken for it.
+    # Without a confidence model, the sigmoid of the logit is used.
     bare = PROFILE.replace(confidence={})
     always = [decided(query, "always", bare) for query in QUERIES]
     for histogram in histograms(QUERIES, always):
@@ -643,7 +643,7 @@ def test_histograms_and_reliability_count_every_query_once() -> None:
 
 
 @pytest.mark.parametrize("modes", [["never", "always"], ["always"], ["gated", "always"]])
-def test_the_answers_shown_are_those_of_the_mode_that_is_named(modes: list[Mode]) -> None:
+def test_answers_are_those_of_the_named_mode(modes: list[Mode]) -> None:
     # The run has all modes, and only some of them are compared.
     report = summarize(run_of(), modes=modes)
     mode: Mode = "gated" if "gated" in modes else "always"
@@ -653,7 +653,7 @@ def test_the_answers_shown_are_those_of_the_mode_that_is_named(modes: list[Mode]
 
 
 @pytest.mark.parametrize("modes", [["never"], ["gated"], ["never", "gated"], MODES])
-def test_every_form_of_the_report_holds_for_every_set_of_modes(modes: Sequence[Mode]) -> None:
+def test_every_format_of_the_report_works_for_every_set_of_modes(modes: Sequence[Mode]) -> None:
     report = summarize(run_of(modes=modes))
     text = text_report(report, signals=True)
     assert max(map(len, text.split("\n"))) <= 100
@@ -664,7 +664,7 @@ def test_every_form_of_the_report_holds_for_every_set_of_modes(modes: Sequence[M
     assert html_report([report]).endswith("</html>\n")
 
 
-def test_a_page_holds_no_hidden_characters() -> None:
+def test_page_contains_no_control_characters() -> None:
     run = run_of()
     nasty = "data\x1b[31m\u202eset\x9b\r\0\u2066"
     page = html_report([summarize(replace(run, header=replace(run.header, dataset=nasty)))])
@@ -672,7 +672,7 @@ def test_a_page_holds_no_hidden_characters() -> None:
     assert [one for one in page if one != "\n" and not one.isprintable()] == []
 
 
-def test_long_names_stay_within_the_width() -> None:
+def test_long_names_are_cut_to_the_width() -> None:
     queries = [
         replace(one, id=f"{one.id} {n}", kind="k" * 60) for one in QUERIES for n in range(10)
     ]
@@ -682,7 +682,7 @@ def test_long_names_stay_within_the_width() -> None:
 
 
 class Page(HTMLParser):
-    """Collects what a page would load, and checks that its elements are closed in order."""
+    """Collects the files that a page would load, and checks that elements are closed in order."""
 
     VOID = frozenset({"meta", "input"})
 
@@ -693,18 +693,18 @@ class Page(HTMLParser):
         self.text = ""
 
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
-        """Note what is opened and what it would load."""
+        """Record an opened element and the files that it would load."""
         if tag not in self.VOID:
             self.open.append(tag)
-        if tag in ("img", "link", "iframe"):  # a script would show by its src
+        if tag in ("img", "link", "iframe"):  # a script would have a src
             self.loads.append(tag)
         self.loads += [name for name, _ in attrs if name in ("src", "href", "onclick", "onerror")]
 
     def handle_startendtag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
-        """Nothing stays open."""
+        """Ignore an element that closes itself."""
 
     def handle_endtag(self, tag: str) -> None:
-        """Only what was opened last may be closed."""
+        """Check that the element was the last to be opened."""
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
@@ -712,7 +712,7 @@ class Page(HTMLParser):
         self.text += data
 
 
-def test_the_page_is_whole_loads_nothing_and_escapes_all_text() -> None:
+def test_page_is_complete_loads_nothing_and_escapes_text() -> None:
     evil = '<script>alert("1")</script>&amp;<img src=x onerror=y>'
     given = {"text": evil, "kind": evil, "excerpts": {"b": evil}}
     query = stored("x", CLOSE, (1.0, 0.0, 0.0, 0.0), "b", **given)
@@ -733,13 +733,13 @@ def test_the_page_is_whole_loads_nothing_and_escapes_all_text() -> None:
     # confidence, and the reliability diagram.
     assert markup.count("<svg") == 8
     assert "stage 2 was skipped" in page.text
-    # The one script is the table's own, and no text of a query got into it.
+    # The only script is that of the table, and it contains no text of a query.
     assert markup.count("<script") == 1
     assert f"<script>{SCRIPT}</script>" in markup
     assert markup.count("<tr data-outcome=") == len(QUERIES) + 1
 
 
-def test_the_table_holds_every_query_and_how_it_came_out() -> None:
+def test_table_lists_every_query_with_its_outcome() -> None:
     report = summarize(run_of())
     rows = {one.id: one for one in report.answers}
     assert list(rows) == list(report.ids)
@@ -767,14 +767,12 @@ def test_the_table_holds_every_query_and_how_it_came_out() -> None:
         ([0.1, 0.9], (0.1, 0.9)),
     ],
 )
-def test_an_axis_makes_no_cliff_of_one_query(
-    shares: list[float], shown: tuple[float, float]
-) -> None:
+def test_axis_spans_at_least_0_2(shares: list[float], shown: tuple[float, float]) -> None:
     assert shares_shown(shares) == pytest.approx(shown)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=5))
-def test_an_axis_shows_every_share_and_no_more_than_there_are(shares: list[float]) -> None:
+def test_axis_contains_every_share_within_0_and_1(shares: list[float]) -> None:
     low, high = shares_shown(shares)
     assert 0 <= low <= min(shares)
     assert max(shares) <= high <= 1
@@ -790,7 +788,7 @@ def reports_of(*reports: Report) -> Mapping[str, dict[str, Any]]:
     return {f"{one['header']['dataset']} {one['header']['split']}": one for one in read}
 
 
-def test_a_report_does_not_differ_from_itself() -> None:
+def test_report_equals_itself() -> None:
     same = reports_of(summarize(run_of()))
     found = compare(dict(same), dict(same))
     assert not found.fell
@@ -808,12 +806,12 @@ def many(profile: Profile, count: int = 12, **header: Any) -> Mapping[str, dict[
     return reports_of(summarize(run_of(copies, profile=profile, **header)))
 
 
-def test_a_metric_that_fell_beyond_noise_is_named_in_either_direction() -> None:
+def test_fall_beyond_noise_is_reported_in_either_direction() -> None:
     gated, ungated = dict(many(PROFILE)), dict(many(CLOSED))
     better = {(one.mode, one.metric): one for one in compare(gated, ungated).changes}
     assert better["gated", "recall@1"].difference.low > 0
     assert not better["gated", "recall@1"].fell
-    # Without the gate no query is skipped any more.
+    # Without the gate no query is skipped.
     assert [key for key, one in better.items() if one.fell] == [("gated", "skipped")]
     worse = {(one.mode, one.metric) for one in compare(ungated, gated).changes if one.fell}
     assert ("gated", "recall@1") in worse
@@ -825,13 +823,13 @@ def test_a_metric_that_fell_beyond_noise_is_named_in_either_direction() -> None:
     assert lower["false_positive_rate"].fell
 
 
-def test_a_difference_is_paired_by_query_and_not_by_place() -> None:
+def test_differences_are_paired_by_query_id() -> None:
     turned = reports_of(summarize(run_of(QUERIES[::-1])))
     found = compare(dict(reports_of(summarize(run_of()))), dict(turned))
     assert all(one.difference.low == one.difference.high == 0 for one in found.changes)
 
 
-def test_one_query_is_no_evidence() -> None:
+def test_one_query_is_not_beyond_noise() -> None:
     before = dict(many(PROFILE))
     after = json.loads(json.dumps(before))
     values = after["by-hand test"]["per_query"]["gated"]["recall@1"]
@@ -841,18 +839,18 @@ def test_one_query_is_no_evidence() -> None:
     assert not found["gated", "recall@1"].fell
 
 
-def test_the_queries_behind_recall_are_named() -> None:
+def test_moved_queries_are_listed() -> None:
     before = dict(reports_of(summarize(run_of())))
     turned = run_of(QUERIES[::-1], profile=CLOSED)
     found = {one.mode: one for one in compare(before, reports_of(summarize(turned))).moved}
-    # Without a gate all are reranked: two that the gate held back are right, none is lost.
+    # Without a gate all are reranked: two queries that the gate abstained on gain a right pick.
     assert found["never"].gained == found["never"].lost == ()
     assert (found["gated"].gained, found["gated"].lost) == (("gate", "below floor"), ())
     back = compare(reports_of(summarize(turned)), before).moved
     assert {one.mode: one.lost for one in back}["gated"] == ("below floor", "gate")
 
 
-def test_the_page_of_a_comparison_is_whole_and_escapes_all_names() -> None:
+def test_comparison_page_is_complete_and_escapes_names() -> None:
     evil = "<script>alert(1)</script>"
     queries = [replace(one, id=f"{one.id} {evil} {n}") for one in QUERIES for n in range(12)]
     before, after = (
@@ -868,7 +866,7 @@ def test_the_page_of_a_comparison_is_whole_and_escapes_all_names() -> None:
     fallen = sum(one.fell for one in found.changes)
     assert fallen
     assert f"{fallen} of {len(found.changes)} metrics fell beyond noise." in page.text
-    # Both curves in one picture, and an interval for each metric.
+    # Both curves in one chart, and an interval for each metric.
     assert markup.count('<polyline class="line of-') == 2
     assert [markup.count(f'<circle class="mark of-{place}"') for place in (0, 1)] == [1, 1]
     changed = sum(one.before != one.after for one in found.changes)
@@ -878,7 +876,7 @@ def test_the_page_of_a_comparison_is_whole_and_escapes_all_names() -> None:
     assert "24 queries lost a right first pick" in page.text
 
 
-def test_what_cannot_be_paired_is_not_compared() -> None:
+def test_metric_that_cannot_be_paired_is_left_out() -> None:
     before, after = (reports_of(summarize(run_of(profile=one))) for one in (CLOSED, PROFILE))
     (report,) = after.values()
     assert any(report["per_query"]["gated"]["abstention_precision"])
@@ -887,7 +885,7 @@ def test_what_cannot_be_paired_is_not_compared() -> None:
     assert "abstention_precision" not in metrics
 
 
-def test_a_profile_fitted_on_the_queries_says_so() -> None:
+def test_profile_fitted_on_these_queries_is_noted() -> None:
     header = run_of().header
     known = {"corpus": header.corpus, "labels": header.labels}
 
@@ -901,7 +899,7 @@ def test_a_profile_fitted_on_the_queries_says_so() -> None:
         assert "was fitted on" not in notes(data)
 
 
-def test_a_page_leaves_out_what_no_query_can_tell() -> None:
+def test_page_leaves_out_metrics_without_values() -> None:
     page = Page()
     page.feed(html_report([summarize(run_of([one for one in QUERIES if not one.relevant]))]))
     assert "Recall was not measured" in page.text
@@ -912,7 +910,7 @@ def test_a_page_leaves_out_what_no_query_can_tell() -> None:
     assert "Recall was not measured" not in page.text
 
 
-def test_an_interval_stays_on_its_scale() -> None:
+def test_interval_chart_stays_on_its_scale() -> None:
     elements = svg(interval_chart(Interval(-0.2, -0.5, 0.1, 9), 0.5, worse=True))
     (line,) = (one.get("points") for one in elements if one.tag == "polyline")
     assert line == "6.0,8 70.8,8"
@@ -920,7 +918,7 @@ def test_an_interval_stays_on_its_scale() -> None:
     assert dot == "38.4"
 
 
-def test_what_cannot_be_compared_is_refused_and_the_rest_noted() -> None:
+def test_incomparable_reports_are_refused_and_other_differences_noted() -> None:
     one, other = dict(many(PROFILE, 1)), dict(many(PROFILE, 1, labels="others"))
     for before, after in ((one, other), (one, dict(many(PROFILE, 1, split="dev")))):
         with pytest.raises(CrossgateError) as raised:
@@ -934,11 +932,11 @@ def test_what_cannot_be_compared_is_refused_and_the_rest_noted() -> None:
     assert any("the reranker was r, now new" in note for note in found.notes)
 
 
-def test_reports_on_other_queries_are_not_comparable() -> None:
+def test_reports_on_different_queries_are_refused() -> None:
     before = reports_of(summarize(run_of()))
     twice = json.loads(json.dumps(before))
     twice["by-hand test"]["ids"][1] = twice["by-hand test"]["ids"][0]
-    # What `--unnamed` leaves out changes neither documents nor labels of the header.
+    # `--unnamed` changes neither documents nor labels in the header.
     unnamed = reports_of(summarize(run_of([one for one in QUERIES if not one.mentions_name])))
     for one, other, message in (
         (before, unnamed, "not the same queries"),
@@ -949,7 +947,7 @@ def test_reports_on_other_queries_are_not_comparable() -> None:
         assert message in refused("not_comparable", compare, dict(one), dict(other))
 
 
-def test_what_is_no_report_is_refused(tmp_path: Path) -> None:
+def test_file_that_is_not_a_report_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     good: dict[str, Any] = {"schema": REPORTS_SCHEMA, "reports": [summarize(run_of()).to_dict()]}
     path.write_text(dump(good))
@@ -971,7 +969,7 @@ def test_what_is_no_report_is_refused(tmp_path: Path) -> None:
         with pytest.raises(CrossgateError) as raised:
             read_reports(path)
         assert raised.value.code == "malformed_report"
-    # One of the two would take the place of the other.
+    # One report would replace the other.
     path.write_text(dump({**good, "reports": good["reports"] * 2}))
     assert "two reports of by-hand test" in refused("malformed_report", read_reports, path)
     with pytest.raises(CrossgateError) as raised:
@@ -1006,7 +1004,7 @@ def options(*dataset: object, **given: Any) -> argparse.Namespace:
     return argparse.Namespace(**{**defaults, **given})
 
 
-def test_the_command_measures_stores_and_reports_with_the_bundled_models(
+def test_command_measures_stores_and_reports_with_the_bundled_models(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = write_beir(tmp_path / "set")
@@ -1030,9 +1028,7 @@ def test_the_command_measures_stores_and_reports_with_the_bundled_models(
 
 
 @pytest.mark.parametrize("option", ["html", "curve"])
-def test_a_report_that_cannot_be_written_is_refused_before_anything_is_measured(
-    tmp_path: Path, option: str
-) -> None:
+def test_unwritable_report_is_refused_before_measuring(tmp_path: Path, option: str) -> None:
     folder, runs = write_beir(tmp_path / "set"), tmp_path / "runs"
     given = {option: str(tmp_path / "absent" / "page"), "runs": str(runs)}
     with pytest.raises(CrossgateError) as raised:
@@ -1042,7 +1038,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_anything_is_measured(
     assert not runs.exists()
 
 
-def test_skipped_rows_are_named_on_stderr_and_counted(
+def test_skipped_rows_are_reported_on_stderr_and_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = write_beir(
@@ -1061,7 +1057,7 @@ def test_skipped_rows_are_named_on_stderr_and_counted(
     assert raised.value.code == "malformed_row"
 
 
-def test_the_command_compares_and_its_code_tells(
+def test_compare_exits_with_1_if_a_metric_fell(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = []
@@ -1088,7 +1084,9 @@ def test_the_command_compares_and_its_code_tells(
 
 
 @pytest.mark.parametrize("given", ["background", "from_transcripts", "limit", "split"])
-def test_a_stored_run_has_its_queries_already(tmp_path: Path, given: str) -> None:
+def test_options_that_choose_queries_are_refused_for_a_stored_run(
+    tmp_path: Path, given: str
+) -> None:
     path, made = tmp_path / "a.run.jsonl", run_of()
     write_run(path, made.header, made.queries)
     value = {"background": True, "limit": 3}.get(given, "x")
@@ -1097,7 +1095,7 @@ def test_a_stored_run_has_its_queries_already(tmp_path: Path, given: str) -> Non
     assert "--runs" in message
 
 
-def test_a_stored_run_has_its_remote_scores_already(tmp_path: Path) -> None:
+def test_remote_option_is_refused_for_a_stored_run(tmp_path: Path) -> None:
     path = tmp_path / "a.run.jsonl"
     made = run_of(modes=[*MODES, "remote"], remote="cohere@1")
     write_run(path, made.header, made.queries)
@@ -1108,7 +1106,7 @@ def test_a_stored_run_has_its_remote_scores_already(tmp_path: Path) -> None:
     assert "--modes" in refused("out_of_range", evaluate.run, options(path, remote="cohere"))
 
 
-def test_an_unknown_mode_and_an_unwritable_page_are_errors(tmp_path: Path) -> None:
+def test_unknown_mode_and_unwritable_page_are_refused(tmp_path: Path) -> None:
     measured(tmp_path)
     with pytest.raises(CrossgateError) as raised:
         evaluate.run(options(tmp_path / "set", modes="never,sometimes"))
@@ -1118,15 +1116,15 @@ def test_an_unknown_mode_and_an_unwritable_page_are_errors(tmp_path: Path) -> No
     assert raised.value.code == "unwritable"
 
 
-def test_json_lists_of_numbers_stand_on_one_line() -> None:
+def test_json_lists_of_numbers_are_on_one_line() -> None:
     values = {"a": [1, 2.5, None], "b": ["x", "[\n1]"], "c": [], "d": [[1, 2], [3]]}
     text = dump(values)
     assert json.loads(text) == values
     assert '"a": [ 1, 2.5, null ]' in text
 
 
-def test_every_metric_says_what_it_counts() -> None:
+def test_every_metric_has_a_meaning() -> None:
     assert len({metric.name for metric in METRICS}) == len(METRICS)
     assert all(metric.meaning for metric in METRICS)
-    # The heads of the tables say the same.
+    # The heads of the tables have the same meanings.
     assert explained("recall@1") == explained("recall@1", METRICS[0].meaning)

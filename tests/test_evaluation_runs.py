@@ -1,4 +1,4 @@
-"""Measuring, storing, and deciding again from what is stored."""
+"""Measuring and storing runs, and deciding again from stored runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ POLICY = Policy(rerank_min=-60.0, lexical={"score": 1.8, "lead": 1.8})
 
 
 class SharedWords(FunctionReranker):
-    """Prefers documents that share letters with the query; a real order, the same every time."""
+    """Prefers documents that share letters with the query, which gives a deterministic order."""
 
     name = "shared"
     identity = "shared@1"
@@ -62,7 +62,7 @@ def measured(folder: Path, dataset: Dataset | None = None, **options: Any) -> Ru
     return read_run(path)
 
 
-def test_a_run_holds_what_the_router_decided(tmp_path: Path) -> None:
+def test_run_stores_the_decisions_of_the_router(tmp_path: Path) -> None:
     dataset = read_dataset(write_beir(tmp_path / "set"))
     run = measured(tmp_path, dataset)
     assert (run.header.dataset, run.header.split, run.header.documents) == ("set", "test", 6)
@@ -98,11 +98,11 @@ def test_a_run_holds_what_the_router_decided(tmp_path: Path) -> None:
                     "selected": wanted.ids,
                 }
                 reasons.add(wanted.reason)
-    # The dataset takes every path, or the test shows little.
+    # The queries of the dataset take every path.
     assert {"confident_winner", "lexical_winner", "improbable", "reranked"} <= reasons
 
 
-def test_a_run_keeps_the_source_types_that_guard_the_cut(tmp_path: Path) -> None:
+def test_run_stores_source_types(tmp_path: Path) -> None:
     plain = read_dataset(write_beir(tmp_path / "set"))
     documents = tuple(
         replace(one, metadata={"kind": f"of {one.id}"} if place else {})
@@ -129,7 +129,7 @@ def test_a_run_keeps_the_source_types_that_guard_the_cut(tmp_path: Path) -> None
     assert "source_diversity_loss" in reasons
 
 
-def test_every_candidate_has_its_logit_and_none_is_read_twice_untimed(tmp_path: Path) -> None:
+def test_every_candidate_has_a_logit_and_is_scored_once(tmp_path: Path) -> None:
     reranker = SharedWords()
     run = measured(tmp_path, reranker=reranker, repeated=0)
     for query in run.queries:
@@ -139,7 +139,7 @@ def test_every_candidate_has_its_logit_and_none_is_read_twice_untimed(tmp_path: 
     assert len(pairs) == len(set(pairs)) == len(warm_up) + sum(len(q.pairs) for q in run.queries)
 
 
-def test_each_mode_is_timed_on_its_own(tmp_path: Path) -> None:
+def test_modes_are_timed_separately(tmp_path: Path) -> None:
     for query in measured(tmp_path).queries:
         assert set(query.milliseconds) == set(MODES)
         assert "stage2" in query.milliseconds["always"]
@@ -157,7 +157,7 @@ def test_some_queries_are_routed_twice(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_one_mode_alone_runs_no_more_than_it_needs(tmp_path: Path, mode: Mode) -> None:
+def test_single_mode_runs_only_its_own_steps(tmp_path: Path, mode: Mode) -> None:
     reranker = SharedWords()
     run = measured(tmp_path, reranker=reranker, modes=[mode])
     assert run.header.modes == (mode,)
@@ -167,7 +167,7 @@ def test_one_mode_alone_runs_no_more_than_it_needs(tmp_path: Path, mode: Mode) -
         assert bool(query.pairs) == (mode == "always" or "ambiguous" in str(query.decision))
 
 
-def test_a_candidate_list_is_all_that_a_query_chooses_from(tmp_path: Path) -> None:
+def test_query_chooses_only_from_its_candidate_list(tmp_path: Path) -> None:
     candidates = [{"query": "q1", "candidates": ["translator", "csv-cleaner"]}]
     dataset = read_dataset(write_beir(tmp_path / "set", candidates=candidates))
     run = measured(tmp_path, dataset)
@@ -175,18 +175,18 @@ def test_a_candidate_list_is_all_that_a_query_chooses_from(tmp_path: Path) -> No
     assert len(run.queries[1].scored) > 2
 
 
-def test_words_alone_can_be_measured(tmp_path: Path) -> None:
+def test_dataset_can_be_measured_without_vectors(tmp_path: Path) -> None:
     run = measured(tmp_path, embedder=None, profile=Profile())
     assert run.header.embedder == ""
     assert all(one.cosine is None for query in run.queries for one in query.scored)
     always = [decide(query, Profile(), "always") for query in run.queries if query.scored]
-    # Without vectors, what shares no term with a query is never read.
+    # Without vectors, a document that shares no term with the query is not read.
     assert {result.reason for result in always} == {"reranked", "no_overlap"}
     for result in always:
         assert bool(result.trace["stage2"]) == (result.reason == "reranked")
 
 
-def test_what_does_not_run_as_configured_is_stored(tmp_path: Path) -> None:
+def test_degradations_are_stored(tmp_path: Path) -> None:
     def fail(query: str, documents: Sequence[str]) -> list[PairScore]:
         if query != "warm up":
             raise RuntimeError("out of order")
@@ -197,14 +197,14 @@ def test_what_does_not_run_as_configured_is_stored(tmp_path: Path) -> None:
     assert all(query.pairs == {} for query in run.queries)
 
 
-def test_an_unknown_mode_is_refused(tmp_path: Path) -> None:
+def test_unknown_mode_is_refused(tmp_path: Path) -> None:
     for modes in (["sometimes"], []):
         with pytest.raises(CrossgateError) as raised:
             measured(tmp_path, modes=modes)
         assert raised.value.code == "out_of_range"
 
 
-def test_a_run_reads_back_as_it_was_written(tmp_path: Path) -> None:
+def test_run_reads_back_as_written(tmp_path: Path) -> None:
     run = measured(tmp_path)
     write_run(tmp_path / "again.jsonl", run.header, run.queries)
     path = tmp_path / "set.run.jsonl"
@@ -215,7 +215,7 @@ def test_a_run_reads_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, RuntimeError])
-def test_an_interrupted_run_leaves_the_earlier_one_and_no_half_file(
+def test_interrupted_run_keeps_the_earlier_file(
     tmp_path: Path, interruption: type[BaseException]
 ) -> None:
     run = measured(tmp_path)
@@ -232,7 +232,7 @@ def test_an_interrupted_run_leaves_the_earlier_one_and_no_half_file(
     assert sorted(one.name for one in tmp_path.iterdir()) == ["set", "set.run.jsonl"]
 
 
-def test_two_datasets_of_one_name_have_a_run_each(tmp_path: Path) -> None:
+def test_two_datasets_of_one_name_get_two_files(tmp_path: Path) -> None:
     from crossgate import _cli as cli
 
     first = write_beir(tmp_path / "a" / "set")
@@ -247,7 +247,7 @@ def test_two_datasets_of_one_name_have_a_run_each(tmp_path: Path) -> None:
         assert len(written["set-test-2.run.jsonl"].queries) == 3
 
 
-def test_two_files_of_candidates_of_one_name_have_a_run_each(tmp_path: Path) -> None:
+def test_two_candidate_files_of_one_name_get_two_files(tmp_path: Path) -> None:
     from crossgate import _cli as cli
 
     files = [tmp_path / name / "found.jsonl" for name in "ab"]
@@ -265,14 +265,14 @@ def test_two_files_of_candidates_of_one_name_have_a_run_each(tmp_path: Path) -> 
     }
 
 
-def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+def test_unwritable_folder_is_refused(tmp_path: Path) -> None:
     run = measured(tmp_path)
     with pytest.raises(CrossgateError) as raised:
         write_run(tmp_path / "set.run.jsonl" / "x.jsonl", run.header, run.queries)
     assert raised.value.code == "unwritable"
 
 
-def test_a_damaged_run_is_an_error_that_names_the_line(tmp_path: Path) -> None:
+def test_damaged_run_is_refused_with_its_line(tmp_path: Path) -> None:
     measured(tmp_path)
     path = tmp_path / "set.run.jsonl"
     lines = path.read_text().splitlines()
@@ -297,7 +297,7 @@ def test_a_damaged_run_is_an_error_that_names_the_line(tmp_path: Path) -> None:
         assert line is None or str(raised.value).startswith(f"{path}:{line}: ")
 
 
-def test_another_profile_decides_as_a_router_with_it_would(tmp_path: Path) -> None:
+def test_stored_run_is_decided_like_a_router_with_the_profile(tmp_path: Path) -> None:
     dataset = read_dataset(write_beir(tmp_path / "set"))
     wide = PROFILE.replace(per_channel=6)
     run = measured(tmp_path, dataset, profile=wide)
@@ -317,7 +317,7 @@ def test_another_profile_decides_as_a_router_with_it_would(tmp_path: Path) -> No
         assert [hit.blend for hit in again.hits] == pytest.approx(blends)
 
 
-def test_a_run_of_another_version_is_named(tmp_path: Path) -> None:
+def test_run_of_another_version_is_refused_with_its_version(tmp_path: Path) -> None:
     measured(tmp_path)
     path = tmp_path / "set.run.jsonl"
     path.write_text(path.read_text().replace("crossgate-run/2", "crossgate-run/1"))
@@ -326,7 +326,7 @@ def test_a_run_of_another_version_is_named(tmp_path: Path) -> None:
     assert "'crossgate-run/1', not 'crossgate-run/2': measure again" in said
 
 
-def test_a_stored_run_is_decided_by_another_policy(tmp_path: Path) -> None:
+def test_stored_run_is_decided_by_another_policy(tmp_path: Path) -> None:
     run = measured(tmp_path)
     high = Policy(floors=Floors(default=1.0))
     account = summarize(run, policy=high).economics

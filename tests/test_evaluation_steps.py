@@ -1,4 +1,4 @@
-"""`eval --steps`: what each step adds, on stand-ins and from the command line."""
+"""`eval --steps`: the effect of each step, with stand-ins and from the command line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def report() -> StepsReport:
     )
 
 
-def test_every_step_is_added_and_left_out_once(report: StepsReport) -> None:
+def test_each_step_is_added_and_left_out_once(report: StepsReport) -> None:
     added, left_out = names(report)
     assert added == ["words alone", "meaning alone", "fused", *(f"+ {one}" for one in STEPS)]
     assert left_out == [f"without {one}" for one in STEPS]
@@ -42,9 +42,9 @@ def test_every_step_is_added_and_left_out_once(report: StepsReport) -> None:
     assert report.now.isoformat() == "2031-03-14T17:00:00+00:00"
 
 
-def test_rows_agree_with_each_other(report: StepsReport) -> None:
+def test_rows_are_consistent(report: StepsReport) -> None:
     rows = {row.name: row for row in (*report.added, *report.left_out)}
-    # The whole without its last step is what stood before that step.
+    # The whole without its last step equals the row before that step.
     without, before = rows["without diversity"], rows["+ gate"]
     assert (without.recall_1, without.ndcg_10) == (before.recall_1, before.ndcg_10)
     assert rows["words alone"].change is None
@@ -70,7 +70,7 @@ def test_rows_agree_with_each_other(report: StepsReport) -> None:
     assert rows["fused"].no_match_picks.count == 6
 
 
-def test_no_pair_is_read_twice() -> None:
+def test_no_pair_is_scored_twice() -> None:
     reranker = LengthReranker()
     dataset = read_dataset(MEMORY, limit=5)
     measure_steps(dataset, reranker=reranker, embedder=WordEmbedder())
@@ -78,7 +78,7 @@ def test_no_pair_is_read_twice() -> None:
     assert len(pairs) == len(set(pairs)) > 5
 
 
-def test_undated_documents_have_no_decay_and_words_alone_no_meaning(tmp_path: Path) -> None:
+def test_undated_documents_skip_decay_and_missing_vectors_skip_cosine(tmp_path: Path) -> None:
     dataset = read_dataset(write_beir(tmp_path / "set"))
     seen: list[tuple[int, int]] = []
     report = measure_steps(
@@ -96,7 +96,7 @@ def test_undated_documents_have_no_decay_and_words_alone_no_meaning(tmp_path: Pa
     assert seen[-1] == (len(dataset.queries), len(dataset.queries))
 
 
-def test_a_query_chooses_from_its_own_candidates(tmp_path: Path) -> None:
+def test_query_chooses_from_its_own_candidates(tmp_path: Path) -> None:
     candidates = [{"query": "q1", "candidates": ["translator", "csv-cleaner"]}]
     dataset = read_dataset(write_beir(tmp_path / "set", candidates=candidates))
     dataset = replace(dataset, queries=dataset.queries[:1])
@@ -106,7 +106,7 @@ def test_a_query_chooses_from_its_own_candidates(tmp_path: Path) -> None:
     assert len(read) == 2
 
 
-def test_a_perfect_cross_encoder_adds_what_it_should() -> None:
+def test_perfect_cross_encoder_raises_recall() -> None:
     dataset = read_dataset(MEMORY)
     contents = {one.id: one.content for one in dataset.documents}
     right = {one.text: {contents[id] for id in one.relevant} for one in dataset.queries}
@@ -127,7 +127,7 @@ def test_a_perfect_cross_encoder_adds_what_it_should() -> None:
     assert rows["without cross-encoder"].change.value < -0.1
 
 
-def test_no_threshold_skips_where_no_gate_is_claimed() -> None:
+def test_rows_without_the_gate_skip_no_query() -> None:
     profile = AGREEMENT.replace(
         confidence={"stage1": {"intercept": -5.0}}, answer={"rerank_threshold": 0.5}
     )
@@ -142,13 +142,13 @@ def test_no_threshold_skips_where_no_gate_is_claimed() -> None:
     assert skipped == [0, 1, 0]
 
 
-def test_a_profile_for_other_models_is_refused() -> None:
+def test_profile_for_other_models_is_refused() -> None:
     profile = AGREEMENT.replace(reranker="other@1")
     options = {"reranker": LengthReranker(), "embedder": WordEmbedder(), "profile": profile}
     refused("profile_mismatch", measure_steps, read_dataset(MEMORY), **options)
 
 
-def test_the_command_prints_a_table_and_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_prints_a_table_and_json(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["eval", str(MEMORY), "--steps", "--limit", "4"]
     assert run(arguments) == 0
     shown = capsys.readouterr().out
@@ -163,7 +163,7 @@ def test_the_command_prints_a_table_and_json(capsys: pytest.CaptureFixture[str])
     assert set(report["added"][0]["recall_5"]) == {"value", "low", "high", "count"}
 
 
-def test_a_stored_run_is_not_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stored_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a.run.jsonl"
     path.write_text('{"schema": "crossgate-run/2"}\n', encoding="utf-8")
     assert run(["eval", str(path), "--steps"]) == 2
@@ -171,7 +171,7 @@ def test_a_stored_run_is_not_enough(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("option", ["--html", "--runs"])
-def test_what_steps_do_not_write_is_refused(
+def test_unsupported_output_options_are_refused(
     option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["eval", str(MEMORY), "--steps", option, str(tmp_path / "x")]) == 2

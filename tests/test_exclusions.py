@@ -1,4 +1,4 @@
-"""What a description rules out: it is kept, shown, and no reason for the document."""
+"""Exclusions in a description: they are kept and shown, but do not count for the document."""
 
 from __future__ import annotations
 
@@ -43,14 +43,12 @@ def index() -> Index:
 
 
 @pytest.mark.parametrize(("query", "excluded"), CASES)
-def test_a_skill_is_not_picked_for_what_it_rules_out(
-    index: Index, query: str, excluded: str
-) -> None:
+def test_skill_is_not_picked_for_an_excluded_task(index: Index, query: str, excluded: str) -> None:
     assert excluded not in Router(index, reranker=None).route(query).ids
 
 
 @pytest.mark.parametrize(("query", "excluded"), CASES)
-def test_it_scores_less_than_if_it_did_what_it_rules_out(
+def test_excluded_task_scores_less_than_the_same_task_included(
     index: Index, query: str, excluded: str
 ) -> None:
     said = re.sub(r"\b(?:Do not|Does not|Not|Never) ", "Also ", SKILLS[excluded])
@@ -64,7 +62,7 @@ def test_it_scores_less_than_if_it_did_what_it_rules_out(
     assert score(index) < score(willing)
 
 
-def test_the_document_keeps_its_text(index: Index) -> None:
+def test_document_keeps_its_text(index: Index) -> None:
     kept = index.get("deploy")
     assert kept is not None
     assert kept.text == DEPLOY
@@ -72,8 +70,8 @@ def test_the_document_keeps_its_text(index: Index) -> None:
     assert "Render" in Document(id="a", text=DEPLOY).content
 
 
-def test_both_stages_read_the_same(index: Index) -> None:
-    """An exclusion changes no score, be it of the reranker."""
+def test_both_stages_read_the_text_without_exclusions(index: Index) -> None:
+    """An exclusion changes no score, not even the reranker's."""
     query, rest = "put it on render.com", DEPLOY.split(" Do not")[0]
     bare = Index.build(
         [
@@ -92,8 +90,8 @@ def test_both_stages_read_the_same(index: Index) -> None:
     assert with_clause.rerank_score == without.rerank_score
 
 
-def test_a_head_that_changes_is_embedded_again() -> None:
-    """With a body, another part of the same text is searched, so that the vector is another."""
+def test_changed_head_is_embedded_again() -> None:
+    """With a body, a different part of the text is embedded, so the vector changes."""
     embedder = OnnxEmbedder()
     before = Index.build([Document(id="a", text=DEPLOY)], embedder=embedder)
     after = Index.build(

@@ -1,4 +1,4 @@
-"""The public surface: every name is there, sorted, documented, and of one version."""
+"""The public names: importable, sorted, documented, and of one version."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from crossgate._support import errors as errors_module
 from crossgate._values.results import degradation
 
 
-def test_the_list_of_names_is_sorted() -> None:
+def test_list_of_names_is_sorted() -> None:
     assert list(crossgate.__all__) == sorted(set(crossgate.__all__))
     assert dir(crossgate) == sorted(crossgate.__all__)
 
 
 @pytest.mark.parametrize("name", crossgate.__all__)
-def test_a_name_can_be_imported_and_is_documented(name: str) -> None:
+def test_public_name_can_be_imported_and_is_documented(name: str) -> None:
     value = getattr(crossgate, name)
     if inspect.isclass(value) or inspect.isfunction(value):
         assert value.__module__.startswith("crossgate.")
@@ -30,7 +30,7 @@ def test_a_name_can_be_imported_and_is_documented(name: str) -> None:
         assert value.__doc__
 
 
-def test_nothing_else_is_public() -> None:
+def test_no_other_name_is_public() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         crossgate.nonsense  # type: ignore[attr-defined]  # noqa: B018
     names: dict[str, object] = {}
@@ -38,7 +38,7 @@ def test_nothing_else_is_public() -> None:
     assert set(names) - {"__builtins__"} == set(crossgate.__all__)
 
 
-def test_the_tiers_are_there_and_documented() -> None:
+def test_rerankers_can_be_imported_and_are_documented() -> None:
     from crossgate import rerankers as tiers
 
     assert dir(tiers) == sorted(tiers.__all__)
@@ -47,7 +47,7 @@ def test_the_tiers_are_there_and_documented() -> None:
         tiers.nonsense  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_there_is_one_version() -> None:
+def test_version_is_the_same_in_all_places() -> None:
     assert crossgate.__version__ == _core.__version__ == metadata.version("crossgate")
     cargo = Path(__file__).parents[1] / "Cargo.toml"
     with cargo.open("rb") as stream:
@@ -55,7 +55,7 @@ def test_there_is_one_version() -> None:
     assert crossgate.__version__ == workspace["package"]["version"]
 
 
-def test_every_error_is_of_the_family_and_keeps_its_code() -> None:
+def test_every_error_has_the_base_class_and_keeps_its_code() -> None:
     errors = [getattr(crossgate, name) for name in crossgate.__all__ if name.endswith("Error")]
     defined = vars(errors_module).values()
     assert set(errors) == {one for one in defined if inspect.isclass(one)}
@@ -85,7 +85,7 @@ def test_every_code_is_documented() -> None:
         used |= set(re.findall(r'ResultWarning\(\s*code="([a-z_]+)",', text))
         used |= set(re.findall(r'Degradation\(\s*code="([a-z_]+)",', text))
         used |= set(re.findall(r'Error(?:::input|::file|::profile)?\(\s*"([a-z_]+)",', text))
-        # What the core notes and warns of.
+        # Notes and warnings of the core.
         used |= set(re.findall(r'code: "([a-z_]+)"\.to_owned\(\)', text))
         used |= set(re.findall(r'\bnote\(\s*"([a-z_]+)",', text))
     from crossgate._values import profile_files
@@ -97,8 +97,8 @@ def test_every_code_is_documented() -> None:
     assert used - documented == set()
 
 
-def test_the_codes_of_degradations_are_a_closed_set() -> None:
-    """What the page lists is what can be said, no code more and none less."""
+def test_documented_degradation_codes_are_complete() -> None:
+    """The page lists exactly the codes that the package can return."""
     root = Path(__file__).parents[1]
     page = (root / "docs" / "reasons.md").read_text(encoding="utf-8")
     (section,) = re.findall(r"\n## Degradations\n(.*?)\n## ", page, re.DOTALL)
@@ -112,12 +112,12 @@ def test_the_codes_of_degradations_are_a_closed_set() -> None:
     for path in Path(crossgate.__file__).parent.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         said |= set(re.findall(r'Degradation\(\s*code="([a-z_]+)"', text))
-        # A reranker that raises one of these is degraded by its code.
+        # A reranker that raises one of these errors degrades the result with the error's code.
         said |= set(re.findall(r'RerankerError\(\s*"([a-z_]+)"', text))
     assert said == listed
 
 
-def test_the_command_line_explains_what_the_core_says() -> None:
+def test_command_line_explains_every_code_of_the_core() -> None:
     from crossgate._values import messages
 
     def codes(file: str, name: str) -> set[str]:
@@ -131,7 +131,7 @@ def test_the_command_line_explains_what_the_core_says() -> None:
     assert {one.value for one in crossgate.Verdict} == codes("gate.rs", "Verdict")
 
 
-def test_the_command_line_explains_every_reason() -> None:
+def test_command_line_explains_every_reason() -> None:
     from crossgate._values import messages
 
     page = (Path(__file__).parents[1] / "docs" / "reasons.md").read_text(encoding="utf-8")

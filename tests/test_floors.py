@@ -1,4 +1,4 @@
-"""Section floors and the cliff: what they keep from stage 2, and what they must never take."""
+"""Section floors and score cliffs: which candidates they drop before stage 2."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ FALLS = (0.9, 0.85, 0.8, 0.4, 0.35)
 """Five candidates with a cliff below the third."""
 
 
-class Reader(FunctionReranker):
-    """Remembers what it read, and prefers what comes first in the alphabet."""
+class RecordingReranker(FunctionReranker):
+    """Records the texts that it scores, and prefers the first in the alphabet."""
 
     def __init__(self) -> None:
         super().__init__(lambda _, texts: [PairScore(-float(ord(text[0]))) for text in texts])
 
     @property
     def read(self) -> list[str]:
-        """What it was asked about, in order."""
+        """The texts of all calls, in order."""
         return [text for _, texts in self.calls for text in texts]
 
 
@@ -54,14 +54,14 @@ def decide(
     sources: Sequence[object] = (),
     **request: Any,
 ) -> RouteResult:
-    """Decide among candidates a, b, c, ... with these cosines, for blends as well."""
+    """Decide among candidates a, b, c, ... with these cosines, which are also their blends."""
     names = "abcdefghijklmnopqrstuvwxyz"[: len(cosines)]
     scored = [
         _core.Scored(id=name, cosine=cosine, bm25=1.0, overlap=1, blend=cosine or 0.0)
         for name, cosine in zip(names, cosines, strict=True)
     ]
     kinds = dict(zip(names, sources, strict=False))
-    stage2 = Reader() if reranker is None else reranker
+    stage2 = RecordingReranker() if reranker is None else reranker
     return cascade.run(
         cascade.Request(
             query="query",
@@ -85,8 +85,8 @@ def decide(
     )
 
 
-def replays(result: RouteResult) -> bool:
-    """Whether the trace of a result leads to what it holds."""
+def is_replayable(result: RouteResult) -> bool:
+    """Return whether replaying a result's trace gives the same decision."""
     trace = json.loads(json.dumps(result.trace, allow_nan=False))
     return cascade.replay(trace) == {"gate": trace["gate"], "decision": trace["decision"]}
 
@@ -110,13 +110,13 @@ def dropped(result: RouteResult) -> dict[str, str | None]:
         ("strict", "F", 0.735, "abc"),
     ],
 )
-def test_the_floor_of_the_section_holds(
+def test_floor_of_the_section_drops_candidates(
     section: str | None, grade: str | None, floor: float, passing: str
 ) -> None:
     policy = Policy(
         floors=Floors(default=0.5, sections={"exit_strategy": 0.38, "strict": 0.86}, relax=0.125)
     )
-    reader = Reader()
+    reader = RecordingReranker()
     result = decide(FALLS, policy, reranker=reader, section=section, grade=grade)
     assert result.trace["gate"]["floor"] == pytest.approx(floor)
     assert "".join(sorted(reader.read)) == "".join(result.ids) == passing
@@ -126,13 +126,13 @@ def test_the_floor_of_the_section_holds(
     assert result.degraded == ()
 
 
-def test_a_score_on_the_floor_clears_it() -> None:
+def test_cosine_equal_to_the_floor_passes() -> None:
     result = decide((0.5, 0.25), Policy(floors=Floors(default=0.25)))
     assert result.ids == ["a", "b"]
 
 
-def test_below_every_floor_nothing_is_relevant() -> None:
-    reader = Reader()
+def test_no_candidate_above_the_floor_means_nothing_relevant() -> None:
+    reader = RecordingReranker()
     result = decide(FALLS, Policy(floors=Floors(default=0.95)), reranker=reader)
     assert (result.verdict, result.reason, result.stage) == (
         "nothing_relevant",
@@ -141,26 +141,26 @@ def test_below_every_floor_nothing_is_relevant() -> None:
     )
     assert set(dropped(result).values()) == {"below_floor"}
     assert reader.calls == []
-    assert replays(result)
+    assert is_replayable(result)
 
 
-def test_the_floor_holds_where_stage_1_decides() -> None:
+def test_floor_applies_if_stage_1_decides() -> None:
     fitted = BY_COSINE.replace(winner={"agreed": 0.01})
     result = decide(FALLS, Policy(floors=Floors(default=0.5)), profile=fitted)
     assert (result.verdict, result.ids) == ("confident", ["a", "b", "c"])
-    # What the floor drops still shows how far ahead the first one is: here not far enough.
+    # Dropped candidates still count for the first candidate's lead, which is too small here.
     fitted = BY_COSINE.replace(winner={"agreed": 0.45})
     alone = decide((0.9, 0.5, 0.4), Policy(floors=Floors(default=0.6)), profile=fitted)
     assert (alone.verdict, alone.ids) == ("ambiguous", ["a"])
     fitted = BY_COSINE.replace(winner={"agreed": 0.35})
     alone = decide((0.9, 0.5, 0.4), Policy(floors=Floors(default=0.6)), profile=fitted)
     assert (alone.verdict, alone.ids) == ("confident", ["a"])
-    failed = decide(FALLS, Policy(floors=Floors(default=0.5)), reranker=Broken())
+    failed = decide(FALLS, Policy(floors=Floors(default=0.5)), reranker=FailingReranker())
     assert (failed.reason, failed.ids) == ("undecided", ["a", "b", "c"])
 
 
-def test_a_winner_below_the_floor_is_none() -> None:
-    # Words put the first one far ahead; its cosine is below the floor.
+def test_winner_below_the_floor_does_not_win() -> None:
+    # The first candidate has the best BM25 score by far; its cosine is below the floor.
     scored = [
         _core.Scored(id="words", cosine=0.1, bm25=20.0, overlap=3, blend=0.9),
         _core.Scored(id="near", cosine=0.6, bm25=1.0, overlap=1, blend=0.5),
@@ -175,7 +175,7 @@ def test_a_winner_below_the_floor_is_none() -> None:
                 stage1=lambda: cascade.Stage1(scored=scored, documents=documents),
                 profile=BY_COSINE,
                 policy=Policy(floors=Floors(default=floor), lexical=Lexical(score=5.0, lead=1.0)),
-                rerankers=Chain(Reader()),
+                rerankers=Chain(RecordingReranker()),
                 limit=1,
             )
         )
@@ -184,19 +184,19 @@ def test_a_winner_below_the_floor_is_none() -> None:
     held = route(0.3)
     assert (held.reason, held.ids) == ("reranked", ["close"])
     assert dropped(held)["words"] == "below_floor"
-    # The rest decide among themselves.
+    # The other candidates are compared with each other.
     assert held.trace["gate"]["signals"]["blend"] == 0.5
-    assert replays(held)
+    assert is_replayable(held)
 
 
-def test_without_floors_a_section_means_nothing() -> None:
+def test_section_without_floors_has_no_effect() -> None:
     plain, named = decide(FALLS, Policy()), decide(FALLS, Policy(), section="x", grade="D")
     assert plain.ids == named.ids == list("abcde")
     assert named.degraded == ()
     assert named.trace["gate"]["floor"] is None
 
 
-def test_a_low_grade_widens_the_pool() -> None:
+def test_low_grade_widens_the_pool() -> None:
     profile, policy = BY_COSINE.replace(pool=2), Policy(floors=Floors(widen=2))
     sizes = {
         grade: len(decide(FALLS, policy, profile=profile, grade=grade).trace["stage2"])
@@ -217,7 +217,7 @@ def test_a_low_grade_widens_the_pool() -> None:
         ({}, (0.9, None), "floor_unmeasured", "0.3"),
     ],
 )
-def test_what_has_no_effect_is_said(
+def test_section_or_grade_without_effect_has_a_warning(
     request_: dict[str, Any], cosines: Sequence[float | None], code: str, said: str
 ) -> None:
     policy = Policy(floors=Floors(default=0.3, sections={"known": 0.1}, relax=0.2))
@@ -230,7 +230,7 @@ def test_what_has_no_effect_is_said(
     assert result.trace["gate"]["floor"] == 0.3
 
 
-def test_a_section_or_grade_that_is_no_text_is_refused() -> None:
+def test_section_or_grade_of_the_wrong_type_is_refused() -> None:
     router = Router(build(), reranker=None, profile=Profile())
     for wrong in (5, b"A", ["A"], "\ud800"):
         for request in ({"section": wrong}, {"grade": wrong}):
@@ -238,7 +238,7 @@ def test_a_section_or_grade_that_is_no_text_is_refused() -> None:
             refused("invalid_text", rerank, "clean csv", ["a"], reranker=None, **request)
 
 
-def test_both_ways_in_take_section_and_grade() -> None:
+def test_route_and_rerank_take_section_and_grade() -> None:
     policy = Policy(floors=Floors(default=1.0, sections={"open": -1.0}, relax=2.0))
     router = Router(build(), reranker=LengthReranker(), profile=Profile(), policy=policy)
     assert router.route("clean csv").reason == "below_floor"
@@ -257,15 +257,15 @@ def test_both_ways_in_take_section_and_grade() -> None:
 # The cliff.
 
 
-class Broken(FunctionReranker):
-    """Raises whenever it is asked."""
+class FailingReranker(FunctionReranker):
+    """Raises in every call."""
 
     def __init__(self) -> None:
         super().__init__(lambda _, texts: [][1])
 
 
-class Sometimes(Reader):
-    """Is available as often as it is told to be, and counts how often it was asked."""
+class UnreliableReranker(RecordingReranker):
+    """Returns the given answers from `available`, and counts its calls."""
 
     def __init__(self, *answers: object) -> None:
         super().__init__()
@@ -281,8 +281,8 @@ class Sometimes(Reader):
         return answer
 
 
-class Closed(Reader):
-    """Says by a property that it takes no calls."""
+class UnavailableReranker(RecordingReranker):
+    """Is never available."""
 
     available = False
 
@@ -290,8 +290,8 @@ class Closed(Reader):
 CORE = Policy(cliff_core=2)
 
 
-def test_a_tail_below_a_cliff_is_not_read() -> None:
-    reader = Reader()
+def test_tail_below_a_cliff_is_not_read() -> None:
+    reader = RecordingReranker()
     result = decide(FALLS, CORE, reranker=reader, grade="A")
     assert reader.read == ["a", "b", "c"]
     assert result.trace["gate"]["cliff"] == {
@@ -310,7 +310,7 @@ def test_a_tail_below_a_cliff_is_not_read() -> None:
     [
         ({"grade": "C"}, "low_grade"),
         ({"grade": "Z"}, "low_grade"),
-        ({"reranker": Closed()}, "reranker_unavailable"),
+        ({"reranker": UnavailableReranker()}, "reranker_unavailable"),
         ({"policy": Policy(cliff_core=5)}, "no_room"),
         ({"policy": Policy(cliff_core=3), "cosines": (0.9, 0.3, 0.29, 0.28)}, "no_cliff"),
         ({"policy": Policy(cliff_core=2, floors=Floors(default=0.5))}, "no_improvement"),
@@ -319,23 +319,25 @@ def test_a_tail_below_a_cliff_is_not_read() -> None:
         ({"cosines": (0.9, 0.8, 0.2, None)}, "no_cosine"),
     ],
 )
-def test_every_condition_must_hold(options: dict[str, Any], reason: str) -> None:
+def test_cliff_is_cut_only_if_every_condition_holds(options: dict[str, Any], reason: str) -> None:
     values = {"cosines": FALLS, "policy": CORE, **options}
     result = decide(**values)
     cliff = result.trace["gate"]["cliff"]
     assert (cliff["cut"], cliff["skip_reason"]) == ([], reason)
     assert cliff["effective_floor"] == values["policy"].floors.default
     assert "below_cliff" not in dropped(result).values()
-    assert replays(result)
+    assert is_replayable(result)
 
 
-def test_a_reranker_that_is_switched_off_tightens_nothing() -> None:
+def test_unavailable_reranker_prevents_the_cut() -> None:
     router = Router(build(), reranker=None, profile=Profile(), policy=Policy(cliff_core=1))
     result = router.route("clean csv")
     assert result.trace["request"]["reranker_down"]
     assert result.trace["gate"]["cliff"]["skip_reason"] == "reranker_unavailable"
-    # With one that is there, there is something to cut.
-    router = Router(build(), reranker=Reader(), profile=Profile(), policy=Policy(cliff_core=1))
+    # An available reranker allows the cut.
+    router = Router(
+        build(), reranker=RecordingReranker(), profile=Profile(), policy=Policy(cliff_core=1)
+    )
     assert router.route("clean csv").trace["gate"]["cliff"]["cut"]
 
 
@@ -348,27 +350,25 @@ def test_a_reranker_that_is_switched_off_tightens_nothing() -> None:
         ("yes", None),
     ],
 )
-def test_the_reranker_is_asked_when_there_is_something_to_cut(
-    answer: object, reason: str | None
-) -> None:
-    reranker = Sometimes(answer)
+def test_availability_is_checked_before_a_cut(answer: object, reason: str | None) -> None:
+    reranker = UnreliableReranker(answer)
     result = decide(FALLS, CORE, reranker=reranker)
     assert result.trace["gate"]["cliff"]["skip_reason"] == reason
     assert result.trace["request"]["reranker_down"] == (reason is not None)
     assert reranker.asked == 1
     assert reranker.read == list("abc" if reason is None else "abcde")
-    assert replays(result)
+    assert is_replayable(result)
 
 
-def test_without_something_to_cut_nobody_is_asked() -> None:
-    reranker = Sometimes()  # has no answer
+def test_availability_is_not_checked_without_a_cliff() -> None:
+    reranker = UnreliableReranker()  # has no answer
     for cosines, policy in (((0.9, 0.85, 0.8), CORE), (FALLS, Policy())):
         assert not decide(cosines, policy, reranker=reranker).trace["request"]["reranker_down"]
     assert reranker.asked == 0
 
 
-def test_nothing_is_remembered_from_one_query_to_the_next() -> None:
-    reranker = Sometimes(True, False, True)
+def test_availability_is_checked_for_each_query() -> None:
+    reranker = UnreliableReranker(True, False, True)
     found = [
         decide(cosines, CORE, reranker=reranker).trace["gate"]["cliff"]["cliff_position"]
         for cosines in (FALLS, FALLS, (0.9, 0.8, 0.4, 0.35, 0.3))
@@ -377,19 +377,19 @@ def test_nothing_is_remembered_from_one_query_to_the_next() -> None:
     assert reranker.asked == 3
 
 
-def test_where_stage_2_fails_the_whole_pool_comes_back() -> None:
-    result = decide(FALLS, CORE, reranker=Broken())
+def test_failing_stage_2_restores_the_whole_pool() -> None:
+    result = decide(FALLS, CORE, reranker=FailingReranker())
     assert result.trace["gate"]["cliff"]["cut"] == [3, 4]
     assert (result.reason, result.ids) == ("undecided", list("abcde"))
-    assert replays(result)
+    assert is_replayable(result)
 
 
-def test_source_types_come_from_the_metadata() -> None:
+def test_source_types_are_read_from_the_metadata() -> None:
     rows = [
         {"id": id, "text": id, "cosine": cosine, "kind": kind}
         for id, cosine, kind in zip("abcde", FALLS, ["web", 5, None, "pdf", ["x"]], strict=True)
     ]
-    options: dict[str, Any] = {"reranker": Reader(), "profile": BY_COSINE}
+    options: dict[str, Any] = {"reranker": RecordingReranker(), "profile": BY_COSINE}
     named = rerank("q", rows, policy=CORE, **options).trace
     assert named["request"]["sources"] == {}
     assert named["gate"]["cliff"]["cut"] == [3, 4]
@@ -397,18 +397,18 @@ def test_source_types_come_from_the_metadata() -> None:
     kept = rerank("q", rows, policy=other, **options).trace
     assert kept["request"]["sources"] == {"a": "web", "d": "pdf"}
     assert kept["gate"]["cliff"]["skip_reason"] == "source_diversity_loss"
-    # Nobody looks for a cliff, and nobody reads what it would need.
+    # No cliff is searched for, so the source types are not read.
     off = rerank("q", rows, policy=Policy(source_type="kind"), **options).trace
     assert off["request"]["sources"] == {}
 
 
-def test_a_source_type_that_no_trace_can_hold_is_none() -> None:
+def test_unusable_source_type_is_ignored() -> None:
     rows = [
         {"id": id, "text": id, "cosine": cosine, "kind": "\ud800"}
         for id, cosine in zip("abcde", FALLS, strict=True)
     ]
     policy = Policy(cliff_core=2, source_type="kind")
-    trace = rerank("q", rows, reranker=Reader(), profile=BY_COSINE, policy=policy).trace
+    trace = rerank("q", rows, reranker=RecordingReranker(), profile=BY_COSINE, policy=policy).trace
     assert trace["request"]["sources"] == {}
 
 
@@ -433,9 +433,9 @@ LETTERS = st.sampled_from([None, "A", "b", "C", "d", "F", "E", ""])
     st.integers(1, 14),
     SECTIONS,
     LETTERS,
-    st.sampled_from([Reader, Closed, Broken]),
+    st.sampled_from([RecordingReranker, UnavailableReranker, FailingReranker]),
 )
-def test_invariants(
+def test_floors_and_cuts_satisfy_their_invariants(
     cosines: list[float | None],
     kinds: list[object],
     floor: Floors,
@@ -456,13 +456,13 @@ def test_invariants(
         section=section,
         grade=grade,
     )
-    assert replays(result)
+    assert is_replayable(result)
     trace = result.trace
 
     static = trace["gate"]["floor"]
     reference = floor.sections.get(section or "", floor.default)
     low = (grade or "A").upper() in "CDF" and grade != ""
-    # A low grade only ever relaxes; everything else leaves the section's floor alone.
+    # A low grade can only lower the floor; nothing else changes it.
     assert static == (reference if reference is None or not low else reference - floor.relax)
     by_id = {row["id"]: row["cosine"] for row in trace["stage1"]}
     clear = [id for id in by_id if static is None or by_id[id] is None or by_id[id] >= static]
@@ -489,7 +489,7 @@ def test_invariants(
     if cut:
         assert static is None or cliff["effective_floor"] > static
         assert (grade or "A") in "AbB"
-        assert not isinstance(stage2, Closed)
+        assert not isinstance(stage2, UnavailableReranker)
         assert cliff["skip_reason"] is None
     else:
         assert cliff["effective_floor"] == static
@@ -497,7 +497,7 @@ def test_invariants(
 
 
 @given(st.lists(COSINES, max_size=8), FLOORS, SECTIONS)
-def test_a_low_grade_never_takes_a_candidate_away(
+def test_low_grade_never_removes_a_candidate(
     cosines: list[float | None], floor: Floors, section: str | None
 ) -> None:
     policy = Policy(floors=floor, cliff_core=1)
@@ -511,20 +511,20 @@ def test_a_low_grade_never_takes_a_candidate_away(
     ("key", "value"),
     [("cut", [3]), ("effective_floor", 0.7), ("cliff_position", 4), ("skip_reason", "no_room")],
 )
-def test_a_changed_trace_is_noticed(key: str, value: object) -> None:
+def test_changed_trace_does_not_replay(key: str, value: object) -> None:
     trace = json.loads(json.dumps(decide(FALLS, CORE).trace))
     assert cascade.replay(trace)["gate"] == trace["gate"]
     trace["gate"]["cliff"][key] = value
     assert cascade.replay(trace)["gate"] != trace["gate"]
 
 
-def test_a_trace_without_its_cut_is_noticed() -> None:
+def test_trace_without_its_cut_does_not_replay() -> None:
     trace = json.loads(json.dumps(decide(FALLS, CORE).trace))
     trace["gate"]["cliff"] = None
     assert cascade.replay(trace)["gate"]["cliff"] is not None
 
 
-def test_the_grades_are_the_ones_that_are_documented() -> None:
+def test_grades_are_a_to_d_and_f() -> None:
     def codes(grade: str | None) -> list[str]:
         return [one.code for one in decide(FALLS, Policy(), grade=grade).degraded]
 

@@ -1,4 +1,4 @@
-"""The tables of the cards say what `crossgate eval` and the cascade say."""
+"""The tables of the model cards equal the figures of `crossgate eval` and the cascade."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_tables_say_what_the_report_says() -> None:
+def test_tables_equal_the_report() -> None:
     stored = ROOT / "eval/baselines.json"
     done = subprocess.run(
         [sys.executable, str(ROOT / "models/holdouts.py"), str(stored), str(stored)],
@@ -41,7 +41,7 @@ def test_the_tables_say_what_the_report_says() -> None:
     assert "skills: direct" in done.stdout
 
 
-def test_first_picks_are_compared_as_the_cascade_makes_them(tmp_path: Path) -> None:
+def test_first_picks_are_those_of_the_cascade(tmp_path: Path) -> None:
     documents = {
         "merge": "Merge several PDF files into one",
         "split": "Split a PDF file into single pages",
@@ -81,7 +81,7 @@ def test_first_picks_are_compared_as_the_cascade_makes_them(tmp_path: Path) -> N
         "first pick changed 0 of 2; logits moved 0.000 at most, 0.000 on average"
     )
 
-    # As if the run's model had liked what fits neither, for one of the two queries.
+    # The run's model prefers a document that does not fit, for one of the two queries.
     header, first, second = run.read_text().splitlines()
     query = json.loads(first)
     for pair in query["stage2"]:

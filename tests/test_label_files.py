@@ -1,4 +1,4 @@
-"""Labels beside a library: each form in which they are written, and every kind of bad row."""
+"""Label files of a library: every format, and every kind of bad row."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-def test_lines_of_json_and_rows_of_csv_say_the_same(skills: Path, tmp_path: Path) -> None:
+def test_json_lines_and_csv_rows_give_the_same_labels(skills: Path, tmp_path: Path) -> None:
     lines = read_labels(skills, [written(tmp_path / "labels.jsonl", *ROWS)])
     queries = {one.text: one for one in lines.queries}
     assert queries["repair this csv"].relevant == {"csv-cleaner": 1, "spreadsheet": 1}
@@ -78,9 +78,7 @@ def test_lines_of_json_and_rows_of_csv_say_the_same(skills: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("separator", [";", "\t"])
-def test_spreadsheets_of_other_countries_are_read(
-    skills: Path, tmp_path: Path, separator: str
-) -> None:
+def test_csv_with_other_separators_is_read(skills: Path, tmp_path: Path, separator: str) -> None:
     table = tmp_path / "labels.csv"
     rows = ["prompt", "expected_skill"], ["merge, then sort", "pdf-toolkit|translator"]
     table.write_text("\n".join(separator.join(row) for row in rows))
@@ -90,7 +88,7 @@ def test_spreadsheets_of_other_countries_are_read(
     assert set(query.relevant) >= wanted
 
 
-def test_a_cell_that_does_not_end_is_refused(skills: Path, tmp_path: Path) -> None:
+def test_unclosed_quote_is_refused(skills: Path, tmp_path: Path) -> None:
     path = tmp_path / "labels.csv"
     path.write_text('query,relevant\n"' + "x" * 200_000)
     code, message = refusal(skills, path)
@@ -98,7 +96,7 @@ def test_a_cell_that_does_not_end_is_refused(skills: Path, tmp_path: Path) -> No
     assert "is a quote left open?" in message
 
 
-def test_a_table_without_named_columns_is_refused(skills: Path, tmp_path: Path) -> None:
+def test_table_without_column_names_is_refused(skills: Path, tmp_path: Path) -> None:
     table = tmp_path / "labels.csv"
     table.write_text("merge pdf files,pdf-toolkit\n")
     code, message = refusal(skills, table)
@@ -110,7 +108,7 @@ def test_a_table_without_named_columns_is_refused(skills: Path, tmp_path: Path) 
     "wrapped", [lambda rows: rows, lambda rows: {"skill_name": "pdf-toolkit", "evals": rows}]
 )
 @pytest.mark.parametrize("named", ["row", "folder", "file"])
-def test_trigger_evals_of_one_skill_are_read_as_they_are(
+def test_trigger_evals_of_a_skill_are_read(
     skills: Path, tmp_path: Path, wrapped: Any, named: str
 ) -> None:
     rows = [
@@ -147,7 +145,7 @@ def test_trigger_evals_of_one_skill_are_read_as_they_are(
         ("", set()),
     ],
 )
-def test_an_expected_skill_is_found_as_authors_write_it(
+def test_expected_skill_is_found_by_name_plugin_or_path(
     skills: Path, tmp_path: Path, expected: object, found: set[str]
 ) -> None:
     path = written(tmp_path / "a.jsonl", {"prompt": "join scans", "expected_skill": expected})
@@ -171,7 +169,7 @@ def test_an_expected_skill_is_found_as_authors_write_it(
         ({"query": "x", "relevant": [], "mentions_name": "no"}, "mentions_name"),
     ],
 )
-def test_a_bad_row_names_its_line_and_is_counted(
+def test_bad_row_is_reported_with_its_line(
     skills: Path, tmp_path: Path, bad: object, reason: str
 ) -> None:
     path = written(tmp_path / "labels.jsonl", ROWS[0], bad)
@@ -183,9 +181,7 @@ def test_a_bad_row_names_its_line_and_is_counted(
     assert refusal(skills, path, strict=True)[0] == "malformed_row"
 
 
-def test_a_query_in_several_files_counts_once_with_all_that_is_said(
-    skills: Path, tmp_path: Path
-) -> None:
+def test_query_in_several_files_counts_once_with_all_labels(skills: Path, tmp_path: Path) -> None:
     text = "sum up this table"
     first = written(
         tmp_path / "a.jsonl", {"query": text, "should_trigger": False, "skill": "translator"}
@@ -201,14 +197,16 @@ def test_a_query_in_several_files_counts_once_with_all_that_is_said(
         assert dataset.notes == ()
 
 
-def test_queries_of_files_with_one_name_have_ids_of_their_own(skills: Path, tmp_path: Path) -> None:
+def test_queries_of_files_with_the_same_name_have_different_ids(
+    skills: Path, tmp_path: Path
+) -> None:
     paths = []
     for name in ("pdf-toolkit", "translator"):
         (skills / name / "evals").mkdir()
         rows = [{"query": f"{name} {n}", "should_trigger": True} for n in range(3)]
         paths.append(skills / name / "evals" / "evals.json")
         paths[-1].write_text(json.dumps(rows))
-    # Another file has a written id like one that would be made up, and one like a shipped prompt's.
+    # Another file has an id equal to a generated id, and an id equal to that of a shipped prompt.
     rows = [{"query": id, "id": id, "relevant": []} for id in ("evals:1#2", "background:1")]
     paths.append(written(tmp_path / "more.jsonl", *rows))
     dataset = read_labels(skills, paths, background=True)
@@ -220,7 +218,7 @@ def test_queries_of_files_with_one_name_have_ids_of_their_own(skills: Path, tmp_
     assert len({one.id for one in joined.queries}) == len(joined.queries)
 
 
-def test_a_split_is_kept_with_the_rows_that_name_none(skills: Path, tmp_path: Path) -> None:
+def test_split_keeps_the_rows_without_a_split(skills: Path, tmp_path: Path) -> None:
     rows = [{**row, "split": split} for row, split in zip(ROWS, ("a", "b", ""), strict=True)]
     path = written(tmp_path / "labels.jsonl", *rows)
     assert len(read_labels(skills, [path]).queries) == 3
@@ -229,7 +227,7 @@ def test_a_split_is_kept_with_the_rows_that_name_none(skills: Path, tmp_path: Pa
     assert (code, "a, b" in message) == ("unknown_split", True)
 
 
-def test_the_shipped_prompts_are_many_clean_and_different() -> None:
+def test_background_prompts_are_unique_and_clean() -> None:
     texts = [one.text for one in background_queries()]
     assert 290 <= len(texts) <= 320
     assert len({text.casefold() for text in texts}) == len(texts)
@@ -237,7 +235,7 @@ def test_the_shipped_prompts_are_many_clean_and_different() -> None:
     assert all(not one.relevant and one.kind == BACKGROUND for one in background_queries())
 
 
-def test_labels_belong_to_the_path_before_them(skills: Path, tmp_path: Path) -> None:
+def test_label_files_belong_to_the_path_before_them(skills: Path, tmp_path: Path) -> None:
     labels = written(tmp_path / "labels.jsonl", *ROWS)
     more = tmp_path / "more.csv"
     more.write_text("query,relevant\n")
@@ -255,13 +253,13 @@ def test_labels_belong_to_the_path_before_them(skills: Path, tmp_path: Path) -> 
 
 
 def options(**given: Any) -> argparse.Namespace:
-    """Return the options that reading asks for."""
+    """Return the options that reading needs."""
     defaults: dict[str, Any] = {"split": None, "limit": None, "seed": 0, "strict": False}
     defaults |= {"background": False, "from_transcripts": None}
     return argparse.Namespace(**{**defaults, **given})
 
 
-def test_a_folder_without_labels_says_what_is_missing(skills: Path, tmp_path: Path) -> None:
+def test_folder_without_labels_is_refused(skills: Path, tmp_path: Path) -> None:
     with pytest.raises(CrossgateError) as raised:
         dataset_of(Subject(skills), options())
     assert raised.value.code == "empty_split"
@@ -294,7 +292,7 @@ JSON = st.recursive(
         max_size=5,
     )
 )
-def test_whatever_stands_in_a_file_is_read_or_refused(
+def test_any_rows_are_read_or_refused(
     rows: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("any")

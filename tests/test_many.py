@@ -1,4 +1,4 @@
-"""Many decisions at once: the same as one by one, in order, and the first failure named."""
+"""Batches of decisions: equal to single decisions, in order, with the first failure named."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from crossgate._runtime import threads as runtime
 
 @pytest.fixture
 def four_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work on four threads, whatever the machine has."""
+    """Use four threads on any machine."""
     monkeypatch.setenv("CROSSGATE_THREADS", "4")
     monkeypatch.setattr(runtime, "_threads", 0)
 
@@ -31,7 +31,7 @@ def without_times(result: RouteResult) -> dict[str, Any]:
 
 
 @given(st.lists(st.sampled_from([*LIBRARY.values(), "what is the time", "zzz"]), max_size=12))
-def test_many_are_the_same_as_one_by_one(queries: list[str]) -> None:
+def test_batch_equals_single_decisions(queries: list[str]) -> None:
     router = Router(build(), reranker=LengthReranker(), profile=Profile())
     one_by_one = [without_times(router.route(query, limit=3)) for query in queries]
     together = router.route_many(queries, limit=3, progress=False)
@@ -45,8 +45,8 @@ def test_many_are_the_same_as_one_by_one(queries: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("four_threads")
-def test_queries_are_decided_at_the_same_time() -> None:
-    # Passes only if four calls are under way at once.
+def test_queries_are_decided_concurrently() -> None:
+    # Passes only if four calls run at the same time.
     barrier = threading.Barrier(4, timeout=60)
 
     def score(query: str, texts: Sequence[str]) -> list[PairScore]:
@@ -68,31 +68,33 @@ def test_ids_of_an_iterator_apply_to_every_query(index: Index) -> None:
     refused("out_of_range", router.route_many, [], deny="pdf-toolkit")
 
 
-def test_progress_counts_to_the_end(index: Index) -> None:
+def test_progress_counts_to_the_total(index: Index) -> None:
     told: list[tuple[int, int]] = []
     router = Router(index, reranker=None)
     router.route_many(list(LIBRARY), progress=lambda done, total: told.append((done, total)))
     assert told == [(done, len(LIBRARY)) for done in range(1, len(LIBRARY) + 1)]
 
 
-def test_a_bar_is_shown_on_a_terminal_alone(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_bar_is_shown_only_on_a_terminal(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
     router = Router(index, reranker=None)
 
-    def safe_repr(terminal: bool, progress: bool) -> str:
+    def stderr_of(terminal: bool, progress: bool) -> str:
         stream = io.StringIO()
         stream.isatty = lambda: terminal  # type: ignore[method-assign]
         monkeypatch.setattr(sys, "stderr", stream)
         router.route_many(["merge pdf files"] * 3, progress=progress)
         return stream.getvalue()
 
-    assert "deciding" in safe_repr(terminal=True, progress=True)
-    assert safe_repr(terminal=True, progress=False) == ""
-    assert safe_repr(terminal=False, progress=True) == ""
+    assert "deciding" in stderr_of(terminal=True, progress=True)
+    assert stderr_of(terminal=True, progress=False) == ""
+    assert stderr_of(terminal=False, progress=True) == ""
     monkeypatch.setattr(sys, "stderr", None)
     router.route_many(["merge pdf files"])
 
 
-def test_the_first_query_that_cannot_be_used_is_named(index: Index) -> None:
+def test_first_unusable_query_is_named(index: Index) -> None:
     router = Router(index, reranker=None)
     assert "query 1: " in refused("invalid_text", router.route_many, ["a", 5, "", "b"])
     assert "query 2: candidate 1 " in refused(
@@ -107,7 +109,7 @@ def test_the_first_query_that_cannot_be_used_is_named(index: Index) -> None:
 
 
 @pytest.mark.usefixtures("four_threads")
-def test_after_a_failure_no_more_queries_are_begun() -> None:
+def test_failure_starts_no_further_query() -> None:
     begun: list[str] = []
 
     def score(query: str, texts: Sequence[str]) -> list[PairScore]:
@@ -120,7 +122,7 @@ def test_after_a_failure_no_more_queries_are_begun() -> None:
 
 
 @pytest.mark.usefixtures("four_threads")
-def test_a_failing_reranker_degrades_each_result() -> None:
+def test_failing_reranker_degrades_each_result() -> None:
     def score(query: str, texts: Sequence[str]) -> list[PairScore]:
         raise OSError("no answer")
 

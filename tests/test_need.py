@@ -1,4 +1,4 @@
-"""Whether a query asks for anything: the head, and what it does to a decision."""
+"""The probability that a query needs a document: the head, and its effect on decisions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def need_of(embedder: OnnxEmbedder, text: str) -> float:
     return found
 
 
-def test_the_head_is_a_logistic_regression_over_the_unit_vector(embedder: OnnxEmbedder) -> None:
+def test_need_is_a_logistic_regression_on_the_unit_vector(embedder: OnnxEmbedder) -> None:
     path = locate("crossgate-embedder-minilm-l6", "embedder").need
     assert path is not None
     head = json.loads(path.read_text())
@@ -51,20 +51,20 @@ def test_the_head_is_a_logistic_regression_over_the_unit_vector(embedder: OnnxEm
         assert need_of(embedder, text) == pytest.approx(1 / (1 + math.exp(-odds)), abs=1e-6)
 
 
-def test_requests_ask_for_something_and_small_talk_does_not(embedder: OnnxEmbedder) -> None:
+def test_need_is_high_for_requests_and_low_for_small_talk(embedder: OnnxEmbedder) -> None:
     least = min(need_of(embedder, one) for one in REQUESTS)
     assert least > 0.8
     assert max(need_of(embedder, one) for one in CONVERSATION) < least - 0.2
 
 
-def test_a_prompt_that_asks_for_nothing_is_an_abstention(index: Index) -> None:
+def test_small_talk_selects_nothing(index: Index) -> None:
     router = Router(index)
     for prompt in CONVERSATION:
         assert router.route(prompt).verdict == "nothing_relevant", prompt
     assert router.route(REQUESTS[0]).selected[0].id == "pdf-toolkit"
 
 
-def test_the_confidence_is_the_product(index: Index, embedder: OnnxEmbedder) -> None:
+def test_confidence_is_a_product_with_need(index: Index, embedder: OnnxEmbedder) -> None:
     result = Router(index, reranker=None).route("repair a messy csv file")
     trace = result.trace
     need = need_of(embedder, "repair a messy csv file")
@@ -74,7 +74,7 @@ def test_the_confidence_is_the_product(index: Index, embedder: OnnxEmbedder) -> 
     assert result.confidence == without * need
 
 
-def test_a_vector_that_is_given_decides_the_same(index: Index, embedder: OnnxEmbedder) -> None:
+def test_given_vector_gives_the_same_decision(index: Index, embedder: OnnxEmbedder) -> None:
     router = Router(index, reranker=None)
     for query in (*REQUESTS, *CONVERSATION):
         own, given_one = (
@@ -84,20 +84,20 @@ def test_a_vector_that_is_given_decides_the_same(index: Index, embedder: OnnxEmb
         assert own.trace == given_one.trace
 
 
-def test_a_trace_decides_again_without_the_model(index: Index) -> None:
+def test_trace_replays_without_the_model(index: Index) -> None:
     for query in (REQUESTS[0], CONVERSATION[0]):
         trace = json.loads(json.dumps(Router(index, reranker=None).route(query).trace))
         again = replay(trace)
         assert (again["gate"], again["decision"]) == (trace["gate"], trace["decision"])
 
 
-def test_rerank_does_not_ask() -> None:
-    """Whoever retrieved candidates has decided that there is something to answer."""
+def test_rerank_ignores_need() -> None:
+    """The caller retrieved candidates, so the query needs a document."""
     result = rerank("go on", ["The show goes on.", "Keep going."], reranker=None)
     assert result.trace["request"]["need"] is None
 
 
-def test_vectors_of_another_model_have_no_need() -> None:
+def test_index_of_another_model_has_no_need() -> None:
     from crossgate import PrecomputedVectors
 
     index = Index.build(
@@ -109,7 +109,7 @@ def test_vectors_of_another_model_have_no_need() -> None:
     assert not [one for one in result.degraded if one.code == "embedder_failed"]
 
 
-def test_a_model_of_a_folder_has_no_head(tmp_path: Path) -> None:
+def test_model_from_a_folder_has_no_need(tmp_path: Path) -> None:
     local = locate("crossgate-embedder-minilm-l6", "embedder")
     for path in (local.model, local.tokenizer):
         shutil.copy(path, tmp_path / path.name)
@@ -117,7 +117,7 @@ def test_a_model_of_a_folder_has_no_head(tmp_path: Path) -> None:
     assert embedder.need(embedder.embed(["go on"])[0]) is None
 
 
-def test_what_is_no_vector_of_the_model_is_refused(embedder: OnnxEmbedder) -> None:
+def test_invalid_vector_is_refused(embedder: OnnxEmbedder) -> None:
     for vector, code in (
         ([1.0, 2.0], "wrong_dimension"),
         ([0.0] * 384, "zero_vector"),
@@ -129,6 +129,6 @@ def test_what_is_no_vector_of_the_model_is_refused(embedder: OnnxEmbedder) -> No
 
 
 @given(st.floats().filter(lambda one: not 0 <= one <= 1))
-def test_a_need_that_is_no_probability_is_refused(need: float) -> None:
+def test_need_that_is_not_a_probability_is_refused(need: float) -> None:
     with pytest.raises((InputError, ValueError)):
         _core.gate([], read_profile(DEFAULT_PROFILE), Policy(), _core.Request(need=need))

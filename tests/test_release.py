@@ -1,4 +1,4 @@
-"""A version is tagged only when every place that names it agrees."""
+"""`release/wheels.py` refuses a tag unless all files contain its version."""
 
 from __future__ import annotations
 
@@ -39,41 +39,46 @@ def repository(folder: Path, *, cargo: str, cited: str, changes: str) -> Path:
 READY = "## Unreleased\n\n## 0.2.0 - 2026-11-23\n\n### Added\n\n- A thing.\n"
 
 
-def test_a_version_that_is_ready(tmp_path: Path, faults: Callable[[Path, str], list[str]]) -> None:
+def test_consistent_version_has_no_faults(
+    tmp_path: Path, faults: Callable[[Path, str], list[str]]
+) -> None:
     root = repository(tmp_path, cargo="0.2.0", cited="0.2.0", changes=READY)
     assert faults(root, "v0.2.0") == []
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
-        ({"cargo": "0.1.0"}, "Cargo.toml says 0.1.0"),
-        ({"cited": "0.1.0"}, "CITATION.cff says 0.1.0"),
+        ({"cargo": "0.1.0"}, "Cargo.toml has version 0.1.0"),
+        ({"cited": "0.1.0"}, "CITATION.cff has version 0.1.0"),
         ({"changes": READY.replace(" - 2026-11-23", "")}, "no heading '## 0.2.0"),
-        ({"changes": READY.replace("Unreleased\n", "Unreleased\n\n- One more.\n")}, "Unreleased"),
+        (
+            {"changes": READY.replace("Unreleased\n", "Unreleased\n\n- Another change.\n")},
+            "Unreleased",
+        ),
     ],
 )
-def test_what_keeps_it_back(
+def test_inconsistent_version_is_a_fault(
     tmp_path: Path,
     faults: Callable[[Path, str], list[str]],
     changed: dict[str, str],
-    told: str,
+    message: str,
 ) -> None:
     given = {"cargo": "0.2.0", "cited": "0.2.0", "changes": READY, **changed}
     (fault,) = faults(repository(tmp_path, **given), "v0.2.0")
-    assert told in fault
+    assert message in fault
 
 
-def test_our_own_files_name_one_version(faults: Callable[[Path, str], list[str]]) -> None:
+def test_repository_files_name_the_same_version(faults: Callable[[Path, str], list[str]]) -> None:
     from crossgate import __version__
 
     named = faults(ROOT, f"v{__version__}")
-    assert not [one for one in named if "Cargo" in one or "CITATION" in one or "tag of" in one]
+    assert not [
+        fault for fault in named if "Cargo" in fault or "CITATION" in fault or "the tag of" in fault
+    ]
 
 
-def test_an_extension_with_paths_of_this_machine_is_found(
-    tmp_path: Path, wheels: ModuleType
-) -> None:
+def test_extension_with_paths_of_this_machine_is_found(tmp_path: Path, wheels: ModuleType) -> None:
     for content, found in [
         (b"panic in rust/core/src/gate.rs", []),
         (f"panic in {ROOT}/rust/core/src/gate.rs".encode(), [str(ROOT)]),

@@ -1,4 +1,4 @@
-"""What a result and an index are in a REPL, a notebook and another process."""
+"""Results and indexes in a REPL, in a notebook and in another process."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def decided(count: int = 3) -> RouteResult:
     return rerank("red fox", rows, reranker=LengthReranker())
 
 
-def test_a_result_is_one_short_line() -> None:
+def test_repr_is_one_short_line() -> None:
     for count in (0, 1, 3, 50):
         line = repr(decided(count))
         assert len(line) < 300
@@ -61,7 +61,7 @@ def test_a_result_is_one_short_line() -> None:
     assert repr(hit).startswith("<Hit 'row 0' at 0: selected, score ")
 
 
-def test_the_names_in_a_line_are_cut_and_have_no_control_characters() -> None:
+def test_names_in_the_repr_are_cut_and_have_no_control_characters() -> None:
     result = rerank("red fox", [{"id": HOSTILE * 50, "text": "red fox"}], reranker=None)
     assert len(repr(result)) < 300
     assert "\x1b" not in repr(result) + repr(result.hits[0])
@@ -69,7 +69,7 @@ def test_the_names_in_a_line_are_cut_and_have_no_control_characters() -> None:
 
 
 @given(st.lists(st.text(min_size=1).filter(str.strip), min_size=1, max_size=5))
-def test_no_text_becomes_part_of_the_page(texts: list[str]) -> None:
+def test_html_escapes_texts(texts: list[str]) -> None:
     texts = [text.encode(errors="ignore").decode() or "a" for text in texts]
     rows = [
         {"id": f"{place} {HOSTILE}", "title": HOSTILE, "text": f"a {text}"}
@@ -80,7 +80,7 @@ def test_no_text_becomes_part_of_the_page(texts: list[str]) -> None:
     assert "alert('x')" in page.text
 
 
-def test_the_page_shows_every_outcome_and_is_bounded() -> None:
+def test_html_shows_every_outcome_and_is_bounded() -> None:
     page = rerank("red fox", ["red fox", "hen"], limit=1, reranker=LengthReranker())._repr_html_()
     assert "selected" in page
     assert "over the limit" in page
@@ -90,8 +90,8 @@ def test_the_page_shows_every_outcome_and_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("lead", [0.0, 1.0])
-def test_two_picks_are_never_said_to_be_one_that_is_well_ahead(lead: float) -> None:
-    """A profile may be sure of the first, and take the next along."""
+def test_reason_with_two_picks_does_not_claim_a_clear_winner(lead: float) -> None:
+    """A profile may have a clear winner and still select the runner-up."""
     profile = Profile(winner={"agreed": 0.0, "disagreed": 0.0}, second={"stage1": lead})
     texts = {"one": "red fox den", "two": "red fox", "three": "hen house"}
     result = Router(build(texts), reranker=None, profile=profile).route("red fox den", limit=2)
@@ -101,7 +101,7 @@ def test_two_picks_are_never_said_to_be_one_that_is_well_ahead(lead: float) -> N
     assert (ahead in why(result.reason, len(result))) is not bool(lead)
 
 
-def test_a_result_is_a_sequence_of_what_was_selected() -> None:
+def test_result_is_a_sequence_of_selected_hits() -> None:
     result = rerank("red fox", ["red", "red fox", "hen"], limit=2, reranker=LengthReranker())
     assert len(result) == 2
     assert list(result) == [result[0], result[1]] == list(result.selected)
@@ -114,7 +114,7 @@ def test_a_result_is_a_sequence_of_what_was_selected() -> None:
     assert list(nothing) == []
 
 
-def test_the_json_of_a_result_has_texts_and_indexes() -> None:
+def test_json_has_texts_and_indexes() -> None:
     result = rerank("fox", ["hen", "a fox ü"], reranker=None)
     values = json.loads(result.to_json())
     assert values == result.to_dict(text=True)
@@ -128,7 +128,7 @@ def test_the_json_of_a_result_has_texts_and_indexes() -> None:
     assert hit.to_dict()["index"] is None
 
 
-def test_a_result_as_a_table() -> None:
+def test_result_converts_to_a_data_frame() -> None:
     pytest.importorskip("pandas", reason="pandas is not installed")
     result = rerank("fox", ["hen", "a fox"], limit=1, reranker=None)
     table = result.to_pandas()
@@ -141,13 +141,13 @@ def test_a_result_as_a_table() -> None:
     assert list(empty.columns) == list(table.columns)
 
 
-def test_a_table_without_pandas_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pandas_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     result = rerank("fox", ["a fox"], reranker=None)
     assert "pip install pandas" in refused("dependency_missing", result.to_pandas)
 
 
-def test_the_command_line_prints_texts_and_indexes() -> None:
+def test_command_line_prints_texts_and_indexes() -> None:
     script = "import sys; from crossgate._cli import main; sys.exit(main())"
     done = subprocess.run(
         [sys.executable, "-c", script, "rerank", "fox", "--json", "--reranker", "none"],
@@ -166,7 +166,7 @@ def test_the_command_line_prints_texts_and_indexes() -> None:
 @pytest.mark.parametrize("text", ["text", "description", "content", "page_content"])
 @pytest.mark.parametrize("title", ["title", "name"])
 @pytest.mark.parametrize("id", ["id", "_id"])
-def test_the_same_fields_everywhere(text: str, title: str, id: str) -> None:
+def test_candidates_of_all_kinds_have_the_same_fields(text: str, title: str, id: str) -> None:
     from crossgate._sources import read_candidates
 
     row = {id: "a", title: "T", text: "red fox", "body": "long", "kind": 1, "metadata": {"b": 2}}
@@ -182,14 +182,14 @@ def test_the_same_fields_everywhere(text: str, title: str, id: str) -> None:
     }
 
 
-def test_a_row_without_a_text_names_what_is_read() -> None:
+def test_row_without_a_text_is_refused_with_the_accepted_fields() -> None:
     line = refused("malformed_candidate", rerank, "fox", ["a fox", {"chunk": "a fox", "n": 1}])
     assert "candidate 2 has no text" in line
     assert "page_content" in line
     assert "chunk, n" in line
 
 
-def test_an_index_of_texts() -> None:
+def test_index_is_built_from_texts() -> None:
     index = Index.build(["red fox", {"content": "hen"}], embedder=None)
     assert list(index) == index.ids == ["1", "2"]
     assert index["2"].text == "hen"
@@ -201,7 +201,7 @@ def test_an_index_of_texts() -> None:
     assert "document 2 is a int" in refused("malformed_candidate", Index.build, ["a", 5])
 
 
-def test_an_index_is_asked_for_ids(index: Index) -> None:
+def test_index_supports_lookup_by_id(index: Index) -> None:
     assert index["csv-cleaner"].text == LIBRARY["csv-cleaner"]
     with pytest.raises(KeyError, match="'csv'"):
         index["csv"]
@@ -209,7 +209,7 @@ def test_an_index_is_asked_for_ids(index: Index) -> None:
         index[0]  # type: ignore[index]
 
 
-def test_a_router_opens_a_file(tmp_path: Path) -> None:
+def test_router_opens_a_file(tmp_path: Path) -> None:
     build().save(tmp_path / "a.cgx")
     for path in (tmp_path / "a.cgx", str(tmp_path / "a.cgx")):
         router = Router(path, embedder=WordEmbedder(), reranker=None, profile=Profile())
@@ -224,7 +224,7 @@ def ids_of(index: Index, query: str) -> RouteResult:
     return Router(index, reranker=None, profile=Profile()).route(query, limit=2)
 
 
-def test_an_index_and_its_results_go_through_a_process_pool() -> None:
+def test_index_and_results_can_be_pickled() -> None:
     index = build({**LIBRARY, "long": "a book"}, embedder=None)
     index.upsert([Document(id="fox", text="an animal", body="the red fox " * 20)])
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
@@ -236,7 +236,7 @@ def test_an_index_and_its_results_go_through_a_process_pool() -> None:
     assert there[0].excerpt == here[0].excerpt
 
 
-def test_a_copy_of_an_index_is_its_own() -> None:
+def test_copy_of_an_index_is_independent() -> None:
     red = Document(id="a", text="red", vector=[1.0, 0.0])
     index = Index.build([red], embedder=PrecomputedVectors("elsewhere", 2))
     again = copy.deepcopy(index)
@@ -246,6 +246,6 @@ def test_a_copy_of_an_index_is_its_own() -> None:
     assert "a" in index
 
 
-def test_an_index_whose_embedder_does_not_pickle_says_so(index: Index) -> None:
+def test_index_with_an_unpicklable_embedder_is_refused(index: Index) -> None:
     with pytest.raises(TypeError, match=r"embedder words@1 .* cannot be pickled .*Index\.open"):
         pickle.dumps(index)

@@ -1,4 +1,4 @@
-"""The two ways in: what decides, what degrades, what is refused, what never shows through."""
+"""`Router.route` and `rerank`: decisions, degradations, refused input and determinism."""
 
 from __future__ import annotations
 
@@ -60,19 +60,19 @@ REPLACE = Profile(combine=Combine.Replace())
 
 
 def without_times(result: RouteResult) -> str:
-    """Everything that two runs of one query must agree on, as bytes would show it."""
+    """Return all fields in which two runs of a query must agree, without the times."""
     values = result.to_dict(trace=True)
     del values["timings_ms"]
     return json.dumps(values, allow_nan=False, sort_keys=True)
 
 
 def unplaced(result: RouteResult) -> RouteResult:
-    """Leave out where the hits stood among the candidates."""
+    """Return a result without the hits' positions among the candidates."""
     return replace(result, hits=tuple(replace(hit, index=None) for hit in result.hits))
 
 
-def replays(result: RouteResult) -> bool:
-    """Whether the trace of a result leads to the decision that it holds."""
+def is_replayable(result: RouteResult) -> bool:
+    """Return whether replaying a result's trace gives the same decision."""
     again = cascade.replay(result.trace)
     return again == {"gate": result.trace["gate"], "decision": result.trace["decision"]}
 
@@ -88,11 +88,11 @@ def in_a_process(script: str, **variables: str) -> subprocess.CompletedProcess[b
     )
 
 
-# What decides.
+# Decisions.
 
 
-def test_the_order_of_the_documents_does_not() -> None:
-    # Twins, so that there are ties to break.
+def test_order_of_documents_does_not_change_the_decision() -> None:
+    # Pairs of equal documents, so that scores tie.
     texts = {**LIBRARY, "csv-again": LIBRARY["csv-cleaner"], "a-csv": LIBRARY["csv-cleaner"]}
     decided = set()
     for order in (list(texts), list(texts)[::-1], sorted(texts), sorted(texts, key=hash)):
@@ -104,7 +104,7 @@ def test_the_order_of_the_documents_does_not() -> None:
 
 
 @pytest.mark.parametrize("stage2", [True, False])
-def test_the_number_of_threads_does_not(stage2: bool) -> None:
+def test_number_of_threads_does_not_change_the_decision(stage2: bool) -> None:
     script = f"""
         import json, sys
         from crossgate import Document, Index, Profile, Router
@@ -128,7 +128,7 @@ def test_the_number_of_threads_does_not(stage2: bool) -> None:
     assert len(outputs.pop().splitlines()) == 4
 
 
-def test_a_document_is_found_from_when_it_is_added_until_it_is_deleted(index: Index) -> None:
+def test_document_is_found_between_upsert_and_delete(index: Index) -> None:
     router = Router(index, reranker=None, profile=Profile())
 
     def found() -> list[str]:
@@ -145,7 +145,7 @@ def test_a_document_is_found_from_when_it_is_added_until_it_is_deleted(index: In
     assert "baker" not in [hit.id for hit in router.route("bread", limit=None).hits]
 
 
-def test_allow_and_deny(index: Index) -> None:
+def test_allow_and_deny_limit_the_candidates(index: Index) -> None:
     router = Router(index, reranker=None, profile=Profile(per_channel=2))
 
     def considered(**options: Any) -> set[str]:
@@ -163,7 +163,7 @@ def test_allow_and_deny(index: Index) -> None:
         assert (result.hits, result.selected, result.stage) == ((), (), 1)
 
 
-def test_the_limit(index: Index) -> None:
+def test_limit_bounds_the_selection(index: Index) -> None:
     router = Router(index, reranker=LengthReranker(), profile=Profile())
     everything = router.route(QUERY, limit=None)
     assert len(everything.selected) == len(LIBRARY)
@@ -173,7 +173,7 @@ def test_the_limit(index: Index) -> None:
     assert len(router.route(QUERY).selected) == 2
 
 
-def test_a_given_vector_spares_the_embedder(index: Index, embedder: WordEmbedder) -> None:
+def test_given_vector_skips_the_embedder(index: Index, embedder: WordEmbedder) -> None:
     router = Router(index, reranker=None, profile=Profile())
     (vector,) = embedder.embed([QUERY])
     embedder.texts.clear()
@@ -184,7 +184,7 @@ def test_a_given_vector_spares_the_embedder(index: Index, embedder: WordEmbedder
     assert without_times(given) == without_times(made)
 
 
-def test_an_index_without_vectors_goes_by_words() -> None:
+def test_index_without_vectors_uses_bm25_only() -> None:
     index = build(embedder=None)
     result = Router(index, reranker=None, profile=Profile()).route(QUERY)
     assert result.ids[0] == "csv-cleaner"
@@ -194,7 +194,7 @@ def test_an_index_without_vectors_goes_by_words() -> None:
     assert (nothing.verdict, nothing.reason) == ("nothing_relevant", "no_overlap")
 
 
-def test_title_and_text_are_read_as_one() -> None:
+def test_title_and_text_are_searched_together() -> None:
     reranker = LengthReranker()
     index = Index.build(
         [Document(id="a", title="Red", text="fox"), Document(id="b", title="Blue", text="")],
@@ -204,7 +204,7 @@ def test_title_and_text_are_read_as_one() -> None:
     assert sorted(reranker.calls[0][1]) == ["Blue", "Red: fox"]
 
 
-def test_metadata_and_title_come_back() -> None:
+def test_hit_has_metadata_and_title() -> None:
     metadata = {"path": "a/b", "tags": ["x", "y"], "deep": {"n": None}}
     document = Document(id="a", title="Red", text="fox", metadata=metadata)
     index = Index.build([document], embedder=WordEmbedder())
@@ -217,7 +217,7 @@ def test_metadata_and_title_come_back() -> None:
 # Threads and processes.
 
 
-def test_one_router_serves_many_while_the_index_changes(index: Index) -> None:
+def test_router_is_thread_safe_while_the_index_changes(index: Index) -> None:
     router = Router(index, reranker=LengthReranker(), profile=REPLACE)
     wanted = "csv-cleaner"
     start, done = threading.Barrier(17), threading.Event()
@@ -233,7 +233,7 @@ def test_one_router_serves_many_while_the_index_changes(index: Index) -> None:
                 assert set(LIBRARY) <= ids, ids
                 stage1 = {hit.stage1_rank: hit.id for hit in result.hits}
                 assert stage1[1] == wanted, stage1
-                assert replays(result)
+                assert is_replayable(result)
         except BaseException as error:
             failures.append(error)
 
@@ -265,7 +265,7 @@ def test_one_router_serves_many_while_the_index_changes(index: Index) -> None:
     assert set(index.ids) == set(LIBRARY)
 
 
-def test_a_document_that_goes_while_a_query_runs_is_still_whole(index: Index) -> None:
+def test_document_deleted_during_a_query_is_still_returned(index: Index) -> None:
     router = Router(index, reranker=None, profile=Profile())
     found = index.search
 
@@ -278,14 +278,14 @@ def test_a_document_that_goes_while_a_query_runs_is_still_whole(index: Index) ->
     # Scores and texts are of one version of the index: the one that was searched.
     result = router.route(QUERY, limit=None)
     assert {hit.id: hit.document.text for hit in result.hits} == LIBRARY
-    assert replays(result)
+    assert is_replayable(result)
     again = router.route(QUERY, limit=None)
     assert "csv-cleaner" not in [hit.id for hit in again.hits]
     assert len(again.hits) == len(LIBRARY) - 1
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_child_that_was_forked_after_the_models_were_loaded_routes() -> None:
+def test_forked_child_routes_after_the_models_were_loaded() -> None:
     run = in_a_process(f"""
         import os
         from crossgate import Document, Index, Profile, Router
@@ -307,9 +307,7 @@ def test_a_child_that_was_forked_after_the_models_were_loaded_routes() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.parametrize("model", ["_core.Embedder", "index._embedder", "cross_encoder.OnnxModel"])
-def test_a_child_that_was_forked_while_a_thread_loaded_a_model_routes(
-    model: str, tmp_path: Path
-) -> None:
+def test_forked_child_routes_while_a_thread_loads_a_model(model: str, tmp_path: Path) -> None:
     Index.build([Document(id=id, text=text) for id, text in LIBRARY.items()]).save(tmp_path / "a")
     run = in_a_process(f"""
         import os, signal, threading
@@ -342,7 +340,7 @@ def test_a_child_that_was_forked_while_a_thread_loaded_a_model_routes(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_forked_child_searches_a_large_index() -> None:
+def test_forked_child_searches_a_large_index() -> None:
     # Large enough for the search to use several threads, none of which survives the fork.
     run = in_a_process("""
         import os, signal
@@ -364,7 +362,7 @@ def test_a_forked_child_searches_a_large_index() -> None:
     assert run.returncode == 0, run.stderr.decode()
 
 
-def test_a_large_index_is_searched_where_no_thread_can_start() -> None:
+def test_large_index_is_searched_if_no_thread_can_start() -> None:
     script = """
         from crossgate import Document, Index, PrecomputedVectors, Profile, Router
         index = Index.build(
@@ -380,10 +378,10 @@ def test_a_large_index_is_searched_where_no_thread_can_start() -> None:
     assert starved.stdout == in_a_process(script).stdout != b""
 
 
-# The asynchronous twins.
+# The asynchronous methods.
 
 
-def test_the_twins_decide_the_same(index: Index) -> None:
+def test_aroute_decides_like_route(index: Index) -> None:
     router = Router(index, reranker=LengthReranker(), profile=Profile())
     queries = [f"{QUERY} {number}" for number in range(20)]
 
@@ -394,7 +392,7 @@ def test_the_twins_decide_the_same(index: Index) -> None:
         assert without_times(result) == without_times(router.route(query, limit=3))
 
 
-def test_the_twin_of_rerank() -> None:
+def test_arerank_decides_like_rerank() -> None:
     options: dict[str, Any] = {"reranker": LengthReranker(), "limit": 2}
 
     async def together() -> list[RouteResult]:
@@ -406,13 +404,13 @@ def test_the_twin_of_rerank() -> None:
     assert {without_times(result) for result in asyncio.run(together())} == {expected}
 
 
-def test_the_twins_refuse_the_same(index: Index) -> None:
+def test_async_methods_raise_the_same_errors(index: Index) -> None:
     router = Router(index, reranker=None, profile=Profile())
     refused("query_too_long", lambda: asyncio.run(router.aroute("x" * 65_537)))
     refused("empty_query", lambda: asyncio.run(arerank("", ["a"])))
 
 
-def test_the_loop_stays_free(index: Index) -> None:
+def test_async_methods_do_not_block_the_event_loop(index: Index) -> None:
     entered, leave = threading.Event(), threading.Event()
 
     def wait(_: str, texts: Sequence[str]) -> list[PairScore]:
@@ -426,13 +424,13 @@ def test_the_loop_stays_free(index: Index) -> None:
         waiting = asyncio.create_task(router.aroute(QUERY))
         while not entered.is_set():
             await asyncio.sleep(0.001)
-        leave.set()  # only a loop that is free gets here
+        leave.set()  # reached only if the event loop is not blocked
         return await waiting
 
     assert asyncio.run(both()).stage == 2
 
 
-# Stage 1 without its embedder.
+# Degraded stage 1.
 
 
 @pytest.mark.parametrize(
@@ -446,7 +444,7 @@ def test_the_loop_stays_free(index: Index) -> None:
         (ModelError("dependency_missing", "pip install it"), "embedder_unavailable"),
     ],
 )
-def test_without_the_embedder_the_words_decide(error: Exception, code: str) -> None:
+def test_failing_embedder_degrades_to_bm25(error: Exception, code: str) -> None:
     embedder = BrokenEmbedder()
     index = build(embedder=embedder)
     embedder.broken = error
@@ -458,7 +456,7 @@ def test_without_the_embedder_the_words_decide(error: Exception, code: str) -> N
     assert degraded.detail
     assert len(degraded.detail.splitlines()) == 1
     assert degraded.detail in (str(error).splitlines() or [type(error).__name__])
-    assert replays(result)
+    assert is_replayable(result)
 
 
 @pytest.mark.parametrize(
@@ -474,7 +472,7 @@ def test_without_the_embedder_the_words_decide(error: Exception, code: str) -> N
         pytest.param([1.0] * 32, id="numbers in place of vectors"),
     ],
 )
-def test_a_useless_vector_of_the_embedder_is_no_fault_of_the_query(vectors: Any) -> None:
+def test_invalid_vector_of_the_embedder_degrades_to_bm25(vectors: Any) -> None:
     class Useless(WordEmbedder):
         useless = False
 
@@ -492,9 +490,9 @@ def test_a_useless_vector_of_the_embedder_is_no_fault_of_the_query(vectors: Any)
     assert all(hit.cosine is None for hit in result.hits)
 
 
-def test_an_embedder_that_is_not_installed(tmp_path: Any) -> None:
+def test_unknown_embedder_degrades_to_bm25(tmp_path: Any) -> None:
     build().save(tmp_path / "words.cgx")
-    index = Index.open(tmp_path / "words.cgx")  # nobody says what `words@1` is
+    index = Index.open(tmp_path / "words.cgx")  # no embedder is registered as `words@1`
     result = Router(index, reranker=None, profile=Profile()).route(QUERY)
     assert [one.code for one in result.degraded] == ["embedder_unavailable"]
     assert result.ids[0] == "csv-cleaner"
@@ -531,11 +529,11 @@ BROKEN: dict[str, Callable[[str, Sequence[str]], Any]] = {
 }
 
 
-# Stage 2 without its reranker.
+# Degraded stage 2.
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_the_order_of_stage_1_stands(index: Index, kind: str) -> None:
+def test_failing_reranker_keeps_the_order_of_stage_1(index: Index, kind: str) -> None:
     reranker = FunctionReranker(BROKEN[kind])
     broken = Router(index, reranker=reranker, profile=Profile()).route(QUERY)
     plain = Router(index, reranker=None, profile=Profile()).route(QUERY)
@@ -543,7 +541,7 @@ def test_the_order_of_stage_1_stands(index: Index, kind: str) -> None:
     assert broken.hits == plain.hits
     assert (broken.stage, broken.reason, broken.verdict) == (1, "undecided", "ambiguous")
     assert broken.trace["decision"] == plain.trace["decision"]
-    assert replays(broken)
+    assert is_replayable(broken)
     (degraded,) = broken.degraded
     assert degraded.code == "reranker_failed"
     assert degraded.detail
@@ -552,7 +550,7 @@ def test_the_order_of_stage_1_stands(index: Index, kind: str) -> None:
 
 
 @pytest.mark.parametrize("logit", [1e308, -1e308])
-def test_logits_whose_weighted_sum_overflows_leave_stage_1(index: Index, logit: float) -> None:
+def test_overflowing_logits_keep_the_order_of_stage_1(index: Index, logit: float) -> None:
     profile = Profile(combine=Combine.Weighted(0.0, 0.0, 10.0))
     reranker = FunctionReranker(lambda _, texts: [PairScore(logit) for _ in texts])
     plain = Router(index, reranker=None, profile=profile).route(QUERY)
@@ -565,12 +563,12 @@ def test_logits_whose_weighted_sum_overflows_leave_stage_1(index: Index, logit: 
         assert [one.code for one in result.degraded] == ["reranker_failed"]
         assert "within 1e30" in result.degraded[0].detail
         assert result.trace["stage2"] == []
-        assert replays(result)
+        assert is_replayable(result)
         json.dumps(result.to_dict(trace=True), allow_nan=False)
 
 
 @pytest.mark.parametrize("code", ["model_missing", "model_altered", "dependency_missing"])
-def test_a_missing_model_is_named_as_such(index: Index, code: str) -> None:
+def test_unusable_model_degrades_to_reranker_unavailable(index: Index, code: str) -> None:
     reranker = FunctionReranker(raising(ModelError(code, "what to do")))
     result = Router(index, reranker=reranker, profile=Profile()).route(QUERY)
     assert [(one.code, one.detail) for one in result.degraded] == [
@@ -578,7 +576,7 @@ def test_a_missing_model_is_named_as_such(index: Index, code: str) -> None:
     ]
 
 
-def test_a_reranker_that_cannot_say_its_name(index: Index) -> None:
+def test_reranker_whose_name_raises_is_degraded(index: Index) -> None:
     class Nameless(LengthReranker):
         @property
         def name(self) -> str:  # type: ignore[override]
@@ -590,7 +588,7 @@ def test_a_reranker_that_cannot_say_its_name(index: Index) -> None:
     assert all(hit.rerank_score is None for hit in result.hits)
 
 
-def test_interrupts_are_no_degradation(index: Index) -> None:
+def test_interrupts_are_raised(index: Index) -> None:
     reranker = FunctionReranker(raising(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         Router(index, reranker=reranker, profile=Profile()).route(QUERY)
@@ -609,14 +607,14 @@ def test_both_stages_may_degrade() -> None:
     assert result.ids[0] == "csv-cleaner"
 
 
-def test_no_reranker_is_no_degradation(index: Index) -> None:
+def test_router_without_a_reranker_is_not_degraded(index: Index) -> None:
     result = Router(index, reranker=None, profile=Profile()).route(QUERY)
     assert (result.degraded, result.stage, result.reason) == ((), 1, "undecided")
     assert result.trace["reranker"] is None
     assert {hit.provider for hit in result.hits} == {"stage1"}
 
 
-def test_stage_2_is_asked_once_with_the_pool(index: Index) -> None:
+def test_reranker_is_called_once_with_the_pool(index: Index) -> None:
     reranker = TableReranker({LIBRARY["translator"]: 5.0})
     result = Router(index, reranker=reranker, profile=REPLACE).route(QUERY, limit=1)
     assert result.ids == ["translator"]
@@ -629,7 +627,7 @@ def test_stage_2_is_asked_once_with_the_pool(index: Index) -> None:
     assert "stage2" in result.timings
 
 
-def test_all_may_be_rejected(index: Index) -> None:
+def test_guardrails_may_reject_every_candidate(index: Index) -> None:
     policy = Policy(rerank_min=0.0)
     router = Router(index, reranker=TableReranker({}), profile=REPLACE, policy=policy)
     result = router.route(QUERY)
@@ -637,11 +635,11 @@ def test_all_may_be_rejected(index: Index) -> None:
     assert {hit.dropped for hit in result.hits} == {"below_minimum"}
 
 
-# What comes out.
+# Results.
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, int, bool])
-def test_scores_are_floats_of_python(index: Index, kind: Any) -> None:
+def test_scores_are_python_floats(index: Index, kind: Any) -> None:
     reranker = FunctionReranker(lambda _, texts: [PairScore(kind(1)) for _ in texts])
     result = Router(index, reranker=reranker, profile=Profile()).route(QUERY)
     assert result.stage == 2
@@ -652,7 +650,7 @@ def test_scores_are_floats_of_python(index: Index, kind: Any) -> None:
     json.dumps(result.to_dict(trace=True), allow_nan=False)
 
 
-def test_truncation_is_reported_where_it_happened(index: Index) -> None:
+def test_truncated_hits_are_marked(index: Index) -> None:
     cut = LIBRARY["translator"]
     reranker = FunctionReranker(
         lambda _, texts: [PairScore(1.0, truncated=text == cut) for text in texts]
@@ -662,7 +660,7 @@ def test_truncation_is_reported_where_it_happened(index: Index) -> None:
     assert {one["id"] for one in result.to_dict()["hits"] if one["truncated"]} == {"translator"}
 
 
-def test_a_result_as_json(index: Index) -> None:
+def test_result_converts_to_json(index: Index) -> None:
     result = Router(index, reranker=LengthReranker(), profile=Profile()).route(QUERY)
     plain, full = result.to_dict(), result.to_dict(trace=True)
     assert full == {**plain, "trace": result.trace}
@@ -673,7 +671,7 @@ def test_a_result_as_json(index: Index) -> None:
     assert QUERY not in json.dumps(full)
 
 
-def test_it_can_be_copied_and_sent_to_another_process(index: Index) -> None:
+def test_result_can_be_copied_and_pickled(index: Index) -> None:
     result = Router(index, reranker=LengthReranker(), profile=Profile()).route(QUERY)
     values: list[object] = [
         Document(id="a", text="b"),
@@ -693,13 +691,13 @@ def test_it_can_be_copied_and_sent_to_another_process(index: Index) -> None:
     assert (error.code, str(error)) == ("empty_query", "say what is wanted")
 
 
-def test_nothing_that_was_passed_in_is_changed() -> None:
+def test_arguments_are_not_changed() -> None:
     document = Document(id="a", text="red fox", metadata={"k": [1]}, vector=[3.0] * 32)
     mapping = {"id": "b", "text": "red hen", "title": "", "extra": {"k": [1]}, "cosine": 0.5}
     candidate = Candidate(id="c", text="red dog", metadata={"k": [1]}, cosine=0.25)
     vector, allow, deny = [1.0] * 32, ["a"], {"z"}
     given: list[Any] = [document, mapping, candidate, vector, allow, deny]
-    # By its text: a copy could not show a change of what it shares.
+    # By their text, since a copy may share the changed values.
     before = repr(given)
     index = Index.build([document], embedder=WordEmbedder())
     router = Router(index, reranker=LengthReranker(), profile=Profile())
@@ -709,7 +707,7 @@ def test_nothing_that_was_passed_in_is_changed() -> None:
     assert repr(given) == before
 
 
-def test_results_cannot_be_changed(index: Index) -> None:
+def test_results_are_immutable(index: Index) -> None:
     result: Any = Router(index, reranker=None, profile=Profile()).route(QUERY)
     for target, name in ((result, "reason"), (result.hits[0], "score")):
         with pytest.raises(AttributeError):
@@ -719,7 +717,7 @@ def test_results_cannot_be_changed(index: Index) -> None:
 # Profiles.
 
 
-def test_a_gate_that_is_sure_asks_nobody(index: Index) -> None:
+def test_clear_winner_skips_the_reranker(index: Index) -> None:
     reranker = LengthReranker()
     profile = Profile(winner={"agreed": 0.0, "disagreed": 0.0})
     result = Router(index, reranker=reranker, profile=profile).route(QUERY)
@@ -728,7 +726,7 @@ def test_a_gate_that_is_sure_asks_nobody(index: Index) -> None:
     assert reranker.calls == []
 
 
-def test_a_profile_that_was_fitted_for_other_models_is_refused(index: Index) -> None:
+def test_profile_fitted_for_other_models_is_refused(index: Index) -> None:
     fitted = Profile(name="mine", embedder="words@2")
     message = refused("profile_mismatch", lambda: Router(index, reranker=None, profile=fitted))
     assert "mine" in message
@@ -740,11 +738,11 @@ def test_a_profile_that_was_fitted_for_other_models_is_refused(index: Index) -> 
         "profile_mismatch",
         lambda: rerank("red", ["red"], reranker=LengthReranker(), profile=fitted),
     )
-    # What does not run cannot be the wrong one.
+    # A profile for another reranker is accepted if no reranker is used.
     Router(index, reranker=None, profile=Profile(embedder="words@1", reranker="length@2"))
 
 
-def test_nobody_fitted_a_profile_for_these_models(index: Index) -> None:
+def test_models_without_a_fitted_profile_use_the_default(index: Index) -> None:
     result = Router(index, reranker=LengthReranker()).route(QUERY)
     assert [one.code for one in result.degraded] == ["no_profile"]
     assert "words@1" in result.degraded[0].detail
@@ -753,10 +751,10 @@ def test_nobody_fitted_a_profile_for_these_models(index: Index) -> None:
     assert Profile.from_dict(dict(result.trace["profile"])) == Profile()
 
 
-def test_a_profile_beside_the_index_is_the_one(index: Index, tmp_path: Path) -> None:
+def test_profile_beside_the_index_is_used(index: Index, tmp_path: Path) -> None:
     file = tmp_path / "skills.cgx"
     index.save(file)
-    assert Router(index, reranker=LengthReranker()).profile == Profile()  # nothing beside it yet
+    assert Router(index, reranker=LengthReranker()).profile == Profile()  # no profile beside it yet
     write_profile(tmp_path / "skills.profile.json", Profile(name="mine", reranker="length@1"))
     assert Router(index, reranker=LengthReranker()).profile.name == "mine"
     opened = Index.open(file, embedder=index.load_embedder())
@@ -770,7 +768,7 @@ def test_a_profile_beside_the_index_is_the_one(index: Index, tmp_path: Path) -> 
     assert caught.value.code == "profile_mismatch"
 
 
-def test_a_profile_from_a_file(index: Index, tmp_path: Any) -> None:
+def test_profile_is_read_from_a_file(index: Index, tmp_path: Any) -> None:
     path = tmp_path / "profile.json"
     fitted = Profile(
         name="mine",
@@ -788,7 +786,7 @@ def test_a_profile_from_a_file(index: Index, tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["profile", "policy"])
-def test_what_is_there_and_cannot_be_read_is_not_called_missing(
+def test_unreadable_file_is_not_reported_as_missing(
     index: Index, tmp_path: Path, kind: str
 ) -> None:
     def code_of(path: Path) -> str:
@@ -804,7 +802,7 @@ def test_what_is_there_and_cannot_be_read_is_not_called_missing(
     assert code_of(tmp_path / "latin") == f"{kind}_malformed"
 
 
-def test_a_policy_from_a_file(index: Index, tmp_path: Path) -> None:
+def test_policy_is_read_from_a_file(index: Index, tmp_path: Path) -> None:
     path = tmp_path / "policy.json"
     path.write_text('{"schema": "crossgate-policy/1", "floors": {"default": 0.99}}')
     for policy in (path, str(path), Policy(floors={"default": 0.99})):
@@ -823,7 +821,7 @@ def test_a_policy_from_a_file(index: Index, tmp_path: Path) -> None:
     refused("policy_version", Router, index, reranker=None, policy=path)
 
 
-def test_an_embedder_that_did_not_make_the_index_is_refused(index: Index) -> None:
+def test_embedder_of_another_model_is_refused(index: Index) -> None:
     class Other(WordEmbedder):
         identity = "words@2"
 
@@ -833,7 +831,7 @@ def test_an_embedder_that_did_not_make_the_index_is_refused(index: Index) -> Non
     assert "crossgate index" in str(caught.value)
 
 
-def test_weights_that_mean_nothing_are_refused() -> None:
+def test_invalid_weights_are_refused() -> None:
     refused("out_of_range", lambda: Blend(cosine_weight=0.0, bm25_weight=0.0))
     nothing = {"cosine_weight": 0.0, "bm25_weight": 0.0}
     refused("profile_malformed", lambda: Profile(blend=nothing))
@@ -853,13 +851,13 @@ BAD_QUERIES = [
 
 
 @pytest.mark.parametrize(("query", "code"), BAD_QUERIES, ids=lambda value: repr(value)[:24])
-def test_bad_queries(index: Index, query: str, code: str) -> None:
+def test_invalid_queries_are_refused(index: Index, query: str, code: str) -> None:
     router = Router(index, reranker=None, profile=Profile())
     refused(code, lambda: rerank(query, ["red"], reranker=None))
     if code != "empty_query":
         refused(code, lambda: router.route(query))
         return
-    # People send those, and a prompt of theirs is answered.
+    # An empty prompt is answered, since people send them.
     result = router.route(query)
     assert (result.verdict, result.reason) == ("nothing_relevant", "no_candidates")
     assert (list(result.ids), list(result.hits), list(result.degraded)) == ([], [], [])
@@ -868,27 +866,27 @@ def test_bad_queries(index: Index, query: str, code: str) -> None:
 
 
 @pytest.mark.parametrize("query", [None, b"bytes", 5, ["a", "list"]])
-def test_queries_that_are_no_text(index: Index, query: Any) -> None:
+def test_queries_of_the_wrong_type_are_refused(index: Index, query: Any) -> None:
     router = Router(index, reranker=None, profile=Profile())
     refused("invalid_text", lambda: router.route(query))
     refused("invalid_text", lambda: rerank(query, ["red"], reranker=None))
 
 
 @pytest.mark.parametrize("limit", [0, -1])
-def test_bad_limits(index: Index, limit: int) -> None:
+def test_invalid_limits_are_refused(index: Index, limit: int) -> None:
     router = Router(index, reranker=None, profile=Profile())
     assert str(limit) in refused("out_of_range", lambda: router.route(QUERY, limit=limit))
     refused("out_of_range", lambda: rerank(QUERY, ["red"], limit=limit, reranker=None))
 
 
-def test_an_empty_index_is_refused(index: Index) -> None:
+def test_empty_index_is_refused(index: Index) -> None:
     router = Router(index, reranker=None, profile=Profile())
     index.delete(list(LIBRARY))
     refused("no_documents", lambda: router.route(QUERY))
 
 
 @pytest.mark.parametrize("name", ["allow", "deny"])
-def test_bad_ids_to_allow_or_deny(index: Index, name: str) -> None:
+def test_invalid_ids_to_allow_or_deny_are_refused(index: Index, name: str) -> None:
     router = Router(index, reranker=None, profile=Profile())
     ids: Any
     for ids, code in (
@@ -911,7 +909,7 @@ def test_bad_ids_to_allow_or_deny(index: Index, name: str) -> None:
     ],
     ids=["too short", "NaN", "infinity", "zeros", "a matrix", "a huge integer"],
 )
-def test_bad_query_vectors(index: Index, vector: Any, code: str) -> None:
+def test_invalid_query_vectors_are_refused(index: Index, vector: Any, code: str) -> None:
     router = Router(index, reranker=None, profile=Profile())
     refused(code, lambda: router.route(QUERY, vector=vector))
 
@@ -932,7 +930,7 @@ def test_bad_query_vectors(index: Index, vector: Any, code: str) -> None:
     ],
     ids=lambda query: repr(query)[:24],
 )
-def test_queries_that_work(index: Index, query: str) -> None:
+def test_unusual_queries_are_accepted(index: Index, query: str) -> None:
     router = Router(index, reranker=LengthReranker(), profile=Profile())
     result = router.route(query)
     assert result.degraded == ()
@@ -976,7 +974,7 @@ def test_rerank_takes_candidates_and_documents() -> None:
     assert (again.title, again.text, dict(again.metadata)) == ("T", "blue hen", {"n": 2})
 
 
-def test_cosines_make_the_blend() -> None:
+def test_cosines_of_candidates_are_blended() -> None:
     found = [
         Candidate(id="a", text="same", cosine=0.25),
         Candidate(id="b", text="same", cosine=0.75),
@@ -988,7 +986,7 @@ def test_cosines_make_the_blend() -> None:
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, float, int])
-def test_numbers_of_a_retriever_may_be_of_any_kind(kind: Any) -> None:
+def test_scores_may_be_of_any_number_type(kind: Any) -> None:
     found = [
         {"id": "a", "text": "same", "cosine": kind(0)},
         {"id": "b", "text": "same", "cosine": kind(1)},
@@ -1001,7 +999,7 @@ def test_numbers_of_a_retriever_may_be_of_any_kind(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e300])
-def test_scores_of_any_scale_count_by_their_order(scale: float) -> None:
+def test_scores_of_any_scale_count_by_rank(scale: float) -> None:
     found = [
         Candidate(id=id, text="same query", score=score * scale)
         for id, score in (("a", -3.0), ("b", 5.0), ("c", 5.0), ("d", 0.5))
@@ -1012,7 +1010,7 @@ def test_scores_of_any_scale_count_by_their_order(scale: float) -> None:
     assert all(hit.cosine is None for hit in result.hits)
 
 
-def test_what_not_every_candidate_brings_is_left_aside() -> None:
+def test_scores_that_some_candidates_lack_are_ignored() -> None:
     found = [
         Candidate(id="a", text="blue", cosine=0.9, score=9.0),
         Candidate(id="b", text="red"),
@@ -1022,7 +1020,7 @@ def test_what_not_every_candidate_brings_is_left_aside() -> None:
     assert all(hit.cosine is None for hit in result.hits)
 
 
-def test_vectors_are_compared_with_the_query_s() -> None:
+def test_candidate_vectors_are_compared_with_the_query_vector() -> None:
     found: list[dict[str, Any]] = [
         {"id": "a", "text": "same", "vector": [0.0, 2.0]},
         {"id": "b", "text": "same", "vector": (3.0, 3.0)},
@@ -1037,7 +1035,7 @@ def test_vectors_are_compared_with_the_query_s() -> None:
     assert all(hit.cosine is None for hit in unknown.hits)
 
 
-def test_vectors_that_not_every_candidate_brings() -> None:
+def test_partial_vectors_give_the_same_outcome_in_any_order() -> None:
     found: list[dict[str, Any]] = [
         {"id": "a", "text": "red", "vector": [1.0, 0.0]},
         {"id": "b", "text": "red fox"},
@@ -1053,16 +1051,16 @@ def test_vectors_that_not_every_candidate_brings() -> None:
     assert outcome(found) == outcome(found[::-1])
 
 
-def test_nothing_to_choose_from() -> None:
+def test_empty_candidates_give_an_empty_result() -> None:
     reranker = LengthReranker()
     result = rerank("red", [], reranker=reranker, profile=Profile())
     assert (result.verdict, result.reason) == ("nothing_relevant", "no_candidates")
     assert (result.hits, result.degraded, reranker.calls) == ((), (), [])
-    assert replays(result)
+    assert is_replayable(result)
     assert rerank("red", iter(()), vector=[1.0], reranker=reranker).hits == ()
 
 
-def test_all_are_read_and_all_come_back() -> None:
+def test_all_candidates_are_read_and_returned() -> None:
     reranker = LengthReranker()
     texts = ["red " * (number + 1) for number in range(45)]
     result = rerank("red", texts, reranker=reranker)
@@ -1072,7 +1070,7 @@ def test_all_are_read_and_all_come_back() -> None:
 
 
 @pytest.mark.parametrize("score", [None, 0.5])
-def test_all_are_read_even_without_a_word_in_common(score: float | None) -> None:
+def test_candidates_without_a_common_word_are_read(score: float | None) -> None:
     reranker = TableReranker({"a car dealership": 5.0})
     found = [
         Candidate(id="a", text="bread", score=score),
@@ -1083,7 +1081,7 @@ def test_all_are_read_even_without_a_word_in_common(score: float | None) -> None
     assert result.ids == ["b", "a"]
 
 
-def test_the_language_of_the_stemmer() -> None:
+def test_language_selects_the_stemmer() -> None:
     found = ["die Automaten", "das Haus"]
     german = rerank("Automat", found, reranker=None, language="german")
     assert german.hits[0].bm25 > 0
@@ -1093,7 +1091,7 @@ def test_the_language_of_the_stemmer() -> None:
 
 
 @given(st.permutations(list(LIBRARY)), st.sampled_from(["cosine", "score", "vector", "none"]))
-def test_the_order_of_candidates_does_not_show(order: list[str], kind: str) -> None:
+def test_order_of_candidates_does_not_change_the_result(order: list[str], kind: str) -> None:
     def candidate(id: str) -> Candidate:
         number = (len(id) % 3) / 4
         extra: dict[str, Any] = {kind: [1.0, number] if kind == "vector" else number}
@@ -1134,14 +1132,14 @@ BAD_CANDIDATES: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("kind", BAD_CANDIDATES)
-def test_bad_candidates(kind: str) -> None:
+def test_invalid_candidates_are_refused(kind: str) -> None:
     found, code = BAD_CANDIDATES[kind]
     refused(code, lambda: rerank("red", found, reranker=LengthReranker()))
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("place", ["cosine", "score"])
-def test_what_is_no_number_is_never_selected(place: str, value: float) -> None:
+def test_candidate_with_an_invalid_number_is_refused(place: str, value: float) -> None:
     found = [
         Candidate(id="a", text="red", **{place: value}),  # type: ignore[arg-type]
         Candidate(id="b", text="red", **{place: 0.5}),  # type: ignore[arg-type]
@@ -1159,7 +1157,7 @@ def test_what_is_no_number_is_never_selected(place: str, value: float) -> None:
         ([1.0, 0.0, 0.0], "wrong_dimension"),
     ],
 )
-def test_bad_vectors_of_candidates(vector: list[float], code: str) -> None:
+def test_invalid_candidate_vectors_are_refused(vector: list[float], code: str) -> None:
     good: Any = [{"text": "a", "vector": [1.0, 0.0]}]
     bad: Any = [{"text": "a", "vector": vector}]
     refused(code, lambda: rerank("red", bad, vector=[1.0, 0.0], reranker=None))
@@ -1167,13 +1165,13 @@ def test_bad_vectors_of_candidates(vector: list[float], code: str) -> None:
 
 
 @pytest.mark.parametrize("value", [{1, 2}, math.nan, object()], ids=["set", "NaN", "object"])
-def test_metadata_that_are_no_json_are_refused_or_come_back_as_json(value: Any) -> None:
+def test_metadata_is_converted_to_json_or_refused(value: Any) -> None:
     with contextlib.suppress(InputError):
         result = rerank("red", [{"text": "red", "extra": value}], reranker=None)
         json.dumps(result.to_dict(), allow_nan=False)
 
 
-def test_a_model_that_is_not_there() -> None:
+def test_unknown_reranker_is_refused() -> None:
     message = refused("unknown_model", lambda: rerank("red", ["red"], reranker="no-such-model"))
     assert "no-such-model" in message
     assert "crossgate-router-minilm-l12" in message
@@ -1181,14 +1179,14 @@ def test_a_model_that_is_not_there() -> None:
 
 @pytest.fixture(scope="module")
 def bundled() -> Router:
-    """A router on the models of the installation and the profile that was fitted for them."""
+    """A router with the bundled models and their profile."""
     return Router(Index.build(documents()))
 
 
-# The models inside the installation, from end to end.
+# The bundled models, end to end.
 
 
-def test_the_right_skill_is_found(bundled: Router) -> None:
+def test_bundled_models_find_the_right_skill(bundled: Router) -> None:
     for query, wanted in (
         ("the export has broken quoting and duplicate rows", "csv-cleaner"),
         ("join two PDFs into one", "pdf-toolkit"),
@@ -1199,11 +1197,11 @@ def test_the_right_skill_is_found(bundled: Router) -> None:
         assert result.degraded == ()
 
 
-def test_nothing_fits_at_all(bundled: Router) -> None:
+def test_bundled_models_select_nothing_for_an_unrelated_query(bundled: Router) -> None:
     assert bundled.route("what is the capital of Portugal?").ids == []
 
 
-def test_always_reranking(bundled: Router) -> None:
+def test_bundled_models_with_always_reranking(bundled: Router) -> None:
     result = Router(bundled.index, profile=Profile()).route("join two PDFs into one")
     assert (result.stage, result.degraded) == (2, ())
     assert result.ids[0] == "pdf-toolkit"
@@ -1211,18 +1209,18 @@ def test_always_reranking(bundled: Router) -> None:
     assert all(type(hit.rerank_score) is float for hit in result.hits)
 
 
-def test_warm_up_loads_both(bundled: Router) -> None:
+def test_warm_up_loads_both_models(bundled: Router) -> None:
     bundled.warm_up()
 
 
-def test_rerank_by_default() -> None:
+def test_rerank_uses_the_model_for_passages() -> None:
     result = rerank(
         "how many nodes does staging have",
         ["Staging is blue.", "The staging cluster has three nodes.", "Bread needs salt."],
     )
     assert result.stage == 2
     assert result.ids[0] == "2"
-    # Passages are read by the model that was trained for them, and nothing has to be pulled.
+    # The model for passages is bundled, so nothing is downloaded.
     assert {hit.provider for hit in result.hits} == {"ms-marco-minilm-l12"}
     assert result.degraded == ()
     assert rerank("red", ["red", "fox"], profile=Profile()).degraded == ()

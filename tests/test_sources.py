@@ -1,4 +1,4 @@
-"""Sources: every kind of file and folder, and each thing that can be wrong with one."""
+"""Sources: every kind of file and folder, with every kind of fault."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ids(loaded: Loaded) -> list[str]:
     return [document.id for document in loaded.documents]
 
 
-def safe_repr(loaded: Loaded, root: Path) -> list[str]:
+def problems_of(loaded: Loaded, root: Path) -> list[str]:
     """Return the problems as text, without the folder of the test."""
     return [str(problem).replace(f"{root}{os.sep}", "") for problem in loaded.problems]
 
@@ -76,7 +76,7 @@ ROW = '{"_id": "a", "text": "one"}\n'
         ({"x/SKILL.md": GOOD, "x/references/skill.md": "x"}, "", ["pdf"]),
     ],
 )  # fmt: skip
-def test_auto_looks_at_the_path(
+def test_auto_detects_the_kind_from_the_path(
     tmp_path: Path, files: dict[str, str], path: str, expected: list[str]
 ) -> None:
     for name, content in files.items():
@@ -86,7 +86,7 @@ def test_auto_looks_at_the_path(
     assert loaded.problems == ()
 
 
-def test_a_named_kind_overrules_the_look_of_a_path(tmp_path: Path) -> None:
+def test_given_kind_overrides_detection(tmp_path: Path) -> None:
     write(tmp_path / "SKILL.md", GOOD)
     write(tmp_path / "rows.data", ROW)
     write(tmp_path / "more.jsonl", '{"_id": "b", "text": "two"}')
@@ -98,7 +98,7 @@ def test_a_named_kind_overrules_the_look_of_a_path(tmp_path: Path) -> None:
     assert ids(read_sources([tmp_path], kind="skills")) == ["pdf"]
 
 
-def test_paths_are_read_in_their_order_and_one_string_is_one_path(tmp_path: Path) -> None:
+def test_paths_are_read_in_order_and_a_string_is_one_path(tmp_path: Path) -> None:
     rows, text = write(tmp_path / "r.jsonl", ROW), write(tmp_path / "t.txt", "x")
     assert ids(read_sources([text, str(rows)])) == ["t.txt", "a"]
     assert ids(read_sources(str(rows))) == ["a"]
@@ -122,7 +122,7 @@ def test_paths_are_read_in_their_order_and_one_string_is_one_path(tmp_path: Path
         ("bad.jsonl", "auto", "no_documents", "2 skipped, the first: "),
     ],
 )
-def test_a_path_that_cannot_be_used(
+def test_unusable_path_is_refused(
     tmp_path: Path, path: str, kind: str, code: str, says: str
 ) -> None:
     (tmp_path / "folder").mkdir()
@@ -135,7 +135,7 @@ def test_a_path_that_cannot_be_used(
     assert says in str(raised.value)
 
 
-def test_no_paths_at_all() -> None:
+def test_empty_list_of_paths_is_refused() -> None:
     with pytest.raises(SourceError, match="an empty list of paths") as raised:
         read_sources([])
     assert raised.value.code == "no_documents"
@@ -156,9 +156,7 @@ UNREADABLE = Path("/proc/self/mem")
         ("corpus.jsonl", "", ""),
     ],
 )
-def test_a_file_that_fails_while_it_is_read(
-    tmp_path: Path, link: str, good: str, other: str
-) -> None:
+def test_read_error_is_reported(tmp_path: Path, link: str, good: str, other: str) -> None:
     (tmp_path / link).parent.mkdir(exist_ok=True)
     (tmp_path / link).symlink_to(UNREADABLE)
     with pytest.raises(SourceError) as raised:
@@ -168,10 +166,10 @@ def test_a_file_that_fails_while_it_is_read(
         write(tmp_path / good, other)
         loaded = read_sources([tmp_path], kind="jsonl" if good.endswith("jsonl") else "auto")
         assert len(loaded.documents) == 1
-        assert safe_repr(loaded, tmp_path) == [f"{link}: {OUT}"]
+        assert problems_of(loaded, tmp_path) == [f"{link}: {OUT}"]
 
 
-def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unlistable_folder_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "a.md", "text")
     closed = tmp_path / "closed"
     closed.mkdir()
@@ -185,7 +183,7 @@ def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "listdir", listdir)
     loaded = read_sources([tmp_path])
     assert ids(loaded) == ["a.md"]
-    assert safe_repr(loaded, tmp_path) == ["closed: cannot be read: Permission denied"]
+    assert problems_of(loaded, tmp_path) == ["closed: cannot be read: Permission denied"]
     with pytest.raises(SourceError, match="Permission denied") as raised:
         read_sources([closed])
     assert raised.value.code == "source_unreadable"
@@ -194,7 +192,7 @@ def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.Monk
 # --- folders ----------------------------------------------------------------------------------
 
 
-def test_the_order_does_not_depend_on_the_file_system(
+def test_order_does_not_depend_on_the_file_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("b.md", "a/z.md", "a/b/c.md", "a-b/x.md", "B.md"):
@@ -225,14 +223,14 @@ def test_links_to_folders_are_followed_once(tmp_path: Path) -> None:
     (root / "other").symlink_to(outside, target_is_directory=True)
     (outside / "back").symlink_to(root, target_is_directory=True)
     loaded = read_sources([root])
-    # By its own path, although the link's name sorts first.
+    # It has its own path, although the link's name sorts first.
     paths = [(one.id, one.metadata["path"]) for one in loaded.documents]
     assert paths == [("near", "z/SKILL.md")]
-    assert safe_repr(loaded, root) == [f"other: {OUT}"]
-    assert ids(read_sources([root, root / "other"])) == ["near", "far"]  # named, so wanted
+    assert problems_of(loaded, root) == [f"other: {OUT}"]
+    assert ids(read_sources([root, root / "other"])) == ["near", "far"]  # read, because it is named
 
 
-def test_of_two_links_to_one_folder_the_first_name_counts(
+def test_first_of_two_links_to_a_folder_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "root/.hidden/a.md", "text")
@@ -244,13 +242,13 @@ def test_of_two_links_to_one_folder_the_first_name_counts(
         assert ids(read_sources([tmp_path / "root"])) == ["x/a.md"]
 
 
-def test_a_broken_link_is_reported_where_a_file_is_expected(tmp_path: Path) -> None:
+def test_broken_link_to_a_file_is_reported(tmp_path: Path) -> None:
     write(tmp_path / "a.md", "text")
     (tmp_path / "b.md").symlink_to(tmp_path / "gone.md")
     (tmp_path / "c.png").symlink_to(tmp_path / "gone.png")
     loaded = read_sources([tmp_path])
     assert ids(loaded) == ["a.md"]
-    assert safe_repr(loaded, tmp_path) == ["b.md: cannot be read: No such file or directory"]
+    assert problems_of(loaded, tmp_path) == ["b.md: cannot be read: No such file or directory"]
 
 
 def test_a_pipe_in_a_folder_is_not_opened(tmp_path: Path) -> None:
@@ -259,7 +257,7 @@ def test_a_pipe_in_a_folder_is_not_opened(tmp_path: Path) -> None:
     assert ids(read_sources([tmp_path])) == ["a.md"]
 
 
-def test_a_link_to_the_whole_machine_is_reported_and_not_read(tmp_path: Path) -> None:
+def test_link_out_of_the_folder_is_reported_and_not_read(tmp_path: Path) -> None:
     write(tmp_path / "root/a.md", "text")
     (tmp_path / "root/all").symlink_to("/", target_is_directory=True)
     write(tmp_path / "secret.md", "secret")
@@ -268,12 +266,12 @@ def test_a_link_to_the_whole_machine_is_reported_and_not_read(tmp_path: Path) ->
     (tmp_path / "root/c.md").symlink_to(tmp_path / "root-2/c.md")
     loaded = read_sources([tmp_path / "root"])
     assert ids(loaded) == ["a.md"]
-    assert safe_repr(loaded, tmp_path / "root") == [
+    assert problems_of(loaded, tmp_path / "root") == [
         f"{one}: {OUT}" for one in ("all", "b.md", "c.md")
     ]
 
 
-def test_a_corpus_that_is_a_link_out_of_its_folder(tmp_path: Path) -> None:
+def test_corpus_that_is_a_link_out_of_its_folder_is_not_read(tmp_path: Path) -> None:
     write(tmp_path / "rows.jsonl", ROW)
     (tmp_path / "set").mkdir()
     (tmp_path / "set/corpus.jsonl").symlink_to(tmp_path / "rows.jsonl")
@@ -283,7 +281,7 @@ def test_a_corpus_that_is_a_link_out_of_its_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["big.md", "big.txt", "skills/big/SKILL.md", "big.jsonl"])
-def test_a_huge_file_loses_nothing_but_itself(tmp_path: Path, name: str) -> None:
+def test_huge_file_is_skipped_and_the_rest_read(tmp_path: Path, name: str) -> None:
     huge = tmp_path / name
     write(huge, "")
     os.truncate(huge, 8 << 30)  # sparse: 8 GiB without a block on the disk
@@ -292,14 +290,14 @@ def test_a_huge_file_loses_nothing_but_itself(tmp_path: Path, name: str) -> None
     write(tmp_path / beside, GOOD if "SKILL" in beside else ROW)
     loaded = read_sources([tmp_path])
     assert len(loaded.documents) == 1
-    [problem] = safe_repr(loaded, tmp_path)
+    [problem] = problems_of(loaded, tmp_path)
     assert problem.startswith(f"{name}: cannot be read: it exceeds the limit ")
     with pytest.raises(SourceError, match="it exceeds the limit") as raised:
         read_sources([huge])
     assert raised.value.code == "source_unreadable"
 
 
-def test_a_huge_row_loses_nothing_but_itself(tmp_path: Path) -> None:
+def test_huge_row_is_skipped_and_the_rest_read(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     write(path, ROW)
     os.truncate(path, len(ROW) + ROW_BYTES * 3)
@@ -307,18 +305,20 @@ def test_a_huge_row_loses_nothing_but_itself(tmp_path: Path) -> None:
         stream.write("\n" + ROW.replace('"a"', '"b"'))
     loaded = read_sources([path])
     assert ids(loaded) == ["a", "b"]
-    assert safe_repr(loaded, tmp_path) == [f"rows.jsonl:2: a row longer than {ROW_BYTES:,} bytes"]
+    assert problems_of(loaded, tmp_path) == [f"rows.jsonl:2: a row longer than {ROW_BYTES:,} bytes"]
 
 
-def test_more_rows_than_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_beyond_the_limit_are_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sources, "ROWS", 2)
     write(tmp_path / "rows.jsonl", "".join(f'{{"_id": "{n}", "text": "t"}}\n' for n in range(4)))
     loaded = read_sources([tmp_path / "rows.jsonl"])
     assert ids(loaded) == ["0", "1"]
-    assert safe_repr(loaded, tmp_path) == ["rows.jsonl:3: more than 2 rows, the rest is not read"]
+    assert problems_of(loaded, tmp_path) == ["rows.jsonl:3: more than 2 rows, the rest is not read"]
 
 
-def test_a_pipe_that_is_named_is_refused(tmp_path: Path) -> None:
+def test_named_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "b.md")
     with pytest.raises(SourceError, match="it is a named pipe, not a regular file") as raised:
         read_sources([tmp_path / "b.md"])
@@ -331,7 +331,7 @@ def test_very_deep_folders_are_reported(tmp_path: Path) -> None:
     write(deep / "e/b.md", "text")
     loaded = read_sources([tmp_path])
     assert [one.metadata["path"] for one in loaded.documents] == ["d/" * 12 + "a.md"]
-    assert safe_repr(loaded, tmp_path) == ["d/" * 12 + "e: more than 12 folders deep, not read"]
+    assert problems_of(loaded, tmp_path) == ["d/" * 12 + "e: more than 12 folders deep, not read"]
 
 
 def test_a_file_reached_twice_is_read_once(tmp_path: Path) -> None:
@@ -343,7 +343,7 @@ def test_a_file_reached_twice_is_read_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such file names")
-def test_a_file_name_that_is_not_utf8(tmp_path: Path) -> None:
+def test_file_name_that_is_not_utf8_is_escaped(tmp_path: Path) -> None:
     with open(os.path.join(os.fsencode(tmp_path), b"caf\xe9.md"), "wb") as file:
         file.write(b"# T\ntext")
     with open(os.path.join(os.fsencode(tmp_path), b"\xe9.jsonl"), "wb") as file:
@@ -392,7 +392,7 @@ def test_a_file_name_that_is_not_utf8(tmp_path: Path) -> None:
         (skill("a: *b\ndescription: d\n? [description, name]\n: x"), "folder", "d", {}),
         (skill("metadata:\n  description: in\n  name: in\ndescription: d"), "folder", "d", {}),
         ("---\ndescription: d\n---\nNUL \0 in the body --- does not matter", "folder", "d", {}),
-        # Not YAML, but what many write and agents accept.
+        # Not valid YAML, but common, and accepted by agents.
         (skill("description: Use when: foo: bar\nname: x"), "x", "Use when: foo: bar", {}),
         (skill("description: It's: 'so'  \nname: x"), "x", "It's: 'so'", {}),
         (skill("name: x\ndescription: [Beta] forms"), "x", "[Beta] forms", {}),
@@ -403,7 +403,7 @@ def test_a_file_name_that_is_not_utf8(tmp_path: Path) -> None:
         (skill('description: a: b\nname:  "x"'), "x", "a: b", {}),
     ],
 )  # fmt: skip
-def test_a_skill(
+def test_skill_is_read(
     tmp_path: Path, content: str, name: str, text: str, more: dict[str, object]
 ) -> None:
     write(tmp_path / "folder/SKILL.md", content)
@@ -577,7 +577,7 @@ def test_a_description_that_is_not_valid_yaml_is_read_as_text(
     assert (document.id, document.text, document.metadata["license"]) == ("x", read, "MIT")
 
 
-def test_a_manual_skill_is_left_out_but_not_a_problem(tmp_path: Path) -> None:
+def test_manual_skill_is_left_out_without_a_problem(tmp_path: Path) -> None:
     write(tmp_path / "a/SKILL.md", GOOD)
     for number, value in enumerate(("true", "yes", '"true"', "on  # for people")):
         text = f"argument-hint: [a] | [b]\ndescription: d\ndisable-model-invocation: {value}"
@@ -608,7 +608,7 @@ def test_a_skill_file_below_another_skill_is_not_a_skill(tmp_path: Path) -> None
 
 
 def test_deep_nesting_does_not_overflow_the_stack(tmp_path: Path) -> None:
-    """An overflow in libyaml ends the process, so nothing recurses there."""
+    """An overflow in libyaml would end the process, so the parser must not recurse."""
     write(tmp_path / "a/SKILL.md", GOOD)
     for name, deep in {"b": "[" * 60_000, "c": "? " * 30_000, "d": "{a: " * 15_000}.items():
         write(tmp_path / name / "SKILL.md", skill(f"description: d\na:\n  {deep}"))
@@ -617,7 +617,7 @@ def test_deep_nesting_does_not_overflow_the_stack(tmp_path: Path) -> None:
     assert loaded.problems == ()
 
 
-def test_tags_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_tags_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import yaml
 
     monkeypatch.delattr(yaml, "CSafeLoader", raising=False)  # libyaml refuses the escape itself
@@ -633,7 +633,7 @@ def test_aliases_do_not_multiply(tmp_path: Path) -> None:
     assert ids(read_sources([tmp_path])) == ["x"]
 
 
-def test_a_skill_of_exactly_one_megabyte(tmp_path: Path) -> None:
+def test_skill_of_exactly_one_megabyte_is_read(tmp_path: Path) -> None:
     write(tmp_path / "SKILL.md", GOOD + "x" * (1_000_000 - len(GOOD)))
     assert ids(read_sources([tmp_path])) == ["pdf"]
 
@@ -648,7 +648,9 @@ def test_a_second_skill_of_the_same_name_keeps_its_folder_in_its_id(tmp_path: Pa
         ("pdf (c/pdf)", "pdf", "in c/pdf"),
     ]
     first = "the name 'pdf' is taken by b/pdf/SKILL.md, so its id is 'pdf (a/pdf)'"
-    assert safe_repr(loaded, tmp_path)[0].replace(f"{tmp_path}/", "") == f"a/pdf/SKILL.md: {first}"
+    assert (
+        problems_of(loaded, tmp_path)[0].replace(f"{tmp_path}/", "") == f"a/pdf/SKILL.md: {first}"
+    )
     assert len(loaded.problems) == 2
 
 
@@ -658,12 +660,12 @@ def test_a_skill_in_a_file_of_another_name_is_reported(tmp_path: Path) -> None:
     loaded = read_sources([tmp_path])
     assert ids(loaded) == ["pdf"]
     name = os.path.join("csv", "skill.md")
-    assert safe_repr(loaded, tmp_path) == [
+    assert problems_of(loaded, tmp_path) == [
         f"{name}: not read: the file of a skill must be called SKILL.md"
     ]
 
 
-def test_ids_stay_unique_where_folders_are_called_the_same(tmp_path: Path) -> None:
+def test_ids_are_unique_for_folders_of_the_same_name(tmp_path: Path) -> None:
     for root in ("one", "two", "three"):
         write(tmp_path / root / "pdf/SKILL.md", skill(f"name: pdf\ndescription: {root}"))
     loaded = read_sources([tmp_path / root for root in ("one", "two", "three")])
@@ -675,18 +677,18 @@ def test_an_exact_copy_of_a_skill_is_left_out(tmp_path: Path) -> None:
     write(tmp_path / "b/SKILL.md", GOOD + "another body")
     loaded = read_sources([tmp_path])
     assert ids(loaded) == ["pdf"]
-    assert safe_repr(loaded, tmp_path) == [
+    assert problems_of(loaded, tmp_path) == [
         "b/SKILL.md: left out, it has the name and description of a/SKILL.md"
     ]
 
 
-def test_a_skill_named_like_a_row(tmp_path: Path) -> None:
+def test_id_shared_by_a_row_and_a_skill_is_changed_or_reported(tmp_path: Path) -> None:
     rows = write(tmp_path / "r.jsonl", '{"id": "pdf", "text": "t"}')
     write(tmp_path / "s/SKILL.md", GOOD)
     assert ids(read_sources([rows, tmp_path / "s"])) == ["pdf", "pdf (s)"]
     loaded = read_sources([tmp_path / "s", rows])
     assert ids(loaded) == ["pdf"]
-    assert "r.jsonl:1: the id 'pdf' is already at s/SKILL.md" in safe_repr(loaded, tmp_path)[0]
+    assert "r.jsonl:1: the id 'pdf' is already at s/SKILL.md" in problems_of(loaded, tmp_path)[0]
 
 
 YAMLISH = st.lists(
@@ -696,7 +698,7 @@ YAMLISH = st.lists(
 
 
 @given(st.one_of(st.binary(), st.binary().map(lambda b: b"---\n" + b + b"\n---\n"), YAMLISH))
-def test_no_bytes_break_the_reader(
+def test_any_bytes_are_read_or_reported(
     tmp_path_factory: pytest.TempPathFactory, content: bytes
 ) -> None:
     path = write(tmp_path_factory.getbasetemp() / "arbitrary" / "SKILL.md", content)
@@ -737,7 +739,9 @@ def test_no_bytes_break_the_reader(
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("ascii_only", [True, False])
-def test_a_row(tmp_path: Path, row: object, expected: tuple[object, ...], ascii_only: bool) -> None:
+def test_row_is_read(
+    tmp_path: Path, row: object, expected: tuple[object, ...], ascii_only: bool
+) -> None:
     path = write(tmp_path / "rows.jsonl", json.dumps(row, ensure_ascii=ascii_only))
     loaded = read_sources([path])
     (one,) = loaded.documents
@@ -802,7 +806,9 @@ def test_a_broken_row_is_reported_with_its_line(
 @pytest.mark.parametrize("ends", ["\n", "\r\n", "\n\n"])
 @pytest.mark.parametrize("start", ["", "\ufeff"])
 @pytest.mark.parametrize("last", ["", "end"])
-def test_line_ends_and_byte_order_mark(tmp_path: Path, ends: str, start: str, last: str) -> None:
+def test_line_ends_and_byte_order_mark_are_accepted(
+    tmp_path: Path, ends: str, start: str, last: str
+) -> None:
     rows = start + '{"id": "a", "text": "x\u2028\x85"}' + ends + '{"id": "b", "text": "y"}'
     loaded = read_sources([write(tmp_path / "r.jsonl", rows + (ends if last else ""))])
     assert [(one.id, one.text) for one in loaded.documents] == [("a", "x\u2028\x85"), ("b", "y")]
@@ -818,13 +824,13 @@ def test_the_first_of_two_rows_with_one_id_wins(tmp_path: Path) -> None:
     assert [(one.id, one.text) for one in loaded.documents] == [
         ("a", "one"), ("b", "two"), ("c", "c"),
     ]  # fmt: skip
-    assert [text.replace(f"{tmp_path}/", "") for text in safe_repr(loaded, tmp_path)] == [
+    assert [text.replace(f"{tmp_path}/", "") for text in problems_of(loaded, tmp_path)] == [
         "beir/corpus.jsonl:3: the id 'a' is already at beir/corpus.jsonl:1",
         "other.jsonl:1: the id 'b' is already at beir/corpus.jsonl:2",
     ]
 
 
-def test_what_is_returned_cannot_be_changed(tmp_path: Path) -> None:
+def test_loaded_values_are_immutable(tmp_path: Path) -> None:
     path = write(tmp_path / "r.jsonl", '{"id": "a", "text": "x", "vector": [1], "k": 1}')
     loaded = read_sources([path])
     with pytest.raises(AttributeError):
@@ -837,7 +843,7 @@ def test_what_is_returned_cannot_be_changed(tmp_path: Path) -> None:
 # --- text -------------------------------------------------------------------------------------
 
 
-def test_markdown_becomes_a_document_per_section(tmp_path: Path) -> None:
+def test_markdown_gives_a_document_per_section(tmp_path: Path) -> None:
     text = """\ufeff---\r
 title: not read\r
 ---\r
@@ -911,14 +917,14 @@ def test_files_of_the_same_name_in_two_folders_are_both_kept(tmp_path: Path) -> 
         ("text".encode("utf-16"), "x.txt:1: not UTF-8 text but UTF-16: save it as UTF-8"),
     ],
 )
-def test_a_file_that_is_not_text(tmp_path: Path, content: bytes, reason: str) -> None:
+def test_file_that_is_not_text_is_reported(tmp_path: Path, content: bytes, reason: str) -> None:
     write(tmp_path / "x.txt", content)
     write(tmp_path / "y.txt", "text")
     write(tmp_path / "empty.txt", "\n \n")
     write(tmp_path / "empty.md", "\n#\n")
     loaded = read_sources([tmp_path])
     assert ids(loaded) == ["y.txt"]
-    assert safe_repr(loaded, tmp_path) == [reason]
+    assert problems_of(loaded, tmp_path) == [reason]
 
 
 @pytest.mark.parametrize(
@@ -941,20 +947,20 @@ def test_a_file_that_is_not_text(tmp_path: Path, content: bytes, reason: str) ->
         ("", []),
     ],
 )
-def test_headings(text: str, headings: list[str]) -> None:
+def test_headings_are_detected(text: str, headings: list[str]) -> None:
     found = sections(text)
     assert [f"{one.level}{one.heading}" for one in found if one.level] == headings
     assert "".join(one.head + one.body for one in found) == text
     assert all(one.level or one.body for one in found)
 
 
-def test_no_heading_is_lost() -> None:
+def test_every_heading_is_kept() -> None:
     assert [one.title for one in chunk_markdown("# A\n## \n## B\n### C\n", name="n")] == [
         "A", "A > B > C",
     ]  # fmt: skip
 
 
-def test_old_line_ends_of_text(tmp_path: Path) -> None:
+def test_old_line_ends_are_accepted(tmp_path: Path) -> None:
     write(tmp_path / "a.md", "# A\rone\r\rtwo")
     (document,) = read_sources([tmp_path]).documents
     assert (document.title, document.text) == ("A", "one\n\ntwo")
@@ -996,11 +1002,11 @@ def test_front_matter_of_markdown_is_left_out(text: str, first: str) -> None:
         ("```\nb. b\nc c\n```\n", 12, ["```\nb. b\n", "c c\n```\n"]),
     ],
 )
-def test_where_long_text_is_cut(text: str, limit: int, expected: list[str]) -> None:
+def test_long_text_is_cut_at_boundaries(text: str, limit: int, expected: list[str]) -> None:
     assert pieces(text, limit) == expected
 
 
-def test_plain_text_knows_no_fences_and_no_headings() -> None:
+def test_plain_text_has_no_fences_and_no_headings() -> None:
     text = "# a\n\n```\n\n" + "b " * 6 + "\n\nc"
     assert [one.text for one in chunk_plain(text, name="n", max_chars=13)] == [
         "# a\n\n```", "b b b b b b", "c",
@@ -1018,7 +1024,7 @@ MARKDOWN_LINES = st.lists(
 
 
 @given(MARKDOWN_LINES, st.integers(1, 80))
-def test_splitting_loses_nothing(text: str, limit: int) -> None:
+def test_splitting_keeps_all_text(text: str, limit: int) -> None:
     found = sections(text)
     assert "".join(one.head + one.body for one in found) == text
     for fences in (True, False):
@@ -1048,7 +1054,7 @@ def test_splitting_loses_nothing(text: str, limit: int) -> None:
     st.sampled_from(["", "\n", "\n\n\n", "text\n", "\n" + "text. " * 9 + "\n\n", "# H\n"]),
     st.integers(1, 70),
 )  # fmt: skip
-def test_a_fence_that_fits_is_never_cut(
+def test_fence_that_fits_is_not_cut(
     fences: list[tuple[str, list[str]]], between: str, limit: int
 ) -> None:
     blocks = [
@@ -1063,7 +1069,7 @@ def test_a_fence_that_fits_is_never_cut(
 # --- candidates -------------------------------------------------------------------------------
 
 
-def test_candidates_one_a_line() -> None:
+def test_candidates_are_read_from_json_lines() -> None:
     lines = [
         '\ufeff{"id": "a", "text": "x", "title": "T", "cosine": 0.5, "score": -3, "vector": [1]}\n',
         "\n",
@@ -1081,7 +1087,7 @@ def test_candidates_one_a_line() -> None:
     assert (four.id, four.cosine) == ("5", 1.0)
 
 
-def test_candidates_in_one_array() -> None:
+def test_candidates_are_read_from_a_json_array() -> None:
     text = json.dumps(["a", {"id": "x", "text": "b", "score": 2}], indent=1)
     found = read_candidates(["\n", *f"\ufeff{text}".splitlines(keepends=True)], name="c")
     assert [(one.id, one.text, one.score) for one in found] == [("1", "a", None), ("x", "b", 2.0)]
@@ -1117,7 +1123,7 @@ def test_candidates_in_one_array() -> None:
          "c: item 2: the id 'a' is already at c: item 1"),
     ],
 )  # fmt: skip
-def test_a_bad_candidate_is_fatal(lines: list[str], code: str, says: str) -> None:
+def test_invalid_candidate_is_refused(lines: list[str], code: str, says: str) -> None:
     with pytest.raises(InputError) as raised:
         read_candidates(lines, name="c")
     assert raised.value.code == code
@@ -1136,7 +1142,7 @@ CANDIDATE_LINES = st.text() | JSON_VALUES.map(json.dumps) | st.sampled_from(["["
 
 
 @given(st.lists(CANDIDATE_LINES, max_size=5))
-def test_no_text_breaks_the_candidate_reader(lines: list[str]) -> None:
+def test_any_text_is_read_as_candidates_or_refused(lines: list[str]) -> None:
     try:
         found = read_candidates(lines, name="c")
     except CrossgateError:
@@ -1168,7 +1174,7 @@ def test_importing_sources_loads_nothing_heavy() -> None:
 # --- bodies and tools ------------------------------------------------------------------------
 
 
-def test_what_follows_the_front_matter_is_the_body(tmp_path: Path) -> None:
+def test_text_after_the_front_matter_is_the_body(tmp_path: Path) -> None:
     head = "---\nname: pdf\ndescription: Forms.\n---\n"
     path = write(tmp_path / "SKILL.md", f"{head}\n# Use\n\nRun it.\n\n")
     (one,) = read_sources([path]).documents
@@ -1262,7 +1268,7 @@ def test_a_broken_tool_is_reported_and_the_others_read(
     path = write(tmp_path / "tools.json", json.dumps([{"name": "good"}, tool]))
     loaded = read_sources([path])
     assert ids(loaded) == ["good"]
-    (problem,) = safe_repr(loaded, tmp_path)
+    (problem,) = problems_of(loaded, tmp_path)
     assert problem.startswith("tools.json: tool 2: ")
     assert reason in problem
 
@@ -1356,7 +1362,7 @@ def test_a_broken_operation_is_reported_and_the_others_read(tmp_path: Path) -> N
     path = write(tmp_path / "a.json", json.dumps({"openapi": "3.0.3", "paths": paths}))
     loaded = read_sources([path])
     assert ids(loaded) == ["same", "PUT /b"]
-    assert safe_repr(loaded, tmp_path) == [
+    assert problems_of(loaded, tmp_path) == [
         "a.json: GET /a: a tool must be a JSON object",
         "a.json: PUT /a: the name of a tool must be a string",
         "a.json: GET /b: the name 'same' is already in a.json",
@@ -1376,18 +1382,20 @@ def test_a_broken_operation_is_reported_and_the_others_read(tmp_path: Path) -> N
         ({"openapi": "3.0.0", "paths": []}, 'expected an object "paths"'),
     ],
 )
-def test_an_openapi_document_that_is_not_read(tmp_path: Path, content: object, reason: str) -> None:
+def test_unsupported_openapi_document_is_refused(
+    tmp_path: Path, content: object, reason: str
+) -> None:
     with pytest.raises(SourceError, match=re.escape(reason)) as caught:
         read_sources([write(tmp_path / "a.json", json.dumps(content))])
     assert caught.value.code == "no_documents"
 
 
-def test_a_version_of_openapi_may_lack_its_quotes(tmp_path: Path) -> None:
+def test_openapi_version_may_be_unquoted(tmp_path: Path) -> None:
     document = {"openapi": 3.1, "paths": {"/a": {"get": {}}}}
     assert ids(read_sources([write(tmp_path / "a.json", json.dumps(document))])) == ["GET /a"]
 
 
-def test_tools_of_one_name_in_several_files_are_all_kept(tmp_path: Path) -> None:
+def test_tools_of_the_same_name_in_several_files_are_kept(tmp_path: Path) -> None:
     first = write(tmp_path / "issues.json", json.dumps([{"name": "search"}]))
     second = write(tmp_path / "mail.json", json.dumps([{"name": "search"}, {"name": "search"}]))
     third = write(tmp_path / "x" / "mail.json", json.dumps([{"name": "search"}]))
@@ -1395,14 +1403,14 @@ def test_tools_of_one_name_in_several_files_are_all_kept(tmp_path: Path) -> None
     assert ids(loaded) == ["search", "search (mail)", "search (mail)-2"]
     assert {one.title for one in loaded.documents} == {"search"}
     taken = "the name 'search' is taken by issues.json, so its id is"
-    assert safe_repr(loaded, tmp_path) == [
+    assert problems_of(loaded, tmp_path) == [
         f"mail.json: tool 1: {taken} 'search (mail)'",
         "mail.json: tool 2: the name 'search' is already in mail.json",
         f"{os.path.join('x', 'mail.json')}: tool 1: {taken} 'search (mail)-2'",
     ]
 
 
-def test_a_file_without_tools(tmp_path: Path) -> None:
+def test_file_without_tools_is_refused(tmp_path: Path) -> None:
     for content in ("{}", '{"tools": {}}', "5", "[", '{"result": {}}'):
         with pytest.raises(SourceError) as caught:
             read_sources([write(tmp_path / "tools.json", content)])
@@ -1444,14 +1452,14 @@ def test_any_schema_is_read(schema: object) -> None:
         max_leaves=30,
     ),
 )
-def test_any_operation_is_read_or_refused(value: object) -> None:
+def test_any_operation_is_read_or_reported(value: object) -> None:
     document = {"openapi": "3.0.0", "paths": {"/a": value}, "components": value}
     for _, tool in operations_of(document):
         with contextlib.suppress(Unusable):
             assert tool_from(tool).id
 
 
-def test_a_schema_that_names_itself_ends() -> None:
+def test_recursive_schema_is_read() -> None:
     itself = {"$ref": "#/$defs/A"}
     loop = {"$defs": {"A": {"properties": {"x": itself, "y": itself}}}}
     one = tool_from({"name": "a", "inputSchema": {**loop, **itself}})
@@ -1461,8 +1469,8 @@ def test_a_schema_that_names_itself_ends() -> None:
     assert tool_from({"name": "a", "inputSchema": hostile}).body == ""
 
 
-def test_operations_that_share_a_schema_do_not_fill_the_memory(tmp_path: Path) -> None:
-    """Written out, the bodies of this file of 600 kB would be 200 MB."""
+def test_shared_schema_is_not_expanded_per_operation(tmp_path: Path) -> None:
+    """With the schema copied to each operation, the bodies of this 600 kB file would be 200 MB."""
     said = {"description": "d" * 1_000, "enum": ["v" * 1_000] * 3}
     schema = {"properties": {f"p{number}": said for number in range(100)}}
     body = {"content": {"application/json": {"schema": schema}}}
@@ -1479,7 +1487,7 @@ def test_operations_that_share_a_schema_do_not_fill_the_memory(tmp_path: Path) -
     assert all(5_000 < len(one.body) <= 6_000 for one in documents)
 
 
-def test_no_more_operations_are_read_than_the_documented_number(
+def test_operations_beyond_the_limit_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(openapi, "_OPERATIONS", 3)

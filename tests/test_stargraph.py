@@ -1,4 +1,4 @@
-"""Contract: the fusers run under stargraph's current protocol, found by stargraph's own loader."""
+"""Contract: stargraph's loader finds the fusers, and they satisfy its current protocol."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def interpreter() -> str:
 
 @pytest.fixture(scope="module")
 def facts() -> dict[str, Any]:
-    """What the fusers did in an interpreter with stargraph."""
+    """Results of the fusers in an interpreter with stargraph."""
     done = subprocess.run(
         [interpreter(), "-W", "error", str(HERE / "stargraph_facts.py")],
         cwd=HERE,
@@ -45,7 +45,7 @@ def facts() -> dict[str, Any]:
     return seen
 
 
-def test_its_loader_finds_them_by_name(facts: dict[str, Any]) -> None:
+def test_stargraph_loads_the_fusers_by_name(facts: dict[str, Any]) -> None:
     assert facts["loaded"] == {
         "crossgate-rrf": "RRFReranker",
         "crossgate-scores": "ScoreFusion",
@@ -53,25 +53,25 @@ def test_its_loader_finds_them_by_name(facts: dict[str, Any]) -> None:
     }
 
 
-def test_they_are_rerankers_in_its_sense(facts: dict[str, Any]) -> None:
+def test_fusers_satisfy_the_protocol_of_stargraph(facts: dict[str, Any]) -> None:
     assert set(facts["protocol"].values()) == {True}
     assert set(map(len, facts["parameters"].values())) == {0}
 
 
-def test_rank_fusion_equals_its_own_but_for_the_last_bit(facts: dict[str, Any]) -> None:
+def test_rank_fusion_equals_that_of_stargraph(facts: dict[str, Any]) -> None:
     assert facts["alike"] == 300
 
 
-def test_the_cross_encoder_reads_the_text_of_its_hits(facts: dict[str, Any]) -> None:
+def test_cross_encoder_reads_the_texts_of_the_hits(facts: dict[str, Any]) -> None:
     assert [id for id, _, _ in facts["cross_encoder"]] == ["c", "b"]
     assert all(metadata["text"].startswith("fox") for _, _, metadata in facts["cross_encoder"])
 
 
-def test_scores_are_fused_with_their_metadata(facts: dict[str, Any]) -> None:
+def test_fused_hits_keep_their_metadata(facts: dict[str, Any]) -> None:
     assert {id for id, _, _ in facts["scores"]} == {"a", "b", "c"}
     assert {id: metadata["place"] for id, _, metadata in facts["scores"]}["a"] == 1
 
 
-def test_nothing_found_is_nothing_fused(facts: dict[str, Any]) -> None:
+def test_empty_lists_give_an_empty_list(facts: dict[str, Any]) -> None:
     assert set(map(len, facts["empty"].values())) == {0}
     assert facts["inputs_kept"]

@@ -1,4 +1,4 @@
-"""How the modules of the package depend on each other, and where state of the process is kept."""
+"""Dependencies between the modules of the package, and the modules with state of the process."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ LAYERS = (
     ("_support",),
     ("_core",),
 )
-"""The rooms of the package, from the top; each one imports only rooms of a lower layer."""
+"""The subpackages from the top; each imports only subpackages of a lower layer."""
 
 MOST_MODULES = 14
-"""How many modules of the package a reranked query may pass."""
+"""Maximum number of the package's modules on the path of a reranked query."""
 
 MODULES = {
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
@@ -89,7 +89,7 @@ def test_modules_do_not_import_each_other_in_a_cycle() -> None:
     assert len(order) == len(MODULES) > 100
 
 
-def test_every_room_imports_only_rooms_of_a_lower_layer() -> None:
+def test_package_imports_only_packages_of_a_lower_layer() -> None:
     layer_of = {room: number for number, layer in enumerate(LAYERS) for room in layer}
 
     def room(name: str) -> str:
@@ -116,7 +116,7 @@ def test_private_modules_do_not_import_the_package_itself() -> None:
     assert importers == set()
 
 
-def test_the_design_lists_the_modules_that_keep_state_of_the_process() -> None:
+def test_design_lists_the_modules_with_process_state() -> None:
     """Every module that rebinds a global or registers a fork handler is on the list."""
     page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
     (paragraph,) = re.findall(
@@ -135,13 +135,13 @@ def test_the_design_lists_the_modules_that_keep_state_of_the_process() -> None:
     assert keeping == listed
 
 
-def test_a_reranked_query_passes_few_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reranked_query_passes_few_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     router = Router(
         Index.build(Document(id=id, text=text) for id, text in LIBRARY.items()),
         profile=Profile(),
     )
     router.route("merge two pdf files")  # loads the models
-    monkeypatch.setattr(threads, "_workers", None)  # new threads, which know of the profiler
+    monkeypatch.setattr(threads, "_workers", None)  # new threads, which have the profiler
     ours = {str(path): name for name, path in MODULES.items()}
     passed: set[str] = set()
 

@@ -1,4 +1,4 @@
-"""Filtering the tools of a model's call: the caller's own objects, sent by the real clients."""
+"""Selecting tools for a model's call: the given objects, sent by the real clients."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Definition:
     ],
     ids=["openai", "anthropic", "objects"],
 )
-def test_what_comes_back_is_what_was_given(tools: list[Any]) -> None:
+def test_selected_tools_are_the_given_objects(tools: list[Any]) -> None:
     router = ToolRouter(tools, **STAGE1)
     selected = router.select(PROMPT)
     assert selected[0] is tools[list(LIBRARY).index("git-history")]
@@ -63,7 +63,7 @@ def test_what_comes_back_is_what_was_given(tools: list[Any]) -> None:
     assert router.select("what a lovely morning", min_confidence=0.5) == []
 
 
-def test_a_tool_that_route_is_too_unsure_of_is_on_the_shortlist() -> None:
+def test_shortlist_contains_tools_below_the_threshold() -> None:
     router = ToolRouter(openai_tools(), **STAGE1)
     prompt = "the pictures for the web page are far too big"
     for limit in (1, 2, 8):
@@ -77,7 +77,7 @@ def test_a_tool_that_route_is_too_unsure_of_is_on_the_shortlist() -> None:
     assert router.select(prompt, min_confidence=confidence + 1e-9) == []
 
 
-def test_what_a_person_pastes_is_answered() -> None:
+def test_pasted_text_is_accepted_as_a_query() -> None:
     router = ToolRouter(openai_tools(), **STAGE1)
     assert router.select(PROMPT + " " * 70_000, limit=1) == router.select(PROMPT, limit=1)
     assert router.select("") == router.select(" \n") == []
@@ -91,13 +91,13 @@ def test_what_a_person_pastes_is_answered() -> None:
         ({"prompt": PROMPT, "min_confidence": 2}, "out_of_range"),
     ],
 )
-def test_a_question_that_cannot_be_asked_is_refused(arguments: dict[str, Any], code: str) -> None:
+def test_invalid_query_is_refused(arguments: dict[str, Any], code: str) -> None:
     with pytest.raises(InputError) as caught:
         ToolRouter(openai_tools(), **STAGE1).select(**arguments)
     assert caught.value.code == code
 
 
-def test_a_parameter_can_decide() -> None:
+def test_parameters_of_a_tool_are_searched() -> None:
     tools = [
         {"name": name, "description": "Update a record.", "input_schema": schema}
         for name, schema in (
@@ -110,7 +110,7 @@ def test_a_parameter_can_decide() -> None:
     assert router.select("enter my holiday", limit=1) == tools[:1]
 
 
-def test_functions_that_gemini_groups_are_selected_one_by_one() -> None:
+def test_functions_of_a_gemini_tool_are_selected_separately() -> None:
     functions = [tool["function"] for tool in openai_tools()]
     router = ToolRouter([{"functionDeclarations": functions}], **STAGE1)
     expected = ToolRouter(openai_tools(), **STAGE1).select(PROMPT, limit=1)
@@ -127,7 +127,7 @@ def test_functions_that_gemini_groups_are_selected_one_by_one() -> None:
         ([*anthropic_tools(), *anthropic_tools()], "duplicate_id", "csv-cleaner"),
     ],
 )
-def test_a_list_that_cannot_be_used_is_refused(tools: list[Any], code: str, said: str) -> None:
+def test_invalid_tools_are_refused(tools: list[Any], code: str, said: str) -> None:
     with pytest.raises(InputError) as caught:
         ToolRouter(tools, **STAGE1)
     assert caught.value.code == code
@@ -146,7 +146,7 @@ def completion(message: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def recording(*answers: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Serve the answers in turn, the last one again and again, and keep the requests."""
+    """Serve the answers in turn, repeat the last, and record the requests."""
     requests: list[dict[str, Any]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -188,7 +188,7 @@ def many_tools() -> list[dict[str, Any]]:
     return tools
 
 
-def test_the_example_of_openai_sends_the_nearest_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_openai_example_sends_the_nearest_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("openai")
     functions = [
         {
@@ -207,10 +207,10 @@ def test_the_example_of_openai_sends_the_nearest_tools(monkeypatch: pytest.Monke
     assert request["messages"] == [{"role": "user", "content": NEED}]
     assert RIGHT in [one["function"]["name"] for one in request["tools"]]
     assert len(request["tools"]) == 8
-    assert all(one in tools for one in request["tools"])  # whole and unchanged
+    assert all(one in tools for one in request["tools"])  # complete and unchanged
 
 
-def test_the_example_of_anthropic_sends_the_nearest_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_anthropic_example_sends_the_nearest_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("anthropic", reason="anthropic is not installed")
     tools = [
         {
@@ -239,7 +239,7 @@ def test_the_example_of_anthropic_sends_the_nearest_tools(monkeypatch: pytest.Mo
     assert all(one in tools for one in request["tools"])
 
 
-def test_the_example_of_pydantic_ai_offers_the_nearest_tools(
+def test_pydantic_ai_example_offers_the_nearest_tools(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pydantic_ai = pytest.importorskip("pydantic_ai", reason="pydantic-ai is not installed")
@@ -264,12 +264,12 @@ def test_the_example_of_pydantic_ai_offers_the_nearest_tools(
     with recording(*answers) as (url, requests), closing(asyncio.new_event_loop()) as loop:
         monkeypatch.setenv("OPENAI_BASE_URL", url)
         monkeypatch.setenv("OPENAI_API_KEY", "k")
-        # Where its thread has no loop, run_sync makes one and leaves it open.
+        # If its thread has no event loop, run_sync makes one and leaves it open.
         asyncio.set_event_loop(loop)
         exec(example_of("pydantic_ai"), names)
         asyncio.set_event_loop(None)
     assert names["answer"] == "done"
-    for request in requests:  # one that asks for the tool, one that has its result
+    for request in requests:  # a request before the tool call, and a request with its result
         assert RIGHT in [one["function"]["name"] for one in request["tools"]]
         assert len(request["tools"]) == 8
     assert requests[1]["messages"][-1]["content"] == "sunny in Oslo"

@@ -1,4 +1,4 @@
-"""The scripts in models/ train, average and build tiny models that crossgate loads and runs."""
+"""The scripts in models/ train, average and build tiny models that crossgate can run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Facts = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def python() -> str:
-    """A Python that has what models/requirements.txt lists."""
+    """A Python with the packages of models/requirements.txt."""
     if not hasattr(os, "fork"):
         pytest.skip("this system cannot fork, and the models are trained on one that can")
     named = HERE.parent / ".venv/training/bin/python"
@@ -63,7 +63,7 @@ def start(host: Host, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project's models/ with few prompts, beside the public sets with a few rows each."""
+    """A copy of models/ with few prompts, next to public sets with a few rows each."""
     root = tmp_path_factory.mktemp("project")
     (root / "models").mkdir()
     for script in MODELS.glob("*.py"):
@@ -129,7 +129,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def groups(project: Path) -> Path:
-    """Groups that stage 1, which is crossgate's own, found for the prompts of the project."""
+    """Groups that crossgate's stage 1 found for the prompts of the project."""
     path, embedder = project / "groups.jsonl", str(MODELS / "bundled/crossgate-embedder-minilm-l6")
     arguments = ["../data", embedder, embedder, str(path), "--groups", "400"]
     done = subprocess.run(
@@ -146,7 +146,7 @@ def groups(project: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def host(python: str, project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    """Runs a script with something as its input, and returns its exit code and both outputs."""
+    """Runs a script with an input, and returns its exit code and both outputs."""
     folder = tmp_path_factory.mktemp("output")
     files = [folder / name for name in ("in", "out", "err")]
     with subprocess.Popen(
@@ -179,7 +179,7 @@ def host(python: str, project: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="module")
 def run(host: Host, project: Path) -> Run:
-    """Run a script of the project's models/ and return what it printed."""
+    """Run a script of the project's models/ and return its output."""
 
     def run(script: str, *arguments: object, code: int = 0) -> str:
         ended, output, errors = host(project / "models" / script, *arguments)
@@ -191,7 +191,7 @@ def run(host: Host, project: Path) -> Run:
 
 @pytest.fixture(scope="module")
 def facts(host: Host) -> Facts:
-    """Run a script of tests/ on models/, with something as JSON on its standard input."""
+    """Run a script of tests/ on models/, with a value as JSON on its standard input."""
 
     def facts(script: str, *arguments: object, given: Any = None) -> Any:
         ended, output, errors = host(HERE / script, *arguments, given=json.dumps(given))
@@ -202,7 +202,7 @@ def facts(host: Host) -> Facts:
 
 
 @pytest.mark.timeout(600)
-def test_both_models_are_trained_averaged_and_built(
+def test_models_are_trained_averaged_and_built(
     run: Run, start: Path, project: Path, groups: Path
 ) -> None:
     data, made = project / "data", project / "made"
@@ -228,7 +228,7 @@ def test_both_models_are_trained_averaged_and_built(
     right = np.argmax(queries @ found.T, 1) == np.arange(len(SUBJECTS))
     assert right.mean() >= 0.75
 
-    # What the graph computes with, taken out of it, is what was trained, but for the rounding.
+    # The weights read from the graph equal the trained weights up to rounding.
     run("graph_weights.py", made / "embedder", embedder / "config.json", made / "taken out")
     for name in ("mean", "taken out"):
         run("build.py", "embedder", "--float32", made / name, made / f"exact {name}")
@@ -247,7 +247,7 @@ def test_both_models_are_trained_averaged_and_built(
 
 
 @pytest.mark.timeout(600)
-def test_the_graph_computes_what_was_trained(
+def test_graph_computes_the_trained_model(
     run: Run, facts: Facts, start: Path, project: Path, groups: Path
 ) -> None:
     made = project / "graph"
@@ -256,7 +256,7 @@ def test_the_graph_computes_what_was_trained(
     run("train_cross_encoder.py", start, some, made / "weights", *few)
     run("build.py", "cross-encoder", "--float32", made / "weights", made / "exact")
     run("build.py", "cross-encoder", made / "weights", made / "rounded")
-    # Weights taken out of a graph make it again.
+    # Building from these weights gives the same graph.
     run("graph_weights.py", made / "rounded", made / "weights" / "config.json", made / "taken out")
     run("build.py", "cross-encoder", made / "taken out", made / "again")
     query, documents = "how do i use a boat", ["boat", "a lamp is for this", "the rose " * 20]
@@ -308,9 +308,7 @@ def test_the_graph_computes_what_was_trained(
     assert not (project / "refused").exists()
 
 
-def test_weights_that_lack_a_part_are_refused(
-    run: Run, start: Path, project: Path, groups: Path
-) -> None:
+def test_incomplete_weights_are_refused(run: Run, start: Path, project: Path, groups: Path) -> None:
     lost = "encoder.layer.1.output.dense.weight"
     cut = (
         "import sys, pathlib, shutil; from safetensors.torch import load_file, save_file;"
@@ -332,7 +330,7 @@ def test_weights_that_lack_a_part_are_refused(
     assert not (project / "no").exists()
 
 
-def test_the_losses_equal_their_definitions(facts: Facts) -> None:
+def test_losses_equal_their_definitions(facts: Facts) -> None:
     random = np.random.default_rng(3)
     logits, stage1 = random.normal(size=(3, 4)), random.normal(size=(3, 4))
     matched = [True, False, True]
@@ -355,7 +353,7 @@ def test_the_losses_equal_their_definitions(facts: Facts) -> None:
         picked = np.log(np.exp([*row, 0]).sum()) - (row[0] if match else 0)
         right = np.array([match, False, False, False])
         single = np.log1p(np.exp(np.where(right, -row, row)))
-        # What the cascade is asked: the right one by stage 1 and the logit together, if one fits.
+        # The cascade's task: the right document by stage 1 and the logit together, if one fits.
         both = row + known
         fused = (np.log(np.exp(both).sum()) - both[0]) * match
         assert loss == pytest.approx(fused + 0.5 * picked + 0.25 * single.mean(), abs=1e-5)
@@ -368,28 +366,28 @@ def test_the_losses_equal_their_definitions(facts: Facts) -> None:
     assert found["batch"] == pytest.approx(np.mean(batch), abs=1e-4)
 
 
-def test_likely_second_answers_are_no_wrong_documents(facts: Facts, start: Path) -> None:
+def test_likely_answers_are_not_mined_as_wrong(facts: Facts, start: Path) -> None:
     found = facts("training_miner.py", start)
 
-    # Neither a copy of the right document nor what lies 0.08 nearer than it by cosine.
+    # Neither a copy of the right document nor documents whose cosine is 0.08 higher.
     matched = found["matched"]
     assert matched["wrong"] == ["far", "near", "ruled out"]
     assert sorted(matched["batch"]) == ["far", "near", "right", "ruled out"]
     assert all(row == ["right"] for row in matched["fits"])
 
-    # Where only one document was judged, the near ones may fit.
+    # If only one document was judged, the near documents may fit.
     judged = found["judged"]
     assert judged["wrong"] == []
     assert judged["batch"] == ["ruled out"]
     assert not any(judged["fits"])
 
-    # Where nothing in the pool fits, everything near is wrong.
+    # If no document of the pool fits, all near documents are wrong.
     outside = found["outside"]
     # The first by cosine, and the first by words.
     assert outside["nearest"] == ["nearer", "right"]
     assert outside["wrong"] == ["copy", "far", "near", "nearer", "right", "ruled out"]
 
-    # Stored vectors are not taken for those of other texts.
+    # Stored vectors are not reused for other texts.
     assert found["vectors"] == 2
 
 
@@ -411,7 +409,7 @@ def test_the_same_seed_trains_the_same_weights(run: Run, start: Path, project: P
     assert once == twice
 
 
-def test_a_training_that_is_killed_goes_on_from_its_checkpoint(
+def test_killed_training_resumes_from_its_checkpoint(
     run: Run, python: str, start: Path, project: Path, groups: Path
 ) -> None:
     many = _first(groups, 900, project / "many.jsonl")
@@ -426,7 +424,7 @@ def test_a_training_that_is_killed_goes_on_from_its_checkpoint(
         text=True,
     ) as training:
         assert training.stdout is not None
-        # The one checkpoint before the last is that of step 50.
+        # The only checkpoint before the last is that of step 50.
         while "step 60/90" not in training.stdout.readline():
             assert training.poll() is None
         training.kill()
@@ -440,7 +438,7 @@ def test_a_training_that_is_killed_goes_on_from_its_checkpoint(
     assert f"{made / 'checkpoint.pt'}: belongs to a run on other inputs" in refused
 
 
-def test_the_groups_are_what_stage_1_found(groups: Path) -> None:
+def test_groups_are_the_candidates_of_stage_1(groups: Path) -> None:
     rows = [json.loads(line) for line in groups.read_text().splitlines()]
     assert len(rows) > 50
     for row in rows:
@@ -451,13 +449,11 @@ def test_the_groups_are_what_stage_1_found(groups: Path) -> None:
             assert subject in row["documents"][0]
             assert all(subject not in text for text in row["documents"][1:])
     assert {row["matched"] for row in rows} == {True, False}
-    # Stage 2 reads of a skill what the cascade hands it: the head, and a passage of the body.
+    # Stage 2 reads the head of a skill and a passage of its body, as in the cascade.
     assert any("the boat the boat" in text for row in rows for text in row["documents"])
 
 
-def test_a_changed_file_stops_the_training_by_its_name(
-    run: Run, start: Path, project: Path
-) -> None:
+def test_changed_file_stops_the_training(run: Run, start: Path, project: Path) -> None:
     listing = project / "models/data.sha256"
     right = listing.read_text()
     _list_hashes(project, {project / "data/skills/corpus.jsonl": "0" * 64})
@@ -482,18 +478,18 @@ def test_a_changed_file_stops_the_training_by_its_name(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's end")
-def test_workers_end_with_a_parent_that_is_killed(python: str, start: Path, project: Path) -> None:
+def test_workers_end_if_their_parent_is_killed(python: str, start: Path, project: Path) -> None:
     models, log = project / "models", project / "killed.log"
     paths = map(str, (start, start, project / "data", project / "killed"))
     deadline = time.monotonic() + 90
-    # Not a pipe, which would end them by breaking.
+    # Not a pipe, since a broken pipe would end the workers.
     with log.open("w") as output:
         training = subprocess.Popen(
             [python, "train_embedder.py", *paths, "--steps", "100000"],
             cwd=models,
             env=os.environ | {"PYTHONPATH": str(models)},
             stdout=output,
-            # As in a background job of a shell, which Ctrl-C is not meant for.
+            # As in a background job of a shell, which ignores Ctrl-C.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
         )
     while "step" not in log.read_text() and time.monotonic() < deadline:
@@ -512,7 +508,7 @@ def test_workers_end_with_a_parent_that_is_killed(python: str, start: Path, proj
     assert not left
 
 
-def test_what_is_held_out_is_not_trained_on(project: Path) -> None:
+def test_held_out_data_is_not_trained_on(project: Path) -> None:
     data = _read(project)
     ids = set(data.pools["skills"])
     assert {"skills soup", "skill-triggers soup", "free"} <= ids
@@ -526,7 +522,7 @@ def test_what_is_held_out_is_not_trained_on(project: Path) -> None:
     assert data.removed["skill-triggers: prompts near a hold-out's"] == 1
 
 
-def test_what_a_model_has_seen_of_a_repository_is_in_one_half(project: Path) -> None:
+def test_halves_share_no_repository(project: Path) -> None:
     data = _read(project)
     example = type(data.examples[0])
     data.repositories |= {"skill-triggers soup": "a", "skill-triggers boat": "a"}
@@ -542,7 +538,7 @@ def test_what_a_model_has_seen_of_a_repository_is_in_one_half(project: Path) -> 
     assert {half(one, "clinc150 boat", pool="clinc150") for one in queries} == {0, 1}
 
 
-def test_a_package_is_asked_for_by_the_line_that_sums_it_up(project: Path) -> None:
+def test_summary_line_is_the_query_for_a_package(project: Path) -> None:
     data = _read(project)
     assert set(data.pools["debian"]) == {*SUBJECTS, "twin", "other-twin"}
     assert "\n" not in data.pools["debian"]["soup"]
@@ -550,12 +546,12 @@ def test_a_package_is_asked_for_by_the_line_that_sums_it_up(project: Path) -> No
     assert "soup: this is about the soup" in data.pools["debian"]["soup"]
     asked = {one.query: one.positives for one in data.examples if one.source == "debian"}
     assert asked["how do i use the soup"] == ("soup",)
-    # Two packages that one line sums up are two answers, not each other's wrong document.
+    # Two packages with the same summary are both right answers.
     assert set(asked["this is a twin"]) == {"twin", "other-twin"}
 
 
 def _first(groups: Path, count: int, path: Path) -> Path:
-    """Write so many groups of a file to another, from the start again where it ends."""
+    """Write a number of groups of a file to another, and start again at its end."""
     lines = groups.read_text().splitlines(keepends=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(lines[place % len(lines)] for place in range(count)))
@@ -579,7 +575,7 @@ def _read(project: Path) -> Any:
 
 
 def _describe_packages(path: Path) -> None:
-    """Writes Debian's descriptions of a program per subject, and of what is not to be learnt."""
+    """Write Debian's descriptions of a program per subject, and of packages to be left out."""
 
     def block(name: str, short: str, long: str) -> str:
         return f"Package: {name}\nDescription-md5: 0\nDescription-en: {short}\n{long}\n"
@@ -606,7 +602,7 @@ def _describe_packages(path: Path) -> None:
 
 
 def _hold_out(triggers: Path, skills: Path) -> None:
-    """Adds a skill that is held out with its prompt, and what must go, or stay, with it."""
+    """Add a held-out skill with its prompt, and rows that must be left out, or kept, with it."""
     text = "fold paper boats out of old news and let them sail on a pond"
 
     def add(path: Path, id: str, text: str, repo: str = "free", licence: str = "MIT") -> None:

@@ -1,4 +1,4 @@
-"""A search sees one version of the index, and waits for no writer."""
+"""A search uses one version of the index, and does not wait for a writer."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def test_readers_do_not_wait_for_a_writer() -> None:
             assert [text for _, text, _, _ in texts] == ["a quick red fox"]
             answered += 1
     writer.join()
-    # One that waits gets its first answer, or the second, when the writer has done its work.
+    # A reader that waits gets its first or second answer only after the writer is done.
     assert answered > 4
     assert len(index) == 4_001
 
 
-def test_every_result_is_that_of_one_version() -> None:
-    """Readers and a writer on one index; each document says in its text which version it is of."""
+def test_result_belongs_to_one_version() -> None:
+    """Readers and a writer on one index; the text of each document contains its version."""
     names = [f"d{place}" for place in range(8)]
 
     def document(name: str, version: int) -> Document:
@@ -80,7 +80,7 @@ def test_every_result_is_that_of_one_version() -> None:
     assert wrong == []
 
 
-def test_readers_and_writers_agree_with_a_naive_model() -> None:
+def test_concurrent_readers_and_writers_agree_with_a_naive_model() -> None:
     found = churn(changes=300)
     assert found.wrong == []
     assert found.changes == 300
@@ -88,7 +88,7 @@ def test_readers_and_writers_agree_with_a_naive_model() -> None:
 
 
 @pytest.mark.parametrize("dimension", [0, 4])
-def test_memory_follows_what_is_there_and_not_what_was(dimension: int) -> None:
+def test_replaced_documents_leave_nothing_in_the_index(dimension: int) -> None:
     index = _core.Index("none", "", dimension)
     vector = [1.0] * dimension or None
     numbers = count()

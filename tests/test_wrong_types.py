@@ -1,4 +1,4 @@
-"""What is of the wrong type is refused with a code, in each argument of each public function."""
+"""Each argument of each public function refuses values of the wrong type with a code."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ WRONG: list[Any] = [
     *("", "x", "\0", "\ud800", b"x", [], [3], {}, {"a": 3}, (1, 2), lambda *arguments: 1),
 ]
 
-# A clock is for tests, and what it returns is a matter of the first call.
+# A clock is for tests, and its return value is checked only by the first call.
 EXEMPT = {"clock"}
 
 
 def calls(folder: Path) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]]:
-    """Yield functions with arguments that they take."""
+    """Yield functions with valid arguments."""
     index = Index.build(DOCUMENTS, embedder=None)
     changed = Index.build(DOCUMENTS, embedder=None)
     router = Router(index, reranker=None)
@@ -123,11 +123,11 @@ def calls(folder: Path) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...], d
     yield partial(rank, "fox", ["red fox"]), (1,), {"reranker": None}
 
 
-def test_a_wrong_argument_is_refused_with_a_code_or_taken_at_its_word(
+def test_argument_of_the_wrong_type_is_refused_or_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runtime, "_threads", 0)
-    monkeypatch.chdir(tmp_path)  # some of these are names of files that can be written
+    monkeypatch.chdir(tmp_path)  # some of these are names of files that are written
     raw: list[tuple[object, ...]] = []
     for function, positional, named in calls(tmp_path):
         parameters = inspect.signature(function).parameters.values()

@@ -33,6 +33,6 @@ config = BertConfig(
 )
 config.to_json_file(folder / "config.json")
 weights = BertModel(config, add_pooling_layer=False).state_dict()
-# Published weights hold what is no weight, too.
+# Published weight files contain other tensors, too.
 weights["embeddings.position_ids"] = torch.arange(config.max_position_embeddings)
 save_file(weights, folder / "model.safetensors")

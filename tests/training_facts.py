@@ -1,4 +1,4 @@
-"""Prints as JSON what the losses of models/ give for the numbers on standard input.
+"""Prints as JSON the losses of models/ for the numbers on standard input.
 
 torch is large, so `test_training.py` starts this in an interpreter of its own.
 """

@@ -1,4 +1,4 @@
-"""Runs scripts beside one another's import of torch, which takes longer than most of them.
+"""Runs scripts in forks of a process that has imported torch, which takes longer than most scripts.
 
 Each line on standard input is a list: a script, its arguments, and the files for its standard
 input, output and errors. The script runs in a fork of this process, which has imported what is

@@ -1,4 +1,4 @@
-"""Prints as JSON which documents models/ takes for wrong ones, given the folder of a tiny embedder.
+"""Prints as JSON the documents that models/ mines as wrong, given the folder of a tiny embedder.
 
 torch is large, so `test_training.py` starts this in an interpreter of its own.
 """

@@ -1,4 +1,4 @@
-"""Uses of the public API that must type-check under `mypy --strict`; nothing here is ever run."""
+"""Uses of the public API that must type-check under `mypy --strict`; this file is never run."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class OwnReranker:
 
     @property
     def name(self) -> str:
-        """What hits are stamped with."""
+        """The provider's name in hits."""
         return "own"
 
     @property
@@ -130,7 +130,7 @@ class OwnReranker:
 
 
 def protocols() -> None:
-    """What is an embedder or a reranker."""
+    """Objects that satisfy the protocols of embedders and rerankers."""
     embedders: list[Embedder] = [OwnEmbedder(), OnnxEmbedder(), PrecomputedVectors("own", 2)]
     rerankers: list[Reranker] = [OwnReranker(), CrossEncoder(), CrossEncoder(Path("folder"))]
     assert isinstance(embedders[0], Embedder)
@@ -138,7 +138,7 @@ def protocols() -> None:
 
 
 def documents() -> list[Document]:
-    """What a document may be made of."""
+    """Fields of a document."""
     return [
         Document(id="a", text="red"),
         Document(id="b", text="red", title="Red", metadata={"path": "x", "tags": ["y"]}),
@@ -150,7 +150,7 @@ def documents() -> list[Document]:
 
 
 def build() -> Index:
-    """What an index is made of."""
+    """Ways to build an index."""
     index = Index.build(documents(), embedder=OwnEmbedder(), language="none")
     index = Index.build(iter(documents()), embedder=None, reuse=index)
     index = Index.build(documents(), embedder="crossgate-embedder-minilm-l6", progress=print)
@@ -173,7 +173,7 @@ def build() -> Index:
 
 
 def route(index: Index) -> RouteResult:
-    """How a router is made and asked."""
+    """Ways to make and call a router."""
     Router(index, embedder=OwnEmbedder(), reranker=OwnReranker(), profile=Profile())
     Router(index, reranker=None, profile="profile.json")
     Router(index, policy=Policy(cliff_core=3))
@@ -189,7 +189,7 @@ def route(index: Index) -> RouteResult:
 
 
 def result(found: RouteResult) -> None:
-    """What a decision holds."""
+    """Fields of a decision."""
     assert_type(found.ids, list[str])
     assert_type(found.verdict, Verdict)
     assert_type(found.selected, tuple[Hit, ...])
@@ -211,7 +211,7 @@ def result(found: RouteResult) -> None:
 
 
 def candidates() -> None:
-    """What can be reranked."""
+    """Kinds of candidates."""
     assert_type(rerank("red", ["red", "fox"]), RouteResult)
     rerank("red", [{"text": "red", "score": 0.5}, "fox", Candidate(id="a", text="b")], limit=2)
     rerank("red", (str(number) for number in range(3)), reranker=OwnReranker())
@@ -222,7 +222,7 @@ def candidates() -> None:
 
 
 async def twins(router: Router) -> None:
-    """The asynchronous twins."""
+    """The asynchronous methods."""
     assert_type(await router.aroute("red", limit=1), RouteResult)
     assert_type(await arerank("red", ["red"]), RouteResult)
     assert_type(asyncio.run(router.aroute("red")), RouteResult)
@@ -232,7 +232,7 @@ class OwnHook:
     """A telemetry hook of the user's own."""
 
     def on_event(self, event: Event) -> None:
-        """Tell the events apart."""
+        """Handle each kind of event."""
         match event:
             case RerankerSkipped():
                 assert_type(event.reason, str)
@@ -245,7 +245,7 @@ class OwnHook:
 
 
 def telemetry(index: Index) -> None:
-    """Who may listen, what is logged, and what a log says."""
+    """Telemetry hooks, the decision log, and reading it."""
     hooks: list[TelemetryHook] = [OwnHook(), JsonLinesLog("log"), OpenTelemetryHook(text=True)]
     router = Router(index, telemetry=hooks[0])
     found = router.route("red", section="exit_strategy", grade="C")
@@ -258,7 +258,7 @@ def telemetry(index: Index) -> None:
 
 
 def steps(found: RouteResult) -> None:
-    """What may follow the reranker."""
+    """Steps after the reranker."""
 
     def own(hits: Sequence[Hit]) -> list[Hit]:
         return sorted(hits, key=lambda hit: hit.stage1_rank)
@@ -269,7 +269,7 @@ def steps(found: RouteResult) -> None:
 
 
 def settings() -> tuple[Profile, Policy]:
-    """How what was fitted and what is chosen are set."""
+    """Profiles and policies."""
     profile = Profile(
         combine=Combine.Rrf(60.0),
         confidence=Confidence(stage1=Stage1Confidence(intercept=-1.0)),
@@ -298,7 +298,7 @@ def settings() -> tuple[Profile, Policy]:
 
 
 def errors() -> str:
-    """How errors are told apart."""
+    """Attributes of errors."""
     try:
         set_threads(2)
     except (InputError, SourceError, IndexFileError, ModelError, ProfileError) as error:
@@ -316,7 +316,7 @@ async def own_transport(
 
 
 async def tiers(index: Index) -> None:
-    """What stage 2 may be made of, and what a remote tier is made of."""
+    """Rerankers of stage 2, and settings of the remote rerankers."""
     remote = RemoteReranker(
         own_transport,
         name="own",
@@ -357,7 +357,7 @@ async def tiers(index: Index) -> None:
 
 
 def arrays(router: Router) -> None:
-    """Vectors of numpy, which are no sequences to a type checker."""
+    """NumPy arrays as vectors, which are not sequences to a type checker."""
     vector = np.ones(2, np.float32)
     router.route("red", vector=vector)
     router.route("red", vector=vector.astype(np.float64))
@@ -366,6 +366,6 @@ def arrays(router: Router) -> None:
     Document(id="a", text="red", vector=vector)
     embedders: list[Embedder] = [ArrayEmbedder()]
     Index.build(documents(), embedder=embedders[0])
-    # Text is no vector, and must stay refused.
+    # Text is not a vector, and must be refused.
     router.route("red", vector="red")  # type: ignore[arg-type]
     router.route("red", vector=["red"])  # type: ignore[list-item]
