@@ -37,6 +37,7 @@ pub mod fusion;
 pub mod gate;
 pub mod index;
 pub mod json;
+pub mod language;
 pub mod need;
 pub mod policy;
 pub mod profile;

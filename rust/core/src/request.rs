@@ -1,8 +1,8 @@
-//! A prompt in two parts: what a person asks for, and the material that was pasted with it.
+//! Splits a prompt into the request and the pasted material.
 //!
-//! "merge these PDF files" is a request, and so it stays with twelve lines of a log behind it. The
-//! parser knows material by its shape alone: fences, signs of logs, stack traces, code, data and
-//! mail. It knows no project, and reads each line a fixed number of times.
+//! The request decides what a prompt needs; a log or a listing around it must not change that. The
+//! parser recognises material by its form: fences, log lines, stack traces, code, data, mail and
+//! quotations. It runs in linear time.
 
 mod blocks;
 mod inline;
@@ -10,8 +10,6 @@ mod lines;
 mod shape;
 
 use std::ops::Range;
-
-use serde::{Deserialize, Serialize};
 
 use crate::json::{codes, value};
 use crate::stage1::Span;
@@ -62,7 +60,7 @@ value! {
     #[derive(Copy, PartialEq, Eq)]
     #[serde(deny_unknown_fields)]
     pub struct Material {
-        /// What it is.
+        /// The kind of material.
         pub kind: Kind,
         /// Its place in the prompt, in characters.
         pub span: Span,
@@ -74,23 +72,23 @@ value! {
     #[derive(Default, PartialEq, Eq)]
     #[serde(deny_unknown_fields)]
     pub struct Split {
-        /// What the person asks for; the whole prompt where nothing was pasted.
+        /// The request; the whole prompt if nothing was pasted.
         pub request: String,
-        /// The places that the request was taken from, in characters. With the material they cover
-        /// the prompt, one after the other.
+        /// The places of the request in the prompt, in characters. Together with the material they
+        /// cover the prompt without overlap.
         pub spans: Vec<Span>,
-        /// What was pasted, in its order.
+        /// The pasted material, in the order of the prompt.
         pub material: Vec<Material>,
         /// Whether the request names something to do or to know; "fix this" does not.
         pub names_something: bool,
     }
 }
 
-/// Separates the request of a prompt from what was pasted with it.
+/// Splits a prompt into the request and the pasted material.
 pub fn split(prompt: &str) -> Split {
     let lines = lines_of(prompt);
     let mut blocks = blocks(&lines);
-    // A single line is what the person says, whatever it looks like.
+    // A prompt of one line is always a request.
     let is_single = !prompt.trim().contains('\n');
     if !blocks.is_empty() && !has_words(prompt, &lines, &blocks) {
         release(&lines, &mut blocks);
@@ -127,8 +125,9 @@ fn has_words(prompt: &str, lines: &[Line<'_>], blocks: &[Block]) -> bool {
     })
 }
 
-/// Takes sentences out of the blocks that may be the request: what stands at the end of one, or the
-/// only ones that stand within.
+/// Takes doubtful sentences out of the blocks, because no other line can be the request.
+///
+/// Sentences at the end of a block are preferred to sentences within one.
 fn release(lines: &[Line<'_>], blocks: &mut Vec<Block>) {
     let says = |range: &Range<usize>, least: fn(Words) -> bool| {
         let mut inside = lines.get(range.clone()).unwrap_or_default().iter();

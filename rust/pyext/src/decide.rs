@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use crossgate_core::conclude::{self as core, Decision, Pair, Reranked};
 use crossgate_core::exclusions;
 use crossgate_core::gate::{self, Gated, Request};
+use crossgate_core::language as core_language;
 use crossgate_core::need;
 use crossgate_core::policy::Policy;
 use crossgate_core::profile::Profile;
@@ -46,6 +47,12 @@ pub(crate) fn need_of(
 #[pyfunction]
 pub(crate) fn split(py: Python<'_>, prompt: &str) -> Split {
     py.detach(|| request::split(prompt))
+}
+
+/// The English name of a text's language; None if it is unknown.
+#[pyfunction]
+pub(crate) fn language(py: Python<'_>, text: &str) -> Option<&'static str> {
+    py.detach(|| core_language::language(text)).name()
 }
 
 /// Decides whether stage 1 has a winner, has nothing relevant, or needs stage 2.

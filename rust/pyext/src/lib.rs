@@ -10,8 +10,8 @@ mod index;
 mod _core {
     #[pymodule_export]
     use crate::decide::{
-        analyze, announced, combine, conclude, fits, gated, known_elsewhere, need_of, read_signals,
-        read_trace, reblend, replay, split, trace,
+        analyze, announced, combine, conclude, fits, gated, known_elsewhere, language, need_of,
+        read_signals, read_trace, reblend, replay, split, trace,
     };
     #[pymodule_export]
     use crate::embedder::{Embedder, blake3_of};

@@ -441,7 +441,7 @@ fn run(lines: &[Line<'_>], signs: &Signs, at: usize) -> (Option<Block>, usize) {
         // What announces a list is not the output before it.
         let announces = line.text.trim_end().ends_with(':')
             && lines.get(number + 1).is_some_and(|next| is_item(next.text.trim_start()));
-        // The message of a panic of Rust stands in a line of its own.
+        // Rust prints the message of a panic on the next line.
         let message =
             !blank && number == end && lines.get(end - 1).is_some_and(|line| is_panic(line.text));
         let enough = evidence.is_enough();

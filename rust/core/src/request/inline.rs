@@ -6,7 +6,7 @@ use super::Kind;
 use super::lines::{ENOUGH, LONGEST_WORD, is_level, sign};
 use super::shape::{Reader, Words, after_time, without_strings};
 
-/// A quotation of at least so many bytes is material; a shorter one is a part of the request.
+/// A quotation of this many bytes or more is material; a shorter one is part of the request.
 const LONG_QUOTATION: usize = 160;
 
 /// Fewer bytes of JSON or XML are an example of the request's own.
@@ -151,7 +151,7 @@ impl<'a> Scan<'a> {
         (end >= SHORT).then_some((Kind::Markup, self.at..self.at + end))
     }
 
-    /// What follows the host of an address. Host and the kind of file stay: they say what it is.
+    /// The path of an address. Its host and file type stay in the request as evidence.
     fn address(&mut self) -> Option<(Kind, Range<usize>)> {
         let host = self.rest().strip_prefix("://")?;
         let whole = host

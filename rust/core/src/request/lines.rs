@@ -1,4 +1,4 @@
-//! What one line says by itself about whether it was pasted, and what it is a part of.
+//! Finds evidence in a single line that it was pasted.
 
 mod code;
 mod data;
@@ -23,11 +23,11 @@ pub(super) use texts::begins_mail;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sign {
     pub(super) kind: Kind,
-    /// 0 for a line that belongs to whatever stands next to it.
+    /// 0 for a line that belongs to the lines next to it.
     pub(super) weight: u8,
 }
 
-/// Evidence that makes a block: one line that can be nothing else, or some that hint at it.
+/// The evidence that makes a block: one unmistakable line, or several weaker ones.
 pub(super) const ENOUGH: u8 = 6;
 const HALF: u8 = 3;
 const THIRD: u8 = 2;

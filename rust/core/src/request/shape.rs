@@ -1,8 +1,8 @@
-//! The shape of a line: what stands at its start, and whether it reads as a sentence.
+//! Recognises times at the start of a line, and lines that read as sentences.
 
 use crate::stop_words::is_stop_word;
 
-/// Counts of a line's words. A number is no word.
+/// Counts of the words in a line; numbers do not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Words {
     /// Tokens between white space.
@@ -79,7 +79,7 @@ pub(super) fn is_addressed(line: &str) -> bool {
 /// The first letter of the Greek alphabet; no Latin one is behind it but those with rare accents.
 const FIRST_BEYOND_LATIN: char = '\u{370}';
 
-/// Tokens without a letter that stand in sentences.
+/// Tokens without a letter that are common in sentences.
 const USED_IN_PROSE: [&str; 10] = ["-", "–", "—", "&", "/", "+", "*", "•", "->", "→"];
 
 /// In bytes; no function word is longer.
@@ -98,7 +98,7 @@ pub(super) fn without_strings(line: &str) -> String {
             }
             Some(_) => {}
             None => {
-                // An apostrophe is a quotation mark only where no word stands before it.
+                // After a letter it is an apostrophe.
                 let opens =
                     matches!(letter, '"' | '`') || (letter == '\'' && !before.is_alphanumeric());
                 if opens {
@@ -175,7 +175,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether a character may stand in an identifier.
+/// Whether a character can be part of an identifier.
 pub(super) fn is_word(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }

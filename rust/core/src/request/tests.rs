@@ -1,4 +1,4 @@
-//! Prompts of every kind, and what must hold for all of them.
+//! Tests of the parser, with examples of every kind of material.
 
 use proptest::prelude::*;
 

@@ -63,14 +63,14 @@ pub(super) fn code(text: &str, indent: usize) -> Option<Sign> {
     (goes_on || (indent >= 2 && symbols >= 2)).then_some(Sign { kind, weight: HALF })
 }
 
-/// Whether a line begins as a sentence does, whatever it ends with.
+/// Whether the first words of a line are those of a sentence.
 fn begins_as_sentence(text: &str) -> bool {
     let end = text.match_indices(' ').nth(BEGINNING).map_or(text.len(), |(at, _)| at);
     let beginning = Words::of(text.get(..end).unwrap_or_default());
     beginning.all > BEGINNING && beginning.plain == beginning.all && beginning.common >= 2
 }
 
-/// Whether a line says in words what stands behind its colon.
+/// Whether there are only words before the colon of a line.
 fn announces(text: &str) -> bool {
     text.split_once(": ").is_some_and(|(before, _)| {
         let words = Words::of(before);

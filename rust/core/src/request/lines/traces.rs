@@ -31,12 +31,12 @@ const TRACE_STARTS: [&str; 24] = [
     "Call Trace:",
 ];
 
-/// Names of exceptions, frames of a stack, and what stands around them.
+/// Exceptions, frames of a stack, and the lines around them.
 pub(super) fn trace(text: &str, indent: usize) -> Option<Sign> {
     if text == "created by" || !starts_with_any(text, &TRACE_STARTS) {
         return frame(text, indent).or_else(|| exception(text)).or_else(|| dump(text, indent));
     }
-    // "Uncaught exceptions should be logged" and the like are sentences.
+    // "Uncaught exceptions should be logged" is a sentence.
     let weight =
         if Words::of(text).are_a_sentence() && !text.contains(':') { NEIGHBOUR } else { ENOUGH };
     (weight > 0).then_some(Sign { kind: Kind::Traceback, weight })
