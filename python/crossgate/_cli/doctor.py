@@ -232,10 +232,12 @@ def _hook(agent: Agent, calls: dict[Path, list[str]], notes: list[dict[str, Any]
     if calls and (switches := switched_off(agent)):
         detail = f"{' and '.join(switches)}, so {agent.name} runs no hooks"
         return _check(what, "off", detail, "remove this setting")
-    told = sum(note["outcome"] == "injected" for note in notes)
+    told = sum(note["outcome"] in ("injected", "shadow") for note in notes)
+    shadow = bool(notes) and notes[-1]["outcome"] == "shadow"
     failed = [note for note in notes if note["outcome"] == "failed"]
     where = " and ".join(map(str, calls)) or "not in your settings or in this folder's"
-    count = f"{told} of the last {len(notes)} prompts got a skill" if notes else "no prompt yet"
+    got = "would have got a skill (shadow mode)" if shadow else "got a skill"
+    count = f"{told} of the last {len(notes)} prompts {got}" if notes else "no prompt yet"
     detail = f"{where}; {count}{unknown}"
     if not failed:
         return _check(what, "ok" if calls else "off", detail)

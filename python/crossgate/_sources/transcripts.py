@@ -44,12 +44,14 @@ class Turn:
         text: The prompt.
         opened: Names of the skills in the order of their first use; a name may have the prefix of
             its plug-in, as in `plugin:name`.
+        time: Time of the prompt in ISO 8601, as the agent wrote it; may be empty.
     """
 
     path: Path
     line: int
     text: str
     opened: tuple[str, ...]
+    time: str = ""
 
 
 def transcripts_below(folder: str | os.PathLike[str]) -> list[Path]:
@@ -88,19 +90,20 @@ def read_turns(path: Path) -> Iterator[Turn]:
     Raises:
         OSError: If the file cannot be read.
     """
-    text, line, opened = "", 0, dict[str, None]()
+    text, line, time, opened = "", 0, "", dict[str, None]()
     for number, values in _lines(path):
         prompt = _prompt(values)
         if prompt is None:
             opened.update(dict.fromkeys(_opened(values)))
             continue
         if text:
-            yield Turn(path=path, line=line, text=text, opened=tuple(opened))
+            yield Turn(path=path, line=line, text=text, opened=tuple(opened), time=time)
         # Skills that are opened after a command belong to the command.
         text = "" if is_command(prompt) else prompt
-        line, opened = number, {}
+        stamp = values.get("timestamp")
+        line, time, opened = number, stamp if isinstance(stamp, str) else "", {}
     if text:
-        yield Turn(path=path, line=line, text=text, opened=tuple(opened))
+        yield Turn(path=path, line=line, text=text, opened=tuple(opened), time=time)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -21,7 +21,8 @@ from crossgate._values.results import Hit, RouteResult
 if TYPE_CHECKING:
     from crossgate._telemetry.events import TelemetryHook
 
-Outcome = Literal["injected", "nothing", "skipped", "failed"]
+Outcome = Literal["injected", "shadow", "nothing", "skipped", "failed"]
+Form = Literal["pick", "shortlist"]
 
 _HARMLESS = {"budget", "telemetry_failed"}
 
@@ -32,11 +33,14 @@ class HookAnswer:
 
     Attributes:
         outcome: `injected` if the agent gets a context, `nothing` if no skill fits, `skipped` if
-            the prompt is ignored, `failed` if a part is missing or broken.
+            the prompt is ignored, `failed` if a part is missing or broken, `shadow` if the context
+            is withheld in shadow mode.
         reason: Stable code of the reason.
         detail: One line that explains the reason; may be empty.
         context: The text to inject; may be empty.
-        ids: The skills that are injected.
+        ids: Ids of the mentioned skills.
+        names: Their names in the agent.
+        form: Whether the context names confident picks or a shortlist.
         confidence: Confidence of the decision; None without a decision.
         nearest: The skill that ranks first, injected or not; empty if there is none.
         unscored: Id of a logged decision that lacks the scores of stage 2; may be empty.
@@ -47,6 +51,8 @@ class HookAnswer:
     detail: str = ""
     context: str = ""
     ids: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    form: Form = "pick"
     confidence: float | None = None
     nearest: str = ""
     unscored: str = ""
@@ -175,17 +181,24 @@ def _answered(
     fresh = [hit for hit in result.selected if not session.has_seen(hit.id)]
     session.add([hit.id for hit in fresh])
     if not fresh:
-        return HookAnswer(outcome="skipped", reason="seen", confidence=result.confidence)
+        return HookAnswer(
+            outcome="skipped",
+            reason="seen",
+            confidence=result.confidence,
+            ids=tuple(hit.id for hit in result.selected),
+            names=tuple(_pick(hit, library).name for hit in result.selected),
+        )
     # A tool loads only the skills of the agent itself, not those of another index.
     tool = "" if options.index else agent.skill_tool
     picks = [_pick(hit, library) for hit in fresh]
     context = context_of(picks, options.inject, options.max_chars, skill_tool=tool)
     return HookAnswer(
-        outcome="injected",
+        outcome="shadow" if options.shadow else "injected",
         reason=result.reason,
         detail="" if broken is None else f"{broken.code}: {broken.detail}",
         context=context,
         ids=tuple(hit.id for hit in fresh),
+        names=tuple(pick.name for pick in picks),
         confidence=result.confidence,
         nearest=nearest,
     )

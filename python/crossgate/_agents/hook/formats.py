@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,16 @@ class Prompt:
     session: str
     folder: str
     trial: bool = False
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the text, by which a log entry is matched to a transcript."""
+        return prompt_digest(self.text)
+
+
+def prompt_digest(text: str) -> str:
+    """Return the SHA-256 of a prompt, as the hook logs it."""
+    return sha256(text[:PROMPT_CHARS].encode("utf-8", "replace")).hexdigest()
 
 
 def read_prompt(agent: Agent, data: bytes) -> Prompt:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from crossgate._agents.hook.answer import HookAnswer
-    from crossgate._agents.hook.formats import Agent
+    from crossgate._agents.hook.formats import Agent, Prompt
 
 GIVE_UP_SECONDS = 8.0
 """The hook ends after this time, since the agent waits for it and a disk may hang."""
@@ -67,7 +67,7 @@ def _is_refusal(error: BaseException) -> bool:
 
 
 def _run(name: str, arguments: list[str], started: float) -> None:
-    from crossgate._agents.hook.formats import PROMPT_CHARS, UnreadableCall, read_prompt, reply
+    from crossgate._agents.hook.formats import UnreadableCall, read_prompt, reply
     from crossgate._agents.hook.options import BadHookOptions, parse
 
     if "-h" in arguments or "--help" in arguments:
@@ -88,11 +88,11 @@ def _run(name: str, arguments: list[str], started: float) -> None:
 
     library = library_of(agent, prompt.folder, options.skills)
     answered = answer(agent, prompt, options, library, started=started, log=not prompt.trial)
-    if answered.context:
+    if answered.context and answered.outcome == "injected":
         _write(reply(agent, answered.context))
     os.close(_stdout)  # the agent can go on: the rest prepares later prompts
     if not prompt.trial or answered.outcome == "failed":
-        _log(name, started, answered, prompt.length if prompt.length > PROMPT_CHARS else None)
+        _log(name, started, answered, prompt)
     if answered.unscored:
         from crossgate._agents.hook.answer import index_of, log_of
         from crossgate._agents.hook.late_scores import score_later
@@ -213,14 +213,20 @@ def _write(data: bytes) -> None:
                 select.select([], [_stdout], [])
 
 
-def _log(name: str, started: float, answered: HookAnswer, length: int | None) -> None:
+def _log(name: str, started: float, answered: HookAnswer, prompt: Prompt) -> None:
+    from crossgate._agents.hook.formats import PROMPT_CHARS
+
     more: dict[str, Any] = {}
+    if answered.reason not in ("command", "not_a_person", "empty_prompt"):
+        more["prompt"] = prompt.digest
     if answered.ids:
-        more["ids"] = list(answered.ids)
+        more |= {"ids": list(answered.ids), "names": list(answered.names), "form": answered.form}
+    if answered.context:
+        more["chars"] = len(answered.context)
     if answered.confidence is not None:
         more["confidence"] = round(answered.confidence, 4)
-    if length is not None:
-        more["cut"] = length
+    if prompt.length > PROMPT_CHARS:
+        more["cut"] = prompt.length
     _report(name, started, answered.outcome, answered.reason, answered.detail, more)
 
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-LOG_BYTES = 262_144
+LOG_BYTES = 1_048_576
 """Maximum size of the log before it is rotated; one earlier log is kept."""
 
 SESSION_BYTES = 65_536

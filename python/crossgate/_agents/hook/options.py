@@ -35,6 +35,7 @@ class HookOptions:
         profile: Path of a profile; empty for the bundled profile.
         policy: Path of a policy; may be empty.
         log: Path of the log of decisions; empty for the value of CROSSGATE_LOG, if set.
+        shadow: Whether to decide and log, but never add a context.
     """
 
     inject: Inject = "name"
@@ -48,6 +49,7 @@ class HookOptions:
     profile: str = ""
     policy: str = ""
     log: str = ""
+    shadow: bool = False
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -120,6 +122,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="",
         help="append the decisions to this file, without texts (default: CROSSGATE_LOG)",
     )
+    parser.add_argument(
+        "--shadow",
+        action="store_true",
+        help="decide and log, but add no context; `crossgate usage` reports the results",
+    )
 
 
 def options_of(values: argparse.Namespace) -> HookOptions:
@@ -136,6 +143,7 @@ def options_of(values: argparse.Namespace) -> HookOptions:
         profile=values.profile,
         policy=values.policy,
         log=values.log,
+        shadow=values.shadow,
     )
 
 
@@ -202,6 +210,7 @@ def as_arguments(options: HookOptions) -> list[str]:
     ):
         if value != getattr(default, name[2:].replace("-", "_")):
             arguments += [name, f"{value:g}" if isinstance(value, float) else str(value)]
+    arguments += ["--shadow"] * options.shadow
     for name, values in (("--skills", options.skills), ("--deny", options.deny)):
         for value in values:
             arguments += [name, value]

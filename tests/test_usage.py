@@ -1,0 +1,219 @@
+"""Tests of `crossgate usage` on a synthetic month of logs and transcripts whose truth is known."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crossgate._agents.adoption import measure_usage
+from crossgate._agents.hook.formats import prompt_digest
+from crossgate._agents.hook.memory import read_hook_log
+from crossgate._sources.transcripts import Turn, read_turns, transcripts_below
+from hook_home import GIT, PDF, Home, furnished
+
+START = datetime(2026, 10, 26, 8, tzinfo=UTC)
+SKILLS = ["pdf-toolkit", "csv-cleaner", "tools:translator", "git-history"]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return furnished(tmp_path / "home")
+
+
+class Month:
+    """Four weeks of prompts, each with a suggestion or none and with opened skills or none."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.truth: Counter[str] = Counter()
+        self.by_skill: dict[str, Counter[str]] = {skill: Counter() for skill in SKILLS}
+        self.log: list[dict[str, Any]] = []
+        self.transcript: list[dict[str, Any]] = []
+
+    def prompt(self, number: int, draw: random.Random) -> None:
+        """Add a prompt to log, transcript and truth."""
+        at = START + timedelta(hours=2.5 * number)
+        text = f"task {number % 200}"  # a third of the texts occur twice
+        suggested = draw.choice(SKILLS) if draw.random() < 0.4 else ""
+        opened = draw.choice([suggested, draw.choice(SKILLS), ""])
+        entry = {"time": f"{at:%Y-%m-%dT%H:%M:%SZ}", "agent": "claude", "ms": 80}
+        entry["prompt"] = prompt_digest(text)
+        if suggested:
+            entry |= {"outcome": draw.choice(["injected", "shadow"]), "names": [suggested]}
+            entry |= {"form": "pick", "chars": 300, "ids": [suggested]}
+        else:
+            entry |= {"outcome": "nothing", "reason": "improbable"}
+        self.log.append(entry)
+        self.transcript += spoken(text, at + timedelta(seconds=2), opened)
+        if opened and opened == suggested:
+            self.truth["used"] += 1
+            self.by_skill[suggested]["used"] += 1
+        else:
+            for name, kind in ((suggested, "unused"), (opened, "unprompted")):
+                if name:
+                    self.truth[kind] += 1
+                    self.by_skill[name][kind] += 1
+        self.truth["neither"] += not (suggested or opened)
+
+
+def spoken(text: str, at: datetime, opened: str) -> Iterator[dict[str, Any]]:
+    stamp = f"{at:%Y-%m-%dT%H:%M:%S.123Z}"
+    yield {"type": "user", "timestamp": stamp, "message": {"role": "user", "content": text}}
+    if opened:
+        block = {"type": "tool_use", "name": "Skill", "input": {"skill": opened}}
+        yield {"type": "assistant", "timestamp": stamp, "message": {"content": [block]}}
+
+
+def write_lines(path: Path, lines: list[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.fixture
+def month(tmp_path: Path) -> Month:
+    month = Month(tmp_path)
+    draw = random.Random(3)
+    for number in range(300):
+        month.prompt(number, draw)
+    return month
+
+
+def test_a_month_is_counted_as_it_was(month: Month, tmp_path: Path) -> None:
+    write_lines(tmp_path / "projects" / "a.jsonl", month.transcript)
+    turns = [turn for path in transcripts_below(tmp_path / "projects") for turn in read_turns(path)]
+    report = measure_usage(month.log, turns)
+    assert (report.logged, report.matched, report.unlogged) == (300, 300, 0)
+    kinds = ("used", "unused", "unprompted", "neither")
+    assert {kind: getattr(report.total, kind) for kind in kinds} == dict(month.truth)
+    for skill, counts in month.by_skill.items():
+        assert {kind: getattr(report.skills[skill], kind) for kind in counts} == dict(counts)
+    assert sum(week.used for week in report.weeks.values()) == month.truth["used"]
+    assert list(report.weeks) == [f"2026-W{week}" for week in range(44, 49)]
+    assert report.shadow == sum(entry["outcome"] == "shadow" for entry in month.log)
+    assert report.tokens == 75 * sum("chars" in entry for entry in month.log)
+
+
+def turn(text: str, *opened: str, time: str = "") -> Turn:
+    return Turn(path=Path("t.jsonl"), line=1, text=text, opened=opened, time=time)
+
+
+def entry(text: str, outcome: str, *names: str, **more: Any) -> dict[str, Any]:
+    values = {"prompt": prompt_digest(text), "outcome": outcome, "time": "2026-11-02T10:00:00Z"}
+    return {**values, **({"names": list(names)} if names else {}), **more}
+
+
+def test_names_match_without_the_plugin() -> None:
+    report = measure_usage([entry("a", "injected", "plug:Pdf")], [turn("a", "pdf")])
+    assert (report.total.used, report.total.unprompted) == (1, 0)
+
+
+def test_a_shortlist_counts_each_skill_and_has_its_own_row() -> None:
+    log = [
+        entry("a", "injected", "pdf", "csv", form="shortlist"),
+        entry("b", "injected", "pdf", form="pick"),
+    ]
+    report = measure_usage(log, [turn("a", "csv"), turn("b")])
+    assert (report.forms["shortlist"].used, report.forms["shortlist"].unused) == (1, 1)
+    assert (report.forms["pick"].used, report.forms["pick"].unused) == (0, 1)
+
+
+def test_a_skill_that_was_suggested_shortly_before_is_not_an_unprompted_use() -> None:
+    log = [entry("again", "skipped", "pdf", reason="seen")]
+    report = measure_usage(log, [turn("again", "pdf", "csv")])
+    assert (report.total.unprompted, report.skills["csv"].unprompted) == (1, 1)
+
+
+def test_prompts_far_apart_in_time_are_not_matched() -> None:
+    far = turn("go on", "pdf", time="2026-11-02T12:00:00Z")
+    near = turn("go on", "csv", time="2026-11-02T10:00:30+00:00")
+    report = measure_usage([entry("go on", "nothing")], [far, near])
+    assert (report.matched, report.unlogged, list(report.skills)) == (1, 1, ["csv"])
+
+
+def test_a_skill_that_is_never_used_gets_a_proposal() -> None:
+    log = [entry(str(number), "injected", "pdf") for number in range(5)]
+    report = measure_usage(log, [turn(str(number)) for number in range(5)])
+    ((name, text),) = report.proposals()
+    assert name == "pdf"
+    assert all(word in text for word in ("teach", "lint", "--deny pdf"))
+    used = measure_usage(log, [turn(str(number), *["pdf"][:number]) for number in range(5)])
+    assert list(used.proposals()) == []
+
+
+def test_damaged_entries_are_skipped() -> None:
+    log: list[dict[str, Any]] = [
+        {"outcome": "injected"},
+        {"outcome": "injected", "prompt": 3},
+        entry("a", "injected", time=None),
+        entry("b", "injected", chars="x", form=3),
+        {**entry("c", "injected"), "names": [1, None, "pdf"], "ids": "x"},
+    ]
+    report = measure_usage(log, [turn("a"), turn("b"), turn("c", time="soon")])
+    assert (report.logged, report.matched) == (3, 3)
+    assert report.total.unused == 1
+
+
+def test_the_command_measures_the_hook(home: Home, tmp_path: Path) -> None:
+    assert home.run("usage").returncode == 1
+    assert "hook install --shadow" in home.run("usage").stderr
+    assert home.run("hook", "install").returncode == 0
+    assert home.hook().context
+    shadow = home.hook(home.call(GIT), "--shadow")
+    assert (shadow.code, shadow.out, shadow.err) == (0, b"", "")
+    assert (home.log[-1]["outcome"], home.log[-1]["names"]) == ("shadow", ["git-history"])
+    assert PDF not in json.dumps(home.log)
+    now = datetime.now(UTC)
+    projects = home.path / ".claude" / "projects" / "x"
+    lines = [*spoken(PDF, now, "pdf-toolkit"), *spoken(GIT, now, "")]
+    write_lines(projects / "s.jsonl", [*lines, *spoken("thanks", now, "translator")])
+    (projects / "damaged.jsonl").write_bytes(b'{"type": "user"\n\xff\n[1]\n')
+    page = tmp_path / "usage.html"
+    done = home.run("usage", "--json", "--prompts", "used", "--html", page)
+    assert (done.returncode, done.stderr) == (0, "")
+    values = json.loads(done.stdout)
+    assert values["total"] == {"used": 1, "unused": 1, "unprompted": 0, "neither": 0}
+    assert (values["logged"], values["matched"], values["unlogged"]) == (2, 2, 1)
+    assert values["shadow"] == 1
+    assert [prompt["text"] for prompt in values["prompts"]] == [PDF]
+    assert "pdf-toolkit" in page.read_text()
+    assert PDF not in page.read_text()
+    shown = home.run("usage", "--prompts", "unused", "--skill", "git-history").stdout
+    assert GIT in shown
+    assert "withheld in shadow mode" in shown
+    assert "cannot show" in shown
+    assert PDF not in shown
+    assert "would have got a skill (shadow mode)" in home.run("doctor").stdout
+
+
+def test_errors_of_the_command(home: Home, tmp_path: Path) -> None:
+    assert home.run("hook", "install").returncode == 0
+    home.hook()
+    done = home.run("usage")
+    assert done.returncode == 0
+    assert "no transcripts in" in done.stderr
+    done = home.run("usage", "--transcripts", tmp_path / "missing")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "error[source_missing]" in done.stderr
+    done = home.run("usage", "--html", tmp_path / "no" / "where.html")
+    assert done.returncode == 3
+    assert "error[unwritable]" in done.stderr
+
+
+def test_hostile_names_are_escaped_in_the_page(home: Home, tmp_path: Path) -> None:
+    home.hooks.mkdir(parents=True)
+    evil = "<script>alert(1)</script>\x1b[31m"
+    write_lines(home.hooks / "log.jsonl", [entry("a", "injected", evil)])
+    write_lines(tmp_path / "t.jsonl", [{"type": "user", "message": {"content": "a"}}])
+    page = tmp_path / "page.html"
+    done = home.run("usage", "--transcripts", tmp_path / "t.jsonl", "--html", page)
+    assert done.returncode == 0
+    assert "<script" not in page.read_text()
+    assert "\x1b" not in done.stdout
+    assert list(read_hook_log(home.hooks))
