@@ -45,19 +45,19 @@ def main() -> None:
     parser.add_argument("--split")
     options = parser.parse_args()
     dataset = read_dataset(options.dataset, split=options.split)
-    queries = [one for one in dataset.queries if one.relevant]
-    with_names = {one.id for one in dataset.documents if NAME.search(one.body)}
+    queries = [query for query in dataset.queries if query.relevant]
+    with_names = {document.id for document in dataset.documents if NAME.search(document.body)}
     print(f"{len(with_names)} of {len(dataset.documents)} bodies mention files; first is right:")
     before: list[bool] = []
     for name, change in VARIANTS.items():
         documents: list[Document] = [
-            replace(one, body=change(one.body)) for one in dataset.documents
+            replace(document, body=change(document.body)) for document in dataset.documents
         ]
         index = Index.build(documents, embedder=None)
         right = []
         for query in queries:
             found = index.search(query.text).scored
-            best = min(found, key=lambda one: (-one.blend, one.id), default=None)
+            best = min(found, key=lambda candidate: (-candidate.blend, candidate.id), default=None)
             right.append(best is not None and best.id in query.relevant)
         before = before or right
         won, lost = (

@@ -46,9 +46,9 @@ def main() -> None:
     for argument in options.dataset:
         folder, _, split = argument.partition(":")
         dataset = read_dataset(folder, split=split or None)
-        matched = [one for one in dataset.queries if one.relevant and not options.over]
-        others = [one for one in dataset.queries if not one.relevant]
-        kinds = Counter(one.kind for one in others)
+        matched = [query for query in dataset.queries if query.relevant and not options.over]
+        others = [query for query in dataset.queries if not query.relevant]
+        kinds = Counter(query.kind for query in others)
         print(f"{argument}: {len(matched)} prompts with a match, {len(others)} without")
         searched = read_dataset(options.over) if options.over else dataset
         router = Router(Index.build(searched.documents))
@@ -60,7 +60,7 @@ def main() -> None:
                 wrong = Counter(kind for sure, _, kind in unasked if sure >= bar)
                 cells = [f"wrong {wrong.total() / len(others):.3f} ({wrong.total()})"]
                 if len(kinds) > 1:
-                    cells += [f"{one} {wrong[one] / kinds[one]:.3f}" for one in sorted(kinds)]
+                    cells += [f"{kind} {wrong[kind] / kinds[kind]:.3f}" for kind in sorted(kinds)]
                 if told:
                     cells += [
                         f"kept {sum(told) / routed:.3f} of {routed}",

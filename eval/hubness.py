@@ -68,8 +68,8 @@ def main() -> None:
         dataset = read_dataset(path, split=options.split, limit=options.limit)
         for name, areas in measure(dataset).items():
             cells = [
-                "-" if one is None else f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]"
-                for one in areas
+                "-" if area is None else f"{area.value:.3f} [{area.low:.3f}, {area.high:.3f}]"
+                for area in areas
             ]
             print(f"{dataset.name + ', ' + name:<32}{cells[0]:<24}{cells[1]}")
 

@@ -63,7 +63,7 @@ def requests(folder: Path) -> dict[str, Path]:
     files = {}
     for path, bodies in found.items():
         files[path] = folder / f"{path.replace('/', '')}.jsonl"
-        files[path].write_text("".join(json.dumps(one) + "\n" for one in bodies), "utf-8")
+        files[path].write_text("".join(json.dumps(body) + "\n" for body in bodies), "utf-8")
     return files
 
 
@@ -95,11 +95,12 @@ def main() -> None:
             print("| --- | --- | --- | --- | --- | --- | --- |")
             for path, bodies in files.items():
                 for connections in CONNECTIONS:
-                    one = load(url + path, bodies, connections, seconds)
-                    rate = one["requests"] / one["seconds"]
+                    measured = load(url + path, bodies, connections, seconds)
+                    rate = measured["requests"] / measured["seconds"]
                     print(
-                        f"| `{path}` | {connections} | {rate:.1f} | {one['median']:,.0f} ms "
-                        f"| {one['p99']:,.0f} ms | {one['refused']} | {one['lost']} |",
+                        f"| `{path}` | {connections} | {rate:.1f} | {measured['median']:,.0f} ms "
+                        f"| {measured['p99']:,.0f} ms | {measured['refused']} "
+                        f"| {measured['lost']} |",
                         flush=True,
                     )
             server.terminate()

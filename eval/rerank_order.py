@@ -69,9 +69,13 @@ def main() -> None:
         for query, vector in zip(queries, vectors, strict=True):
             found = index.search(query.text, vector, per_channel=10)
             rows = [
-                {"id": one.id, "text": found.documents[one.id].content, "cosine": one.cosine}
-                for one in found.scored
-                if one.cosine is not None
+                {
+                    "id": candidate.id,
+                    "text": found.documents[candidate.id].content,
+                    "cosine": candidate.cosine,
+                }
+                for candidate in found.scored
+                if candidate.cosine is not None
             ]
             asked.append((query, rows))
         print(f"{dataset.name}: {len(asked)} queries, {sum(len(r) for _, r in asked)} candidates")

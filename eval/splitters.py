@@ -87,7 +87,7 @@ def main() -> None:
             command = [crossgate, "eval", name, "--modes", "never", "--json"]
             done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
         found = json.loads(done.stdout)["reports"][0]["quality"]["never"]
-        shown = [f"{found[one]['value']:.3f}" for one in ("recall@1", "recall@5", "ndcg@10")]
+        shown = [f"{found[name]['value']:.3f}" for name in ("recall@1", "recall@5", "ndcg@10")]
         row = [splitter, str(size), str(count), str(characters // count), *shown]
         print(f"| {' | '.join(row)} |")
 

@@ -53,8 +53,8 @@ def signals(queries: Sequence[StoredQuery], shares: dict[str, float]) -> dict[st
     """Return the values of each signal, one per question."""
     best = [query.signals or {} for query in queries]
     return {
-        "bm25": [one.get("bm25") or 0.0 for one in best],
-        "cosine": [one.get("cosine") or 0.0 for one in best],
+        "bm25": [row.get("bm25") or 0.0 for row in best],
+        "cosine": [row.get("cosine") or 0.0 for row in best],
         "logit": [
             max((pair.score for pair in query.pairs.values()), default=-math.inf)
             for query in queries

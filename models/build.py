@@ -274,8 +274,8 @@ def build_graph(
         offset = writer.constant(f"{name}.beta", weights[f"{source}.bias"])
         # Eight times as fast in onnxruntime 1.32 as SkipLayerNormalization, with the sums.
         total = writer.node("Add", [values, residual], f"{name}.sum")
-        for one in bias:
-            total = writer.node("Add", [total, one], f"{name}.biased")
+        for value in bias:
+            total = writer.node("Add", [total, value], f"{name}.biased")
         return writer.node(
             "LayerNormalization",
             [total, scale, offset],

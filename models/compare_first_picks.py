@@ -36,7 +36,7 @@ def compare(reranker: CrossEncoder, run: Path, dataset: Path, profile: Profile) 
         if not stored.pairs or stored.mentions_name or not stored.relevant:
             continue
         query = reblended(stored, profile)
-        pool = [one.id for one in query.scored[: profile.pool]]
+        pool = [candidate.id for candidate in query.scored[: profile.pool]]
         scores = reranker.score(query.text, passages_of(texts[id] for id in pool)).complete()
         other = dict(zip(pool, scores, strict=True))
         picks = {}

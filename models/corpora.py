@@ -65,14 +65,14 @@ class NearDuplicates:
         self._places: dict[str, list[int]] = defaultdict(list)
         for text in texts:
             found = shingles(text)
-            for one in found:
-                self._places[one].append(len(self._sizes))
+            for shingle in found:
+                self._places[shingle].append(len(self._sizes))
             self._sizes.append(len(found))
 
     def holds(self, text: str) -> bool:
         """Returns whether the text nearly copies a given one."""
         found = shingles(text)
-        shared = Counter(place for one in found for place in self._places.get(one, ()))
+        shared = Counter(place for shingle in found for place in self._places.get(shingle, ()))
         return any(
             count >= self._least * (len(found) + self._sizes[place] - count)
             for place, count in shared.items()

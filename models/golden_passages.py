@@ -167,7 +167,7 @@ def main() -> None:
     others = json.loads((arguments.output / "cross_encoder.json").read_text(encoding="utf-8"))
     pairs = [(case["query"], case["document"]) for case in others["cases"]]
     values = golden(arguments.weights, [*pairs, *PASSAGES])
-    lines = ",\n".join(f"    {json.dumps(one, ensure_ascii=False)}" for one in values["cases"])
+    lines = ",\n".join(f"    {json.dumps(case, ensure_ascii=False)}" for case in values["cases"])
     heads = [
         f"  {json.dumps(key)}: {json.dumps(values[key])}" for key in ("made_with", "tolerance")
     ]

@@ -25,7 +25,7 @@ Array = NDArray[np.float32]
 
 def weights_of(graph: onnx.GraphProto) -> dict[str, Array]:
     """Returns the weights of a graph, by the names that transformers gives them."""
-    constants = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
+    constants = {constant.name: numpy_helper.to_array(constant) for constant in graph.initializer}
     found: dict[str, Array] = {}
 
     def norm(source: str, name: str) -> None:

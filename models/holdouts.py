@@ -34,7 +34,7 @@ def sets(reports: list[dict[str, Any]]) -> list[str]:
     ]
     for report in reports:
         header, quality = report["header"], report["quality"]
-        strength = {one["name"]: one["answer"] for one in report["strengths"]}
+        strength = {strength["name"]: strength["answer"] for strength in report["strengths"]}
         cells = [
             f"{header['dataset']} {header['split']}",
             f"{report['queries']}, {report['matched']}",

@@ -108,7 +108,7 @@ def group_of(
     """Returns the group of an example, or None where stage 2 would not see what fits."""
     query = example.query[:QUERY_CHARACTERS]
     found = index.search(query, vector, blend=profile["blend"], per_channel=10)
-    scored = {one.id: one for one in found.scored}
+    scored = {candidate.id: candidate for candidate in found.scored}
     fitting = [id for id in example.positives if id in scored]
     if example.positives and not fitting:
         return None
@@ -116,12 +116,12 @@ def group_of(
     limit = max((scored[id].cosine or 0.0 for id in fitting), default=1.0) + TRUSTED
     ruled_out = [id for id in example.negatives if id in scored]
     wrong = [
-        one.id
-        for one in found.scored
-        if one.id not in example.positives
-        and one.id not in ruled_out
-        and (one.cosine or 0.0) <= limit
-        and not any(_alike(found.documents[one.id].content, known) for known in right)
+        candidate.id
+        for candidate in found.scored
+        if candidate.id not in example.positives
+        and candidate.id not in ruled_out
+        and (candidate.cosine or 0.0) <= limit
+        and not any(_alike(found.documents[candidate.id].content, known) for known in right)
     ]
     if ruled_out and not fitting:
         # Nothing is known to fit, and the rest of the pool was not judged.
@@ -132,9 +132,9 @@ def group_of(
     combine = profile["combine"]
 
     def weighed(id: str) -> float:
-        one = scored[id]
-        bm25 = one.bm25 / (one.bm25 + profile["pivot"]) if one.bm25 > 0 else 0.0
-        return float(combine["cosine"] * (one.cosine or 0.0) + combine["bm25"] * bm25)
+        candidate = scored[id]
+        bm25 = candidate.bm25 / (candidate.bm25 + profile["pivot"]) if candidate.bm25 > 0 else 0.0
+        return float(combine["cosine"] * (candidate.cosine or 0.0) + combine["bm25"] * bm25)
 
     return {
         "source": example.source,
@@ -185,8 +185,10 @@ def main() -> None:
             for half, embedder in enumerate(embedders):
                 index = Index.build(documents, embedder=embedder)
                 unseen = [place for place in places if data.half(drawn[place][1]) != half]
-                vectors = embedder.embed([drawn[one][1].query[:QUERY_CHARACTERS] for one in unseen])
-                searched += [(index, *one) for one in zip(unseen, vectors, strict=True)]
+                vectors = embedder.embed(
+                    [drawn[place][1].query[:QUERY_CHARACTERS] for place in unseen]
+                )
+                searched += [(index, *place) for place in zip(unseen, vectors, strict=True)]
         for index, place, vector in searched:
             group = group_of(index, drawn[place][1], vector, settings)
             if group is not None:

@@ -66,7 +66,7 @@ class Miner:
             id
             for id in near
             if id not in example.positives
-            and not any(_alike(one, shingles(texts[id])) for one in right)
+            and not any(_alike(known_text, shingles(texts[id])) for known_text in right)
         ]
 
     def _cosines(self, query: str, pool: str) -> np.ndarray:
@@ -77,9 +77,9 @@ class Miner:
         return np.asarray(self._vectors[pool] @ self._last[1])
 
 
-def _alike(one: set[str], other: set[str]) -> bool:
-    shared = len(one & other)
-    return shared >= COPY * (len(one) + len(other) - shared)
+def _alike(left: set[str], right: set[str]) -> bool:
+    shared = len(left & right)
+    return shared >= COPY * (len(left) + len(right) - shared)
 
 
 def embed_pools(embedder: Path, data: TrainingData) -> None:

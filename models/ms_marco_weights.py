@@ -79,7 +79,7 @@ def weights_of(graph: onnx.GraphProto) -> dict[str, NDArray[np.float32]]:
     Matrices of linear layers have lost their names to `onnx::MatMul_...`; the product that reads
     one is named after its layer, as in `/classifier/Gemm_MatMul_quant`.
     """
-    constants = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
+    constants = {constant.name: numpy_helper.to_array(constant) for constant in graph.initializer}
     matrices = {
         node.name.strip("/").rpartition("/")[0].replace("/", "."): node.input[1]
         for node in graph.node

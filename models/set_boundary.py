@@ -39,9 +39,9 @@ def fit_boundary(sets: list[tuple[Numbers, Numbers]], rounds: int = 50) -> tuple
         sets: Logits [n] with 0 or 1 each; every set weighs alike.
         rounds: Newton steps; ten are plenty.
     """
-    logits = np.concatenate([one for one, _ in sets])
-    fits = np.concatenate([one for _, one in sets])
-    weights = np.concatenate([np.full(len(one), 1 / len(one)) for one, _ in sets])
+    logits = np.concatenate([part for part, _ in sets])
+    fits = np.concatenate([part for _, part in sets])
+    weights = np.concatenate([np.full(len(part), 1 / len(part)) for part, _ in sets])
     inputs = np.stack([logits, np.ones_like(logits)], axis=1)
     found = np.array([1.0, 0.0])
     right, wrong = logits[fits == 1], logits[fits == 0]

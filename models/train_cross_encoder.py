@@ -136,7 +136,7 @@ def new_model(start: Path, layers: int | None = None) -> BertForSequenceClassifi
     weights = load_file(start / "model.safetensors")
     new: tuple[str, ...] = ()
     if not any(name.startswith("bert.") for name in weights):
-        weights = {f"bert.{name}": one for name, one in weights.items()}
+        weights = {f"bert.{name}": weight for name, weight in weights.items()}
         new = ("bert.pooler.", "classifier.")
     for place, layer in enumerate(kept.round().astype(int)):
         # From low to high, so that none is overwritten before it was read: place <= layer.
@@ -162,20 +162,24 @@ def train(arguments: argparse.Namespace) -> None:
         first = (step * world_size() + rank()) * GROUPS_PER_BATCH
         batch = groups[first : first + GROUPS_PER_BATCH]
         pairs = [
-            (one.query, text[: CHARACTERS_PER_TOKEN * arguments.tokens])
-            for one in batch
-            for text in one.documents
+            (example.query, text[: CHARACTERS_PER_TOKEN * arguments.tokens])
+            for example in batch
+            for text in example.documents
         ]
-        sizes = [len(one.documents) for one in batch]
+        sizes = [len(example.documents) for example in batch]
         logits = score(model, encoder, pairs)
         loss = torch.stack(
             [
-                group_loss(found, torch.tensor(one.stage1), one.matched)
-                for one, found in zip(batch, logits.split(sizes), strict=True)
+                group_loss(found, torch.tensor(example.stage1), example.matched)
+                for example, found in zip(batch, logits.split(sizes), strict=True)
             ]
         ).mean()
-        passages = [size * [one.source in PASSAGES] for one, size in zip(batch, sizes, strict=True)]
-        known = [place for place, one in enumerate(chain.from_iterable(passages)) if one]
+        passages = [
+            size * [example.source in PASSAGES] for example, size in zip(batch, sizes, strict=True)
+        ]
+        known = [
+            place for place, is_passage in enumerate(chain.from_iterable(passages)) if is_passage
+        ]
         if teacher is not None and known:
             with torch.no_grad():
                 taught = score(teacher, encoder, [pairs[place] for place in known])

@@ -169,7 +169,7 @@ def train(arguments: argparse.Namespace, data: TrainingData) -> None:
     smooth = 0.0
     for step in range(arguments.steps):
         examples, pool, ids, fits = draw_batch(data, decks, miner, rng)
-        queries = embed(model, encode_query, [one.query for one in examples])
+        queries = embed(model, encode_query, [example.query for example in examples])
         bodies = data.bodies if pool == "skills" and rng.random() < WITH_BODIES else {}
         documents = embed_documents(
             model,
@@ -214,7 +214,9 @@ def main() -> None:
     data = read_training_data(arguments.data, HERE / "prompts", arguments.written)
     print(f"{len(data.examples)} examples; left out: {dict(data.removed)}", flush=True)
     if arguments.half is not None:
-        data.examples = [one for one in data.examples if data.half(one) == arguments.half]
+        data.examples = [
+            example for example in data.examples if data.half(example) == arguments.half
+        ]
         print(f"{len(data.examples)} of them in half {arguments.half}", flush=True)
     embed_pools(arguments.embedder, data)
     run_workers(arguments.workers, train, arguments, data)

@@ -70,7 +70,9 @@ def fit(asking: Sequence[Array], other: Array) -> Array:
     groups = [*asking, other]
     vectors = np.concatenate(groups)
     labels = np.concatenate([np.ones(sum(map(len, asking))), np.zeros(len(other))])
-    weights = np.concatenate([np.full(len(one), 1 / len(one)) for one in groups]) / len(groups)
+    weights = np.concatenate([np.full(len(group), 1 / len(group)) for group in groups]) / len(
+        groups
+    )
 
     def loss(head: Array) -> tuple[float, Array]:
         odds = head[0] + vectors @ head[1:]
@@ -102,11 +104,11 @@ def main() -> None:
     other = [str(row["text"]) for row in conversation if not row["asks"]]
 
     embedder = OnnxEmbedder(options.embedder)
-    head = fit([unit(embedder.embed(one)) for one in asking], unit(embedder.embed(other)))
+    head = fit([unit(embedder.embed(texts)) for texts in asking], unit(embedder.embed(other)))
     values = {
         "schema": "crossgate-need/1",
         "intercept": round(float(head[0]), 5),
-        "weights": [round(float(one), 5) for one in head[1:]],
+        "weights": [round(float(weight), 5) for weight in head[1:]],
     }
     options.output.write_text(json.dumps(values) + "\n", encoding="utf-8")
     print(f"{options.output}: {sum(map(len, asking))} requests, {len(other)} others")

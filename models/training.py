@@ -34,16 +34,16 @@ class Encoder:
     def __call__(self, texts: Pairs) -> dict[str, Tensor]:
         """Returns int64 tensors [batch, longest]: input_ids, attention_mask, token_type_ids."""
         encodings: list[Encoding] = self._tokenizer.encode_batch(list(texts))
-        longest = max(len(one.ids) for one in encodings)
+        longest = max(len(encoding.ids) for encoding in encodings)
         arrays = {
             name: np.zeros((len(encodings), longest), np.int64)
             for name in ("input_ids", "attention_mask", "token_type_ids")
         }
-        for row, one in enumerate(encodings):
-            length = len(one.ids)
-            arrays["input_ids"][row, :length] = one.ids
+        for row, encoding in enumerate(encodings):
+            length = len(encoding.ids)
+            arrays["input_ids"][row, :length] = encoding.ids
             arrays["attention_mask"][row, :length] = 1
-            arrays["token_type_ids"][row, :length] = one.type_ids
+            arrays["token_type_ids"][row, :length] = encoding.type_ids
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
@@ -102,23 +102,31 @@ class Optimiser:
     _began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        parameters = [one for one in self.model.parameters() if one.requires_grad]
+        parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         groups = [
-            {"params": [one for one in parameters if one.ndim >= 2], "weight_decay": 0.01},
-            {"params": [one for one in parameters if one.ndim < 2], "weight_decay": 0.0},
+            {
+                "params": [parameter for parameter in parameters if parameter.ndim >= 2],
+                "weight_decay": 0.01,
+            },
+            {
+                "params": [parameter for parameter in parameters if parameter.ndim < 2],
+                "weight_decay": 0.0,
+            },
         ]
         self._inner = torch.optim.AdamW(groups, lr=self.rate, fused=True)
 
     def step(self, loss: Tensor) -> None:
         """Makes one step down the gradient of the loss."""
         loss.backward()
-        gradients = [one.grad for one in self.model.parameters() if one.grad is not None]
+        gradients = [
+            parameter.grad for parameter in self.model.parameters() if parameter.grad is not None
+        ]
         if distributed.is_initialized():
             flat = torch.cat([gradient.flatten() for gradient in gradients])
             distributed.all_reduce(flat)
             flat /= distributed.get_world_size()
             for gradient, part in zip(
-                gradients, flat.split([one.numel() for one in gradients]), strict=True
+                gradients, flat.split([gradient.numel() for gradient in gradients]), strict=True
             ):
                 gradient.copy_(part.view_as(gradient))
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -179,7 +187,7 @@ def save(model: PreTrainedModel, start: Path, output: Path) -> None:
     """
     if rank() == 0:
         output.mkdir(parents=True, exist_ok=True)
-        weights = {name: one.contiguous() for name, one in model.state_dict().items()}
+        weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
         save_file(weights, output / "model.safetensors")
         model.config.to_json_file(output / "config.json")
         (output / "tokenizer.json").write_bytes((start / "tokenizer.json").read_bytes())

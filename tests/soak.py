@@ -169,7 +169,7 @@ def soak(
             with lock:
                 report.calls += 1
                 report.wrong += wrong
-                report.codes.update({one.code for one in result.degraded})
+                report.codes.update({note.code for note in result.degraded})
                 report.providers[result.hits[0].provider] += 1
                 if budget is not None and budget > 0:
                     report.overruns.append((end - start) * 1000 - budget)
@@ -227,7 +227,7 @@ def soak(
         report.noise = [late for samples in noise.samples for _, late in samples]
         time.sleep(0.1)  # for the samplers and the last cancelled tasks
         report.left["tasks"] = stage2.background().submit(_tasks()).result()
-        report.left["trials"] = sum(one._trials_out for one in report.breakers)
+        report.left["trials"] = sum(breaker._trials_out for breaker in report.breakers)
         _until_closed(rerankers)
         shut_down()
         spans.clear()
@@ -297,7 +297,7 @@ def _malformed(result: RouteResult) -> list[str]:
     providers = {hit.provider for hit in result.hits if hit.rerank_score is not None}
     if len(providers) > 1 or (result.stage == 2) != bool(providers):
         wrong.append(f"stage {result.stage} by {providers}")
-    codes = [one.code for one in result.degraded]
+    codes = [note.code for note in result.degraded]
     if not set(codes) <= CODES:
         wrong.append(f"degraded by {codes}")
     if bool(codes) == (providers <= {"voyage", "cohere"} and bool(providers)):
@@ -350,7 +350,7 @@ def main() -> int:
     if changes := options.pop("churn"):
         return _churn(changes)
     report = soak(**options)
-    over = sum(one > ALLOWED_MS for one in report.overruns)
+    over = sum(overrun > ALLOWED_MS for overrun in report.overruns)
     lines = [
         f"{report.calls} calls in {report.seconds:.0f} s, {report.cancelled} more were cancelled",
         f"answered by: {dict(report.providers.most_common())}",
@@ -360,7 +360,8 @@ def main() -> int:
         f"the scheduler was late, ms: {_percentiles(report.noise)}",
         f"{over} of {len(report.overruns)} calls outlived their budget by more than 50 ms, "
         f"{report.late} by more than that beyond the scheduler's lateness",
-        f"changes of state: {[len(one.transitions) for one in report.breakers]} (256 are kept)",
+        f"changes of state: {[len(breaker.transitions) for breaker in report.breakers]} "
+        "(256 are kept)",
         f"left behind: {report.left}",
     ]
     print("\n".join(lines))  # noqa: T201
