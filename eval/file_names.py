@@ -1,10 +1,10 @@
-"""Measures what the names of the files beside a skill are worth to the words of stage 1.
+"""Measures the effect of the names of a skill's files on BM25.
 
     python eval/file_names.py WITH_BODIES/skill-triggers --split dev
 
-WITH_BODIES is what eval/add_bodies.py writes. The names are those that a body mentions
-(`references/forms.md`, `scripts/merge.py`): they are taken out of it, or added once more as words.
-Printed is how often BM25 over head and body finds a right document first.
+WITH_BODIES is the output of eval/add_bodies.py. The names are those that a body mentions
+(`references/forms.md`, `scripts/merge.py`): they are removed, or added once more as words. The
+output is how often BM25 over head and body finds a right document first.
 """
 
 from __future__ import annotations

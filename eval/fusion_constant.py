@@ -19,7 +19,7 @@ PER_STORE = 20
 
 
 def main() -> None:
-    """Measure the folders that are named."""
+    """Measure the given folders."""
     for folder in sys.argv[1:]:
         dataset = read_dataset(folder)
         now = max(time for document in dataset.documents if (time := time_of(document)) is not None)

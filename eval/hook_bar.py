@@ -1,14 +1,14 @@
-"""Prints what the prompt hook injects by its least confidence: rightly, and where nothing fits.
+"""Prints the prompt hook's right and wrong injections by its confidence threshold.
 
     python eval/hook_bar.py eval/skills eval/skills:conversation
     python eval/hook_bar.py eval/skills:conversation --over SKILLS
 
-A hook injects one skill at most. Measured are the two answers that it can come to: stage 1 alone,
-which is all that the default budget leaves time for in a new process, and the whole cascade.
-`wrong` is the share of the prompts without a match for which something is injected, by kind where
-there are several, `kept` the share of `route`'s right first picks that are injected, and `astray`
-the share of what is injected for prompts with a match that is another skill. With `--over`, the
-prompts without a match are routed over other documents; what fits the others there is not known.
+A hook injects one skill at most. The script measures both kinds of answers: that of stage 1 alone,
+since the default budget leaves no more time in a new process, and that of the whole cascade.
+`wrong` is the share of the prompts without a match for which a skill is injected, by kind if there
+are several, `kept` the share of `route`'s right first picks that are injected, and `astray` the
+share of wrong skills among those injected for prompts with a match. With `--over`, the prompts
+without a match are routed over other documents, for which the other prompts have no labels.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def picks(router: Router, queries: list[LabelledQuery], budget: float | None) ->
 
 
 def main() -> None:
-    """Measure the datasets that are named."""
-    parser = argparse.ArgumentParser(description="Prints what the hook injects, by its bar.")
+    """Measure the given datasets."""
+    parser = argparse.ArgumentParser(description="Prints the hook's injections by its threshold.")
     parser.add_argument("dataset", nargs="+", help="FOLDER or FOLDER:SPLIT, in BEIR's layout")
     parser.add_argument("--over", help="a folder whose documents are routed over instead")
     options = parser.parse_args()

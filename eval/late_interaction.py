@@ -1,13 +1,13 @@
-"""Measures late interaction beside the bundled cross-encoder, among the best that stage 1 finds.
+"""Compares late interaction with the bundled cross-encoder on the best candidates of stage 1.
 
     python eval/late_interaction.py COLBERT eval/chunks SCIFACT COSQA --limit 200
 
 COLBERT is a folder with the `model.onnx` and `tokenizer.json` of a ColBERT-like model that returns
-one vector per token. Texts are given to it as ColBERT does: `[unused0]` before a query, which is
-filled up with `[MASK]` to 32 tokens that get no attention, `[unused1]` before a document of at most
-300 tokens, whose punctuation is left out. MaxSim: the sum over the query's vectors of their best
-cosine with one of the document; Khattab and Zaharia, "ColBERT", 2020. Printed is each model's order
-alone, joined with that of stage 1 by rank, and pairs per second of one processor.
+one vector per token. Texts are encoded as in ColBERT: `[unused0]` before a query, which is padded
+with `[MASK]` to 32 tokens that get no attention, `[unused1]` before a document of at most 300
+tokens, whose punctuation is left out. MaxSim: the sum over the query's vectors of their best cosine
+with a vector of the document; Khattab and Zaharia, "ColBERT", 2020. The output has each model's
+order alone and fused with that of stage 1 by rank, and pairs per second on one processor.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Colbert:
 
 
 def measure(dataset: Dataset, colbert: Colbert, shown: int) -> None:
-    """Print one line per order of the `shown` documents that stage 1 finds."""
+    """Print one line per order of the first `shown` documents of stage 1."""
     index = Index.build(dataset.documents)
     contents = {document.id: document.content for document in dataset.documents}
     blend = read_profile(DEFAULT_PROFILE).blend

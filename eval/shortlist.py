@@ -3,8 +3,8 @@
     python eval/shortlist.py eval/tools
 
 `on it` is the share of the prompts with a match whose tool is among the `limit` nearest, `route`
-that of those for which `route` selects it with the same limit. With a least confidence, `none` is
-the share of the prompts without a match that get no tools at all.
+the share of those for which `route` selects it with the same limit. With a confidence threshold,
+`none` is the share of the prompts without a match that get no tools.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DEFAULT = 8
 
 
 def main() -> None:
-    """Measure the datasets that are named."""
+    """Measure the given datasets."""
     for folder in sys.argv[1:]:
         dataset = read_dataset(folder)
         router = Router(Index.build(dataset.documents))

@@ -1,4 +1,4 @@
-"""Averages the weights of models that share a start, which keeps what each of them is good at."""
+"""Averages the weights of models that were trained from the same start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fit the bundled profile for passages, the probability that a candidate of `rerank` fits.
+"""Fits the bundled profile for passages: the probability that a candidate of `rerank` fits.
 
     python fit_passages.py DATA OUTPUT
 
@@ -32,7 +32,7 @@ from crossgate._runtime.models.manifest import PASSAGE_RERANKER
 from crossgate._values.profile_files import write_profile
 
 HERE = Path(__file__).parent
-# Sets whose labels name all that answers, or nearly so; and others, to see what the bar keeps.
+# Sets whose labels name all or nearly all answering passages; and others, to test the threshold.
 FITTED = (("scifact", "train"), ("medquad", "train"))
 HELD_OUT = (("scifact", "test"), ("pubmedqa", "train"), ("cosqa", "test"))
 CANDIDATES = 10
@@ -78,11 +78,11 @@ def asked(data: Path, name: str, split: str, count: int, seed: int) -> Iterator[
 
 
 def fit(questions: list[list[Read]], keep: float) -> tuple[Combine.Weighted, Relevance]:
-    """Returns the combination, and the model of relevance with its bar.
+    """Returns the combination, and the model of relevance with its threshold.
 
     Args:
         questions: The scored candidates of each question.
-        keep: The share of the answering passages that the bar lets through.
+        keep: The share of the answering passages that pass the threshold.
     """
     rows = [
         Scores(
@@ -107,7 +107,7 @@ def fit(questions: list[list[Read]], keep: float) -> tuple[Combine.Weighted, Rel
 
 
 def kept(questions: list[list[Read]], relevance: Relevance) -> dict[str, float]:
-    """Returns which share of the passages, of both kinds, is above the bar."""
+    """Returns the share of the passages, of both kinds, above the threshold."""
     model, bar = relevance.stage2, relevance.threshold
     assert model is not None
     assert bar is not None
@@ -125,7 +125,7 @@ def kept(questions: list[list[Read]], relevance: Relevance) -> dict[str, float]:
 
 
 def main() -> None:
-    """Reads the arguments, asks, fits and writes the profile."""
+    """Reads the arguments, scores the candidates, and fits and writes the profile."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of the public sets")
     parser.add_argument("output", type=Path, help="file to write, passages.json")

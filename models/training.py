@@ -1,4 +1,4 @@
-"""What both training scripts share: encoding, the schedule, and workers that average gradients."""
+"""Shared by both training scripts: encoding, the schedule, and workers that average gradients."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Encoder:
 
 
 class Lexical:
-    """BM25 over each pool, to find documents that share words with a query and do not fit it."""
+    """BM25 over each pool, to find wrong documents that share words with a query."""
 
     def __init__(self, pools: dict[str, dict[str, str]]) -> None:
         self._ids = {name: list(pool) for name, pool in pools.items()}
@@ -67,7 +67,7 @@ class Lexical:
         return [[ids[place] for place in row] for row in rows]
 
     def scores(self, pool: str, query: str) -> np.ndarray:
-        """Returns the score [n] of each document of a pool, 0 if the query has stop words only."""
+        """Returns the score [n] of each document of a pool, 0 if the query has only stop words."""
         words = bm25s.tokenize(query, stopwords="en", show_progress=False, return_ids=False)[0]
         if not words:
             return np.zeros(len(self._ids[pool]))
@@ -83,12 +83,12 @@ class Optimiser:
     """AdamW with a linear warm-up and a linear decay, over gradients averaged between workers.
 
     Attributes:
-        model: What is trained.
+        model: The model to train.
         rate: The highest learning rate.
-        steps: How many steps there will be.
+        steps: Total number of steps.
         warm_up: Steps until the highest rate is reached.
         last: The share of the highest rate at the last step.
-        done: How many steps there were.
+        done: Number of steps done.
     """
 
     model: torch.nn.Module
@@ -139,7 +139,7 @@ class Optimiser:
         self.done += 1
 
     def save(self, path: Path, made_of: Sequence[str], loss: float) -> None:
-        """Writes what `resume` needs, the weights among it; from the first worker only."""
+        """Writes the state for `resume`, including the weights; from the first worker only."""
         if rank() == 0:
             unfinished = path.with_suffix(".unfinished")
             state = {
@@ -153,11 +153,11 @@ class Optimiser:
             unfinished.replace(path)
 
     def resume(self, path: Path, made_of: Sequence[str]) -> float:
-        """Goes on where a checkpoint was written, and returns its loss; 0 where there is none.
+        """Restores a checkpoint, and returns its loss; 0 if there is none.
 
         Args:
             path: The checkpoint.
-            made_of: Hashes of what the run reads; a checkpoint of other inputs stops the script.
+            made_of: Hashes of the run's inputs; a checkpoint of other inputs stops the script.
         """
         if not path.exists():
             return 0.0
@@ -170,7 +170,7 @@ class Optimiser:
         return float(state["loss"])
 
     def report(self, loss: float) -> None:
-        """Prints where the run stands, from the first worker only."""
+        """Prints the progress of the run, from the first worker only."""
         if rank() == 0:
             passed = time.monotonic() - self._began
             left = passed / max(1, self.done - self._resumed) * (self.steps - self.done)
@@ -181,7 +181,7 @@ class Optimiser:
 
 
 def save(model: PreTrainedModel, start: Path, output: Path) -> None:
-    """Writes a folder to go on from: weights, configuration, the start's tokenizer, their hashes.
+    """Writes a folder of a model: weights, configuration, the start's tokenizer, their hashes.
 
     Only the first worker writes; the others have the same weights.
     """
@@ -195,19 +195,19 @@ def save(model: PreTrainedModel, start: Path, output: Path) -> None:
 
 
 def freeze(model: BertModel, share: float) -> None:
-    """Leaves all embeddings and this share of the layers, the lowest, as they are."""
+    """Freezes all embeddings and this share of the layers, the lowest."""
     layers = model.encoder.layer
     for part in (model.embeddings, *layers[: int(len(layers) * share)]):
         part.requires_grad_(False)
 
 
 def rank() -> int:
-    """Returns this worker's number, 0 where there is one only."""
+    """Returns this worker's number, 0 if there is only one worker."""
     return distributed.get_rank() if distributed.is_initialized() else 0
 
 
 def world_size() -> int:
-    """Returns how many workers there are, 1 where they do not know of each other."""
+    """Returns the number of workers, 1 outside a process group."""
     return distributed.get_world_size() if distributed.is_initialized() else 1
 
 
@@ -228,7 +228,7 @@ def run_workers(count: int, work: Callable[..., None], *arguments: object) -> No
 def _worker(
     number: int, count: int, meeting: str, work: Callable[..., None], arguments: tuple[object, ...]
 ) -> None:
-    # By this signal torch ends the workers of a parent that died; background jobs ignore it.
+    # torch ends the workers of a dead parent by this signal, which background jobs ignore.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=meeting, rank=number, world_size=count)
@@ -250,13 +250,13 @@ def load_embedder(folder: Path) -> BertModel:
 def fill(
     model: torch.nn.Module, weights: dict[str, Tensor], folder: Path, new: tuple[str, ...] = ()
 ) -> None:
-    """Puts weights into a model, and stops where the folder lacks any that would stay random.
+    """Loads weights into a model, and stops if a weight is missing that would stay random.
 
     Args:
-        model: What is filled; weights that it has no place for are left out.
+        model: The model to fill; weights that it does not have are left out.
         weights: By name.
-        folder: Where they come from.
-        new: How the names begin of those that may be lacking.
+        folder: The folder of the weights.
+        new: Prefixes of the names of weights that may be missing.
     """
     lacking, _ = model.load_state_dict(weights, strict=False)
     if lost := [name for name in lacking if not name.startswith(new)]:
@@ -278,7 +278,7 @@ def embed(
 def pool_mean(model: torch.nn.Module, inputs: dict[str, Tensor]) -> Tensor:
     """Returns the mean over the unmasked tokens, scaled to unit length, [batch, width].
 
-    The products are made in bfloat16, three times as fast on a processor that has them.
+    The products are computed in bfloat16, three times as fast on a processor that supports it.
     """
     with torch.autocast("cpu", dtype=torch.bfloat16):
         hidden = model(**inputs).last_hidden_state
