@@ -302,7 +302,7 @@ def test_graph_computes_the_trained_model(
     apart = [stored[0], stored[0] | {"stage2": [["a", -2, False]], "relevant": {}}]
     _write(project / "apart.jsonl", [{"schema": "crossgate-run/1"}, *apart])
     boundary = ("set_boundary.py", made / "weights", made / "no", project / "apart.jsonl")
-    assert "one logit separates" in run(*boundary, code=1)
+    assert "a logit separates" in run(*boundary, code=1)
     scale, shift = (np.log(3) + np.log(7)) / 4, (np.log(3) - np.log(7)) / 2
     assert bounded == pytest.approx([scale * logit + shift for logit in trained], abs=1e-4)
 
