@@ -37,13 +37,13 @@ class ChatServer:
     """A chat model on a free port of this machine; use it as a context manager.
 
     Attributes:
-        answer: What the model says to a request.
-        status: Answered in place of what the model says, unless 200.
+        answer: Returns the model's answer to a request.
+        status: HTTP status; if it is not 200, it replaces the model's answer.
         headers: Sent with the status.
         body: The whole body, in place of one with the model's answer.
         held: Whether answers wait until `release` is called.
         requests: Every request so far.
-        authorizations: The header of each.
+        authorizations: The Authorization header of each request.
     """
 
     answer: Callable[[dict[str, Any]], str | None] = judge

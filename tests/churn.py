@@ -1,7 +1,7 @@
 """Reads one index from many threads while others write to it, and checks every result.
 
-Each change writes a document whose text names the version, together with all else that changes. So
-a result names the version that it is of, and a naive model knows what that version holds.
+Each change also writes a document whose text is the number of the version. So a result contains its
+version, and is compared with a naive model of that version.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Report:
 
     Attributes:
         reads: Results that were checked, each against the texts of its version.
-        scored: How many of them were also compared with an index made anew of that version.
+        scored: How many of them were also compared with a new index of that version.
         changes: Versions that were written.
-        wrong: Results that no version gives.
-        longest_ms: The longest that a reader had to wait for its answer.
+        wrong: Results that do not match any version.
+        longest_ms: The longest time of a search, in milliseconds.
     """
 
     reads: int = 0

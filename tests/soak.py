@@ -58,16 +58,16 @@ class Report:
     Attributes:
         calls: Calls that returned.
         cancelled: Calls that were cancelled on purpose.
-        wrong: Calls that raised or returned something malformed, each with why.
+        wrong: Calls that raised or returned a malformed result, each with the reason.
         providers: How many calls each reranker answered.
         codes: How many calls were degraded by each code.
-        overruns: Milliseconds by which each call with a budget above 0 outlived it; negative for
-            one that did not.
-        late: Calls that did so by more than 50 ms, and more than the scheduler was late meanwhile.
+        overruns: Milliseconds by which each call exceeded its budget, if that is above 0; negative
+            for a call within its budget.
+        late: Calls that exceeded it by more than 50 ms plus the delay of the scheduler meanwhile.
         noise: Milliseconds by which the scheduler was late, sampled every 5 ms.
         transitions: Changes of state of all breakers.
-        left: What was still there at the end and not at the start, by kind.
-        seconds: How long it took.
+        left: Number of objects left at the end that did not exist at the start, by kind.
+        seconds: Duration in seconds.
     """
 
     calls: int = 0

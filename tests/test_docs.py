@@ -135,7 +135,7 @@ def test_skipped_block_states_a_reason() -> None:
         "agents.md: needs decisions of a hook",
         "agents.md: needs transcripts of your own, and the extra calibrate "
         '(pip install ".[calibrate]")',
-        "log.md: needs a log of some hundred decisions with what was used",
+        "log.md: needs a log of some hundred decisions with records of use",
         "models.md: needs a model from the hub",
         "pipelines.md: takes minutes",
         "serve.md: needs a running server",
