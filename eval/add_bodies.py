@@ -23,12 +23,15 @@ def main() -> None:
     bodies = {row["_id"]: row["body"] for row in rows(options.bodies)}
     shutil.copytree(options.folder, options.output)
     documents = [
-        one | {"body": bodies.get(one["_id"], "")} for one in rows(options.folder / "corpus.jsonl")
+        row | {"body": bodies.get(row["_id"], "")} for row in rows(options.folder / "corpus.jsonl")
     ]
     corpus = options.output / "corpus.jsonl"
-    corpus.write_text("".join(json.dumps(one) + "\n" for one in documents), encoding="utf-8")
+    corpus.write_text(
+        "".join(json.dumps(document) + "\n" for document in documents), encoding="utf-8"
+    )
     print(
-        f"{sum(bool(one['body']) for one in documents)} of {len(documents)} documents have a body"
+        f"{sum(bool(document['body']) for document in documents)} of {len(documents)} documents "
+        "have a body"
     )
 
 

@@ -1,10 +1,10 @@
-"""Measures what the names of the files beside a skill are worth to the words of stage 1.
+"""Measures the effect of the names of a skill's files on BM25.
 
     python eval/file_names.py WITH_BODIES/skill-triggers --split dev
 
-WITH_BODIES is what eval/add_bodies.py writes. The names are those that a body mentions
-(`references/forms.md`, `scripts/merge.py`): they are taken out of it, or added once more as words.
-Printed is how often BM25 over head and body finds a right document first.
+WITH_BODIES is the output of eval/add_bodies.py. The names are those that a body mentions
+(`references/forms.md`, `scripts/merge.py`): they are removed, or added once more as words. The
+output is how often BM25 over head and body finds a right document first.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ def main() -> None:
     parser.add_argument("--split")
     options = parser.parse_args()
     dataset = read_dataset(options.dataset, split=options.split)
-    queries = [one for one in dataset.queries if one.relevant]
-    with_names = {one.id for one in dataset.documents if NAME.search(one.body)}
+    queries = [query for query in dataset.queries if query.relevant]
+    with_names = {document.id for document in dataset.documents if NAME.search(document.body)}
     print(f"{len(with_names)} of {len(dataset.documents)} bodies mention files; first is right:")
     before: list[bool] = []
     for name, change in VARIANTS.items():
         documents: list[Document] = [
-            replace(one, body=change(one.body)) for one in dataset.documents
+            replace(document, body=change(document.body)) for document in dataset.documents
         ]
         index = Index.build(documents, embedder=None)
         right = []
         for query in queries:
             found = index.search(query.text).scored
-            best = min(found, key=lambda one: (-one.blend, one.id), default=None)
+            best = min(found, key=lambda candidate: (-candidate.blend, candidate.id), default=None)
             right.append(best is not None and best.id in query.relevant)
         before = before or right
         won, lost = (

@@ -19,20 +19,20 @@ PER_STORE = 20
 
 
 def main() -> None:
-    """Measure the folders that are named."""
+    """Measure the given folders."""
     for folder in sys.argv[1:]:
         dataset = read_dataset(folder)
-        now = max(time for one in dataset.documents if (time := time_of(one)) is not None)
+        now = max(time for document in dataset.documents if (time := time_of(document)) is not None)
         retrieve = from_index(Index.build(dataset.documents))
-        queries = [one for one in dataset.queries if one.relevant]
-        found = [retrieve(one.text, PER_STORE) for one in queries]
+        queries = [query for query in dataset.queries if query.relevant]
+        found = [retrieve(query.text, PER_STORE) for query in queries]
         for k_param in (2.0, 10.0, 60.0):
             orders = [fused(stores, k_param=k_param) for stores in found]
             aged = [decay(hits, now=now) for hits in orders]
             shown = [
                 mean(
-                    recall([hit.id for hit in hits], one.relevant, 5)
-                    for hits, one in zip(some, queries, strict=True)
+                    recall([hit.id for hit in hits], query.relevant, 5)
+                    for hits, query in zip(some, queries, strict=True)
                 )
                 for some in (orders, aged)
             ]

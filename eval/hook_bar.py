@@ -1,14 +1,14 @@
-"""Prints what the prompt hook injects by its least confidence: rightly, and where nothing fits.
+"""Prints the prompt hook's right and wrong injections by its confidence threshold.
 
     python eval/hook_bar.py eval/skills eval/skills:conversation
     python eval/hook_bar.py eval/skills:conversation --over SKILLS
 
-A hook injects one skill at most. Measured are the two answers that it can come to: stage 1 alone,
-which is all that the default budget leaves time for in a new process, and the whole cascade.
-`wrong` is the share of the prompts without a match for which something is injected, by kind where
-there are several, `kept` the share of `route`'s right first picks that are injected, and `astray`
-the share of what is injected for prompts with a match that is another skill. With `--over`, the
-prompts without a match are routed over other documents; what fits the others there is not known.
+A hook injects one skill at most. The script measures both kinds of answers: that of stage 1 alone,
+since the default budget leaves no more time in a new process, and that of the whole cascade.
+`wrong` is the share of the prompts without a match for which a skill is injected, by kind if there
+are several, `kept` the share of `route`'s right first picks that are injected, and `astray` the
+share of wrong skills among those injected for prompts with a match. With `--over`, the prompts
+without a match are routed over other documents, for which the other prompts have no labels.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ def picks(router: Router, queries: list[LabelledQuery], budget: float | None) ->
 
 
 def main() -> None:
-    """Measure the datasets that are named."""
-    parser = argparse.ArgumentParser(description="Prints what the hook injects, by its bar.")
+    """Measure the given datasets."""
+    parser = argparse.ArgumentParser(description="Prints the hook's injections by its threshold.")
     parser.add_argument("dataset", nargs="+", help="FOLDER or FOLDER:SPLIT, in BEIR's layout")
     parser.add_argument("--over", help="a folder whose documents are routed over instead")
     options = parser.parse_args()
     for argument in options.dataset:
         folder, _, split = argument.partition(":")
         dataset = read_dataset(folder, split=split or None)
-        matched = [one for one in dataset.queries if one.relevant and not options.over]
-        others = [one for one in dataset.queries if not one.relevant]
-        kinds = Counter(one.kind for one in others)
+        matched = [query for query in dataset.queries if query.relevant and not options.over]
+        others = [query for query in dataset.queries if not query.relevant]
+        kinds = Counter(query.kind for query in others)
         print(f"{argument}: {len(matched)} prompts with a match, {len(others)} without")
         searched = read_dataset(options.over) if options.over else dataset
         router = Router(Index.build(searched.documents))
@@ -60,7 +60,7 @@ def main() -> None:
                 wrong = Counter(kind for sure, _, kind in unasked if sure >= bar)
                 cells = [f"wrong {wrong.total() / len(others):.3f} ({wrong.total()})"]
                 if len(kinds) > 1:
-                    cells += [f"{one} {wrong[one] / kinds[one]:.3f}" for one in sorted(kinds)]
+                    cells += [f"{kind} {wrong[kind] / kinds[kind]:.3f}" for kind in sorted(kinds)]
                 if told:
                     cells += [
                         f"kept {sum(told) / routed:.3f} of {routed}",

@@ -1,11 +1,11 @@
-"""Measures whether a hubness-corrected similarity tells better than the cosine if anything fits.
+"""Compares a hubness-corrected similarity with the cosine as a signal of a match.
 
     python eval/hubness.py eval/skills eval/chunks
 
 CSLS: twice the cosine, less the mean cosine of the query to its ten nearest documents and of the
-document to its ten nearest; Conneau et al., "Word Translation Without Parallel Data", 2018. Printed
-is the area under the ROC curve of the best value for queries that something fits against those that
-nothing does, and for queries whose nearest document fits against all others.
+document to its ten nearest; Conneau et al., "Word Translation Without Parallel Data", 2018. The
+output is the area under the ROC curve of the best value for queries with a match against no-match
+queries, and for queries whose nearest document fits against all others.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def main() -> None:
         dataset = read_dataset(path, split=options.split, limit=options.limit)
         for name, areas in measure(dataset).items():
             cells = [
-                "-" if one is None else f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]"
-                for one in areas
+                "-" if area is None else f"{area.value:.3f} [{area.low:.3f}, {area.high:.3f}]"
+                for area in areas
             ]
             print(f"{dataset.name + ', ' + name:<32}{cells[0]:<24}{cells[1]}")
 

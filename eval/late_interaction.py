@@ -1,13 +1,13 @@
-"""Measures late interaction beside the bundled cross-encoder, among the best that stage 1 finds.
+"""Compares late interaction with the bundled cross-encoder on the best candidates of stage 1.
 
     python eval/late_interaction.py COLBERT eval/chunks SCIFACT COSQA --limit 200
 
 COLBERT is a folder with the `model.onnx` and `tokenizer.json` of a ColBERT-like model that returns
-one vector per token. Texts are given to it as ColBERT does: `[unused0]` before a query, which is
-filled up with `[MASK]` to 32 tokens that get no attention, `[unused1]` before a document of at most
-300 tokens, whose punctuation is left out. MaxSim: the sum over the query's vectors of their best
-cosine with one of the document; Khattab and Zaharia, "ColBERT", 2020. Printed is each model's order
-alone, joined with that of stage 1 by rank, and pairs per second of one processor.
+one vector per token. Texts are encoded as in ColBERT: `[unused0]` before a query, which is padded
+with `[MASK]` to 32 tokens that get no attention, `[unused1]` before a document of at most 300
+tokens, whose punctuation is left out. MaxSim: the sum over the query's vectors of their best cosine
+with a vector of the document; Khattab and Zaharia, "ColBERT", 2020. The output has each model's
+order alone and fused with that of stage 1 by rank, and pairs per second on one processor.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Colbert:
 
     @cached_property
     def _skipped(self) -> set[int]:
-        return {self._id(one) for one in string.punctuation}
+        return {self._id(mark) for mark in string.punctuation}
 
     def _id(self, token: str) -> int:
         found = self._tokenizer.token_to_id(token)
@@ -79,31 +79,36 @@ class Colbert:
     def _run(self, ids: list[int], attention: list[int]) -> Array:
         given = {"input_ids": ids, "attention_mask": attention, "token_type_ids": [0] * len(ids)}
         made = self._session.run(
-            None, {name: np.array([one], dtype=np.int64) for name, one in given.items()}
+            None, {name: np.array([value], dtype=np.int64) for name, value in given.items()}
         )[0][0]
         unit: Array = made / np.linalg.norm(made, axis=1, keepdims=True)
         return unit
 
 
 def measure(dataset: Dataset, colbert: Colbert, shown: int) -> None:
-    """Print one line per order of the `shown` documents that stage 1 finds."""
+    """Print one line per order of the first `shown` documents of stage 1."""
     index = Index.build(dataset.documents)
-    contents = {one.id: one.content for one in dataset.documents}
+    contents = {document.id: document.content for document in dataset.documents}
     blend = read_profile(DEFAULT_PROFILE).blend
     cross_encoder = CrossEncoder("ms-marco-minilm-l12")
     cross_encoder.score("warm", passages_of(["up", "now"]))
-    queries = [one for one in dataset.queries if one.relevant]
-    vectors = index.load_embedder().embed([one.text for one in queries])
+    queries = [query for query in dataset.queries if query.relevant]
+    vectors = index.load_embedder().embed([query.text for query in queries])
     quality: dict[str, list[tuple[float, float]]] = {}
     seconds = dict.fromkeys(("ms-marco", "prepared", "late"), 0.0)
     pairs = 0
     for query, vector in zip(queries, vectors, strict=True):
         found = index.search(query.text, vector, blend=blend).scored
-        ids = [one.id for one in sorted(found, key=lambda one: (-one.blend, one.id))[:shown]]
+        ids = [
+            candidate.id
+            for candidate in sorted(found, key=lambda candidate: (-candidate.blend, candidate.id))[
+                :shown
+            ]
+        ]
         texts = [contents[id] for id in ids]
         start = time.process_time()
         logits = [
-            one.score for one in cross_encoder.score(query.text, passages_of(texts)).complete()
+            score.score for score in cross_encoder.score(query.text, passages_of(texts)).complete()
         ]
         seconds["ms-marco"] += time.process_time() - start
         start = time.process_time()
@@ -111,7 +116,7 @@ def measure(dataset: Dataset, colbert: Colbert, shown: int) -> None:
         seconds["late"] += time.process_time() - start
         start = time.process_time()
         tokens = colbert.query(query.text)
-        sums = [float((tokens @ one.T).max(axis=1).sum()) for one in documents]
+        sums = [float((tokens @ document.T).max(axis=1).sum()) for document in documents]
         seconds["prepared"] += time.process_time() - start
         pairs += len(ids)
         orders: dict[str, Sequence[int]] = {
@@ -132,7 +137,7 @@ def measure(dataset: Dataset, colbert: Colbert, shown: int) -> None:
         print(f"  {name:<20} recall@1 {first:.3f}  nDCG@10 {ndcg:.3f}")
     seconds["late"] += seconds["prepared"]
     print(
-        "  pairs/s: " + ", ".join(f"{one} {pairs / took:.0f}" for one, took in seconds.items()),
+        "  pairs/s: " + ", ".join(f"{key} {pairs / took:.0f}" for key, took in seconds.items()),
         flush=True,
     )
 

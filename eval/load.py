@@ -2,8 +2,8 @@
 
     python eval/load.py [SECONDS]    # wrk is a package of Debian and of Homebrew
 
-`/v2/rerank` is asked with the questions of eval/chunks and 20 candidates each, `/route` with the
-prompts of eval/skills, one after the other; the server and wrk share the machine.
+`/v2/rerank` gets the questions of eval/chunks with 20 candidates each, `/route` the prompts of
+eval/skills, one after the other; the server and wrk share the machine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 CANDIDATES = 20
 CONNECTIONS = (1, 8, 64)
 
-# What wrk asks: the next line of a file, and at the end the numbers, as JSON.
+# The script of wrk: each request is the next line of a file; at the end it prints JSON.
 SCRIPT = """
 wrk.method, wrk.headers["Content-Type"] = "POST", "application/json"
 local bodies, next = {}, 0
@@ -49,7 +49,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 def requests(folder: Path) -> dict[str, Path]:
-    """Write the requests of each endpoint, and the index that `/route` is asked about."""
+    """Write the requests of each endpoint, and the index for `/route`."""
     skills = Index.build(rows(HERE / "skills" / "corpus.jsonl"))
     skills.save(folder / "skills.cgx")
     chunks = Router(Index.build(rows(HERE / "chunks" / "corpus.jsonl")), reranker=None)
@@ -63,12 +63,12 @@ def requests(folder: Path) -> dict[str, Path]:
     files = {}
     for path, bodies in found.items():
         files[path] = folder / f"{path.replace('/', '')}.jsonl"
-        files[path].write_text("".join(json.dumps(one) + "\n" for one in bodies), "utf-8")
+        files[path].write_text("".join(json.dumps(body) + "\n" for body in bodies), "utf-8")
     return files
 
 
 def load(url: str, bodies: Path, connections: int, seconds: int) -> dict[str, float]:
-    """Return what wrk measured."""
+    """Return the measurements of wrk."""
     script = bodies.with_name("ask.lua")
     script.write_text(SCRIPT, encoding="utf-8")
     command = ["wrk", f"-t{min(connections, 2)}", f"-c{connections}", f"-d{seconds}s"]
@@ -81,7 +81,7 @@ def load(url: str, bodies: Path, connections: int, seconds: int) -> dict[str, fl
 
 
 def main() -> None:
-    """Start a server, ask it, and print a table."""
+    """Start a server, send the requests, and print a table."""
     seconds = int(sys.argv[1]) if len(sys.argv) > 1 else 20
     with tempfile.TemporaryDirectory() as name:
         files = requests(Path(name))
@@ -95,11 +95,12 @@ def main() -> None:
             print("| --- | --- | --- | --- | --- | --- | --- |")
             for path, bodies in files.items():
                 for connections in CONNECTIONS:
-                    one = load(url + path, bodies, connections, seconds)
-                    rate = one["requests"] / one["seconds"]
+                    measured = load(url + path, bodies, connections, seconds)
+                    rate = measured["requests"] / measured["seconds"]
                     print(
-                        f"| `{path}` | {connections} | {rate:.1f} | {one['median']:,.0f} ms "
-                        f"| {one['p99']:,.0f} ms | {one['refused']} | {one['lost']} |",
+                        f"| `{path}` | {connections} | {rate:.1f} | {measured['median']:,.0f} ms "
+                        f"| {measured['p99']:,.0f} ms | {measured['refused']} "
+                        f"| {measured['lost']} |",
                         flush=True,
                     )
             server.terminate()

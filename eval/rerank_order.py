@@ -1,10 +1,10 @@
-"""Measures how `rerank` should combine a retriever's cosines and the scores of its cross-encoder.
+"""Compares ways for `rerank` to combine a retriever's cosines with the cross-encoder's scores.
 
     python eval/rerank_order.py eval/chunks SCIFACT COSQA --limit 200
 
 The candidates of a query are the ten best by cosine and the ten best by BM25, with the cosines of
-the bundled embedder. `rerank` gets them with the profile that it takes by itself, and with others
-that differ in `combine`. Printed are recall@1 and nDCG@10.
+the bundled embedder. `rerank` gets them with its default profile, and with others that differ in
+`combine`. The output has recall@1 and nDCG@10.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ WEIGHTS = (0.25, 0.5, 0.8, 1.1, 1.5)
 
 
 class Remembering:
-    """The cross-encoder, which reads each passage once, however often it is asked."""
+    """The cross-encoder, with a cache of its scores."""
 
     name, identity = "remembering", "remembering@1"
 
     def __init__(self) -> None:
-        """Starts with nothing read."""
+        """Start with an empty cache."""
         self._model = CrossEncoder("ms-marco-minilm-l12")
         self._read: dict[tuple[str, str], PairScore] = {}
 
@@ -69,9 +69,13 @@ def main() -> None:
         for query, vector in zip(queries, vectors, strict=True):
             found = index.search(query.text, vector, per_channel=10)
             rows = [
-                {"id": one.id, "text": found.documents[one.id].content, "cosine": one.cosine}
-                for one in found.scored
-                if one.cosine is not None
+                {
+                    "id": candidate.id,
+                    "text": found.documents[candidate.id].content,
+                    "cosine": candidate.cosine,
+                }
+                for candidate in found.scored
+                if candidate.cosine is not None
             ]
             asked.append((query, rows))
         print(f"{dataset.name}: {len(asked)} queries, {sum(len(r) for _, r in asked)} candidates")

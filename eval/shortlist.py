@@ -3,8 +3,8 @@
     python eval/shortlist.py eval/tools
 
 `on it` is the share of the prompts with a match whose tool is among the `limit` nearest, `route`
-that of those for which `route` selects it with the same limit. With a least confidence, `none` is
-the share of the prompts without a match that get no tools at all.
+the share of those for which `route` selects it with the same limit. With a confidence threshold,
+`none` is the share of the prompts without a match that get no tools.
 """
 
 from __future__ import annotations
@@ -21,30 +21,35 @@ DEFAULT = 8
 
 
 def main() -> None:
-    """Measure the datasets that are named."""
+    """Measure the given datasets."""
     for folder in sys.argv[1:]:
         dataset = read_dataset(folder)
         router = Router(Index.build(dataset.documents))
-        matched = [one for one in dataset.queries if one.relevant]
-        others = [one for one in dataset.queries if not one.relevant]
+        matched = [query for query in dataset.queries if query.relevant]
+        others = [query for query in dataset.queries if not query.relevant]
         print(f"{folder}: {len(matched)} prompts with a match, {len(others)} without")
         for limit in LIMITS:
-            results = [(one, router.route(one.text, limit=limit)) for one in matched]
+            results = [(query, router.route(query.text, limit=limit)) for query in matched]
             near = sum(
-                any(hit.id in one.relevant for hit in nearest(result, limit, None))
-                for one, result in results
+                any(hit.id in query.relevant for hit in nearest(result, limit, None))
+                for query, result in results
             )
-            routed = sum(any(id in one.relevant for id in result.ids) for one, result in results)
+            routed = sum(
+                any(id in query.relevant for id in result.ids) for query, result in results
+            )
             print(
                 f"  limit {limit:2}  on it {near / len(matched):.3f}  "
                 f"route {routed / len(matched):.3f}"
             )
         for bar in BARS:
             near = sum(
-                any(hit.id in one.relevant for hit in nearest(router.route(one.text), DEFAULT, bar))
-                for one in matched
+                any(
+                    hit.id in query.relevant
+                    for hit in nearest(router.route(query.text), DEFAULT, bar)
+                )
+                for query in matched
             )
-            none = sum(not nearest(router.route(one.text), DEFAULT, bar) for one in others)
+            none = sum(not nearest(router.route(query.text), DEFAULT, bar) for query in others)
             print(
                 f"  limit {DEFAULT}, least confidence {bar:.2f}  on it {near / len(matched):.3f}  "
                 f"none {none / len(others):.3f}"

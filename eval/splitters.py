@@ -1,11 +1,12 @@
-"""Cuts the documents of a BEIR folder of chunks anew, and measures which cut is found best.
+"""Splits the documents of a BEIR folder of chunks again, and measures retrieval of the chunks.
 
     pip install semantic-text-splitter
     python eval/splitters.py eval/chunks
 
-The chunks are put back together as Markdown, a document each, and cut by crossgate and by
+The chunks of each document are joined to Markdown, and split by crossgate and by
 semantic-text-splitter's MarkdownSplitter, at several sizes. A new chunk answers a question if the
-text that does fills half of it, or lies in it by half. Printed is stage 1 alone (`--modes never`).
+answering text fills half of it, or if it contains half of the answering text. The output is for
+stage 1 alone (`--modes never`).
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def write(source: Path, folder: Path, splitter: str, size: int) -> tuple[int, in
 
 
 def main() -> None:
-    """Print one row per cut."""
+    """Print one row per splitter and size."""
     crossgate = f"{Path(sys.executable).parent}/crossgate"
     print("| splitter | at most | chunks | mean | recall@1 | recall@5 | nDCG@10 |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
@@ -87,7 +88,7 @@ def main() -> None:
             command = [crossgate, "eval", name, "--modes", "never", "--json"]
             done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
         found = json.loads(done.stdout)["reports"][0]["quality"]["never"]
-        shown = [f"{found[one]['value']:.3f}" for one in ("recall@1", "recall@5", "ndcg@10")]
+        shown = [f"{found[name]['value']:.3f}" for name in ("recall@1", "recall@5", "ndcg@10")]
         row = [splitter, str(size), str(count), str(characters // count), *shown]
         print(f"| {' | '.join(row)} |")
 

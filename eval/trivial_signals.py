@@ -1,11 +1,11 @@
-"""Prints how well one signal alone separates questions with an answer from those without one.
+"""Prints how well single signals separate questions with an answer from those without.
 
     crossgate eval eval/chunks --modes always --runs runs
     python eval/trivial_signals.py eval/chunks runs/chunks-test.run.jsonl
 
-Printed is the area under the ROC curve, with its 95 % interval, of the best BM25 score, the best
+The output is the area under the ROC curve, with its 95 % interval, of the best BM25 score, the best
 cosine, the cross-encoder's best logit, and the covered idf: the largest share of the question's
-inverse document frequencies whose words stand in one document. Words are runs of letters and
+inverse document frequencies whose words are in a single document. Words are runs of letters and
 digits in lower case without a final "ing", "ed", "es" or "s". 0.5 is chance; below 0.5, questions
 without an answer have the higher values.
 """
@@ -53,8 +53,8 @@ def signals(queries: Sequence[StoredQuery], shares: dict[str, float]) -> dict[st
     """Return the values of each signal, one per question."""
     best = [query.signals or {} for query in queries]
     return {
-        "bm25": [one.get("bm25") or 0.0 for one in best],
-        "cosine": [one.get("cosine") or 0.0 for one in best],
+        "bm25": [row.get("bm25") or 0.0 for row in best],
+        "cosine": [row.get("cosine") or 0.0 for row in best],
         "logit": [
             max((pair.score for pair in query.pairs.values()), default=-math.inf)
             for query in queries
@@ -67,7 +67,7 @@ def main() -> None:
     """Print one line per signal."""
     parser = argparse.ArgumentParser(description="Measures single signals of answerability.")
     parser.add_argument("dataset", help="BEIR folder")
-    parser.add_argument("run", type=Path, help="what crossgate eval --runs stored")
+    parser.add_argument("run", type=Path, help="run stored by crossgate eval --runs")
     parser.add_argument("--split")
     options = parser.parse_args()
     dataset = read_dataset(options.dataset, split=options.split)

@@ -1,4 +1,4 @@
-"""Averages the weights of models that share a start, which keeps what each of them is good at."""
+"""Averages the weights of models that were trained from the same start."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def average(folders: list[Path], shares: list[float], output: Path) -> None:
     check_weights(*folders)
     models = [
         {
-            name: one
-            for name, one in load_file(folder / "model.safetensors").items()
-            if one.is_floating_point()
+            name: tensor
+            for name, tensor in load_file(folder / "model.safetensors").items()
+            if tensor.is_floating_point()
         }
         for folder in folders
     ]

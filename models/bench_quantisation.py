@@ -122,7 +122,7 @@ class Dataset:
                 self.answers.setdefault(prompt, set()).add(document)
 
     def pairs(self, count: int) -> list[tuple[str, str]]:
-        """Draws prompts with, in turn, a right skill and a random one."""
+        """Draws prompts, alternately with a right skill and a random skill."""
         draw = random.Random(1)
         documents = sorted(self.documents)
         chosen = draw.sample(sorted(self.prompts), count)
@@ -180,7 +180,7 @@ def run_batches(
 
 
 def rates(count: int, ways: dict[str, Callable[[], object]], passes: int) -> dict[str, float]:
-    """Times every way in turn, `passes` times over, and returns the median items per second."""
+    """Times every variant in turn, `passes` times, and returns the median items per second."""
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(passes):
         for name, way in ways.items():
@@ -234,7 +234,7 @@ def print_table(header: str, rows: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What both comparisons run on: texts, graphs to build and how often to time them."""
+    """The data of both comparisons: texts, graphs to build and the number of timings."""
 
     tokenizer: Tokenizer
     data: Dataset
@@ -245,7 +245,7 @@ class Bench:
 
 
 def compare_cross_encoders(source: Path, bench: Bench) -> None:
-    """Prints how each candidate scores pairs, and how best to schedule the chosen one."""
+    """Prints the scores and speed of each candidate, and the speed of several schedules."""
     recipe, passes = build.RECIPES["cross-encoder"], bench.passes
     paths = write_candidates(recipe, source, bench.candidates, bench.folder)
     encodings = bench.tokenizer.encode_batch(bench.data.pairs(bench.pairs))
@@ -295,7 +295,7 @@ def compare_cross_encoders(source: Path, bench: Bench) -> None:
 
 
 def compare_embedders(source: Path, bench: Bench) -> None:
-    """Prints how near each candidate's embeddings are, and what retrieval loses."""
+    """Prints the distance of each candidate's embeddings, and the loss in retrieval."""
     data, passes = bench.data, bench.passes
     paths = write_candidates(build.RECIPES["embedder"], source, bench.candidates, bench.folder)
     names = list(data.documents)

@@ -42,7 +42,7 @@ WHOLE = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What one model is made from and what its graph ends in; without hashes, from anything."""
+    """The sources of one model and the end of its graph; without hashes, any source is accepted."""
 
     name: str
     weights_sha256: str | None
@@ -147,8 +147,8 @@ class GraphWriter:
 
 
 # A linear layer writes `values @ weight.T` into the graph and returns the name of the product and
-# what has to be added to the bias. The weight has shape [outputs, inputs]. The bias itself is left
-# to the fused operator that follows. `after_gelu` says that the values are the result of a GELU.
+# the correction to add to the bias. The weight has shape [outputs, inputs]. The bias itself is left
+# to the fused operator that follows. `after_gelu`: the values are the result of a GELU.
 Linear = Callable[
     [GraphWriter, str, NDArray[np.float32], str, bool], tuple[str, NDArray[np.float32]]
 ]
@@ -177,8 +177,8 @@ def quantise_neighbours(
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Rounds each row so that no two neighbours sum up to more than MOST_OF_NEIGHBOURS.
 
-    A row whose numbers are whole multiples of its smallest one, as weights are that come from an
-    int8 graph, keeps them where they fit, without an error.
+    A row whose numbers are whole multiples of its smallest number, such as weights from an int8
+    graph, keeps them without an error if they fit.
 
     Returns:
         Whole numbers from -127 to 127, and one scale for each row.
@@ -219,7 +219,7 @@ def int8_linear(
         shift = writer.constant("gelu_shift", np.array([GELU_SHIFT], np.float32))
         magnitude_input = quantised_input = writer.node("Add", [values, shift], f"{name}.shifted")
         zero, level_count = writer.constant("byte_0", np.array(0, np.uint8)), 255
-        # The product sees values + shift, so shift times the sum of each row has to be taken away.
+        # The product is of values + shift, so shift times the sum of each row is subtracted.
         row_sums = levels.sum(axis=1).astype(np.float32) * scales
         correction = (-GELU_SHIFT * row_sums).astype(np.float32)
     else:
@@ -257,7 +257,7 @@ def build_graph(
 
     Args:
         weights: Tensors by name, as in the original file.
-        prefix: What stands before the names of the encoder's tensors.
+        prefix: Prefix of the names of the encoder's tensors.
         is_cross_encoder: Ends in BERT's classifier, else in the mean of the tokens.
         linear: How the four large products of each layer are written.
         quantise_embeddings: Stores the word embeddings in int8 with one scale per word.
@@ -274,8 +274,8 @@ def build_graph(
         offset = writer.constant(f"{name}.beta", weights[f"{source}.bias"])
         # Eight times as fast in onnxruntime 1.32 as SkipLayerNormalization, with the sums.
         total = writer.node("Add", [values, residual], f"{name}.sum")
-        for one in bias:
-            total = writer.node("Add", [total, one], f"{name}.biased")
+        for value in bias:
+            total = writer.node("Add", [total, value], f"{name}.biased")
         return writer.node(
             "LayerNormalization",
             [total, scale, offset],
@@ -409,7 +409,7 @@ def build_model(recipe: Recipe, source: Path, output: Path, *, exact: bool = Fal
         recipe: Which model to build.
         source: Folder with the original `model.safetensors` and `tokenizer.json`.
         output: Folder to write `model.onnx` and `tokenizer.json` to; made where missing.
-        exact: Whether to keep float32, to see what eight bits cost.
+        exact: Whether to keep float32, to measure the loss from eight bits.
 
     Returns:
         The lines of a TOML table with the size in bytes and the SHA-256 of both files.

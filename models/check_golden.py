@@ -37,7 +37,7 @@ class Model:
 
 
 def embedder_differences(golden: dict[str, Any], folder: Path) -> dict[str, float]:
-    """Returns how far the embedder strays, by the name of the tolerance."""
+    """Returns the embedder's differences, by the name of the tolerance."""
     model = Model(folder, golden["made_with"]["maximum_tokens"], "only_first")
     vectors = []
     for case in golden["cases"]:
@@ -68,13 +68,13 @@ def cross_encoder_differences(golden: dict[str, Any], folder: Path) -> dict[str,
 
 
 def check_tokens(text: str, found: list[int], expected: list[int]) -> None:
-    """Stops the script where a text is tokenised in another way than in the golden file."""
+    """Stops the script if the tokens of a text differ from those in the golden file."""
     if found != expected:
         raise SystemExit(f"tokens of {text[:40]!r}: expected {expected}, found {found}")
 
 
 def main() -> None:
-    """Prints every difference beside its tolerance; exits 1 where one is exceeded."""
+    """Prints every difference with its tolerance; exits with 1 if a tolerance is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("golden", type=Path, help="folder of the golden files, tests/golden")
     parser.add_argument("embedder", type=Path, help="folder of the built embedder")

@@ -1,4 +1,4 @@
-"""Compares the first picks of a cross-encoder with those of the one that a run was stored with."""
+"""Compares the first picks of a cross-encoder with those of a stored run."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def compare(reranker: CrossEncoder, run: Path, dataset: Path, profile: Profile) 
 
     Args:
         reranker: The other cross-encoder.
-        run: What `crossgate eval --modes always --runs` stored of the dataset; queries that name
-            what fits are left out.
+        run: The run of the dataset by `crossgate eval --modes always --runs`; queries that name
+            a fitting document are left out.
         dataset: Its BEIR folder.
-        profile: What decides, always reranking and with nothing held back.
+        profile: The profile that decides, which always reranks and has no thresholds.
     """
     texts = {row["_id"]: document_text(row) for row in read_rows(dataset / "corpus.jsonl")}
     right: Counter[str] = Counter()
@@ -36,7 +36,7 @@ def compare(reranker: CrossEncoder, run: Path, dataset: Path, profile: Profile) 
         if not stored.pairs or stored.mentions_name or not stored.relevant:
             continue
         query = reblended(stored, profile)
-        pool = [one.id for one in query.scored[: profile.pool]]
+        pool = [candidate.id for candidate in query.scored[: profile.pool]]
         scores = reranker.score(query.text, passages_of(texts[id] for id in pool)).complete()
         other = dict(zip(pool, scores, strict=True))
         picks = {}
@@ -49,7 +49,9 @@ def compare(reranker: CrossEncoder, run: Path, dataset: Path, profile: Profile) 
         queries += 1
         moved += [abs(query.pairs[id].score - other[id].score) for id in pool]
     if not queries:
-        raise SystemExit(f"{run}: no logits of a query that something unnamed fits")
+        raise SystemExit(
+            f"{run}: no query with logits and a fitting document that it does not name"
+        )
     shares = ", ".join(f"{name} {count / queries:.3f}" for name, count in right.items())
     return (
         f"{dataset.name}: recall@1 {shares}; first pick changed {changed} of {queries}; "

@@ -31,7 +31,7 @@ NEAR_DUPLICATE_QUERY = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One query with what fits it and what its author says does not.
+    """One query with the documents that fit it, and those that its author marks as wrong.
 
     Attributes:
         source: The set it comes from.
@@ -50,13 +50,13 @@ class Example:
 
 
 def shingles(text: str) -> set[str]:
-    """Returns the runs of three words, or the words where there are fewer."""
+    """Returns the runs of three words, or the words if there are fewer."""
     words = re.findall(r"[a-z0-9]+", text.lower())
     return {" ".join(words[i : i + 3]) for i in range(len(words) - 2)} or set(words)
 
 
 class NearDuplicates:
-    """Tells whether a text nearly copies one of those it was given."""
+    """Finds texts that nearly copy one of the given texts."""
 
     def __init__(self, texts: Iterable[str], least: float) -> None:
         """Takes the texts and the least Jaccard similarity of their shingles that counts."""
@@ -65,14 +65,14 @@ class NearDuplicates:
         self._places: dict[str, list[int]] = defaultdict(list)
         for text in texts:
             found = shingles(text)
-            for one in found:
-                self._places[one].append(len(self._sizes))
+            for shingle in found:
+                self._places[shingle].append(len(self._sizes))
             self._sizes.append(len(found))
 
     def holds(self, text: str) -> bool:
         """Returns whether the text nearly copies a given one."""
         found = shingles(text)
-        shared = Counter(place for one in found for place in self._places.get(one, ()))
+        shared = Counter(place for shingle in found for place in self._places.get(shingle, ()))
         return any(
             count >= self._least * (len(found) + self._sizes[place] - count)
             for place, count in shared.items()
@@ -114,8 +114,8 @@ class TrainingData:
         """Returns 0 or 1: which half of the examples this one is in.
 
         Examples about documents of one repository, or about one tool, are in the same half, since
-        a model that has seen some of them knows the rest. A new request for a known intent is what
-        intents are used for, so these are split by request, and so are passages.
+        a model that has seen some of them has learnt about the rest. Intents are used for new
+        requests of a known intent, so they are split by request, and so are passages.
         """
         key = example.query
         documents = example.positives or example.negatives
@@ -133,7 +133,7 @@ class Deck:
         self._left: list[Example] = []
 
     def draw(self) -> Example:
-        """Returns the next one."""
+        """Returns the next item."""
         if not self._left:
             self._left = self._rng.sample(self._items, len(self._items))
         return self._left.pop()
@@ -169,7 +169,7 @@ SKILL_PROMPTS = ("skills", "tasks", "topic_swap", "jargon", "more", "requests")
 def read_training_data(
     data: Path, prompts: Path, written: Iterable[str] = SKILL_PROMPTS
 ) -> TrainingData:
-    """Returns everything that either model is trained on.
+    """Returns the training data of both models.
 
     Args:
         data: Folder of the public sets, each in BEIR's layout.
@@ -328,8 +328,8 @@ def _add_passages(
     found.add("written passage questions", name, _written(prompts / "sections.jsonl"))
 
 
-# Mostly libraries, fonts, data and parts, of which the package of the program itself says more; a
-# few programs go with them.
+# Mostly libraries, fonts, data and parts, which the package of the program describes better; a few
+# programs are lost with them.
 PART_OF_A_PROGRAM = re.compile(
     r"^(lib|node-|golang-|ruby-|python3?-|r-|fonts-|texlive|haskell|librust|rust-|php-|gcc-|linux-|"
     r"task-|language|hunspell|aspell|myspell|elpa-|ocaml|gir1|cross|binutils|qt|puppet-|xfonts)|"
@@ -339,7 +339,7 @@ NO_PROGRAM = re.compile(r"transitional|dummy package|meta-?package", re.IGNORECA
 
 
 def _add_packages(found: TrainingData, data: Path) -> None:
-    """Adds Debian's programs: the line that sums a package up asks for its description.
+    """Adds Debian's programs: the summary line of a package is the query for its description.
 
     All of them are of Debian's main section and so under licences that the Debian Free Software
     Guidelines allow, each package under its own.

@@ -1,4 +1,4 @@
-"""Fit the bundled profile for passages, the probability that a candidate of `rerank` fits.
+"""Fits the bundled profile for passages: the probability that a candidate of `rerank` fits.
 
     python fit_passages.py DATA OUTPUT
 
@@ -32,7 +32,7 @@ from crossgate._runtime.models.manifest import PASSAGE_RERANKER
 from crossgate._values.profile_files import write_profile
 
 HERE = Path(__file__).parent
-# Sets whose labels name all that answers, or nearly so; and others, to see what the bar keeps.
+# Sets whose labels name all or nearly all answering passages; and others, to test the threshold.
 FITTED = (("scifact", "train"), ("medquad", "train"))
 HELD_OUT = (("scifact", "test"), ("pubmedqa", "train"), ("cosqa", "test"))
 CANDIDATES = 10
@@ -61,10 +61,14 @@ def asked(data: Path, name: str, split: str, count: int, seed: int) -> Iterator[
     texts = {row["_id"]: row["text"] for row in read_rows(data / name / "queries.jsonl")}
     open_gate = Profile(pool=CANDIDATES)
     for id in chance.sample(sorted(answering), min(count, len(answering))):
-        found = [one.id for one in index.search(texts[id], per_channel=CANDIDATES).scored]
+        found = [
+            candidate.id for candidate in index.search(texts[id], per_channel=CANDIDATES).scored
+        ]
         if chance.random() < 0.5:
-            found = [one for one in found if one not in answering[id]]
-        candidates = [Document(id=one, text=documents[one]) for one in found[:CANDIDATES]]
+            found = [candidate for candidate in found if candidate not in answering[id]]
+        candidates = [
+            Document(id=candidate, text=documents[candidate]) for candidate in found[:CANDIDATES]
+        ]
         result = rerank(texts[id], candidates, profile=open_gate)
         yield [
             Read(hit.bm25, hit.rerank_score, hit.id in answering[id])
@@ -74,27 +78,27 @@ def asked(data: Path, name: str, split: str, count: int, seed: int) -> Iterator[
 
 
 def fit(questions: list[list[Read]], keep: float) -> tuple[Combine.Weighted, Relevance]:
-    """Returns the combination, and the model of relevance with its bar.
+    """Returns the combination, and the model of relevance with its threshold.
 
     Args:
         questions: The scored candidates of each question.
-        keep: The share of the answering passages that the bar lets through.
+        keep: The share of the answering passages that pass the threshold.
     """
     rows = [
         Scores(
             cosine=np.zeros(len(read)),
-            bm25=np.array([one.bm25 for one in read]),
-            rerank_score=np.array([one.rerank_score for one in read]),
-            right=np.array([one.answers for one in read]),
+            bm25=np.array([passage.bm25 for passage in read]),
+            rerank_score=np.array([passage.rerank_score for passage in read]),
+            right=np.array([passage.answers for passage in read]),
         )
         for read in questions
-        if any(one.answers for one in read)
+        if any(passage.answers for passage in read)
     ]
     combine = fit_combine(rows, Profile().blend)
-    passages = [one for read in questions for one in read]
+    passages = [passage for read in questions for passage in read]
     # Without BM25, whose scores depend on which other candidates there are, and on how many.
-    scores = np.array([[one.rerank_score] for one in passages])
-    answers = np.array([float(one.answers) for one in passages])
+    scores = np.array([[passage.rerank_score] for passage in passages])
+    answers = np.array([float(passage.answers) for passage in passages])
     intercept, (weight,) = fit_logistic(scores, answers, RIDGE)
     model = Stage2Relevance(intercept=intercept, rerank_score=weight)
     known = np.sort(expit(intercept + weight * scores[answers > 0, 0]))
@@ -103,20 +107,25 @@ def fit(questions: list[list[Read]], keep: float) -> tuple[Combine.Weighted, Rel
 
 
 def kept(questions: list[list[Read]], relevance: Relevance) -> dict[str, float]:
-    """Returns which share of the passages, of both kinds, is above the bar."""
+    """Returns the share of the passages, of both kinds, above the threshold."""
     model, bar = relevance.stage2, relevance.threshold
     assert model is not None
     assert bar is not None
     shares = {}
     for name, answers in (("answers", True), ("others", False)):
-        scores = [one.rerank_score for read in questions for one in read if one.answers == answers]
+        scores = [
+            passage.rerank_score
+            for read in questions
+            for passage in read
+            if passage.answers == answers
+        ]
         known = expit(model.intercept + model.rerank_score * np.array(scores))
         shares[name] = round(float(np.mean(known >= bar)), 3)
     return shares
 
 
 def main() -> None:
-    """Reads the arguments, asks, fits and writes the profile."""
+    """Reads the arguments, scores the candidates, and fits and writes the profile."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of the public sets")
     parser.add_argument("output", type=Path, help="file to write, passages.json")
@@ -131,7 +140,7 @@ def main() -> None:
         print(f"{name} {split}: {len(found)} questions", flush=True)
         return found
 
-    questions = [one for name, split in FITTED for one in of(name, split)]
+    questions = [question for name, split in FITTED for question in of(name, split)]
     combine, relevance = fit(questions, options.keep)
     profile = Profile(
         name="passages",
@@ -142,7 +151,7 @@ def main() -> None:
             "command": "python fit_passages.py DATA passages.json",
             "sets": [f"{name} {split}" for name, split in FITTED],
             "questions": len(questions),
-            "passages": sum(len(one) for one in questions),
+            "passages": sum(len(question) for question in questions),
             "keep": options.keep,
             "kept": {
                 f"{name} {split}": kept(of(name, split), relevance) for name, split in HELD_OUT

@@ -18,8 +18,8 @@ from transformers import BertModel, PreTrainedTokenizerFast
 MAXIMUM_TOKENS = 256
 SHOWN_NUMBERS = 8
 
-# How far an int8 graph may stray from these values; models/README.md gives the distribution
-# that was measured and why these limits were drawn from it.
+# Allowed differences of an int8 graph from these values; models/README.md gives the measured
+# distribution and the reasons for these limits.
 EMBEDDER_TOLERANCE = {"first_numbers": 0.03, "cosine_matrix": 0.05, "mean_cosine": 0.015}
 CROSS_ENCODER_TOLERANCE = {"logit": 0.5, "mean_logit": 0.15}
 
@@ -103,7 +103,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
 def encode(tokenizer: PreTrainedTokenizerFast, *texts: str) -> dict[str, torch.Tensor]:
     """Tokenises a text, or a pair of which only the second text is ever cut, without padding."""
     cut = "only_second" if len(texts) == 2 else "only_first"
-    # Lists, because an empty second text alone would be taken for no second text at all.
+    # Lists, because a single empty second text would count as no second text.
     encoding = tokenizer(
         *([text] for text in texts),
         truncation=cut,
@@ -123,7 +123,7 @@ def embed(model: BertModel, inputs: dict[str, torch.Tensor]) -> NDArray[np.float
 
 
 def provenance(folder: Path) -> dict[str, Any]:
-    """Returns what the values were computed with."""
+    """Returns the software that computed the values."""
     return {
         "weights_sha256": sha256_of(folder / "model.safetensors"),
         "torch": torch.__version__,
@@ -180,7 +180,7 @@ def golden_logits(folder: Path) -> dict[str, Any]:
 
 
 def write_json(path: Path, values: dict[str, Any]) -> None:
-    """Writes one case or matrix row a line, so that a change shows as few changed lines."""
+    """Writes one case or matrix row per line, so that a change affects few lines."""
     parts = []
     for key, value in values.items():
         if isinstance(value, list):

@@ -1,6 +1,6 @@
 """Writes the golden values of the passage reranker, computed by numpy in float64 from its weights.
 
-Beside them stand the logits of the int8 graph that the weights were read from, run as it is.
+The file also has the logits of the unchanged int8 graph that the weights were read from.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Values = NDArray[np.float64]
 NAME = "ms-marco-minilm-l12"
 MAXIMUM_TOKENS = 256
 
-# How far the bundled graph may stray from float64, and from the graph as published, which strays
-# farther itself; models/README.md gives what was measured.
+# Allowed differences of the bundled graph from float64, and from the published graph, which differs
+# more from float64; models/README.md gives the measured differences.
 TOLERANCE = {"logit": 0.5, "mean_logit": 0.12, "published": 1.0, "mean_published": 0.3}
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -73,7 +73,7 @@ class Reader:
         return found
 
     def _attended(self, hidden: Values, name: str) -> Values:
-        """Returns what each token reads off the others, head beside head."""
+        """Returns the attention output of each token, with the heads concatenated."""
         tokens, width = hidden.shape
 
         def heads(part: str) -> Values:
@@ -159,7 +159,7 @@ PASSAGES = [
 
 
 def main() -> None:
-    """Reads the arguments and writes `passages.json` beside the golden values of the others."""
+    """Reads the arguments and writes `passages.json` next to the other golden values."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("weights", type=Path, help="folder that ms_marco_weights.py wrote")
     parser.add_argument("output", type=Path, help="folder of the golden files, tests/golden")
@@ -167,7 +167,7 @@ def main() -> None:
     others = json.loads((arguments.output / "cross_encoder.json").read_text(encoding="utf-8"))
     pairs = [(case["query"], case["document"]) for case in others["cases"]]
     values = golden(arguments.weights, [*pairs, *PASSAGES])
-    lines = ",\n".join(f"    {json.dumps(one, ensure_ascii=False)}" for one in values["cases"])
+    lines = ",\n".join(f"    {json.dumps(case, ensure_ascii=False)}" for case in values["cases"])
     heads = [
         f"  {json.dumps(key)}: {json.dumps(values[key])}" for key in ("made_with", "tolerance")
     ]

@@ -2,8 +2,8 @@
 
     python graph_weights.py FOLDER CONFIG OUTPUT
 
-They are the weights that the graph computes with; what rounding took away from the originals is
-gone. A training can so go on from a shipped model whose float weights were not kept.
+They are the weights that the graph computes with, so they are rounded. With them, training can
+continue from a shipped model whose float weights were not kept.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Array = NDArray[np.float32]
 
 def weights_of(graph: onnx.GraphProto) -> dict[str, Array]:
     """Returns the weights of a graph, by the names that transformers gives them."""
-    constants = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
+    constants = {constant.name: numpy_helper.to_array(constant) for constant in graph.initializer}
     found: dict[str, Array] = {}
 
     def norm(source: str, name: str) -> None:
@@ -58,7 +58,7 @@ def weights_of(graph: onnx.GraphProto) -> dict[str, Array]:
         ):
             found[f"{name}{written}.dense.weight"] = matrix(f"{source}{read}")
             found[f"{name}{written}.dense.bias"] = constants[f"{source}{read}.bias"]
-        # The graph took the shift of the GELU's result away in this bias.
+        # This bias of the graph includes the shift of the GELU's result.
         shift = GELU_SHIFT * found[f"{name}output.dense.weight"].sum(axis=1)
         found[f"{name}output.dense.bias"] = found[f"{name}output.dense.bias"] + shift
         norm(f"{source}after_attention", f"{name}attention.output.LayerNorm")

@@ -1,4 +1,4 @@
-"""Hashes of what the scripts read and write, so that an altered file is named and stops them."""
+"""Hashes of the files that the scripts read and write; a changed file stops them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def sha256_of(path: Path) -> str:
 
 
 def check_hash(path: Path, expected: str) -> None:
-    """Stops the script, naming the file and both hashes, where a file is not the expected one."""
+    """Stops the script, naming the file and both hashes, if a file has another hash."""
     actual = sha256_of(path)
     if actual != expected:
         raise SystemExit(f"{path}: expected sha256 {expected}, found {actual}")
@@ -26,7 +26,7 @@ def check_hashes(folder: Path, listing: Path, sets: Collection[str] = ()) -> Non
     """Stops with the name of the first file that is missing or differs from its sha256.
 
     Args:
-        folder: Where the files lie.
+        folder: The folder of the files.
         listing: Lines of `sha256  path`, as `sha256sum` writes them.
         sets: The folders below it that are read; all of the listing if none is named.
     """
@@ -41,7 +41,7 @@ def check_hashes(folder: Path, listing: Path, sets: Collection[str] = ()) -> Non
 
 
 def check_weights(*folders: Path) -> None:
-    """Holds folders of weights to the hashes written with them, and names those without any."""
+    """Checks folders of weights against their hashes, and names the folders without hashes."""
     for folder in folders:
         if (folder / WEIGHTS).exists():
             check_hashes(folder, folder / WEIGHTS)

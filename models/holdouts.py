@@ -1,4 +1,4 @@
-"""Prints what `crossgate eval --json` measured on several sets as the tables of the cards."""
+"""Prints the figures of `crossgate eval --json` on several sets as the tables of the cards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MODES = ("never", "gated", "always")
 def main() -> None:
     """Reads the arguments and prints both tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("files", type=Path, nargs="+", help="what `crossgate eval --json` printed")
+    parser.add_argument("files", type=Path, nargs="+", help="outputs of `crossgate eval --json`")
     files = parser.parse_args().files
     reports = [
         report
@@ -25,7 +25,7 @@ def main() -> None:
 
 
 def sets(reports: list[dict[str, Any]]) -> list[str]:
-    """Returns the rows of the table with one row a set."""
+    """Returns the rows of the table with one row per set."""
     rows = [
         "| | queries, with a match | recall@1 without thresholds: never | gated | always | "
         "always - never, points | at the threshold: never | gated | always | "
@@ -34,7 +34,7 @@ def sets(reports: list[dict[str, Any]]) -> list[str]:
     ]
     for report in reports:
         header, quality = report["header"], report["quality"]
-        strength = {one["name"]: one["answer"] for one in report["strengths"]}
+        strength = {strength["name"]: strength["answer"] for strength in report["strengths"]}
         cells = [
             f"{header['dataset']} {header['split']}",
             f"{report['queries']}, {report['matched']}",

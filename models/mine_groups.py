@@ -3,8 +3,8 @@
     python mine_groups.py DATA HALF_0 HALF_1 OUTPUT
 
 Stage 1 is crossgate itself, with its bundled profile, so that stage 2 learns from the candidates,
-the passages and the mistakes that it will meet. An embedder knows the requests that it was trained
-on too well: it makes fewer mistakes there. So there are two of them, each trained on half of the
+the passages and the mistakes of stage 1 in use. An embedder makes fewer mistakes on the requests
+that it was trained on. So there are two embedders, each trained on half of the
 examples, and each half is searched with the other half's. Needs crossgate installed, no torch.
 """
 
@@ -28,8 +28,8 @@ from crossgate._decision.router import DEFAULT_PROFILE
 
 HERE = Path(__file__).parent
 
-# How often groups of a source are drawn, relative to the others: of 36,000 draws, each example of
-# most sources once, since a model that sees a request twice learns it by heart.
+# Relative frequency of the groups of a source: 36,000 draws contain each example of most sources
+# once, since a model that sees a request twice overfits to it.
 MIXTURE: dict[str, float] = {
     "skill-triggers": 0.087,
     "written skills": 0.096,
@@ -54,10 +54,10 @@ MIXTURE: dict[str, float] = {
 }
 
 PASSAGE_POOLS = ("scifact", "cosqa", "markdown-sections-weak")
-"""Searched by words alone: as many passages are reranked without a cosine as with one."""
+"""Searched by BM25 alone, so that as many passages are reranked without a cosine as with it."""
 
 GROUP = 8
-"""Documents to a group: one that fits and the rest that do not, or none that fits."""
+"""Documents per group: at most one of them fits."""
 
 POOL = 5_000
 """Most documents of a pool that are indexed: those that examples name, and others at random."""
@@ -65,15 +65,15 @@ POOL = 5_000
 QUERY_CHARACTERS = 400
 
 TRUSTED = 0.1
-"""A candidate whose cosine is so much above the right document's is likelier to be an unlabelled
-second answer than a wrong one (positive-aware mining, NV-Retriever, arXiv 2407.15831)."""
+"""A candidate whose cosine is higher than the right document's by this much is more likely an
+unlabelled answer than a wrong document (positive-aware mining, NV-Retriever, arXiv 2407.15831)."""
 
 COPY = 0.3
 """A copy of the right document under another id shares this many of its shingles (Jaccard)."""
 
 
 def draw(data: TrainingData, count: int, chance: random.Random) -> list[tuple[str, Example]]:
-    """Returns pool and example of so many draws from the mixture."""
+    """Returns pool and example of a number of draws from the mixture."""
     decks = Decks(data, chance)
     drawn = []
     for _ in range(count):
@@ -88,7 +88,7 @@ def draw(data: TrainingData, count: int, chance: random.Random) -> list[tuple[st
 def documents_of(
     data: TrainingData, drawn: list[tuple[str, Example]], seed: int
 ) -> Iterator[tuple[str, list[Document]]]:
-    """Yields each pool's name and the documents of it that are searched."""
+    """Yields each pool's name and its searched documents."""
     named: dict[str, set[str]] = defaultdict(set)
     for pool, example in drawn:
         named[pool].update(example.positives, example.negatives)
@@ -105,10 +105,10 @@ def documents_of(
 def group_of(
     index: Index, example: Example, vector: Sequence[float] | None, profile: dict[str, Any]
 ) -> dict[str, Any] | None:
-    """Returns the group of an example, or None where stage 2 would not see what fits."""
+    """Returns the group of an example, or None if stage 2 would not read a fitting document."""
     query = example.query[:QUERY_CHARACTERS]
     found = index.search(query, vector, blend=profile["blend"], per_channel=10)
-    scored = {one.id: one for one in found.scored}
+    scored = {candidate.id: candidate for candidate in found.scored}
     fitting = [id for id in example.positives if id in scored]
     if example.positives and not fitting:
         return None
@@ -116,15 +116,15 @@ def group_of(
     limit = max((scored[id].cosine or 0.0 for id in fitting), default=1.0) + TRUSTED
     ruled_out = [id for id in example.negatives if id in scored]
     wrong = [
-        one.id
-        for one in found.scored
-        if one.id not in example.positives
-        and one.id not in ruled_out
-        and (one.cosine or 0.0) <= limit
-        and not any(_alike(found.documents[one.id].content, known) for known in right)
+        candidate.id
+        for candidate in found.scored
+        if candidate.id not in example.positives
+        and candidate.id not in ruled_out
+        and (candidate.cosine or 0.0) <= limit
+        and not any(_alike(found.documents[candidate.id].content, known) for known in right)
     ]
     if ruled_out and not fitting:
-        # Nothing is known to fit, and the rest of the pool was not judged.
+        # No document is known to fit, and the rest of the pool was not judged.
         wrong = []
     chosen = [*fitting[:1], *ruled_out, *wrong][:GROUP]
     if len(chosen) < 2 and not (ruled_out and not fitting):
@@ -132,9 +132,9 @@ def group_of(
     combine = profile["combine"]
 
     def weighed(id: str) -> float:
-        one = scored[id]
-        bm25 = one.bm25 / (one.bm25 + profile["pivot"]) if one.bm25 > 0 else 0.0
-        return float(combine["cosine"] * (one.cosine or 0.0) + combine["bm25"] * bm25)
+        candidate = scored[id]
+        bm25 = candidate.bm25 / (candidate.bm25 + profile["pivot"]) if candidate.bm25 > 0 else 0.0
+        return float(combine["cosine"] * (candidate.cosine or 0.0) + combine["bm25"] * bm25)
 
     return {
         "source": example.source,
@@ -157,7 +157,7 @@ def main() -> None:
     parser.add_argument("data", type=Path, help="folder of the public sets")
     parser.add_argument("half_0", type=Path, help="model folder, trained on half 0 of the examples")
     parser.add_argument("half_1", type=Path, help="model folder, trained on half 1 of the examples")
-    parser.add_argument("output", type=Path, help="file to write, one group to a line")
+    parser.add_argument("output", type=Path, help="file to write, one group per line")
     parser.add_argument("--groups", type=int, default=8000, help="how many are drawn")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -185,8 +185,10 @@ def main() -> None:
             for half, embedder in enumerate(embedders):
                 index = Index.build(documents, embedder=embedder)
                 unseen = [place for place in places if data.half(drawn[place][1]) != half]
-                vectors = embedder.embed([drawn[one][1].query[:QUERY_CHARACTERS] for one in unseen])
-                searched += [(index, *one) for one in zip(unseen, vectors, strict=True)]
+                vectors = embedder.embed(
+                    [drawn[place][1].query[:QUERY_CHARACTERS] for place in unseen]
+                )
+                searched += [(index, *place) for place in zip(unseen, vectors, strict=True)]
         for index, place, vector in searched:
             group = group_of(index, drawn[place][1], vector, settings)
             if group is not None:
@@ -194,7 +196,10 @@ def main() -> None:
     with options.output.open("w", encoding="utf-8") as lines:
         for place in sorted(groups):
             lines.write(json.dumps(groups[place], ensure_ascii=False) + "\n")
-    print(f"{options.output}: {len(groups)} of {len(drawn)} groups; the others lack what fits")
+    print(
+        f"{options.output}: {len(groups)} of {len(drawn)} groups; "
+        "the others lack a fitting document"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Finds the documents that are hardest to tell from the right ones."""
+"""Finds wrong documents that are similar to the right ones."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from training import Encoder, Lexical, embed, load_embedder
 
 EMBEDDER_TOKENS = 128
 
-# Pools whose documents are too long or too many to embed here; there the words alone find the
-# wrong ones.
+# Pools whose documents are too long or too many to embed here; their wrong documents are found by
+# BM25 alone.
 LEXICAL_POOLS = ("scifact", "cosqa", "medquad", "markdown-sections-weak", "debian")
 
 # Wrong documents are drawn from the best of each channel.
 NEAREST = 16
 
-# A candidate this much nearer to the query than the right document is likelier to be an unlabelled
-# second answer than a wrong one (positive-aware mining, NV-Retriever, arXiv 2407.15831).
+# A candidate this much nearer to the query than the right document is more likely an unlabelled
+# answer than a wrong document (positive-aware mining, NV-Retriever, arXiv 2407.15831).
 TRUSTED = 0.08
 
 # A copy of the right document under another id shares this many of its shingles (Jaccard).
@@ -30,7 +30,7 @@ COPY = 0.3
 
 
 class Miner:
-    """Finds the wrong documents that are hardest to tell from the right one."""
+    """Finds the wrong documents that are most similar to the right document."""
 
     def __init__(self, data: TrainingData, embedder: Path, vectors: dict[str, np.ndarray]) -> None:
         """Takes the data, the embedder's folder and, per pool, its unit vectors [n, width]."""
@@ -48,8 +48,8 @@ class Miner:
     def wrong(self, example: Example, pool: str) -> list[str]:
         """Returns ids of documents near the query that do not fit it, as far as is known.
 
-        Without a document that fits, only the judged ones are known to be wrong, and what lies near
-        may well fit: none then. Where nothing was judged, nothing in the pool fits.
+        Without a fitting document, only the judged documents are known to be wrong, and near
+        documents may fit, so none are returned. If no document was judged, none in the pool fits.
         """
         if example.negatives and not example.positives:
             return []
@@ -66,24 +66,24 @@ class Miner:
             id
             for id in near
             if id not in example.positives
-            and not any(_alike(one, shingles(texts[id])) for one in right)
+            and not any(_alike(known_text, shingles(texts[id])) for known_text in right)
         ]
 
     def _cosines(self, query: str, pool: str) -> np.ndarray:
-        # Asked for twice in a row: to find the wrong documents, and to weigh them.
+        # Computed twice in a row: to find the wrong documents, and to weigh them.
         if self._last[0] != query:
             with torch.inference_mode():
                 self._last = query, embed(self._model, self._encoder, [query])[0].numpy()
         return np.asarray(self._vectors[pool] @ self._last[1])
 
 
-def _alike(one: set[str], other: set[str]) -> bool:
-    shared = len(one & other)
-    return shared >= COPY * (len(one) + len(other) - shared)
+def _alike(left: set[str], right: set[str]) -> bool:
+    shared = len(left & right)
+    return shared >= COPY * (len(left) + len(right) - shared)
 
 
 def embed_pools(embedder: Path, data: TrainingData) -> None:
-    """Writes the unit vectors of each pool's documents beside the embedder, once."""
+    """Writes the unit vectors of each pool's documents to the embedder's folder, once."""
     path = _vectors(embedder, data)
     if path.exists():
         return
@@ -103,7 +103,7 @@ def _embedded(data: TrainingData) -> list[tuple[str, dict[str, str]]]:
 
 
 def _vectors(embedder: Path, data: TrainingData) -> Path:
-    """Returns where the vectors lie, under a name that other weights or other texts change."""
+    """Returns the path of the vectors, whose name depends on the weights and the texts."""
     made_of = json.dumps([sha256_of(embedder / "model.safetensors"), _embedded(data)])
     return embedder / f"vectors-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.npz"
 

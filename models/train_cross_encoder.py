@@ -2,8 +2,8 @@
 
     python train_cross_encoder.py START GROUPS OUTPUT
 
-Each group is seen once, in the order of the file. A run that was cut off goes on from its last
-checkpoint, and ends with the same weights.
+Each group is seen once, in the order of the file. An interrupted run continues from its last
+checkpoint and gives the same weights.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from torch import Tensor
 from training import Encoder, Optimiser, fill, freeze, rank, run_workers, save, world_size
 from transformers import BertConfig, BertForSequenceClassification
 
-# Documents of a group that are read, the fitting one first: more cost more than they teach.
+# Documents of a group that are read, the fitting document first: more take time and add little.
 GROUP = 4
 GROUPS_PER_BATCH = 10
 PAIRS_PER_PASS = 12
 
 CHARACTERS_PER_TOKEN = 5
 
-# Share of the layers, the lowest, that stay as they are: a fifth of the time, and little to learn.
+# Share of the layers, the lowest, that are frozen: they take a fifth of the time and learn little.
 FROZEN = 1 / 3
 
 # Weight of the squared distance from the teacher's logits, in the loss of passages.
@@ -48,9 +48,9 @@ class Group:
     Attributes:
         source: The set that it comes from.
         query: The query.
-        documents: Their texts, as stage 2 reads them.
-        matched: Whether one fits.
-        stage1: What stage 1 makes of each, in units of the logit.
+        documents: The texts of the documents, as stage 2 reads them.
+        matched: Whether the first document fits.
+        stage1: The score of stage 1 for each document, in units of the logit.
     """
 
     source: str
@@ -78,16 +78,16 @@ def read_groups(path: Path) -> list[Group]:
 def group_loss(logits: Tensor, stage1: Tensor, matched: bool) -> Tensor:
     """Returns the loss of one group, whose first document fits if `matched`.
 
-    The sum of three cross-entropies. The first is what the cascade is asked: to pick the right
-    document by what stage 1 knows and the logit together, so that the model learns what stage 1
-    lacks. The others make 0 the boundary between what fits and what does not: half of picking by
-    the logit alone among the documents of the group and "nothing fits", whose logit is 0, and a
-    quarter of the one of each pair alone.
+    The sum of three cross-entropies. The first is the task of the cascade: picking the right
+    document by the score of stage 1 and the logit together, so that the model learns to correct
+    stage 1. The others make 0 the boundary between fitting and other documents: half of the
+    cross-entropy of picking by the logit alone among the documents and "nothing fits", whose logit
+    is 0, and a quarter of the cross-entropy of each single pair.
 
     Args:
         logits: Float [documents].
         stage1: Float [documents], in units of the logit.
-        matched: Whether the first one fits; none does otherwise.
+        matched: Whether the first document fits; otherwise none does.
     """
     functional = torch.nn.functional
     wanted = torch.tensor(0 if matched else len(logits))
@@ -105,8 +105,8 @@ def score(
 ) -> Tensor:
     """Returns the logits [n] of pairs, computed in batches of similar length.
 
-    The products are made in bfloat16, three times as fast on a processor that has them and as
-    right as this training needs.
+    The products are computed in bfloat16, which is three times as fast on a processor that supports
+    it, and precise enough for this training.
     """
     order = sorted(range(len(pairs)), key=lambda place: len(pairs[place][0]) + len(pairs[place][1]))
     parts = []
@@ -122,8 +122,8 @@ def new_model(start: Path, layers: int | None = None) -> BertForSequenceClassifi
 
     Args:
         start: Folder of the weights; without a pooler or a classifier they start at random.
-        layers: Keep so many, at least 2, evenly spread from the lowest to the highest; all by
-            default.
+        layers: Number of layers to keep, at least 2, evenly spread from the lowest to the highest;
+            all by default.
     """
     config = BertConfig.from_json_file(start / "config.json")
     kept = np.linspace(0, config.num_hidden_layers - 1, layers or config.num_hidden_layers)
@@ -136,7 +136,7 @@ def new_model(start: Path, layers: int | None = None) -> BertForSequenceClassifi
     weights = load_file(start / "model.safetensors")
     new: tuple[str, ...] = ()
     if not any(name.startswith("bert.") for name in weights):
-        weights = {f"bert.{name}": one for name, one in weights.items()}
+        weights = {f"bert.{name}": weight for name, weight in weights.items()}
         new = ("bert.pooler.", "classifier.")
     for place, layer in enumerate(kept.round().astype(int)):
         # From low to high, so that none is overwritten before it was read: place <= layer.
@@ -148,7 +148,7 @@ def new_model(start: Path, layers: int | None = None) -> BertForSequenceClassifi
 
 
 def train(arguments: argparse.Namespace) -> None:
-    """Trains in this worker; the first one writes the weights."""
+    """Trains in this worker; the first worker writes the weights."""
     torch.manual_seed(arguments.seed)
     groups = read_groups(arguments.groups)
     model = new_model(arguments.start, arguments.layers)
@@ -162,20 +162,24 @@ def train(arguments: argparse.Namespace) -> None:
         first = (step * world_size() + rank()) * GROUPS_PER_BATCH
         batch = groups[first : first + GROUPS_PER_BATCH]
         pairs = [
-            (one.query, text[: CHARACTERS_PER_TOKEN * arguments.tokens])
-            for one in batch
-            for text in one.documents
+            (example.query, text[: CHARACTERS_PER_TOKEN * arguments.tokens])
+            for example in batch
+            for text in example.documents
         ]
-        sizes = [len(one.documents) for one in batch]
+        sizes = [len(example.documents) for example in batch]
         logits = score(model, encoder, pairs)
         loss = torch.stack(
             [
-                group_loss(found, torch.tensor(one.stage1), one.matched)
-                for one, found in zip(batch, logits.split(sizes), strict=True)
+                group_loss(found, torch.tensor(example.stage1), example.matched)
+                for example, found in zip(batch, logits.split(sizes), strict=True)
             ]
         ).mean()
-        passages = [size * [one.source in PASSAGES] for one, size in zip(batch, sizes, strict=True)]
-        known = [place for place, one in enumerate(chain.from_iterable(passages)) if one]
+        passages = [
+            size * [example.source in PASSAGES] for example, size in zip(batch, sizes, strict=True)
+        ]
+        known = [
+            place for place, is_passage in enumerate(chain.from_iterable(passages)) if is_passage
+        ]
         if teacher is not None and known:
             with torch.no_grad():
                 taught = score(teacher, encoder, [pairs[place] for place in known])
@@ -200,7 +204,9 @@ def main() -> None:
     parser.add_argument("--warm-up", type=int, default=30)
     parser.add_argument("--last", type=float, default=0.02, help="share of the rate at the end")
     parser.add_argument("--tokens", type=int, default=160, help="most tokens of a pair")
-    parser.add_argument("--layers", type=int, help="keep so many layers of the start, 2 or more")
+    parser.add_argument(
+        "--layers", type=int, help="number of layers to keep of the start, 2 or more"
+    )
     parser.add_argument("--teacher", type=Path, help="folder of a model whose logits are learnt")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)

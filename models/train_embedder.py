@@ -25,7 +25,7 @@ from training import (
 
 HERE = Path(__file__).parent
 
-# One batch holds one kind of document, so that the other documents in it are worth telling apart.
+# A batch holds documents of one kind, so that the wrong documents in it are not too easy.
 # Kind: share of the batches, and the sources that it mixes.
 KINDS: dict[str, tuple[float, dict[str, float]]] = {
     "skills": (
@@ -61,18 +61,18 @@ QUERY_TOKENS = 64
 DOCUMENT_TOKENS = 128
 BODY_TOKENS = 192
 
-# Where documents have bodies, so often they are read with them: as crossgate draws a document's
-# vector to that of its body's start. The rest keeps the heads good by themselves.
+# How often documents with bodies are read with them, since crossgate moves a document's vector
+# towards that of the start of its body. The other batches train on heads alone.
 WITH_BODIES = 0.7
 BODY_CHARACTERS = 1_000
 BODY_SHARE = 0.3
 TEMPERATURE = 0.05
 
-# Share of the layers, the lowest, that stay as they are: a step costs a quarter less.
+# Share of the layers, the lowest, that are frozen: a step takes a quarter less time.
 FROZEN = 1 / 3
 
-# The cosine of "nothing fits", a document that every right one has to exceed: where it starts, and
-# a factor that lets it move at the weights' small learning rate.
+# The cosine of "nothing fits", a virtual document that every right document must exceed: its first
+# value, and a factor that lets it change at the weights' small learning rate.
 NULL_COSINE = 0.3
 NULL_FACTOR = 50.0
 
@@ -81,19 +81,19 @@ def batch_loss(null: Tensor, queries: Tensor, documents: Tensor, fits: Tensor) -
     """Returns the mean cross-entropy of picking a right document, or nothing, among all.
 
     Args:
-        null: How far the cosine of "nothing fits" was moved, [1], before the factor.
+        null: Change of the cosine of "nothing fits", [1], before the factor.
         queries: Unit vectors [n, width].
         documents: Unit vectors [m, width].
         fits: Bool [n, m], which document fits which query.
 
     Returns:
-        A scalar. Where several documents fit, any of them will do.
+        A scalar. If several documents fit, any of them counts as right.
     """
     nothing = ~fits.any(1, keepdim=True)
     cosine = NULL_COSINE + NULL_FACTOR * null
     cosines = torch.cat([queries @ documents.T, cosine.expand(len(queries), 1)], 1)
     wanted = torch.cat([fits, nothing], 1)
-    # A second right document is no competitor of the first.
+    # Right documents do not compete with each other.
     logits = torch.log_softmax(cosines / TEMPERATURE, 1)
     return -torch.logsumexp(logits.masked_fill(~wanted, -torch.inf), 1).mean()
 
@@ -101,7 +101,7 @@ def batch_loss(null: Tensor, queries: Tensor, documents: Tensor, fits: Tensor) -
 def draw_batch(
     data: TrainingData, decks: Decks, miner: Miner, rng: random.Random
 ) -> tuple[list[Example], str, list[str], Tensor]:
-    """Returns examples, the pool of their documents, the documents' ids, and what fits what."""
+    """Returns examples, the pool of their documents, the documents' ids, and which of them fit."""
     kinds = list(KINDS)
     kind = rng.choices(kinds, [KINDS[kind][0] for kind in kinds])[0]
     examples = [decks.draw(KINDS[kind][1]) for _ in range(QUERIES_PER_BATCH)]
@@ -130,14 +130,14 @@ def embed_documents(
     heads: Sequence[str],
     bodies: Sequence[str],
 ) -> Tensor:
-    """Returns unit vectors [n, width] of documents, drawn to their bodies where these are given.
+    """Returns unit vectors [n, width] of documents, moved towards their bodies if these are given.
 
     Args:
-        model: Makes the vectors.
+        model: Computes the vectors.
         encode_head: Turns heads into tokens.
         encode_body: Turns bodies into tokens.
         heads: Names and descriptions.
-        bodies: One for each head, empty where it has none.
+        bodies: The body of each head, empty if it has none.
     """
     vectors = embed(model, encode_head, heads)
     places = [place for place, body in enumerate(bodies) if body]
@@ -152,7 +152,7 @@ def embed_documents(
 
 
 def train(arguments: argparse.Namespace, data: TrainingData) -> None:
-    """Trains in this worker; the first one writes the weights."""
+    """Trains in this worker; the first worker writes the weights."""
     rng = random.Random(f"{arguments.seed} {rank()}")
     torch.manual_seed(arguments.seed)
     model = load_embedder(arguments.start)
@@ -169,7 +169,7 @@ def train(arguments: argparse.Namespace, data: TrainingData) -> None:
     smooth = 0.0
     for step in range(arguments.steps):
         examples, pool, ids, fits = draw_batch(data, decks, miner, rng)
-        queries = embed(model, encode_query, [one.query for one in examples])
+        queries = embed(model, encode_query, [example.query for example in examples])
         bodies = data.bodies if pool == "skills" and rng.random() < WITH_BODIES else {}
         documents = embed_documents(
             model,
@@ -214,7 +214,9 @@ def main() -> None:
     data = read_training_data(arguments.data, HERE / "prompts", arguments.written)
     print(f"{len(data.examples)} examples; left out: {dict(data.removed)}", flush=True)
     if arguments.half is not None:
-        data.examples = [one for one in data.examples if data.half(one) == arguments.half]
+        data.examples = [
+            example for example in data.examples if data.half(example) == arguments.half
+        ]
         print(f"{len(data.examples)} of them in half {arguments.half}", flush=True)
     embed_pools(arguments.embedder, data)
     run_workers(arguments.workers, train, arguments, data)

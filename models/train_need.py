@@ -1,9 +1,9 @@
-"""Trains the head that says whether a query asks for anything that a document could serve.
+"""Trains the head that predicts whether a query needs a document.
 
     python train_need.py EMBEDDER_FOLDER DATA OUTPUT
 
-A logistic regression over the embedder's unit vectors: requests against what else people type in a
-conversation with an agent. It takes seconds, needs crossgate installed and no torch.
+A logistic regression on the embedder's unit vectors: requests against other messages in a
+conversation with an agent. It takes seconds, and needs crossgate installed but not torch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 HERE = Path(__file__).parent
 CONVERSATION = HERE / "prompts" / "conversation.jsonl"
 OWN = {"requests": ("jargon", "more", "skills", "tasks"), "questions": ("sections",)}
-"""Prompts of our own, by what they are."""
+"""Prompts of our own, by kind."""
 
 PUBLIC = {"skill-triggers": 1200, "metatool": 600, "clinc150": 600, "hwu64": 600}
 """Public sets whose training prompts count as requests, and how many of each are drawn."""
@@ -44,7 +44,7 @@ def rows(path: Path) -> list[dict[str, object]]:
 
 
 def requests_of(folder: Path, count: int, chance: random.Random) -> list[str]:
-    """Returns prompts of the training split that something fits, drawn at random."""
+    """Returns prompts of the training split with a match, drawn at random."""
     labels = (folder / "qrels" / "train.tsv").read_text(encoding="utf-8").splitlines()[1:]
     matched = {line.split("\t")[0] for line in labels}
     found = [str(row["text"]) for row in rows(folder / "queries.jsonl") if row["_id"] in matched]
@@ -60,17 +60,19 @@ def unit(vectors: Sequence[Sequence[float]]) -> Array:
 def fit(asking: Sequence[Array], other: Array) -> Array:
     """Returns intercept and weights of the logistic regression, of shape (1 + dimension,).
 
-    Each group of requests weighs the same, whatever its size, and what asks for nothing weighs as
-    much as one group: requests are what a router is asked most, and what it must not lose.
+    Each group of requests has the same weight, whatever its size, and the other messages have the
+    weight of one group: most queries to a router are requests, and it must not miss them.
 
     Args:
         asking: Unit vectors of requests, group by group.
-        other: Unit vectors of what asks for nothing.
+        other: Unit vectors of other messages.
     """
     groups = [*asking, other]
     vectors = np.concatenate(groups)
     labels = np.concatenate([np.ones(sum(map(len, asking))), np.zeros(len(other))])
-    weights = np.concatenate([np.full(len(one), 1 / len(one)) for one in groups]) / len(groups)
+    weights = np.concatenate([np.full(len(group), 1 / len(group)) for group in groups]) / len(
+        groups
+    )
 
     def loss(head: Array) -> tuple[float, Array]:
         odds = head[0] + vectors @ head[1:]
@@ -86,7 +88,7 @@ def fit(asking: Sequence[Array], other: Array) -> Array:
 def main() -> None:
     """Trains and writes the head."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("embedder", type=Path, help="folder of the embedder that it is for")
+    parser.add_argument("embedder", type=Path, help="folder of the embedder")
     parser.add_argument("data", type=Path, help="folder with the public sets")
     parser.add_argument("output", type=Path, help="file to write, need.json")
     options = parser.parse_args()
@@ -102,11 +104,11 @@ def main() -> None:
     other = [str(row["text"]) for row in conversation if not row["asks"]]
 
     embedder = OnnxEmbedder(options.embedder)
-    head = fit([unit(embedder.embed(one)) for one in asking], unit(embedder.embed(other)))
+    head = fit([unit(embedder.embed(texts)) for texts in asking], unit(embedder.embed(other)))
     values = {
         "schema": "crossgate-need/1",
         "intercept": round(float(head[0]), 5),
-        "weights": [round(float(one), 5) for one in head[1:]],
+        "weights": [round(float(weight), 5) for weight in head[1:]],
     }
     options.output.write_text(json.dumps(values) + "\n", encoding="utf-8")
     print(f"{options.output}: {sum(map(len, asking))} requests, {len(other)} others")

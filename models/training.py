@@ -1,4 +1,4 @@
-"""What both training scripts share: encoding, the schedule, and workers that average gradients."""
+"""Shared by both training scripts: encoding, the schedule, and workers that average gradients."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ class Encoder:
     def __call__(self, texts: Pairs) -> dict[str, Tensor]:
         """Returns int64 tensors [batch, longest]: input_ids, attention_mask, token_type_ids."""
         encodings: list[Encoding] = self._tokenizer.encode_batch(list(texts))
-        longest = max(len(one.ids) for one in encodings)
+        longest = max(len(encoding.ids) for encoding in encodings)
         arrays = {
             name: np.zeros((len(encodings), longest), np.int64)
             for name in ("input_ids", "attention_mask", "token_type_ids")
         }
-        for row, one in enumerate(encodings):
-            length = len(one.ids)
-            arrays["input_ids"][row, :length] = one.ids
+        for row, encoding in enumerate(encodings):
+            length = len(encoding.ids)
+            arrays["input_ids"][row, :length] = encoding.ids
             arrays["attention_mask"][row, :length] = 1
-            arrays["token_type_ids"][row, :length] = one.type_ids
+            arrays["token_type_ids"][row, :length] = encoding.type_ids
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 class Lexical:
-    """BM25 over each pool, to find documents that share words with a query and do not fit it."""
+    """BM25 over each pool, to find wrong documents that share words with a query."""
 
     def __init__(self, pools: dict[str, dict[str, str]]) -> None:
         self._ids = {name: list(pool) for name, pool in pools.items()}
@@ -67,7 +67,7 @@ class Lexical:
         return [[ids[place] for place in row] for row in rows]
 
     def scores(self, pool: str, query: str) -> np.ndarray:
-        """Returns the score [n] of each document of a pool, 0 if the query has stop words only."""
+        """Returns the score [n] of each document of a pool, 0 if the query has only stop words."""
         words = bm25s.tokenize(query, stopwords="en", show_progress=False, return_ids=False)[0]
         if not words:
             return np.zeros(len(self._ids[pool]))
@@ -83,12 +83,12 @@ class Optimiser:
     """AdamW with a linear warm-up and a linear decay, over gradients averaged between workers.
 
     Attributes:
-        model: What is trained.
+        model: The model to train.
         rate: The highest learning rate.
-        steps: How many steps there will be.
+        steps: Total number of steps.
         warm_up: Steps until the highest rate is reached.
         last: The share of the highest rate at the last step.
-        done: How many steps there were.
+        done: Number of steps done.
     """
 
     model: torch.nn.Module
@@ -102,23 +102,31 @@ class Optimiser:
     _began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        parameters = [one for one in self.model.parameters() if one.requires_grad]
+        parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         groups = [
-            {"params": [one for one in parameters if one.ndim >= 2], "weight_decay": 0.01},
-            {"params": [one for one in parameters if one.ndim < 2], "weight_decay": 0.0},
+            {
+                "params": [parameter for parameter in parameters if parameter.ndim >= 2],
+                "weight_decay": 0.01,
+            },
+            {
+                "params": [parameter for parameter in parameters if parameter.ndim < 2],
+                "weight_decay": 0.0,
+            },
         ]
         self._inner = torch.optim.AdamW(groups, lr=self.rate, fused=True)
 
     def step(self, loss: Tensor) -> None:
         """Makes one step down the gradient of the loss."""
         loss.backward()
-        gradients = [one.grad for one in self.model.parameters() if one.grad is not None]
+        gradients = [
+            parameter.grad for parameter in self.model.parameters() if parameter.grad is not None
+        ]
         if distributed.is_initialized():
             flat = torch.cat([gradient.flatten() for gradient in gradients])
             distributed.all_reduce(flat)
             flat /= distributed.get_world_size()
             for gradient, part in zip(
-                gradients, flat.split([one.numel() for one in gradients]), strict=True
+                gradients, flat.split([gradient.numel() for gradient in gradients]), strict=True
             ):
                 gradient.copy_(part.view_as(gradient))
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -131,7 +139,7 @@ class Optimiser:
         self.done += 1
 
     def save(self, path: Path, made_of: Sequence[str], loss: float) -> None:
-        """Writes what `resume` needs, the weights among it; from the first worker only."""
+        """Writes the state for `resume`, including the weights; from the first worker only."""
         if rank() == 0:
             unfinished = path.with_suffix(".unfinished")
             state = {
@@ -145,11 +153,11 @@ class Optimiser:
             unfinished.replace(path)
 
     def resume(self, path: Path, made_of: Sequence[str]) -> float:
-        """Goes on where a checkpoint was written, and returns its loss; 0 where there is none.
+        """Restores a checkpoint, and returns its loss; 0 if there is none.
 
         Args:
             path: The checkpoint.
-            made_of: Hashes of what the run reads; a checkpoint of other inputs stops the script.
+            made_of: Hashes of the run's inputs; a checkpoint of other inputs stops the script.
         """
         if not path.exists():
             return 0.0
@@ -162,7 +170,7 @@ class Optimiser:
         return float(state["loss"])
 
     def report(self, loss: float) -> None:
-        """Prints where the run stands, from the first worker only."""
+        """Prints the progress of the run, from the first worker only."""
         if rank() == 0:
             passed = time.monotonic() - self._began
             left = passed / max(1, self.done - self._resumed) * (self.steps - self.done)
@@ -173,13 +181,13 @@ class Optimiser:
 
 
 def save(model: PreTrainedModel, start: Path, output: Path) -> None:
-    """Writes a folder to go on from: weights, configuration, the start's tokenizer, their hashes.
+    """Writes a folder of a model: weights, configuration, the start's tokenizer, their hashes.
 
     Only the first worker writes; the others have the same weights.
     """
     if rank() == 0:
         output.mkdir(parents=True, exist_ok=True)
-        weights = {name: one.contiguous() for name, one in model.state_dict().items()}
+        weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
         save_file(weights, output / "model.safetensors")
         model.config.to_json_file(output / "config.json")
         (output / "tokenizer.json").write_bytes((start / "tokenizer.json").read_bytes())
@@ -187,19 +195,19 @@ def save(model: PreTrainedModel, start: Path, output: Path) -> None:
 
 
 def freeze(model: BertModel, share: float) -> None:
-    """Leaves all embeddings and this share of the layers, the lowest, as they are."""
+    """Freezes all embeddings and this share of the layers, the lowest."""
     layers = model.encoder.layer
     for part in (model.embeddings, *layers[: int(len(layers) * share)]):
         part.requires_grad_(False)
 
 
 def rank() -> int:
-    """Returns this worker's number, 0 where there is one only."""
+    """Returns this worker's number, 0 if there is only one worker."""
     return distributed.get_rank() if distributed.is_initialized() else 0
 
 
 def world_size() -> int:
-    """Returns how many workers there are, 1 where they do not know of each other."""
+    """Returns the number of workers, 1 outside a process group."""
     return distributed.get_world_size() if distributed.is_initialized() else 1
 
 
@@ -220,7 +228,7 @@ def run_workers(count: int, work: Callable[..., None], *arguments: object) -> No
 def _worker(
     number: int, count: int, meeting: str, work: Callable[..., None], arguments: tuple[object, ...]
 ) -> None:
-    # By this signal torch ends the workers of a parent that died; background jobs ignore it.
+    # torch ends the workers of a dead parent by this signal, which background jobs ignore.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=meeting, rank=number, world_size=count)
@@ -242,13 +250,13 @@ def load_embedder(folder: Path) -> BertModel:
 def fill(
     model: torch.nn.Module, weights: dict[str, Tensor], folder: Path, new: tuple[str, ...] = ()
 ) -> None:
-    """Puts weights into a model, and stops where the folder lacks any that would stay random.
+    """Loads weights into a model, and stops if a weight is missing that would stay random.
 
     Args:
-        model: What is filled; weights that it has no place for are left out.
+        model: The model to fill; weights that it does not have are left out.
         weights: By name.
-        folder: Where they come from.
-        new: How the names begin of those that may be lacking.
+        folder: The folder of the weights.
+        new: Prefixes of the names of weights that may be missing.
     """
     lacking, _ = model.load_state_dict(weights, strict=False)
     if lost := [name for name in lacking if not name.startswith(new)]:
@@ -270,7 +278,7 @@ def embed(
 def pool_mean(model: torch.nn.Module, inputs: dict[str, Tensor]) -> Tensor:
     """Returns the mean over the unmasked tokens, scaled to unit length, [batch, width].
 
-    The products are made in bfloat16, three times as fast on a processor that has them.
+    The products are computed in bfloat16, three times as fast on a processor that supports it.
     """
     with torch.autocast("cpu", dtype=torch.bfloat16):
         hidden = model(**inputs).last_hidden_state

@@ -20,14 +20,14 @@ def passages_of(request: dict[str, Any]) -> tuple[str, list[str]]:
     content = request["messages"][-1]["content"]
     query = _QUERY.search(content)
     assert query is not None
-    return query[2], [one[2] for one in _PASSAGE.findall(content)]
+    return query[2], [match[2] for match in _PASSAGE.findall(content)]
 
 
 def judge(request: dict[str, Any]) -> str:
     """Answer like a model that ranks passages by the number of words shared with the query."""
     query, passages = passages_of(request)
     words = set(query.lower().split())
-    shared = [len(words & set(one.lower().split())) for one in passages]
+    shared = [len(words & set(passage.lower().split())) for passage in passages]
     order = sorted(range(len(passages)), key=lambda place: -shared[place])
     return " > ".join(f"[{place + 1}]" for place in order)
 
@@ -37,13 +37,13 @@ class ChatServer:
     """A chat model on a free port of this machine; use it as a context manager.
 
     Attributes:
-        answer: What the model says to a request.
-        status: Answered in place of what the model says, unless 200.
+        answer: Returns the model's answer to a request.
+        status: HTTP status; if it is not 200, it replaces the model's answer.
         headers: Sent with the status.
         body: The whole body, in place of one with the model's answer.
         held: Whether answers wait until `release` is called.
         requests: Every request so far.
-        authorizations: The header of each.
+        authorizations: The Authorization header of each request.
     """
 
     answer: Callable[[dict[str, Any]], str | None] = judge

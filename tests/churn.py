@@ -1,7 +1,7 @@
 """Reads one index from many threads while others write to it, and checks every result.
 
-Each change writes a document whose text names the version, together with all else that changes. So
-a result names the version that it is of, and a naive model knows what that version holds.
+Each change also writes a document whose text is the number of the version. So a result contains its
+version, and is compared with a naive model of that version.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Report:
 
     Attributes:
         reads: Results that were checked, each against the texts of its version.
-        scored: How many of them were also compared with an index made anew of that version.
+        scored: How many of them were also compared with a new index of that version.
         changes: Versions that were written.
-        wrong: Results that no version gives.
-        longest_ms: The longest that a reader had to wait for its answer.
+        wrong: Results that do not match any version.
+        longest_ms: The longest time of a search, in milliseconds.
     """
 
     reads: int = 0
@@ -55,11 +55,11 @@ def churn(*, changes: int, readers: int = 4, writers: int = 2, seed: int = 7) ->
                 if at > changes:
                     done.set()
                     return
-                changed = {one: _text(draw) for one in draw.sample(NAMES, draw.randrange(1, 12))}
+                changed = {name: _text(draw) for name in draw.sample(NAMES, draw.randrange(1, 12))}
                 changed[CLOCK] = f"fox {at}"
                 there = {**versions[-1][1], **changed}
                 gone = draw.sample(sorted(set(there) - {CLOCK}), draw.randrange(len(there)) // 2)
-                after = {one: text for one, text in there.items() if one not in gone}
+                after = {key: text for key, text in there.items() if key not in gone}
                 # Added before a reader can see the version.
                 versions.append((there, after))
                 index.upsert(_document(*pair) for pair in changed.items())
@@ -82,8 +82,8 @@ def churn(*, changes: int, readers: int = 4, writers: int = 2, seed: int = 7) ->
                 report.wrong += [wrong] if wrong else []
 
     report_lock = threading.Lock()
-    threads = [threading.Thread(target=write, args=(one,)) for one in range(writers)]
-    threads += [threading.Thread(target=read, args=(one,)) for one in range(readers)]
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(writers)]
+    threads += [threading.Thread(target=read, args=(number,)) for number in range(readers)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -108,16 +108,21 @@ def _wrong(
     compare: bool,
 ) -> tuple[str, bool]:
     """Return a result's fault, if any, and whether its scores were compared."""
-    texts = {id: one.text for id, one in found.documents.items()}
+    texts = {id: document.text for id, document in found.documents.items()}
     if CLOCK not in texts:
         return f"no version in {sorted(texts)}", False
     at = int(texts[CLOCK].split()[1])
-    state = next((one for one in versions[at] if one == texts), None)
+    state = next((version for version in versions[at] if version == texts), None)
     if state is None:
         return f"texts of no state of version {at}", False
     if not compare:
         return "", False
     anew = Index.build([_document(*pair) for pair in sorted(state.items())], embedder=None)
-    expected = {one.id: (one.bm25, one.blend) for one in anew.search(query, per_channel=100).scored}
-    same = {one.id: (one.bm25, one.blend) for one in found.scored} == expected
+    expected = {
+        candidate.id: (candidate.bm25, candidate.blend)
+        for candidate in anew.search(query, per_channel=100).scored
+    }
+    same = {
+        candidate.id: (candidate.bm25, candidate.blend) for candidate in found.scored
+    } == expected
     return "" if same else f"scores of no state of version {at}", True

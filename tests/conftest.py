@@ -92,7 +92,7 @@ class FunctionReranker:
         self, query: str, passages: Sequence[Passage], *, deadline: Deadline
     ) -> Sequence[PairScore | None]:
         """Return the function's scores of the texts."""
-        texts = [one.text for one in passages]
+        texts = [passage.text for passage in passages]
         self.calls.append((query, texts))
         scores: Sequence[PairScore | None] = self._function(query, texts)
         return scores
@@ -106,7 +106,7 @@ class TableReranker(FunctionReranker):
 
     def __init__(self, logits: Mapping[str, float]) -> None:
         super().__init__(
-            lambda _, documents: [PairScore(logits.get(one, -9.0)) for one in documents]
+            lambda _, documents: [PairScore(logits.get(document, -9.0)) for document in documents]
         )
 
 
@@ -117,7 +117,9 @@ class LengthReranker(FunctionReranker):
     identity = "length@1"
 
     def __init__(self) -> None:
-        super().__init__(lambda _, documents: [PairScore(-float(len(one))) for one in documents])
+        super().__init__(
+            lambda _, documents: [PairScore(-float(len(document))) for document in documents]
+        )
 
 
 def documents(texts: Mapping[str, str] = LIBRARY) -> list[Document]:

@@ -16,17 +16,17 @@ from typing import Self
 
 @dataclass(kw_only=True)
 class Fault:
-    """One way to misbehave, used for the requests that it matches.
+    """A fault that is applied to the requests that it matches.
 
     Attributes:
-        path: Only files whose path ends so.
+        path: Only files whose path ends with this text.
         method: Only this method, or any if empty.
-        times: How many requests it spoils before it is used up.
-        status: Answered in place of the file.
+        times: Number of requests to which it is applied.
+        status: HTTP status, sent instead of the file.
         headers: Sent with the status.
-        content: Sent in place of the file's content.
-        cut: Close the connection after so many bytes of the answer's body.
-        hold: Send so many bytes of the body, then nothing until `release` is called.
+        content: Sent instead of the file's content.
+        cut: Close the connection after this number of bytes of the answer's body.
+        hold: Send this number of bytes of the body, then nothing until `release` is called.
         ignore_range: Answer a range with the whole file.
     """
 
@@ -57,11 +57,11 @@ class HubServer:
     """A hub on a free port of this machine, with one revision of one repository.
 
     Use it as a context manager, with `endpoint` as HF_ENDPOINT. Files below `large` are redirected
-    to another host, as the hub does with what it keeps in its object store. The description of the
+    to another host, as the hub does with files in its object store. The description of the
     repository lists them with their sha256, and the others with their git blob id.
 
     Attributes:
-        faults: Looked through in order for each request; the first that matches is applied.
+        faults: The first fault that matches a request is applied.
         requests: Every request so far, in the order of the answers.
     """
 

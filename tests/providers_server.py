@@ -303,16 +303,17 @@ def _refused(body: dict[str, Any]) -> str:
         return "model and query must be texts"
     if not isinstance(documents, list) or not 1 <= len(documents) <= 1_000:
         return "documents must be 1 to 1,000 texts"
-    if not all(isinstance(one, str) and one for one in documents):
+    if not all(isinstance(document, str) and document for document in documents):
         return "a document must be a text that is not empty"
     return ""
 
 
 def _results(path: str, documents: Sequence[str], fault: str) -> object:
     results: list[Any] = [
-        {"index": index, "relevance_score": relevance(one)} for index, one in enumerate(documents)
+        {"index": index, "relevance_score": relevance(document)}
+        for index, document in enumerate(documents)
     ]
-    results.sort(key=lambda one: -one["relevance_score"])
+    results.sort(key=lambda row: -row["relevance_score"])
     if fault == "missing":
         del results[0]["relevance_score"]
     elif fault == "duplicate":

@@ -58,16 +58,16 @@ class Report:
     Attributes:
         calls: Calls that returned.
         cancelled: Calls that were cancelled on purpose.
-        wrong: Calls that raised or returned something malformed, each with why.
+        wrong: Calls that raised or returned a malformed result, each with the reason.
         providers: How many calls each reranker answered.
         codes: How many calls were degraded by each code.
-        overruns: Milliseconds by which each call with a budget above 0 outlived it; negative for
-            one that did not.
-        late: Calls that did so by more than 50 ms, and more than the scheduler was late meanwhile.
+        overruns: Milliseconds by which each call exceeded its budget, if that is above 0; negative
+            for a call within its budget.
+        late: Calls that exceeded it by more than 50 ms plus the delay of the scheduler meanwhile.
         noise: Milliseconds by which the scheduler was late, sampled every 5 ms.
         transitions: Changes of state of all breakers.
-        left: What was still there at the end and not at the start, by kind.
-        seconds: How long it took.
+        left: Number of objects left at the end that did not exist at the start, by kind.
+        seconds: Duration in seconds.
     """
 
     calls: int = 0
@@ -169,7 +169,7 @@ def soak(
             with lock:
                 report.calls += 1
                 report.wrong += wrong
-                report.codes.update({one.code for one in result.degraded})
+                report.codes.update({note.code for note in result.degraded})
                 report.providers[result.hits[0].provider] += 1
                 if budget is not None and budget > 0:
                     report.overruns.append((end - start) * 1000 - budget)
@@ -227,7 +227,7 @@ def soak(
         report.noise = [late for samples in noise.samples for _, late in samples]
         time.sleep(0.1)  # for the samplers and the last cancelled tasks
         report.left["tasks"] = stage2.background().submit(_tasks()).result()
-        report.left["trials"] = sum(one._trials_out for one in report.breakers)
+        report.left["trials"] = sum(breaker._trials_out for breaker in report.breakers)
         _until_closed(rerankers)
         shut_down()
         spans.clear()
@@ -297,7 +297,7 @@ def _malformed(result: RouteResult) -> list[str]:
     providers = {hit.provider for hit in result.hits if hit.rerank_score is not None}
     if len(providers) > 1 or (result.stage == 2) != bool(providers):
         wrong.append(f"stage {result.stage} by {providers}")
-    codes = [one.code for one in result.degraded]
+    codes = [note.code for note in result.degraded]
     if not set(codes) <= CODES:
         wrong.append(f"degraded by {codes}")
     if bool(codes) == (providers <= {"voyage", "cohere"} and bool(providers)):
@@ -350,7 +350,7 @@ def main() -> int:
     if changes := options.pop("churn"):
         return _churn(changes)
     report = soak(**options)
-    over = sum(one > ALLOWED_MS for one in report.overruns)
+    over = sum(overrun > ALLOWED_MS for overrun in report.overruns)
     lines = [
         f"{report.calls} calls in {report.seconds:.0f} s, {report.cancelled} more were cancelled",
         f"answered by: {dict(report.providers.most_common())}",
@@ -360,7 +360,8 @@ def main() -> int:
         f"the scheduler was late, ms: {_percentiles(report.noise)}",
         f"{over} of {len(report.overruns)} calls outlived their budget by more than 50 ms, "
         f"{report.late} by more than that beyond the scheduler's lateness",
-        f"changes of state: {[len(one.transitions) for one in report.breakers]} (256 are kept)",
+        f"changes of state: {[len(breaker.transitions) for breaker in report.breakers]} "
+        "(256 are kept)",
         f"left behind: {report.left}",
     ]
     print("\n".join(lines))  # noqa: T201

@@ -49,7 +49,7 @@ class Longest:
         self, query: str, passages: Sequence[crossgate.Passage], *, deadline: Deadline
     ) -> list[crossgate.PairScore]:
         """Return the lengths."""
-        return [crossgate.PairScore(float(len(one.text))) for one in passages]
+        return [crossgate.PairScore(float(len(passage.text))) for passage in passages]
 
 
 def hits(ids: str, **scores: float) -> list[Any]:
@@ -66,8 +66,8 @@ def hits(ids: str, **scores: float) -> list[Any]:
 
 def as_json(found: list[Any]) -> list[Any]:
     """Return hits as JSON values, checking that they are stargraph's own."""
-    assert all(type(one) is Hit for one in found)
-    return [[one.id, one.score, one.metadata] for one in found]
+    assert all(type(candidate) is Hit for candidate in found)
+    return [[candidate.id, candidate.score, candidate.metadata] for candidate in found]
 
 
 def fuse(reranker: Any, per_store: list[list[Any]], **options: Any) -> list[Any]:
@@ -90,9 +90,9 @@ def random_cases() -> int:
         ours = fuse(fusion.RRFReranker(k_param), lists, k=k, query="fox")
         # stargraph uses Python's sum, which compensates for rounding from Python 3.12 on.
         alike += len(theirs) == len(ours) and all(
-            (one.id, one.metadata) == (other.id, other.metadata)
-            and math.isclose(one.score, other.score, rel_tol=1e-15)
-            for one, other in zip(theirs, ours, strict=True)
+            (their.id, their.metadata) == (other.id, other.metadata)
+            and math.isclose(their.score, other.score, rel_tol=1e-15)
+            for their, other in zip(theirs, ours, strict=True)
         )
     return alike
 
@@ -105,16 +105,16 @@ def main() -> None:
     reading = fusion.CrossEncoderFusion(Longest())
     facts = {
         "version": version("stargraph"),
-        "loaded": {name: type(one).__name__ for name, one in rankers.items()},
-        "protocol": {name: isinstance(one, Reranker) for name, one in rankers.items()},
+        "loaded": {name: type(ranker).__name__ for name, ranker in rankers.items()},
+        "protocol": {name: isinstance(ranker, Reranker) for name, ranker in rankers.items()},
         "parameters": {
-            name: sorted(theirs - {"self"} - set(inspect.signature(one.fuse).parameters))
-            for name, one in rankers.items()
+            name: sorted(theirs - {"self"} - set(inspect.signature(ranker.fuse).parameters))
+            for name, ranker in rankers.items()
         },
         "alike": random_cases(),
         "cross_encoder": as_json(fuse(reading, stores, k=2, query="fox")),
         "scores": as_json(fuse(rankers["crossgate-scores"], stores, k=3)),
-        "empty": {name: fuse(one, [], k=3, query="fox") for name, one in rankers.items()},
+        "empty": {name: fuse(ranker, [], k=3, query="fox") for name, ranker in rankers.items()},
         "inputs_kept": as_json(stores[0]) == as_json(hits("abc")),
     }
     json.dump(facts, sys.stdout)

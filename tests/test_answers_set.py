@@ -93,7 +93,9 @@ def test_unanswerable_question_has_an_answerable_twin_in_its_split(split: str) -
     assert {query for query, _ in near} == {row["_id"] for row in asked}
     assert all(row["metadata"]["twin"] in answered for row in asked)
     # The near passage answers the twin.
-    assert all((QUERIES[query]["metadata"]["twin"], one) in relevant for query, one in near)
+    assert all(
+        (QUERIES[query]["metadata"]["twin"], document) in relevant for query, document in near
+    )
 
 
 def test_missing_word_is_in_the_question_and_in_no_document() -> None:
@@ -130,7 +132,9 @@ def test_split_is_read_without_problems(split: str, answerable: int, unanswerabl
 
 def test_misspelt_question_has_the_judgements_of_the_correct_question() -> None:
     held = {query for query, _ in judged("test")}
-    right = {(query, one, grade) for query, one, grade in table("answers/qrels/corrected.tsv")}
+    right = {
+        (query, document, grade) for query, document, grade in table("answers/qrels/corrected.tsv")
+    }
     moved = set()
     for query, document, grade in table("answers/qrels/misspelt.tsv"):
         metadata = QUERIES[query]["metadata"]
@@ -173,7 +177,7 @@ def test_words_alone_do_not_separate_answerable_from_unanswerable_questions(
     found = [index.search(query.text).scored for query in dataset.queries]
     shares = covered(dataset)
     for values in (
-        [max((one.bm25 for one in scored), default=0.0) for scored in found],
+        [max((candidate.bm25 for candidate in scored), default=0.0) for scored in found],
         [shares[query.id] for query in dataset.queries],
     ):
         area = area_interval(np.array(values), answerable, seed=0)

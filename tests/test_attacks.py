@@ -167,7 +167,7 @@ def test_damaged_tools_are_refused_with_a_code(tmp_path: Path, value: Any) -> No
         path.write_bytes(data)
         documents = read_sources([path]).documents
         Index.build(documents, embedder=None)
-        assert all(len(one.body) <= 6_000 for one in documents)
+        assert all(len(document.body) <= 6_000 for document in documents)
 
     attack(value, use)
 
@@ -233,9 +233,9 @@ def test_damaged_logs_and_runs_are_refused_with_a_code(tmp_path: Path, index: In
 
     def use(data: bytes) -> None:
         path.write_bytes(data + b"\n")
-        for one in read_log(path):
-            if isinstance(one, LoggedDecision):
-                check_decision(one)
+        for entry in read_log(path):
+            if isinstance(entry, LoggedDecision):
+                check_decision(entry)
         read_run(path)
 
     attack(line, use)
@@ -364,8 +364,8 @@ def test_damaged_reports_are_refused_by_compare(
     from test_evaluation_report import CLOSED, PROFILE, many
 
     before, after = (
-        {"schema": REPORTS_SCHEMA, "reports": list(many(one, count=1).values())}
-        for one in (PROFILE, CLOSED)
+        {"schema": REPORTS_SCHEMA, "reports": list(many(profile, count=1).values())}
+        for profile in (PROFILE, CLOSED)
     )
     sound, path, page = (tmp_path / name for name in ("sound.json", "other.json", "page.html"))
     sound.write_text(json.dumps(before))
@@ -394,7 +394,7 @@ def test_damaged_logs_and_transcripts_are_refused_by_feedback_and_used(
     def use(data: bytes) -> None:
         # The value is the list of the file's lines, so each line may be damaged.
         try:
-            lines = [json.dumps(one).encode() for one in json.loads(data)]
+            lines = [json.dumps(row).encode() for row in json.loads(data)]
         except (ValueError, TypeError, RecursionError):
             lines = [data]
         log.write_bytes(b"\n".join(lines[:1]) + b"\n")
@@ -443,8 +443,8 @@ def test_index_that_is_changed_while_it_is_read_gives_one_version_or_an_error(
         for v in range(2)
     ]
     files = []
-    for one in versions:
-        one.save(path)
+    for built in versions:
+        built.save(path)
         files.append(path.read_bytes())
     assert len(files[0]) > 100_000  # several blocks of documents
     stop = threading.Event()

@@ -136,7 +136,7 @@ def test_reading_a_huge_text_does_not_exceed_the_budget(monkeypatch: pytest.Monk
     finally:
         going.set()
     assert result.ids == ["1", "2", "3"]
-    assert "budget" in {one.code for one in result.degraded}
+    assert "budget" in {note.code for note in result.degraded}
     assert {hit.bm25 for hit in result.hits} == {0.0}
     assert kept.ids == ["2", "1"]
 

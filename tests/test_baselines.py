@@ -36,9 +36,9 @@ class RememberingEmbedder(OnnxEmbedder):
         self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
     ) -> list[Sequence[float]]:
         """Return one vector per text."""
-        new = [one for one in dict.fromkeys(texts) if one not in self._known]
+        new = [text for text in dict.fromkeys(texts) if text not in self._known]
         self._known.update(zip(new, super().embed(new, progress=progress), strict=True))
-        return [self._known[one] for one in texts]
+        return [self._known[text] for text in texts]
 
 
 EMBEDDER = RememberingEmbedder()
@@ -75,7 +75,7 @@ def fallen(found: Mapping[str, Interval]) -> list[str]:
     return [name for name, interval in found.items() if interval.high < 0]
 
 
-@pytest.mark.parametrize("before", BASELINES, ids=lambda one: one["header"]["dataset"])
+@pytest.mark.parametrize("before", BASELINES, ids=lambda report: report["header"]["dataset"])
 def test_figures_are_not_worse_than_the_committed_baseline(
     before: Mapping[str, Any], tmp_path: Path
 ) -> None:
@@ -101,5 +101,5 @@ def test_worse_profile_is_detected(
 ) -> None:
     profile = read_profile(DEFAULT_PROFILE)
     profile = profile.replace(answer=profile.answer.replace(**answer))
-    (before,) = (one for one in BASELINES if one["header"]["dataset"] == "skills")
+    (before,) = (baseline for baseline in BASELINES if baseline["header"]["dataset"] == "skills")
     assert wanted <= set(fallen(changes(before, profile, tmp_path)))

@@ -36,7 +36,7 @@ def test_contenders_are_timed_in_turns() -> None:
     }
     figures = list(side_by_side("case", runs, 3))
     assert turns == ["one", "two"] * 4  # the first turn is not timed
-    assert [(one.contender, len(one.values), one.unit) for one in figures] == [
+    assert [(figure.contender, len(figure.values), figure.unit) for figure in figures] == [
         ("one", 3, "ms"),
         ("two", 3, "ms"),
     ]
@@ -49,10 +49,10 @@ def test_table_shows_median_quartiles_and_ratio() -> None:
     def figure(contender: str, *values: float, unit: str = "ms", case: str = "a") -> Figure:
         return Figure(case=case, contender=contender, unit=unit, values=values)
 
-    one = figure(OURS, 5.0, 1.0, 2.0, 3.0, 4.0)
-    assert (one.median, one.quartiles) == (3.0, (2.0, 4.0))
+    ours = figure(OURS, 5.0, 1.0, 2.0, 3.0, 4.0)
+    assert (ours.median, ours.quartiles) == (3.0, (2.0, 4.0))
     assert figure(OURS, 7.0).quartiles == (7.0, 7.0)
-    assert table([one, figure("numpy", 6.0), figure(OURS, 1234.5, case="b")]).splitlines() == [
+    assert table([ours, figure("numpy", 6.0), figure(OURS, 1234.5, case="b")]).splitlines() == [
         "| ms | crossgate | numpy | ratio |",
         "| --- | --- | --- | --- |",
         "| a | 3 (2 to 4) | 6 (6 to 6) | 2 |",
@@ -84,7 +84,7 @@ def test_peers_find_the_same_documents(tmp_path: Path) -> None:
     nearest: Any = peers.numpy(vectors)
     for query in _vectors(20, seed=1):
         found: Any = _search(core, "", query)
-        assert [int(one.id) for one in found[0]][:10] == list(nearest(query, 10))
+        assert [int(candidate.id) for candidate in found[0]][:10] == list(nearest(query, 10))
 
 
 @pytest.mark.parametrize("name", sorted(SECTIONS))
@@ -94,13 +94,13 @@ def test_section_yields_figures(name: str) -> None:
     values = json.loads(done.stdout)
     assert (values["schema"], list(values["sections"])) == ("crossgate-bench/1", [name])
     figures = values["sections"][name]
-    assert all(one["median"] > 0 and one["repetitions"] > 0 for one in figures)
+    assert all(figure["median"] > 0 and figure["repetitions"] > 0 for figure in figures)
     assert values["versions"]["numpy"]
     assert values["machine"]["cores"] >= 1
     if name in ("bm25", "cosine", "growth"):
-        assert len({one["case"] for one in figures}) == 2
+        assert len({figure["case"] for figure in figures}) == 2
     if name == "cosine":
-        assert {one["contender"] for one in figures} == {OURS, "numpy"}
+        assert {figure["contender"] for figure in figures} == {OURS, "numpy"}
 
 
 def test_output_is_a_markdown_table_with_the_machine() -> None:
@@ -145,7 +145,7 @@ def test_bm25s_finds_what_crossgate_finds() -> None:
         query = texts.text(12)
         found: Any = _search(core, query, None)
         ids, _ = other(query, 10)
-        same = {int(one.id) for one in found[0][:10]} & {int(one) for one in ids[0]}
+        same = {int(hit.id) for hit in found[0][:10]} & {int(id) for id in ids[0]}
         assert len(same) >= 8
 
 

@@ -95,10 +95,10 @@ def synthetic(
     random = np.random.default_rng(seed)
     queries = []
     for place in range(matched + no_match):
-        names_here = [str(one) for one in random.choice(names, size=10, replace=False)]
+        names_here = [str(name) for name in random.choice(names, size=10, replace=False)]
         fits = names_here[: int(place < matched)]
         # Each document is confused with only one other: more labels would connect all queries.
-        wrong = [names[names.index(one) ^ 1] for one in names_here[:1] if place % 4 == 0]
+        wrong = [names[names.index(name) ^ 1] for name in names_here[:1] if place % 4 == 0]
         names_here = list(dict.fromkeys([*fits, *wrong, *names_here]))
         scores = {
             name: (
@@ -173,7 +173,7 @@ def best_reranked(query: StoredQuery) -> str:
 
 def fitted_half(run: Run, profile: Profile, *, half: int = 0, seed: int = 0) -> list[StoredQuery]:
     """Return one half of a run's queries, blended and ordered by a profile."""
-    queries = sorted(run.queries, key=lambda one: one.id)
+    queries = sorted(run.queries, key=lambda query: query.id)
     places = split(queries, [run.header.corpus] * len(queries), seed=seed)[half]
     return [reblended(queries[place], profile) for place in places]
 
@@ -221,10 +221,10 @@ def connected(queries: Sequence[StoredQuery], corpora: Sequence[str]) -> list[se
     for place, (query, corpus) in enumerate(zip(queries, corpora, strict=True)):
         marks: set[object] = {
             query.text,
-            *((corpus, one) for one in (*query.relevant, *query.wrong)),
+            *((corpus, document) for document in (*query.relevant, *query.wrong)),
         }
         places = {place}
-        for other in [one for one in found if one[1] & marks]:
+        for other in [group for group in found if group[1] & marks]:
             found.remove(other)
             places |= other[0]
             marks |= other[1]
@@ -235,7 +235,7 @@ def connected(queries: Sequence[StoredQuery], corpora: Sequence[str]) -> list[se
 def one_label(query: StoredQuery) -> StoredQuery:
     """Keep the strongest label: the document that fits best, else one known not to fit."""
     labels = [*sorted(query.relevant), *sorted(query.wrong)][:1]
-    fits = {one: 1 for one in labels if one in query.relevant}
+    fits = {label: 1 for label in labels if label in query.relevant}
     return replace(query, relevant=fits, wrong=frozenset(labels) - set(fits))
 
 
@@ -366,7 +366,7 @@ def test_too_few_negatives_are_refused_with_the_number_needed() -> None:
     assert needed == 9
     # Of 4 n - 1 queries, the half to fit on has 2 n, and half of these set the threshold.
     for count, enough in ((4 * needed - 2, False), (4 * needed - 1, True)):
-        queries = [replace(one, wrong=frozenset()) for one in synthetic(no_match=count)]
+        queries = [replace(query, wrong=frozenset()) for query in synthetic(no_match=count)]
         if enough:
             calibrate([run_of(queries)], Objective(max_false_positive_rate=level))
         else:
@@ -377,7 +377,7 @@ def test_too_few_negatives_are_refused_with_the_number_needed() -> None:
                 Objective(max_false_positive_rate=level),
             )
             assert "0.1 needs 9 of each, so about 36 in all" in message
-    none = [replace(one, wrong=frozenset()) for one in synthetic(no_match=0)]
+    none = [replace(query, wrong=frozenset()) for query in synthetic(no_match=0)]
     message = refused("too_few_negatives", calibrate, [run_of(none)], OBJECTIVES["inject"])
     assert "has 0 no-match queries" in message
 
@@ -397,12 +397,12 @@ def cost(drawn: Sequence[tuple[float, bool]], least: float, ratio: float) -> flo
 def test_cost_threshold_is_optimal_and_rises_with_the_ratio(
     drawn: list[tuple[float, bool]], ratio: float, factor: float
 ) -> None:
-    scores, right = np.array([one for one, _ in drawn]), np.array([one for _, one in drawn])
+    scores, right = np.array([draw for draw, _ in drawn]), np.array([draw for _, draw in drawn])
     least = answer_threshold.least_for_cost(scores, right, ratio)
     assert least == round(least, 6)
     # The cost changes only at the scores, so these and a larger threshold are enough.
-    tried = [0.0, *(math.ceil(one * 1e6) / 1e6 for one in scores), 1.1]
-    best = min(cost(drawn, one, ratio) for one in tried)
+    tried = [0.0, *(math.ceil(score * 1e6) / 1e6 for score in scores), 1.1]
+    best = min(cost(drawn, threshold, ratio) for threshold in tried)
     assert cost(drawn, least, ratio) <= best + 1e-6 * max(1, best)
     assert answer_threshold.least_for_cost(scores, right, ratio * factor) >= least
 
@@ -414,12 +414,12 @@ def test_recall_threshold_keeps_the_share_in_every_corpus(
     corpora = corpora[: len(drawn)]
     if not any(right for _, right in drawn):
         return
-    scores, right = np.array([one for one, _ in drawn]), np.array([one for _, one in drawn])
+    scores, right = np.array([draw for draw, _ in drawn]), np.array([draw for _, draw in drawn])
     least = answer_threshold.least_for_recall(scores, right, corpora, share)
     highest = []
     for corpus in set(corpora):
         of = [s for (s, fits), name in zip(drawn, corpora, strict=True) if fits and name == corpus]
-        assert sum(one >= least for one in of) >= share * len(of) - 1e-9
+        assert sum(probability >= least for probability in of) >= share * len(of) - 1e-9
         if of:
             dropped = math.floor((1 - Fraction(str(share))) * len(of))
             highest.append(sorted(of)[dropped])
@@ -465,8 +465,8 @@ def likeliest_loss(rows: Sequence[Scores], blend: Blend, weights: Sequence[float
     """Return the listwise loss of weights for cosine, bounded BM25 and so on, with its ridge."""
     features = [row.features(blend)[:, : len(weights)] for row in rows]
     total = 0.0
-    for row, one in zip(rows, features, strict=True):
-        scores = [float(np.dot(weights, values)) for values in one]
+    for row, feature in zip(rows, features, strict=True):
+        scores = [float(np.dot(weights, values)) for values in feature]
         total += math.log(sum(math.exp(score) for score in scores))
         right = [score for score, fits in zip(scores, row.right, strict=True) if fits]
         total -= sum(right) / len(right)
@@ -483,7 +483,7 @@ def test_combination_has_the_highest_likelihood(run: Run) -> None:
     found = fit_combine(rows, BLEND)
     best = [found.cosine, found.bm25, found.rerank_score]
     for place, step in itertools.product(range(3), (-0.05, 0.05)):
-        other = [one * (1 + step * (place == n)) for n, one in enumerate(best)]
+        other = [weight * (1 + step * (place == n)) for n, weight in enumerate(best)]
         assert likeliest_loss(rows, BLEND, best) < likeliest_loss(rows, BLEND, other)
 
 
@@ -529,7 +529,7 @@ def relevance_loss(queries: Sequence[StoredQuery], profile: Profile, stage: int)
 @pytest.mark.parametrize("stage", [1, 2])
 def test_relevance_has_the_highest_likelihood(run: Run, stage: int) -> None:
     # A need of 1 for all, since need is a separate factor and not part of the fit.
-    queries = [replace(one, signals={}) for one in run.queries[:60]]
+    queries = [replace(query, signals={}) for query in run.queries[:60]]
     base = Profile(pool=6, confidence={"stage1": {"intercept": 0.0}})
     found = fit_relevance(queries, base)
     least = relevance_loss(queries, base.replace(relevance=found), stage)
@@ -547,7 +547,7 @@ def least_blend_loss(rows: Sequence[Scores], share: float, pivot: float) -> floa
     weights = [
         np.array([share, 1 - share]) * scale * (1 + pivot / 16) for scale in np.geomspace(1, 30, 30)
     ]
-    return min(likeliest_loss(rows, Blend(pivot=pivot), one) for one in weights)
+    return min(likeliest_loss(rows, Blend(pivot=pivot), weight) for weight in weights)
 
 
 @pytest.mark.parametrize("pivot", [5.0, 200.0])
@@ -678,14 +678,15 @@ def test_skipping_is_maximal_within_the_allowed_loss_of_each_corpus(
                 in_order[corpus] -= bool(seen.stage1_right[place])
                 in_order[corpus] += bool(seen.stage2_right[place])
         return sum(skipped), all(
-            max(lost[one], in_order[one]) <= CAUTION * loss * matched[one] for one in matched
+            max(lost[query], in_order[query]) <= CAUTION * loss * matched[query]
+            for query in matched
         )
 
     count, allowed = judge(found.agreed, found.disagreed)
     assert allowed
     agrees = seen.column("agreement") > 0
     leads = [
-        [None, *(rounded(float(one)) for one in np.quantile(of, np.linspace(0, 1, STEPS)))]
+        [None, *(rounded(float(value)) for value in np.quantile(of, np.linspace(0, 1, STEPS)))]
         for of in (seen.stage1_lead[agrees], seen.stage1_lead[~agrees])
     ]
     others = [judge(*pair) for pair in itertools.product(*leads) if is_ordered(*pair)]
@@ -777,7 +778,7 @@ def test_set_threshold_raises_only_the_threshold(run: Run, fits: Mapping[str, Ca
         before.replace(corpora=[], fitted={})
     )
     injected, loose = (
-        one.modes["gated"]["false_positive_rate"] for one in (found.fit, found.before)
+        figures.modes["gated"]["false_positive_rate"] for figures in (found.fit, found.before)
     )
     assert injected is not None
     assert loose is not None
@@ -812,16 +813,18 @@ def test_set_threshold_needs_a_confidence_model_and_no_match_queries(
 def test_threshold_without_queries_to_check_it_is_refused() -> None:
     models = Confidence(stage1=Stage1Confidence(intercept=0.0), stage2=Stage2Confidence())
     before = Profile(embedder="e@1", reranker="r@1", confidence=models)
-    one = run_of(synthetic(matched=0, no_match=1))
-    message = refused("too_few_negatives", set_threshold, [one], 0.5, before=before)
+    single = run_of(synthetic(matched=0, no_match=1))
+    message = refused("too_few_negatives", set_threshold, [single], 0.5, before=before)
     assert "none is left to check the threshold on" in message
-    message = refused("too_few_negatives", set_threshold, [one], 0.1, before=before)
+    message = refused("too_few_negatives", set_threshold, [single], 0.1, before=before)
     assert message.endswith("needs 9; give more, or allow a higher rate")
 
 
 def test_refusal_names_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     # All picks are right, and every query has a match.
-    best = [replace(one, relevant={best_reranked(one): 1}) for one in synthetic(matched=4)[:4]]
+    best = [
+        replace(query, relevant={best_reranked(query): 1}) for query in synthetic(matched=4)[:4]
+    ]
     figures = calibrating.figures_of(best, Profile(combine=Combine.Replace()), 0)
     assert figures.separation is None
     message = refused("no_gate", calibrating._check_promise, figures, Objective())
@@ -853,7 +856,8 @@ def test_shuffled_documents_are_refused_despite_many_right_picks() -> None:
 
 def test_connected_queries_are_noted() -> None:
     queries = [
-        replace(one, wrong=one.wrong | {"tool-00"}) if one.relevant else one for one in synthetic()
+        replace(query, wrong=query.wrong | {"tool-00"}) if query.relevant else query
+        for query in synthetic()
     ]
     found = calibrate([run_of(queries)], Objective(cost_ratio=1.0))
     assert any("connect most queries into one group" in note for note in found.notes)
@@ -862,8 +866,8 @@ def test_connected_queries_are_noted() -> None:
 
 def with_report_half(run: Run, change: Callable[[StoredQuery], StoredQuery]) -> Run:
     """Change the queries of the held-out half."""
-    changed = {one.id: change(one) for one in fitted_half(run, Profile(), half=1)}
-    return replace(run, queries=tuple(changed.get(one.id, one) for one in run.queries))
+    changed = {query.id: change(query) for query in fitted_half(run, Profile(), half=1)}
+    return replace(run, queries=tuple(changed.get(query.id, query) for query in run.queries))
 
 
 def like_a_match(query: StoredQuery) -> StoredQuery:
@@ -877,7 +881,10 @@ def like_a_match(query: StoredQuery) -> StoredQuery:
 
 def fainter(query: StoredQuery) -> StoredQuery:
     """Lower the scores of all candidates, so that the order stays and the confidence falls."""
-    scored = blended((one.id, (one.cosine or 0.0) / 2, one.bm25 / 3) for one in query.scored)
+    scored = blended(
+        (candidate.id, (candidate.cosine or 0.0) / 2, candidate.bm25 / 3)
+        for candidate in query.scored
+    )
     pairs = {id: PairScore(pair.score / 2 - 1) for id, pair in query.pairs.items()}
     return replace(query, scored=scored, pairs=pairs) if query.relevant else query
 
@@ -887,9 +894,10 @@ def misleading(query: StoredQuery) -> StoredQuery:
     if not query.relevant or int(query.id[1:]) % 3:
         return query
     (right,) = query.relevant
-    other = next(one.id for one in query.scored if one.id != right)
+    other = next(candidate.id for candidate in query.scored if candidate.id != right)
     scored = blended(
-        (one.id, 0.7, 30.0) if one.id == other else (one.id, 0.4, 1.0) for one in query.scored
+        (candidate.id, 0.7, 30.0) if candidate.id == other else (candidate.id, 0.4, 1.0)
+        for candidate in query.scored
     )
     pairs = {id: PairScore(14.0 if id == right else -6.0) for id in query.pairs}
     return replace(query, scored=scored, pairs=pairs)
@@ -1012,15 +1020,17 @@ def test_profile_worse_than_the_previous_profile_has_a_note() -> None:
     run = run_of(synthetic())
     same, cautious = (calibrate([run], Objective(cost_ratio=cost)) for cost in (1.0, 8.0))
     assert not any("than with the previous profile" in note for note in same.notes)
-    (note,) = (one for one in cautious.notes if "than with the previous profile" in one)
-    new, old = (one.modes["gated"]["recall@1"] for one in (cautious.report, cautious.before))
+    (note,) = (note for note in cautious.notes if "than with the previous profile" in note)
+    new, old = (
+        figures.modes["gated"]["recall@1"] for figures in (cautious.report, cautious.before)
+    )
     assert new
     assert old
     assert f"recall@1 is {100 * (old.value - new.value):.1f} points lower" in note
 
 
 def test_missing_negatives_are_noted() -> None:
-    queries = [replace(one, wrong=frozenset()) for one in synthetic(matched=500, no_match=0)]
+    queries = [replace(query, wrong=frozenset()) for query in synthetic(matched=500, no_match=0)]
     found = calibrate([run_of(queries)], Objective(cost_ratio=1.0))
     assert any("abstention was not measured" in note for note in found.notes)
     assert found.report.no_match == 0
@@ -1379,7 +1389,7 @@ def test_advice_depends_on_the_arguments(
     assert done.error == "no_gate"
     assert "from a run that `eval --background --runs FOLDER` stored" in done.err
     # Such a run needs only the option of the rate.
-    shipped = [replace(one, kind="background") for one in synthetic(matched=0, no_match=40)]
+    shipped = [replace(query, kind="background") for query in synthetic(matched=0, no_match=40)]
     path = stored_run(tmp_path, run_of(shipped, profile=before))
     done = here(path, "-o", output, capsys=capsys)
     assert "--max-false-positive-rate RATE sets only the threshold" in done.err

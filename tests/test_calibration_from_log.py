@@ -47,11 +47,11 @@ class OverlapReranker(FunctionReranker):
         super().__init__(
             lambda query, documents: [
                 PairScore(
-                    3.0 * len(set(query.split()) & set(one.replace(":", " ").split()))
+                    3.0 * len(set(query.split()) & set(document.replace(":", " ").split()))
                     - 8.0
-                    + float(np.random.default_rng(len(query + one)).normal(0, 0.5))
+                    + float(np.random.default_rng(len(query + document)).normal(0, 0.5))
                 )
-                for one in documents
+                for document in documents
             ]
         )
 
@@ -109,7 +109,7 @@ def path(tmp_path: Path) -> Path:
 
 def notes_with(found: LoggedRun, *parts: str) -> str:
     """Return the single note that contains all the parts."""
-    (note,) = [one for one in found.run.header.notes if all(part in one for part in parts)]
+    (note,) = [note for note in found.run.header.notes if all(part in note for part in parts)]
     return note
 
 
@@ -125,7 +125,7 @@ def test_used_documents_become_labels(skills: Index, path: Path) -> None:
         read = {pair["id"]: pair["score"] for pair in result.trace["stage2"]}
         assert len(read) == 8
         assert {id: pair.score for id, pair in query.pairs.items()} == read
-        assert [one.to_dict() for one in query.scored] == [
+        assert [candidate.to_dict() for candidate in query.scored] == [
             row for row in result.trace["stage1"] if row["id"] in read
         ]
     header = found.run.header
@@ -278,8 +278,12 @@ def test_later_scores_count_as_scores_of_the_decision(
         log.used(skipped.decision_id, [] if wanted is None else [wanted])
         log.scored(skipped.decision_id, asked_for)
     found, whole = run_from_log(path), run_from_log(at_once)
-    assert [one.pairs for one in found.run.queries] == [one.pairs for one in whole.run.queries]
-    assert [one.scored for one in found.run.queries] == [one.scored for one in whole.run.queries]
+    assert [query.pairs for query in found.run.queries] == [
+        query.pairs for query in whole.run.queries
+    ]
+    assert [query.scored for query in found.run.queries] == [
+        query.scored for query in whole.run.queries
+    ]
     assert found.run.header.reranker == whole.run.header.reranker
     # Scores of other candidates are ignored, and earlier scores are kept.
     other = Router(build({"other": "text", "another": "text"}), reranker=OverlapReranker())

@@ -42,7 +42,7 @@ TRACE = Draft202012Validator(json.loads((HERE / "schemas" / "trace.json").read_b
 
 def cases(part: str) -> pytest.MarkDecorator:
     """Parametrise a test with the cases of a part of the table."""
-    rows = [pytest.param(one, id=one["name"]) for one in TABLE[part]]
+    rows = [pytest.param(case, id=case["name"]) for case in TABLE[part]]
     return pytest.mark.parametrize("case", rows)
 
 
@@ -87,7 +87,9 @@ def decide(
     reranker = FunctionReranker(
         lambda _, texts: [PairScore((scores or {})[text]) for text in texts]
     )
-    documents = {one.id: Document(id=one.id, text=one.id) for one in candidates}
+    documents = {
+        candidate.id: Document(id=candidate.id, text=candidate.id) for candidate in candidates
+    }
     return cascade.run(
         cascade.Request(
             query="query",
@@ -133,9 +135,11 @@ def test_gate_decides_as_in_the_table(case: Case) -> None:
 
 @cases("gate")
 def test_reblend_computes_the_blend_of_the_table(case: Case) -> None:
-    expected = {one.id: one.blend for one in candidates_of(case)}
-    blank = [one.replace(blend=0.0) for one in candidates_of(case)]
-    found = {one.id: one.blend for one in _core.reblend(blank, profile_of(case).blend)}
+    expected = {candidate.id: candidate.blend for candidate in candidates_of(case)}
+    blank = [candidate.replace(blend=0.0) for candidate in candidates_of(case)]
+    found = {
+        candidate.id: candidate.blend for candidate in _core.reblend(blank, profile_of(case).blend)
+    }
     # Rounding depends on the order of the multiplications and the division.
     assert found == pytest.approx(expected, abs=1e-15)
 
@@ -164,13 +168,13 @@ def test_stage_2_decides_as_in_the_table(case: Case) -> None:
     combined, ranks, _ = _core.combine(candidates, scores, profile)
     order = [candidates[ranks.index(rank)].id for rank in range(1, len(ranks) + 1)]
     assert order == case["order"]
-    by_id = {one.id: score for one, score in zip(candidates, combined, strict=True)}
+    by_id = {candidate.id: score for candidate, score in zip(candidates, combined, strict=True)}
     if "scores" in case:
         assert [by_id[id] for id in order] == pytest.approx(case["scores"], abs=1e-12)
     if not candidates:
         return
     policy = Policy(rerank_min=guardrails.get("minimum"), agreement=guardrails.get("agreement"))
-    table = {one.id: score for one, score in zip(candidates, scores, strict=True)}
+    table = {candidate.id: score for candidate, score in zip(candidates, scores, strict=True)}
     for ordered in (candidates, candidates[::-1]):
         result = decide(ordered, profile, table, limit=case.get("limit"), policy=policy)
         assert [hit.id for hit in result.hits] == case["order"]
@@ -197,7 +201,7 @@ def test_cliff_is_cut_as_in_the_table(case: Case) -> None:
     request = _core.Request(
         grade=case.get("grade"),
         reranker_down=not case.get("reranker_available", True),
-        sources={one.id: kind for one, kind in kinds if kind is not None},
+        sources={candidate.id: kind for candidate, kind in kinds if kind is not None},
     )
     size, floor = case.get("pool", len(cosines)), case["static_floor"]
     policy = Policy(cliff_core=case["core"], floors=Floors(default=floor))
@@ -296,7 +300,7 @@ def test_scores_of_an_unfitted_reranker_count_by_rank() -> None:
     )
     policy, scores = Policy(rerank_min=9.0), {"a": 1.0, "b": 2.0, "c": -5.0}
     other = decide(falling(0.9, 0.8, 0.1), profile, scores, policy=policy)
-    assert [one.code for one in other.degraded] == ["reranker_not_fitted"]
+    assert [note.code for note in other.degraded] == ["reranker_not_fitted"]
     assert "fitted@1" in other.degraded[0].detail
     assert "function@1" in other.degraded[0].detail
     # Fused by rank; the confidence is that of stage 1.
@@ -380,7 +384,9 @@ def scenario(
         scored({"id": f"d{at}", "cosine": cosine, "bm25": bm25, "overlap": overlap}, Blend())
         for at, (cosine, bm25, overlap) in enumerate(rows)
     ]
-    return candidates, {one.id: logit for one, logit in zip(candidates, logits, strict=False)}
+    return candidates, {
+        candidate.id: logit for candidate, logit in zip(candidates, logits, strict=False)
+    }
 
 
 @given(ROWS, LOGITS, profiles(), POLICIES, LIMITS, st.booleans(), REQUESTS)
@@ -404,9 +410,11 @@ def test_decision_replays_and_is_consistent(
     assert (decision["reason"], decision["stage"]) == (result.reason, result.stage)
     assert decision["selected"] == result.ids
     assert [place["id"] for place in decision["places"]] == [hit.id for hit in result.hits]
-    assert [one["code"] for one in decision["warnings"]] == [one.code for one in result.warnings]
+    assert [warning["code"] for warning in decision["warnings"]] == [
+        warning.code for warning in result.warnings
+    ]
 
-    assert sorted(hit.id for hit in result.hits) == sorted(one.id for one in candidates)
+    assert sorted(hit.id for hit in result.hits) == sorted(candidate.id for candidate in candidates)
     assert result.selected == tuple(hit for hit in result.hits if hit.dropped is None)
     assert limit is None or len(result.selected) <= limit
     assert sorted(hit.stage1_rank for hit in result.hits) == list(range(1, len(rows) + 1))
@@ -449,16 +457,16 @@ def test_decision_replays_from_its_json_byte_for_byte(
         _core.Scored(id=f"d{at}", cosine=cosine, bm25=bm25, overlap=2, blend=blend)
         for at, (cosine, bm25, blend) in enumerate(rows)
     ]
-    table = {one.id: logit for one, logit in zip(candidates, logits, strict=False)}
+    table = {candidate.id: logit for candidate, logit in zip(candidates, logits, strict=False)}
     trace = decide(candidates, profile, table, limit, policy=policy).trace
     text = json.dumps(trace, allow_nan=False)
     assert json.dumps(cascade.replay(json.loads(text))) == json.dumps(
         {"gate": trace["gate"], "decision": trace["decision"]}
     )
-    given_ = {one.id: one for one in candidates}
+    given_ = {candidate.id: candidate for candidate in candidates}
     read, stage1, reranker, pairs = _core.read_trace(text)
     assert read == profile
-    assert {one.id: one for one in stage1} == given_
+    assert {row.id: row for row in stage1} == given_
     assert {pair.id: pair.score for pair in pairs} == {pair.id: table[pair.id] for pair in pairs}
     # The core writes the trace that it read again byte for byte.
     gated, decision = _core.replay(text)
@@ -530,7 +538,7 @@ def test_unreadable_trace_is_refused() -> None:
             cascade.replay({**trace, key: value})
         assert caught.value.code == code, key
         with pytest.raises(InputError) as caught_too:
-            cascade.replay({name: one for name, one in trace.items() if name != key})
+            cascade.replay({name: value for name, value in trace.items() if name != key})
         assert caught_too.value.code == "malformed_trace", key
 
 
@@ -589,17 +597,17 @@ def test_schema_refuses_a_changed_trace() -> None:
     Draft202012Validator.check_schema(TRACE.schema)
     trace = json_round_trip(REAL["with a cliff"]().trace)
     wrong: list[Callable[[dict[str, Any]], object]] = [
-        lambda one: one.update(schema="crossgate-trace/1"),
-        lambda one: one.update(more=1),
-        lambda one: one.pop("asked"),
-        lambda one: one["gate"].update(reason="confident_winner"),
-        lambda one: one["gate"]["cliff"].update(skip_reason="no_room"),
-        lambda one: one["decision"].update(stage=1),
-        lambda one: one["decision"]["places"][0].update(dropped="because"),
-        lambda one: one["profile"].pop("winner"),
-        lambda one: one["policy"].update(cliff_core=0),
-        lambda one: one["stage1"][0].update(bm25=-1.0),
-        lambda one: one["stage2"][0].pop("truncated"),
+        lambda trace: trace.update(schema="crossgate-trace/1"),
+        lambda trace: trace.update(more=1),
+        lambda trace: trace.pop("asked"),
+        lambda trace: trace["gate"].update(reason="confident_winner"),
+        lambda trace: trace["gate"]["cliff"].update(skip_reason="no_room"),
+        lambda trace: trace["decision"].update(stage=1),
+        lambda trace: trace["decision"]["places"][0].update(dropped="because"),
+        lambda trace: trace["profile"].pop("winner"),
+        lambda trace: trace["policy"].update(cliff_core=0),
+        lambda trace: trace["stage1"][0].update(bm25=-1.0),
+        lambda trace: trace["stage2"][0].pop("truncated"),
     ]
     for change in wrong:
         other = json_round_trip(trace)

@@ -183,12 +183,12 @@ def test_demo_prints_four_decisions(run: Any) -> None:
     assert (shown.code, shown.err) == (0, "")
     assert 20 <= len(shown.out.splitlines()) <= 40
     values = checked(run("demo", "--json"), "demo")
-    verdicts = {one["verdict"] for one in values["results"]}
+    verdicts = {result["verdict"] for result in values["results"]}
     assert verdicts == {"confident", "ambiguous", "nothing_relevant"}
-    for one in values["results"]:
-        assert one["query"] in shown.out
-        assert one["degraded"] == []
-        assert all(id in shown.out for id in one["selected"])
+    for result in values["results"]:
+        assert result["query"] in shown.out
+        assert result["degraded"] == []
+        assert all(id in shown.out for id in result["selected"])
 
 
 def test_index_writes_a_file(indexed: tuple[Path, Run]) -> None:
@@ -256,14 +256,14 @@ def test_index_uses_a_model_from_a_folder(run: Any, tmp_path: Path) -> None:
     assert checked(made, "index")["embedder"].startswith("mine@sha256:")
     arguments = ["route", "-i", "own.cgx", "merge two pdf files", "--json", "--reranker", "none"]
     without = checked(run(*arguments), "result")
-    (degraded,) = [one for one in without["degraded"] if one["code"] != "no_profile"]
+    (degraded,) = [note for note in without["degraded"] if note["code"] != "no_profile"]
     assert degraded["code"] == "embedder_unavailable"
     assert "mine@sha256:" in degraded["detail"]
     assert "--embedder FOLDER" in degraded["detail"]
     assert {hit["cosine"] for hit in without["hits"]} == {None}
     done = run(*arguments, "--embedder", "models/mine")
     values = checked(done, "result")
-    assert [one["code"] for one in values["degraded"]] == ["no_profile"]
+    assert [note["code"] for note in values["degraded"]] == ["no_profile"]
     assert values["selected"][0] == "pdf-toolkit"
     assert None not in {hit["cosine"] for hit in values["hits"]}
 
@@ -383,7 +383,7 @@ def test_rerank_accepts_an_empty_list(run: Any) -> None:
 
 def test_models_list_shows_every_model(run: Any) -> None:
     values = checked(run("models", "list", "--json"), "models_list")
-    here = {one["name"]: one["here"] for one in values["models"]}
+    here = {model["name"]: model["here"] for model in values["models"]}
     assert here["crossgate-embedder-minilm-l6"]
     assert here["crossgate-router-minilm-l12"]
     assert here["ms-marco-minilm-l12"]
@@ -396,10 +396,10 @@ def test_models_list_shows_every_model(run: Any) -> None:
 
 def test_models_list_shows_known_sizes_and_licences(run: Any) -> None:
     rows = checked(run("models", "list", "--json"), "models_list")["models"]
-    models = {one["name"]: one for one in rows}
+    models = {row["name"]: row for row in rows}
     assert models["ms-marco-minilm-l6-v2"]["bytes"] == 91_722_626
     assert models["bge-reranker-base"]["bytes"] is None
-    named = {name for name, one in models.items() if one["terms"]}
+    named = {name for name, model in models.items() if model["terms"]}
     assert named == {"jina-reranker-v2-base-multilingual"}
     shown = run("models", "list").out
     assert "bge-reranker-base  (cross-encoder, MIT)" in shown
@@ -420,7 +420,7 @@ def test_plugin_is_listed_checked_and_used(run: Any, tmp_path: Path) -> None:
         "class Longest:\n"
         "    name, identity = 'longest', 'longest@1'\n"
         "    def score(self, query, passages, *, deadline):\n"
-        "        return [PairScore(float(len(one.text))) for one in passages]\n"
+        "        return [PairScore(float(len(passage.text))) for passage in passages]\n"
     )
     info = tmp_path / "acme-1.2.dist-info"
     info.mkdir()
@@ -429,8 +429,8 @@ def test_plugin_is_listed_checked_and_used(run: Any, tmp_path: Path) -> None:
     (info / "entry_points.txt").write_text(points)
     path = {"PYTHONPATH": str(tmp_path)}
     values = checked(run("models", "list", "--json", variables=path), "models_list")
-    found = [one for one in values["plugins"] if one["package"] == "acme 1.2"]
-    assert [one["name"] for one in found] == ["longest", "lost"]
+    found = [plugin for plugin in values["plugins"] if plugin["package"] == "acme 1.2"]
+    assert [candidate["name"] for candidate in found] == ["longest", "lost"]
     assert "longest  (plug-in of acme 1.2)" in run("models", "list", variables=path).out
     examined = run("doctor", variables=path)
     assert examined.code == 3
@@ -454,14 +454,16 @@ def test_models_pull_of_a_bundled_model_downloads_nothing(run: Any) -> None:
 
 def test_models_verify_checks_the_hashes(run: Any) -> None:
     values = checked(run("models", "verify", "--json"), "models_verify")
-    assert {one["model"] for one in values["files"]} == {
+    assert {file["model"] for file in values["files"]} == {
         "crossgate-embedder-minilm-l6",
         "crossgate-router-minilm-l12",
         "ms-marco-minilm-l12",
     }
-    assert all(one["ok"] for one in values["files"])
-    one = checked(run("models", "verify", "crossgate-router-minilm-l12", "--json"), "models_verify")
-    assert len(one["files"]) == 2
+    assert all(file["ok"] for file in values["files"])
+    single = checked(
+        run("models", "verify", "crossgate-router-minilm-l12", "--json"), "models_verify"
+    )
+    assert len(single["files"]) == 2
     assert run("models", "verify").code == 0
 
 
@@ -476,7 +478,7 @@ def test_models_path_prints_the_folder(run: Any, home: Path) -> None:
 def test_doctor_reports_versions_and_models(run: Any) -> None:
     done = run("doctor", "--json")
     assert (done.code, done.err) == (0, "")
-    states = {one["what"]: one["state"] for one in checked(done, "doctor")["checks"]}
+    states = {check["what"]: check["state"] for check in checked(done, "doctor")["checks"]}
     assert states["crossgate"] == states["onnxruntime"] == states["cache"] == "ok"
     assert states["embedder crossgate-embedder-minilm-l6"] == "ok"
     assert states["cross-encoder ms-marco-minilm-l12"] == "ok"
@@ -501,11 +503,11 @@ def test_doctor_reports_remote_rerankers(
 ) -> None:
     done = run("doctor", "--json", variables=variables)
     assert done.code == 0
-    (one,) = (
+    (found,) = (
         check for check in checked(done, "doctor")["checks"] if check["what"] == "VoyageReranker"
     )
-    assert one["state"] == state
-    assert said in one["detail"]
+    assert found["state"] == state
+    assert said in found["detail"]
     assert "secret-5" not in done.out
 
 
@@ -523,7 +525,7 @@ def test_doctor_reports_a_failing_reranker(monkeypatch: pytest.MonkeyPatch) -> N
         permit = breaker.admit()
         assert permit is not None
         permit.failure()
-    found = {one["what"]: one for one in doctor.rerankers()}
+    found = {reranker["what"]: reranker for reranker in doctor.rerankers()}
     dead = found["remote reranker at dead.example"]
     assert dead["state"] == "broken"
     assert "not called for another" in dead["detail"]
@@ -535,7 +537,7 @@ def test_doctor_reports_a_failing_reranker(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("CO_API_KEY", "secret-5")
     monkeypatch.delenv("CROSSGATE_REMOTE", raising=False)
     monkeypatch.setattr(metadata, "version", missing)
-    found = {one["what"]: one for one in doctor.rerankers()}
+    found = {reranker["what"]: reranker for reranker in doctor.rerankers()}
     absent = found["CohereReranker"]
     assert (absent["state"], absent["advice"]) == ("broken", "pip install '.[remote]' from a clone")
     assert "secret-5" not in json.dumps(doctor.rerankers())
@@ -549,7 +551,7 @@ def test_warnings_are_on_stderr_and_in_the_json(run: Any, tmp_path: Path, candid
     options = ("--profile", profile, "--policy", policy, "--json")
     done = run("rerank", "how many nodes", candidates, *options)
     assert done.code == 0
-    codes = [one["code"] for one in checked(done, "result")["warnings"]]
+    codes = [warning["code"] for warning in checked(done, "result")["warnings"]]
     assert codes == ["flat_scores", "weak_retrieval"]
     lines = [rf"crossgate: warning\[{code}\]: [^\n]+\n" for code in codes]
     assert re.fullmatch("".join(lines), done.err)
@@ -563,13 +565,13 @@ def test_changed_model_file_is_refused(run: Any, tmp_path: Path, candidates: Pat
     variables = {"CROSSGATE_CACHE": str(tmp_path / "cache")}
     done = run("models", "verify", "--json", variables=variables)
     assert done.code == 3
-    bad = [one for one in checked(done, "models_verify")["files"] if not one["ok"]]
-    assert {one["model"] for one in bad} == {"ms-marco-minilm-l6-v2"}
-    assert all(one["detail"] for one in bad)
+    bad = [file for file in checked(done, "models_verify")["files"] if not file["ok"]]
+    assert {file["model"] for file in bad} == {"ms-marco-minilm-l6-v2"}
+    assert all(file["detail"] for file in bad)
     assert "ALTERED" in run("models", "verify", variables=variables).out
     sick = run("doctor", "--json", variables=variables)
     assert sick.code == 3
-    assert "broken" in [one["state"] for one in checked(sick, "doctor")["checks"]]
+    assert "broken" in [check["state"] for check in checked(sick, "doctor")["checks"]]
     # It is refused if it is named; the bundled model, which is the default, needs no cache.
     rerank = ("rerank", "how many nodes", candidates, "--json")
     named = run(*rerank, "--reranker", "ms-marco-minilm-l6-v2", variables=variables)
@@ -630,7 +632,9 @@ def test_output_lines_are_plain_and_short(run: Any, odd: Path, arguments: list[s
     shown = run(*arguments, variables={"COLUMNS": "100", "CROSSGATE_CACHE": "/c"})
     assert shown.code == 0, shown.err
     lines = shown.out.split("\n")
-    controls = [one for line in lines for one in line if unicodedata.category(one) == "Cc"]
+    controls = [
+        character for line in lines for character in line if unicodedata.category(character) == "Cc"
+    ]
     assert controls == []
     assert [line for line in lines if len(line) > 100] == []
 
@@ -662,7 +666,7 @@ def test_explain_shows_the_active_thresholds(
     chosen.write_text(policy_text(policy))
     arguments = ["route", "merge pdf", "-i", words, "--profile", fitted, "--policy", chosen]
     lines = run(*arguments, "--explain", "--reranker", "none").out.splitlines()
-    assert [one for one in lines if one.startswith("thresholds")] == [f"thresholds  {shown}"]
+    assert [line for line in lines if line.startswith("thresholds")] == [f"thresholds  {shown}"]
 
 
 def test_wide_characters_count_as_two_columns(run: Any, tmp_path: Path) -> None:
@@ -826,7 +830,7 @@ def test_ctrl_c_during_import_of_crossgate(home: Path, tmp_path: Path, module: s
     )
     assert done.returncode == 130
     assert done.stderr == "crossgate: interrupted, no partial output remains\n"
-    assert [one.name for one in tmp_path.iterdir()] == ["skills"]
+    assert [path.name for path in tmp_path.iterdir()] == ["skills"]
 
 
 # Untrusted text.
@@ -840,7 +844,9 @@ def test_output_contains_no_control_characters(text: str) -> None:
         printing.say(text)
         printing.show(printing.paint(printing.plain(text), "31"))
     shown = stream.getvalue()
-    assert [one for one in shown if one != "\n" and not one.isprintable()] == []
+    assert [
+        character for character in shown if character != "\n" and not character.isprintable()
+    ] == []
     assert stream.getvalue().count("\n") == text.count("\n") + 3
 
 
@@ -882,14 +888,14 @@ def test_untrusted_text_is_printed_without_control_characters(
     dataset = tmp_path / NASTY
     (dataset / "qrels").mkdir(parents=True)
     rows = [{"_id": f"d{NASTY}", "text": "red fox"}, {"_id": "e", "text": "hen"}]
-    (dataset / "corpus.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    (dataset / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     query = {"_id": "q", "text": f"fox {NASTY}", "metadata": {"kind": NASTY}}
     (dataset / "queries.jsonl").write_text(json.dumps(query) + "\nbroken \x1b[31m\n")
     (dataset / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\te\t1\n")
     done = run(*command, variables={"CROSSGATE_CACHE": str(tmp_path / NASTY)})
     assert done.out + done.err
     printed = (done.out + done.err).replace("\n", "")
-    assert [one for one in printed if not one.isprintable()] == []
+    assert [character for character in printed if not character.isprintable()] == []
     assert "Traceback" not in done.err
 
 
@@ -1085,7 +1091,7 @@ def test_unwritable_output_is_refused(run: Any, tmp_path: Path) -> None:
             assert (done.code, done.out, done.error) == (3, "", "index_unwritable")
             assert f"cannot write the index {output}: " in done.err
             assert str(tmp_path) not in done.err
-    assert sorted(one.name for one in tmp_path.rglob("*")) == ["folder", "text.txt"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["folder", "text.txt"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="this system has other signals")
@@ -1345,8 +1351,8 @@ def test_feedback_marks_the_last_decision(
     assert (noted.decision, noted.used) == (decided.decision, used)
     again = json.loads(run("feedback", "right", "--json", "--log", log).out)
     assert again["used"] == ["pdf-toolkit"]
-    uses = [one for one in read_log(log) if isinstance(one, LoggedUse)]
-    assert [one.judged for one in uses] == [True, True]
+    uses = [entry for entry in read_log(log) if isinstance(entry, LoggedUse)]
+    assert [use.judged for use in uses] == [True, True]
 
 
 def test_feedback_without_a_decision_is_refused(run: Any, tmp_path: Path) -> None:

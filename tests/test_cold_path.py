@@ -63,7 +63,7 @@ ROUTE = """
     router = Router(index, profile=profile)
     vector = index._core.vector("csv-cleaner")
     result = router.route("repair a csv with duplicate rows", vector=vector)
-    outcome = [result.ids[0], result.stage, result.reason, [one.code for one in result.degraded]]
+    outcome = [result.ids[0], result.stage, result.reason, [note.code for note in result.degraded]]
 """
 
 
@@ -162,7 +162,7 @@ def test_logged_decision_with_floors_loads_nothing_heavy(tmp_path: Path) -> None
         options = {"profile": Profile(), "policy": policy, "telemetry": JsonLinesLog(sys.argv[1])}
         result = rerank("fox", rows, reranker=None, **options)
         logged, = read_log(sys.argv[1])
-        outcome = [result.ids, [one.code for one in result.degraded], check_decision(logged)]
+        outcome = [result.ids, [note.code for note in result.degraded], check_decision(logged)]
         """,
         tmp_path / "log.jsonl",
     )
@@ -201,7 +201,7 @@ def test_recipe_without_a_model_loads_nothing_heavy() -> None:
         from datetime import UTC, datetime
         from crossgate import Candidate
         from crossgate._pipelines.recipes import Switches, context_engine
-        hits = [Candidate(id=one, text=one) for one in ("red fox", "hen")]
+        hits = [Candidate(id=text, text=text) for text in ("red fox", "hen")]
         switches = Switches(enabled=False)
         outcome = context_engine(
             "fox", lambda query, limit: [hits, hits], now=datetime.now(UTC), switches=switches

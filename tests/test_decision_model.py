@@ -120,8 +120,8 @@ def test_order_of_options_does_not_depend_on_the_order_of_documents(
 def test_another_shuffle_has_another_order_and_equal_scores(
     server: ProvidersServer, interface: Any
 ) -> None:
-    one, other = (scores_of(reranker(server, interface, shuffle=n), DOCUMENTS) for n in (0, 1))
-    assert one == pytest.approx(other)
+    first, second = (scores_of(reranker(server, interface, shuffle=n), DOCUMENTS) for n in (0, 1))
+    assert first == pytest.approx(second)
     first, second = (list(options_of(request.body).values()) for request in server.requests)
     assert first != second
     assert sorted(first) == sorted(second)

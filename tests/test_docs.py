@@ -56,7 +56,7 @@ class Block:
 def blocks(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     found = _BLOCK.finditer(text)
-    return [Block(one["kind"], one["text"], one["reason"]) for one in found]
+    return [Block(match["kind"], match["text"], match["reason"]) for match in found]
 
 
 @pytest.fixture
@@ -81,7 +81,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for variable in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(variable, "http://127.0.0.1:9")
     monkeypatch.setenv("HOME", str(tmp_path))
-    for variable in [one for one in os.environ if re.match("CROSSGATE_|.*_API_KEY$", one)]:
+    for variable in [
+        variable for variable in os.environ if re.match("CROSSGATE_|.*_API_KEY$", variable)
+    ]:
         monkeypatch.delenv(variable)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -93,7 +95,7 @@ def run_line(line: str, folder: Path) -> None:
     command = shlex.split(line, comments=True)
     assert command[0] == "crossgate"
     done = subprocess.run(
-        [CROSSGATE, *(one.replace("~", str(folder), 1) for one in command[1:])],
+        [CROSSGATE, *(argument.replace("~", str(folder), 1) for argument in command[1:])],
         capture_output=True,
         text=True,
         check=False,
@@ -133,7 +135,7 @@ def test_skipped_block_states_a_reason() -> None:
         "agents.md: needs decisions of a hook",
         "agents.md: needs transcripts of your own, and the extra calibrate "
         '(pip install ".[calibrate]")',
-        "log.md: needs a log of some hundred decisions with what was used",
+        "log.md: needs a log of some hundred decisions with records of use",
         "models.md: needs a model from the hub",
         "pipelines.md: takes minutes",
         "serve.md: needs a running server",
@@ -161,12 +163,14 @@ def test_links_have_a_target(page: Path) -> None:
 
 def test_outage_example_runs_as_documented(folder: Path) -> None:
     page = (ROOT / "docs/rerankers.md").read_text(encoding="utf-8")
-    (block,) = (one.text for one in blocks(ROOT / "docs/rerankers.md") if "HTTP 503" in one.text)
+    (block,) = (
+        block.text for block in blocks(ROOT / "docs/rerankers.md") if "HTTP 503" in block.text
+    )
     printed = io.StringIO()
     with redirect_stdout(printed):
         exec(compile(block, "rerankers.md", "exec"), {})
     shown = page.split(block)[1].split("```text\n")[1].split("```")[0]
-    assert [one.rstrip() for one in printed.getvalue().splitlines()] == shown.splitlines()
+    assert [line.rstrip() for line in printed.getvalue().splitlines()] == shown.splitlines()
 
 
 def test_demo_output_equals_the_readme() -> None:
@@ -198,7 +202,7 @@ def test_profile_page_lists_every_setting() -> None:
     for part, title in ((Profile(), "## Profile"), (Policy(), "## Policy")):
         section = page.split(title)[1].split("\n## ")[0]
         for setting, value in part.to_dict().items():
-            names = [f"{setting}.{one}" for one in value] if isinstance(value, dict) else []
+            names = [f"{setting}.{key}" for key in value] if isinstance(value, dict) else []
             for name in [setting, *names]:
                 short = name.split(".", 1)[-1]
                 assert (

@@ -69,7 +69,7 @@ def test_beir_folder_is_read_with_all_fields(tmp_path: Path) -> None:
     candidates = [{"query": "q2", "candidates": ["pdf-toolkit", "translator"]}]
     dataset = read_dataset(write_beir(tmp_path / "mine", candidates=candidates))
     assert (dataset.name, dataset.split, len(dataset.documents)) == ("mine", "test", 6)
-    queries = {one.id: one for one in dataset.queries}
+    queries = {query.id: query for query in dataset.queries}
     assert list(queries) == ["q1", "q2", "q3", "n1", "n2"]
     assert queries["q1"].relevant == {"csv-cleaner": 2, "spreadsheet": 1}
     assert (queries["q1"].kind, queries["q1"].mentions_name) == ("direct", None)
@@ -94,7 +94,7 @@ def test_no_match_query_belongs_to_its_split_or_to_all(tmp_path: Path) -> None:
     folder = write_beir(tmp_path, queries=queries, qrels=qrels, negatives={})
     dataset = read_dataset(folder)
     assert dataset.split == "dev"
-    assert [one.id for one in dataset.queries] == ["q", "here", "all"]
+    assert [query.id for query in dataset.queries] == ["q", "here", "all"]
     assert "1 no-match queries name no split: they are in every split" in dataset.notes
 
 
@@ -133,7 +133,7 @@ def test_malformed_query_is_reported_with_its_line(tmp_path: Path, bad: str, rea
     if not reason:  # an empty value counts as missing
         assert dataset.problems == ()
         return
-    assert [(one.path, one.line) for one in dataset.problems] == [
+    assert [(problem.path, problem.line) for problem in dataset.problems] == [
         (str(folder / "queries.jsonl"), 7)
     ]
     assert reason in dataset.problems[0].reason
@@ -156,7 +156,7 @@ def test_malformed_judgement_is_reported_with_its_line(
 ) -> None:
     folder = write_beir(tmp_path, qrels={"test": [*QRELS, row]})
     dataset = read_dataset(folder)
-    assert [one.line for one in dataset.problems] == [6]
+    assert [problem.line for problem in dataset.problems] == [6]
     assert reason in dataset.problems[0].reason
     assert code_of(folder, strict=True)[0] == "malformed_row"
 
@@ -172,7 +172,10 @@ def test_table_without_header_keeps_its_first_row(tmp_path: Path) -> None:
 def test_document_with_grade_0_does_not_fit(tmp_path: Path) -> None:
     rows = ["q1\tcsv-cleaner\t1", "q1\tspreadsheet\t0", "q2\tpdf-toolkit\t-1"]
     dataset = read_dataset(write_beir(tmp_path, qrels={"test": rows}, negatives={}))
-    assert {one.id: one.relevant for one in dataset.queries} == {"q1": {"csv-cleaner": 1}, "n1": {}}
+    assert {query.id: query.relevant for query in dataset.queries} == {
+        "q1": {"csv-cleaner": 1},
+        "n1": {},
+    }
 
 
 def test_unlabelled_queries_are_counted(tmp_path: Path) -> None:
@@ -182,7 +185,7 @@ def test_unlabelled_queries_are_counted(tmp_path: Path) -> None:
         "train": ["train\tcsv-cleaner\t1", "zero\tpdf-toolkit\t1"],
     }
     dataset = read_dataset(write_beir(tmp_path, queries=queries, qrels=qrels, negatives={}))
-    assert [one.id for one in dataset.queries] == ["fits"]
+    assert [query.id for query in dataset.queries] == ["fits"]
     # The query of another split is not counted.
     assert [note for note in dataset.notes if note.startswith("2 queries have neither")]
 
@@ -203,7 +206,7 @@ def test_labels_for_unknown_ids_are_refused(tmp_path: Path) -> None:
 def test_labels_of_a_skipped_query_are_skipped(tmp_path: Path) -> None:
     queries = [*QUERIES[1:], {"_id": "q1", "text": ""}]
     dataset = read_dataset(write_beir(tmp_path, queries=queries))
-    assert [one.id for one in dataset.queries] == ["q2", "q3", "n1", "n2"]
+    assert [query.id for query in dataset.queries] == ["q2", "q3", "n1", "n2"]
     assert len(dataset.problems) == 1
 
 
@@ -213,8 +216,8 @@ def test_malformed_candidate_list_is_counted(tmp_path: Path) -> None:
         {"query": "nobody", "candidates": ["spreadsheet"]},
     ]
     dataset = read_dataset(write_beir(tmp_path, candidates=rows))
-    assert [one.line for one in dataset.problems] == [1, 2]
-    assert all(one.candidates is None for one in dataset.queries)
+    assert [problem.line for problem in dataset.problems] == [1, 2]
+    assert all(query.candidates is None for query in dataset.queries)
 
 
 def test_empty_split_is_refused(tmp_path: Path) -> None:
@@ -239,7 +242,8 @@ def test_sample_depends_on_the_seed_and_is_noted(tmp_path: Path) -> None:
     rows = [f"q{place}\tcsv-cleaner\t1" for place in range(40)]
     folder = write_beir(tmp_path, queries=queries, qrels={"test": rows}, negatives={})
     ids = [
-        [one.id for one in read_dataset(folder, limit=10, seed=seed).queries] for seed in (1, 1, 2)
+        [query.id for query in read_dataset(folder, limit=10, seed=seed).queries]
+        for seed in (1, 1, 2)
     ]
     assert len(set(ids[0])) == 10
     assert ids[0] == ids[1] != ids[2]
@@ -275,7 +279,7 @@ def write_lines(path: Path, rows: Sequence[Mapping[str, Any] | str]) -> Path:
 def test_documents_and_queries_of_a_file_may_be_in_any_order(tmp_path: Path) -> None:
     dataset = read_dataset(write_lines(tmp_path / "my.jsonl", LINES))
     assert (dataset.name, dataset.split) == ("my.jsonl", "all")
-    assert [one.content for one in dataset.documents] == [
+    assert [document.content for document in dataset.documents] == [
         "PDF tools: merge and split",
         "clean tables",
     ]
@@ -292,8 +296,8 @@ def test_rows_of_a_file_may_have_a_split(tmp_path: Path) -> None:
     rows = [*LINES, {"query": "x", "relevant": ["csv"], "split": "dev"}]
     rows.append({"query": "y", "relevant": ["csv"], "split": "train"})
     path = write_lines(tmp_path / "my.jsonl", rows)
-    assert [one.text for one in read_dataset(path).queries][-1] == "x"
-    assert [one.text for one in read_dataset(path, split="train").queries][-1] == "y"
+    assert [query.text for query in read_dataset(path).queries][-1] == "x"
+    assert [query.text for query in read_dataset(path, split="train").queries][-1] == "y"
     assert code_of(path, split="test")[0] == "unknown_split"
 
 
@@ -319,7 +323,7 @@ def test_malformed_line_is_counted_or_fatal(tmp_path: Path, row: Mapping[str, An
     path = write_lines(tmp_path / "my.jsonl", [*LINES, row])
     dataset = read_dataset(path)
     assert (len(dataset.documents), len(dataset.queries)) == (2, 4)
-    assert [str(one).startswith(f"{path}:7: ") for one in dataset.problems] == [True]
+    assert [str(problem).startswith(f"{path}:7: ") for problem in dataset.problems] == [True]
     code, message = code_of(path, strict=True)
     assert (code, message.startswith(f"{path}:7: ")) == ("malformed_row", True)
 

@@ -41,8 +41,8 @@ def test_metrics_equal_ir_measures(queries: list[tuple[list[str], dict[str, int]
     }
     wanted = [getattr(ir_measures, short) @ k for short in names.values()]
     found = {
-        (one.query_id, str(one.measure)): one.value
-        for one in ir_measures.iter_calc(wanted, qrels, run)
+        (score.query_id, str(score.measure)): score.value
+        for score in ir_measures.iter_calc(wanted, qrels, run)
     }
     for place, (ranking, grades) in enumerate(ranked):
         for name, measure in zip(names, wanted, strict=True):
@@ -159,7 +159,11 @@ def test_area_is_the_probability_of_a_higher_positive_score(
     if not positives or not negatives:
         assert found is None
         return
-    wins = sum((one > other) + (one == other) / 2 for one in positives for other in negatives)
+    wins = sum(
+        (positive > other) + (positive == other) / 2
+        for positive in positives
+        for other in negatives
+    )
     assert found == pytest.approx(wins / (len(positives) * len(negatives)))
 
 

@@ -98,8 +98,8 @@ def test_remote_mode_scores_every_pool_and_stores_the_scores_separately(
     remote = tier(provider, server)
     run = measured(tmp_path, remote)
     dataset = read_dataset(tmp_path / "set")
-    documents = {one.id: one.content for one in dataset.documents}
-    candidates = {one.id: one.candidates for one in dataset.queries}
+    documents = {document.id: document.content for document in dataset.documents}
+    candidates = {query.id: query.candidates for query in dataset.queries}
     index = Index.build(dataset.documents, embedder=WordEmbedder())
     reranks_all = profile_of("remote", FITTED)
     router = Router(index, reranker=[remote, SharedWords()], profile=reranks_all)
@@ -111,7 +111,7 @@ def test_remote_mode_scores_every_pool_and_stores_the_scores_separately(
     assert len(server.requests) == len(asked) + 1
     for query in asked:
         assert {id: pair.score for id, pair in query.remote_pairs.items()} == pytest.approx(
-            {one.id: relevance(documents[one.id]) for one in query.scored}
+            {candidate.id: relevance(documents[candidate.id]) for candidate in query.scored}
         )
         assert {pair.score for pair in query.pairs.values()} != {
             pair.score for pair in query.remote_pairs.values()
@@ -125,7 +125,7 @@ def test_remote_mode_scores_every_pool_and_stores_the_scores_separately(
             (hit.id, hit.score, hit.dropped) for hit in routed.hits
         ]
         assert (result.stage, routed.stage) == (2, 2)
-        assert [one.code for one in result.degraded] == ["reranker_not_fitted"]
+        assert [note.code for note in result.degraded] == ["reranker_not_fitted"]
 
 
 def test_report_has_a_column_for_the_mode_remote(tmp_path: Path, server: ProvidersServer) -> None:
@@ -142,7 +142,7 @@ def test_report_has_a_column_for_the_mode_remote(tmp_path: Path, server: Provide
     values = json.loads(dump(report.to_dict()))
     assert values["header"]["remote"] == "cohere/rerank-v4.0-pro"
     assert "remote" in values["quality"]
-    assert "remote" in {one["path"] for one in values["economics"]["latencies"]}
+    assert "remote" in {latency["path"] for latency in values["economics"]["latencies"]}
     page = html_report([report])
     assert ">remote</abbr></th>" in page
     assert "cohere/rerank-v4.0-pro" in page
@@ -150,7 +150,7 @@ def test_report_has_a_column_for_the_mode_remote(tmp_path: Path, server: Provide
     assert summarize(run).modes == MODES
     assert "remote" not in text_report(summarize(run)).split("\n\n")[2]
     # The counts follow from the stored scores.
-    decisions = [decide(one, FITTED, "remote", remote=run.header.remote) for one in run.queries]
+    decisions = [decide(query, FITTED, "remote", remote=run.header.remote) for query in run.queries]
     right = [
         bool(result.ids) and result.ids[0] in query.relevant
         for query, result in zip(run.queries, decisions, strict=True)
@@ -180,20 +180,20 @@ def test_failed_calls_are_counted_and_keep_the_order_of_stage_1(
 
 def test_partial_scores_are_used(tmp_path: Path, server: ProvidersServer) -> None:
     run = measured(tmp_path, tier("cohere", server))
-    query = max(run.queries, key=lambda one: len(one.remote_pairs))
+    query = max(run.queries, key=lambda query: len(query.remote_pairs))
     assert len(query.remote_pairs) > LEAST_PAIRS
     for count, stage in ((LEAST_PAIRS, 2), (LEAST_PAIRS - 1, 1), (0, 1)):
         kept = dict(list(query.remote_pairs.items())[:count])
         result = decide(
             replace(query, remote_pairs=kept), FITTED, "remote", remote=run.header.remote
         )
-        codes = [one.code for one in result.degraded]
+        codes = [note.code for note in result.degraded]
         assert codes == ["partial_scores", *["reranker_not_fitted"] * (stage == 2)]
         assert result.stage == stage
         assert [hit.id for hit in result.hits if hit.dropped != "not_reranked"] == (
             [hit.id for hit in result.hits if hit.id in kept]
             if stage == 2
-            else [one.id for one in query.scored]
+            else [candidate.id for candidate in query.scored]
         )
 
 
@@ -225,7 +225,7 @@ def test_only_a_profile_fitted_for_the_tier_applies_its_minimum(
         # A minimum for another reranker's scores is not applied.
         other = decided(query, profile.replace(reranker="shared@1"), policy=policy)
         assert len(other.ids) == len(query.scored)
-        assert [one.code for one in other.degraded] == ["reranker_not_fitted"]
+        assert [note.code for note in other.degraded] == ["reranker_not_fitted"]
 
 
 def test_other_profile_keeps_the_mode_only_with_the_same_pools(

@@ -179,7 +179,9 @@ def run_of(
     return Run(header=made, queries=tuple(queries))
 
 
-@pytest.mark.parametrize("query", [one for one in QUERIES if one.relevant], ids=lambda one: one.id)
+@pytest.mark.parametrize(
+    "query", [query for query in QUERIES if query.relevant], ids=lambda query: query.id
+)
 def test_miss_is_attributed_to_the_step_that_lost_it(query: StoredQuery) -> None:
     results = {mode: decided(query, mode) for mode in MODES}
     found = tuple(where_lost(query, results[mode], results["always"]) for mode in MODES)
@@ -230,7 +232,7 @@ def test_report_counts_the_decisions_of_the_gate() -> None:
     assert account.reasons == {"confident_winner": 3, "improbable": 2}
     # Three pairs of six queries; without a gate also three of three and two of two.
     assert (account.pairs, account.pairs_always) == (18, 18 + 9 + 4)
-    times = {one.path: (one.count, one.p50) for one in account.latencies}
+    times = {latency.path: (latency.count, latency.p50) for latency in account.latencies}
     assert times == {
         "skipped": (5, 3.0),
         "reranked": (6, 3.0),
@@ -246,7 +248,9 @@ def test_report_counts_the_decisions_of_the_gate() -> None:
         "guardrail": 1,
     }
     assert report.lost["never"] == {"retrieval": 1, "stage1": 4}
-    assert {mode: one.value for mode, one in report.against_always.items() if one} == {
+    assert {
+        mode: interval.value for mode, interval in report.against_always.items() if interval
+    } == {
         "never": pytest.approx((4 - 4) / 9),
         "gated": pytest.approx((2 - 4) / 9),
     }
@@ -254,7 +258,7 @@ def test_report_counts_the_decisions_of_the_gate() -> None:
     assert report.recall_without_thresholds["gated"] is not None
     assert report.recall_without_thresholds["gated"].value == pytest.approx(4 / 9)
     # The mode always puts one more right answer first than the gate; never as many as the gate.
-    assert {mode: one.value for mode, one in report.stage2_gain.items() if one} == {
+    assert {mode: interval.value for mode, interval in report.stage2_gain.items() if interval} == {
         "gated": 0.0,
         "always": pytest.approx(1 / 9),
     }
@@ -294,7 +298,7 @@ def test_decisions_without_thresholds_ignore_the_relevance_threshold() -> None:
     assert report.recall_without_thresholds == summarize(run_of()).recall_without_thresholds
     # The abstention curve varies only the confidence threshold.
     report = summarize(run_of(profile=confident().replace(relevance=relevant)))
-    assert {one.false_positive_rate for one in report.abstention} == {0.0}
+    assert {point.false_positive_rate for point in report.abstention} == {0.0}
 
 
 FALLING, LEVEL = (0.6, 0.59, 0.3, 0.29), (0.6, 0.59, 0.58, 0.57)
@@ -319,7 +323,7 @@ def test_share_of_cut_tails_is_compared_with_the_expected_range(
     queries += [stored("skipped", CLEAR, (0.0,) * 3, "a")]
     policy = POLICY.replace(cliff_core=core)
     report = summarize(run_of(queries, profile=PROFILE.replace(pool=4), policy=policy))
-    (line,) = [one for one in text_report(report).splitlines() if one.startswith("tail cut")]
+    (line,) = [line for line in text_report(report).splitlines() if line.startswith("tail cut")]
     assert line == f"tail cut         {shown}"
     assert len(line) <= 100
     # A page does not mention a rule that the policy leaves off.
@@ -359,7 +363,8 @@ def test_curve_contains_the_shipped_point_and_both_ends() -> None:
     assert gated["recall@1"] is not None
     assert gated["false_positive_rate"] is not None
     assert [
-        (one.factor, one.skip_rate, one.recall, one.false_positive_rate) for one in shipped
+        (point.factor, point.skip_rate, point.recall, point.false_positive_rate)
+        for point in shipped
     ] == [(1.0, 5 / 11, gated["recall@1"].value, gated["false_positive_rate"].value)]
     least, most = report.curve[0], report.curve[-1]
     assert least.skip_rate == 2 / 11  # candidates below the floor are skipped at any lead
@@ -377,7 +382,7 @@ def test_curve_contains_the_shipped_point_and_both_ends() -> None:
 def test_profile_without_leads_has_a_curve() -> None:
     values: list[tuple[float | None, float | None]] = [(1.0, None)] * len(QUERIES)
     points = trade_off(QUERIES, Profile(), Policy(), values, values)
-    assert [(one.skip_rate, one.shipped) for one in points][:2] == [(0.0, False), (0.0, True)]
+    assert [(point.skip_rate, point.shipped) for point in points][:2] == [(0.0, False), (0.0, True)]
     assert points[-1].skip_rate == 1.0
 
 
@@ -389,7 +394,10 @@ def confident(**answer: Any) -> Profile:
 
 
 TERMS = tuple(
-    replace(query, scored=tuple(one.replace(overlap=2) for one in query.scored))
+    replace(
+        query,
+        scored=tuple(candidate.replace(overlap=2) for candidate in query.scored),
+    )
     for query in QUERIES
 )
 """The queries, with two terms in common with each candidate, so that BM25 may find a winner."""
@@ -397,9 +405,9 @@ TERMS = tuple(
 
 def test_abstention_curve_has_a_point_per_threshold() -> None:
     report = summarize(run_of(profile=confident(threshold=0.6)))
-    assert [one.least for one in report.abstention if one.shipped] == [0.6]
-    precisions = [one.precision for one in report.abstention]
-    injects = [one.false_positive_rate for one in report.abstention]
+    assert [point.least for point in report.abstention if point.shipped] == [0.6]
+    precisions = [point.precision for point in report.abstention]
+    injects = [point.false_positive_rate for point in report.abstention]
     assert precisions == sorted(precisions, reverse=True)
     assert len(set(precisions)) > 1
     assert injects == sorted(injects, reverse=True)
@@ -431,7 +439,7 @@ def test_abstention_point_equals_a_decision_at_its_threshold(
         assert gated["false_positive_rate"] is not None
         assert gated["precision@1"].value == pytest.approx(point.precision)
         assert gated["false_positive_rate"].value == pytest.approx(point.false_positive_rate)
-        (shipped,) = (one for one in naive.abstention if one.shipped)
+        (shipped,) = (point for point in naive.abstention if point.shipped)
         assert (shipped.precision, shipped.false_positive_rate) == (
             point.precision,
             point.false_positive_rate,
@@ -447,8 +455,8 @@ def test_abstention_curve_is_empty_without_confidence_or_labels() -> None:
 
 def test_reliability_uses_the_confidence() -> None:
     bins = summarize(run_of(profile=confident())).reliability
-    for one in bins:  # each is on sigmoid(4 cosine - 2), and not on a sigmoid of a logit
-        assert 1 / (1 + math.exp(2)) <= one.stated <= 1 / (1 + math.exp(-2))
+    for tenth in bins:  # each is on sigmoid(4 cosine - 2), and not on a sigmoid of a logit
+        assert 1 / (1 + math.exp(2)) <= tenth.stated <= 1 / (1 + math.exp(-2))
 
 
 @pytest.mark.parametrize(
@@ -464,12 +472,12 @@ def test_standalone_chart_is_an_svg_file() -> None:
     points = summarize(run_of()).curve
     root = ElementTree.fromstring(standalone(curve_chart(points)))
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
-    circles = [one.get("class") for one in root.iter("{http://www.w3.org/2000/svg}circle")]
+    circles = [circle.get("class") for circle in root.iter("{http://www.w3.org/2000/svg}circle")]
     assert circles.count("mark") == 1
     # Every point shows its numbers on hover.
     assert len(circles) == len(points) == len(list(root.iter("{http://www.w3.org/2000/svg}title")))
     (style,) = root.iter("{http://www.w3.org/2000/svg}style")
-    used = {one.get("class") for one in root.iter() if one.get("class")} - {"label"}
+    used = {element.get("class") for element in root.iter() if element.get("class")} - {"label"}
     assert all(f".{name} {{" in (style.text or "") for name in used)
 
 
@@ -481,21 +489,23 @@ def svg(chart: str) -> list[ElementTree.Element]:
 def test_band_of_the_flow_chart_is_as_thick_as_its_number_of_queries() -> None:
     lost = summarize(run_of()).lost["gated"]
     elements = svg(flow_chart(9, lost))
-    labels = [one.text or "" for one in elements if one.tag == "text"]
+    labels = [element.text or "" for element in elements if element.tag == "text"]
     assert labels[0] == "9 queries with a match"
     counts = {label.split(": ")[0]: int(label.split(": ")[1].split()[0]) for label in labels[1:]}
     assert counts.pop("right first pick") == 9 - sum(lost.values())
     assert counts == {PLACES[place]: count for place, count in lost.items()}
     heights = {
-        one[0].text.split(":")[0]: [float(y) for y in re.findall(r" V([\d.]+)", one.get("d", ""))]
-        for one in elements
-        if one.tag == "path" and one[0].text
+        element[0].text.split(":")[0]: [
+            float(y) for y in re.findall(r" V([\d.]+)", element.get("d", ""))
+        ]
+        for element in elements
+        if element.tag == "path" and element[0].text
     }
     assert set(heights) == {"right first pick", *counts}
     tops = {
-        one[0].text.split(":")[0]: float(re.findall(r",([\d.]+) V", one.get("d", ""))[0])
-        for one in elements
-        if one.tag == "path" and one[0].text
+        element[0].text.split(":")[0]: float(re.findall(r",([\d.]+) V", element.get("d", ""))[0])
+        for element in elements
+        if element.tag == "path" and element[0].text
     }
     thick = {name: bottom - tops[name] for name, (bottom,) in heights.items()}
     each = thick["right first pick"] / (9 - sum(lost.values()))
@@ -506,25 +516,25 @@ def test_band_of_the_flow_chart_is_as_thick_as_its_number_of_queries() -> None:
 
 @pytest.mark.parametrize("lost", [{}, {"retrieval": 3}, {"gate": 3}, {"retrieval": 1, "gate": 2}])
 def test_flow_chart_may_have_a_single_end(lost: dict[str, int]) -> None:
-    labels = [one.text or "" for one in svg(flow_chart(3, lost)) if one.tag == "text"]
+    labels = [element.text or "" for element in svg(flow_chart(3, lost)) if element.tag == "text"]
     assert len(labels) == 1 + len(lost) + (not lost)
 
 
 def test_latency_chart_rises_to_all_queries() -> None:
     account = summarize(run_of()).economics
     assert account is not None
-    assert all(len(one.spread) == 21 for one in account.latencies)
+    assert all(len(latency.spread) == 21 for latency in account.latencies)
     slow = Latency(path="slow <1>", count=2, p50=10.0, p95=1e4, p99=1e4, spread=(0.0, 10.0, 1e4))
     elements = svg(latency_chart([slow, *account.latencies]))
-    lines = [one for one in elements if one.tag == "polyline"]
+    lines = [element for element in elements if element.tag == "polyline"]
     assert len(lines) == 1 + len(account.latencies)
     for line in lines:
-        points = [tuple(map(float, one.split(","))) for one in line.get("points", "").split()]
+        points = [tuple(map(float, pair.split(","))) for pair in line.get("points", "").split()]
         # Both the time and the share rise along the line.
         assert points == sorted(points, key=lambda point: (point[0], -point[1]))
-    ticks = [one.text for one in elements if one.get("class") == "tick"]
+    ticks = [element.text for element in elements if element.get("class") == "tick"]
     assert {"1 ms", "100 ms", "1 s", "10 s"} <= set(ticks)
-    assert any(one.text == "slow <1>: 50% within 10.0 ms" for one in elements)
+    assert any(element.text == "slow <1>: 50% within 10.0 ms" for element in elements)
 
 
 def test_stored_run_is_decided_by_another_profile_without_a_model() -> None:
@@ -532,7 +542,7 @@ def test_stored_run_is_decided_by_another_profile_without_a_model() -> None:
     assert report.economics is not None
     assert report.economics.reranked == 11
     assert any("decided again" in note for note in report.notes)
-    times = {one.path: one.p50 for one in report.economics.latencies}
+    times = {latency.path: latency.p50 for latency in report.economics.latencies}
     assert times["reranked"] == 9.0  # that of always, since gated was not measured with this gate
     with pytest.raises(CrossgateError) as raised:
         summarize(run_of(), profile=CLOSED.replace(reranker="another"))
@@ -597,7 +607,7 @@ def test_report_of_only_no_match_queries() -> None:
 
 def test_kinds_and_named_documents_are_reported_separately() -> None:
     groups = {group.name: group for group in summarize(run_of()).groups}
-    assert {name: one.queries for name, one in groups.items()} == {
+    assert {name: group.queries for name, group in groups.items()} == {
         "names the document": 1,
         "does not name it": 1,
         "easy": 2,
@@ -612,7 +622,7 @@ def test_kinds_and_named_documents_are_reported_separately() -> None:
 
 def test_signals_have_an_area_for_both_questions() -> None:
     report = summarize(run_of())
-    strengths = {one.name: one for one in report.strengths}
+    strengths = {strength.name: strength for strength in report.strengths}
     # Stage 2 corrects two of the nine queries with a match.
     leads = {q.id: q.signals["lead"] for q in QUERIES if q.relevant and q.signals}
     needed = [leads.pop(id) for id in ("gate", "reranked right")]
@@ -633,10 +643,10 @@ def test_histograms_and_reliability_count_every_query_once() -> None:
     for histogram in histograms(QUERIES, always):
         assert (sum(histogram.match), sum(histogram.no_match)) == (9, 2)
     bins = reliability(QUERIES, always)
-    assert sum(one.count for one in bins) == 11
-    assert bins == tuple(sorted(bins, key=lambda one: one.stated))
-    assert all(0 <= one.stated <= 1 and 0 <= one.observed <= 1 for one in bins)
-    (top,) = (one for one in bins if one.stated > 0.95)
+    assert sum(tenth.count for tenth in bins) == 11
+    assert bins == tuple(sorted(bins, key=lambda tenth: tenth.stated))
+    assert all(0 <= tenth.stated <= 1 and 0 <= tenth.observed <= 1 for tenth in bins)
+    (top,) = (tenth for tenth in bins if tenth.stated > 0.95)
     # Logits 3, 3, 4, 4 and 4 at the top; of these b, b and a fit.
     assert top.count == 5
     assert top.observed == pytest.approx(3 / 5)
@@ -647,8 +657,8 @@ def test_answers_are_those_of_the_named_mode(modes: list[Mode]) -> None:
     # The run has all modes, and only some of them are compared.
     report = summarize(run_of(), modes=modes)
     mode: Mode = "gated" if "gated" in modes else "always"
-    picks = {one.id: one.picked for one in report.answers}
-    assert picks == {one.id: tuple(decided(one, mode).ids) for one in QUERIES}
+    picks = {answer.id: answer.picked for answer in report.answers}
+    assert picks == {query.id: tuple(decided(query, mode).ids) for query in QUERIES}
     assert f"All queries, {mode}" in html_report([report])
 
 
@@ -669,12 +679,14 @@ def test_page_contains_no_control_characters() -> None:
     nasty = "data\x1b[31m\u202eset\x9b\r\0\u2066"
     page = html_report([summarize(replace(run, header=replace(run.header, dataset=nasty)))])
     assert "data [31m set" in page
-    assert [one for one in page if one != "\n" and not one.isprintable()] == []
+    assert [
+        character for character in page if character != "\n" and not character.isprintable()
+    ] == []
 
 
 def test_long_names_are_cut_to_the_width() -> None:
     queries = [
-        replace(one, id=f"{one.id} {n}", kind="k" * 60) for one in QUERIES for n in range(10)
+        replace(query, id=f"{query.id} {n}", kind="k" * 60) for query in QUERIES for n in range(10)
     ]
     header: dict[str, Any] = {"dataset": "d" * 70, "notes": ("word " * 60,), "skipped": 12_345}
     report = summarize(run_of(queries, **header))
@@ -741,17 +753,18 @@ def test_page_is_complete_loads_nothing_and_escapes_text() -> None:
 
 def test_table_lists_every_query_with_its_outcome() -> None:
     report = summarize(run_of())
-    rows = {one.id: one for one in report.answers}
+    rows = {answer.id: answer for answer in report.answers}
     assert list(rows) == list(report.ids)
     right, silent = (
-        [one.id for one in report.answers if one.outcome == name] for name in ("right", "silent")
+        [answer.id for answer in report.answers if answer.outcome == name]
+        for name in ("right", "silent")
     )
     recall = report.quality["gated"]["recall@1"]
     assert recall is not None
     assert len(right) == round(recall.value * recall.count)
-    for one in report.answers:
-        assert (one.outcome in ("silent", "injected")) == (not one.fits)
-        assert (one.outcome in ("silent", "missed")) == (not one.picked)
+    for answer in report.answers:
+        assert (answer.outcome in ("silent", "injected")) == (not answer.fits)
+        assert (answer.outcome in ("silent", "missed")) == (not answer.picked)
     assert all(id.startswith("nothing") for id in silent)
     page = Page()
     page.feed("".join(queries_table(report.answers, "gated")))
@@ -784,16 +797,16 @@ _MACHINE = {"processor": "none", "cores": 2, "system": "none"}
 
 def reports_of(*reports: Report) -> Mapping[str, dict[str, Any]]:
     """Return reports as they read back from JSON."""
-    read = [json.loads(dump(one.to_dict())) for one in reports]
-    return {f"{one['header']['dataset']} {one['header']['split']}": one for one in read}
+    read = [json.loads(dump(report.to_dict())) for report in reports]
+    return {f"{report['header']['dataset']} {report['header']['split']}": report for report in read}
 
 
 def test_report_equals_itself() -> None:
     same = reports_of(summarize(run_of()))
     found = compare(dict(same), dict(same))
     assert not found.fell
-    assert all(one.difference.value == 0 for one in found.changes)
-    assert {(one.mode, one.metric) for one in found.changes} >= {
+    assert all(change.difference.value == 0 for change in found.changes)
+    assert {(change.mode, change.metric) for change in found.changes} >= {
         (mode, metric)
         for mode in MODES
         for metric in ("recall@1", "false_positive_rate", "skipped")
@@ -802,23 +815,25 @@ def test_report_equals_itself() -> None:
 
 def many(profile: Profile, count: int = 12, **header: Any) -> Mapping[str, dict[str, Any]]:
     """Return the report of many copies of the queries."""
-    copies = [replace(one, id=f"{one.id} {n}") for n in range(count) for one in QUERIES]
+    copies = [replace(query, id=f"{query.id} {n}") for n in range(count) for query in QUERIES]
     return reports_of(summarize(run_of(copies, profile=profile, **header)))
 
 
 def test_fall_beyond_noise_is_reported_in_either_direction() -> None:
     gated, ungated = dict(many(PROFILE)), dict(many(CLOSED))
-    better = {(one.mode, one.metric): one for one in compare(gated, ungated).changes}
+    better = {(change.mode, change.metric): change for change in compare(gated, ungated).changes}
     assert better["gated", "recall@1"].difference.low > 0
     assert not better["gated", "recall@1"].fell
     # Without the gate no query is skipped.
-    assert [key for key, one in better.items() if one.fell] == [("gated", "skipped")]
-    worse = {(one.mode, one.metric) for one in compare(ungated, gated).changes if one.fell}
+    assert [key for key, change in better.items() if change.fell] == [("gated", "skipped")]
+    worse = {
+        (change.mode, change.metric) for change in compare(ungated, gated).changes if change.fell
+    }
     assert ("gated", "recall@1") in worse
     assert ("gated", "skipped") not in worse
     assert all(mode == "gated" for mode, _ in worse)
     injects = compare(gated, dict(many(CLOSED, policy=Policy()))).changes
-    lower = {one.metric: one for one in injects if one.mode == "gated"}
+    lower = {change.metric: change for change in injects if change.mode == "gated"}
     assert lower["false_positive_rate"].after > lower["false_positive_rate"].before
     assert lower["false_positive_rate"].fell
 
@@ -826,7 +841,7 @@ def test_fall_beyond_noise_is_reported_in_either_direction() -> None:
 def test_differences_are_paired_by_query_id() -> None:
     turned = reports_of(summarize(run_of(QUERIES[::-1])))
     found = compare(dict(reports_of(summarize(run_of()))), dict(turned))
-    assert all(one.difference.low == one.difference.high == 0 for one in found.changes)
+    assert all(change.difference.low == change.difference.high == 0 for change in found.changes)
 
 
 def test_one_query_is_not_beyond_noise() -> None:
@@ -834,7 +849,7 @@ def test_one_query_is_not_beyond_noise() -> None:
     after = json.loads(json.dumps(before))
     values = after["by-hand test"]["per_query"]["gated"]["recall@1"]
     values[values.index(1.0)] = 0.0
-    found = {(one.mode, one.metric): one for one in compare(before, after).changes}
+    found = {(change.mode, change.metric): change for change in compare(before, after).changes}
     assert found["gated", "recall@1"].difference.value < 0
     assert not found["gated", "recall@1"].fell
 
@@ -842,17 +857,17 @@ def test_one_query_is_not_beyond_noise() -> None:
 def test_moved_queries_are_listed() -> None:
     before = dict(reports_of(summarize(run_of())))
     turned = run_of(QUERIES[::-1], profile=CLOSED)
-    found = {one.mode: one for one in compare(before, reports_of(summarize(turned))).moved}
+    found = {moved.mode: moved for moved in compare(before, reports_of(summarize(turned))).moved}
     # Without a gate all are reranked: two queries that the gate abstained on gain a right pick.
     assert found["never"].gained == found["never"].lost == ()
     assert (found["gated"].gained, found["gated"].lost) == (("gate", "below floor"), ())
     back = compare(reports_of(summarize(turned)), before).moved
-    assert {one.mode: one.lost for one in back}["gated"] == ("below floor", "gate")
+    assert {moved.mode: moved.lost for moved in back}["gated"] == ("below floor", "gate")
 
 
 def test_comparison_page_is_complete_and_escapes_names() -> None:
     evil = "<script>alert(1)</script>"
-    queries = [replace(one, id=f"{one.id} {evil} {n}") for one in QUERIES for n in range(12)]
+    queries = [replace(query, id=f"{query.id} {evil} {n}") for query in QUERIES for n in range(12)]
     before, after = (
         reports_of(summarize(run_of(queries, profile=profile, dataset=evil)))
         for profile in (CLOSED, PROFILE)
@@ -863,13 +878,13 @@ def test_comparison_page_is_complete_and_escapes_names() -> None:
     assert (page.open, page.loads) == ([], [])
     assert "<script" not in markup
     assert evil in page.text
-    fallen = sum(one.fell for one in found.changes)
+    fallen = sum(change.fell for change in found.changes)
     assert fallen
     assert f"{fallen} of {len(found.changes)} metrics fell beyond noise." in page.text
     # Both curves in one chart, and an interval for each metric.
     assert markup.count('<polyline class="line of-') == 2
     assert [markup.count(f'<circle class="mark of-{place}"') for place in (0, 1)] == [1, 1]
-    changed = sum(one.before != one.after for one in found.changes)
+    changed = sum(change.before != change.after for change in found.changes)
     assert markup.count('<svg class="interval"') == changed
     assert "metrics are the same in both" in page.text
     assert markup.count("worse") >= 2 * fallen
@@ -877,10 +892,12 @@ def test_comparison_page_is_complete_and_escapes_names() -> None:
 
 
 def test_metric_that_cannot_be_paired_is_left_out() -> None:
-    before, after = (reports_of(summarize(run_of(profile=one))) for one in (CLOSED, PROFILE))
+    before, after = (
+        reports_of(summarize(run_of(profile=profile))) for profile in (CLOSED, PROFILE)
+    )
     (report,) = after.values()
     assert any(report["per_query"]["gated"]["abstention_precision"])
-    metrics = {one.metric for one in compare(before, after).changes}
+    metrics = {change.metric for change in compare(before, after).changes}
     assert "abstention_recall" in metrics
     assert "abstention_precision" not in metrics
 
@@ -901,26 +918,26 @@ def test_profile_fitted_on_these_queries_is_noted() -> None:
 
 def test_page_leaves_out_metrics_without_values() -> None:
     page = Page()
-    page.feed(html_report([summarize(run_of([one for one in QUERIES if not one.relevant]))]))
+    page.feed(html_report([summarize(run_of([query for query in QUERIES if not query.relevant]))]))
     assert "Recall was not measured" in page.text
     assert "recall@1" not in page.text
     page = Page()
-    page.feed(html_report([summarize(run_of([one for one in QUERIES if one.relevant]))]))
+    page.feed(html_report([summarize(run_of([query for query in QUERIES if query.relevant]))]))
     assert "Abstention was not measured" in page.text
     assert "Recall was not measured" not in page.text
 
 
 def test_interval_chart_stays_on_its_scale() -> None:
     elements = svg(interval_chart(Interval(-0.2, -0.5, 0.1, 9), 0.5, worse=True))
-    (line,) = (one.get("points") for one in elements if one.tag == "polyline")
+    (line,) = (element.get("points") for element in elements if element.tag == "polyline")
     assert line == "6.0,8 70.8,8"
-    (dot,) = (one.get("cx") for one in elements if one.tag == "circle")
+    (dot,) = (element.get("cx") for element in elements if element.tag == "circle")
     assert dot == "38.4"
 
 
 def test_incomparable_reports_are_refused_and_other_differences_noted() -> None:
-    one, other = dict(many(PROFILE, 1)), dict(many(PROFILE, 1, labels="others"))
-    for before, after in ((one, other), (one, dict(many(PROFILE, 1, split="dev")))):
+    first, other = dict(many(PROFILE, 1)), dict(many(PROFILE, 1, labels="others"))
+    for before, after in ((first, other), (first, dict(many(PROFILE, 1, split="dev")))):
         with pytest.raises(CrossgateError) as raised:
             compare(before, after)
         assert raised.value.code == "not_comparable"
@@ -937,14 +954,14 @@ def test_reports_on_different_queries_are_refused() -> None:
     twice = json.loads(json.dumps(before))
     twice["by-hand test"]["ids"][1] = twice["by-hand test"]["ids"][0]
     # `--unnamed` changes neither documents nor labels in the header.
-    unnamed = reports_of(summarize(run_of([one for one in QUERIES if not one.mentions_name])))
-    for one, other, message in (
+    unnamed = reports_of(summarize(run_of([query for query in QUERIES if not query.mentions_name])))
+    for changed, other, message in (
         (before, unnamed, "not the same queries"),
         (unnamed, before, "not the same queries"),
         (before, twice, "not the same queries"),
         (twice, twice, "an id occurs twice"),
     ):
-        assert message in refused("not_comparable", compare, dict(one), dict(other))
+        assert message in refused("not_comparable", compare, dict(changed), dict(other))
 
 
 def test_file_that_is_not_a_report_is_refused(tmp_path: Path) -> None:
@@ -980,7 +997,7 @@ def test_file_that_is_not_a_report_is_refused(tmp_path: Path) -> None:
 def options(*dataset: object, **given: Any) -> argparse.Namespace:
     """Return the options of the command with their defaults."""
     defaults: dict[str, Any] = {
-        "dataset": [str(one) for one in dataset],
+        "dataset": [str(query) for query in dataset],
         "json": False,
         "modes": "never,gated,always",
         "remote": None,

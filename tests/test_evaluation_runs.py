@@ -44,7 +44,10 @@ class SharedWords(FunctionReranker):
 
     @staticmethod
     def _scores(query: str, documents: Sequence[str]) -> list[PairScore]:
-        return [PairScore(len(set(query) & set(one)) - 0.8 * len(one)) for one in documents]
+        return [
+            PairScore(len(set(query) & set(document)) - 0.8 * len(document))
+            for document in documents
+        ]
 
 
 def measured(folder: Path, dataset: Dataset | None = None, **options: Any) -> Run:
@@ -105,8 +108,8 @@ def test_run_stores_the_decisions_of_the_router(tmp_path: Path) -> None:
 def test_run_stores_source_types(tmp_path: Path) -> None:
     plain = read_dataset(write_beir(tmp_path / "set"))
     documents = tuple(
-        replace(one, metadata={"kind": f"of {one.id}"} if place else {})
-        for place, one in enumerate(plain.documents)
+        replace(document, metadata={"kind": f"of {document.id}"} if place else {})
+        for place, document in enumerate(plain.documents)
     )
     dataset = replace(plain, documents=documents)
     profile = Profile()
@@ -120,7 +123,7 @@ def test_run_stores_source_types(tmp_path: Path) -> None:
     )
     reasons = set()
     for stored in run.queries:
-        found = {one.id for one in stored.scored} - {documents[0].id}
+        found = {candidate.id for candidate in stored.scored} - {documents[0].id}
         assert stored.sources == {id: f"of {id}" for id in found}
         wanted = router.route(stored.text, limit=None).trace["gate"]["cliff"]
         again = decide(stored, profile, "gated", policy=policy)
@@ -133,7 +136,7 @@ def test_every_candidate_has_a_logit_and_is_scored_once(tmp_path: Path) -> None:
     reranker = SharedWords()
     run = measured(tmp_path, reranker=reranker, repeated=0)
     for query in run.queries:
-        assert set(query.pairs) == {one.id for one in query.scored}
+        assert set(query.pairs) == {candidate.id for candidate in query.scored}
     pairs = [(query, text) for query, texts in reranker.calls for text in texts]
     warm_up = [("warm up", "warm up")]
     assert len(pairs) == len(set(pairs)) == len(warm_up) + sum(len(q.pairs) for q in run.queries)
@@ -151,8 +154,8 @@ def test_modes_are_timed_separately(tmp_path: Path) -> None:
 
 def test_some_queries_are_routed_twice(tmp_path: Path) -> None:
     twice = [query.repeated for query in measured(tmp_path, repeated=2).queries]
-    assert [one is not None for one in twice] == [True, False, True, False, True]
-    assert all(one[1] for one in twice if one is not None)
+    assert [repetition is not None for repetition in twice] == [True, False, True, False, True]
+    assert all(repetition[1] for repetition in twice if repetition is not None)
     assert all(query.repeated is None for query in measured(tmp_path, repeated=0).queries)
 
 
@@ -171,14 +174,17 @@ def test_query_chooses_only_from_its_candidate_list(tmp_path: Path) -> None:
     candidates = [{"query": "q1", "candidates": ["translator", "csv-cleaner"]}]
     dataset = read_dataset(write_beir(tmp_path / "set", candidates=candidates))
     run = measured(tmp_path, dataset)
-    assert {one.id for one in run.queries[0].scored} == {"translator", "csv-cleaner"}
+    assert {candidate.id for candidate in run.queries[0].scored} == {
+        "translator",
+        "csv-cleaner",
+    }
     assert len(run.queries[1].scored) > 2
 
 
 def test_dataset_can_be_measured_without_vectors(tmp_path: Path) -> None:
     run = measured(tmp_path, embedder=None, profile=Profile())
     assert run.header.embedder == ""
-    assert all(one.cosine is None for query in run.queries for one in query.scored)
+    assert all(candidate.cosine is None for query in run.queries for candidate in query.scored)
     always = [decide(query, Profile(), "always") for query in run.queries if query.scored]
     # Without vectors, a document that shares no term with the query is not read.
     assert {result.reason for result in always} == {"reranked", "no_overlap"}
@@ -229,7 +235,7 @@ def test_interrupted_run_keeps_the_earlier_file(
     with pytest.raises(interruption):
         write_run(path, run.header, queries())
     assert path.read_text() == before
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["set", "set.run.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["set", "set.run.jsonl"]
 
 
 def test_two_datasets_of_one_name_get_two_files(tmp_path: Path) -> None:

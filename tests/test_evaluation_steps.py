@@ -36,8 +36,8 @@ def report() -> StepsReport:
 
 def test_each_step_is_added_and_left_out_once(report: StepsReport) -> None:
     added, left_out = names(report)
-    assert added == ["words alone", "meaning alone", "fused", *(f"+ {one}" for one in STEPS)]
-    assert left_out == [f"without {one}" for one in STEPS]
+    assert added == ["words alone", "meaning alone", "fused", *(f"+ {step}" for step in STEPS)]
+    assert left_out == [f"without {step}" for step in STEPS]
     assert report.now is not None
     assert report.now.isoformat() == "2031-03-14T17:00:00+00:00"
 
@@ -88,9 +88,9 @@ def test_undated_documents_skip_decay_and_missing_vectors_skip_cosine(tmp_path: 
         progress=lambda done, total: seen.append((done, total)),
     )
     added, left_out = names(report)
-    rest = [one for one in STEPS if one != "decay"]
-    assert added == ["words alone", *(f"+ {one}" for one in rest)]
-    assert left_out == [f"without {one}" for one in rest]
+    rest = [step for step in STEPS if step != "decay"]
+    assert added == ["words alone", *(f"+ {step}" for step in rest)]
+    assert left_out == [f"without {step}" for step in rest]
     assert report.now is None
     assert "no document has a time" in text_steps(report)
     assert seen[-1] == (len(dataset.queries), len(dataset.queries))
@@ -108,8 +108,8 @@ def test_query_chooses_from_its_own_candidates(tmp_path: Path) -> None:
 
 def test_perfect_cross_encoder_raises_recall() -> None:
     dataset = read_dataset(MEMORY)
-    contents = {one.id: one.content for one in dataset.documents}
-    right = {one.text: {contents[id] for id in one.relevant} for one in dataset.queries}
+    contents = {document.id: document.content for document in dataset.documents}
+    right = {query.text: {contents[id] for id in query.relevant} for query in dataset.queries}
     reranker = FunctionReranker(
         lambda query, texts: [
             PairScore(9.0 if text in right.get(query, ()) else -9.0) for text in texts
@@ -153,7 +153,7 @@ def test_command_prints_a_table_and_json(capsys: pytest.CaptureFixture[str]) -> 
     assert run(arguments) == 0
     shown = capsys.readouterr().out
     assert all(len(line) <= 100 for line in shown.splitlines())
-    assert all(f"+ {one}" in shown and f"without {one}" in shown for one in STEPS)
+    assert all(f"+ {step}" in shown and f"without {step}" in shown for step in STEPS)
     assert run([*arguments, "--json", "--embedder", "none"]) == 0
     values = json.loads(capsys.readouterr().out)
     assert values["schema"] == "crossgate-steps/1"

@@ -55,8 +55,8 @@ def test_excluded_task_scores_less_than_the_same_task_included(
     assert said != SKILLS[excluded]
     willing = library({**SKILLS, excluded: said})
 
-    def score(one: Index) -> float:
-        hits = Router(one, reranker=None).route(query).hits
+    def score(index: Index) -> float:
+        hits = Router(index, reranker=None).route(query).hits
         return next((hit.blend for hit in hits if hit.id == excluded), 0.0)
 
     assert score(index) < score(willing)
@@ -100,7 +100,7 @@ def test_changed_head_is_embedded_again() -> None:
     fresh = Index.build([Document(id="a", text=DEPLOY, body="x y z")], embedder=embedder)
     query = "put it on render.com"
 
-    def cosine(one: Index) -> float | None:
-        return Router(one, reranker=None).route(query).hits[0].cosine
+    def cosine(index: Index) -> float | None:
+        return Router(index, reranker=None).route(query).hits[0].cosine
 
     assert cosine(after) == cosine(fresh) != cosine(before)

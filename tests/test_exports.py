@@ -58,7 +58,7 @@ def test_version_is_the_same_in_all_places() -> None:
 def test_every_error_has_the_base_class_and_keeps_its_code() -> None:
     errors = [getattr(crossgate, name) for name in crossgate.__all__ if name.endswith("Error")]
     defined = vars(errors_module).values()
-    assert set(errors) == {one for one in defined if inspect.isclass(one)}
+    assert set(errors) == {value for value in defined if inspect.isclass(value)}
     for kind in errors:
         error = kind("some_code", "what to do")
         assert isinstance(error, crossgate.CrossgateError)
@@ -78,7 +78,11 @@ def test_every_code_is_documented() -> None:
     root = Path(__file__).parents[1]
     page = (root / "docs" / "reasons.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"`([a-z0-9_]+)`", page))
-    used = {one.value for one in crossgate.Verdict} | set(messages.REASONS) | set(messages.DROPPED)
+    used = (
+        {verdict.value for verdict in crossgate.Verdict}
+        | set(messages.REASONS)
+        | set(messages.DROPPED)
+    )
     package = Path(crossgate.__file__).parent
     for path in (*package.rglob("*.py"), *(root / "rust").rglob("src/*.rs")):
         text = path.read_text(encoding="utf-8")
@@ -128,7 +132,7 @@ def test_command_line_explains_every_code_of_the_core() -> None:
 
     assert set(messages.REASONS) == codes("gate.rs", "Reason")
     assert set(messages.DROPPED) == codes("conclude.rs", "Dropped")
-    assert {one.value for one in crossgate.Verdict} == codes("gate.rs", "Verdict")
+    assert {verdict.value for verdict in crossgate.Verdict} == codes("gate.rs", "Verdict")
 
 
 def test_command_line_explains_every_reason() -> None:

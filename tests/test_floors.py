@@ -166,7 +166,7 @@ def test_winner_below_the_floor_does_not_win() -> None:
         _core.Scored(id="near", cosine=0.6, bm25=1.0, overlap=1, blend=0.5),
         _core.Scored(id="close", cosine=0.58, bm25=1.0, overlap=1, blend=0.48),
     ]
-    documents = {one.id: Document(id=one.id, text=one.id) for one in scored}
+    documents = {candidate.id: Document(id=candidate.id, text=candidate.id) for candidate in scored}
 
     def route(floor: float | None) -> RouteResult:
         return cascade.run(
@@ -222,7 +222,7 @@ def test_section_or_grade_without_effect_has_a_warning(
 ) -> None:
     policy = Policy(floors=Floors(default=0.3, sections={"known": 0.1}, relax=0.2))
     result = decide(cosines, policy, **request_)
-    assert [one.code for one in result.degraded] == [code]
+    assert [note.code for note in result.degraded] == [code]
     (line,) = result.degraded[0].detail.splitlines()
     assert said in line
     assert len(line) < 200
@@ -485,7 +485,7 @@ def test_floors_and_cuts_satisfy_their_invariants(
     assert set(names[:core]) & set(pool) <= asked
     types = {name: kind for name, kind in zip("abcdefghijklmn", kinds, strict=True)}
     for id in pool:
-        assert not isinstance(types[id], str) or any(types[one] == types[id] for one in asked)
+        assert not isinstance(types[id], str) or any(types[other] == types[id] for other in asked)
     if cut:
         assert static is None or cliff["effective_floor"] > static
         assert (grade or "A") in "AbB"
@@ -526,7 +526,7 @@ def test_trace_without_its_cut_does_not_replay() -> None:
 
 def test_grades_are_a_to_d_and_f() -> None:
     def codes(grade: str | None) -> list[str]:
-        return [one.code for one in decide(FALLS, Policy(), grade=grade).degraded]
+        return [note.code for note in decide(FALLS, Policy(), grade=grade).degraded]
 
     letters = [letter for letter in map(chr, range(128)) if codes(letter) == []]
     assert letters == sorted("ABCDFabcdf")

@@ -56,7 +56,7 @@ class Tier:
         """Return the lengths."""
         if self.before is not None:
             self.before()
-        return [PairScore(float(len(one.text))) for one in passages]
+        return [PairScore(float(len(passage.text))) for passage in passages]
 
 
 def test_time_before_the_call_counts_towards_the_budget() -> None:
@@ -76,7 +76,7 @@ def test_time_before_the_call_counts_towards_the_budget() -> None:
 def test_stop_iteration_of_a_tier_degrades_the_result() -> None:
     tier = Tier(lambda: next(iter(())))
     result = asyncio.run(asyncio.wait_for(arerank("fox", ["red fox", "hen"], reranker=tier), 30))
-    assert [one.code for one in result.degraded] == ["no_profile", "reranker_failed"]
+    assert [note.code for note in result.degraded] == ["no_profile", "reranker_failed"]
     assert result.ids
 
 
@@ -106,12 +106,12 @@ def test_key_with_invalid_characters_is_refused_without_showing_it(kind: Any, ke
 
 
 def test_no_batch_holds_most_of_the_best_candidates() -> None:
-    assert [len(one) for one in _batches(121, None)] == [60, 60, 1]
+    assert [len(batch) for batch in _batches(121, None)] == [60, 60, 1]
     for count in (81, 120, 121, 300, 1000):
         batches = _batches(count, None)
-        assert sorted(place for one in batches for place in one) == list(range(count))
+        assert sorted(place for batch in batches for place in batch) == list(range(count))
         # No batch has more than half of the first ten, plus one.
-        assert all(len([place for place in one if place < 10]) <= 6 for one in batches)
+        assert all(len([place for place in batch if place < 10]) <= 6 for batch in batches)
 
 
 def test_latency_estimate_stays_above_0() -> None:
@@ -131,9 +131,9 @@ def test_doctor_reports_any_address_without_its_password(endpoint: str) -> None:
 
 
 def test_cross_encoder_overrides_the_fused_order() -> None:
-    stores = [[Candidate(id=one, text="x" * length) for one, length in (("a", 1), ("b", 9))]]
+    stores = [[Candidate(id=name, text="x" * length) for name, length in (("a", 1), ("b", 9))]]
     fused = asyncio.run(CrossEncoderFusion(Tier()).fuse(stores, k=1, query="q"))
-    assert [one.id for one in fused] == ["b"]
+    assert [hit.id for hit in fused] == ["b"]
 
 
 def test_empty_source_is_ignored() -> None:
@@ -141,7 +141,7 @@ def test_empty_source_is_ignored() -> None:
         Candidate(id=str(place), text=f"text {place}", metadata={"source_id": source})
         for place, source in enumerate(["", "", True, 1, "s", "s"])
     ]
-    assert [one.id for one in deduplicate(hits, similarity=None)] == ["0", "1", "2", "3", "4"]
+    assert [hit.id for hit in deduplicate(hits, similarity=None)] == ["0", "1", "2", "3", "4"]
 
 
 def test_plug_in_that_exits_is_a_load_error(monkeypatch: pytest.MonkeyPatch) -> None:

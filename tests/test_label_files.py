@@ -57,7 +57,7 @@ ROWS: list[dict[str, Any]] = [
 
 def test_json_lines_and_csv_rows_give_the_same_labels(skills: Path, tmp_path: Path) -> None:
     lines = read_labels(skills, [written(tmp_path / "labels.jsonl", *ROWS)])
-    queries = {one.text: one for one in lines.queries}
+    queries = {query.text: query for query in lines.queries}
     assert queries["repair this csv"].relevant == {"csv-cleaner": 1, "spreadsheet": 1}
     assert queries["repair this csv"].kind == "direct"
     assert queries["merge pdf files"].relevant == {"pdf-toolkit": 2}
@@ -72,9 +72,10 @@ def test_json_lines_and_csv_rows_give_the_same_labels(skills: Path, tmp_path: Pa
         encoding="utf-8",
     )
     cells = {
-        one.text: (set(one.relevant), one.kind) for one in read_labels(skills, [table]).queries
+        query.text: (set(query.relevant), query.kind)
+        for query in read_labels(skills, [table]).queries
     }
-    assert cells == {one.text: (set(one.relevant), one.kind) for one in lines.queries}
+    assert cells == {query.text: (set(query.relevant), query.kind) for query in lines.queries}
 
 
 @pytest.mark.parametrize("separator", [";", "\t"])
@@ -210,12 +211,12 @@ def test_queries_of_files_with_the_same_name_have_different_ids(
     rows = [{"query": id, "id": id, "relevant": []} for id in ("evals:1#2", "background:1")]
     paths.append(written(tmp_path / "more.jsonl", *rows))
     dataset = read_labels(skills, paths, background=True)
-    ids = [one.id for one in dataset.queries]
+    ids = [query.id for query in dataset.queries]
     assert ids[:6] == ["evals:1", "evals:2", "evals:3", "evals:1#2", "evals:2#2", "evals:3#2"]
     assert len(set(ids)) == len(ids)
     one_file = written(tmp_path / "background.jsonl", {"id": "pdf", "text": "PDF tools"}, *ROWS[2:])
     joined = with_background(read_dataset(one_file))
-    assert len({one.id for one in joined.queries}) == len(joined.queries)
+    assert len({query.id for query in joined.queries}) == len(joined.queries)
 
 
 def test_split_keeps_the_rows_without_a_split(skills: Path, tmp_path: Path) -> None:
@@ -228,11 +229,11 @@ def test_split_keeps_the_rows_without_a_split(skills: Path, tmp_path: Path) -> N
 
 
 def test_background_prompts_are_unique_and_clean() -> None:
-    texts = [one.text for one in background_queries()]
+    texts = [query.text for query in background_queries()]
     assert 290 <= len(texts) <= 320
     assert len({text.casefold() for text in texts}) == len(texts)
     assert all(text == text.strip() and text for text in texts)
-    assert all(not one.relevant and one.kind == BACKGROUND for one in background_queries())
+    assert all(not query.relevant and query.kind == BACKGROUND for query in background_queries())
 
 
 def test_label_files_belong_to_the_path_before_them(skills: Path, tmp_path: Path) -> None:
@@ -240,7 +241,7 @@ def test_label_files_belong_to_the_path_before_them(skills: Path, tmp_path: Path
     more = tmp_path / "more.csv"
     more.write_text("query,relevant\n")
     both = written(tmp_path / "both.jsonl", {"id": "pdf", "text": "PDF tools"}, ROWS[2])
-    paths = [str(one) for one in (skills, labels, more, both, tmp_path)]
+    paths = [str(path) for path in (skills, labels, more, both, tmp_path)]
     assert subjects_of(paths) == [
         Subject(skills, (labels, more)),
         Subject(both),
@@ -265,7 +266,7 @@ def test_folder_without_labels_is_refused(skills: Path, tmp_path: Path) -> None:
     assert raised.value.code == "empty_split"
     assert "--background" in str(raised.value)
     alone = dataset_of(Subject(skills), options(background=True))
-    assert {one.kind for one in alone.queries} == {BACKGROUND}
+    assert {query.kind for query in alone.queries} == {BACKGROUND}
     labels = written(tmp_path / "labels.jsonl", *ROWS)
     joined = dataset_of(Subject(skills, (labels,)), options(background=True))
     assert len(joined.queries) == len(alone.queries) + len(ROWS)
@@ -307,5 +308,5 @@ def test_any_rows_are_read_or_refused(
         except CrossgateError as error:
             code = error.code
         else:
-            assert all(set(one.relevant) <= {"pdf"} for one in dataset.queries)
+            assert all(set(query.relevant) <= {"pdf"} for query in dataset.queries)
         assert code in {None, "empty_split", "malformed_row"}

@@ -35,11 +35,11 @@ def test_batch_equals_single_decisions(queries: list[str]) -> None:
     router = Router(build(), reranker=LengthReranker(), profile=Profile())
     one_by_one = [without_times(router.route(query, limit=3)) for query in queries]
     together = router.route_many(queries, limit=3, progress=False)
-    assert [without_times(one) for one in together] == one_by_one
+    assert [without_times(result) for result in together] == one_by_one
 
     pairs = [(query, list(LIBRARY.values())[: place % 4]) for place, query in enumerate(queries)]
     many = rerank_many(iter(pairs), reranker=LengthReranker(), limit=2, progress=False)
-    assert [without_times(one) for one in many] == [
+    assert [without_times(result) for result in many] == [
         without_times(rerank(*pair, reranker=LengthReranker(), limit=2)) for pair in pairs
     ]
 
@@ -55,16 +55,16 @@ def test_queries_are_decided_concurrently() -> None:
 
     pairs = [("red fox", ["red", "fox"])] * 8
     results = rerank_many(pairs, reranker=FunctionReranker(score), progress=False)
-    assert [one.reason for one in results] == ["reranked"] * 8
+    assert [result.reason for result in results] == ["reranked"] * 8
 
 
 def test_ids_of_an_iterator_apply_to_every_query(index: Index) -> None:
     router = Router(index, reranker=None, profile=Profile())
     query = LIBRARY["pdf-toolkit"]
     results = router.route_many([query] * 3, deny=iter(["pdf-toolkit"]), progress=False)
-    assert ["pdf-toolkit" in {hit.id for hit in one.hits} for one in results] == [False] * 3
+    assert ["pdf-toolkit" in {hit.id for hit in result.hits} for result in results] == [False] * 3
     results = router.route_many([query] * 3, allow=iter(["pdf-toolkit"]), progress=False)
-    assert [one.ids for one in results] == [["pdf-toolkit"]] * 3
+    assert [result.ids for result in results] == [["pdf-toolkit"]] * 3
     refused("out_of_range", router.route_many, [], deny="pdf-toolkit")
 
 
@@ -127,5 +127,5 @@ def test_failing_reranker_degrades_each_result() -> None:
         raise OSError("no answer")
 
     results = rerank_many([("a", ["a", "b"])] * 5, reranker=FunctionReranker(score))
-    codes = [[note.code for note in one.degraded] for one in results]
+    codes = [[note.code for note in result.degraded] for result in results]
     assert codes == [["no_profile", "reranker_failed"]] * 5

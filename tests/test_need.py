@@ -52,9 +52,9 @@ def test_need_is_a_logistic_regression_on_the_unit_vector(embedder: OnnxEmbedder
 
 
 def test_need_is_high_for_requests_and_low_for_small_talk(embedder: OnnxEmbedder) -> None:
-    least = min(need_of(embedder, one) for one in REQUESTS)
+    least = min(need_of(embedder, request) for request in REQUESTS)
     assert least > 0.8
-    assert max(need_of(embedder, one) for one in CONVERSATION) < least - 0.2
+    assert max(need_of(embedder, prompt) for prompt in CONVERSATION) < least - 0.2
 
 
 def test_small_talk_selects_nothing(index: Index) -> None:
@@ -106,7 +106,7 @@ def test_index_of_another_model_has_no_need() -> None:
     )
     result = Router(index, reranker=None).route("go on", vector=[1.0, 0.2])
     assert result.trace["request"]["need"] is None
-    assert not [one for one in result.degraded if one.code == "embedder_failed"]
+    assert not [note for note in result.degraded if note.code == "embedder_failed"]
 
 
 def test_model_from_a_folder_has_no_need(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_invalid_vector_is_refused(embedder: OnnxEmbedder) -> None:
         assert caught.value.code == code
 
 
-@given(st.floats().filter(lambda one: not 0 <= one <= 1))
+@given(st.floats().filter(lambda value: not 0 <= value <= 1))
 def test_need_that_is_not_a_probability_is_refused(need: float) -> None:
     with pytest.raises((InputError, ValueError)):
         _core.gate([], read_profile(DEFAULT_PROFILE), Policy(), _core.Request(need=need))

@@ -118,7 +118,7 @@ def test_json_has_texts_and_indexes() -> None:
     result = rerank("fox", ["hen", "a fox ü"], reranker=None)
     values = json.loads(result.to_json())
     assert values == result.to_dict(text=True)
-    assert [(one["index"], one["text"]) for one in values["hits"]] == [(1, "a fox ü"), (0, "hen")]
+    assert [(hit["index"], hit["text"]) for hit in values["hits"]] == [(1, "a fox ü"), (0, "hen")]
     assert result.to_json().isascii()
     assert "\n" not in result.to_json()
     assert "\n" in result.to_json(indent=2)
@@ -157,7 +157,7 @@ def test_command_line_prints_texts_and_indexes() -> None:
         check=True,
     )
     hits = json.loads(done.stdout)["hits"]
-    assert [(one["index"], one["id"], one["text"]) for one in hits] == [
+    assert [(hit["index"], hit["id"], hit["text"]) for hit in hits] == [
         (1, "2", "a fox"),
         (0, "1", "hen"),
     ]

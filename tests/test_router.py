@@ -485,7 +485,7 @@ def test_invalid_vector_of_the_embedder_degrades_to_bm25(vectors: Any) -> None:
     index = build(embedder=embedder)
     embedder.useless = True
     result = Router(index, reranker=None, profile=Profile()).route(QUERY)
-    assert [one.code for one in result.degraded] == ["embedder_failed"]
+    assert [note.code for note in result.degraded] == ["embedder_failed"]
     assert result.ids[0] == "csv-cleaner"
     assert all(hit.cosine is None for hit in result.hits)
 
@@ -494,7 +494,7 @@ def test_unknown_embedder_degrades_to_bm25(tmp_path: Any) -> None:
     build().save(tmp_path / "words.cgx")
     index = Index.open(tmp_path / "words.cgx")  # no embedder is registered as `words@1`
     result = Router(index, reranker=None, profile=Profile()).route(QUERY)
-    assert [one.code for one in result.degraded] == ["embedder_unavailable"]
+    assert [note.code for note in result.degraded] == ["embedder_unavailable"]
     assert result.ids[0] == "csv-cleaner"
 
 
@@ -560,7 +560,7 @@ def test_overflowing_logits_keep_the_order_of_stage_1(index: Index, logit: float
     for result in (routed, reordered):
         assert (result.stage, result.reason) == (1, "undecided")
         assert result.selected
-        assert [one.code for one in result.degraded] == ["reranker_failed"]
+        assert [note.code for note in result.degraded] == ["reranker_failed"]
         assert "within 1e30" in result.degraded[0].detail
         assert result.trace["stage2"] == []
         assert is_replayable(result)
@@ -571,7 +571,7 @@ def test_overflowing_logits_keep_the_order_of_stage_1(index: Index, logit: float
 def test_unusable_model_degrades_to_reranker_unavailable(index: Index, code: str) -> None:
     reranker = FunctionReranker(raising(ModelError(code, "what to do")))
     result = Router(index, reranker=reranker, profile=Profile()).route(QUERY)
-    assert [(one.code, one.detail) for one in result.degraded] == [
+    assert [(note.code, note.detail) for note in result.degraded] == [
         ("reranker_unavailable", "what to do")
     ]
 
@@ -583,7 +583,7 @@ def test_reranker_whose_name_raises_is_degraded(index: Index) -> None:
             raise RuntimeError("who am I")
 
     result = Router(index, reranker=Nameless(), profile=Profile()).route(QUERY)
-    assert [one.code for one in result.degraded] == ["reranker_failed"]
+    assert [note.code for note in result.degraded] == ["reranker_failed"]
     assert result.stage == 1
     assert all(hit.rerank_score is None for hit in result.hits)
 
@@ -600,7 +600,7 @@ def test_both_stages_may_degrade() -> None:
     embedder.broken = RuntimeError("one")
     reranker = FunctionReranker(raising(RuntimeError("two")))
     result = Router(index, reranker=reranker, profile=Profile()).route(QUERY)
-    assert [(one.code, one.detail) for one in result.degraded] == [
+    assert [(note.code, note.detail) for note in result.degraded] == [
         ("embedder_failed", "one"),
         ("reranker_failed", "two"),
     ]
@@ -657,7 +657,7 @@ def test_truncated_hits_are_marked(index: Index) -> None:
     )
     result = Router(index, reranker=reranker, profile=Profile()).route(QUERY, limit=None)
     assert {hit.id for hit in result.hits if hit.truncated} == {"translator"}
-    assert {one["id"] for one in result.to_dict()["hits"] if one["truncated"]} == {"translator"}
+    assert {hit["id"] for hit in result.to_dict()["hits"] if hit["truncated"]} == {"translator"}
 
 
 def test_result_converts_to_json(index: Index) -> None:
@@ -744,7 +744,7 @@ def test_profile_fitted_for_other_models_is_refused(index: Index) -> None:
 
 def test_models_without_a_fitted_profile_use_the_default(index: Index) -> None:
     result = Router(index, reranker=LengthReranker()).route(QUERY)
-    assert [one.code for one in result.degraded] == ["no_profile"]
+    assert [note.code for note in result.degraded] == ["no_profile"]
     assert "words@1" in result.degraded[0].detail
     assert "length@1" in result.degraded[0].detail
     assert result.stage == 2
@@ -861,7 +861,7 @@ def test_invalid_queries_are_refused(index: Index, query: str, code: str) -> Non
     result = router.route(query)
     assert (result.verdict, result.reason) == ("nothing_relevant", "no_candidates")
     assert (list(result.ids), list(result.hits), list(result.degraded)) == ([], [], [])
-    assert [one.code for one in result.warnings] == ["empty_query"]
+    assert [warning.code for warning in result.warnings] == ["empty_query"]
     assert cascade.replay(result.trace)["decision"]["reason"] == "no_candidates"
 
 

@@ -90,12 +90,12 @@ def byte_pairs(pair: str, special: Sequence[str]) -> Tokenizer:
     tokenizer = Tokenizer(BPE(vocabulary, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens([AddedToken(one, special=True) for one in special])
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in special])
     if pair:
         tokenizer.post_processor = processors.TemplateProcessing(
             single="<s> $A </s>",
             pair=pair,
-            special_tokens=[(one, tokenizer.token_to_id(one)) for one in ("<s>", "</s>")],
+            special_tokens=[(name, tokenizer.token_to_id(name)) for name in ("<s>", "</s>")],
         )
     return tokenizer
 
@@ -154,7 +154,7 @@ def test_roberta_pair_is_encoded(tmp_path: Path) -> None:
     tokenizer = byte_pairs("<s> $A </s> </s> $B </s>", ["<s>", "</s>"])
     folder = write_folder(tmp_path, tokenizer, ("input_ids", "attention_mask"))
     [score] = CrossEncoder(folder).score("ab", passages_of(["é"])).complete()
-    begin, end = (tokenizer.token_to_id(one) or 0 for one in ("<s>", "</s>"))
+    begin, end = (tokenizer.token_to_id(name) or 0 for name in ("<s>", "</s>"))
     bytes_of = [tokenizer.token_to_id(piece) or 0 for piece in ("a", "b", "Ã", "©")]
     ids = [begin, *bytes_of[:2], end, end, *bytes_of[2:], end]
     assert score.score == pytest.approx(expected(ids, [[1] * len(ids)]))
@@ -267,7 +267,7 @@ def test_special_tokens_in_a_text_are_read_as_text(tmp_path: Path, hostile: str)
     encoder = qwen(tmp_path, length=300)
     tokenizer = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     marks = [
-        tokenizer.token_to_id(one) or 0 for one in ("<|im_start|>", "<|im_end|>", "<|endoftext|>")
+        tokenizer.token_to_id(name) or 0 for name in ("<|im_start|>", "<|im_end|>", "<|endoftext|>")
     ]
     for query, document in [("fox", hostile), (hostile, "hen")]:
         ids = qwen_ids(tmp_path, query, document)

@@ -224,7 +224,7 @@ def test_links_to_folders_are_followed_once(tmp_path: Path) -> None:
     (outside / "back").symlink_to(root, target_is_directory=True)
     loaded = read_sources([root])
     # It has its own path, although the link's name sorts first.
-    paths = [(one.id, one.metadata["path"]) for one in loaded.documents]
+    paths = [(document.id, document.metadata["path"]) for document in loaded.documents]
     assert paths == [("near", "z/SKILL.md")]
     assert problems_of(loaded, root) == [f"other: {OUT}"]
     assert ids(read_sources([root, root / "other"])) == ["near", "far"]  # read, because it is named
@@ -267,7 +267,7 @@ def test_link_out_of_the_folder_is_reported_and_not_read(tmp_path: Path) -> None
     loaded = read_sources([tmp_path / "root"])
     assert ids(loaded) == ["a.md"]
     assert problems_of(loaded, tmp_path / "root") == [
-        f"{one}: {OUT}" for one in ("all", "b.md", "c.md")
+        f"{name}: {OUT}" for name in ("all", "b.md", "c.md")
     ]
 
 
@@ -330,7 +330,7 @@ def test_very_deep_folders_are_reported(tmp_path: Path) -> None:
     write(deep / "a.md", "text")
     write(deep / "e/b.md", "text")
     loaded = read_sources([tmp_path])
-    assert [one.metadata["path"] for one in loaded.documents] == ["d/" * 12 + "a.md"]
+    assert [document.metadata["path"] for document in loaded.documents] == ["d/" * 12 + "a.md"]
     assert problems_of(loaded, tmp_path) == ["d/" * 12 + "e: more than 12 folders deep, not read"]
 
 
@@ -642,7 +642,7 @@ def test_a_second_skill_of_the_same_name_keeps_its_folder_in_its_id(tmp_path: Pa
     for folder in ("a/pdf", "b/pdf", "c/pdf"):
         write(tmp_path / folder / "SKILL.md", skill(f"name: pdf\ndescription: in {folder}"))
     loaded = read_sources([tmp_path / "b", tmp_path])
-    assert [(one.id, one.title, one.text) for one in loaded.documents] == [
+    assert [(document.id, document.title, document.text) for document in loaded.documents] == [
         ("pdf", "pdf", "in b/pdf"),
         ("pdf (a/pdf)", "pdf", "in a/pdf"),
         ("pdf (c/pdf)", "pdf", "in c/pdf"),
@@ -704,10 +704,13 @@ def test_any_bytes_are_read_or_reported(
     path = write(tmp_path_factory.getbasetemp() / "arbitrary" / "SKILL.md", content)
     beside = write(path.parent.parent / "beside" / "SKILL.md", GOOD)
     loaded = read_sources([beside, path])
-    for one in loaded.documents:
-        assert one.text.strip()
-        assert one.id
-        json.dumps([one.id, one.title, one.text, dict(one.metadata)], ensure_ascii=False).encode()
+    for document in loaded.documents:
+        assert document.text.strip()
+        assert document.id
+        json.dumps(
+            [document.id, document.title, document.text, dict(document.metadata)],
+            ensure_ascii=False,
+        ).encode()
     assert len(loaded.documents) + len(loaded.problems) == 2
 
 
@@ -744,8 +747,9 @@ def test_row_is_read(
 ) -> None:
     path = write(tmp_path / "rows.jsonl", json.dumps(row, ensure_ascii=ascii_only))
     loaded = read_sources([path])
-    (one,) = loaded.documents
-    assert (one.id, one.title, one.text, one.metadata, one.vector) == expected
+    (document,) = loaded.documents
+    found = (document.id, document.title, document.text, document.metadata, document.vector)
+    assert found == expected
     assert loaded.problems == ()
 
 
@@ -811,7 +815,10 @@ def test_line_ends_and_byte_order_mark_are_accepted(
 ) -> None:
     rows = start + '{"id": "a", "text": "x\u2028\x85"}' + ends + '{"id": "b", "text": "y"}'
     loaded = read_sources([write(tmp_path / "r.jsonl", rows + (ends if last else ""))])
-    assert [(one.id, one.text) for one in loaded.documents] == [("a", "x\u2028\x85"), ("b", "y")]
+    assert [(document.id, document.text) for document in loaded.documents] == [
+        ("a", "x\u2028\x85"),
+        ("b", "y"),
+    ]
     assert loaded.problems == ()
 
 
@@ -821,7 +828,7 @@ def test_the_first_of_two_rows_with_one_id_wins(tmp_path: Path) -> None:
         tmp_path / "other.jsonl", '{"id": "b", "text": "other"}\n{"id": "c", "text": "c"}'
     )
     loaded = read_sources([tmp_path / "beir", other])
-    assert [(one.id, one.text) for one in loaded.documents] == [
+    assert [(document.id, document.text) for document in loaded.documents] == [
         ("a", "one"), ("b", "two"), ("c", "c"),
     ]  # fmt: skip
     assert [text.replace(f"{tmp_path}/", "") for text in problems_of(loaded, tmp_path)] == [
@@ -866,7 +873,10 @@ y\r
 """
     write(tmp_path / "docs/guide.md", text)
     loaded = read_sources([tmp_path])
-    assert [(one.id, one.title, one.text, one.metadata["line"]) for one in loaded.documents] == [
+    assert [
+        (document.id, document.title, document.text, document.metadata["line"])
+        for document in loaded.documents
+    ] == [
         ("docs/guide.md", "Guide", "before", 4),
         ("docs/guide.md#guide", "Guide", "hello", 6),
         ("docs/guide.md#on-linux", "Guide > Install > On Linux", "run it", 9),
@@ -875,7 +885,7 @@ y\r
         ("docs/guide.md#2", "Guide > Other > 🎉", "y", 17),
         ("docs/guide.md#later", "Guide > Other > Later", "", 19),
     ]
-    assert {one.metadata["path"] for one in loaded.documents} == {"docs/guide.md"}
+    assert {document.metadata["path"] for document in loaded.documents} == {"docs/guide.md"}
 
 
 def test_pieces_and_repeated_headings_are_numbered(tmp_path: Path) -> None:
@@ -884,7 +894,9 @@ def test_pieces_and_repeated_headings_are_numbered(tmp_path: Path) -> None:
     write(tmp_path / "a.md", f"## Use 2\n## Use\n{body}## Use\nmore\n## Use 2\nmore\n")
     write(tmp_path / "b.txt", f"{body}# end")
     loaded = read_sources([tmp_path])
-    assert [(one.id, one.title, one.metadata["line"]) for one in loaded.documents] == [
+    assert [
+        (document.id, document.title, document.metadata["line"]) for document in loaded.documents
+    ] == [
         ("a.md#use-2", "a > Use 2", 1),
         ("a.md#use", "a > Use", 2),
         ("a.md#use-3", "a > Use", 5),
@@ -902,7 +914,7 @@ def test_files_of_the_same_name_in_two_folders_are_both_kept(tmp_path: Path) -> 
         write(tmp_path / folder / "README.md", f"# Start\nin {folder}")
     write(tmp_path / "r.jsonl", '{"id": "README.md#start", "text": "a row"}')
     loaded = read_sources([tmp_path / "one", tmp_path / "two/README.md"])
-    assert [(one.id, one.text) for one in loaded.documents] == [
+    assert [(document.id, document.text) for document in loaded.documents] == [
         ("README.md#start", "in one"), ("two/README.md#start", "in two"),
     ]  # fmt: skip
     loaded = read_sources([tmp_path / "r.jsonl", tmp_path / "one"])
@@ -949,13 +961,13 @@ def test_file_that_is_not_text_is_reported(tmp_path: Path, content: bytes, reaso
 )
 def test_headings_are_detected(text: str, headings: list[str]) -> None:
     found = sections(text)
-    assert [f"{one.level}{one.heading}" for one in found if one.level] == headings
-    assert "".join(one.head + one.body for one in found) == text
-    assert all(one.level or one.body for one in found)
+    assert [f"{section.level}{section.heading}" for section in found if section.level] == headings
+    assert "".join(section.head + section.body for section in found) == text
+    assert all(section.level or section.body for section in found)
 
 
 def test_every_heading_is_kept() -> None:
-    assert [one.title for one in chunk_markdown("# A\n## \n## B\n### C\n", name="n")] == [
+    assert [chunk.title for chunk in chunk_markdown("# A\n## \n## B\n### C\n", name="n")] == [
         "A", "A > B > C",
     ]  # fmt: skip
 
@@ -977,8 +989,8 @@ def test_old_line_ends_are_accepted(tmp_path: Path) -> None:
     ],
 )
 def test_front_matter_of_markdown_is_left_out(text: str, first: str) -> None:
-    (chunk,) = [one for one in chunk_markdown(text, name="n") if one.text != "body"] or [
-        one for one in chunk_markdown(text, name="n")
+    (chunk,) = [chunk for chunk in chunk_markdown(text, name="n") if chunk.text != "body"] or [
+        chunk for chunk in chunk_markdown(text, name="n")
     ]
     assert chunk.text == first
 
@@ -1008,7 +1020,7 @@ def test_long_text_is_cut_at_boundaries(text: str, limit: int, expected: list[st
 
 def test_plain_text_has_no_fences_and_no_headings() -> None:
     text = "# a\n\n```\n\n" + "b " * 6 + "\n\nc"
-    assert [one.text for one in chunk_plain(text, name="n", max_chars=13)] == [
+    assert [chunk.text for chunk in chunk_plain(text, name="n", max_chars=13)] == [
         "# a\n\n```", "b b b b b b", "c",
     ]  # fmt: skip
 
@@ -1026,7 +1038,7 @@ MARKDOWN_LINES = st.lists(
 @given(MARKDOWN_LINES, st.integers(1, 80))
 def test_splitting_keeps_all_text(text: str, limit: int) -> None:
     found = sections(text)
-    assert "".join(one.head + one.body for one in found) == text
+    assert "".join(section.head + section.body for section in found) == text
     for fences in (True, False):
         cut = pieces(text, limit, fences=fences)
         assert "".join(cut) == text
@@ -1036,16 +1048,20 @@ def test_splitting_keeps_all_text(text: str, limit: int) -> None:
         return re.sub(r"\s", "", "".join(parts))
 
     plain = chunk_plain(text, name="n", max_chars=limit)
-    assert solid([one.text for one in plain]) == solid([text])
+    assert solid([chunk.text for chunk in plain]) == solid([text])
     without = text if not text.startswith("---") else f"\n{text}"  # no front matter
     chunks = chunk_markdown(without, name="n", max_chars=limit)
-    assert solid([one.text for one in chunks]) == solid([one.body for one in sections(without)])
-    titles = {step for one in chunks for step in one.title.split(" > ")}
-    assert {one.heading for one in found if one.heading and " > " not in one.heading} <= titles
+    assert solid([chunk.text for chunk in chunks]) == solid(
+        [section.body for section in sections(without)]
+    )
+    titles = {step for chunk in chunks for step in chunk.title.split(" > ")}
+    assert {
+        section.heading for section in found if section.heading and " > " not in section.heading
+    } <= titles
     lines = without.split("\n")
-    for one in chunks:
-        start = one.text.split("\n")[0].rstrip()
-        assert start in lines[one.line - 1] or one.heading in lines[one.line - 1]
+    for chunk in chunks:
+        start = chunk.text.split("\n")[0].rstrip()
+        assert start in lines[chunk.line - 1] or chunk.heading in lines[chunk.line - 1]
 
 
 @given(
@@ -1077,20 +1093,29 @@ def test_candidates_are_read_from_json_lines() -> None:
         '{"_id": 9, "content": "y", "metadata": {"k": 1}, "page": 2, "cosine": null}',
         '{"text": "z", "cosine": 1.0000001}',
     ]
-    one, two, three, four = read_candidates(iter(lines), name="c.jsonl")
-    assert (one.id, one.text, one.title, one.cosine, one.score) == ("a", "x", "T", 0.5, -3.0)
-    assert one.vector == (1.0,)
-    assert one.metadata == {}
-    assert (two.id, two.text, two.cosine, two.score) == ("3", "just text", None, None)
-    assert (three.id, three.text, three.cosine) == ("9", "y", None)
-    assert three.metadata == {"k": 1, "page": 2}
-    assert (four.id, four.cosine) == ("5", 1.0)
+    first, second, third, fourth = read_candidates(iter(lines), name="c.jsonl")
+    assert (first.id, first.text, first.title, first.cosine, first.score) == (
+        "a",
+        "x",
+        "T",
+        0.5,
+        -3.0,
+    )
+    assert first.vector == (1.0,)
+    assert first.metadata == {}
+    assert (second.id, second.text, second.cosine, second.score) == ("3", "just text", None, None)
+    assert (third.id, third.text, third.cosine) == ("9", "y", None)
+    assert third.metadata == {"k": 1, "page": 2}
+    assert (fourth.id, fourth.cosine) == ("5", 1.0)
 
 
 def test_candidates_are_read_from_a_json_array() -> None:
     text = json.dumps(["a", {"id": "x", "text": "b", "score": 2}], indent=1)
     found = read_candidates(["\n", *f"\ufeff{text}".splitlines(keepends=True)], name="c")
-    assert [(one.id, one.text, one.score) for one in found] == [("1", "a", None), ("x", "b", 2.0)]
+    assert [(candidate.id, candidate.text, candidate.score) for candidate in found] == [
+        ("1", "a", None),
+        ("x", "b", 2.0),
+    ]
     assert read_candidates(["[]"], name="c") == ()
     assert read_candidates([], name="c") == ()
 
@@ -1147,9 +1172,12 @@ def test_any_text_is_read_as_candidates_or_refused(lines: list[str]) -> None:
         found = read_candidates(lines, name="c")
     except CrossgateError:
         return
-    assert len({one.id for one in found}) == len(found)
-    for one in found:
-        json.dumps([one.id, one.title, one.text, dict(one.metadata)], ensure_ascii=False).encode()
+    assert len({candidate.id for candidate in found}) == len(found)
+    for candidate in found:
+        json.dumps(
+            [candidate.id, candidate.title, candidate.text, dict(candidate.metadata)],
+            ensure_ascii=False,
+        ).encode()
 
 
 # --- imports ----------------------------------------------------------------------------------
@@ -1177,8 +1205,8 @@ def test_importing_sources_loads_nothing_heavy() -> None:
 def test_text_after_the_front_matter_is_the_body(tmp_path: Path) -> None:
     head = "---\nname: pdf\ndescription: Forms.\n---\n"
     path = write(tmp_path / "SKILL.md", f"{head}\n# Use\n\nRun it.\n\n")
-    (one,) = read_sources([path]).documents
-    assert (one.text, one.body) == ("Forms.", "# Use\n\nRun it.")
+    (document,) = read_sources([path]).documents
+    assert (document.text, document.body) == ("Forms.", "# Use\n\nRun it.")
     write(path, head)
     assert read_sources([path]).documents[0].body == ""
 
@@ -1245,9 +1273,13 @@ FUNCTION = {**BARE, "parameters": SCHEMA}
 )
 def test_a_tool_is_a_document(tmp_path: Path, content: object) -> None:
     path = write(tmp_path / "tools.json", json.dumps(content))
-    (one,) = read_sources([path]).documents
-    assert (one.id, one.title, one.text) == ("issue_update", "issue_update", "Changes an issue.")
-    assert one.body == BODY
+    (document,) = read_sources([path]).documents
+    assert (document.id, document.title, document.text) == (
+        "issue_update",
+        "issue_update",
+        "Changes an issue.",
+    )
+    assert document.body == BODY
 
 
 @pytest.mark.parametrize(
@@ -1333,7 +1365,9 @@ PETS: dict[str, object] = {
 
 def test_each_operation_of_an_openapi_document_is_a_document(tmp_path: Path) -> None:
     loaded = read_sources([write(tmp_path / "pets.json", json.dumps(PETS))])
-    assert [(one.id, one.title, one.text, one.body) for one in loaded.documents] == [
+    assert [
+        (document.id, document.title, document.text, document.body) for document in loaded.documents
+    ] == [
         (
             "listPets",
             "listPets",
@@ -1401,7 +1435,7 @@ def test_tools_of_the_same_name_in_several_files_are_kept(tmp_path: Path) -> Non
     third = write(tmp_path / "x" / "mail.json", json.dumps([{"name": "search"}]))
     loaded = read_sources([first, second, third])
     assert ids(loaded) == ["search", "search (mail)", "search (mail)-2"]
-    assert {one.title for one in loaded.documents} == {"search"}
+    assert {document.title for document in loaded.documents} == {"search"}
     taken = "the name 'search' is taken by issues.json, so its id is"
     assert problems_of(loaded, tmp_path) == [
         f"mail.json: tool 1: {taken} 'search (mail)'",
@@ -1433,8 +1467,8 @@ def test_file_without_tools_is_refused(tmp_path: Path) -> None:
     )
 )
 def test_any_schema_is_read(schema: object) -> None:
-    one = tool_from({"name": "a", "inputSchema": {"properties": {"b": schema}}})
-    assert one.body.startswith("b")
+    tool = tool_from({"name": "a", "inputSchema": {"properties": {"b": schema}}})
+    assert tool.body.startswith("b")
 
 
 @given(
@@ -1462,8 +1496,8 @@ def test_any_operation_is_read_or_reported(value: object) -> None:
 def test_recursive_schema_is_read() -> None:
     itself = {"$ref": "#/$defs/A"}
     loop = {"$defs": {"A": {"properties": {"x": itself, "y": itself}}}}
-    one = tool_from({"name": "a", "inputSchema": {**loop, **itself}})
-    assert 0 < one.body.count("\n") < 500
+    tool = tool_from({"name": "a", "inputSchema": {**loop, **itself}})
+    assert 0 < tool.body.count("\n") < 500
     refs = [itself] * 9_000
     hostile = {"$defs": {"A": {"anyOf": refs}}, "anyOf": refs}
     assert tool_from({"name": "a", "inputSchema": hostile}).body == ""
@@ -1484,7 +1518,7 @@ def test_shared_schema_is_not_expanded_per_operation(tmp_path: Path) -> None:
     path.write_text(json.dumps(document))
     documents = read_sources([path]).documents
     assert len(documents) == 500
-    assert all(5_000 < len(one.body) <= 6_000 for one in documents)
+    assert all(5_000 < len(document.body) <= 6_000 for document in documents)
 
 
 def test_operations_beyond_the_limit_are_reported(

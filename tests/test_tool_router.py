@@ -58,7 +58,7 @@ def test_selected_tools_are_the_given_objects(tools: list[Any]) -> None:
     router = ToolRouter(tools, **STAGE1)
     selected = router.select(PROMPT)
     assert selected[0] is tools[list(LIBRARY).index("git-history")]
-    assert {id(one) for one in selected} <= {id(one) for one in tools}
+    assert {id(hit) for hit in selected} <= {id(tool) for tool in tools}
     assert router.select(PROMPT, limit=1) == selected[:1]
     assert router.select("what a lovely morning", min_confidence=0.5) == []
 
@@ -67,7 +67,7 @@ def test_shortlist_contains_tools_below_the_threshold() -> None:
     router = ToolRouter(openai_tools(), **STAGE1)
     prompt = "the pictures for the web page are far too big"
     for limit in (1, 2, 8):
-        names = [one["function"]["name"] for one in router.select(prompt, limit=limit)]
+        names = [tool["function"]["name"] for tool in router.select(prompt, limit=limit)]
         assert names == [hit.id for hit in router.router.route(prompt).hits][:limit]
     assert router.router.route("hello there").ids == []
     assert router.select("hello there") != []
@@ -178,7 +178,9 @@ RIGHT = "weather_forecast"
 def example_of(client: str) -> str:
     """Return the block of the page on agents that uses a client."""
     page = (ROOT / "docs/agents.md").read_text(encoding="utf-8")
-    (block,) = (one for one in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if client in one)
+    (block,) = (
+        match for match in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if client in match
+    )
     return str(block)
 
 
@@ -192,33 +194,33 @@ def test_openai_example_sends_the_nearest_tools(monkeypatch: pytest.MonkeyPatch)
     pytest.importorskip("openai")
     functions = [
         {
-            "name": one["name"],
-            "description": one["description"],
-            "parameters": one["inputSchema"],
+            "name": tool["name"],
+            "description": tool["description"],
+            "parameters": tool["inputSchema"],
         }
-        for one in many_tools()
+        for tool in many_tools()
     ]
-    tools = [{"type": "function", "function": one} for one in functions]
+    tools = [{"type": "function", "function": function} for function in functions]
     with recording(completion({"role": "assistant", "content": "sunny"})) as (url, requests):
         monkeypatch.setenv("OPENAI_BASE_URL", url)
         monkeypatch.setenv("OPENAI_API_KEY", "k")
         exec(example_of("OpenAI()"), {"model": "m", "tools": tools, "prompt": NEED})
     (request,) = requests
     assert request["messages"] == [{"role": "user", "content": NEED}]
-    assert RIGHT in [one["function"]["name"] for one in request["tools"]]
+    assert RIGHT in [tool["function"]["name"] for tool in request["tools"]]
     assert len(request["tools"]) == 8
-    assert all(one in tools for one in request["tools"])  # complete and unchanged
+    assert all(tool in tools for tool in request["tools"])  # complete and unchanged
 
 
 def test_anthropic_example_sends_the_nearest_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("anthropic", reason="anthropic is not installed")
     tools = [
         {
-            "name": one["name"],
-            "description": one["description"],
-            "input_schema": one["inputSchema"],
+            "name": tool["name"],
+            "description": tool["description"],
+            "input_schema": tool["inputSchema"],
         }
-        for one in many_tools()
+        for tool in many_tools()
     ]
     answer = {
         "id": "1",
@@ -234,9 +236,9 @@ def test_anthropic_example_sends_the_nearest_tools(monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
         exec(example_of("Anthropic()"), {"model": "m", "tools": tools, "prompt": NEED})
     (request,) = requests
-    assert RIGHT in [one["name"] for one in request["tools"]]
+    assert RIGHT in [tool["name"] for tool in request["tools"]]
     assert len(request["tools"]) == 8
-    assert all(one in tools for one in request["tools"])
+    assert all(tool in tools for tool in request["tools"])
 
 
 def test_pydantic_ai_example_offers_the_nearest_tools(
@@ -258,7 +260,7 @@ def test_pydantic_ai_example_offers_the_nearest_tools(
     answers = [completion(called), completion({"role": "assistant", "content": "done"})]
     names: dict[str, Any] = {
         "model": "openai-chat:m",
-        "tools": [tool(one) for one in many_tools()],
+        "tools": [tool(definition) for definition in many_tools()],
         "prompt": NEED,
     }
     with recording(*answers) as (url, requests), closing(asyncio.new_event_loop()) as loop:
@@ -270,6 +272,6 @@ def test_pydantic_ai_example_offers_the_nearest_tools(
         asyncio.set_event_loop(None)
     assert names["answer"] == "done"
     for request in requests:  # a request before the tool call, and a request with its result
-        assert RIGHT in [one["function"]["name"] for one in request["tools"]]
+        assert RIGHT in [tool["function"]["name"] for tool in request["tools"]]
         assert len(request["tools"]) == 8
     assert requests[1]["messages"][-1]["content"] == "sunny in Oslo"

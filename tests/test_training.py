@@ -68,12 +68,19 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "models").mkdir()
     for script in MODELS.glob("*.py"):
         (root / "models" / script.name).symlink_to(script)
-    documents = [{"_id": one, "title": one, "text": f"this is about the {one}"} for one in SUBJECTS]
-    queries = [
-        {"_id": f"q{n}", "text": f"how do i use a {one} for {n}", "metadata": {"split": "train"}}
-        for n, one in enumerate(SUBJECTS)
+    documents = [
+        {"_id": subject, "title": subject, "text": f"this is about the {subject}"}
+        for subject in SUBJECTS
     ]
-    qrels = [f"q{n}\t{one}\t1" for n, one in enumerate(SUBJECTS)]
+    queries = [
+        {
+            "_id": f"q{n}",
+            "text": f"how do i use a {subject} for {n}",
+            "metadata": {"split": "train"},
+        }
+        for n, subject in enumerate(SUBJECTS)
+    ]
+    qrels = [f"q{n}\t{subject}\t1" for n, subject in enumerate(SUBJECTS)]
     for name in (
         *("skill-triggers", "skill-examples-weak", "skills", "metatool", "bfcl", "seal-tools"),
         *("acebench", "toolalpaca", "clinc150", "nlupp", "scifact", "cosqa", "medquad"),
@@ -83,8 +90,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "qrels").mkdir(parents=True)
         (folder / "negatives").mkdir()
         rows = [
-            one | {"_id": f"{name} {one['_id']}", "metadata": {"repo": name, "licence": "MIT"}}
-            for one in documents
+            document
+            | {"_id": f"{name} {document['_id']}", "metadata": {"repo": name, "licence": "MIT"}}
+            for document in documents
         ]
         _write(folder / "corpus.jsonl", rows)
         _write(folder / "queries.jsonl", queries)
@@ -96,7 +104,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
             text = "\n".join(["query-id\tcorpus-id\tscore", *chosen]) + "\n"
             (folder / f"qrels/{split}.tsv").write_text(text)
             (folder / f"negatives/{split}.tsv").write_text("query-id\tcorpus-id\n")
-    bodies = [{"_id": f"skill-triggers {one}", "body": f"the {one} " * 20} for one in SUBJECTS]
+    bodies = [
+        {"_id": f"skill-triggers {subject}", "body": f"the {subject} " * 20} for subject in SUBJECTS
+    ]
     _write(root / "data/skill-bodies/bodies.jsonl", bodies)
     for name in ("skills", "chunks", "memory"):
         _write(root / "eval" / name / "corpus.jsonl", [])
@@ -106,15 +116,19 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     prompts = root / "models/prompts"
     for name in ("skills", "tasks", "topic_swap", "jargon", "more", "requests"):
         written = [
-            {"doc": f"skills {one}", "kind": "short", "text": f"{name} {one}"} for one in SUBJECTS
+            {"doc": f"skills {subject}", "kind": "short", "text": f"{name} {subject}"}
+            for subject in SUBJECTS
         ]
         near = {"near": "skills soup", "kind": "near_miss", "text": f"{name} it"}
         _write(prompts / f"{name}.jsonl", [*written, near])
-    asked = [{"doc": f"markdown-sections-weak {one}", "text": f"{one} how"} for one in SUBJECTS]
+    asked = [
+        {"doc": f"markdown-sections-weak {subject}", "text": f"{subject} how"}
+        for subject in SUBJECTS
+    ]
     _write(prompts / "sections.jsonl", asked)
     intents = [
-        {"set": "clinc150", "doc": f"clinc150 {one}", "text": f"{one} for {n}"}
-        for one in SUBJECTS
+        {"set": "clinc150", "doc": f"clinc150 {subject}", "text": f"{subject} for {n}"}
+        for subject in SUBJECTS
         for n in ("it", "this")
     ]
     _write(prompts / "intents.jsonl", intents)
@@ -167,7 +181,7 @@ def host(python: str, project: Path, tmp_path_factory: pytest.TempPathFactory) -
             for file in files:
                 file.write_text("")
             files[0].write_text(given)
-            line = [str(script), [str(one) for one in arguments], *map(str, files)]
+            line = [str(script), [str(argument) for argument in arguments], *map(str, files)]
             process.stdin.write(json.dumps(line) + "\n")
             process.stdin.flush()
             code = int(process.stdout.readline())
@@ -221,7 +235,7 @@ def test_models_are_trained_averaged_and_built(
     run("build.py", "embedder", embedder, made / "embedder")
     run("build.py", "cross-encoder", made / "pairs", made / "cross-encoder")
 
-    documents = [f"{one}: this is about the {one}" for one in SUBJECTS]
+    documents = [f"{subject}: this is about the {subject}" for subject in SUBJECTS]
     vectors = np.array(OnnxEmbedder(made / "embedder").embed([*SUBJECTS, *documents]))
     queries, found = np.split(vectors, 2)
     assert vectors.shape == (2 * len(SUBJECTS), WIDTH)
@@ -288,9 +302,9 @@ def test_graph_computes_the_trained_model(
     apart = [stored[0], stored[0] | {"stage2": [["a", -2, False]], "relevant": {}}]
     _write(project / "apart.jsonl", [{"schema": "crossgate-run/1"}, *apart])
     boundary = ("set_boundary.py", made / "weights", made / "no", project / "apart.jsonl")
-    assert "one logit separates" in run(*boundary, code=1)
+    assert "a logit separates" in run(*boundary, code=1)
     scale, shift = (np.log(3) + np.log(7)) / 4, (np.log(3) - np.log(7)) / 2
-    assert bounded == pytest.approx([scale * one + shift for one in trained], abs=1e-4)
+    assert bounded == pytest.approx([scale * logit + shift for logit in trained], abs=1e-4)
 
     former = project / "former"
     cut = (
@@ -530,12 +544,12 @@ def test_halves_share_no_repository(project: Path) -> None:
     def half(query: str, *positives: str, pool: str = "skills", ruled_out: str = "") -> int:
         return int(data.half(example("any", pool, query, positives, (ruled_out,))))
 
-    queries = [f"how do i use a {one}" for one in SUBJECTS]
-    soup = {half(one, "skill-triggers soup") for one in queries}
-    assert soup == {half(one, "skill-triggers boat") for one in queries}
-    assert soup == {half(one, ruled_out="skill-triggers boat") for one in queries}
-    assert {half("it", one, pool="bfcl") for one in SUBJECTS} == {0, 1}
-    assert {half(one, "clinc150 boat", pool="clinc150") for one in queries} == {0, 1}
+    queries = [f"how do i use a {subject}" for subject in SUBJECTS]
+    soup = {half(query, "skill-triggers soup") for query in queries}
+    assert soup == {half(query, "skill-triggers boat") for query in queries}
+    assert soup == {half(query, ruled_out="skill-triggers boat") for query in queries}
+    assert {half("it", subject, pool="bfcl") for subject in SUBJECTS} == {0, 1}
+    assert {half(query, "clinc150 boat", pool="clinc150") for query in queries} == {0, 1}
 
 
 def test_summary_line_is_the_query_for_a_package(project: Path) -> None:
@@ -544,7 +558,9 @@ def test_summary_line_is_the_query_for_a_package(project: Path) -> None:
     assert "\n" not in data.pools["debian"]["soup"]
     assert " . " not in data.pools["debian"]["soup"]
     assert "soup: this is about the soup" in data.pools["debian"]["soup"]
-    asked = {one.query: one.positives for one in data.examples if one.source == "debian"}
+    asked = {
+        example.query: example.positives for example in data.examples if example.source == "debian"
+    }
     assert asked["how do i use the soup"] == ("soup",)
     # Two packages with the same summary are both right answers.
     assert set(asked["this is a twin"]) == {"twin", "other-twin"}
@@ -581,15 +597,15 @@ def _describe_packages(path: Path) -> None:
         return f"Package: {name}\nDescription-md5: 0\nDescription-en: {short}\n{long}\n"
 
     blocks = []
-    for one in SUBJECTS:
-        long = f" this is about the {one}\n .\n for a {one}" + f" for the {one}" * 20
+    for subject in SUBJECTS:
+        long = f" this is about the {subject}\n .\n for a {subject}" + f" for the {subject}" * 20
         blocks += [
-            block(one, f"how do i use the {one}", long),
-            block(f"lib{one}", f"how do i use the {one}", f" lib{one}" + long),
-            block(f"{one}-data", f"how do i use the {one}", f" {one}-data" + long),
-            block(f"{one}2", f"how do i use the other {one}", long),
-            block(f"small-{one}", f"how do i use the small {one}", " it is small"),
-            block(f"brief-{one}", f"brief {one}", " brief" + long),
+            block(subject, f"how do i use the {subject}", long),
+            block(f"lib{subject}", f"how do i use the {subject}", f" lib{subject}" + long),
+            block(f"{subject}-data", f"how do i use the {subject}", f" {subject}-data" + long),
+            block(f"{subject}2", f"how do i use the other {subject}", long),
+            block(f"small-{subject}", f"how do i use the small {subject}", " it is small"),
+            block(f"brief-{subject}", f"brief {subject}", " brief" + long),
         ]
     long = " it does what its twin does" * 20
     blocks += [

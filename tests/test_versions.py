@@ -37,7 +37,7 @@ def test_readers_do_not_wait_for_a_writer() -> None:
     while not done.wait(0.01):
         found, texts = index.search("fox", None, blend=BLEND, per_channel=2)
         if len(index) == 1:
-            assert [one.id for one in found] == ["first"]
+            assert [candidate.id for candidate in found] == ["first"]
             assert [text for _, text, _, _ in texts] == ["a quick red fox"]
             answered += 1
     writer.join()
@@ -53,17 +53,17 @@ def test_result_belongs_to_one_version() -> None:
     def document(name: str, version: int) -> Document:
         return Document(id=name, text=f"fox {name} version{version}")
 
-    index = Index.build([document(one, 0) for one in names], embedder=None)
+    index = Index.build([document(name, 0) for name in names], embedder=None)
     stop = threading.Event()
     wrong: list[object] = []
 
     def read() -> None:
         while not stop.is_set():
             found = index.search("fox", per_channel=8)
-            texts = {one.text.rpartition(" ")[2] for one in found.documents.values()}
+            texts = {document.text.rpartition(" ")[2] for document in found.documents.values()}
             if len(texts) != 1 or len(found.documents) not in (4, 8):
                 wrong.append(found)
-            if {one.id for one in found.scored} != set(found.documents):
+            if {candidate.id for candidate in found.scored} != set(found.documents):
                 wrong.append(found)
 
     readers = [threading.Thread(target=read) for _ in range(3)]
@@ -71,9 +71,9 @@ def test_result_belongs_to_one_version() -> None:
         reader.start()
     chance = random.Random(7)
     for version in range(1, 400):
-        index.upsert(document(one, version) for one in names)
+        index.upsert(document(name, version) for name in names)
         assert index.delete(chance.sample(names, 4)) == 4
-        index.upsert(document(one, version) for one in names)
+        index.upsert(document(name, version) for name in names)
     stop.set()
     for reader in readers:
         reader.join()
@@ -100,6 +100,6 @@ def test_replaced_documents_leave_nothing_in_the_index(dimension: int) -> None:
     assert index.fingerprint() == fresh.fingerprint()
     for query in (text, "new1", "new29999"):
         changed, other = (
-            one.search(query, vector, blend=BLEND, per_channel=2)[0] for one in (index, fresh)
+            opened.search(query, vector, blend=BLEND, per_channel=2)[0] for opened in (index, fresh)
         )
-        assert [one.to_dict() for one in changed] == [one.to_dict() for one in other]
+        assert [row.to_dict() for row in changed] == [row.to_dict() for row in other]

@@ -131,7 +131,9 @@ def test_argument_of_the_wrong_type_is_refused_or_accepted(
     raw: list[tuple[object, ...]] = []
     for function, positional, named in calls(tmp_path):
         parameters = inspect.signature(function).parameters.values()
-        options = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
+        options = [
+            parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY
+        ]
         places: list[int | str] = [*range(len(positional)), *options]
         for place in places:
             for value in WRONG:

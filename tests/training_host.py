@@ -1,8 +1,8 @@
 """Runs scripts in forks of a process that has imported torch, which takes longer than most scripts.
 
 Each line on standard input is a list: a script, its arguments, and the files for its standard
-input, output and errors. The script runs in a fork of this process, which has imported what is
-slow; the line that comes back is its exit code.
+input, output and errors. The script runs in a fork of this process, which has imported the slow
+packages; the answer is a line with its exit code.
 """
 
 import json

@@ -16,12 +16,14 @@ model, encoder = new_model(folder).eval(), Encoder(folder / "tokenizer.json", 12
 with torch.inference_mode():
     inputs = encoder([tuple(pair) for pair in json.load(sys.stdin)])
     logits = model(**inputs).logits[:, 0]
-layers = [one.output.dense.weight for one in model.bert.encoder.layer]
-kept = [one.output.dense.weight for one in new_model(folder, 2).bert.encoder.layer]
+layers = [layer.output.dense.weight for layer in model.bert.encoder.layer]
+kept = [layer.output.dense.weight for layer in new_model(folder, 2).bert.encoder.layer]
 facts = {
     "logits": logits.tolist(),
     "kept_of_three_layers": [
-        place for place, one in enumerate(layers) if any(torch.equal(one, other) for other in kept)
+        place
+        for place, layer in enumerate(layers)
+        if any(torch.equal(layer, other) for other in kept)
     ],
 }
 sys.stdout.write(json.dumps(facts))
