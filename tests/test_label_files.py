@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from conftest import LIBRARY
 from crossgate import CrossgateError
-from crossgate._cli.labelled import Subject, dataset_of, subjects_of
+from crossgate._cli.labelled import LabelledOptions, Subject, dataset_of, subjects_of
 from crossgate._evaluation.data.label_files import (
     BACKGROUND,
     background_queries,
@@ -91,10 +90,18 @@ def test_csv_with_other_separators_is_read(skills: Path, tmp_path: Path, separat
 
 def test_unclosed_quote_is_refused(skills: Path, tmp_path: Path) -> None:
     path = tmp_path / "labels.csv"
-    path.write_text('query,relevant\n"' + "x" * 200_000)
+    for rest in ("x" * 200_000, "merge pdfs,pdf-toolkit\nsort,csv-cleaner\n"):
+        path.write_text('query,relevant\n"' + rest)
+        code, message = refusal(skills, path)
+        assert code == "malformed_row"
+        assert "is a quote left open?" in message
+
+
+def test_negative_grade_is_reported(skills: Path, tmp_path: Path) -> None:
+    path = written(tmp_path / "labels.jsonl", {"query": "merge", "relevant": {"pdf-toolkit": -1}})
     code, message = refusal(skills, path)
-    assert code == "malformed_row"
-    assert "is a quote left open?" in message
+    assert code == "empty_split"
+    assert "grades of 0 or more" in message
 
 
 def test_table_without_column_names_is_refused(skills: Path, tmp_path: Path) -> None:
@@ -253,11 +260,12 @@ def test_label_files_belong_to_the_path_before_them(skills: Path, tmp_path: Path
     assert f"skills/ {labels}" in str(raised.value)
 
 
-def options(**given: Any) -> argparse.Namespace:
+def options(**given: Any) -> LabelledOptions:
     """Return the options that reading needs."""
     defaults: dict[str, Any] = {"split": None, "limit": None, "seed": 0, "strict": False}
-    defaults |= {"background": False, "from_transcripts": None}
-    return argparse.Namespace(**{**defaults, **given})
+    defaults |= {"background": False, "from_transcripts": None, "unnamed": False, "runs": None}
+    defaults |= {"embedder": None, "reranker": "default", "profile": None}
+    return LabelledOptions(**{**defaults, **given})
 
 
 def test_folder_without_labels_is_refused(skills: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from crossgate._cli import DONE
 from crossgate._cli.labelled import (
     DATASETS,
+    LabelledOptions,
     Subject,
     dump,
     labelled_options,
@@ -127,8 +128,9 @@ def run(options: argparse.Namespace) -> int:
     else:
         subjects = subjects_of(options.dataset)
         written: set[Path] = set()
+        labelled = LabelledOptions.of(options)
         runs = [
-            run_of(subject, options, ("always",), written=written, repeated=0)
+            run_of(subject, labelled, ("always",), written=written, repeated=0)
             for subject in subjects
         ]
     fitted = _fitted(runs, objective, before, options, subjects)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from crossgate._cli import DONE
 from crossgate._cli.labelled import (
     DATASETS,
+    LabelledOptions,
     Subject,
     dataset_of,
     dump,
@@ -129,7 +130,8 @@ def _report(
     stored = is_run(subject.path)
     other = read_profile(options.profile) if options.profile and stored else None
     chosen = read_policy(options.policy) if options.policy and stored else None
-    run = run_of(subject, options, modes, written=written, remote=remote, policy=options.policy)
+    labelled = LabelledOptions.of(options)
+    run = run_of(subject, labelled, modes, written=written, remote=remote, policy=options.policy)
     return summarize(run, profile=other, policy=chosen, modes=modes)
 
 
@@ -149,7 +151,7 @@ def _steps(options: argparse.Namespace) -> int:
         if is_run(subject.path):
             message = f"{subject.path} is a stored run: --steps needs the dataset itself"
             raise SourceError("unsuitable_run", message)
-        dataset = dataset_of(subject, options)
+        dataset = dataset_of(subject, LabelledOptions.of(options))
         with progress("queries") as report:
             reports.append(
                 measure_steps(

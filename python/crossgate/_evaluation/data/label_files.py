@@ -242,7 +242,7 @@ def _rows(path: Path, log: ProblemLog) -> Iterator[_Row]:
 def _table_rows(path: Path) -> Iterator[_Row]:
     try:
         yield from _cells(path)
-    except csv.Error as error:  # a cell of over 131,072 characters, usually after a stray quote
+    except csv.Error as error:  # with strict, a quote that is never closed is an error
         raise SourceError("malformed_row", f"{path}: {error}: is a quote left open?") from error
 
 
@@ -251,7 +251,10 @@ def _cells(path: Path) -> Iterator[_Row]:
     head = lines[0][1] if lines else ""
     delimiter = max(",\t;", key=head.count)
     reader = csv.DictReader(
-        io.StringIO("\n".join(line for _, line in lines)), delimiter=delimiter, restkey="more"
+        io.StringIO("\n".join(line for _, line in lines)),
+        delimiter=delimiter,
+        restkey="more",
+        strict=True,
     )
     columns = [(name or "").strip().lower() for name in reader.fieldnames or ()]
     reader.fieldnames = columns
@@ -352,10 +355,12 @@ def _grades(key: str, value: object) -> dict[str, int]:
             return {} if value.strip().lower() in _NOTHING else {value: 1}
         case list() if all(isinstance(id, str) for id in value):
             return {id: 1 for id in value if id.strip().lower() not in _NOTHING}
-        case dict() if all(type(grade) is int for grade in value.values()):
+        case dict() if all(type(grade) is int and grade >= 0 for grade in value.values()):
             return {id: grade for id, grade in value.items() if grade > 0}
         case _:
-            raise Unusable(f"{key} must be an id, a list of ids, or an object of ids and grades")
+            raise Unusable(
+                f"{key} must be an id, a list of ids, or an object of ids and grades of 0 or more"
+            )
 
 
 def _flag(value: object) -> bool:

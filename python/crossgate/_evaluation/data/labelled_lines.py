@@ -119,6 +119,8 @@ def _ids(row: Mapping[str, Any], key: str) -> tuple[str, ...]:
 def _grades(relevant: object) -> dict[str, int]:
     if isinstance(relevant, list) and all(isinstance(id, str) for id in relevant):
         return dict.fromkeys(relevant, 1)
-    if isinstance(relevant, dict) and all(type(grade) is int for grade in relevant.values()):
+    if isinstance(relevant, dict) and all(
+        type(grade) is int and grade >= 0 for grade in relevant.values()
+    ):
         return {id: grade for id, grade in relevant.items() if grade > 0}
-    raise Unusable("relevant must be a list of ids, or an object of ids and whole grades")
+    raise Unusable("relevant must be a list of ids, or an object of ids and grades of 0 or more")
