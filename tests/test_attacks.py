@@ -178,7 +178,7 @@ def test_damaged_profiles_and_policies_are_refused_with_a_code(
     path = tmp_path / "settings.json"
     profile = profile_values(read_profile(_bundled_profile()))
     policy = {
-        "schema": "crossgate-policy/1",
+        "schema": "crossgate-policy/2",
         "floors": {"default": 0.1, "sections": {"chat": 0.3}},
     }
 

@@ -108,7 +108,7 @@ def synthetic(
             )
             for name in names_here
         }
-        signals = {"need": 1 - 0.002 * (place % 4)}
+        signals = {"needs_document": 1 - 0.002 * (place % 4)}
         queries.append(
             stored(f"{prefix}{place}", scores, fits, wrong=frozenset(wrong), signals=signals)
         )
@@ -709,7 +709,7 @@ def seen_by_chance(draw: st.DrawFn) -> Outcomes:
     agrees, leads, first, second = (np.array(column) for column in zip(*rows, strict=True))
     lead = leads / 20
     signals = np.zeros((len(rows), len(STAGE2_SIGNALS)))
-    signals[:, STAGE2_SIGNALS.index("lead")] = lead
+    signals[:, STAGE2_SIGNALS.index("margin")] = lead
     signals[:, STAGE2_SIGNALS.index("agreement")] = agrees
     nothing = np.zeros(len(rows), dtype=np.bool_)
     return Outcomes(

@@ -150,8 +150,8 @@ def test_stage_2_decides_as_in_the_table(case: Case) -> None:
     guardrails = case.get("guardrails", {})
 
     def fitted() -> Profile:
-        second = {"stage2": guardrails.get("lead")}
-        return profile_of(case).replace(combine=case["combine"], second=second)
+        second = {"stage2": guardrails.get("margin")}
+        return profile_of(case).replace(combine=case["combine"], runner_up=second)
 
     if case["combine"].get("k") == 0.0:
         # A profile refuses this value, so it cannot reach the core's own check.
@@ -277,7 +277,7 @@ def test_each_stage_uses_its_own_lead() -> None:
     profile = Profile(
         blend=Blend(cosine_weight=1.0, bm25_weight=0.0),
         combine=Combine.Replace(),
-        second={"stage1": 0.4, "stage2": 2.0},
+        runner_up={"stage1": 0.4, "stage2": 2.0},
     )
     candidates = falling(0.9, 0.2)
     assert decide(candidates, profile, None).ids == ["a"]
@@ -296,7 +296,7 @@ def test_scores_of_an_unfitted_reranker_count_by_rank() -> None:
         combine=Combine.Replace(),
         confidence={"stage1": {"intercept": 0.0}, "stage2": model},
         answer={"threshold": 0.4},
-        second={"stage2": 0.5},
+        runner_up={"stage2": 0.5},
     )
     policy, scores = Policy(rerank_min=9.0), {"a": 1.0, "b": 2.0, "c": -5.0}
     other = decide(falling(0.9, 0.8, 0.1), profile, scores, policy=policy)
@@ -322,10 +322,10 @@ LOGITS = st.lists(st.floats(-12, 12, allow_nan=False), min_size=8, max_size=8)
 LEADS = st.sampled_from([None, 0.0, 0.25])
 SHARES = st.sampled_from([None, 0.0, 0.5, 1.0])
 STAGE1: st.SearchStrategy[dict[str, float] | None] = st.sampled_from(
-    [None, {}, {"intercept": -1.0, "cosine": 2.0, "bm25": 0.3, "lead": 1.0, "agreement": 0.5}]
+    [None, {}, {"intercept": -1.0, "cosine": 2.0, "bm25": 0.3, "margin": 1.0, "agreement": 0.5}]
 )
 STAGE2: st.SearchStrategy[dict[str, float] | None] = st.sampled_from(
-    [None, {}, {"intercept": 0.1, "rerank_score": 0.7, "score_lead": 0.2, "same_first": -1.0}]
+    [None, {}, {"intercept": 0.1, "rerank_score": 0.7, "score_margin": 0.2, "same_first": -1.0}]
 )
 
 
@@ -347,7 +347,7 @@ def profiles(draw: st.DrawFn) -> Profile:
             "agreed": agreed,
             "disagreed": None if agreed is None or more is None else agreed + more,
         },
-        second={"stage1": draw(LEADS), "stage2": draw(LEADS)},
+        runner_up={"stage1": draw(LEADS), "stage2": draw(LEADS)},
     )
 
 
@@ -357,7 +357,7 @@ POLICIES = st.builds(
         Floors, default=BARS, sections=st.sampled_from([{}, {"known": 0.25}]), relax=st.just(0.25)
     ),
     cliff_core=st.one_of(st.none(), st.integers(1, 4)),
-    lexical=st.sampled_from([None, Lexical(score=0.0, lead=0.0), Lexical(score=3.0, lead=1.0)]),
+    lexical=st.sampled_from([None, Lexical(score=0.0, margin=0.0), Lexical(score=3.0, margin=1.0)]),
     rerank_min=BARS,
     agreement=BARS,
     warnings=st.builds(
@@ -566,7 +566,7 @@ REAL: dict[str, Callable[[], RouteResult]] = {
         falling(0.9, 0.85),
         Profile(combine=Combine.Weighted(1.0, 1.0, 0.5), confidence={"stage1": {}, "stage2": {}}),
         {"a": 1.0, "b": 2.0},
-        policy=Policy(lexical=Lexical(score=99.0, lead=1.0)),
+        policy=Policy(lexical=Lexical(score=99.0, margin=1.0)),
     ),
 }
 VERDICTS = {"confident": "confident", "nothing relevant": "nothing_relevant"}

@@ -647,8 +647,8 @@ def test_output_lines_are_plain_and_short(run: Any, odd: Path, arguments: list[s
         (Profile(winner=Winner(agreed=0.0)), Policy(), "agreed 0"),
         (
             Profile(answer=Answer(rerank_threshold=0.0)),
-            Policy(lexical=Lexical(score=0.0, lead=0.0)),
-            "rerank_threshold 0, lexical_score 0, lexical_lead 0",
+            Policy(lexical=Lexical(score=0.0, margin=0.0)),
+            "rerank_threshold 0, lexical_score 0, lexical_margin 0",
         ),
         (
             Profile(answer=Answer(threshold=0.5), winner=Winner(agreed=0.0, disagreed=0.25)),

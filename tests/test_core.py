@@ -361,7 +361,7 @@ def test_ranks_equal_their_definition(ids: list[str], scores: list[float]) -> No
             continue
         first, next_ = ranks.index(1), ranks.index(2) if len(ranks) > 1 else ranks.index(1)
         assert reading.rerank_score == scores[first]
-        assert reading.score_lead == scores[first] - scores[next_]
+        assert reading.score_margin == scores[first] - scores[next_]
         assert reading.same_first == (naive_ranks(ids, blends)[first] == 1)
 
 
@@ -419,7 +419,7 @@ def test_the_guardrails_equal_their_definition(
     ]
     profile = Profile(
         combine=Combine.Replace(),
-        second={"stage2": lead},
+        runner_up={"stage2": lead},
         reranker=None if fits else "another@1",
     )
     policy = Policy(rerank_min=minimum, agreement=agreement)
@@ -447,7 +447,7 @@ def test_the_guardrails_equal_their_definition(
         elif minimum is not None and score < minimum:
             expected.append("below_minimum")
         elif lead is not None and score < max(eligible) - lead:
-            expected.append("beyond_lead")
+            expected.append("beyond_margin")
         elif limit is not None and expected.count(None) >= limit:
             expected.append("over_limit")
         else:

@@ -14,7 +14,7 @@ from conftest import WordEmbedder, refused
 from crossgate import Index, Policy, Profile, Router, RouteResult
 from crossgate import _cli as cli
 from crossgate._cli.labelled import dump
-from crossgate._core import Combine, Confidence, Second, Stage1Confidence
+from crossgate._core import Combine, Confidence, RunnerUpRule, Stage1Confidence
 from crossgate._evaluation.report.compare import REPORTS_SCHEMA, compare
 from crossgate._evaluation.runs.modes import decide, profile_of
 from crossgate._evaluation.runs.runs import write_run
@@ -202,7 +202,7 @@ def test_only_a_profile_fitted_for_the_tier_applies_its_minimum(
 ) -> None:
     identity = "cohere/rerank-v4.0-pro"
     profile = FITTED.replace(
-        reranker=identity, combine=Combine.Replace(), second=Second(stage2=0.0)
+        reranker=identity, combine=Combine.Replace(), runner_up=RunnerUpRule(stage2=0.0)
     )
     policy = Policy(rerank_min=2.0)
     run = measured(tmp_path, tier("cohere", server), profile=FITTED, policy=policy)

@@ -101,7 +101,7 @@ def stored(
     values = {
         "text": f"query {id}",
         "milliseconds": {mode: {"total": time} for mode, time in TIMES.items()},
-        "signals": signals and {"lead": signals.lead, "cosine": signals.cosine},
+        "signals": signals and {"margin": signals.margin, "cosine": signals.cosine},
         **options,
     }
     return StoredQuery(
@@ -419,7 +419,7 @@ def test_abstention_curve_has_a_point_per_threshold() -> None:
     [
         (Winner(), Policy()),
         (Winner(agreed=0.05, disagreed=0.2), Policy()),
-        (Winner(), Policy(lexical=Lexical(score=8.0, lead=2.0))),
+        (Winner(), Policy(lexical=Lexical(score=8.0, margin=2.0))),
         (Winner(agreed=0.05), Policy(floors={"default": 0.52})),
         (Winner(), POLICY),
     ],
@@ -624,11 +624,11 @@ def test_signals_have_an_area_for_both_questions() -> None:
     report = summarize(run_of())
     strengths = {strength.name: strength for strength in report.strengths}
     # Stage 2 corrects two of the nine queries with a match.
-    leads = {q.id: q.signals["lead"] for q in QUERIES if q.relevant and q.signals}
+    leads = {q.id: q.signals["margin"] for q in QUERIES if q.relevant and q.signals}
     needed = [leads.pop(id) for id in ("gate", "reranked right")]
     wins = sum((low < high) + (low == high) / 2 for low in needed for high in leads.values())
-    assert strengths["lead"].rerank is not None
-    assert strengths["lead"].rerank.value == pytest.approx(wins / (2 * 7))
+    assert strengths["margin"].rerank is not None
+    assert strengths["margin"].rerank.value == pytest.approx(wins / (2 * 7))
     assert strengths["cosine"].answer is not None
     assert strengths["cosine"].answer.value > 0.5
     assert strengths["rerank_score"].rerank is None

@@ -30,7 +30,7 @@ PROFILE = Profile(
     pool=3,
     combine=Combine.Replace(),
 )
-POLICY = Policy(rerank_min=-60.0, lexical={"score": 1.8, "lead": 1.8})
+POLICY = Policy(rerank_min=-60.0, lexical={"score": 1.8, "margin": 1.8})
 
 
 class SharedWords(FunctionReranker):
@@ -292,7 +292,7 @@ def test_damaged_run_is_refused_with_its_line(tmp_path: Path) -> None:
         (3, [*lines[:2], lines[2].replace('"stage1": [{', '"stage1": [1, {')]),
         (3, [*lines[:2], json.dumps(below)]),
         (1, lines[1:]),
-        (1, [lines[0].replace("crossgate-profile/2", "other"), *lines[1:]]),
+        (1, [lines[0].replace("crossgate-profile/3", "other"), *lines[1:]]),
         (None, lines[:1]),
     ]
     for line, rows in damaged:
@@ -326,10 +326,10 @@ def test_stored_run_is_decided_like_a_router_with_the_profile(tmp_path: Path) ->
 def test_run_of_another_version_is_refused_with_its_version(tmp_path: Path) -> None:
     measured(tmp_path)
     path = tmp_path / "set.run.jsonl"
-    path.write_text(path.read_text().replace("crossgate-run/2", "crossgate-run/1"))
+    path.write_text(path.read_text().replace("crossgate-run/3", "crossgate-run/1"))
     assert is_run(path)
     said = refused("malformed_run", read_run, path)
-    assert "'crossgate-run/1', not 'crossgate-run/2': measure again" in said
+    assert "'crossgate-run/1', not 'crossgate-run/3': measure again" in said
 
 
 def test_stored_run_is_decided_by_another_policy(tmp_path: Path) -> None:

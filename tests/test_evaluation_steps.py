@@ -165,7 +165,7 @@ def test_command_prints_a_table_and_json(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_stored_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a.run.jsonl"
-    path.write_text('{"schema": "crossgate-run/2"}\n', encoding="utf-8")
+    path.write_text('{"schema": "crossgate-run/3"}\n', encoding="utf-8")
     assert run(["eval", str(path), "--steps"]) == 2
     assert "error[unsuitable_run]" in capsys.readouterr().err
 

@@ -174,7 +174,7 @@ def test_winner_below_the_floor_does_not_win() -> None:
                 query="query",
                 stage1=lambda: cascade.Stage1(scored=scored, documents=documents),
                 profile=BY_COSINE,
-                policy=Policy(floors=Floors(default=floor), lexical=Lexical(score=5.0, lead=1.0)),
+                policy=Policy(floors=Floors(default=floor), lexical=Lexical(score=5.0, margin=1.0)),
                 rerankers=Chain(RecordingReranker()),
                 limit=1,
             )

@@ -186,7 +186,7 @@ def test_custom_profile_and_policy_are_used(home: Home, tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
     profile = json.loads(DEFAULT_PROFILE.read_text(encoding="utf-8"))
     profile["answer"] = {"threshold": 1.0, "rerank_threshold": 1.0}
-    policy = {"schema": "crossgate-policy/1", "agreement": 1.0}
+    policy = {"schema": "crossgate-policy/2", "agreement": 1.0}
     for option, values, reason in (
         ("--profile", profile, "improbable"),
         ("--policy", policy, "rejected"),

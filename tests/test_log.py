@@ -23,7 +23,15 @@ from hypothesis import strategies as st
 
 from conftest import LIBRARY, LengthReranker, TableReranker, build, refused
 from crossgate import Policy, Profile, Router, RouteResult, SourceError
-from crossgate._core import Answer, Combine, Confidence, Floors, Second, Stage1Confidence, Winner
+from crossgate._core import (
+    Answer,
+    Combine,
+    Confidence,
+    Floors,
+    RunnerUpRule,
+    Stage1Confidence,
+    Winner,
+)
 from crossgate._decision.replay import Difference, check_decision
 from crossgate._pipelines.postprocessing import diversify_sources, postprocess
 from crossgate._telemetry.log import (
@@ -80,7 +88,7 @@ def test_a_line_holds_the_decision(path: Path) -> None:
     result = route(JsonLinesLog(path))
     (raw,) = path.read_text(encoding="ascii").splitlines()
     values = json.loads(raw)
-    assert (values["schema"], values["kind"]) == ("crossgate-log/2", "decision")
+    assert (values["schema"], values["kind"]) == ("crossgate-log/3", "decision")
     assert values["decision"] == result.decision_id
     assert values["selected"] == result.ids
     assert values["trace"] == json.loads(json.dumps(result.trace))
@@ -247,10 +255,10 @@ def test_what_is_no_log_is_left_as_it_is(tmp_path: Path) -> None:
     route(JsonLinesLog(path))
     assert path.read_bytes() == before
     # Empty lines are none, and a torn log is one all the same.
-    for torn in (b"\n", b'\n{"schema": "crossgate-log/2", "ki'):
+    for torn in (b"\n", b'\n{"schema": "crossgate-log/3", "ki'):
         path.write_bytes(torn)
         JsonLinesLog(path).used(ID, ["a"])
-        assert path.read_bytes().splitlines()[-1].startswith(b'{"schema": "crossgate-log/2", "ki')
+        assert path.read_bytes().splitlines()[-1].startswith(b'{"schema": "crossgate-log/3", "ki')
 
 
 def test_a_pipe_that_nobody_reads_is_not_waited_for(tmp_path: Path) -> None:
@@ -496,7 +504,7 @@ SETTINGS = [
     (
         Profile(
             combine=Combine.Weighted(cosine=2.0, bm25=0.0, rerank_score=1.0),
-            second=Second(stage2=3.0),
+            runner_up=RunnerUpRule(stage2=3.0),
         ),
         Policy(rerank_min=-50.0, agreement=0.1),
     ),

@@ -68,8 +68,8 @@ def test_confidence_is_a_product_with_need(index: Index, embedder: OnnxEmbedder)
     result = Router(index, reranker=None).route("repair a messy csv file")
     trace = result.trace
     need = need_of(embedder, "repair a messy csv file")
-    assert trace["request"]["need"] == trace["gate"]["signals"]["need"] == need
-    trace["request"]["need"] = None
+    assert trace["request"]["needs_document"] == trace["gate"]["signals"]["needs_document"] == need
+    trace["request"]["needs_document"] = None
     without = replay(trace)["gate"]["confidence"]
     assert result.confidence == without * need
 
@@ -94,7 +94,7 @@ def test_trace_replays_without_the_model(index: Index) -> None:
 def test_rerank_ignores_need() -> None:
     """The caller retrieved candidates, so the query needs a document."""
     result = rerank("go on", ["The show goes on.", "Keep going."], reranker=None)
-    assert result.trace["request"]["need"] is None
+    assert result.trace["request"]["needs_document"] is None
 
 
 def test_index_of_another_model_has_no_need() -> None:
@@ -105,7 +105,7 @@ def test_index_of_another_model_has_no_need() -> None:
         embedder=PrecomputedVectors("given", 2),
     )
     result = Router(index, reranker=None).route("go on", vector=[1.0, 0.2])
-    assert result.trace["request"]["need"] is None
+    assert result.trace["request"]["needs_document"] is None
     assert not [note for note in result.degraded if note.code == "embedder_failed"]
 
 
@@ -131,4 +131,4 @@ def test_invalid_vector_is_refused(embedder: OnnxEmbedder) -> None:
 @given(st.floats().filter(lambda value: not 0 <= value <= 1))
 def test_need_that_is_not_a_probability_is_refused(need: float) -> None:
     with pytest.raises((InputError, ValueError)):
-        _core.gate([], read_profile(DEFAULT_PROFILE), Policy(), _core.Request(need=need))
+        _core.gate([], read_profile(DEFAULT_PROFILE), Policy(), _core.Request(needs_document=need))

@@ -38,7 +38,7 @@ REJECTED = {
     "disagreement",
     "below_minimum",
     "irrelevant",
-    "beyond_lead",
+    "beyond_margin",
 }
 
 

@@ -33,7 +33,7 @@ from crossgate._core import (
     Confidence,
     Floors,
     Lexical,
-    Second,
+    RunnerUpRule,
     Stage1Confidence,
     Stage2Confidence,
     Warnings,
@@ -86,7 +86,7 @@ PROFILES = st.builds(
     ),
     answer=st.builds(Answer, rerank_threshold=SHARE, threshold=SHARE),
     winner=st.builds(winner, FROM_0, FROM_0),
-    second=st.builds(Second, stage1=FROM_0, stage2=FROM_0),
+    runner_up=st.builds(RunnerUpRule, stage1=FROM_0, stage2=FROM_0),
     corpora=st.lists(NAMES, max_size=2),
     fitted=st.dictionaries(st.text(max_size=4), NUMBERS, max_size=2),
 )
@@ -101,7 +101,7 @@ POLICIES = st.builds(
     ),
     cliff_core=st.one_of(st.none(), st.integers(1, 9)),
     source_type=NAMES,
-    lexical=st.one_of(st.none(), st.builds(Lexical, score=POSITIVE, lead=POSITIVE)),
+    lexical=st.one_of(st.none(), st.builds(Lexical, score=POSITIVE, margin=POSITIVE)),
     rerank_min=OPTIONAL,
     agreement=COSINE,
     warnings=st.builds(
@@ -143,7 +143,7 @@ def test_what_is_left_out_is_off() -> None:
     assert profile_from({"schema": PROFILE_SCHEMA}) == Profile.from_dict({}) == Profile()
     profile = profile_from({"schema": PROFILE_SCHEMA, "winner": {"agreed": 0.5}})
     assert profile == Profile(winner=Winner(agreed=0.5))
-    for part in ("answer", "winner", "second", "confidence"):
+    for part in ("answer", "winner", "runner_up", "confidence"):
         assert set(Profile().to_dict()[part].values()) == {None}
     policy = Policy.from_dict({"cliff_core": 2})
     assert policy == Policy(cliff_core=2)
@@ -206,8 +206,8 @@ def test_what_names_no_version_is_none(values: object) -> None:
         ({"winner": {"agreed": -0.1}}, "winner.agreed is -0.1"),
         ({"winner": {"disagreed": 0.1}}, "winner.agreed is absent"),
         ({"winner": {"agreed": 0.2, "disagreed": 0.1}}, "never needs a smaller margin"),
-        ({"second": {"stage1": -0.1}}, "second.stage1"),
-        ({"second": {"stage2": "low"}}, "second.stage2"),
+        ({"runner_up": {"stage1": -0.1}}, "runner_up.stage1"),
+        ({"runner_up": {"stage2": "low"}}, "runner_up.stage2"),
         ({"per_channel": 1}, "per_channel is 1"),
         ({"per_channel": None}, "per_channel"),
         ({"pool": 0}, "pool is 0"),
@@ -280,9 +280,9 @@ def test_what_is_wrong_is_named(values: dict[str, Any], named: str) -> None:
         ({"source_type": 5}, "source_type"),
         ({"cliff_core": 0}, "cliff_core is 0"),
         ({"cliff_core": 1_000_001}, "from 1 to 1000000"),
-        ({"lexical": {"score": 1.0}}, "lead"),
-        ({"lexical": {"score": -1.0, "lead": 0.0}}, "lexical.score"),
-        ({"lexical": {"score": 1.0, "lead": -1.0}}, "lexical.lead"),
+        ({"lexical": {"score": 1.0}}, "margin"),
+        ({"lexical": {"score": -1.0, "margin": 0.0}}, "lexical.score"),
+        ({"lexical": {"score": 1.0, "margin": -1.0}}, "lexical.margin"),
         ({"rerank_min": "low"}, "rerank_min"),
         ({"rerank_min": math.nan}, "rerank_min"),
         ({"agreement": 1.1}, "agreement is 1.1"),
@@ -328,7 +328,7 @@ def test_any_json_is_a_profile_or_refused(values: Any) -> None:
 def test_a_profile_made_by_hand_is_checked_like_a_file() -> None:
     made: list[Callable[[], object]] = [
         lambda: Profile(winner=Winner(agreed=-1.0)),
-        lambda: Profile(second=Second(stage2=math.nan)),
+        lambda: Profile(runner_up=RunnerUpRule(stage2=math.nan)),
         lambda: Profile(combine=Combine.Rrf(0.0)),
         lambda: Profile(pool=-1),
         lambda: Profile().replace(winner=Winner(disagreed=0.5)),
@@ -356,11 +356,11 @@ def test_a_pool_of_the_largest_size_works() -> None:
         (b"", "profile_malformed"),
         (b"{", "profile_malformed"),
         (b"[]", "profile_malformed"),
-        (b'{"schema": "crossgate-profile/2", "gait": {}}', "profile_malformed"),
-        (b'{"schema": "crossgate-profile/2", "pool": 0}', "profile_malformed"),
+        (b'{"schema": "crossgate-profile/3", "gait": {}}', "profile_malformed"),
+        (b'{"schema": "crossgate-profile/3", "pool": 0}', "profile_malformed"),
         (b'{"schema": "crossgate-profile/1"}', "profile_version"),
-        (b'{"schema": "crossgate-profile/3", "gait": {}}', "profile_version"),
-        (b'{"schema": "crossgate-policy/1"}', "profile_version"),
+        (b'{"schema": "crossgate-profile/9", "gait": {}}', "profile_version"),
+        (b'{"schema": "crossgate-policy/2"}', "profile_version"),
         (b"[" * 100_000, "profile_malformed"),
         (b"\xff\xfe", "profile_malformed"),
     ],
@@ -380,10 +380,10 @@ def test_files(tmp_path: Path, content: bytes, code: str) -> None:
         (b"", "policy_malformed"),
         (b"[]", "policy_malformed"),
         (b"{}", "policy_malformed"),
-        (b'{"schema": "crossgate-policy/1", "flours": {}}', "policy_malformed"),
-        (b'{"schema": "crossgate-policy/1", "agreement": 2}', "policy_malformed"),
-        (b'{"schema": "crossgate-policy/2"}', "policy_version"),
-        (b'{"schema": "crossgate-profile/2"}', "policy_version"),
+        (b'{"schema": "crossgate-policy/2", "flours": {}}', "policy_malformed"),
+        (b'{"schema": "crossgate-policy/2", "agreement": 2}', "policy_malformed"),
+        (b'{"schema": "crossgate-policy/9"}', "policy_version"),
+        (b'{"schema": "crossgate-profile/3"}', "policy_version"),
         (b"\xff\xfe", "policy_malformed"),
     ],
     ids=lambda value: str(value)[:30],

@@ -21,7 +21,7 @@ from conftest import (
     refused,
 )
 from crossgate import Candidate, Document, Index, Profile, RouteResult, rerank
-from crossgate._core import Answer, Combine, Confidence, Second, Stage2Confidence, Winner
+from crossgate._core import Answer, Combine, Confidence, RunnerUpRule, Stage2Confidence, Winner
 from crossgate._decision import cascade
 from crossgate._evaluation.data.datasets import Dataset, read_dataset
 from crossgate._evaluation.measures.metrics import recall
@@ -221,7 +221,7 @@ def test_guardrails_and_nothing_relevant_apply() -> None:
     profile = REPLACE.replace(
         confidence=Confidence(stage2=Stage2Confidence(rerank_score=1.0)),
         answer=Answer(threshold=0.5),
-        second=Second(stage2=1.0),
+        runner_up=RunnerUpRule(stage2=1.0),
     )
     # Without a cosine no model says how probable an answer is.
     rows = store(("a", "fox", "2031-03-01"), ("b", "hen", "2031-03-01"))

@@ -92,7 +92,7 @@ def test_html_shows_every_outcome_and_is_bounded() -> None:
 @pytest.mark.parametrize("lead", [0.0, 1.0])
 def test_reason_with_two_picks_does_not_claim_a_clear_winner(lead: float) -> None:
     """A profile may have a clear winner and still select the runner-up."""
-    profile = Profile(winner={"agreed": 0.0, "disagreed": 0.0}, second={"stage1": lead})
+    profile = Profile(winner={"agreed": 0.0, "disagreed": 0.0}, runner_up={"stage1": lead})
     texts = {"one": "red fox den", "two": "red fox", "three": "hen house"}
     result = Router(build(texts), reranker=None, profile=profile).route("red fox den", limit=2)
     assert (result.reason, len(result)) == ("confident_winner", 2 if lead else 1)

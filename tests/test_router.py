@@ -677,7 +677,7 @@ def test_result_can_be_copied_and_pickled(index: Index) -> None:
         Document(id="a", text="b"),
         Candidate(id="a", text="b", cosine=0.5),
         Profile(combine=Combine.Weighted(1.0, 0.5, 0.25), fitted={"on": "a"}),
-        Policy(floors={"sections": {"x": 0.5}}, lexical={"score": 1.0, "lead": 0.5}),
+        Policy(floors={"sections": {"x": 0.5}}, lexical={"score": 1.0, "margin": 0.5}),
         result,
         rerank("red", ["red fox"], reranker=None),
         InputError("empty_query", "say what is wanted"),
@@ -804,7 +804,7 @@ def test_unreadable_file_is_not_reported_as_missing(
 
 def test_policy_is_read_from_a_file(index: Index, tmp_path: Path) -> None:
     path = tmp_path / "policy.json"
-    path.write_text('{"schema": "crossgate-policy/1", "floors": {"default": 0.99}}')
+    path.write_text('{"schema": "crossgate-policy/2", "floors": {"default": 0.99}}')
     for policy in (path, str(path), Policy(floors={"default": 0.99})):
         router = Router(index, reranker=None, profile=Profile(), policy=policy)
         assert router.policy == Policy(floors={"default": 0.99})
@@ -815,9 +815,9 @@ def test_policy_is_read_from_a_file(index: Index, tmp_path: Path) -> None:
     assert Router(index, reranker=None, profile=Profile()).policy == Policy()
     for call in (Router, lambda *_, **options: rerank("red", ["red"], **options)):
         refused("policy_missing", call, index, reranker=None, policy=tmp_path / "absent.json")
-    path.write_text('{"schema": "crossgate-policy/1", "floor": 0.99}')
+    path.write_text('{"schema": "crossgate-policy/2", "floor": 0.99}')
     assert "floor" in refused("policy_malformed", Router, index, reranker=None, policy=path)
-    path.write_text('{"schema": "crossgate-policy/2"}')
+    path.write_text('{"schema": "crossgate-policy/9"}')
     refused("policy_version", Router, index, reranker=None, policy=path)
 
 

@@ -185,7 +185,7 @@ def test_route_uses_the_reranker_and_the_policy_of_the_command_line(tmp_path: Pa
     build(embedder="default").save(index)
     write_profile(tmp_path / "skills.profile.json", Profile())  # stage 2 reads for every query
     floors = {"sections": {"nothing": 1.0}}
-    policy.write_text(json.dumps({"schema": "crossgate-policy/1", "floors": floors}))
+    policy.write_text(json.dumps({"schema": "crossgate-policy/2", "floors": floors}))
     options = ["--index", str(index), "--policy", str(policy), "--reranker", "none"]
     with serving("--port", "0", *options) as running:
         asked = {"query": "merge and compress pdf files"}

@@ -32,7 +32,7 @@ from crossgate import (
     arerank,
     rerank,
 )
-from crossgate._core import Blend, Combine, Second
+from crossgate._core import Blend, Combine, RunnerUpRule
 from crossgate._decision import cascade
 from crossgate._runtime.threads import run_until
 from crossgate._values.results import Degradation
@@ -469,7 +469,7 @@ def fitted(**options: Any) -> Profile:
         name="mine",
         reranker="table@1",
         combine=Combine.Replace(),
-        second=Second(stage2=0.0),
+        runner_up=RunnerUpRule(stage2=0.0),
         **options,
     )
 
@@ -495,7 +495,7 @@ def test_another_tier_does_not(both: Both, index: Index) -> None:
 
 def test_a_trace_says_whose_scores_they_were(both: Both, index: Index) -> None:
     lexical = SemanticBM25()
-    profile = fitted().replace(reranker=lexical.identity, second=Second(stage2=0.1))
+    profile = fitted().replace(reranker=lexical.identity, runner_up=RunnerUpRule(stage2=0.1))
     policy = Policy(rerank_min=0.3)
     router = Router(index, reranker=[lexical], profile=profile, policy=policy)
     result = both.route(router, limit=None)

@@ -21,7 +21,7 @@ from crossgate._core import (
     Answer,
     Confidence,
     Profile,
-    Second,
+    RunnerUpRule,
     Stage1Confidence,
     Stage2Confidence,
     Winner,
@@ -442,7 +442,7 @@ def _fit_gate(
         confidence=confidence,
         answer=Answer(rerank_threshold=skips.rerank_threshold, threshold=threshold),
         winner=Winner(agreed=skips.agreed, disagreed=skips.disagreed),
-        second=Second(
+        runner_up=RunnerUpRule(
             stage1=_second_picks(seen.stage1_lead, seen.stage1_second, seen.matched),
             stage2=_second_picks(seen.stage2_lead, seen.stage2_second, seen.matched),
         ),

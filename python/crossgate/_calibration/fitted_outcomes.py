@@ -17,8 +17,8 @@ from crossgate._evaluation.runs.runs import StoredQuery
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-STAGE1_SIGNALS = ("cosine", "bm25", "lead", "agreement")
-STAGE2_SIGNALS = (*STAGE1_SIGNALS, "rerank_score", "score_lead", "same_first")
+STAGE1_SIGNALS = ("cosine", "bm25", "margin", "agreement")
+STAGE2_SIGNALS = (*STAGE1_SIGNALS, "rerank_score", "score_margin", "same_first")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +108,17 @@ def _outcome(query: StoredQuery, ranking: Profile) -> _Outcome:
         signals=[
             0.0 if signals.cosine is None else signals.cosine,
             math.log1p(signals.bm25),
-            signals.lead,
+            signals.margin,
             float(signals.agreement),
             reading.rerank_score,
-            reading.score_lead,
+            reading.score_margin,
             float(reading.same_first),
         ],
         stage1_right=query.scored[0].id in query.relevant,
         stage2_right=first in query.relevant,
         chance=sum(scores.id in query.relevant for scores in pool) / len(pool),
-        stage1_lead=signals.lead,
+        stage1_lead=signals.margin,
         stage1_second=runner_up in query.relevant,
-        stage2_lead=reading.score_lead,
+        stage2_lead=reading.score_margin,
         stage2_second=second in query.relevant,
     )

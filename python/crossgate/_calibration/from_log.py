@@ -110,7 +110,7 @@ def run_from_log(
     strict: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> LoggedRun:
-    """Read a log of the schema `crossgate-log/2` as a run for `calibrate`.
+    """Read a log of the schema `crossgate-log/3` as a run for `calibrate`.
 
     A used document fits, with grade 1; if only empty uses are recorded, nothing fits. Decisions are
     left out, and counted in the notes, if they have no record of use, are degraded, were never read

@@ -227,7 +227,7 @@ def _asked(request: Request, stage1: Stage1) -> _core.Request:
         grade=request.grade,
         require_overlap=request.require_overlap,
         sources=sources,
-        need=stage1.need,
+        needs_document=stage1.need,
         min_confidence=request.min_confidence,
     )
 

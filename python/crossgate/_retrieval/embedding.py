@@ -108,7 +108,7 @@ class OnnxEmbedder:
         if self._head is None:
             head = json.loads(self._local.need.read_text(encoding="utf-8"))
             self._head = float(head["intercept"]), [float(weight) for weight in head["weights"]]
-        return _core.need(vector, *self._head)
+        return _core.needs_document(vector, *self._head)
 
     def _loaded(self) -> Callable[[str], Sequence[float]]:
         if self._run is not None:

@@ -1,6 +1,6 @@
 """The decision log: JSON lines of decisions, later uses and scores.
 
-`docs/log.md` describes the format, `crossgate-log/2`. Any number of processes may append to one
+`docs/log.md` describes the format, `crossgate-log/3`. Any number of processes may append to one
 file: each line is a single write to a file opened for appending.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from crossgate._telemetry.events import Event
     from crossgate._values.results import RouteResult
 
-SCHEMA = "crossgate-log/2"
+SCHEMA = "crossgate-log/3"
 
 MAX_LINE_BYTES = 16_000_000
 """A longer line is malformed, which bounds the memory of a reader."""

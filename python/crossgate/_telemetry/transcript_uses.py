@@ -38,7 +38,7 @@ def record_opened(log: str | os.PathLike[str], folder: str | os.PathLike[str]) -
     person's judgement, is skipped, so a second call records nothing.
 
     Args:
-        log: A log of the schema `crossgate-log/2`.
+        log: A log of the schema `crossgate-log/3`.
         folder: A folder of Claude Code transcripts, or one transcript.
 
     Raises:

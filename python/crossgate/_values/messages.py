@@ -34,7 +34,7 @@ DROPPED = {
     "below_minimum": "score too low",
     "irrelevant": "not relevant enough",
     "improbable": "unlikely to fit",
-    "beyond_lead": "too far behind",
+    "beyond_margin": "too far behind",
     "over_limit": "over the limit",
 }
 """Why a hit was not selected, by `Hit.dropped`."""

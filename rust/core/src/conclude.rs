@@ -9,7 +9,7 @@ use crate::gate::{Gated, Note, Reason, Verdict, clears};
 use crate::json::{codes, value};
 use crate::policy::{Policy, Warnings};
 use crate::profile::{Combine, Profile};
-use crate::signals::{Reading, reading};
+use crate::signals::{Stage2Signals, stage2_signals};
 use crate::stage1::{Blend, Scored, best_first};
 
 value! {
@@ -42,7 +42,7 @@ codes! {
         /// Its score is too low.
         BelowMinimum = "below_minimum",
         /// Its score is too far below the best.
-        BeyondLead = "beyond_lead",
+        BeyondMargin = "beyond_margin",
         /// The limit was reached by better candidates.
         OverLimit = "over_limit",
         /// The probability that it fits is too low.
@@ -268,8 +268,8 @@ fn relevance(
     candidate: &Scored,
     rerank_score: Option<f64>,
 ) -> Option<f64> {
-    let need = gated.signals.and_then(|signals| signals.need);
-    profile.relevance.probability(candidate, rerank_score, need)
+    let needs_document = gated.signals.and_then(|signals| signals.needs_document);
+    profile.relevance.probability(candidate, rerank_score, needs_document)
 }
 
 /// An order, best first, and the probability that its first candidate fits.
@@ -300,7 +300,7 @@ impl<'a> Order<'a> {
         let guardrails = Guardrails {
             minimum: None,
             relevance: profile.relevance.threshold,
-            lead: profile.second.stage1,
+            margin: profile.runner_up.stage1,
             agreement: policy.agreement,
             limit: gated.limit,
         };
@@ -344,7 +344,7 @@ impl<'a> Order<'a> {
         let guardrails = Guardrails {
             minimum: policy.rerank_min.filter(|_| fits),
             relevance: profile.relevance.threshold,
-            lead: profile.second.stage2.filter(|_| fits),
+            margin: profile.runner_up.stage2.filter(|_| fits),
             agreement: policy.agreement,
             limit: gated.limit,
         };
@@ -370,10 +370,10 @@ impl<'a> Order<'a> {
             Some(model) => {
                 // The first candidate of stage 1 may have no rerank score.
                 let same_first = ranked.first().map(|ranked| ranked.position) == first_of_stage1;
-                let reading =
-                    reading(&read, &scores).map(|reading| Reading { same_first, ..reading });
-                let signals = gated.signals.zip(reading);
-                signals.and_then(|(signals, reading)| model.probability(&signals, &reading))
+                let stage2 = stage2_signals(&read, &scores)
+                    .map(|stage2| Stage2Signals { same_first, ..stage2 });
+                let signals = gated.signals.zip(stage2);
+                signals.and_then(|(stage1, stage2)| model.probability(&stage1, &stage2))
             }
             None => gated.confidence,
         };
@@ -528,7 +528,7 @@ pub struct Guardrails {
     /// The least probability that a candidate fits, in [0, 1].
     pub relevance: Option<f64>,
     /// The largest difference to the best score of a candidate that clears `agreement`; at least 0.
-    pub lead: Option<f64>,
+    pub margin: Option<f64>,
     /// The least stage-1 blend, in [-1, 1]: stage 2 cannot select a candidate below it.
     pub agreement: Option<f64>,
     /// The most candidates that are selected.
@@ -572,7 +572,7 @@ pub fn passes(ranked: &[Judged], guardrails: &Guardrails) -> Vec<Option<Dropped>
     let agrees = |judged: &Judged| !below(Some(judged.blend), guardrails.agreement);
     let best = ranked.iter().find(|judged| agrees(judged)).map(|judged| judged.score);
     let too_far =
-        |score: f64| best.zip(guardrails.lead).is_some_and(|(best, most)| best - score > most);
+        |score: f64| best.zip(guardrails.margin).is_some_and(|(best, most)| best - score > most);
     let mut selected = 0;
     ranked
         .iter()
@@ -584,7 +584,7 @@ pub fn passes(ranked: &[Judged], guardrails: &Guardrails) -> Vec<Option<Dropped>
             } else if below(judged.relevance, guardrails.relevance) {
                 Some(Dropped::Irrelevant)
             } else if too_far(judged.score) {
-                Some(Dropped::BeyondLead)
+                Some(Dropped::BeyondMargin)
             } else if guardrails.limit.is_some_and(|limit| selected >= limit) {
                 Some(Dropped::OverLimit)
             } else {
@@ -604,8 +604,8 @@ mod tests {
     use crate::gate::{Request, gate};
     use crate::policy::Floors;
     use crate::profile::{
-        Answer, Confidence, Relevance, Second, Stage1Confidence, Stage1Relevance, Stage2Confidence,
-        Stage2Relevance,
+        Answer, Confidence, Relevance, RunnerUpRule, Stage1Confidence, Stage1Relevance,
+        Stage2Confidence, Stage2Relevance,
     };
 
     const BLEND: Blend =
@@ -630,7 +630,7 @@ mod tests {
         Profile {
             reranker: Some("ours".to_owned()),
             combine: Combine::Replace {},
-            second: Second { stage1: Some(0.2), stage2: Some(1.0) },
+            runner_up: RunnerUpRule { stage1: Some(0.2), stage2: Some(1.0) },
             confidence: Confidence {
                 stage1: Some(Stage1Confidence { cosine: 1.0, ..Stage1Confidence::default() }),
                 stage2: Some(Stage2Confidence { rerank_score: 1.0, ..Stage2Confidence::default() }),
@@ -662,8 +662,8 @@ mod tests {
             [
                 ("a", None),
                 ("b", Some("over_limit")),
-                ("c", Some("beyond_lead")),
-                ("d", Some("beyond_lead"))
+                ("c", Some("beyond_margin")),
+                ("d", Some("beyond_margin"))
             ]
         );
     }
@@ -712,7 +712,7 @@ mod tests {
             [
                 ("d", Some("disagreement")),
                 ("b", None),
-                ("a", Some("beyond_lead")),
+                ("a", Some("beyond_margin")),
                 ("c", Some("not_reranked"))
             ]
         );
@@ -750,7 +750,7 @@ mod tests {
         };
         assert_eq!((decided(1.0).reason, decided(1.0).selected.len()), (Reason::Rejected, 0));
         assert_eq!(outcome(&decided(1.0))[0], ("a", Some("improbable")));
-        assert_eq!(outcome(&decided(1.0))[1], ("b", Some("beyond_lead")));
+        assert_eq!(outcome(&decided(1.0))[1], ("b", Some("beyond_margin")));
         assert_eq!(decided(3.0).selected, ["a"]);
     }
 
@@ -766,7 +766,7 @@ mod tests {
             confidence: Confidence::default(),
             answer: Answer::default(),
             combine: Combine::default(),
-            second: Second::default(),
+            runner_up: RunnerUpRule::default(),
             ..fitted()
         };
         let (policy, request) =
@@ -895,7 +895,7 @@ mod tests {
         let guardrails = Guardrails {
             minimum: Some(-1.0),
             relevance: Some(0.3),
-            lead: Some(2.0),
+            margin: Some(2.0),
             agreement: Some(0.2),
             limit: Some(2),
         };
@@ -908,7 +908,7 @@ mod tests {
                 Some(Dropped::Irrelevant),
                 Some(Dropped::OverLimit),
                 Some(Dropped::OverLimit),
-                Some(Dropped::BeyondLead),
+                Some(Dropped::BeyondMargin),
                 Some(Dropped::BelowMinimum)
             ]
         );
@@ -924,7 +924,7 @@ mod tests {
         ) {
             ranked.sort_by(|left, right| right.0.total_cmp(&left.0));
             let guardrails = Guardrails {
-                minimum: Some(minimum), relevance: None, lead: Some(margin),
+                minimum: Some(minimum), relevance: None, margin: Some(margin),
                 agreement: Some(agreement), limit: Some(limit),
             };
             let eligible: Vec<_> = ranked.iter().filter(|(_, blend)| *blend >= agreement).collect();

@@ -1,16 +1,16 @@
 //! Logistic models of the probability that the first candidate, or a single candidate, fits.
 //!
 //! The models assume that the query needs a document. Their result is multiplied by the probability
-//! that it does ([`crate::need`]).
+//! that it does ([`crate::needs_document`]).
 
 use crate::profile::{Relevance, Stage1Confidence, Stage1Relevance, Stage2Confidence};
-use crate::signals::{Reading, Signals};
+use crate::signals::{Signals, Stage2Signals};
 use crate::stage1::Scored;
 
 impl Stage1Confidence {
     /// The probability in [0, 1]; none without a cosine, because all models are fitted with cosines.
     pub fn probability(&self, signals: &Signals) -> Option<f64> {
-        Some(logistic(self.odds(signals)?)? * signals.need.unwrap_or(1.0))
+        Some(logistic(self.odds(signals)?)? * signals.needs_document.unwrap_or(1.0))
     }
 
     fn odds(&self, signals: &Signals) -> Option<f64> {
@@ -18,7 +18,7 @@ impl Stage1Confidence {
             self.intercept
                 + self.cosine * signals.cosine?
                 + self.bm25 * signals.bm25.ln_1p()
-                + self.lead * signals.lead
+                + self.margin * signals.margin
                 + flag(signals.agreement, self.agreement),
         )
     }
@@ -26,14 +26,14 @@ impl Stage1Confidence {
 
 impl Stage2Confidence {
     /// The probability in [0, 1]; none without a cosine, because all models are fitted with cosines.
-    pub fn probability(&self, signals: &Signals, reading: &Reading) -> Option<f64> {
-        let Self { intercept, cosine, bm25, lead, agreement, .. } = *self;
-        let stage1 = Stage1Confidence { intercept, cosine, bm25, lead, agreement };
+    pub fn probability(&self, signals: &Signals, stage2: &Stage2Signals) -> Option<f64> {
+        let Self { intercept, cosine, bm25, margin, agreement, .. } = *self;
+        let stage1 = Stage1Confidence { intercept, cosine, bm25, margin, agreement };
         let odds = stage1.odds(signals)?
-            + self.rerank_score * reading.rerank_score
-            + self.score_lead * reading.score_lead
-            + flag(reading.same_first, self.same_first);
-        Some(logistic(odds)? * signals.need.unwrap_or(1.0))
+            + self.rerank_score * stage2.rerank_score
+            + self.score_margin * stage2.score_margin
+            + flag(stage2.same_first, self.same_first);
+        Some(logistic(odds)? * signals.needs_document.unwrap_or(1.0))
     }
 }
 
@@ -47,7 +47,7 @@ impl Relevance {
         &self,
         candidate: &Scored,
         rerank_score: Option<f64>,
-        need: Option<f64>,
+        needs_document: Option<f64>,
     ) -> Option<f64> {
         let (stage1, read) = match rerank_score {
             None => (self.stage1?, 0.0),
@@ -61,7 +61,7 @@ impl Relevance {
             + weighted(stage1.cosine, candidate.cosine)?
             + stage1.bm25 * candidate.bm25.max(0.0).ln_1p()
             + read;
-        Some(logistic(odds)? * need.unwrap_or(1.0))
+        Some(logistic(odds)? * needs_document.unwrap_or(1.0))
     }
 }
 
@@ -88,26 +88,27 @@ mod tests {
 
     const SIGNALS: Signals = Signals {
         cosine: Some(0.5),
-        cosine_lead: 0.1,
+        cosine_margin: 0.1,
         bm25: 6.0,
-        bm25_lead: 1.0,
+        bm25_margin: 1.0,
         overlap: 2,
         blend: 0.5,
-        lead: 0.2,
+        margin: 0.2,
         agreement: true,
-        need: None,
+        needs_document: None,
     };
-    const READING: Reading = Reading { rerank_score: 1.5, score_lead: 0.4, same_first: true };
+    const STAGE2_SIGNALS: Stage2Signals =
+        Stage2Signals { rerank_score: 1.5, score_margin: 0.4, same_first: true };
     const STAGE1: Stage1Confidence =
-        Stage1Confidence { intercept: -2.0, cosine: 3.0, bm25: 0.5, lead: 4.0, agreement: 0.3 };
+        Stage1Confidence { intercept: -2.0, cosine: 3.0, bm25: 0.5, margin: 4.0, agreement: 0.3 };
     const STAGE2: Stage2Confidence = Stage2Confidence {
         intercept: -2.0,
         cosine: 3.0,
         bm25: 0.5,
-        lead: 4.0,
+        margin: 4.0,
         agreement: 0.3,
         rerank_score: 0.7,
-        score_lead: 0.2,
+        score_margin: 0.2,
         same_first: 0.1,
     };
 
@@ -118,19 +119,19 @@ mod tests {
         assert!((STAGE1.probability(&SIGNALS).unwrap() - expected).abs() < 1e-15);
         let both = stage1 + 1.05 + 0.08 + 0.1;
         let expected = 1.0 / (1.0 + f64::exp(-both));
-        assert!((STAGE2.probability(&SIGNALS, &READING).unwrap() - expected).abs() < 1e-15);
+        assert!((STAGE2.probability(&SIGNALS, &STAGE2_SIGNALS).unwrap() - expected).abs() < 1e-15);
     }
 
     #[test]
     fn the_confidence_is_multiplied_by_the_need() {
         let (stage1, both) = (
             STAGE1.probability(&SIGNALS).unwrap(),
-            STAGE2.probability(&SIGNALS, &READING).unwrap(),
+            STAGE2.probability(&SIGNALS, &STAGE2_SIGNALS).unwrap(),
         );
-        for need in [0.0, 0.25, 1.0] {
-            let signals = Signals { need: Some(need), ..SIGNALS };
-            assert_eq!(STAGE1.probability(&signals), Some(stage1 * need));
-            assert_eq!(STAGE2.probability(&signals, &READING), Some(both * need));
+        for needs_document in [0.0, 0.25, 1.0] {
+            let signals = Signals { needs_document: Some(needs_document), ..SIGNALS };
+            assert_eq!(STAGE1.probability(&signals), Some(stage1 * needs_document));
+            assert_eq!(STAGE2.probability(&signals, &STAGE2_SIGNALS), Some(both * needs_document));
         }
     }
 
@@ -138,7 +139,7 @@ mod tests {
     fn without_a_cosine_the_confidence_is_unknown() {
         let without = Signals { cosine: None, ..SIGNALS };
         assert_eq!(STAGE1.probability(&without), None);
-        assert_eq!(STAGE2.probability(&without, &READING), None);
+        assert_eq!(STAGE2.probability(&without, &STAGE2_SIGNALS), None);
     }
 
     fn candidate(cosine: Option<f64>, bm25: f64) -> Scored {
@@ -171,28 +172,29 @@ mod tests {
 
     #[test]
     fn extreme_log_odds_give_0_or_1_and_nan_gives_none() {
-        let reading = |rerank_score| Reading { rerank_score, ..READING };
-        assert_eq!(STAGE2.probability(&SIGNALS, &reading(f64::MAX)), Some(1.0));
-        assert_eq!(STAGE2.probability(&SIGNALS, &reading(f64::MIN)), Some(0.0));
-        let both_signs = Reading { score_lead: f64::INFINITY, ..reading(f64::NEG_INFINITY) };
+        let with_score = |rerank_score| Stage2Signals { rerank_score, ..STAGE2_SIGNALS };
+        assert_eq!(STAGE2.probability(&SIGNALS, &with_score(f64::MAX)), Some(1.0));
+        assert_eq!(STAGE2.probability(&SIGNALS, &with_score(f64::MIN)), Some(0.0));
+        let both_signs =
+            Stage2Signals { score_margin: f64::INFINITY, ..with_score(f64::NEG_INFINITY) };
         assert_eq!(STAGE2.probability(&SIGNALS, &both_signs), None);
     }
 
     proptest! {
         #[test]
         fn the_confidence_increases_with_signals_of_positive_weight(
-            cosine in -1.0..1.0_f64, bm25 in 0.0..100.0_f64, lead in 0.0..2.0_f64,
+            cosine in -1.0..1.0_f64, bm25 in 0.0..100.0_f64, margin in 0.0..2.0_f64,
             rerank_score in -20.0..20.0_f64, more in 0.0..5.0_f64,
         ) {
-            let signals = Signals { cosine: Some(cosine), bm25, lead, ..SIGNALS };
-            let read = Reading { rerank_score, ..READING };
+            let signals = Signals { cosine: Some(cosine), bm25, margin, ..SIGNALS };
+            let read = Stage2Signals { rerank_score, ..STAGE2_SIGNALS };
             let base = STAGE2.probability(&signals, &read).unwrap();
             prop_assert!((0.0..=1.0).contains(&base));
             for (signals, read) in [
                 (Signals { cosine: Some(cosine + more), ..signals }, read),
                 (Signals { bm25: bm25 + more, ..signals }, read),
-                (Signals { lead: lead + more, ..signals }, read),
-                (signals, Reading { rerank_score: rerank_score + more, ..read }),
+                (Signals { margin: margin + more, ..signals }, read),
+                (signals, Stage2Signals { rerank_score: rerank_score + more, ..read }),
             ] {
                 prop_assert!(STAGE2.probability(&signals, &read).unwrap() >= base);
             }

@@ -367,7 +367,11 @@ impl fmt::Display for Kind {
                 write!(to, "the vector of {owner} is all zeros, which has no direction to compare")
             }
             Self::Version { found, supported } => {
-                write!(to, "its version is {found:?}, and this release reads {supported:?}")
+                write!(
+                    to,
+                    "its version is {found:?}, and this release reads {supported:?}: route the query \
+                     again"
+                )
             }
             Self::WinnerMargins { agreed, disagreed } => {
                 let agreed = agreed.map_or("absent".to_owned(), |agreed| agreed.to_string());

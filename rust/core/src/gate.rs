@@ -67,7 +67,7 @@ value! {
         /// Types of the candidates' sources, by id of the candidate.
         pub sources: BTreeMap<String, String>,
         /// Probability that the query needs any document, in [0, 1]; absent: 1.
-        pub need: Option<f64>,
+        pub needs_document: Option<f64>,
         /// The least confidence of an answer, in [0, 1], in addition to the profile's threshold.
         pub min_confidence: Option<f64>,
     }
@@ -128,7 +128,7 @@ const NAME_LENGTH: usize = 40;
 
 /// Decides from the stage-1 scores of candidates in any order.
 ///
-/// Fails with `not_finite` if a score is not finite, and with `out_of_range` if `need` or
+/// Fails with `not_finite` if a score is not finite, and with `out_of_range` if `needs_document` or
 /// `min_confidence` is outside of [0, 1].
 ///
 /// # Examples
@@ -165,7 +165,7 @@ pub fn gate(
     policy: &Policy,
     request: &Request,
 ) -> Result<Gated> {
-    Range::Probability.check("need", request.need)?;
+    Range::Probability.check("needs_document", request.needs_document)?;
     Range::Probability.check("min_confidence", request.min_confidence)?;
     sort(&mut scored);
     let floor = floor_of(policy, request);
@@ -183,7 +183,8 @@ pub fn gate(
     } else {
         scored.iter().filter(|candidate| clears(candidate)).cloned().collect()
     };
-    let signals = signals(&considered)?.map(|signals| Signals { need: request.need, ..signals });
+    let signals = signals(&considered)?
+        .map(|signals| Signals { needs_document: request.needs_document, ..signals });
     let confidence = signals
         .zip(profile.confidence.stage1)
         .and_then(|(signals, model)| model.probability(&signals));
@@ -253,7 +254,7 @@ pub fn is_ambiguous(gated: &Gated) -> bool {
 /// disagree on the best candidate, the margin is at least as large as if they agree.
 pub fn confident_winner(signals: &Signals, winner: &Winner) -> bool {
     let least = if signals.agreement { winner.agreed } else { winner.disagreed };
-    least.is_some_and(|least| signals.lead > 0.0 && signals.lead >= least)
+    least.is_some_and(|least| signals.margin > 0.0 && signals.margin >= least)
 }
 
 /// Whether the best candidate by BM25 has a high score, at least two terms in common with the query,
@@ -261,8 +262,8 @@ pub fn confident_winner(signals: &Signals, winner: &Winner) -> bool {
 pub fn lexical_winner(signals: &Signals, lexical: &Lexical) -> bool {
     signals.bm25 >= lexical.score
         && signals.overlap >= LEXICAL_OVERLAP
-        && signals.bm25_lead > 0.0
-        && signals.bm25_lead >= lexical.lead
+        && signals.bm25_margin > 0.0
+        && signals.bm25_margin >= lexical.margin
 }
 
 /// Whether the first candidate, the best by blend, is also the best by BM25.
@@ -396,7 +397,7 @@ mod tests {
     }
 
     fn lexical() -> Policy {
-        Policy { lexical: Some(Lexical { score: 8.0, lead: 4.0 }), ..Policy::default() }
+        Policy { lexical: Some(Lexical { score: 8.0, margin: 4.0 }), ..Policy::default() }
     }
 
     fn reason(candidates: &[Scored], profile: &Profile, policy: &Policy) -> (Verdict, Reason) {
@@ -505,7 +506,7 @@ mod tests {
         // `a` is first and clears the floor, so its margin is over all candidates.
         let first = found(&floor(0.3));
         assert_eq!(
-            (first.reason, first.signals.unwrap().lead > 0.0),
+            (first.reason, first.signals.unwrap().margin > 0.0),
             (Reason::ConfidentWinner, true)
         );
         // Only `b` clears the floor, so it has no margin.

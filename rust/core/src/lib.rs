@@ -38,7 +38,7 @@ pub mod gate;
 pub mod index;
 pub mod json;
 pub mod language;
-pub mod need;
+pub mod needs_document;
 pub mod policy;
 pub mod profile;
 pub mod request;

@@ -8,7 +8,7 @@ use crate::json::{self, value};
 use crate::profile::MOST_CANDIDATES;
 
 /// Version of the file format.
-pub const POLICY_SCHEMA: &str = "crossgate-policy/1";
+pub const POLICY_SCHEMA: &str = "crossgate-policy/2";
 
 value! {
     /// Least cosines of candidates, by section.
@@ -34,7 +34,7 @@ value! {
         /// The winner's least BM25 score; at least 0.
         pub score: f64,
         /// The least difference to the next best BM25 score; at least 0.
-        pub lead: f64,
+        pub margin: f64,
     }
 }
 
@@ -128,7 +128,7 @@ impl Policy {
         }
         if let Some(lexical) = self.lexical {
             Range::NotNegative.check("lexical.score", lexical.score)?;
-            Range::NotNegative.check("lexical.lead", lexical.lead)?;
+            Range::NotNegative.check("lexical.margin", lexical.margin)?;
         }
         Range::Weight.check("rerank_min", self.rerank_min)?;
         Range::Cosine.check("agreement", self.agreement)?;
@@ -152,8 +152,8 @@ mod tests {
             (r#"{"floors": {"relax": -1}}"#, "floors.relax is -1"),
             (r#"{"floors": {"widen": 2000000}}"#, "floors.widen is 2000000"),
             (r#"{"cliff_core": 0}"#, "cliff_core is 0"),
-            (r#"{"lexical": {"score": -1, "lead": 0}}"#, "lexical.score is -1"),
-            (r#"{"lexical": {"score": 1}}"#, "lead"),
+            (r#"{"lexical": {"score": -1, "margin": 0}}"#, "lexical.score is -1"),
+            (r#"{"lexical": {"score": 1}}"#, "margin"),
             (r#"{"agreement": 2}"#, "agreement is 2"),
             (r#"{"warnings": {"flat_scores": -1}}"#, "warnings.flat_scores is -1"),
             (r#"{"flour": 1}"#, "flour"),

@@ -6,7 +6,7 @@ use crate::json::{self, Json, value};
 use crate::stage1::Blend;
 
 /// Version of the file format.
-pub const PROFILE_SCHEMA: &str = "crossgate-profile/2";
+pub const PROFILE_SCHEMA: &str = "crossgate-profile/3";
 
 /// The largest `per_channel` and `pool`.
 pub const MOST_CANDIDATES: usize = 1_000_000;
@@ -69,7 +69,7 @@ value! {
         /// Weight of ln(1 + the best BM25 score).
         pub bm25: f64,
         /// Weight of the difference between the best blend and the next.
-        pub lead: f64,
+        pub margin: f64,
         /// Added if cosine and BM25 agree on the first candidate.
         pub agreement: f64,
     }
@@ -87,13 +87,13 @@ value! {
         /// Weight of ln(1 + the best BM25 score).
         pub bm25: f64,
         /// Weight of the difference between the best blend and the next.
-        pub lead: f64,
+        pub margin: f64,
         /// Added if cosine and BM25 agree on the first candidate.
         pub agreement: f64,
         /// Weight of the first candidate's rerank score.
         pub rerank_score: f64,
         /// Weight of the difference between the best combined score and the next.
-        pub score_lead: f64,
+        pub score_margin: f64,
         /// Added if both stages have the same first candidate.
         pub same_first: f64,
     }
@@ -187,7 +187,7 @@ value! {
     /// The largest difference to the first candidate with which a further one is selected.
     #[derive(Copy, Default, PartialEq)]
     #[serde(default, deny_unknown_fields)]
-    pub struct Second {
+    pub struct RunnerUpRule {
         /// Difference in blend, if stage 1 decides; at least 0. Absent: no limit.
         pub stage1: Option<f64>,
         /// Difference in combined score, if stage 2 decides; at least 0. Absent: no limit.
@@ -225,7 +225,7 @@ value! {
         /// Margins of a confident winner of stage 1.
         pub winner: Winner,
         /// How close a further candidate must be to the first.
-        pub second: Second,
+        pub runner_up: RunnerUpRule,
         /// Models of the probability that a candidate fits.
         pub relevance: Relevance,
         /// Fingerprints of the document collections that the numbers are for; empty: any.
@@ -248,7 +248,7 @@ impl Default for Profile {
             confidence: Confidence::default(),
             answer: Answer::default(),
             winner: Winner::default(),
-            second: Second::default(),
+            runner_up: RunnerUpRule::default(),
             relevance: Relevance::default(),
             corpora: Vec::new(),
             fitted: Json::default(),
@@ -313,8 +313,8 @@ impl Profile {
         let Winner { agreed, disagreed } = self.winner;
         Range::NotNegative.check("winner.agreed", agreed)?;
         Range::NotNegative.check("winner.disagreed", disagreed)?;
-        Range::NotNegative.check("second.stage1", self.second.stage1)?;
-        Range::NotNegative.check("second.stage2", self.second.stage2)?;
+        Range::NotNegative.check("runner_up.stage1", self.runner_up.stage1)?;
+        Range::NotNegative.check("runner_up.stage2", self.runner_up.stage2)?;
         match disagreed {
             Some(disagreed) if agreed.is_none_or(|agreed| disagreed < agreed) => {
                 Err(Kind::WinnerMargins { agreed, disagreed }.into())
@@ -359,7 +359,7 @@ mod tests {
             (r#"{"winner": {"agreed": -1}}"#, "winner.agreed is -1"),
             (r#"{"winner": {"disagreed": 0.1}}"#, "winner.agreed is absent"),
             (r#"{"winner": {"agreed": 0.2, "disagreed": 0.1}}"#, "never needs a smaller margin"),
-            (r#"{"second": {"stage2": -0.5}}"#, "second.stage2 is -0.5"),
+            (r#"{"runner_up": {"stage2": -0.5}}"#, "runner_up.stage2 is -0.5"),
             (r#"{"answer": {"treshold": 0.5}}"#, "treshold"),
             (r#"{"answer": {"threshold": "high"}}"#, "answer.threshold"),
             (

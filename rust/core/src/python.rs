@@ -12,11 +12,11 @@ use crate::gate::{Gated, Note, Request};
 use crate::json::{self, Json};
 use crate::policy::{Floors, Lexical, Policy, Warnings};
 use crate::profile::{
-    Answer, Combine, Confidence, Profile, Relevance, Second, Stage1Confidence, Stage1Relevance,
-    Stage2Confidence, Stage2Relevance, Winner,
+    Answer, Combine, Confidence, Profile, Relevance, RunnerUpRule, Stage1Confidence,
+    Stage1Relevance, Stage2Confidence, Stage2Relevance, Winner,
 };
 use crate::request::{Material, Split};
-use crate::signals::{Reading, Signals};
+use crate::signals::{Signals, Stage2Signals};
 use crate::stage1::{Blend, Scored, Span};
 
 impl From<Error> for PyErr {
@@ -151,14 +151,14 @@ fn unchecked<T>(_: &T) -> Result<()> {
 
 in_python! {
     Blend = "blend", Format::Profile, Blend::check;
-    Stage1Confidence = "stage1confidence", Format::Profile, unchecked;
-    Stage2Confidence = "stage2confidence", Format::Profile, unchecked;
+    Stage1Confidence = "stage1_confidence", Format::Profile, unchecked;
+    Stage2Confidence = "stage2_confidence", Format::Profile, unchecked;
     Confidence = "confidence", Format::Profile, unchecked;
     Answer = "answer", Format::Profile, unchecked;
     Winner = "winner", Format::Profile, unchecked;
-    Second = "second", Format::Profile, unchecked;
-    Stage1Relevance = "stage1relevance", Format::Profile, unchecked;
-    Stage2Relevance = "stage2relevance", Format::Profile, unchecked;
+    RunnerUpRule = "runner_up_rule", Format::Profile, unchecked;
+    Stage1Relevance = "stage1_relevance", Format::Profile, unchecked;
+    Stage2Relevance = "stage2_relevance", Format::Profile, unchecked;
     Relevance = "relevance", Format::Profile, unchecked;
     Profile = "profile", Format::Profile, Profile::check;
     Floors = "floors", Format::Policy, unchecked;
@@ -169,7 +169,7 @@ in_python! {
     Pair = "pair", Format::Trace, unchecked;
     Request = "request", Format::Trace, unchecked;
     Signals = "signals", Format::Trace, unchecked;
-    Reading = "reading", Format::Trace, unchecked;
+    Stage2Signals = "stage2_signals", Format::Trace, unchecked;
 }
 
 /// Adds the methods of types that only the core creates.

@@ -13,23 +13,23 @@ value! {
         /// The best cosine; none if no candidate has a cosine.
         pub cosine: Option<f64>,
         /// Difference between the best cosine and the next; 0 if there is only one.
-        pub cosine_lead: f64,
+        pub cosine_margin: f64,
         /// The best BM25 score.
         pub bm25: f64,
         /// Difference between the best BM25 score and the next; 0 if there is only one.
-        pub bm25_lead: f64,
+        pub bm25_margin: f64,
         /// Number of distinct query terms in the candidate with the best BM25 score.
         pub overlap: u32,
         /// The best blend.
         pub blend: f64,
         /// Difference between the best blend and the next; 0 if there is only one.
-        pub lead: f64,
+        pub margin: f64,
         /// Whether the same candidate is best by cosine, by BM25 and by blend, and shares a term
         /// with the query. A blend from elsewhere, such as of ranks and age, can have another best
         /// candidate.
         pub agreement: bool,
         /// Probability that the query needs any document, in [0, 1]; none if it was not estimated.
-        pub need: Option<f64>,
+        pub needs_document: Option<f64>,
     }
 }
 
@@ -37,11 +37,11 @@ value! {
     /// Signals that stage 2 adds.
     #[derive(Copy, PartialEq)]
     #[serde(deny_unknown_fields)]
-    pub struct Reading {
+    pub struct Stage2Signals {
         /// The rerank score of the candidate with the best combined score.
         pub rerank_score: f64,
         /// Difference between the best combined score and the next; 0 if there is only one.
-        pub score_lead: f64,
+        pub score_margin: f64,
         /// Whether the best candidate of stage 1 also has the best combined score.
         pub same_first: bool,
     }
@@ -66,7 +66,7 @@ value! {
 /// };
 /// let candidates = [scored("csv", 0.25, 0.0), scored("pdf", 0.5, 3.5)];
 /// let signals = signals(&candidates)?.unwrap();
-/// assert_eq!((signals.cosine, signals.cosine_lead, signals.bm25), (Some(0.5), 0.25, 3.5));
+/// assert_eq!((signals.cosine, signals.cosine_margin, signals.bm25), (Some(0.5), 0.25, 3.5));
 /// assert!(signals.agreement);
 /// # Ok::<(), crossgate_core::Error>(())
 /// ```
@@ -83,21 +83,21 @@ pub fn signals(candidates: &[Scored]) -> Result<Option<Signals>> {
     let blend = best(candidates, |scored| Some(scored.blend));
     Ok(bm25.zip(blend).map(|(bm25, blend)| Signals {
         cosine: cosine.map(|best| best.score),
-        cosine_lead: cosine.map_or(0.0, |best| best.lead),
+        cosine_margin: cosine.map_or(0.0, |best| best.margin),
         bm25: bm25.score,
-        bm25_lead: bm25.lead,
+        bm25_margin: bm25.margin,
         overlap: bm25.candidate.overlap,
         blend: blend.score,
-        lead: blend.lead,
+        margin: blend.margin,
         agreement: bm25.score > 0.0
             && blend.candidate.id == bm25.candidate.id
             && cosine.is_some_and(|best| best.candidate.id == bm25.candidate.id),
-        need: None,
+        needs_document: None,
     }))
 }
 
 /// The signals that stage 2 adds; none without candidates. `scores` are the combined scores.
-pub fn reading(reranked: &[Reranked<'_>], scores: &[f64]) -> Option<Reading> {
+pub fn stage2_signals(reranked: &[Reranked<'_>], scores: &[f64]) -> Option<Stage2Signals> {
     let mut ranked: Vec<(f64, &Reranked<'_>)> = scores.iter().copied().zip(reranked).collect();
     ranked.sort_by(|(left_score, left), (right_score, right)| {
         best_first((*left_score, &left.candidate.id), (*right_score, &right.candidate.id))
@@ -107,9 +107,9 @@ pub fn reading(reranked: &[Reranked<'_>], scores: &[f64]) -> Option<Reading> {
         let Scored { id, blend, .. } = other.candidate;
         best_first((first.blend, &first.id), (*blend, id)).is_le()
     };
-    Some(Reading {
+    Some(Stage2Signals {
         rerank_score: *rerank_score,
-        score_lead: ranked.get(1).map_or(0.0, |(next, _)| best - next),
+        score_margin: ranked.get(1).map_or(0.0, |(next, _)| best - next),
         same_first: reranked.iter().all(is_before),
     })
 }
@@ -119,7 +119,7 @@ pub fn reading(reranked: &[Reranked<'_>], scores: &[f64]) -> Option<Reading> {
 struct Best<'a> {
     candidate: &'a Scored,
     score: f64,
-    lead: f64,
+    margin: f64,
 }
 
 fn best(candidates: &[Scored], score: impl Fn(&Scored) -> Option<f64>) -> Option<Best<'_>> {
@@ -129,7 +129,7 @@ fn best(candidates: &[Scored], score: impl Fn(&Scored) -> Option<f64>) -> Option
         best_first((*left_score, &left.id), (*right_score, &right.id))
     });
     let (score, candidate) = *ranked.first()?;
-    Some(Best { candidate, score, lead: ranked.get(1).map_or(0.0, |(next, _)| score - next) })
+    Some(Best { candidate, score, margin: ranked.get(1).map_or(0.0, |(next, _)| score - next) })
 }
 
 #[cfg(test)]
@@ -161,18 +161,18 @@ mod tests {
     fn stage_2_signals_describe_the_best_combined_score() {
         let candidates = [scored("a", 0.9), scored("b", 0.5), scored("c", 0.9)];
         let read = |rerank_scores: [f64; 3], scores: [f64; 3]| {
-            reading(&Reranked::zip(&candidates, &rerank_scores).unwrap(), &scores).unwrap()
+            stage2_signals(&Reranked::zip(&candidates, &rerank_scores).unwrap(), &scores).unwrap()
         };
         let found = read([1.0, 7.0, 2.0], [0.2, 0.8, 0.5]);
         assert_eq!(found.rerank_score, 7.0);
-        assert!((found.score_lead - 0.3).abs() < 1e-15);
+        assert!((found.score_margin - 0.3).abs() < 1e-15);
         assert!(!found.same_first);
         // "a" and "c" have equal blends, and the smaller id is first.
         assert!(read([1.0; 3], [1.0, 0.0, 0.5]).same_first);
         assert!(!read([1.0; 3], [0.5, 0.0, 1.0]).same_first);
-        assert_eq!(reading(&[], &[]), None);
+        assert_eq!(stage2_signals(&[], &[]), None);
         let alone = Reranked::zip(&candidates[..1], &[1.0]).unwrap();
-        let alone = reading(&alone, &[3.0]).unwrap();
-        assert_eq!((alone.score_lead, alone.same_first), (0.0, true));
+        let alone = stage2_signals(&alone, &[3.0]).unwrap();
+        assert_eq!((alone.score_margin, alone.same_first), (0.0, true));
     }
 }

@@ -52,7 +52,7 @@ struct GateCase {
 #[serde(default, deny_unknown_fields)]
 struct GuardrailValues {
     minimum: Option<f64>,
-    lead: Option<f64>,
+    margin: Option<f64>,
     agreement: Option<f64>,
 }
 
@@ -188,9 +188,9 @@ fn stage_2_orders_and_drops_in_each_case() {
                 assert!((score - expected).abs() < 1e-12, "{}: {score} {expected}", case.name);
             }
         }
-        let GuardrailValues { minimum, lead, agreement } = case.guardrails;
+        let GuardrailValues { minimum, margin, agreement } = case.guardrails;
         let guardrails =
-            Guardrails { minimum, relevance: None, lead, agreement, limit: case.limit };
+            Guardrails { minimum, relevance: None, margin, agreement, limit: case.limit };
         let judged: Vec<_> = ranked
             .iter()
             .map(|(_, candidate, score)| Judged {

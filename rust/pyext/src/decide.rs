@@ -7,11 +7,11 @@ use crossgate_core::conclude::{self as core, Decision, Pair, Reranked};
 use crossgate_core::exclusions;
 use crossgate_core::gate::{self, Gated, Request};
 use crossgate_core::language as core_language;
-use crossgate_core::need;
+use crossgate_core::needs_document;
 use crossgate_core::policy::Policy;
 use crossgate_core::profile::Profile;
 use crossgate_core::request::{self, Split};
-use crossgate_core::signals::{self, Reading, Signals};
+use crossgate_core::signals::{self, Signals, Stage2Signals};
 use crossgate_core::stage1::{self, Blend, Scored};
 use crossgate_core::text::Analyzer;
 use crossgate_core::trace::Trace;
@@ -33,14 +33,14 @@ pub(crate) fn announced(text: &str) -> Cow<'_, str> {
 }
 
 /// The probability that a query needs any document.
-#[pyfunction(name = "need")]
+#[pyfunction(name = "needs_document")]
 #[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned lists")]
-pub(crate) fn need_of(
+pub(crate) fn needs_document_of(
     vector: &Bound<'_, PyAny>,
     intercept: f64,
     weights: Vec<f64>,
 ) -> PyResult<f64> {
-    Ok(need::need(&numbers(vector)?, intercept, &weights)?)
+    Ok(needs_document::needs_document(&numbers(vector)?, intercept, &weights)?)
 }
 
 /// Splits a prompt into the request and the pasted material.
@@ -164,10 +164,10 @@ pub(crate) fn combine(
     candidates: Vec<Scored>,
     rerank_scores: Vec<f64>,
     profile: &Profile,
-) -> PyResult<(Vec<f64>, Vec<usize>, Option<Reading>)> {
+) -> PyResult<(Vec<f64>, Vec<usize>, Option<Stage2Signals>)> {
     let reranked = Reranked::zip(&candidates, &rerank_scores)?;
     let scores = core::combine(&reranked, &profile.blend, profile.combine)?;
     let ranks = core::ranks(&reranked, &scores);
-    let reading = signals::reading(&reranked, &scores);
-    Ok((scores, ranks, reading))
+    let signals = signals::stage2_signals(&reranked, &scores);
+    Ok((scores, ranks, signals))
 }

@@ -10,8 +10,8 @@ mod index;
 mod _core {
     #[pymodule_export]
     use crate::decide::{
-        analyze, announced, combine, conclude, fits, gated, known_elsewhere, language, need_of,
-        read_signals, read_trace, reblend, replay, split, trace,
+        analyze, announced, combine, conclude, fits, gated, known_elsewhere, language,
+        needs_document_of, read_signals, read_trace, reblend, replay, split, trace,
     };
     #[pymodule_export]
     use crate::embedder::{Embedder, blake3_of};
@@ -28,11 +28,11 @@ mod _core {
         gate::{Gated, Note, Request},
         policy::{Floors, Lexical, Policy, Warnings},
         profile::{
-            Answer, Combine, Confidence, Profile, Relevance, Second, Stage1Confidence,
+            Answer, Combine, Confidence, Profile, Relevance, RunnerUpRule, Stage1Confidence,
             Stage1Relevance, Stage2Confidence, Stage2Relevance, Winner,
         },
         request::{Material, Split},
-        signals::{Reading, Signals},
+        signals::{Signals, Stage2Signals},
         stage1::{Blend, Scored, Span},
     };
 

@@ -193,7 +193,7 @@ def trade_off(
     winner = profile.winner
     fitted = winner.agreed is not None
     agreed, disagreed = (winner.agreed, winner.disagreed) if fitted else (1.0, 1.0)
-    asked = [_core.Request(require_overlap=True, need=query.need) for query in queries]
+    asked = [_core.Request(require_overlap=True, needs_document=query.need) for query in queries]
 
     def gated(setting: Profile) -> list[_core.Gated]:
         return [
@@ -211,7 +211,7 @@ def trade_off(
     for decided in gated(profile):
         lead = agreed if decided.signals is not None and decided.signals.agreement else disagreed
         if decided.signals is not None and lead:
-            needed.append(decided.signals.lead / lead)
+            needed.append(decided.signals.margin / lead)
     factors = set(np.quantile(needed, np.linspace(0, 1, POINTS - 2)).tolist()) if needed else set()
     # Beyond the largest lead there is no winner left.
     settings = [

@@ -249,14 +249,14 @@ def _signals(report: Report) -> Iterator[str]:
 
 _SIGNALS = {
     "cosine": "the best similarity of a document's vector to that of the query",
-    "cosine_lead": "how far the best cosine is ahead of the second",
+    "cosine_margin": "how far the best cosine is ahead of the second",
     "bm25": "the best BM25 score of a document, from the words that it shares with the query",
-    "bm25_lead": "how far the best BM25 score is ahead of the second",
+    "bm25_margin": "how far the best BM25 score is ahead of the second",
     "overlap": "words of the query in the document with the best BM25 score",
     "blend": "the best weighted sum of cosine and BM25",
-    "lead": "how far the best blend is ahead of the second",
+    "margin": "how far the best blend is ahead of the second",
     "agreement": "whether one document is best by cosine, by BM25 and by blend",
-    "need": "the probability that the query needs a document at all",
+    "needs_document": "the probability that the query needs a document at all",
     "rerank_score": "the cross-encoder's score of the first document",
     "confidence": "the profile's probability that the first document fits",
 }

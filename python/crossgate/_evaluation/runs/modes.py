@@ -44,7 +44,7 @@ def without_thresholds(profile: Profile) -> Profile:
 
     Candidates of too little relevance stay dropped: their threshold is a different one.
     """
-    return profile.replace(answer={}, second={})
+    return profile.replace(answer={}, runner_up={})
 
 
 def decide(

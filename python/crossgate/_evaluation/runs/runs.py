@@ -26,7 +26,7 @@ from crossgate._support.errors import ProfileError, SourceError
 from crossgate._support.files import atomic_write, cannot_write, open_source
 from crossgate._values.profile_files import profile_from, profile_values
 
-SCHEMA = "crossgate-run/2"
+SCHEMA = "crossgate-run/3"
 
 Mode = Literal["never", "gated", "always", "remote"]
 ALL_MODES: tuple[Mode, ...] = get_args(Mode)
@@ -126,7 +126,7 @@ class StoredQuery:
     @property
     def need(self) -> float | None:
         """The probability that the query needs a document; None if it was not computed."""
-        known = None if self.signals is None else self.signals.get("need")
+        known = None if self.signals is None else self.signals.get("needs_document")
         return None if known is None else float(known)
 
 
@@ -200,7 +200,10 @@ def _header_values(header: RunHeader) -> dict[str, Any]:
 def _header(values: dict[str, Any]) -> RunHeader:
     schema = values.pop("schema", None)
     if schema != SCHEMA:
-        raise Unusable(f"it has version {str(schema)[:60]!r}, not {SCHEMA!r}: measure again")
+        raise Unusable(
+            f"it has version {str(schema)[:60]!r}, not {SCHEMA!r}: "
+            "measure again with `crossgate eval DATA --runs FOLDER`"
+        )
     return RunHeader(
         **{
             **values,

@@ -15,13 +15,13 @@ use crate::error::{Error, Result};
 /// # Examples
 ///
 /// ```
-/// use crossgate_core::need::need;
+/// use crossgate_core::needs_document::needs_document;
 ///
-/// assert_eq!(need(&[3.0, 4.0], 0.0, &[0.0, 0.0])?, 0.5);
-/// assert!(need(&[3.0, 4.0], -1.0, &[9.0, 0.0])? > 0.9);
+/// assert_eq!(needs_document(&[3.0, 4.0], 0.0, &[0.0, 0.0])?, 0.5);
+/// assert!(needs_document(&[3.0, 4.0], -1.0, &[9.0, 0.0])? > 0.9);
 /// # Ok::<(), crossgate_core::Error>(())
 /// ```
-pub fn need(vector: &[f32], intercept: f64, weights: &[f64]) -> Result<f64> {
+pub fn needs_document(vector: &[f32], intercept: f64, weights: &[f64]) -> Result<f64> {
     let unit = unit("the query", vector, weights.len())?;
     let dot: f64 = unit.iter().zip(weights).map(|(value, weight)| f64::from(*value) * weight).sum();
     let odds = intercept + dot;
@@ -37,14 +37,16 @@ mod tests {
 
     #[test]
     fn the_log_odds_are_the_intercept_and_the_dot_product_with_the_unit_vector() {
-        let found = need(&[3.0, 4.0], 0.5, &[2.0, -1.0]).unwrap();
+        let found = needs_document(&[3.0, 4.0], 0.5, &[2.0, -1.0]).unwrap();
         let odds = 0.5 + 0.6 * 2.0 - 0.8;
         assert!((found - 1.0 / (1.0 + f64::exp(-odds))).abs() < 1e-7);
     }
 
     #[test]
     fn unusable_vectors_and_weights_are_refused() {
-        let code = |vector: &[f32], weights: &[f64]| need(vector, 0.0, weights).unwrap_err().code();
+        let code = |vector: &[f32], weights: &[f64]| {
+            needs_document(vector, 0.0, weights).unwrap_err().code()
+        };
         assert_eq!(code(&[1.0], &[1.0, 2.0]), "wrong_dimension");
         assert_eq!(code(&[0.0, 0.0], &[1.0, 2.0]), "zero_vector");
         assert_eq!(code(&[f32::NAN, 0.0], &[1.0, 2.0]), "not_finite");
@@ -59,10 +61,10 @@ mod tests {
             scale in 0.1..10.0_f32,
         ) {
             prop_assume!(vector.iter().any(|value| value.abs() > 0.01));
-            let found = need(&vector, 0.1, &weights).unwrap();
+            let found = needs_document(&vector, 0.1, &weights).unwrap();
             prop_assert!((0.0..=1.0).contains(&found));
             let scaled: Vec<f32> = vector.iter().map(|value| value * scale).collect();
-            prop_assert!((need(&scaled, 0.1, &weights).unwrap() - found).abs() < 1e-4);
+            prop_assert!((needs_document(&scaled, 0.1, &weights).unwrap() - found).abs() < 1e-4);
         }
     }
 }
