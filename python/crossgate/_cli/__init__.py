@@ -34,6 +34,7 @@ COMMANDS = {
     "eval": "measure whether the gate pays for itself on labelled data",
     "calibrate": "fit the gate and the guardrails on labelled data",
     "hook": "suggest a skill to an agent on each prompt; `hook install` sets it up",
+    "skills": "list an agent's skills with their cost, and park rarely used ones",
     "usage": "show how often an agent used the skills that the hook suggested",
     "models": "list, pull, verify and find models",
     "bench": "measure what crossgate costs on this machine, compared with other libraries",

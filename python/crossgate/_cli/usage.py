@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     from crossgate._agents.hook.skill_library import hook_folder
 
     entries = [entry for entry in read_hook_log(hook_folder()) if "prompt" in entry]
-    report = measure_usage(entries, _turns(options.transcripts))
+    report = measure_usage(entries, read_all_turns(options.transcripts))
     if options.html:
         _write_page(options.html, report)
     listed = _listed(report, options.prompts, options.skill) if options.prompts else None
@@ -60,7 +60,8 @@ def run(options: argparse.Namespace) -> int:
     return DONE if report.logged else NOTHING_RELEVANT
 
 
-def _turns(named: str | None) -> Iterator[Turn]:
+def read_all_turns(named: str | None) -> Iterator[Turn]:
+    """Yield the prompts of all transcripts in a named folder, or in that of Claude Code."""
     from crossgate._agents.hook.formats import AGENTS
     from crossgate._sources.transcripts import read_turns, transcripts_below
 

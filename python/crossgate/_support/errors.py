@@ -46,7 +46,8 @@ class InputError(CrossgateError, ValueError):
     `no_documents`, `wrong_dimension`, `not_finite`, `zero_vector`, `out_of_range`,
     `malformed_candidate`, `malformed_step`, `malformed_setting`; `malformed_tool` and `no_tools`
     for lists of tools; `malformed_servers` for the MCP servers of a file; `address_unusable` for a
-    server; `hook_failed` and `temporary_environment` for the installation of a hook.
+    server; `hook_failed` and `temporary_environment` for the installation of a hook;
+    `not_parkable` for a skill.
     """
 
 

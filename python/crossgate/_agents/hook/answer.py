@@ -13,7 +13,7 @@ from crossgate._agents.hook.formats import Agent, Prompt
 from crossgate._agents.hook.injection import Pick, context_of
 from crossgate._agents.hook.memory import Session
 from crossgate._agents.hook.options import HookOptions
-from crossgate._agents.hook.skill_library import SkillLibrary, was_indexed
+from crossgate._agents.hook.skill_library import SkillLibrary, is_parked_folder, was_indexed
 from crossgate._sources.agent_prompts import is_command, is_from_machine
 from crossgate._support.errors import CrossgateError, first_line
 from crossgate._values.results import Hit, RouteResult
@@ -188,8 +188,9 @@ def _answered(
             ids=tuple(hit.id for hit in result.selected),
             names=tuple(_pick(hit, library).name for hit in result.selected),
         )
-    # A tool loads only the skills of the agent itself, not those of another index.
-    tool = "" if options.index else agent.skill_tool
+    # A tool loads only the listed skills of the agent, not those of another index or parked ones.
+    parked = any(is_parked_folder(str(hit.document.metadata.get("root"))) for hit in fresh)
+    tool = "" if options.index or parked else agent.skill_tool
     picks = [_pick(hit, library) for hit in fresh]
     context = context_of(picks, options.inject, options.max_chars, skill_tool=tool)
     return HookAnswer(

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from crossgate._agents.hook.formats import Agent
@@ -22,6 +22,16 @@ _PLUGINS_BYTES = 4_000_000
 # Maximum number of levels: upwards to find a project, downwards to find a skill.
 _UP, _DOWN = 40, 6
 _MOST_ENTRIES = 20_000
+
+
+PARKED = "-parked"
+"""Suffix of the folder beside a folder of skills that holds parked skills."""
+
+
+def is_parked_folder(folder: str) -> bool:
+    """Return whether a folder holds parked skills."""
+    # A skill that is linked into the folder has a folder of its own.
+    return any(name.endswith(PARKED) for name in PurePath(folder).parts[-2:])
 
 
 def hook_folder() -> Path:
@@ -79,14 +89,13 @@ def library_of(agent: Agent, folder: str, extra: Iterable[str] = ()) -> SkillLib
     project = project_of(agent, folder)
     home = Path.home()
     folders: list[tuple[Path, Path | None]] = [(Path(name).expanduser(), None) for name in extra]
-    if project is not None:
-        folders += [(project / name, project) for name in agent.project_skills]
-    folders += [(agent.folder / name, None) for name in agent.own_skills]
-    folders += [(home / name, None) for name in agent.user_skills]
+    own = _own_folders(agent, project, home)
+    folders += own
     plugins = []
     if agent.name in ("claude", "opencode"):
         plugins = _plugins(home / ".claude" if agent.name == "opencode" else agent.folder)
         folders += [(path, None) for path, _ in plugins]
+    folders += [(path.with_name(path.name + PARKED), within) for path, within in own]
     sources: dict[str, str] = {}
     for path, within in folders:
         with suppress(OSError):  # a relative path in a deleted working folder
@@ -96,6 +105,21 @@ def library_of(agent: Agent, folder: str, extra: Iterable[str] = ()) -> SkillLib
     return SkillLibrary(
         sources=tuple(sources.values()), folder=hook_folder(), namespaces=namespaces
     )
+
+
+def own_folders(agent: Agent, folder: str = "") -> list[str]:
+    """Return the folders of an agent's own skills in a working folder, parked ones included."""
+    own = _own_folders(agent, project_of(agent, folder), Path.home())
+    return [str(path) + suffix for path, _ in own for suffix in ("", PARKED)]
+
+
+def _own_folders(agent: Agent, project: Path | None, home: Path) -> list[tuple[Path, Path | None]]:
+    """Return the folders of skills, each with the project that its links must not leave."""
+    folders: list[tuple[Path, Path | None]] = []
+    if project is not None:
+        folders += [(project / name, project) for name in agent.project_skills]
+    folders += [(agent.folder / name, None) for name in agent.own_skills]
+    return [*folders, *((home / name, None) for name in agent.user_skills)]
 
 
 def project_of(agent: Agent, folder: str) -> Path | None:

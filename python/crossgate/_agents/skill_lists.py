@@ -1,0 +1,141 @@
+"""The skills of an agent as the agent lists them: size, uses, and whether its budget shows them.
+
+Agents put name and description of every skill into the context, up to a budget. The budgets are
+from the agents' documentation: Claude Code 2.1.129 (1 % of the context window, 1,536 characters a
+skill; descriptions of the least used skills are dropped first) and Codex of November 2026 (8,000
+characters, 1,024 a skill; all descriptions are shortened).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from crossgate._agents.adoption import CHARS_PER_TOKEN, bare
+from crossgate._agents.hook.formats import Agent
+from crossgate._agents.hook.skill_library import is_parked_folder, library_of
+from crossgate._sources import read_sources
+from crossgate._sources.transcripts import Turn
+from crossgate._support.errors import SourceError
+from crossgate._values.results import Document
+
+Shown = Literal["full", "shortened", "name only", "parked"]
+
+_ENTRY_CHARS = 4
+"""Characters of an entry in the list besides name and description."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListBudget:
+    """The budget of an agent's list of skills.
+
+    Attributes:
+        chars: Maximum length of the list in characters.
+        description_chars: Maximum length of a description in characters.
+        drops: Whether whole descriptions are dropped; otherwise all are shortened.
+    """
+
+    chars: int
+    description_chars: int
+    drops: bool
+
+
+BUDGETS = {
+    "claude": ListBudget(8_000, 1_536, True),  # 1 % of 200,000 tokens
+    "codex": ListBudget(8_000, 1_024, False),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedSkill:
+    """A skill in an agent's list.
+
+    Attributes:
+        name: The name by which the agent knows the skill.
+        path: Its SKILL.md.
+        tokens: Estimated tokens of its entry in the list; 0 if it is parked.
+        uses: Number of prompts after which the agent opened it.
+        last_use: Time of the last of these prompts; may be empty.
+        shown: Whether the budget shows the description.
+    """
+
+    name: str
+    path: Path
+    tokens: int
+    uses: int
+    last_use: str
+    shown: Shown
+
+
+def list_skills(agent: Agent, folder: str, turns: Iterable[Turn]) -> list[ListedSkill]:
+    """Return the skills of an agent in a working folder, the least used first.
+
+    Args:
+        agent: The agent.
+        folder: The working folder; empty for that of this process.
+        turns: Prompts of transcripts, for the uses.
+    """
+    library = library_of(agent, folder)
+    try:
+        documents = read_sources(library.sources, kind="skills").documents
+    except SourceError:  # no usable skill
+        documents = ()
+    uses: dict[str, tuple[int, str]] = {}
+    for turn in turns:
+        for name in {bare(name) for name in turn.opened}:
+            count, last = uses.get(name, (0, ""))
+            uses[name] = count + 1, max(last, turn.time)
+    entries = [_entry(document, agent, library.namespaces, uses) for document in documents]
+    order = sorted(
+        entries, key=lambda skill: (skill.uses, skill.last_use, -skill.tokens, skill.name)
+    )
+    return _with_budget(order, BUDGETS.get(agent.name))
+
+
+def _entry(
+    document: Document,
+    agent: Agent,
+    namespaces: Mapping[str, str],
+    uses: Mapping[str, tuple[int, str]],
+) -> ListedSkill:
+    root, below = str(document.metadata["root"]), str(document.metadata["path"])
+    path = Path(root, below)
+    name = path.parent.name
+    plugin = namespaces.get(root)
+    budget = BUDGETS.get(agent.name)
+    description = document.text[: budget.description_chars if budget else None]
+    full = f"{plugin}:{name}" if plugin else name
+    parked = is_parked_folder(root)
+    chars = len(full) + len(description) + _ENTRY_CHARS
+    count, last = uses.get(bare(name), (0, ""))
+    return ListedSkill(
+        name=full,
+        path=path,
+        tokens=0 if parked else -(-chars // CHARS_PER_TOKEN),
+        uses=count,
+        last_use=last,
+        shown="parked" if parked else "full",
+    )
+
+
+def _with_budget(skills: list[ListedSkill], budget: ListBudget | None) -> list[ListedSkill]:
+    """Return the skills with the effect of a budget on each; the least used come first."""
+    if budget is None:
+        return skills
+    excess = total_tokens(skills) - budget.chars // CHARS_PER_TOKEN
+    shown: dict[str, Shown] = {}
+    for skill in skills:
+        if excess <= 0:
+            break
+        if skill.shown == "full":
+            shown[str(skill.path)] = "name only" if budget.drops else "shortened"
+            if budget.drops:
+                excess -= skill.tokens - -(-len(skill.name) // CHARS_PER_TOKEN)
+    return [replace(skill, shown=shown.get(str(skill.path), skill.shown)) for skill in skills]
+
+
+def total_tokens(skills: Iterable[ListedSkill]) -> int:
+    """Return the estimated tokens of a list."""
+    return sum(skill.tokens for skill in skills)

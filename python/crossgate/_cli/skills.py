@@ -1,0 +1,175 @@
+"""`crossgate skills`: list an agent's skills with their cost, and park rarely used ones."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crossgate._agents.hook.formats import AGENTS, Agent
+from crossgate._cli import DONE, NOTHING_RELEVANT
+from crossgate._cli.output import fit, json_option, plain, show, show_json
+from crossgate._cli.usage import read_all_turns
+from crossgate._support.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from crossgate._agents.skill_lists import ListedSkill
+
+_NAME_WIDTH = 44
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.set_defaults(run=run)
+    parser.usage = "crossgate skills [OPTION...] [list | park NAME... | unpark NAME...]"
+    json_option(parser)
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=("list", "park", "unpark"),
+        default="list",
+        help="list the skills (default), move some out of the always-loaded folder, or move them "
+        "back",
+    )
+    parser.add_argument("names", metavar="NAME", nargs="*", help="the skills to move")
+    parser.add_argument(
+        "--agent", choices=list(AGENTS), help="which agent (default: all for list, else claude)"
+    )
+    parser.add_argument(
+        "--transcripts",
+        metavar="FOLDER",
+        help="transcripts of Claude Code (default: projects in ~/.claude or CLAUDE_CONFIG_DIR)",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would be moved, and move nothing"
+    )
+    parser.add_argument("--tracked", action="store_true", help="also move skills that git tracks")
+
+
+def run(options: argparse.Namespace) -> int:
+    """List or move."""
+    if options.action == "list":
+        if options.names:
+            raise InputError("out_of_range", "list takes no names: park or unpark them")
+        return _list(options)
+    if not options.names:
+        raise InputError("out_of_range", f"name the skills to {options.action}")
+    return _move(options)
+
+
+def _list(options: argparse.Namespace) -> int:
+    from crossgate._agents.skill_lists import BUDGETS, list_skills, total_tokens
+
+    turns = list(read_all_turns(options.transcripts))
+    agents = [AGENTS[options.agent]] if options.agent else list(AGENTS.values())
+    lists = {agent.name: list_skills(agent, "", turns) for agent in agents}
+    found = {name: skills for name, skills in lists.items() if skills}
+    if options.json:
+        show_json(
+            {
+                "agents": [
+                    {
+                        "agent": name,
+                        "tokens": total_tokens(skills),
+                        "budget_tokens": BUDGETS[name].chars // 4 if name in BUDGETS else None,
+                        "skills": [_values(skill) for skill in skills],
+                    }
+                    for name, skills in found.items()
+                ]
+            }
+        )
+    else:
+        show("\n".join(_lines(found)) if found else "no agent here has skills")
+    return DONE if found else NOTHING_RELEVANT
+
+
+def _values(skill: ListedSkill) -> dict[str, Any]:
+    return {
+        "name": skill.name,
+        "path": str(skill.path),
+        "tokens": skill.tokens,
+        "uses": skill.uses,
+        "last_use": skill.last_use or None,
+        "shown": skill.shown,
+    }
+
+
+def _lines(lists: dict[str, list[ListedSkill]]) -> Iterator[str]:
+    from crossgate._agents.skill_lists import BUDGETS, total_tokens
+
+    for agent, skills in lists.items():
+        budget = BUDGETS.get(agent)
+        limit = f" of {budget.chars // 4:,} in its budget" if budget else ", no documented budget"
+        yield f"{agent}: {len(skills)} skills, about {total_tokens(skills):,} tokens{limit}"
+        yield f"  {'skill':{_NAME_WIDTH}}  tokens  uses  last use    in the list"
+        for skill in skills:
+            yield (
+                f"  {fit(plain(skill.name), _NAME_WIDTH):{_NAME_WIDTH}}  {skill.tokens:6}  "
+                f"{skill.uses:4}  {skill.last_use[:10] or '-':10}  {skill.shown}"
+            )
+        yield ""
+    yield "Uses are counted in transcripts of Claude Code; `crossgate skills park NAME` parks one."
+
+
+def _move(options: argparse.Namespace) -> int:
+    from crossgate._agents.parking import move_skill, refuse_tracked, target_of
+
+    agent = AGENTS[options.agent or "claude"]
+    back = options.action == "unpark"
+    chosen = [_find(agent, name, parked=back) for name in dict.fromkeys(options.names)]
+    moves = []
+    for skill in chosen:  # all are checked before the first is moved
+        folder = skill.path.parent
+        target = target_of(folder, back=back)
+        if not options.tracked:
+            refuse_tracked(folder)
+        moves.append((folder, target))
+    saved = sum(skill.tokens for skill in chosen)
+    if not options.dry_run:
+        for folder, target in moves:
+            move_skill(folder, target)
+    if options.json:
+        show_json(
+            {
+                "action": options.action,
+                "dry_run": options.dry_run,
+                "tokens_saved": saved,
+                "moved": [{"from": str(folder), "to": str(target)} for folder, target in moves],
+            }
+        )
+    else:
+        verb = "would move" if options.dry_run else "moved"
+        lines = [f"{verb} {folder} to {target}" for folder, target in moves]
+        if not back:
+            lines.append(f"saves about {saved:,} tokens of the list in every session")
+        show("\n".join(lines))
+    return DONE
+
+
+def _find(agent: Agent, name: str, *, parked: bool) -> ListedSkill:
+    from crossgate._agents.adoption import bare
+    from crossgate._agents.hook.skill_library import own_folders
+    from crossgate._agents.skill_lists import list_skills
+
+    known = [skill for skill in list_skills(agent, "", ()) if (skill.shown == "parked") is parked]
+    found = [skill for skill in known if name in (skill.name, skill.path.parent.name)]
+    if not found:
+        near = ", ".join(skill.name for skill in known if bare(name) in bare(skill.name)) or "none"
+        state = "parked" if parked else "installed"
+        raise InputError(
+            "unknown_document", f"{agent.name} has no {state} skill {name!r}; similar: {near}"
+        )
+    own = {Path(folder) for folder in own_folders(agent)}
+    movable = [skill for skill in found if skill.path.parent.parent in own]
+    if not movable:
+        raise InputError(
+            "not_parkable",
+            f"{found[0].path.parent} is not directly in a skills folder of {agent.name}: disable "
+            "the plug-in or remove the link instead",
+        )
+    if len(movable) > 1:
+        places = " and ".join(str(skill.path.parent) for skill in movable)
+        raise InputError("not_parkable", f"{name!r} is in {places}: rename one of them")
+    return movable[0]

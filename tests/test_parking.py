@@ -1,0 +1,237 @@
+"""Tests of `crossgate skills`: the list with its cost, and parking without losing a file."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crossgate import CrossgateError
+from crossgate._agents import parking
+from crossgate._agents.hook.formats import AGENTS
+from crossgate._agents.skill_lists import BUDGETS, list_skills
+from crossgate._sources.transcripts import Turn
+from hook_home import PDF, SKILLS, Home, furnished
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return furnished(tmp_path / "home")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def listed(home: Home, *arguments: str) -> dict[str, Any]:
+    done = home.run("skills", "--json", *arguments)
+    assert done.returncode == 0, done.stderr
+    values: dict[str, Any] = json.loads(done.stdout)
+    return values
+
+
+def test_the_list_has_tokens_uses_and_the_effect_of_the_budget(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(home.path))
+    monkeypatch.setenv("CROSSGATE_CACHE", str(home.path / "cache"))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    monkeypatch.delenv("CLAUDE_PROJECT_DIR", raising=False)
+    for number in range(30):
+        home.skill(f"filler-{number:02}", "Handle an errand of the household. " * 12)
+    home.skill("long", "word " * 1_000)
+    turns = [
+        Turn(path=Path("t"), line=1, text="x", opened=("pdf-toolkit",), time=f"2026-11-0{day}")
+        for day in (1, 2)
+    ]
+    skills = {skill.name: skill for skill in list_skills(AGENTS["claude"], str(home.path), turns)}
+    assert (skills["pdf-toolkit"].uses, skills["pdf-toolkit"].last_use) == (2, "2026-11-02")
+    assert skills["pdf-toolkit"].shown == "full"
+    expected = (len("pdf-toolkit") + len(SKILLS["pdf-toolkit"]) + 4 + 3) // 4
+    assert skills["pdf-toolkit"].tokens == expected
+    assert skills["long"].tokens <= (BUDGETS["claude"].description_chars + 10) / 4
+    assert list(skills)[-1] == "pdf-toolkit"  # the least used come first
+    shown = {skill.name: skill for skill in skills.values() if skill.shown == "full"}
+    kept = sum(skill.tokens for skill in shown.values())
+    names = sum(len(name) / 4 for name in skills if name not in shown)
+    assert kept + names <= BUDGETS["claude"].chars / 4 + len(skills)
+    assert 0 < len(shown) < len(skills)
+    codex = list_skills(AGENTS["codex"], str(home.path), ())
+    assert codex == []
+
+
+def test_parking_is_reversible_and_the_hook_still_suggests_the_skill(home: Home) -> None:
+    extra = home.path / ".claude/skills/pdf-toolkit/scripts/merge.py"
+    extra.parent.mkdir()
+    extra.write_bytes(b"\x00binary")
+    extra.chmod(0o755)
+    folder = home.path / ".claude/skills/pdf-toolkit"
+    before = contents(folder)
+    assert home.run("hook", "install").returncode == 0
+    tokens = listed(home, "--agent", "claude")["agents"][0]["tokens"]
+
+    tried = listed(home, "park", "pdf-toolkit", "--dry-run")
+    assert folder.exists()
+    assert tried["tokens_saved"] > 20
+    done = listed(home, "park", "pdf-toolkit")
+    target = home.path / ".claude/skills-parked/pdf-toolkit"
+    assert done["moved"] == [{"from": str(folder), "to": str(target)}]
+    assert (contents(target), folder.exists()) == (before, False)
+    assert (target / "scripts/merge.py").stat().st_mode & 0o111
+    (after,) = listed(home, "--agent", "claude")["agents"]
+    assert after["tokens"] == tokens - done["tokens_saved"]
+    (parked,) = (skill for skill in after["skills"] if skill["shown"] == "parked")
+    assert (parked["name"], parked["tokens"]) == ("pdf-toolkit", 0)
+
+    assert home.run("hook", "install").returncode == 0
+    told = home.hook().context
+    assert json.dumps(str(target / "SKILL.md")) in told
+    assert "read its file" in told  # the agent's tool does not know it
+
+    listed(home, "unpark", "pdf-toolkit")
+    assert (contents(folder), target.exists()) == (before, False)
+
+
+def test_errors_move_nothing(home: Home) -> None:
+    def refused(*arguments: str) -> str:
+        done = home.run("skills", *arguments)
+        assert done.returncode == 2, done.stdout
+        return done.stderr
+
+    plugin = home.path / "elsewhere" / "plugin"
+    home.skill("sequence", "Draw sequence diagrams with mermaid", below="elsewhere/plugin")
+    installed = home.path / ".claude/plugins/installed_plugins.json"
+    installed.parent.mkdir()
+    installed.write_text(json.dumps({"plugins": {"d@m": [{"installPath": str(plugin)}]}}))
+    before = contents(home.path / ".claude/skills")
+    assert "error[unknown_document]" in refused("park", "pdf-toolkit", "pdf-tool")
+    assert "similar: pdf-toolkit" in refused("park", "pdf")
+    assert "error[unknown_document]" in refused("unpark", "pdf-toolkit")
+    assert "disable the plug-in" in refused("park", "d:sequence")
+    assert "name the skills to park" in refused("park")
+    assert "list takes no names" in refused("list", "x")
+    taken = home.path / ".claude/skills-parked/pdf-toolkit"
+    taken.mkdir(parents=True)
+    assert "exists already" in refused("park", "pdf-toolkit")
+    assert contents(home.path / ".claude/skills") == before
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_tracked_skills_are_refused_unless_told_otherwise(home: Home) -> None:
+    work = home.path / "work"
+    shutil.rmtree(work / ".git")
+    home.skill("deploy", "Ship the service to staging", below="work/.claude")
+    home.skill("draft", "Draft a letter to the landlord", below="work/.claude")
+    for command in (["init", "-q"], ["add", ".claude/skills/deploy"]):
+        subprocess.run(["git", "-C", str(work), *command], check=True)
+    done = home.run("skills", "park", "draft", "deploy")
+    assert done.returncode == 2
+    assert "git tracks" in done.stderr
+    assert (work / ".claude/skills/draft").exists()  # nothing is moved if one is refused
+    assert home.run("skills", "park", "draft").returncode == 0
+    assert home.run("skills", "park", "deploy", "--tracked").returncode == 0
+    assert sorted(path.name for path in (work / ".claude/skills-parked").iterdir()) == [
+        "deploy",
+        "draft",
+    ]
+
+
+def refuse_rename(first: object, second: object) -> None:
+    if not str(first).endswith(".unfinished"):
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+    os.replace(str(first), str(second))
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    monkeypatch.setenv("CROSSGATE_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "skills" / "a"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "SKILL.md").write_text("text")
+    (folder / "deep" / "x.bin").write_bytes(bytes(range(256)))
+    (folder / "link").symlink_to("SKILL.md")
+    return folder, tmp_path / "skills-parked" / "a"
+
+
+def test_another_disk_gets_a_verified_copy(
+    folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, target = folders
+    before = contents(folder)
+    monkeypatch.setattr("os.rename", refuse_rename)
+    parking.move_skill(folder, target)
+    assert (contents(target), folder.exists()) == (before, False)
+    assert os.readlink(target / "link") == "SKILL.md"
+
+
+@pytest.mark.parametrize("fault", ["copy", "compare"])
+def test_a_failed_copy_leaves_the_original(
+    folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    folder, target = folders
+    before = contents(folder)
+    monkeypatch.setattr("os.rename", refuse_rename)
+    copy = shutil.copytree
+
+    def damaged(source: Path, copied: Path, **more: Any) -> None:
+        monkeypatch.setattr("shutil.copytree", copy)  # it calls itself by this name
+        copy(source, copied, **more)
+        if fault == "copy":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        (copied / "deep" / "x.bin").write_bytes(b"\x00" * 256)
+
+    monkeypatch.setattr("shutil.copytree", damaged)
+    with pytest.raises(CrossgateError) as raised:
+        parking.move_skill(folder, target)
+    assert raised.value.code == "unwritable"
+    assert (contents(folder), target.exists()) == (before, False)
+    assert list(target.parent.iterdir()) == []
+
+
+def test_two_sessions_do_not_park_at_once(folders: tuple[Path, Path]) -> None:
+    from crossgate._agents.hook.refresh import try_lock
+    from crossgate._agents.hook.skill_library import hook_folder
+
+    folder, target = folders
+    with try_lock(hook_folder() / "parking.lock"), pytest.raises(CrossgateError, match="another"):
+        parking.move_skill(folder, target)
+    assert folder.exists()
+    parking.move_skill(folder, target)
+    with pytest.raises(CrossgateError):
+        parking.move_skill(folder, target)
+    assert target.exists()
+
+
+def test_the_text_names_uses_from_transcripts(home: Home) -> None:
+    lines = [
+        {"type": "user", "timestamp": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"},
+        {"type": "assistant"},
+    ]
+    lines[0]["message"] = {"content": PDF}  # type: ignore[assignment]
+    block = {"type": "tool_use", "name": "Skill", "input": {"skill": "pdf-toolkit"}}
+    lines[1]["message"] = {"content": [block]}  # type: ignore[assignment]
+    path = home.path / ".claude/projects/x/s.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text("\n".join(map(json.dumps, lines)))
+    done = home.run("skills")
+    assert done.returncode == 0, done.stderr
+    row = next(line for line in done.stdout.split("\n") if "pdf-toolkit" in line)
+    assert f"{datetime.now(UTC):%Y-%m}" in row
+    assert "claude: 4 skills" in done.stdout
+
+
+def test_no_skills_exit_with_1(tmp_path: Path) -> None:
+    home = furnished(tmp_path / "empty", {})
+    done = home.run("skills")
+    assert (done.returncode, done.stdout) == (1, "no agent here has skills\n")
