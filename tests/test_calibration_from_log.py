@@ -411,6 +411,6 @@ def test_command_refuses_invalid_arguments(
     few.write_text("\n".join(logged.read_text().splitlines()[:40]))
     done = here("--from-log", few, "-o", output, capsys=capsys)
     assert done.error == "no_gate"
-    assert "from about 60 prompts" in done.err
+    assert "about 60 prompts" in done.err
     assert "--background" not in done.err
     assert not output.exists()
