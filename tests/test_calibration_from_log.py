@@ -12,16 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conftest import FunctionReranker, WordEmbedder, build, refused
+from commands import Run as Done
+from commands import checked
+from conftest import FunctionReranker, WordEmbedder, build, refused, without_date
 from crossgate import Index, PairScore, Profile, Router, RouteResult
 from crossgate import _cli as cli
 from crossgate._core import Winner
 from crossgate._telemetry.log import JsonLinesLog
 from crossgate._values.profile_files import check_models, read_profile
 from crossgate.calibration import LoggedRun, Objective, calibrate, run_from_log
-from test_calibration import without_date
-from test_cli import Run as Done
-from test_cli import checked
 
 WORDS = [a + b for a in ("ka", "lo", "mi", "nu", "pe", "ri", "so") for b in ("bar", "dim", "fen")]
 SKILLS = {
