@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import threading
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +16,8 @@ from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
-from crossgate import CrossgateError, Document, Index, PairScore, Passage
+from commands import CROSSGATE, Run, environment
+from crossgate import CrossgateError, Document, Index, PairScore, Passage, Profile
 from crossgate.rerankers import Deadline
 
 # Haystack reports its use over the network; a socket that closes late would fail a test.
@@ -151,3 +155,50 @@ def embedder() -> WordEmbedder:
 def index(embedder: WordEmbedder) -> Index:
     """The library with its vectors."""
     return build(embedder=embedder)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty home folder."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def run(home: Path, tmp_path: Path) -> Any:
+    """Run `crossgate` in an empty folder, its output in pipes."""
+
+    def run(
+        *arguments: str | bytes | Path,
+        stdin: bytes = b"",
+        variables: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
+    ) -> Run:
+        done = subprocess.run(
+            [*prefix, CROSSGATE, *arguments],
+            input=stdin,
+            capture_output=True,
+            cwd=tmp_path,
+            env={**environment(home), **(variables or {})},
+            timeout=60,
+            check=False,
+        )
+        out, err = done.stdout.decode(errors="backslashreplace"), done.stderr.decode()
+        return Run(done.returncode, out, err)
+
+    return run
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Path:
+    """An index without vectors, which needs no model."""
+    path = tmp_path / "words.cgx"
+    Index.build([Document(id=id, text=text) for id, text in LIBRARY.items()], embedder=None).save(
+        path
+    )
+    return path
+
+
+def without_date(profile: Profile) -> str:
+    """Return a profile as JSON, without the date of its calibration."""
+    fitted = {key: value for key, value in profile.fitted.items() if key != "date"}
+    return json.dumps(profile.replace(fitted=fitted).to_dict())

@@ -361,7 +361,7 @@ def test_damaged_reports_are_refused_by_compare(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from crossgate._evaluation.report.compare import REPORTS_SCHEMA
-    from test_evaluation_report import CLOSED, PROFILE, many
+    from outcome_queries import CLOSED, PROFILE, many
 
     before, after = (
         {"schema": REPORTS_SCHEMA, "reports": list(many(profile, count=1).values())}

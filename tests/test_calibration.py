@@ -20,7 +20,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import LIBRARY, refused
+from beir_folder import write_beir
+from commands import CROSSGATE, checked, environment
+from commands import Run as Done
+from conftest import LIBRARY, refused, without_date
 from crossgate import PairScore, Profile, _core
 from crossgate import _cli as cli
 from crossgate._calibration import answer_threshold, calibrating
@@ -46,9 +49,6 @@ from crossgate._evaluation.runs.runs import MODES, Run, RunHeader, StoredQuery, 
 from crossgate._support.files import atomic_write, try_writing
 from crossgate._values.profile_files import read_profile, write_profile
 from crossgate.calibration import Calibration, Objective, calibrate, set_threshold
-from test_cli import CROSSGATE, checked, environment
-from test_cli import Run as Done
-from test_evaluation_datasets import write_beir
 
 BLEND = Blend()
 NAMES = tuple(f"tool-{n:02}" for n in range(60))
@@ -969,11 +969,6 @@ def test_profile_keeps_the_search_settings_of_the_runs(run: Run) -> None:
 
 
 # The same data give the same profile.
-
-
-def without_date(profile: Profile) -> str:
-    fitted = {key: value for key, value in profile.fitted.items() if key != "date"}
-    return json.dumps(profile.replace(fitted=fitted).to_dict())
 
 
 def test_order_of_runs_and_queries_does_not_matter() -> None:

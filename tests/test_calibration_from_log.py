@@ -12,16 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conftest import FunctionReranker, WordEmbedder, build, refused
+from commands import Run as Done
+from commands import checked
+from conftest import FunctionReranker, WordEmbedder, build, refused, without_date
 from crossgate import Index, PairScore, Profile, Router, RouteResult
 from crossgate import _cli as cli
 from crossgate._core import Winner
 from crossgate._telemetry.log import JsonLinesLog
 from crossgate._values.profile_files import check_models, read_profile
 from crossgate.calibration import LoggedRun, Objective, calibrate, run_from_log
-from test_calibration import without_date
-from test_cli import Run as Done
-from test_cli import checked
 
 WORDS = [a + b for a in ("ka", "lo", "mi", "nu", "pe", "ri", "so") for b in ("bar", "dim", "fen")]
 SKILLS = {
@@ -411,6 +410,6 @@ def test_command_refuses_invalid_arguments(
     few.write_text("\n".join(logged.read_text().splitlines()[:40]))
     done = here("--from-log", few, "-o", output, capsys=capsys)
     assert done.error == "no_gate"
-    assert "from about 60 prompts" in done.err
+    assert "about 60 prompts" in done.err
     assert "--background" not in done.err
     assert not output.exists()

@@ -11,11 +11,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 import textwrap
 import unicodedata
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,76 +21,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
-from referencing import Registry, Resource
 
+from commands import CROSSGATE, SCHEMAS, Run, checked, environment
 from conftest import LIBRARY
 from crossgate import Index, Policy, Profile
 from crossgate._cli import output as printing
 from crossgate._core import Answer, Floors, Lexical, Warnings, Winner
 from crossgate._telemetry.log import LoggedDecision, LoggedUse, read_log
 from crossgate._values.profile_files import POLICY_SCHEMA, profile_values
-
-CROSSGATE = Path(sysconfig.get_path("scripts")) / "crossgate"
-SCHEMAS = {
-    path.stem: json.loads(path.read_text(encoding="utf-8"))
-    for path in (Path(__file__).parent / "schemas").glob("*.json")
-}
-REGISTRY: Registry[Any] = Registry().with_resources(
-    (schema["$id"], Resource.from_contents(schema)) for schema in SCHEMAS.values()
-)
-ERROR = re.compile(r"crossgate: error\[([a-z_]+)\]: [^\n]+\n")
-
-
-@dataclass(frozen=True)
-class Run:
-    """The result of one process."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def error(self) -> str:
-        """The code of the one line on stderr."""
-        found = ERROR.fullmatch(self.err)
-        assert found, self.err
-        return found[1]
-
-
-def environment(home: Path, **variables: str) -> dict[str, str]:
-    """Return an environment without the user's own settings and models."""
-    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
-    return {**kept, "HOME": str(home), "PYTHONWARNINGS": "error", **variables}
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("home")
-
-
-@pytest.fixture
-def run(home: Path, tmp_path: Path) -> Any:
-    """Run `crossgate` in an empty folder, its output in pipes."""
-
-    def run(
-        *arguments: str | bytes | Path,
-        stdin: bytes = b"",
-        variables: Mapping[str, str] | None = None,
-        prefix: Sequence[str] = (),
-    ) -> Run:
-        done = subprocess.run(
-            [*prefix, CROSSGATE, *arguments],
-            input=stdin,
-            capture_output=True,
-            cwd=tmp_path,
-            env={**environment(home), **(variables or {})},
-            timeout=60,
-            check=False,
-        )
-        out, err = done.stdout.decode(errors="backslashreplace"), done.stderr.decode()
-        return Run(done.returncode, out, err)
-
-    return run
 
 
 def skills(folder: Path, texts: Mapping[str, str] = LIBRARY) -> Path:
@@ -126,18 +62,6 @@ def skills_index(indexed: tuple[Path, Run]) -> Path:
     return indexed[0]
 
 
-@pytest.fixture
-def words(tmp_path: Path) -> Path:
-    """An index without vectors, which needs no model."""
-    from crossgate import Document
-
-    path = tmp_path / "words.cgx"
-    Index.build([Document(id=id, text=text) for id, text in LIBRARY.items()], embedder=None).save(
-        path
-    )
-    return path
-
-
 def policy_text(policy: Policy) -> str:
     return json.dumps({"schema": POLICY_SCHEMA, **policy.to_dict()})
 
@@ -160,14 +84,6 @@ def candidates(tmp_path: Path) -> Path:
     ]
     path.write_text("\n".join(map(json.dumps, rows)) + "\n")
     return path
-
-
-def checked(run: Run, schema: str) -> Any:
-    """Check the output of `--json` against its schema, and return it."""
-    assert run.out.isascii()
-    values = json.loads(run.out)
-    Draft202012Validator(SCHEMAS[schema], registry=REGISTRY).validate(values)
-    return values
 
 
 def test_json_schemas_are_valid() -> None:

@@ -122,9 +122,9 @@ def test_another_shuffle_has_another_order_and_equal_scores(
 ) -> None:
     first, second = (scores_of(reranker(server, interface, shuffle=n), DOCUMENTS) for n in (0, 1))
     assert first == pytest.approx(second)
-    first, second = (list(options_of(request.body).values()) for request in server.requests)
-    assert first != second
-    assert sorted(first) == sorted(second)
+    shown, other = (list(options_of(request.body).values()) for request in server.requests)
+    assert shown != other
+    assert sorted(shown) == sorted(other)
 
 
 @given(texts=st.lists(st.text(max_size=8), max_size=12), seed=st.integers(0, 9))

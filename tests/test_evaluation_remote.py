@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from beir_folder import write_beir
+from commands import Run as Done
 from conftest import WordEmbedder, refused
 from crossgate import Index, Policy, Profile, Router, RouteResult
 from crossgate import _cli as cli
@@ -45,9 +47,7 @@ from crossgate.rerankers import (
     shut_down,
 )
 from providers_server import KEY, ProvidersServer, relevance
-from test_cli import Run as Done
-from test_evaluation_datasets import write_beir
-from test_evaluation_runs import SharedWords
+from small_runs import SharedWords
 
 FITTED = Profile(
     name="fitted",

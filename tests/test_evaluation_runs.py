@@ -10,59 +10,15 @@ from typing import Any
 
 import pytest
 
+from beir_folder import QUERIES, write_beir
 from conftest import LIBRARY, FunctionReranker, WordEmbedder, refused
 from crossgate import CrossgateError, Index, PairScore, Policy, Profile, Router
-from crossgate._core import Answer, Blend, Combine, Confidence, Floors, Stage1Confidence, Winner
-from crossgate._evaluation.data.datasets import Dataset, read_dataset
+from crossgate._core import Blend, Combine, Floors, Winner
+from crossgate._evaluation.data.datasets import read_dataset
 from crossgate._evaluation.report.summary import summarize
-from crossgate._evaluation.runs.collecting import measure
 from crossgate._evaluation.runs.modes import decide, policy_of, profile_of, reblended
-from crossgate._evaluation.runs.runs import MODES, Mode, Run, is_run, read_run, write_run
-from test_evaluation_datasets import QUERIES, write_beir
-
-PROFILE = Profile(
-    name="small",
-    # An even chance at a cosine of 0.35, below which the gate finds nothing relevant.
-    confidence=Confidence(stage1=Stage1Confidence(intercept=-3.5, cosine=10.0)),
-    answer=Answer(rerank_threshold=0.5),
-    winner=Winner(agreed=0.15),
-    per_channel=4,
-    pool=3,
-    combine=Combine.Replace(),
-)
-POLICY = Policy(rerank_min=-60.0, lexical={"score": 1.8, "margin": 1.8})
-
-
-class SharedWords(FunctionReranker):
-    """Prefers documents that share letters with the query, which gives a deterministic order."""
-
-    name = "shared"
-    identity = "shared@1"
-
-    def __init__(self) -> None:
-        super().__init__(self._scores)
-
-    @staticmethod
-    def _scores(query: str, documents: Sequence[str]) -> list[PairScore]:
-        return [
-            PairScore(len(set(query) & set(document)) - 0.8 * len(document))
-            for document in documents
-        ]
-
-
-def measured(folder: Path, dataset: Dataset | None = None, **options: Any) -> Run:
-    """Measure a small dataset with stand-ins for the models and read the run."""
-    made = dataset or read_dataset(write_beir(folder / "set"))
-    path = folder / "set.run.jsonl"
-    choices: dict[str, Any] = {
-        "profile": PROFILE,
-        "policy": POLICY,
-        "embedder": WordEmbedder(),
-        "reranker": SharedWords(),
-        **options,
-    }
-    measure(made, path, **choices)
-    return read_run(path)
+from crossgate._evaluation.runs.runs import MODES, Mode, is_run, read_run, write_run
+from small_runs import POLICY, PROFILE, SharedWords, measured
 
 
 def test_run_stores_the_decisions_of_the_router(tmp_path: Path) -> None:

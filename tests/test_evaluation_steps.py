@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from beir_folder import write_beir
 from conftest import FunctionReranker, LengthReranker, WordEmbedder, refused
 from crossgate import PairScore
 from crossgate._cli import run
 from crossgate._evaluation.data.datasets import read_dataset
 from crossgate._evaluation.report.steps import StepsReport, measure_steps, text_steps
 from crossgate._pipelines.recipes import AGREEMENT
-from test_evaluation_datasets import write_beir
 
 MEMORY = Path(__file__).parents[1] / "eval" / "memory"
 STEPS = ["duplicates", "decay", "cross-encoder", "gate", "diversity"]

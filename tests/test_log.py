@@ -21,6 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from commands import Run, checked
 from conftest import LIBRARY, LengthReranker, TableReranker, build, refused
 from crossgate import Policy, Profile, Router, RouteResult, SourceError
 from crossgate._core import (
@@ -46,7 +47,6 @@ from crossgate._telemetry.log import (
     read_log,
 )
 from crossgate._values.profile_files import POLICY_SCHEMA
-from test_cli import Run, checked, home, run, words  # noqa: F401 - pytest finds fixtures by name
 
 QUERY = "clean up this messy csv"
 ID = "0123456789abcdef" * 2
@@ -579,7 +579,7 @@ def test_later_steps_may_select_otherwise(path: Path) -> None:
 # The command line.
 
 
-def test_route_logs_and_replay_agrees(run: Any, words: Path, path: Path) -> None:  # noqa: F811
+def test_route_logs_and_replay_agrees(run: Any, words: Path, path: Path) -> None:
     arguments = ["route", "clean csv", "-i", words, "--reranker", "none", "--json"]
     values = checked(run(*arguments, "--log", path), "result")
     by_variable = run(*arguments, variables={"CROSSGATE_LOG": str(path)})
@@ -599,8 +599,8 @@ def test_route_logs_and_replay_agrees(run: Any, words: Path, path: Path) -> None
 
 
 def test_a_log_may_be_named_from_the_home_folder(
-    run: Any,  # noqa: F811
-    words: Path,  # noqa: F811
+    run: Any,
+    words: Path,
     path: Path,
 ) -> None:
     """No shell replaces the ~ of a variable in settings, or of --log=~/log.jsonl."""
@@ -616,7 +616,7 @@ def test_a_log_may_be_named_from_the_home_folder(
     ]
 
 
-def test_explain_shows_floor_cliff_and_id(run: Any, words: Path, path: Path) -> None:  # noqa: F811
+def test_explain_shows_floor_cliff_and_id(run: Any, words: Path, path: Path) -> None:
     policy = path.with_name("policy.json")
     values = Policy(floors=Floors(sections={"x": 0.1}), cliff_core=1).to_dict()
     policy.write_text(json.dumps({"schema": POLICY_SCHEMA, **values}))
@@ -632,7 +632,7 @@ def test_explain_shows_floor_cliff_and_id(run: Any, words: Path, path: Path) -> 
     assert (request["section"], request["grade"]) == ("x", "B")
 
 
-def test_rerank_logs_texts_if_asked(run: Any, path: Path) -> None:  # noqa: F811
+def test_rerank_logs_texts_if_asked(run: Any, path: Path) -> None:
     done = run(
         *("rerank", "fox", "--reranker", "none", "--log", path, "--log-text", "--json"),
         stdin=b'{"text": "red fox"}\n',
@@ -642,7 +642,7 @@ def test_rerank_logs_texts_if_asked(run: Any, path: Path) -> None:  # noqa: F811
     assert decisions(path)[0].query == "fox"
 
 
-def test_a_log_that_cannot_be_written_is_said_on_stderr(run: Any, words: Path) -> None:  # noqa: F811
+def test_a_log_that_cannot_be_written_is_said_on_stderr(run: Any, words: Path) -> None:
     arguments = ["route", "clean csv", "-i", words, "--reranker", "none"]
     done: Run = run(*arguments, "--log", "no/where.jsonl")
     assert done.code == 0
@@ -652,7 +652,7 @@ def test_a_log_that_cannot_be_written_is_said_on_stderr(run: Any, words: Path) -
     assert (failed.code, failed.error) == (3, "unwritable")
 
 
-def test_replay_ends_at_the_first_difference(run: Any, path: Path) -> None:  # noqa: F811
+def test_replay_ends_at_the_first_difference(run: Any, path: Path) -> None:
     log = JsonLinesLog(path)
     results = [route(log) for _ in range(4)]
     log.scored(results[0].decision_id or "", results[0])
@@ -677,7 +677,7 @@ def test_replay_ends_at_the_first_difference(run: Any, path: Path) -> None:  # n
     }
 
 
-def test_replay_names_malformed_lines_and_goes_on(run: Any, path: Path) -> None:  # noqa: F811
+def test_replay_names_malformed_lines_and_goes_on(run: Any, path: Path) -> None:
     log = JsonLinesLog(path)
     route(log)
     with path.open("a") as stream:
@@ -693,7 +693,7 @@ def test_replay_names_malformed_lines_and_goes_on(run: Any, path: Path) -> None:
     assert said[-1].startswith("crossgate: and 3 more malformed lines")
 
 
-def test_replay_of_what_is_no_log(run: Any, tmp_path: Path) -> None:  # noqa: F811
+def test_replay_of_what_is_no_log(run: Any, tmp_path: Path) -> None:
     assert run("replay", "absent").error == "source_missing"
     assert run("replay", tmp_path).error == "source_unreadable"
     (tmp_path / "empty").write_bytes(b"")

@@ -943,7 +943,7 @@ def test_unusual_queries_are_accepted(index: Index, query: str) -> None:
 
 def test_rerank_takes_texts() -> None:
     result = rerank("red fox", ["blue hen", "a red fox", "red"], reranker=None)
-    assert result.ids == ["2", "3", "1"]
+    assert result.ids == ["1", "2", "0"]
     assert [hit.document.text for hit in result.hits] == ["a red fox", "red", "blue hen"]
     assert all(hit.cosine is None for hit in result.hits)
 
@@ -957,7 +957,7 @@ def test_rerank_takes_mappings() -> None:
         {"id": None, "text": "white"},
     ]
     result = rerank("red fox", found, reranker=None)
-    assert sorted(hit.id for hit in result.hits) == ["3", "5", "7", "x", "y"]
+    assert sorted(hit.id for hit in result.hits) == ["2", "4", "7", "x", "y"]
     assert result.ids[0] == "x"
     assert result.hits[0].document.title == "Fox"
     assert dict(result.hits[0].document.metadata) == {"source": "wiki", "n": 1}
@@ -969,7 +969,7 @@ def test_rerank_takes_candidates_and_documents() -> None:
     found: list[Any] = [document, candidate]
     result = rerank("red fox", found, reranker=None)
     assert result.ids == ["c", "d"]
-    assert result.hits[0].document is candidate
+    assert result.hits[0].document == candidate
     again = result.hits[1].document
     assert (again.title, again.text, dict(again.metadata)) == ("T", "blue hen", {"n": 2})
 
@@ -1010,14 +1010,14 @@ def test_scores_of_any_scale_count_by_rank(scale: float) -> None:
     assert all(hit.cosine is None for hit in result.hits)
 
 
-def test_scores_that_some_candidates_lack_are_ignored() -> None:
+def test_candidates_without_a_score_follow_the_others() -> None:
     found = [
         Candidate(id="a", text="blue", cosine=0.9, score=9.0),
         Candidate(id="b", text="red"),
     ]
     result = rerank("red", found, reranker=None)
-    assert result.ids == ["b", "a"]
-    assert all(hit.cosine is None for hit in result.hits)
+    assert result.ids == ["a", "b"]
+    assert {warning.code for warning in result.warnings} == {"cosines_missing", "scores_missing"}
 
 
 def test_candidate_vectors_are_compared_with_the_query_vector() -> None:

@@ -224,7 +224,7 @@ def _decision(logged: LoggedDecision) -> _Decision | MalformedLine:
             raise TypeError("query_sha256 must be text")
         signals = logged.trace["gate"]["signals"]
     except (CrossgateError, LookupError, TypeError, ValueError, RecursionError) as error:
-        what = f"no {error} in it" if isinstance(error, KeyError) else str(error)
+        what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         reason = " ".join(f"the trace cannot be used: {what}".split())[:300]
         return MalformedLine(line=logged.line, reason=reason)
     return _Decision(

@@ -175,7 +175,7 @@ def read_run(path: str | PathLike[str]) -> Run:
             else:
                 queries.append(_query(values))
         except (Unusable, ProfileError, KeyError, TypeError, ValueError, AttributeError) as error:
-            what = f"no {error} in it" if isinstance(error, KeyError) else str(error)
+            what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             raise SourceError("malformed_run", f"{path}:{line}: {what}") from error
     if header is None or not queries:
         raise SourceError("malformed_run", f"{path} holds no queries")

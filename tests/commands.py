@@ -1,0 +1,54 @@
+"""Results of `crossgate` in a process, and the schemas of its JSON output."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from referencing import Registry, Resource
+
+CROSSGATE = Path(sysconfig.get_path("scripts")) / "crossgate"
+SCHEMAS = {
+    path.stem: json.loads(path.read_text(encoding="utf-8"))
+    for path in (Path(__file__).parent / "schemas").glob("*.json")
+}
+REGISTRY: Registry[Any] = Registry().with_resources(
+    (schema["$id"], Resource.from_contents(schema)) for schema in SCHEMAS.values()
+)
+ERROR = re.compile(r"crossgate: error\[([a-z_]+)\]: [^\n]+\n")
+
+
+@dataclass(frozen=True)
+class Run:
+    """The result of one process."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def error(self) -> str:
+        """The code of the one line on stderr."""
+        found = ERROR.fullmatch(self.err)
+        assert found, self.err
+        return found[1]
+
+
+def environment(home: Path, **variables: str) -> dict[str, str]:
+    """Return an environment without the user's own settings and models."""
+    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+    return {**kept, "HOME": str(home), "PYTHONWARNINGS": "error", **variables}
+
+
+def checked(run: Run, schema: str) -> Any:
+    """Check the output of `--json` against its schema, and return it."""
+    assert run.out.isascii()
+    values = json.loads(run.out)
+    Draft202012Validator(SCHEMAS[schema], registry=REGISTRY).validate(values)
+    return values
