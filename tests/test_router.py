@@ -141,7 +141,7 @@ def test_document_is_found_between_upsert_and_delete(index: Index) -> None:
     index.upsert([Document(id="baker", text="something else")])
     assert found() == []
     index.upsert([Document(id="baker", text="bake bread and cake, sourdough too")])
-    assert index.delete(["baker", "nobody"]) == 1
+    assert index.delete(["baker", "absent"]) == 1
     assert "baker" not in [hit.id for hit in router.route("bread", limit=None).hits]
 
 
@@ -153,11 +153,11 @@ def test_allow_and_deny_limit_the_candidates(index: Index) -> None:
 
     assert "csv-cleaner" in considered()
     assert considered(allow=["pdf-toolkit"]) == {"pdf-toolkit"}
-    assert considered(allow=iter(["pdf-toolkit", "nobody"])) == {"pdf-toolkit"}
+    assert considered(allow=iter(["pdf-toolkit", "absent"])) == {"pdf-toolkit"}
     assert "csv-cleaner" not in considered(deny=["csv-cleaner"])
     assert considered(allow=["pdf-toolkit", "translator"], deny={"translator"}) == {"pdf-toolkit"}
-    nobody: list[dict[str, Any]] = [{"allow": []}, {"deny": list(LIBRARY)}]
-    for options in nobody:
+    excluding: list[dict[str, Any]] = [{"allow": []}, {"deny": list(LIBRARY)}]
+    for options in excluding:
         result = router.route(QUERY, **options)
         assert (result.verdict, result.reason) == ("nothing_relevant", "no_candidates")
         assert (result.hits, result.selected, result.stage) == ((), (), 1)
