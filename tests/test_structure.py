@@ -120,7 +120,7 @@ def test_design_lists_the_modules_with_process_state() -> None:
     """Every module that rebinds a global or registers a fork handler is on the list."""
     page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
     (paragraph,) = re.findall(
-        r"^\*\*What a process shares.*?(?=\n\n)", page, re.DOTALL | re.MULTILINE
+        r"^\*\*The state of a process.*?(?=\n\n)", page, re.DOTALL | re.MULTILINE
     )
     listed = {name for name in re.findall(r"`([\w/]+)`", paragraph) if "/" in name}
     keeping = {
