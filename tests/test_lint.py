@@ -219,9 +219,10 @@ BROKER = """
 
     ## Radios
 
-    Pair the radios one by one.
+    Pair the radios in their order.
     A broker without radios waits for telemetry.
-    Old telemetry is dropped.
+    Old telemetry is dropped, and new telemetry goes to the radios.
+    The broker keeps one hour of telemetry.
 
     ## Tests
 
@@ -240,6 +241,12 @@ def test_an_unannounced_body_is_reported() -> None:
     }
     announced = {**texts, "capture": texts["capture"] + " Sets up a broker for radios."}
     assert checked(documents(announced, {"capture": BROKER})).findings == ()
+
+
+def test_words_on_few_lines_are_not_a_topic() -> None:
+    texts = {**CLEAN, "capture": "Capture packets of mesh companions. Use when a node is silent."}
+    fewer = BROKER.replace("The broker keeps one hour of telemetry.", "")
+    assert checked(documents(texts, {"capture": fewer})).findings == ()
 
 
 def test_topics_after_the_read_limit_are_a_warning() -> None:

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 
 from crossgate._core import Blend
 from crossgate._decision.router import DEFAULT_PROFILE
+from crossgate._lint.audit import Grade, alarms_as_findings, audit, grade_of
 from crossgate._lint.bodies import bodies
 from crossgate._lint.findings import SEVERITIES, Finding
 from crossgate._lint.hubs import hubs
 from crossgate._lint.inputs import LintedLibrary
+from crossgate._lint.lengths import long_descriptions
 from crossgate._lint.locations import Places
 from crossgate._lint.rarity import LibraryTerms
 from crossgate._lint.self_retrieval import ask
@@ -25,11 +27,14 @@ from crossgate._values.profile_files import read_profile
 from crossgate._values.results import Document
 
 _ORDER = (
+    "hostile_text",
     "source_problem",
     "shadowed",
     "unfindable",
     "contradicting_triggers",
     "hub",
+    "long_description",
+    "suspect_text",
     "unannounced_body",
 )
 """The order of codes within one severity: those that lose more prompts come first."""
@@ -103,12 +108,27 @@ def lint(
     return LintReport(findings=tuple(findings), documents=len(ordered), sentences=len(sentences))
 
 
+def audited(
+    documents: Iterable[Document], places: Mapping[str, SourceLocation]
+) -> dict[str, tuple[Grade, list[Finding]]]:
+    """Return grade and findings of the audit by id, for documents without an index."""
+    located = Places(places)
+    results: dict[str, tuple[Grade, list[Finding]]] = {}
+    for document in documents:
+        alarms = audit(document)
+        findings = list(alarms_as_findings(document, alarms, located))
+        results[document.id] = grade_of(alarms), findings
+    return results
+
+
 def _all(library: LintedLibrary) -> Iterator[Finding]:
     shadowed = list(shadows(library))
     yield from shadowed
     yield from unfindable(library, {finding.id for finding in shadowed})
-    for check in (contradictions, hubs, bodies):
+    for check in (contradictions, hubs, bodies, long_descriptions):
         yield from check(library)
+    for document in library.documents.values():
+        yield from alarms_as_findings(document, audit(document), library.places)
 
 
 def _rank(finding: Finding) -> tuple[int, int, float, str, tuple[str, ...], str, int, str]:
