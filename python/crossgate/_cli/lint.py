@@ -16,9 +16,11 @@ from crossgate._cli.output import (
     plain,
     progress,
     say_left_out,
+    say_skipped,
     show,
     show_json,
 )
+from crossgate._support.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +57,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="exit with 1 for findings of at least this severity (default: warning)",
     )
     parser.add_argument(
+        "--labels",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="labelled prompts, as `crossgate eval` reads them: measure which documents take "
+        "prompts of others; may be repeated",
+    )
+    parser.add_argument(
         "--audit",
         action="store_true",
         help="only grade the texts: clean, suspect or hostile; exit with 1 or 4 for the last two",
@@ -77,6 +87,7 @@ def run(options: argparse.Namespace) -> int:
             loaded.documents,
             places=loaded.places,
             problems=loaded.problems,
+            prompts=_prompts(options),
             progress=asked,
         )
     shown = report.findings[: options.limit]
@@ -90,6 +101,19 @@ def run(options: argparse.Namespace) -> int:
         return HOSTILE
     fails = level != _NEVER and any(reaches(finding.severity, level) for finding in report.findings)
     return FOUND if fails else DONE
+
+
+def _prompts(options: argparse.Namespace) -> dict[str, Sequence[str]]:
+    """Return the labelled prompts that the arguments name, with the ids that fit each."""
+    if not options.labels:
+        return {}
+    from crossgate._evaluation.data.label_files import read_labels
+
+    if len(options.source) != 1:
+        raise InputError("out_of_range", "--labels needs a single library")
+    dataset = read_labels(options.source[0], options.labels)
+    say_skipped(dataset.problems, "the labels")
+    return {query.text: list(query.relevant) for query in dataset.queries}
 
 
 def _audit(loaded: Loaded, options: argparse.Namespace) -> int:
