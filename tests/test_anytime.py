@@ -13,7 +13,7 @@ import crossgate._core as _core
 from crossgate import Document, Index, Profile, Router, set_threads
 from crossgate._calibration.anytime_model import fit_anytime
 from crossgate._calibration.weights import Scores as RowScores
-from crossgate._core import Anytime, Combine, Second
+from crossgate._core import Anytime, Combine, RunnerUpRule
 from crossgate._decision.cascade import replay
 from crossgate._runtime import threads
 from crossgate.rerankers import Deadline, PairScore, Passage, Scores
@@ -25,7 +25,7 @@ DOCUMENTS = [
 MODEL = Anytime(intercept=0.0, cosine=0.0, bm25=0.0, deviation=1.0, shared=0.0, stop=0.02)
 PROFILE = Profile(
     combine=Combine.Weighted(cosine=0.0, bm25=1.0, rerank_score=1.0),
-    second=Second(stage2=0.0),
+    runner_up=RunnerUpRule(stage2=0.0),
     pool=6,
     anytime=MODEL,
 )
@@ -103,7 +103,7 @@ def test_trace_of_a_stopped_decision_replays(index: Index) -> None:
     "profile",
     [
         PROFILE.replace(anytime=None),
-        PROFILE.replace(second=Second()),
+        PROFILE.replace(runner_up=RunnerUpRule()),
         PROFILE.replace(combine=Combine.Rrf(k=60.0)),
         PROFILE.replace(reranker="another"),
     ],

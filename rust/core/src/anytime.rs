@@ -92,7 +92,7 @@ pub fn can_stop(
         Combine::Weighted { rerank_score, .. } => rerank_score,
         Combine::Rrf { .. } | Combine::ZScore { .. } => return Ok(false),
     };
-    let one_pick = gated.limit == Some(1) || profile.second.stage2 == Some(0.0);
+    let one_pick = gated.limit == Some(1) || profile.runner_up.stage2 == Some(0.0);
     if pairs.len() < LEAST_READ || !one_pick || weight <= 0.0 {
         return Ok(false);
     }
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
     use crate::gate::{Request, gate};
     use crate::policy::Policy;
-    use crate::profile::Second;
+    use crate::profile::RunnerUpRule;
 
     fn model() -> Anytime {
         let (intercept, cosine, bm25) = (-5.0, 10.0, 0.3);
@@ -146,7 +146,7 @@ mod tests {
     fn profile() -> Profile {
         Profile {
             combine: Combine::Weighted { cosine: 12.0, bm25: 15.0, rerank_score: 0.5 },
-            second: Second { stage1: None, stage2: Some(0.0) },
+            runner_up: RunnerUpRule { stage1: None, stage2: Some(0.0) },
             anytime: Some(model()),
             ..Profile::default()
         }
@@ -209,7 +209,7 @@ mod tests {
             Profile { reranker: Some("another".to_owned()), ..profile() },
             Profile { combine: Combine::Rrf { k: 60.0 }, ..profile() },
             Profile { combine: Combine::ZScore { rerank_score: 1.0 }, ..profile() },
-            Profile { second: Second::default(), ..profile() },
+            Profile { runner_up: RunnerUpRule::default(), ..profile() },
             Profile {
                 combine: Combine::Weighted { cosine: 1.0, bm25: 1.0, rerank_score: -1.0 },
                 ..profile()
