@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -333,3 +338,22 @@ def test_log_ratio_is_bounded_and_increasing() -> None:
     assert log_ratio(0.1, 0.1) == 0
     assert math.isfinite(log_ratio(1.0, 0.0))
     assert math.isfinite(log_ratio(0.0, 1.0))
+
+
+def test_script_of_the_option_order(server: ProvidersServer, tmp_path: Path) -> None:
+    corpus = [{"_id": str(place), "text": text} for place, text in enumerate(DOCUMENTS)]
+    queries = [{"_id": str(place), "text": f"document {place}"} for place in range(3)]
+    for name, rows in (("corpus", corpus), ("queries", queries)):
+        text = "".join(f"{json.dumps(row)}\n" for row in rows)
+        (tmp_path / f"{name}.jsonl").write_text(text)
+    script = Path(__file__).parents[1] / "eval/option_order.py"
+    run = subprocess.run(
+        [sys.executable, str(script), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env={**os.environ, "TYPESAFE_BASE_URL": server.url, "TYPESAFE_API_KEY": KEY},
+    )
+    assert run.stdout.startswith("3 queries, 20 options: 100.0% equal picks")
+    assert len(server.requests) == 6
