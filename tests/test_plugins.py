@@ -41,7 +41,7 @@ class Slow(Longest):
     def __init__(self):
         entered.set()
         if not leave.wait(20):
-            raise TimeoutError("nobody lets me go on")
+            raise TimeoutError("not released")
 
 class Nested(Longest):
     name = identity = "nested"
@@ -168,7 +168,7 @@ def test_a_folder_is_loaded_from_where_it_lies(
     monkeypatch.chdir(packages / "there")
     assert chain.load("box").identity != here.identity
     refused("unknown_model", chain.load, "no\0bytes")
-    # A name stands for the plug-in, whatever was loaded from a folder that is called so.
+    # A name refers to the plug-in, even if a folder of this name was loaded before.
     plain = chain.load(Path("box"))
     install(packages, "acme", {"box": "acme_plugins:Longest"})
     monkeypatch.chdir(packages)

@@ -223,7 +223,7 @@ def test_a_runtime_that_refuses_the_input(tmp_path: Path) -> None:
     assert result.ids == ["1"]
 
 
-def test_a_logit_that_is_none(tmp_path: Path) -> None:
+def test_logit_that_is_not_finite(tmp_path: Path) -> None:
     nodes: Nodes = [
         *SUMMED[:1],
         ("ReduceSum", ["ids", "columns"], "sum", {"keepdims": 1}),
@@ -236,7 +236,7 @@ def test_a_logit_that_is_none(tmp_path: Path) -> None:
     assert result.stage == 1
 
 
-# What is cut.
+# Truncation.
 
 
 def test_only_the_document_is_cut(tmp_path: Path) -> None:
@@ -440,7 +440,7 @@ def test_the_number_of_threads_can_be_set(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [0, -1])
-def test_a_number_of_threads_that_is_none(count: int) -> None:
+def test_invalid_number_of_threads(count: int) -> None:
     assert str(count) in refused("out_of_range", lambda: set_threads(count))
 
 
@@ -452,7 +452,7 @@ def test_the_number_of_threads_in_the_environment(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("setting", ["0", "-1", "two", "1.5", " 2", "²"])
-def test_an_environment_that_is_none(monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
+def test_invalid_environment_variable(monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
     monkeypatch.setenv("CROSSGATE_THREADS", setting)
     assert repr(setting) in refused("out_of_range", threads.run_all, str, range(2))
     monkeypatch.setenv("CROSSGATE_THREADS", "")
@@ -516,7 +516,7 @@ def test_many_threads_share_one_model(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def run_script(script: str, **variables: str) -> str:
-    """Run a script on a fresh interpreter, and return what it printed."""
+    """Run a script in a new interpreter, and return its output."""
     run = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],
         capture_output=True,

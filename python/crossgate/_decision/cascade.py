@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import crossgate._core as _core
-from crossgate._reranking.chain import CallOutcome, Chain, RerankerCall, Stage2Outcome
+from crossgate._reranking.chain import CallOutcome, CanStop, Chain, RerankerCall, Stage2Outcome
 from crossgate._reranking.contract import NO_DEADLINE, Deadline
 from crossgate._retrieval.windows import Window, windows
 from crossgate._support.checks import is_text
@@ -171,7 +171,13 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
         before = perf_counter()
         chosen = _windows(request.query, gated, stage1)
         passages = _passages(gated, stage1.documents, chosen)
-        reply = yield from request.rerankers.ask(request.query, passages, request.deadline, watch)
+        reply = yield from request.rerankers.ask(
+            request.query,
+            passages,
+            request.deadline,
+            watch,
+            _stop_rule(gated, profile),
+        )
         degraded += reply.degraded
         timings["stage2"] = milliseconds(before)
 
@@ -215,6 +221,13 @@ def replay(trace: Mapping[str, Any]) -> dict[str, Any]:
     """
     gated, decision = _core.replay(json.dumps(trace))
     return {"gate": gated.to_dict(), "decision": decision.to_dict()}
+
+
+def _stop_rule(gated: _core.Gated, profile: _core.Profile) -> CanStop | None:
+    """Return the rule by which stage 2 stops reading, or None if the profile has no model of it."""
+    if profile.anytime is None:
+        return None
+    return lambda pairs, identity: _core.can_stop(gated, pairs, identity, profile)
 
 
 def _asked(request: Request, stage1: Stage1) -> _core.Request:

@@ -430,7 +430,7 @@ def _in_time(
         return read(), ()
     from concurrent.futures import wait
 
-    from crossgate._reranking.admission import run_on_thread
+    from crossgate._runtime.threads import run_on_thread
 
     future = run_on_thread(read, "stage1")
     wait([future], max(left, _LEAST_SECONDS))

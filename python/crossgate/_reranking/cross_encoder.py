@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from os import PathLike
 
-from crossgate._reranking.contract import NO_DEADLINE, Deadline, PairScore, Scores
+from crossgate._reranking.contract import NO_DEADLINE, Deadline, Enough, PairScore, Scores
 from crossgate._runtime.models.folder import locate
 from crossgate._runtime.models.manifest import ROUTING_RERANKER
 from crossgate._runtime.onnx import OnnxModel
-from crossgate._runtime.threads import loading, run_until
+from crossgate._runtime.threads import loading, run_prefix, run_until
 from crossgate._support.errors import InputError, ModelError
 from crossgate._values.results import Degradation, Passage
 
@@ -66,9 +66,32 @@ class CrossEncoder:
                 passage.
             ModelError: `dependency_missing`, `model_unsupported` or `model_failed`.
         """
-        left = deadline.left
-        until = None if left is None else time.monotonic() + left
-        scored = run_until(self._scorer(query), [passage.text for passage in passages], until)
+        scored = run_until(self._scorer(query), _texts(passages), _until(deadline))
+        return self._scores(scored, passages)
+
+    def score_until(
+        self, query: str, passages: Sequence[Passage], *, deadline: Deadline, enough: Enough
+    ) -> Scores:
+        """Like `score`, but stop after the first passages for which `enough` returns True.
+
+        Raises:
+            InputError: As `score` does.
+            ModelError: As `score` does.
+        """
+        stopped = False
+
+        def stop(scored: Sequence[PairScore]) -> bool:
+            nonlocal stopped
+            stopped = enough(scored)
+            return stopped
+
+        scored = run_prefix(self._scorer(query), _texts(passages), _until(deadline), stop)
+        if stopped:
+            missing = len(passages) - len(scored)
+            return Scores([*scored, *[None] * missing], stopped=True)
+        return self._scores(scored, passages)
+
+    def _scores(self, scored: list[PairScore], passages: Sequence[Passage]) -> Scores:
         missing = len(passages) - len(scored)
         if not missing:
             return Scores(scored)
@@ -120,3 +143,12 @@ class CrossEncoder:
             if self._model is None:
                 self._model = OnnxModel(self._local)
             return self._model
+
+
+def _texts(passages: Sequence[Passage]) -> list[str]:
+    return [passage.text for passage in passages]
+
+
+def _until(deadline: Deadline) -> float | None:
+    left = deadline.left
+    return None if left is None else time.monotonic() + left

@@ -27,6 +27,7 @@ mod stop_words;
 mod terms;
 mod words;
 
+pub mod anytime;
 pub mod cliff;
 pub mod conclude;
 pub mod digest;

@@ -5,6 +5,7 @@ use pyo3::types::{PyDict, PyType};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::anytime::Anytime;
 use crate::cliff::Cliff;
 use crate::conclude::{Decision, Pair, Place};
 use crate::error::{Error, Family, Format, Kind, Result};
@@ -160,6 +161,7 @@ in_python! {
     Stage1Relevance = "stage1_relevance", Format::Profile, unchecked;
     Stage2Relevance = "stage2_relevance", Format::Profile, unchecked;
     Relevance = "relevance", Format::Profile, unchecked;
+    Anytime = "anytime", Format::Profile, unchecked;
     Profile = "profile", Format::Profile, Profile::check;
     Floors = "floors", Format::Policy, unchecked;
     Lexical = "lexical", Format::Policy, unchecked;

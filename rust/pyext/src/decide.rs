@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use crossgate_core::anytime;
 use crossgate_core::conclude::{self as core, Decision, Pair, Reranked};
 use crossgate_core::exclusions;
 use crossgate_core::gate::{self, Gated, Request};
@@ -70,6 +71,18 @@ pub(crate) fn gated(
 #[pyfunction]
 pub(crate) fn fits(profile: &Profile, reranker: Option<&str>) -> bool {
     profile.fits(reranker)
+}
+
+/// Whether the unread candidates of the pool are too unlikely to change the first pick.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned lists")]
+pub(crate) fn can_stop(
+    gated: &Gated,
+    pairs: Vec<Pair>,
+    reranker: Option<&str>,
+    profile: &Profile,
+) -> PyResult<bool> {
+    Ok(anytime::can_stop(gated, &pairs, reranker, profile)?)
 }
 
 /// Orders the candidates and selects some of them.

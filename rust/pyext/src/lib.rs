@@ -10,7 +10,7 @@ mod index;
 mod _core {
     #[pymodule_export]
     use crate::decide::{
-        analyze, announced, combine, conclude, fits, gated, known_elsewhere, language,
+        analyze, announced, can_stop, combine, conclude, fits, gated, known_elsewhere, language,
         needs_document_of, read_signals, read_trace, reblend, replay, split, trace,
     };
     #[pymodule_export]
@@ -23,6 +23,7 @@ mod _core {
     use crate::index::Index;
     #[pymodule_export]
     use crossgate_core::{
+        anytime::Anytime,
         cliff::Cliff,
         conclude::{Decision, Pair, Place},
         gate::{Gated, Note, Request},
