@@ -13,6 +13,7 @@ __all__ = [
     "Cliff",
     "Combine",
     "Confidence",
+    "Coverage",
     "Decision",
     "Embedder",
     "Floors",
@@ -49,6 +50,7 @@ __all__ = [
     "fuse_ranks",
     "fuse_scores",
     "gate",
+    "information",
     "known_elsewhere",
     "near_duplicates",
     "needs_document",
@@ -57,6 +59,7 @@ __all__ = [
     "replay",
     "signals",
     "trace",
+    "with_coverage",
 ]
 
 __version__: str
@@ -146,6 +149,18 @@ class Scored(_Value):
     def blend(self) -> float: ...
     @property
     def passage(self) -> Span | None: ...
+
+    @property
+    def coverage(self) -> Coverage | None: ...
+
+@final
+class Coverage(_Value):
+    @property
+    def covered(self) -> float: ...
+    @property
+    def rarest(self) -> float: ...
+    @property
+    def facts(self) -> float: ...
 
 @final
 class Blend(_Value):
@@ -267,6 +282,12 @@ class Stage2Relevance(_Value):
     def bm25(self) -> float: ...
     @property
     def rerank_score(self) -> float: ...
+    @property
+    def covered(self) -> float: ...
+    @property
+    def rarest(self) -> float: ...
+    @property
+    def facts(self) -> float: ...
 
 @final
 class Relevance(_Value):
@@ -520,6 +541,10 @@ def known_elsewhere(
 ) -> list[Scored]: ...
 def blake3_of(path: str | PathLike[str]) -> str: ...
 def announced(text: str) -> str: ...
+def information(stem: str) -> float: ...
+def with_coverage(
+    scored: Sequence[Scored], query: str, texts: Mapping[str, str], language: str
+) -> list[Scored]: ...
 def needs_document(vector: _Vector, intercept: float, weights: Sequence[float]) -> float: ...
 def read_trace(text: str) -> tuple[Profile, list[Scored], str | None, list[Pair]]: ...
 def reblend(

@@ -29,10 +29,12 @@ mod words;
 
 pub mod cliff;
 pub mod conclude;
+pub mod coverage;
 pub mod digest;
 pub mod diversity;
 pub mod embedder;
 pub mod exclusions;
+pub mod facts;
 pub mod fusion;
 pub mod gate;
 pub mod index;

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::cliff::Cliff;
 use crate::conclude::{Decision, Pair, Place};
+use crate::coverage::Coverage;
 use crate::error::{Error, Family, Format, Kind, Result};
 use crate::gate::{Gated, Note, Request};
 use crate::json::{self, Json};
@@ -165,6 +166,7 @@ in_python! {
     Lexical = "lexical", Format::Policy, unchecked;
     Warnings = "warnings", Format::Policy, unchecked;
     Policy = "policy", Format::Policy, Policy::check;
+    Coverage = "coverage", Format::Trace, unchecked;
     Scored = "scored", Format::Trace, unchecked;
     Pair = "pair", Format::Trace, unchecked;
     Request = "request", Format::Trace, unchecked;

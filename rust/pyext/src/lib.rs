@@ -10,8 +10,8 @@ mod index;
 mod _core {
     #[pymodule_export]
     use crate::decide::{
-        analyze, announced, combine, conclude, fits, gated, known_elsewhere, language,
-        needs_document_of, read_signals, read_trace, reblend, replay, split, trace,
+        analyze, announced, combine, conclude, fits, gated, information, known_elsewhere, language,
+        needs_document_of, read_signals, read_trace, reblend, replay, split, trace, with_coverage,
     };
     #[pymodule_export]
     use crate::embedder::{Embedder, blake3_of};
@@ -25,6 +25,7 @@ mod _core {
     use crossgate_core::{
         cliff::Cliff,
         conclude::{Decision, Pair, Place},
+        coverage::Coverage,
         gate::{Gated, Note, Request},
         policy::{Floors, Lexical, Policy, Warnings},
         profile::{
