@@ -87,7 +87,7 @@ def test_auto_detects_the_kind_from_the_path(
 
 
 def test_given_kind_overrides_detection(tmp_path: Path) -> None:
-    write(tmp_path / "SKILL.md", GOOD)
+    write(tmp_path / "SKILL.md", f"{GOOD}\n# Body\ntext")
     write(tmp_path / "rows.data", ROW)
     write(tmp_path / "more.jsonl", '{"_id": "b", "text": "two"}')
     assert ids(read_sources([tmp_path], kind="text")) == ["SKILL.md#body"]
@@ -883,9 +883,45 @@ y\r
         ("docs/guide.md#install", "Guide > Install", "again", 12),
         ("docs/guide.md#c--naïve-日本", "Guide > Other > C++ & `naïve` 日本", "x", 15),
         ("docs/guide.md#2", "Guide > Other > 🎉", "y", 17),
-        ("docs/guide.md#later", "Guide > Other > Later", "", 19),
     ]
-    assert {document.metadata["path"] for document in loaded.documents} == {"docs/guide.md"}
+    (skipped,) = loaded.problems
+    assert (skipped.line, skipped.reason) == (
+        19,
+        "a heading, links or directives without text: not indexed",
+    )
+    assert loaded.documents[2].metadata == {
+        "path": "docs/guide.md",
+        "heading": "On Linux",
+        "line": 9,
+        "end_line": 11,
+    }
+    assert {one.metadata["path"] for one in loaded.documents} == {"docs/guide.md"}
+
+
+@pytest.mark.parametrize(
+    "stub",
+    [
+        "",
+        "::: kiln.control",
+        "::: kiln.control\n    options:\n      members: [Burner]",
+        "- [Firing](firing.md)\n- [Glazes](glazes.md)",
+        "1. <https://kiln.example/a>",
+        ".. toctree::\n   :maxdepth: 2\n\n   firing\n   glazes",
+        "![A kiln](kiln.png)\n<!-- draft -->",
+        "{% include 'kiln.md' %}",
+    ],
+)
+def test_stub_is_not_indexed_and_reported(tmp_path: Path, stub: str) -> None:
+    write(tmp_path / "a.md", f"# Kiln\n{stub}\n# Glaze\nSee [the list](list.md).\n")
+    loaded = read_sources([tmp_path])
+    assert [one.title for one in loaded.documents] == ["Kiln > Glaze"]
+    assert [problem.line for problem in loaded.problems] == [1]
+
+
+@pytest.mark.parametrize("text", ["x", "日本", "::: a.b\n\nIt burns.", "| a |\n| - |\n| 1 |"])
+def test_chunk_with_text_is_not_a_stub(tmp_path: Path, text: str) -> None:
+    write(tmp_path / "a.md", f"# Kiln\n{text}\n")
+    assert len(read_sources([tmp_path]).documents) == 1
 
 
 def test_pieces_and_repeated_headings_are_numbered(tmp_path: Path) -> None:
@@ -894,18 +930,15 @@ def test_pieces_and_repeated_headings_are_numbered(tmp_path: Path) -> None:
     write(tmp_path / "a.md", f"## Use 2\n## Use\n{body}## Use\nmore\n## Use 2\nmore\n")
     write(tmp_path / "b.txt", f"{body}# end")
     loaded = read_sources([tmp_path])
-    assert [
-        (document.id, document.title, document.metadata["line"]) for document in loaded.documents
-    ] == [
-        ("a.md#use-2", "a > Use 2", 1),
+    assert [(one.id, one.title, one.metadata["line"]) for one in loaded.documents] == [
         ("a.md#use", "a > Use", 2),
-        ("a.md#use-3", "a > Use", 5),
-        ("a.md#use-4", "a > Use", 7),
+        ("a.md#use-2", "a > Use", 5),
+        ("a.md#use-3", "a > Use", 7),
         ("a.md#use-2-2", "a > Use 2", 9),
         ("b.txt", "b", 1),
         ("b.txt#2", "b", 3),
     ]
-    assert loaded.documents[1].text == paragraph.strip()
+    assert loaded.documents[0].text == paragraph.strip()
     assert loaded.documents[-1].text.endswith("word \n\n# end")
 
 
