@@ -326,12 +326,13 @@ def _hits(
                 index=stage1.indexes.get(place.id),
             )
         )
-    hits += [_empty(document, len(hits) + 1, stage1) for document in stage1.empty]
+    for document in stage1.empty:
+        hits.append(_empty(document, len(hits) + 1, stage1))
     return tuple(hits)
 
 
 def _empty(document: Document, rank: int, stage1: Stage1) -> Hit:
-    """Return the hit of a document without text; all of them share the last rank."""
+    """Return the hit of a document without text, behind all others."""
     return Hit(
         document=document,
         cosine=None,

@@ -58,6 +58,9 @@ are always 1 and -1. Between 0.5 and 1.5, results for many candidates hardly dif
 (`python eval/rerank_order.py`).
 """
 
+EMBEDDED_COSINE = 5.0
+"""Weight of the bundled embedder's cosine where it embeds the candidates (eval/README.md)."""
+
 # Minimum seconds of stage 1, enough for the usual number of candidates.
 _LEAST_SECONDS = 0.1
 
@@ -116,8 +119,8 @@ def rerank(
         keep_scores: Use the candidates' scores, for example from fusion or decay, as the blend of
             stage 1; every candidate needs one, in [0, 1]. The gate still uses the cosines.
         embed: Whether stage 1 embeds candidates that have neither cosines nor scores, with the
-            bundled embedder. None embeds them if a word of the query occurs in none of them, as a
-            misspelt one: then BM25 alone is unreliable.
+            bundled embedder. None embeds them if an uncommon word of the query occurs in none of
+            them: then BM25 alone is unreliable.
         unknown: Not accepted: raises TypeError, which names `limit` for `k`, `top_k` and `top_n`.
 
     Returns:
@@ -457,8 +460,8 @@ def _foreign_language(query: str, documents: Sequence[Document]) -> str | None:
 
 
 def _has_unknown_words(query: str, documents: Sequence[Document], language: str) -> bool:
-    """Return whether a word of the query occurs in no candidate, as a misspelt one."""
-    asked = set(_core.analyze(query, language))
+    """Return whether an uncommon word of the query occurs in no candidate."""
+    asked = {stem for stem in _core.analyze(query, language) if _core.information(stem) >= 1}
     for document in documents:
         if not asked:
             return False
@@ -501,7 +504,15 @@ def _default_profile(rerankers: Sequence[str | None], search: _CandidateSearch) 
     """
     bundled = read_profile(PASSAGE_PROFILE)
     fitted = bundled if rerankers and rerankers[0] == bundled.reranker else Profile()
-    if (search.has_cosines or search.embeds) and not search.keep_scores and fitted.reranker:
+    if search.embeds and isinstance(fitted.combine, Combine.Weighted):
+        fitted = fitted.replace(
+            combine=Combine.Weighted(
+                cosine=EMBEDDED_COSINE,
+                bm25=fitted.combine.bm25,
+                rerank_score=fitted.combine.rerank_score,
+            )
+        )
+    elif search.has_cosines and not search.keep_scores and fitted.reranker:
         fitted = fitted.replace(combine=BY_COSINE)
     elif search.keep_scores or search.has_scores:
         # The scale of the scores is unknown, so only their order counts.
