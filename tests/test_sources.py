@@ -1126,29 +1126,22 @@ def test_candidates_are_read_from_json_lines() -> None:
         '{"_id": 9, "content": "y", "metadata": {"k": 1}, "page": 2, "cosine": null}',
         '{"text": "z", "cosine": 1.0000001}',
     ]
-    first, second, third, fourth = read_candidates(iter(lines), name="c.jsonl")
-    assert (first.id, first.text, first.title, first.cosine, first.score) == (
-        "a",
-        "x",
-        "T",
-        0.5,
-        -3.0,
-    )
-    assert first.vector == (1.0,)
-    assert first.metadata == {}
-    assert (second.id, second.text, second.cosine, second.score) == ("3", "just text", None, None)
-    assert (third.id, third.text, third.cosine) == ("9", "y", None)
-    assert third.metadata == {"k": 1, "page": 2}
-    assert (fourth.id, fourth.cosine) == ("5", 1.0)
+    one, two, three, four = read_candidates(iter(lines), name="c.jsonl")
+    assert (one.id, one.text, one.title, one.cosine, one.score) == ("a", "x", "T", 0.5, -3.0)
+    assert one.vector == (1.0,)
+    assert one.metadata == {}
+    assert (two.id, two.text, two.cosine, two.score) == ("1", "just text", None, None)
+    assert (three.id, three.text, three.cosine) == ("9", "y", None)
+    assert three.metadata == {"k": 1, "page": 2}
+    assert (four.id, four.cosine) == ("3", 1.0)
 
 
 def test_candidates_are_read_from_a_json_array() -> None:
     text = json.dumps(["a", {"id": "x", "text": "b", "score": 2}], indent=1)
     found = read_candidates(["\n", *f"\ufeff{text}".splitlines(keepends=True)], name="c")
-    assert [(candidate.id, candidate.text, candidate.score) for candidate in found] == [
-        ("1", "a", None),
-        ("x", "b", 2.0),
-    ]
+    assert [(one.id, one.text, one.score) for one in found] == [("0", "a", None), ("x", "b", 2.0)]
+    (empty,) = read_candidates(['{"text": ""}'], name="c")
+    assert empty.text == ""
     assert read_candidates(["[]"], name="c") == ()
     assert read_candidates([], name="c") == ()
 
@@ -1160,7 +1153,6 @@ def test_candidates_are_read_from_a_json_array() -> None:
         (['"a"', "NaN"], "malformed_candidate", "c:2: NaN is not a JSON number"),
         (['"a"', "3"], "malformed_candidate", "c:2: must be a JSON object, not a number"),
         (['"a"', '["b"]'], "malformed_candidate", "c:2: must be a JSON object, not a list"),
-        (['" "'], "malformed_candidate", "c:1: has neither text nor title"),
         (['"\\ud800"'], "malformed_candidate", "c:1: has a lone surrogate"),
         (['"\udcff"'], "malformed_candidate", "c:1: has a lone surrogate"),
         (['{"id": "a"}'], "malformed_candidate", "c:1: has neither text nor title"),
@@ -1176,7 +1168,7 @@ def test_candidates_are_read_from_a_json_array() -> None:
         (["[" * 100_000], "malformed_candidate", "nested too deeply"),
         (['{"id": "a", "text": "x"}', "", '{"_id": "a", "text": "y"}'], "duplicate_id",
          "c:3: the id 'a' is already at c:1"),
-        (['{"id": "2", "text": "x"}', '"y"'], "duplicate_id", "c:2: the id '2' is already at c:1"),
+        (['{"id": "1", "text": "x"}', '"y"'], "duplicate_id", "c:2: the id '1' is already at c:1"),
         (['[{"id": "a", "text": "x"}, {"id": "a", "text": "x"}]'], "duplicate_id",
          "c: item 2: the id 'a' is already at c: item 1"),
     ],
