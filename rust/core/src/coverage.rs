@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::OnceLock;
 
-
 use crate::facts::Facts;
 use crate::json::value;
 use crate::stage1::Scored;

@@ -187,7 +187,7 @@ pub(crate) fn combine(
     profile: &Profile,
 ) -> PyResult<(Vec<f64>, Vec<usize>, Option<Stage2Signals>)> {
     let reranked = Reranked::zip(&candidates, &rerank_scores)?;
-    let scores = core::combine(&reranked, &profile.blend, &profile.evidence, profile.combine)?;
+    let scores = core::combine(&reranked, &profile.blend, profile.combine)?;
     let ranks = core::ranks(&reranked, &scores);
     let signals = signals::stage2_signals(&reranked, &scores);
     Ok((scores, ranks, signals))

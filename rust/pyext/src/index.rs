@@ -90,7 +90,7 @@ impl Index {
         for (id, title, text, body, passages, metadata, vector) in rows {
             let vector = vector.as_ref().map(numbers).transpose()?;
             let passages = passages.into_iter().map(|(start, end)| Span { start, end }).collect();
-            documents.push((Record { id, title, text, body, passages, metadata, ..Record::default() }, vector));
+            documents.push((Record { id, title, text, body, passages, metadata }, vector));
         }
         py.detach(|| self.write(|index| index.upsert(documents))).map_err(Into::into)
     }
@@ -140,7 +140,7 @@ impl Index {
     ) -> PyResult<(Vec<Scored>, Vec<Text<'py>>)> {
         let vector = vector.map(numbers).transpose()?;
         let blend = blend.copied().unwrap_or_default();
-        let options = SearchOptions { blend, per_channel, allow: allow.as_ref(), deny: &deny, ..SearchOptions::default() };
+        let options = SearchOptions { blend, per_channel, allow: allow.as_ref(), deny: &deny };
         // Both are from the same version, so a document cannot change between score and text.
         let index = py.detach(|| self.read());
         let found = py.detach(|| index.search(query, vector.as_deref(), &options))?;
