@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -388,7 +389,8 @@ class _CandidateSearch:
         failed: tuple[Degradation, ...] = ()
         if self.embeds:
             vector, vectors, failed = self._embedded(chosen)
-        index = Index(_core.Index(self._language, "", 0 if vector is None else len(vector)), None)
+        core = _core.Index(self._language, "", 0 if vector is None else len(vector))
+        index = Index(core, None, body_chars=sys.maxsize)
         index.upsert(
             replace(document, vector=None if vector is None else vectors[document.id])
             for document in self.documents

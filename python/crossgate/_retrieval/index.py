@@ -82,8 +82,11 @@ class Index:
     Like a mapping it holds documents by id: `"pdf" in index`, `index["pdf"]`, `for id in index`.
     """
 
-    def __init__(self, core: _core.Index, embedder: Embedder | None) -> None:
+    def __init__(
+        self, core: _core.Index, embedder: Embedder | None, *, body_chars: int = BODY_CHARS
+    ) -> None:
         self._core = core
+        self._body_chars = body_chars
         self._embedder = embedder
         self.path: Path | None = None
         """The file that it was last opened from or saved to; None for one in memory."""
@@ -239,7 +242,7 @@ class Index:
                     document.title,
                     document.text,
                     document.body[:BODY_CHARS],
-                    passages(document.body),
+                    passages(document.body, max_chars=self._body_chars),
                     _metadata(document),
                     vectors.get(document.id, document.vector),
                 )
