@@ -241,7 +241,7 @@ class Index:
                     document.id,
                     document.title,
                     document.text,
-                    document.body[:BODY_CHARS],
+                    document.body,
                     passages(document.body, max_chars=self._body_chars),
                     _metadata(document),
                     vectors.get(document.id, document.vector),
