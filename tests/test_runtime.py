@@ -280,20 +280,20 @@ def test_a_megabyte(tmp_path: Path, document: str) -> None:
     assert np.isfinite(vector).all()
 
 
-def test_a_query_that_leaves_no_room(tmp_path: Path) -> None:
-    encoder = CrossEncoder(write_model(tmp_path / "counted", COUNTED, length=40))
-    (score,) = encoder.score("red " * 20, passages_of(["fox " * 99])).complete()
-    assert score.truncated
-    # 22 words are one too many, 41 fill the input, and 99 do not even fit into it.
-    for count in (22, 41, 99):
-        query = "red " * count
-        message = refused("query_too_long", encoder.score, query, ["fox"])
-        assert str(count) in message
-        assert "21" in message
-    result = rerank("red " * 22, ["fox", "red"], reranker=encoder)
-    assert [one.code for one in result.degraded] == ["no_profile", "reranker_failed"]
-    assert result.ids == ["2", "1"]
-    assert result.stage == 1
+def test_query_of_more_than_half_the_input_is_cut_to_its_ends(tmp_path: Path) -> None:
+    encoder = CrossEncoder(write_model(tmp_path / "summed", SUMMED, ["input_ids"], length=40))
+    # Twenty pieces of the query and three special ones leave 17 for the passage.
+    assert not encoder.cuts("red " * 20)
+    for middle in (1, 99, 250_000):
+        query = f"{'red ' * 10}{'blue ' * middle}{'fox ' * 10}"
+        assert encoder.cuts(query)
+        (score,) = encoder.score(query, passages_of(["fox " * 99])).complete()
+        assert score.score == CLS + 10 * RED + 10 * FOX + SEP + 17 * FOX + SEP
+        assert score.truncated
+    result = rerank("red " * 99, ["fox", "red"], reranker=encoder)
+    assert [note.code for note in result.degraded] == ["no_profile"]
+    assert [warning.code for warning in result.warnings] == ["query_cut"]
+    assert result.stage == 2
 
 
 @pytest.mark.parametrize("rest", ["", "hen", "hen " * 99, "hen " * 250_000])

@@ -14,6 +14,7 @@ __all__ = [
     "Cliff",
     "Combine",
     "Confidence",
+    "Coverage",
     "Decision",
     "Embedder",
     "Floors",
@@ -50,7 +51,9 @@ __all__ = [
     "fuse_ranks",
     "fuse_scores",
     "gate",
+    "information",
     "known_elsewhere",
+    "language",
     "near_duplicates",
     "needs_document",
     "read_trace",
@@ -58,6 +61,7 @@ __all__ = [
     "replay",
     "signals",
     "trace",
+    "with_coverage",
 ]
 
 __version__: str
@@ -147,6 +151,17 @@ class Scored(_Value):
     def blend(self) -> float: ...
     @property
     def passage(self) -> Span | None: ...
+    @property
+    def coverage(self) -> Coverage | None: ...
+
+@final
+class Coverage(_Value):
+    @property
+    def covered(self) -> float: ...
+    @property
+    def rarest(self) -> float: ...
+    @property
+    def facts(self) -> float: ...
 
 @final
 class Blend(_Value):
@@ -268,6 +283,12 @@ class Stage2Relevance(_Value):
     def bm25(self) -> float: ...
     @property
     def rerank_score(self) -> float: ...
+    @property
+    def covered(self) -> float: ...
+    @property
+    def rarest(self) -> float: ...
+    @property
+    def facts(self) -> float: ...
 
 @final
 class Relevance(_Value):
@@ -541,6 +562,11 @@ def known_elsewhere(
 ) -> list[Scored]: ...
 def blake3_of(path: str | PathLike[str]) -> str: ...
 def announced(text: str) -> str: ...
+def information(stem: str) -> float: ...
+def language(text: str) -> str | None: ...
+def with_coverage(
+    scored: Sequence[Scored], query: str, texts: Mapping[str, str], language: str
+) -> list[Scored]: ...
 def needs_document(vector: _Vector, intercept: float, weights: Sequence[float]) -> float: ...
 def read_trace(text: str) -> tuple[Profile, list[Scored], str | None, list[Pair]]: ...
 def reblend(

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 STAGE1 = "stage1"
 EMPTY = "empty"
+_SHORT_QUERY = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +76,7 @@ class Request:
 
     Attributes:
         query: The query, already checked.
+        corrected: The query for stage 2 if words of it were corrected; None for `query`.
         stage1: Finds and scores the candidates.
         profile: The fitted settings.
         policy: The chosen settings.
@@ -102,6 +104,7 @@ class Request:
     deadline: Deadline = NO_DEADLINE
     telemetry: TelemetryHook | None = None
     started: float = field(default_factory=perf_counter)
+    corrected: str | None = None
 
 
 def run(request: Request) -> RouteResult:
@@ -166,19 +169,18 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
         *(Degradation(code=note.code, detail=note.detail) for note in gated.notes),
     ]
     reply = Stage2Outcome()
+    found_warnings = list(stage1.warnings)
     chosen: Mapping[str, Window] = stage1.windows or {}
     if gated.verdict == Verdict.AMBIGUOUS and request.rerankers:
         before = perf_counter()
-        chosen = _windows(request.query, gated, stage1)
+        chosen = _windows(request.corrected or request.query, gated, stage1)
         passages = _passages(gated, stage1.documents, chosen)
+        query = request.corrected or request.query
         reply = yield from request.rerankers.ask(
-            request.query,
-            passages,
-            request.deadline,
-            watch,
-            _stop_rule(gated, profile),
+            query, passages, request.deadline, watch, _stop_rule(gated, profile)
         )
         degraded += reply.degraded
+        found_warnings += _cut_query(query, reply, request.rerankers)
         timings["stage2"] = milliseconds(before)
 
     decision = _core.conclude(gated, reply.pairs, reply.identity, profile, policy)
@@ -193,7 +195,9 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
         "asked": [list(answer) for answer in reply.asked],
     }
     hits = _hits(gated, decision, reply, stage1, chosen)
-    warnings = (ResultWarning(code=note.code, detail=note.detail) for note in decision.warnings)
+    found_warnings += [
+        ResultWarning(code=note.code, detail=note.detail) for note in decision.warnings
+    ]
     result = RouteResult(
         verdict=Verdict(decision.verdict),
         reason=decision.reason,
@@ -204,7 +208,7 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
         degraded=tuple(degraded),
         timings=timings,
         trace=trace,
-        warnings=(*stage1.warnings, *warnings),
+        warnings=tuple(found_warnings),
     )
     return watch.route_finished(request.query, result) if watch else result
 
@@ -257,6 +261,22 @@ def _windows(query: str, gated: _core.Gated, stage1: Stage1) -> Mapping[str, Win
         return stage1.windows
     scored = gated.scored
     return windows(query, (stage1.documents[scored[rank].id] for rank in gated.pool))
+
+
+def _cut_query(query: str, reply: Stage2Outcome, rerankers: Chain) -> list[ResultWarning]:
+    """Return a warning if the reranker that answered read only the ends of the query."""
+    if reply.identity is None or len(query) <= _SHORT_QUERY:
+        return []
+    for reranker in rerankers:
+        if reranker.identity == reply.identity and getattr(reranker, "cuts", None):
+            if not reranker.cuts(query):  # type: ignore[attr-defined]
+                return []
+            detail = (
+                f"{reranker.name} read only the beginning and the end of the query of "
+                f"{len(query):,} characters: pass only the part with the request"
+            )
+            return [ResultWarning(code="query_cut", detail=detail)]
+    return []
 
 
 def _passages(
@@ -315,12 +335,13 @@ def _hits(
                 index=stage1.indexes.get(place.id),
             )
         )
-    hits += [_empty(document, len(hits) + 1, stage1) for document in stage1.empty]
+    for document in stage1.empty:
+        hits.append(_empty(document, len(hits) + 1, stage1))
     return tuple(hits)
 
 
 def _empty(document: Document, rank: int, stage1: Stage1) -> Hit:
-    """Return the hit of a document without text; all of them share the last rank."""
+    """Return the hit of a document without text, behind all others."""
     return Hit(
         document=document,
         cosine=None,

@@ -61,9 +61,11 @@ class CrossEncoder:
             passages: The passages, most promising first.
             deadline: When to stop.
 
+        A query that takes more than half of the model's input is cut to its beginning and end.
+
         Raises:
-            InputError: `query_too_long` if the query is read whole and leaves no room for the
-                passage.
+            InputError: `query_too_long` if the query is put into a template and leaves no room for
+                the passage.
             ModelError: `dependency_missing`, `model_unsupported` or `model_failed`.
         """
         scored = run_until(self._scorer(query), _texts(passages), _until(deadline))
@@ -102,12 +104,36 @@ class CrossEncoder:
         )
         return Scores([*scored, *[None] * missing], why)
 
+    def cuts(self, query: str) -> bool:
+        """Return whether the query is cut to its beginning and end.
+
+        Raises:
+            ModelError: `dependency_missing` or `model_unsupported`.
+        """
+        if len(query) <= self._most_query_pieces or not self._reads_whole_queries:
+            return False
+        model = self._loaded()
+        return model.clips(query) or len(model.pieces(query).ids) > self._most_query_pieces
+
+    @property
+    def _most_query_pieces(self) -> int:
+        return self._local.max_length // 2
+
+    @property
+    def _reads_whole_queries(self) -> bool:
+        return self._local.query_length is None and self._local.template is None
+
     def _scorer(self, query: str) -> Callable[[str], PairScore]:
         model = self._loaded()
-        asked = model.query(query)
+        if self.cuts(query):
+            asked = model.ends(query, self._most_query_pieces)
+        else:
+            asked = model.query(query)
         room = model.room(asked)
         read_whole = self._local.query_length is None
-        if room < _LEAST_PASSAGE_PIECES or (read_whole and model.clips(query)):
+        if room < _LEAST_PASSAGE_PIECES or (
+            read_whole and self._local.template is not None and model.clips(query)
+        ):
             most = len(asked.ids) + room - _LEAST_PASSAGE_PIECES
             if most < 1:
                 raise ModelError(

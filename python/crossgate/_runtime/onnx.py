@@ -114,6 +114,18 @@ class OnnxModel:
         start = text[: self.local.max_length * _CHARACTERS_PER_PIECE]
         return self._plain.encode(start, add_special_tokens=False)
 
+    def ends(self, text: str, most: int) -> Encoding:
+        """Return the first and the last word pieces of a text, `most` of them in all.
+
+        The text must have more pieces than that.
+        """
+        size = most * _CHARACTERS_PER_PIECE
+        first = self._plain.encode(text[:size], add_special_tokens=False)
+        last = self._plain.encode(text[-size:], add_special_tokens=False)
+        first.truncate(most - most // 2)
+        last.truncate(most // 2, direction="left")
+        return _merged(first, last)
+
     def query(self, text: str) -> Encoding:
         """Return the word pieces of a pair's first part: the query with the template's prefix.
 

@@ -155,6 +155,12 @@ value! {
         pub bm25: f64,
         /// Weight of the rerank score.
         pub rerank_score: f64,
+        /// Weight of the share of the query's information that the candidate covers.
+        pub covered: f64,
+        /// Weight of 1 minus the information of the rarest query word that the candidate lacks.
+        pub rarest: f64,
+        /// Weight of the share of the query's names, numbers, dates and versions that it has.
+        pub facts: f64,
     }
 }
 

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use crate::anytime::Anytime;
 use crate::cliff::Cliff;
 use crate::conclude::{Decision, Pair, Place};
+use crate::coverage::Coverage;
 use crate::error::{Error, Family, Format, Kind, Result};
 use crate::gate::{Gated, Note, Request};
 use crate::json::{self, Json};
@@ -167,6 +168,7 @@ in_python! {
     Lexical = "lexical", Format::Policy, unchecked;
     Warnings = "warnings", Format::Policy, unchecked;
     Policy = "policy", Format::Policy, Policy::check;
+    Coverage = "coverage", Format::Trace, unchecked;
     Scored = "scored", Format::Trace, unchecked;
     Pair = "pair", Format::Trace, unchecked;
     Request = "request", Format::Trace, unchecked;

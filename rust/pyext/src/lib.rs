@@ -10,8 +10,9 @@ mod index;
 mod _core {
     #[pymodule_export]
     use crate::decide::{
-        analyze, announced, can_stop, combine, conclude, fits, gated, known_elsewhere, language,
-        needs_document_of, read_signals, read_trace, reblend, replay, split, trace,
+        analyze, announced, can_stop, combine, conclude, fits, gated, information, known_elsewhere,
+        language, needs_document_of, read_signals, read_trace, reblend, replay, split, trace,
+        with_coverage,
     };
     #[pymodule_export]
     use crate::embedder::{Embedder, blake3_of};
@@ -26,6 +27,7 @@ mod _core {
         anytime::Anytime,
         cliff::Cliff,
         conclude::{Decision, Pair, Place},
+        coverage::Coverage,
         gate::{Gated, Note, Request},
         policy::{Floors, Lexical, Policy, Warnings},
         profile::{
