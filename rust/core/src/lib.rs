@@ -47,6 +47,7 @@ pub mod stage1;
 pub mod text;
 pub mod trace;
 pub mod triggers;
+pub mod versions;
 
 pub use error::{Error, Family, Result};
 pub use index::Index;
