@@ -50,6 +50,7 @@ pub mod stage1;
 pub mod text;
 pub mod trace;
 pub mod triggers;
+pub mod versions;
 
 pub use error::{Error, Family, Result};
 pub use index::Index;

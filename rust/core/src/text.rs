@@ -15,8 +15,8 @@ const LONGEST_STEMMED: usize = 100;
 /// Turns text into terms. An index stores the language, so that queries are analysed like documents.
 ///
 /// Steps: NFKC normalisation, division into words by Unicode Standard Annex 29, division of
-/// `snake_case` and `camelCase` into their parts (Annex 29 divides kebab-case), lower case, and with
-/// a language its Snowball stems; for English, stop words are removed. Scripts without spaces (Han,
+/// `snake_case` and `camelCase` into their parts (Annex 29 divides kebab-case), lower case, division
+/// of names and versions, as in `java17` and `py3.12`, and with a language its Snowball stems; for English, stop words are removed. Scripts without spaces (Han,
 /// Kana, Hangul) become overlapping bigrams, and a single character becomes one term.
 ///
 /// # Examples
@@ -77,11 +77,7 @@ impl Analyzer {
                 run_end = start + word.len();
             } else {
                 terms.push_bigrams(&mut run);
-                for part in
-                    word.split(|letter: char| !letter.is_alphanumeric() && !is_apostrophe(letter))
-                {
-                    terms.push_camel_case(part);
-                }
+                terms.push_parts(word, text.get(..start).unwrap_or_default());
             }
         }
         terms.push_bigrams(&mut run);
@@ -120,6 +116,29 @@ impl Terms {
         run.clear();
     }
 
+    /// Divides a word at characters that are neither letters nor digits. `before` is the text in
+    /// front of it.
+    fn push_parts(&mut self, word: &str, before: &str) {
+        let is_inner = |letter: char| letter.is_alphanumeric() || is_apostrophe(letter);
+        let mut after_dot = ends_with_dot_of_name(before);
+        let mut parts = word.split_inclusive(|letter| !is_inner(letter)).peekable();
+        while let Some(whole) = parts.next() {
+            let part = whole.trim_end_matches(|letter| !is_inner(letter));
+            let next = parts.peek().filter(|_| whole.ends_with('.')).copied().unwrap_or_default();
+            let has_version = next.starts_with(|letter: char| letter.is_ascii_digit());
+            if after_dot && matches!(part, "NET" | "net") {
+                self.push_word("dotnet");
+            } else if let Some((name, number)) = name_and_number(part).filter(|_| has_version) {
+                self.push_camel_case(name);
+                self.push_word(number);
+            } else {
+                self.push_camel_case(part);
+            }
+            // "ASP.NET" is a name, and "example.net" a host.
+            after_dot = next == "NET";
+        }
+    }
+
     /// Divides `readCSVFile` into three words: before a capital after a lower-case letter, and before
     /// the last of several capitals if a lower-case letter follows.
     fn push_camel_case(&mut self, word: &str) {
@@ -154,18 +173,63 @@ impl Terms {
 
     fn push_word(&mut self, word: &str) {
         let word = word.trim_matches(is_apostrophe).to_lowercase().replace('\u{2019}', "'");
+        for part in around_numbers(&word) {
+            self.push_term(part);
+        }
+    }
+
+    fn push_term(&mut self, word: &str) {
         if word.is_empty() {
             return;
         }
         match &self.stemmer {
             Some(stemmer) if word.len() <= LONGEST_STEMMED => {
-                if stemmer.algorithm() != Algorithm::English || !is_stop_word(&word) {
-                    self.collected.push(stemmer.stem(&word).into_owned());
+                if stemmer.algorithm() != Algorithm::English || !is_stop_word(word) {
+                    self.collected.push(stemmer.stem(word).into_owned());
                 }
             }
-            _ => self.collected.push(word),
+            _ => self.collected.push(word.to_owned()),
         }
     }
+}
+
+/// Whether a text ends with the dot of a name, as in ".NET".
+fn ends_with_dot_of_name(text: &str) -> bool {
+    let is_other = |letter: char| letter.is_alphanumeric() || letter == '.';
+    text.strip_suffix('.').is_some_and(|before| !before.ends_with(is_other))
+}
+
+/// The name and the number of `py3`, which is the start of a version such as `py3.12`.
+fn name_and_number(part: &str) -> Option<(&str, &str)> {
+    let digit = part.find(|letter: char| letter.is_ascii_digit())?;
+    let (name, number) = part.split_at_checked(digit)?;
+    let is_version = name.chars().count() >= 2
+        && name.chars().all(char::is_alphabetic)
+        && number.bytes().all(|digit| digit.is_ascii_digit());
+    is_version.then_some((name, number))
+}
+
+/// Letters of the shortest part that is divided from a number: `mp3` and `k8s` stay one term.
+const SHORTEST_NAME: usize = 3;
+
+/// Divides `java17` and `64bit` into letters and digits, if each part of letters is long enough.
+fn around_numbers(word: &str) -> Vec<&str> {
+    let is_digit = |letter: char| letter.is_ascii_digit();
+    let mut parts = Vec::new();
+    let mut start = 0;
+    let mut in_digits = word.starts_with(is_digit);
+    for (place, letter) in word.char_indices() {
+        if is_digit(letter) != in_digits {
+            parts.push(word.get(start..place).expect(BOUNDARIES));
+            (start, in_digits) = (place, !in_digits);
+        }
+    }
+    parts.push(word.get(start..).expect(BOUNDARIES));
+    let is_long = |part: &&str| {
+        part.starts_with(is_digit)
+            || (part.chars().count() >= SHORTEST_NAME && part.chars().all(char::is_alphabetic))
+    };
+    if parts.iter().all(is_long) { parts } else { vec![word] }
 }
 
 /// The ASCII apostrophe and the typographic one, which can be part of a word in Unicode.
@@ -196,7 +260,24 @@ mod tests {
             ("kebab case", "docx-to-pdf", &["docx", "to", "pdf"]),
             ("plural of capitals", "merge PDFs", &["merge", "pdfs"]),
             ("single capital", "A test", &["a", "test"]),
-            ("digits stay", "utf8 gpt4 v2.1", &["utf8", "gpt4", "v2", "1"]),
+            (
+                "names and numbers",
+                "dotnet10 java-17 gpt4",
+                &["dotnet", "10", "java", "17", "gpt", "4"],
+            ),
+            ("numbers and names", "64bit 32-bit", &["64", "bit", "32", "bit"]),
+            (
+                "short names",
+                "mp3 s3 k8s log4j i18n 3d v2.1",
+                &["mp3", "s3", "k8s", "log4j", "i18n", "3d", "v2", "1"],
+            ),
+            ("short names with versions", "py3.12 go1.22", &["py", "3", "12", "go", "1", "22"]),
+            (
+                ".NET",
+                ".NET 10, .net and ASP.NET",
+                &["dotnet", "10", "dotnet", "and", "asp", "dotnet"],
+            ),
+            ("no .NET", "net example.net ...net", &["net", "example", "net", "net"]),
             ("apostrophe", "don't don\u{2019}t 'quote'", &["don't", "don't", "quote"]),
             ("composed and decomposed", "cafe\u{301} caf\u{e9}", &["café", "café"]),
             ("full width", "\u{ff30}\u{ff24}\u{ff26}", &["pdf"]),

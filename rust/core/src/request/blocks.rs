@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::Kind;
 use super::lines::{ENOUGH, Sign, begins_mail, is_bare_key, sign};
-use super::shape::{Words, is_addressed};
+use super::shape::{Words, is_addressed, without_strings};
 
 /// A line of the text, without what ends it.
 #[derive(Clone, Copy, Debug)]
@@ -132,6 +132,7 @@ impl Signs {
                 }
             }
         }
+        attributions(lines, &mut of);
         let mut closings = vec![None; lines.len()];
         let mut next = None;
         for (number, line) in lines.iter().enumerate().rev() {
@@ -150,21 +151,56 @@ impl Signs {
     }
 }
 
+/// Marks the line that says whose mail is quoted below it, in any language.
+fn attributions(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
+    let mut quoted = false;
+    for (number, line) in lines.iter().enumerate().rev() {
+        let text = line.text.trim();
+        if text.is_empty() {
+            continue;
+        }
+        let digits = text.bytes().filter(u8::is_ascii_digit).count();
+        let wrote = quoted
+            && text.ends_with(':')
+            && (text.contains(['@', '<']) || digits >= 4 || text == "wrote:");
+        // The date may be in a line of its own.
+        quoted = text.starts_with('>') || (wrote && text == "wrote:");
+        if wrote && let Some(entry) = signs.get_mut(number) {
+            *entry = Some(Sign { kind: Kind::Quotation, weight: ENOUGH });
+        }
+        if quoted
+            && text == "wrote:"
+            && let Some(entry) = number.checked_sub(1).and_then(|before| signs.get_mut(before))
+        {
+            *entry = Some(Sign { kind: Kind::Quotation, weight: ENOUGH });
+        }
+    }
+}
+
 /// Marks runs of lines with the same columns: separated values, and tables made of spaces.
 fn columns(lines: &[Line<'_>], signs: &mut [Option<Sign>]) {
+    // With a space behind each comma it takes three lines, and fields of a word or two.
+    let spaced = |line: &Line<'_>| -> Option<usize> {
+        let fields: Vec<&str> = line.text.trim().split(", ").collect();
+        let short = fields.iter().all(|field| (1..=2).contains(&field.split_whitespace().count()));
+        let ends = line.text.trim_end().ends_with(['.', ':', '?', ',', ';', '{', '(']);
+        (fields.len() >= 3 && short && !ends).then_some(fields.len())
+    };
     let separated = |separator: char| {
         move |line: &Line<'_>| -> Option<usize> {
-            let text = line.text.trim();
+            // A separator between quotation marks separates nothing.
+            let text = without_strings(line.text.trim());
             let fields: Vec<&str> = text.split(separator).collect();
             let spaced = fields.iter().skip(1).filter(|field| field.starts_with(' ')).count();
-            let sentence = Words::of(text).are_a_sentence()
+            let sentence = Words::of(&text).are_a_sentence()
                 || fields.iter().any(|field| field.split_whitespace().count() > 6)
-                || (separator != '\t' && spaced * 2 > fields.len() - 1 && fields.len() < 4)
+                || (separator != '\t' && spaced * 2 > fields.len() - 1)
                 || text.ends_with([':', '?', '{', ';']);
             (fields.len() >= if separator == '\t' { 2 } else { 3 } && !sentence)
                 .then_some(fields.len())
         }
     };
+    mark(lines, signs, Kind::Csv, 3, spaced);
     mark(lines, signs, Kind::Csv, 2, separated(','));
     mark(lines, signs, Kind::Csv, 2, separated(';'));
     mark(lines, signs, Kind::Csv, 2, separated('\t'));
@@ -285,6 +321,14 @@ const CLOSINGS: [&str; 24] = [
     "yours truly",
 ];
 
+/// Whether all words begin with capitals but function words, as in "Head of Design".
+fn is_title(text: &str) -> bool {
+    text.split_whitespace().all(|word| {
+        word.starts_with(char::is_uppercase)
+            || matches!(word, "of" | "and" | "for" | "at" | "in" | "&")
+    })
+}
+
 fn is_greeting(text: &str) -> bool {
     let text = text.trim();
     text.ends_with(',') && text.len() <= 60 && GREETINGS.iter().any(|start| text.starts_with(start))
@@ -312,8 +356,8 @@ fn letter(lines: &[Line<'_>], signs: &Signs, at: usize) -> Option<Block> {
         let end = rest.end;
         let belongs = |line: &Line<'_>| {
             let small = line.text.trim_start().starts_with(char::is_lowercase);
-            let sentence = Words::of(line.text).are_a_sentence() || is_addressed(line.text);
-            !line.is_blank() && !small && !sentence
+            let sentence = Words::of(line.text).are_a_sentence() && !is_title(line.text);
+            !line.is_blank() && !small && !sentence && !is_addressed(line.text)
         };
         rest.find(|number| !lines.get(*number).is_some_and(belongs)).unwrap_or(end)
     };
@@ -368,6 +412,10 @@ impl Evidence {
         }
     }
 
+    fn has(&self, kind: Kind) -> bool {
+        self.of.iter().any(|(known, _)| *known == kind)
+    }
+
     fn is_enough(&self) -> bool {
         self.of.iter().map(|(_, sum)| sum).sum::<usize>() >= usize::from(ENOUGH)
     }
@@ -419,7 +467,8 @@ fn run(lines: &[Line<'_>], signs: &Signs, at: usize) -> (Option<Block>, usize) {
             let kind = evidence.kind().unwrap_or(one.kind);
             let goes_on = one.kind == kind || one.weight.saturating_mul(2) >= ENOUGH;
             let apart = blank || waiting.is_some();
-            if apart && end > at && !(one.weight > 0 && goes_on && go_together(kind, one.kind)) {
+            let counts = one.weight > 0 || (line.indent() > 0 && waiting.is_some());
+            if apart && end > at && !(counts && goes_on && go_together(kind, one.kind)) {
                 break;
             }
             if end > at && fence(line.text).is_some() {
@@ -457,7 +506,8 @@ fn run(lines: &[Line<'_>], signs: &Signs, at: usize) -> (Option<Block>, usize) {
             Absorbed::Yes => {
                 waiting = None;
                 end = number + 1;
-                output = (before.kind == Kind::Terminal).then_some(number..end);
+                let printed = evidence.has(Kind::Terminal) && line.indent() == 0;
+                output = printed.then_some(number..end);
             }
             Absorbed::IfMoreFollows => {
                 let start = *waiting.get_or_insert(number);
@@ -494,6 +544,7 @@ fn absorbed(line: &Line<'_>, kind: Kind, blank: bool, enough: bool) -> Absorbed 
         let goes_on = match kind {
             Kind::Code | Kind::Config | Kind::Markup | Kind::Traceback => deep,
             Kind::Diff => is_changed(line.text),
+            Kind::Log | Kind::Terminal if deep && enough => return Absorbed::Yes,
             _ => false,
         };
         return if goes_on { Absorbed::IfMoreFollows } else { Absorbed::No };

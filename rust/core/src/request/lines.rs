@@ -4,6 +4,7 @@ mod code;
 mod data;
 mod diffs;
 mod logs;
+mod openings;
 mod texts;
 mod traces;
 
@@ -11,7 +12,8 @@ use super::Kind;
 use code::code;
 use data::{config, json, markup, sql};
 use diffs::diff;
-use logs::{coloured, log, terminal};
+use logs::{coloured, log, machine, terminal};
+use openings::opening;
 use texts::{address, mail, table};
 use traces::trace;
 
@@ -43,14 +45,15 @@ pub(super) fn sign(line: &str) -> Option<Sign> {
     if text.is_empty() {
         return None;
     }
-    let readers: [fn(&str, usize) -> Option<Sign>; 10] =
-        [coloured, diff, trace, log, terminal, table, mail, sql, markup, json];
+    let readers: [fn(&str, usize) -> Option<Sign>; 11] =
+        [coloured, opening, diff, trace, log, terminal, table, mail, sql, markup, json];
     readers
         .iter()
         .find_map(|read| read(text, indent))
         .or_else(|| config(text, indent))
         .or_else(|| code(text, indent))
         .or_else(|| address(text))
+        .or_else(|| machine(text))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "what every reader returns")]

@@ -178,6 +178,30 @@ fn a_request_is_the_same_with_material_before_behind_and_around_it() {
 }
 
 #[test]
+fn material_of_many_tools_leaves_the_request() {
+    let all = include_str!("material.txt");
+    let pieces = all.split("\n%% ").skip(1).filter_map(|piece| piece.split_once('\n'));
+    let mut wrong = Vec::new();
+    for (name, material) in pieces {
+        let material = material.trim_end();
+        for request in ["merge these three PDF files", "wrap the Stripe API as an MCP server"] {
+            for prompt in [
+                format!("{request}\n\n{material}"),
+                format!("{material}\n\n{request}"),
+                format!("{request}\n{material}"),
+                format!("{material}\n\n{request}\n\n{material}"),
+            ] {
+                let found = split(&prompt).request;
+                if found != request {
+                    wrong.push(format!("{name}: {found:?}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
 fn material_within_a_line_leaves_the_sentence() {
     let cases = [
         (

@@ -14,6 +14,10 @@ pub(super) fn code(text: &str, indent: usize) -> Option<Sign> {
         return found(kind, weight);
     }
     let bare = without_strings(text);
+    let command = bare.ends_with("; do") || bare.ends_with("; then");
+    if command && !begins_as_sentence(text) {
+        return found(kind, ENOUGH);
+    }
     let bare = [" //", " #", " /*"]
         .iter()
         .fold(bare.as_str(), |bare, mark| bare.split_once(mark).map_or(bare, |(before, _)| before));
@@ -28,6 +32,9 @@ pub(super) fn code(text: &str, indent: usize) -> Option<Sign> {
         return found(kind, ENOUGH);
     }
     if bare.ends_with('{') && bare.len() > 1 && !sentence {
+        return found(kind, ENOUGH);
+    }
+    if bare.contains(" :: ") && !sentence {
         return found(kind, ENOUGH);
     }
     if let Some(weight) = keyword(bare, words, indent) {
@@ -93,8 +100,8 @@ fn comment(text: &str) -> Option<u8> {
     if starts_with_any(text, &["// ", "/// ", "/*", "*/", "//!"]) {
         return Some(HALF);
     }
-    (starts_with_any(text, &["# ", "-- ", "* @", "#["])
-        || matches!(text, "*" | "end" | "\"\"\"" | "'''" | "#" | "//"))
+    (starts_with_any(text, &["# ", "-- ", "; ", "* @", "#["])
+        || matches!(text, "*" | "end" | "done" | "fi" | "." | "\"\"\"" | "'''" | "#" | "//"))
     .then_some(NEIGHBOUR)
 }
 
@@ -121,6 +128,12 @@ fn keyword(bare: &str, words: Words, indent: usize) -> Option<u8> {
         {
             Some(ENOUGH)
         }
+        "class" | "module"
+            if words.all == 2 && rest.starts_with(char::is_uppercase) && words.common == 0 =>
+        {
+            Some(HALF)
+        }
+        "set" if rest.starts_with('-') => Some(ENOUGH),
         "class" | "struct" | "interface" | "enum" | "trait" | "impl" | "object" | "record" => {
             let shape =
                 matches!(last, ':' | '{') || rest.contains('(') || rest.contains(" extends ");

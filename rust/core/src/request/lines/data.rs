@@ -1,6 +1,6 @@
 //! Signs of statements, markup, objects and settings.
 
-use super::{ENOUGH, HALF, NEIGHBOUR, Sign, THIRD, first_token, found, starts_with_any, whole};
+use super::{ENOUGH, HALF, NEIGHBOUR, Sign, THIRD, found, starts_with_any};
 use crate::request::Kind;
 use crate::request::shape::{Reader, Words, is_word, without_strings};
 
@@ -54,30 +54,31 @@ const STATEMENTS: [&str; 22] = [
 /// A statement in capitals, or one that ends as a statement ends.
 pub(super) fn sql(text: &str, _indent: usize) -> Option<Sign> {
     let kind = Kind::Sql;
-    let ends =
-        text.ends_with(';') || text.ends_with('(') || text.ends_with(',') || text.ends_with('*');
-    if starts_with_any(text, &STATEMENTS) {
-        let rest = first_token(text).1;
-        // "UPDATE the README" begins with a capital word and is none.
-        if text.starts_with("UPDATE ")
-            && !text.contains(" SET ")
-            && text.contains(' ')
-            && !rest.chars().all(is_word)
-        {
-            return None;
-        }
-        let is_one =
-            ends || !Words::of(&without_strings(rest)).are_a_sentence() || text.contains(" FROM ");
-        return found(kind, if is_one { ENOUGH } else { NEIGHBOUR }).filter(|one| one.weight > 0);
+    let words = Words::of(&without_strings(text));
+    let sentence = words.are_a_sentence();
+    let start = text.chars().take(24).collect::<String>().to_uppercase();
+    let states = starts_with_any(&start, &STATEMENTS);
+    let capital = starts_with_any(text, &STATEMENTS);
+    let made = ["CREATE ", "WITH ", "INSERT "].iter().any(|one| start.starts_with(one));
+    let lower = text.to_lowercase();
+    let ends = text.ends_with(';') || (made && text.ends_with('('));
+    let selects = text.contains([';', '*', '=']) && lower.contains(" from ");
+    let sets = start.starts_with("UPDATE ") && lower.contains(" set ") && text.contains('=');
+    let whole = ends || selects || sets || (capital && made && text.contains('('));
+    // "UPDATE the README" begins with a capital word and is a sentence.
+    let written = capital && !sentence && !start.starts_with("UPDATE ");
+    if states && (whole || written) && !text.contains("==") {
+        return found(kind, ENOUGH);
     }
-    if starts_with_any(text, &CLAUSES) {
+    let clause = starts_with_any(&start, &CLAUSES) && !lower.contains(" import ");
+    if clause && starts_with_any(text, &CLAUSES) {
         return found(kind, HALF);
     }
-    let start: String = text.chars().take(24).collect::<String>().to_uppercase();
-    let states = starts_with_any(&start, &STATEMENTS);
-    let ended = text.ends_with(';') || (text.ends_with('(') && start.starts_with("CREATE "));
-    let compares = text.contains([';', '*', '=']) && text.to_lowercase().contains(" from ");
-    whole(kind, states && (ended || compares) && !text.contains("=="))
+    // In small letters it takes the lines around it as well.
+    let small = text.starts_with(|one: char| one.is_ascii_lowercase());
+    let signs = !sentence && text.contains([',', '.', '(', '=', '*', '_']);
+    let short = clause && words.all <= 4 && words.common <= 1;
+    ((states || clause) && small && (signs || short)).then_some(Sign { kind, weight: HALF })
 }
 
 pub(super) fn markup(text: &str, _indent: usize) -> Option<Sign> {
@@ -214,6 +215,10 @@ pub(super) fn config(text: &str, indent: usize) -> Option<Sign> {
         || !(value.is_empty() || value.starts_with(' '))
     {
         return None;
+    }
+    // A column of keys and one of values.
+    if value.starts_with("   ") && !value.trim().is_empty() {
+        return found(kind, HALF);
     }
     let value = value.trim();
     let labelled = key.starts_with(char::is_uppercase) && !key.contains(['_', '.']) && indent == 0;

@@ -1,6 +1,6 @@
 //! Signs of logs, compilers and terminals.
 
-use super::{ENOUGH, HALF, NEIGHBOUR, Sign, first_token, found, starts_with_any, whole};
+use super::{ENOUGH, HALF, NEIGHBOUR, Sign, THIRD, first_token, found, whole};
 use crate::request::Kind;
 use crate::request::shape::{Reader, Words, after_time, is_word};
 
@@ -9,86 +9,14 @@ pub(super) fn coloured(text: &str, _indent: usize) -> Option<Sign> {
     whole(Kind::Log, text.contains("\u{1b}["))
 }
 
-const LOG_STARTS: [&str; 36] = [
-    "error: ",
-    "Error: ",
-    "ERROR: ",
-    "fatal: ",
-    "Fatal: ",
-    "FATAL: ",
-    "npm ERR!",
-    "npm error ",
-    "npm WARN",
-    "npm warn ",
-    "yarn error ",
-    "> Task :",
-    "##[",
-    "::error",
-    "::warning",
-    "E   ",
-    "FAILED ",
-    "make: ",
-    "bash: ",
-    "zsh: ",
-    "sh: ",
-    "Segmentation fault",
-    "Process finished with exit code",
-    "error TS",
-    "ERROR in ",
-    "BUILD FAILED",
-    "BUILD SUCCESS",
-    "Killed process ",
-    "exit status ",
-    "Exit code ",
-    "curl: (",
-    "ERR_PNPM",
-    "warning: ",
-    "Compiling ",
-    "level=",
-    "ts=",
-];
-
 const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 
-pub(super) fn log(text: &str, indent: usize) -> Option<Sign> {
+pub(super) fn log(text: &str, _indent: usize) -> Option<Sign> {
     let kind = Kind::Log;
     if let Some((rest, seconds)) = after_time(text) {
         let (first, _) = first_token(rest);
         let enough = (seconds && !rest.is_empty()) || is_level(first);
         return found(kind, if enough { ENOUGH } else { HALF });
-    }
-    if starts_with_any(text, &LOG_STARTS) {
-        return found(kind, ENOUGH);
-    }
-    let at = Reader::new(text);
-    let start = [
-        // `error[E0382]: `
-        at.text("error[").and_then(|at| at.run(2, 8, is_word)).and_then(|at| at.text("]: ")),
-        // `Step 3/7 : RUN`
-        at.text("Step ").and_then(|at| at.digits(1, 3)).and_then(|at| at.text("/")),
-        // `sshd[123]: `
-        at.run(2, 40, |one| is_word(one) || one == '-')
-            .and_then(|at| at.text("["))
-            .and_then(|at| at.digits(1, 9))
-            .and_then(|at| at.text("]: ")),
-        // `[   12.345678] usb`, of a kernel
-        at.text("[")
-            .map(Reader::spaces)
-            .and_then(|at| at.digits(1, 9))
-            .and_then(|at| at.text("."))
-            .and_then(|at| at.digits(3, 9))
-            .and_then(|at| at.text("] ")),
-        // `--> src/main.rs:5:10`
-        at.text("--> "),
-        // `= note: ` and `= help: ` of a compiler
-        at.text("= note: ").or_else(|| at.text("= help: ")),
-        // `12 | let x`, of a compiler
-        at.digits(1, 6).and_then(|at| at.text(" | ")),
-        // `HTTP/1.1 200`
-        at.text("HTTP/").and_then(|at| at.digits(1, 1)),
-    ];
-    if start.iter().any(Option::is_some) {
-        return found(kind, ENOUGH);
     }
     let (first, rest) = first_token(text);
     if let Some(weight) = by_level(text, first, rest) {
@@ -100,7 +28,9 @@ pub(super) fn log(text: &str, indent: usize) -> Option<Sign> {
     if METHODS.contains(&first) && rest.starts_with('/') {
         return found(kind, if Words::of(rest).common == 0 { ENOUGH } else { NEIGHBOUR });
     }
-    if text.contains(" - - [") && first.starts_with(|one: char| one.is_ascii_hexdigit()) {
+    // The access log of a web server, and the plan of a query.
+    let access = text.contains("] \"") && first.starts_with(|one: char| one.is_ascii_hexdigit());
+    if access || text.contains("(cost=") {
         return found(kind, ENOUGH);
     }
     let fields = text.split_whitespace().filter(|token| {
@@ -123,10 +53,10 @@ pub(super) fn log(text: &str, indent: usize) -> Option<Sign> {
     if ruled("===") || ruled("____") {
         return found(kind, ENOUGH);
     }
-    if text.chars().all(|one| matches!(one, '=' | '-' | '_' | '.'))
-        && text.len() >= 20
-        && indent == 0
-    {
+    // A rule between two parts.
+    let mut rule = text.chars();
+    let mark = rule.next().filter(|one| matches!(one, '=' | '-' | '_' | '.' | '~' | '*'));
+    if text.len() >= 4 && mark.is_some_and(|mark| rule.all(|one| one == mark)) {
         return found(kind, NEIGHBOUR);
     }
     text.starts_with(['✓', '✔', '✗', '✘', '✖', '×', '●']).then_some(Sign { kind, weight: HALF })
@@ -224,4 +154,17 @@ pub(super) fn terminal(text: &str, _indent: usize) -> Option<Sign> {
         parts.by_ref().take(3).any(|part| part.ends_with(['$', '#', '%']))
     });
     whole(kind, typed)
+}
+
+/// Numbers, paths and signs, as programs print them, in a line that is not a sentence.
+pub(super) fn machine(text: &str) -> Option<Sign> {
+    let tokens = text.split_whitespace().count();
+    let odd = text.split_whitespace().filter(|token| {
+        let inner =
+            token.trim_matches(['.', ',', ';', ':', '!', '?', '(', ')', '"', '\'', '*', '-']);
+        inner.contains(|one: char| one.is_ascii_digit() || "/\\_=<>{}[]@#|%$^~+:".contains(one))
+    });
+    // A list of files is a part of a request.
+    let is_one = tokens >= 3 && odd.count() * 2 >= tokens && !Words::of(text).are_a_sentence();
+    is_one.then_some(Sign { kind: Kind::Log, weight: THIRD })
 }

@@ -1,45 +1,12 @@
 //! Signs of exceptions, stacks and dumps.
 
-use super::{ENOUGH, HALF, LONGEST_WORD, NEIGHBOUR, Sign, first_token, found, starts_with_any};
+use super::{ENOUGH, HALF, LONGEST_WORD, Sign, first_token, found};
 use crate::request::Kind;
 use crate::request::shape::{Reader, Words, is_word};
 
-const TRACE_STARTS: [&str; 24] = [
-    "Traceback (most recent call last)",
-    "During handling of the above exception",
-    "The above exception was the direct cause",
-    "Caused by: ",
-    "Suppressed: ",
-    "Exception in thread ",
-    "Unhandled exception",
-    "Uncaught ",
-    "UnhandledPromiseRejection",
-    "Stack trace:",
-    "Stacktrace:",
-    "stack backtrace:",
-    "panic: ",
-    "fatal error: ",
-    "[signal SIG",
-    "goroutine ",
-    "created by ",
-    "note: run with `RUST_BACKTRACE",
-    "--- End of ",
-    "---> System.",
-    "PHP Fatal error:",
-    "** (",
-    "Backtrace:",
-    "Call Trace:",
-];
-
-/// Exceptions, frames of a stack, and the lines around them.
+/// Exceptions, frames of a stack, and dumps.
 pub(super) fn trace(text: &str, indent: usize) -> Option<Sign> {
-    if text == "created by" || !starts_with_any(text, &TRACE_STARTS) {
-        return frame(text, indent).or_else(|| exception(text)).or_else(|| dump(text, indent));
-    }
-    // "Uncaught exceptions should be logged" is a sentence.
-    let weight =
-        if Words::of(text).are_a_sentence() && !text.contains(':') { NEIGHBOUR } else { ENOUGH };
-    (weight > 0).then_some(Sign { kind: Kind::Traceback, weight })
+    frame(text, indent).or_else(|| exception(text)).or_else(|| dump(text, indent))
 }
 
 fn frame(text: &str, indent: usize) -> Option<Sign> {
@@ -141,12 +108,20 @@ fn dump(text: &str, _indent: usize) -> Option<Sign> {
     {
         return found(Kind::Dump, ENOUGH);
     }
-    if starts_with_any(
-        text,
-        &["-----BEGIN ", "-----END ", "java.lang.Thread.State:", "- locked <", "- waiting on <"],
-    ) || (text.starts_with('"') && text.contains("\" #") && text.contains("prio="))
-    {
+    // A thread of Java, and places in memory.
+    if text.starts_with('"') && text.contains("\" #") && text.contains("prio=") {
         return found(Kind::Dump, ENOUGH);
+    }
+    let places = text.split_whitespace().filter(|token| {
+        let token = token.trim_matches(['(', ')', '[', ']', ',', '<', '>', '@', '*']);
+        let offset = token.split_once("+0x").map(|(_, offset)| offset);
+        let number = token.strip_prefix("0x").or(offset);
+        number.is_some_and(|rest| rest.starts_with(|one: char| one.is_ascii_hexdigit()))
+    });
+    let places = places.count();
+    if places > 0 && !Words::of(text).are_a_sentence() {
+        let enough = places > 1 || text.contains("+0x");
+        return found(Kind::Dump, if enough { ENOUGH } else { HALF });
     }
     let is_data = |token: &str| token.bytes().all(|one| one.is_ascii_graphic());
     (rest.is_empty() && first.len() >= 40 && is_data(first) && !first.contains("://")).then(|| {
