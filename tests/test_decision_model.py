@@ -355,5 +355,5 @@ def test_script_of_the_option_order(server: ProvidersServer, tmp_path: Path) -> 
         timeout=60,
         env={**os.environ, "TYPESAFE_BASE_URL": server.url, "TYPESAFE_API_KEY": KEY},
     )
-    assert run.stdout.startswith("3 queries, 20 options: 100.0% equal picks")
+    assert run.stdout.startswith("3 queries, up to 20 options: 100.0% equal picks")
     assert len(server.requests) == 6
