@@ -62,7 +62,7 @@ def main() -> None:
         picks = [pick(reranker, query, passages) for reranker in (first, second)]
         same += picks[0] == picks[1]
         nothing += picks[0] == ""
-    print(f"{len(sample)} queries, {POOL} options: {same / len(sample):.1%} equal picks,")
+    print(f"{len(sample)} queries, up to {POOL} options: {same / len(sample):.1%} equal picks,")
     print(f'"none" in {nothing / len(sample):.1%}')
 
 

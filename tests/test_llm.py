@@ -49,7 +49,7 @@ def test_the_model_puts_the_documents_in_order(model: ChatServer) -> None:
     assert sent_to(request) == ("red fox", DOCUMENTS)
     assert model.authorizations == [f"Bearer {KEY}"]
     result = rerank("red fox", DOCUMENTS, reranker=reranker)
-    assert result.ids == ["3", "2", "1"]
+    assert result.ids == ["2", "1", "0"]
     assert {hit.provider for hit in result.hits} == {"llm"}
 
 
