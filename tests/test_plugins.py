@@ -78,7 +78,7 @@ def install(folder: Path, package: str, points: dict[str, str]) -> None:
 def test_a_plugin_is_a_name_like_any_other(packages: Path) -> None:
     install(packages, "acme", {"longest": "acme_plugins:Longest"})
     result = rerank("red fox", ["a fox", "a very long red fox"], reranker="longest")
-    assert result.ids == ["2", "1"]
+    assert result.ids == ["1", "0"]
     assert {hit.provider for hit in result.hits} == {"longest"}
     assert Router(build(), reranker="longest").route("pdf").degraded[0].code == "no_profile"
     assert chain.load("longest") is chain.load("longest")

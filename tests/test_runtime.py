@@ -165,7 +165,7 @@ def test_it_is_a_reranker(tmp_path: Path) -> None:
         result = rerank("red fox", ["red", "red hens"], reranker=given)
         assert (result.stage, [one.code for one in result.degraded]) == (2, ["no_profile"])
         assert result.hits[0].provider == "counted"
-        assert {hit.id: hit.rerank_score for hit in result.hits} == {"1": 2_006.0, "2": 4_008.0}
+        assert {hit.id: hit.rerank_score for hit in result.hits} == {"0": 2_006.0, "1": 4_008.0}
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_a_runtime_that_refuses_the_input(tmp_path: Path) -> None:
     refused("model_failed", lambda: encoder.score("red", passages_of(["fox"])))
     result = rerank("red", ["red fox"], reranker=encoder)
     assert [one.code for one in result.degraded] == ["no_profile", "reranker_failed"]
-    assert result.ids == ["1"]
+    assert result.ids == ["0"]
 
 
 def test_a_logit_that_is_none(tmp_path: Path) -> None:
@@ -353,12 +353,13 @@ def test_a_graph_that_loops_for_ever_is_stopped(
     assert capfd.readouterr().err == ""
 
 
-def test_a_query_of_blanks_and_then_too_many_words(tmp_path: Path) -> None:
-    # As far as the words are counted there are none.
+def test_query_of_blanks_and_then_too_many_words_is_cut(tmp_path: Path) -> None:
+    # The beginning has no word pieces, so only the end is read.
     encoder = CrossEncoder(write_model(tmp_path / "counted", COUNTED, length=40))
     result = rerank(" " * 3_000 + "red " * 500, ["red fox"], reranker=encoder)
-    assert [one.code for one in result.degraded] == ["no_profile", "reranker_failed"]
-    assert result.ids == ["1"]
+    assert [note.code for note in result.degraded] == ["no_profile"]
+    assert [warning.code for warning in result.warnings] == ["query_cut"]
+    assert result.ids == ["0"]
 
 
 def test_a_maximum_length_that_is_absurd(tmp_path: Path) -> None:

@@ -208,7 +208,7 @@ def test_more_candidates_than_a_request_takes(both: Both, server: ProvidersServe
 
 def test_a_document_that_was_cut_is_marked(both: Both, server: ProvidersServer) -> None:
     result = both.rerank("word", ["a word", "word " * 30_000], reranker=remote(server))
-    assert {hit.id: hit.truncated for hit in result.hits} == {"1": False, "2": True}
+    assert {hit.id: hit.truncated for hit in result.hits} == {"0": False, "1": True}
 
 
 def test_the_outage_from_end_to_end(both: Both, index: Index, server: ProvidersServer) -> None:
