@@ -133,7 +133,7 @@ def test_result_converts_to_a_data_frame() -> None:
     result = rerank("fox", ["hen", "a fox"], limit=1, reranker=None)
     table = result.to_pandas()
     assert list(table["index"]) == [1, 0]
-    assert list(table["id"]) == ["2", "1"]
+    assert list(table["id"]) == ["1", "0"]
     assert list(table["text"]) == ["a fox", "hen"]
     assert list(table["selected"]) == [True, False]
     empty = rerank("fox", [], reranker=None).to_pandas()
@@ -158,8 +158,8 @@ def test_command_line_prints_texts_and_indexes() -> None:
     )
     hits = json.loads(done.stdout)["hits"]
     assert [(hit["index"], hit["id"], hit["text"]) for hit in hits] == [
-        (1, "2", "a fox"),
-        (0, "1", "hen"),
+        (1, "1", "a fox"),
+        (0, "0", "hen"),
     ]
 
 

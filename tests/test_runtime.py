@@ -353,11 +353,12 @@ def test_a_graph_that_loops_for_ever_is_stopped(
     assert capfd.readouterr().err == ""
 
 
-def test_a_query_of_blanks_and_then_too_many_words(tmp_path: Path) -> None:
-    # As far as the words are counted there are none.
+def test_query_of_blanks_and_then_too_many_words_is_cut(tmp_path: Path) -> None:
+    # The beginning has no word pieces, so only the end is read.
     encoder = CrossEncoder(write_model(tmp_path / "counted", COUNTED, length=40))
     result = rerank(" " * 3_000 + "red " * 500, ["red fox"], reranker=encoder)
-    assert [one.code for one in result.degraded] == ["no_profile", "reranker_failed"]
+    assert [note.code for note in result.degraded] == ["no_profile"]
+    assert [warning.code for warning in result.warnings] == ["query_cut"]
     assert result.ids == ["0"]
 
 
