@@ -38,9 +38,10 @@ def labels(folder: Path, split: str) -> dict[str, set[str]]:
             answers = found.setdefault(query, set())
             if kind == "qrels":
                 answers.add(document)
-    for row in rows(folder / "queries.jsonl"):
-        if row["metadata"].get("no_match") and split == "test":
-            found.setdefault(row["_id"], set())
+    if not (folder / "negatives").exists():
+        for row in rows(folder / "queries.jsonl"):
+            if row["metadata"].get("no_match"):
+                found.setdefault(row["_id"], set())
     return found
 
 

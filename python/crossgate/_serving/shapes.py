@@ -15,11 +15,11 @@ from crossgate._values.results import Hit, RouteResult
 _READABLE = {"type": "string", "pattern": r"[^\s\u0000\u001c-\u001f\u0085]"}
 _ROW = {
     "type": "object",
-    "properties": {"text": _READABLE, "title": {"type": ["string", "null"]}},
-    "required": ["text"],
+    "properties": {"text": {"type": ["string", "null"]}, "title": {"type": ["string", "null"]}},
+    "anyOf": [{"required": ["text"]}, {"required": ["title"]}],
 }
-_TEXTS = {"type": "array", "items": _READABLE, "minItems": 1}
-_DOCUMENTS = {"type": "array", "items": {"anyOf": [_READABLE, _ROW]}, "minItems": 1}
+_TEXTS = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+_DOCUMENTS = {"type": "array", "items": {"anyOf": [{"type": "string"}, _ROW]}, "minItems": 1}
 
 # English text has about four characters per token.
 _CHARS_PER_TOKEN = 4

@@ -149,7 +149,7 @@ mod tests {
     }
 
     fn candidate(cosine: Option<f64>, bm25: f64) -> Scored {
-        Scored { id: "a".to_owned(), cosine, bm25, overlap: 1, blend: 0.0, passage: None }
+        Scored { id: "a".to_owned(), cosine, bm25, overlap: 1, ..Scored::default() }
     }
 
     #[test]
