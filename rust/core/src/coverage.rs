@@ -42,7 +42,7 @@ pub fn with_coverage(
 /// Weight of a word by its level in the table of common words; other words weigh 1.
 const WEIGHTS: [f64; 3] = [0.0, 0.15, 0.5];
 
-/// The information of an English word in [0, 1], by its stem: 0 for a function word, 1 for a word
+/// The information of an English word in [0, 1], by its stem: 0 for the most common, 1 for a word
 /// that is not in the table of common words.
 pub fn information(stem: &str) -> f64 {
     levels().get(stem).and_then(|level| WEIGHTS.get(*level)).copied().unwrap_or(1.0)
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn words_of_a_level_weigh_as_much() {
-        assert_eq!(information("the"), 0.0);
+        assert_eq!(information("get"), 0.0);
         assert_eq!(information("exampl"), 0.15);
         assert_eq!(information("softwar"), 0.5);
         assert_eq!(information("zymurgi"), 1.0);
