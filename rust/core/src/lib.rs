@@ -49,7 +49,6 @@ pub mod signals;
 pub mod stage1;
 pub mod text;
 pub mod trace;
-pub mod triggers;
 pub mod versions;
 
 pub use error::{Error, Family, Result};
