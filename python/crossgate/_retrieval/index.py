@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
@@ -314,7 +315,7 @@ class Index:
             query,
             vector if self.dimension else None,
             blend=blend,
-            per_channel=max(per_channel, limit or 0),
+            per_channel=max(per_channel, min(limit or 0, sys.maxsize)),
             allow=None if allow is None else check_ids("allow", allow),
             deny=check_ids("deny", deny),
         )

@@ -36,5 +36,6 @@ DROPPED = {
     "improbable": "unlikely to fit",
     "beyond_margin": "too far behind",
     "over_limit": "over the limit",
+    "empty": "empty",
 }
 """Why a hit was not selected, by `Hit.dropped`."""
