@@ -35,6 +35,7 @@ from crossgate._values.results import (
 
 if TYPE_CHECKING:
     from crossgate._telemetry.events import TelemetryHook, Watch
+    from crossgate._values.prompts import Prompt
 
 STAGE1 = "stage1"
 EMPTY = "empty"
@@ -74,7 +75,7 @@ class Request:
     """One query with everything that its decision needs.
 
     Attributes:
-        query: The query, already checked.
+        prompt: The prompt in its parts, already checked.
         stage1: Finds and scores the candidates.
         profile: The fitted settings.
         policy: The chosen settings.
@@ -89,7 +90,7 @@ class Request:
         started: Start of the call, by `perf_counter`.
     """
 
-    query: str
+    prompt: Prompt
     stage1: Callable[[], Stage1]
     profile: _core.Profile
     policy: _core.Policy
@@ -169,9 +170,10 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
     chosen: Mapping[str, Window] = stage1.windows or {}
     if gated.verdict == Verdict.AMBIGUOUS and request.rerankers:
         before = perf_counter()
-        chosen = _windows(request.query, gated, stage1)
+        query = request.prompt.searched
+        chosen = _windows(query, gated, stage1)
         passages = _passages(gated, stage1.documents, chosen)
-        reply = yield from request.rerankers.ask(request.query, passages, request.deadline, watch)
+        reply = yield from request.rerankers.ask(query, passages, request.deadline, watch)
         degraded += reply.degraded
         timings["stage2"] = milliseconds(before)
 
@@ -182,7 +184,8 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
         _core.trace(profile, policy, asked, gated, reply.identity, reply.pairs, decision)
     )
     trace |= {
-        "query_sha256": hashlib.sha256(request.query.encode()).hexdigest(),
+        "query_sha256": hashlib.sha256(request.prompt.text.encode()).hexdigest(),
+        "prompt": request.prompt.to_trace(),
         "budget_ms": request.deadline.budget_ms,
         "asked": [list(answer) for answer in reply.asked],
     }
@@ -200,7 +203,7 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
         trace=trace,
         warnings=(*stage1.warnings, *warnings),
     )
-    return watch.route_finished(request.query, result) if watch else result
+    return watch.route_finished(request.prompt.text, result) if watch else result
 
 
 def replay(trace: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ mod _core {
     #[pymodule_export]
     use crate::decide::{
         analyze, announced, combine, conclude, fits, gated, known_elsewhere, language,
-        needs_document_of, read_signals, read_trace, reblend, replay, split, trace,
+        names_something, needs_document_of, read_signals, read_trace, reblend, replay, split, trace,
     };
     #[pymodule_export]
     use crate::embedder::{Embedder, blake3_of};
