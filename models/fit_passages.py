@@ -1,10 +1,11 @@
-"""Fits the bundled profile for passages: the probability that a candidate of `rerank` fits.
+"""Fit the bundled profile for passages, the probability that a candidate of `rerank` fits.
 
     python fit_passages.py DATA OUTPUT
 
-For questions of public sets it asks `rerank` as a user does, for the passages that BM25 finds best,
-half of the time without those that answer, and fits the combination of BM25 and logit, and the
-probability that a passage answers. Needs crossgate installed, no torch.
+Calls `rerank` for questions of `eval/answers`, split `fit`, and of public sets, with the passages
+that BM25 finds best; half of the public questions lose the passages that answer. Fits the
+combination of BM25 and logit, and the probability that a passage answers, given its logit and its
+coverage of the question. Needs crossgate, not torch.
 """
 
 from __future__ import annotations
@@ -32,116 +33,171 @@ from crossgate._runtime.models.manifest import PASSAGE_RERANKER
 from crossgate._values.profile_files import write_profile
 
 HERE = Path(__file__).parent
-# Sets whose labels name all or nearly all answering passages; and others, to test the threshold.
+OWN = HERE.parent / "eval/answers"
+# Sets whose labels name nearly all passages that answer; and sets that check the threshold.
 FITTED = (("scifact", "train"), ("medquad", "train"))
 HELD_OUT = (("scifact", "test"), ("pubmedqa", "train"), ("cosqa", "test"))
 CANDIDATES = 10
+COVERAGE = ("covered", "rarest", "facts")
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One candidate that was read: its scores, and whether it answers."""
+    """One passage with its scores.
+
+    Attributes:
+        bm25: BM25 score among the candidates.
+        signals: Rerank score, then the signals of coverage.
+        answers: Whether the passage answers the question.
+        is_first: Whether it was ranked first.
+    """
 
     bm25: float
-    rerank_score: float
+    signals: tuple[float, ...]
     answers: bool
+    is_first: bool
 
 
-def asked(data: Path, name: str, split: str, count: int, seed: int) -> Iterator[list[Read]]:
-    """Yield the scores of the candidates of `count` questions of a set."""
-    chance = random.Random(f"{seed} {name}")
-    documents = {row["_id"]: document_text(row) for row in read_rows(data / name / "corpus.jsonl")}
+def labels(folder: Path, split: str) -> dict[str, set[str]]:
+    """Return the relevant documents of each question; none for an unanswerable one."""
+    found: dict[str, set[str]] = {}
+    for kind in ("qrels", "negatives"):
+        path = folder / kind / f"{split}.tsv"
+        if not path.exists():
+            continue
+        for line in path.read_text(encoding="utf-8").splitlines()[1:]:
+            query, document, *_ = line.split("\t")
+            answers = found.setdefault(query, set())
+            if kind == "qrels":
+                answers.add(document)
+    return found
+
+
+def asked(folder: Path, split: str, count: int, seed: int, hide: float) -> Iterator[list[Read]]:
+    """Yield the scored passages of `count` questions of a set in BEIR's layout.
+
+    Args:
+        folder: The set.
+        split: The split.
+        count: Maximum number of questions.
+        seed: Seed of the sample.
+        hide: Share of the questions whose relevant passages are left out.
+    """
+    chance = random.Random(f"{seed} {folder.name}")
+    documents = {row["_id"]: document_text(row) for row in read_rows(folder / "corpus.jsonl")}
     index = Index.build(
         [Document(id=id, text=text) for id, text in documents.items()], embedder=None
     )
-    answering: dict[str, set[str]] = {}
-    for line in (data / name / f"qrels/{split}.tsv").read_text(encoding="utf-8").splitlines()[1:]:
-        query, document, _ = line.split("\t")
-        answering.setdefault(query, set()).add(document)
-    texts = {row["_id"]: row["text"] for row in read_rows(data / name / "queries.jsonl")}
-    open_gate = Profile(pool=CANDIDATES)
-    for id in chance.sample(sorted(answering), min(count, len(answering))):
-        found = [
-            candidate.id for candidate in index.search(texts[id], per_channel=CANDIDATES).scored
-        ]
-        if chance.random() < 0.5:
-            found = [candidate for candidate in found if candidate not in answering[id]]
-        candidates = [
-            Document(id=candidate, text=documents[candidate]) for candidate in found[:CANDIDATES]
-        ]
-        result = rerank(texts[id], candidates, profile=open_gate)
+    relevant = labels(folder, split)
+    texts = {row["_id"]: row["text"] for row in read_rows(folder / "queries.jsonl")}
+    open_gate = Profile(pool=CANDIDATES, relevance=Relevance(stage2=Stage2Relevance()))
+    for id in chance.sample(sorted(relevant), min(count, len(relevant))):
+        found = [one.id for one in index.search(texts[id], per_channel=CANDIDATES).scored]
+        if chance.random() < hide:
+            found = [one for one in found if one not in relevant[id]]
+        candidates = [Document(id=one, text=documents[one]) for one in found[:CANDIDATES]]
+        result = rerank(texts[id], candidates, profile=open_gate, embed=False)
+        coverage = {row["id"]: row["coverage"] for row in result.trace["stage1"]}
         yield [
-            Read(hit.bm25, hit.rerank_score, hit.id in answering[id])
-            for hit in result.hits
+            Read(
+                hit.bm25,
+                (hit.rerank_score, *(coverage[hit.id][name] for name in COVERAGE)),
+                hit.id in relevant[id],
+                rank == 0,
+            )
+            for rank, hit in enumerate(result.hits)
             if hit.rerank_score is not None
         ]
 
 
-def fit(questions: list[list[Read]], keep: float) -> tuple[Combine.Weighted, Relevance]:
-    """Returns the combination, and the model of relevance with its threshold.
+def fit(
+    questions: list[list[Read]], own: list[list[Read]], keep: float
+) -> tuple[Combine.Weighted, Relevance]:
+    """Return the combination, and the model of relevance with its threshold.
 
     Args:
-        questions: The scored candidates of each question.
-        keep: The share of the answering passages that pass the threshold.
+        questions: The scored passages of each question of all sets.
+        own: Those of the questions of `eval/answers`, half of which are near misses.
+        keep: Share of the answering passages in first place that the threshold keeps, of `own`.
     """
     rows = [
         Scores(
             cosine=np.zeros(len(read)),
-            bm25=np.array([passage.bm25 for passage in read]),
-            rerank_score=np.array([passage.rerank_score for passage in read]),
-            right=np.array([passage.answers for passage in read]),
+            bm25=np.array([one.bm25 for one in read]),
+            rerank_score=np.array([one.signals[0] for one in read]),
+            right=np.array([one.answers for one in read]),
         )
         for read in questions
-        if any(passage.answers for passage in read)
+        if any(one.answers for one in read)
     ]
     combine = fit_combine(rows, Profile().blend)
-    passages = [passage for read in questions for passage in read]
-    # Without BM25, whose scores depend on which other candidates there are, and on how many.
-    scores = np.array([[passage.rerank_score] for passage in passages])
-    answers = np.array([float(passage.answers) for passage in passages])
-    intercept, (weight,) = fit_logistic(scores, answers, RIDGE)
-    model = Stage2Relevance(intercept=intercept, rerank_score=weight)
-    known = np.sort(expit(intercept + weight * scores[answers > 0, 0]))
-    bar = math.floor(float(known[math.floor((1 - keep) * len(known))]) * 1e4) / 1e4
-    return combine, Relevance(stage2=model, threshold=bar)
+    passages = [one for read in questions for one in read]
+    # Without BM25, which depends on the other candidates.
+    signals = np.array([one.signals for one in passages])
+    answers = np.array([float(one.answers) for one in passages])
+    intercept, weights = fit_logistic(signals, answers, RIDGE)
+    names = ("rerank_score", *COVERAGE)
+    model = Stage2Relevance(intercept=intercept, **dict(zip(names, weights, strict=True)))
+    known = np.sort(
+        [probability(model, one) for read in own for one in read if one.is_first and one.answers]
+    )
+    threshold = math.floor(float(known[math.floor((1 - keep) * len(known))]) * 1e4) / 1e4
+    return combine, Relevance(stage2=model, threshold=threshold)
+
+
+def probability(model: Stage2Relevance, passage: Read) -> float:
+    """Return the relevance of a passage."""
+    weights = (model.rerank_score, *(getattr(model, name) for name in COVERAGE))
+    return float(expit(model.intercept + np.dot(weights, passage.signals)))
 
 
 def kept(questions: list[list[Read]], relevance: Relevance) -> dict[str, float]:
-    """Returns the share of the passages, of both kinds, above the threshold."""
-    model, bar = relevance.stage2, relevance.threshold
+    """Return the shares of passages above the threshold, and of questions with a selection."""
+    model, threshold = relevance.stage2, relevance.threshold
     assert model is not None
-    assert bar is not None
-    shares = {}
-    for name, answers in (("answers", True), ("others", False)):
-        scores = [
-            passage.rerank_score
+    assert threshold is not None
+    above = {id(one): probability(model, one) >= threshold for read in questions for one in read}
+    groups = {
+        "answers": [above[id(one)] for read in questions for one in read if one.answers],
+        "others": [above[id(one)] for read in questions for one in read if not one.answers],
+        "answered": [
+            above[id(one)] for read in questions for one in read if one.is_first and one.answers
+        ],
+        "false_positives": [
+            any(above[id(one)] for one in read)
             for read in questions
-            for passage in read
-            if passage.answers == answers
-        ]
-        known = expit(model.intercept + model.rerank_score * np.array(scores))
-        shares[name] = round(float(np.mean(known >= bar)), 3)
-    return shares
+            if not any(one.answers for one in read)
+        ],
+    }
+    return {name: round(float(np.mean(group)), 3) for name, group in groups.items() if group}
 
 
 def main() -> None:
-    """Reads the arguments, scores the candidates, and fits and writes the profile."""
+    """Reads the arguments, asks, fits and writes the profile."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of the public sets")
     parser.add_argument("output", type=Path, help="file to write, passages.json")
-    parser.add_argument("--questions", type=int, default=150, help="how many of each set")
-    parser.add_argument("--keep", type=float, default=0.95, help="share of answers above the bar")
+    parser.add_argument("--questions", type=int, default=250, help="maximum number per set")
+    parser.add_argument("--keep", type=float, default=0.87, help="share of first answers to keep")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     check_hashes(options.data, HERE / "data.sha256", [name for name, _ in (*FITTED, *HELD_OUT)])
 
-    def of(name: str, split: str) -> list[list[Read]]:
-        found = list(asked(options.data, name, split, options.questions, options.seed))
-        print(f"{name} {split}: {len(found)} questions", flush=True)
+    def of(folder: Path, split: str, hide: float) -> list[list[Read]]:
+        found = list(asked(folder, split, options.questions, options.seed, hide))
+        print(f"{folder.name} {split}: {len(found)} questions", flush=True)
         return found
 
-    questions = [question for name, split in FITTED for question in of(name, split)]
-    combine, relevance = fit(questions, options.keep)
+    own = of(OWN, "fit", 0.0)
+    questions = [
+        *own,
+        *(one for name, split in FITTED for one in of(options.data / name, split, 0.5)),
+    ]
+    combine, relevance = fit(questions, own, options.keep)
+    held_out = {
+        f"{name} {split}": kept(of(options.data / name, split, 0.5), relevance)
+        for name, split in HELD_OUT
+    }
     profile = Profile(
         name="passages",
         reranker=cache.identity(PASSAGE_RERANKER),
@@ -149,13 +205,11 @@ def main() -> None:
         relevance=relevance,
         fitted={
             "command": "python fit_passages.py DATA passages.json",
-            "sets": [f"{name} {split}" for name, split in FITTED],
+            "sets": ["answers fit", *(f"{name} {split}" for name, split in FITTED)],
             "questions": len(questions),
-            "passages": sum(len(question) for question in questions),
+            "passages": sum(len(one) for one in questions),
             "keep": options.keep,
-            "kept": {
-                f"{name} {split}": kept(of(name, split), relevance) for name, split in HELD_OUT
-            },
+            "kept": {"answers fit": kept(own, relevance), **held_out},
         },
     )
     write_profile(options.output, profile)

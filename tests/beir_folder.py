@@ -15,7 +15,7 @@ QUERIES: list[dict[str, Any]] = [
     {"_id": "q3", "text": "my pictures are too big", "metadata": {"kind": "indirect"}},
     {"_id": "n1", "text": "what is the weather", "metadata": {"no_match": True}},
     {"_id": "n2", "text": "write a csv parser"},
-    {"_id": "u1", "text": "nobody labelled this"},
+    {"_id": "u1", "text": "a query without a label"},
 ]
 QRELS = ["q1\tcsv-cleaner\t2", "q1\tspreadsheet\t1", "q2\tpdf-toolkit\t1", "q3\timage-resizer\t1"]
 NEGATIVES = ["n2\tcsv-cleaner", "q3\tpdf-toolkit"]

@@ -34,7 +34,7 @@ Scoring = Callable[[Sequence[Passage], Deadline], Any]
 
 
 class Own:
-    """A third party's reranker, with nothing but what the contract asks for."""
+    """A third party's reranker with the required attributes only."""
 
     name = "own"
     identity = "own@1"
@@ -44,13 +44,13 @@ class Own:
         self.threads: list[threading.Thread] = []
 
     def score(self, query: str, passages: Sequence[Passage], *, deadline: Deadline) -> Any:
-        """Do what it was told to, and remember the thread."""
+        """Run the planned behaviour, and remember the thread."""
         self.threads.append(threading.current_thread())
         return self.scoring(passages, deadline)
 
 
 class Remote(Own):
-    """One that names what it depends on."""
+    """A reranker with an endpoint."""
 
     endpoint = "https://own.example"
 
@@ -120,9 +120,7 @@ both = pytest.mark.parametrize("native", [False, True], ids=["sync", "async"])
 
 
 @both
-def test_one_that_does_not_return_is_left_and_the_next_answers(
-    native: bool, stuck: Scoring
-) -> None:
+def test_call_that_does_not_return_is_abandoned(native: bool, stuck: Scoring) -> None:
     for budget_ms in (500.0, 10_000.0, 50_000.0):
         reranker = bounded(Own(stuck), clock=time.monotonic)
         router = Router(INDEX, reranker=[reranker, SemanticBM25()], profile=REPLACE)

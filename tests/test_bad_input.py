@@ -68,7 +68,7 @@ def test_ids_that_are_not_a_list_are_refused(index: Index, ids: Any) -> None:
     "value", [10**5000, -(10**400), True, "1", float("nan"), [1.0]], ids=repr_of
 )
 def test_value_that_is_not_a_number_is_refused(field: str, value: Any) -> None:
-    with pytest.raises(InputError, match=f"the {field} of candidate 1 is") as caught:
+    with pytest.raises(InputError, match=f"the {field} of candidate 0 is") as caught:
         rerank("fox", [{"text": "fox", field: value}], reranker=None)
     assert caught.value.code == "malformed_candidate"
     assert len(str(caught.value)) < 300
@@ -80,7 +80,7 @@ def test_invalid_documents_are_refused(index: Index, documents: Any) -> None:
         lambda: Index.build(documents, embedder=None),
         lambda: index.upsert(documents),
     ):
-        with pytest.raises(InputError, match=r"pass a list|document 1 ") as caught:
+        with pytest.raises(InputError, match=r"pass a list|document 0 ") as caught:
             call()
         assert caught.value.code == "malformed_candidate"
 
@@ -135,10 +135,10 @@ def test_reading_a_huge_text_does_not_exceed_the_budget(monkeypatch: pytest.Monk
         )
     finally:
         going.set()
-    assert result.ids == ["1", "2", "3"]
+    assert result.ids == ["0", "1", "2"]
     assert "budget" in {note.code for note in result.degraded}
     assert {hit.bm25 for hit in result.hits} == {0.0}
-    assert kept.ids == ["2", "1"]
+    assert kept.ids == ["1", "0"]
 
 
 def test_total_time_includes_checking_the_input() -> None:

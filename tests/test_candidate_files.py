@@ -86,7 +86,7 @@ def test_relevant_documents_missing_from_the_candidates_count_as_missed(tmp_path
         ({**ROW, "query": ""}, "query"),
         ({**ROW, "candidates": []}, "at least one"),
         ({**ROW, "candidates": [{"id": "a", "text": "b"}]}, "candidate 'a' has no cosine"),
-        ({**ROW, "candidates": [{"id": "a", "cosine": 0.5}]}, "candidate 1 has no text"),
+        ({**ROW, "candidates": [{"id": "a", "cosine": 0.5}]}, "candidate 0 has no text"),
         ({**ROW, "candidates": [{"text": "a", "cosine": 1.5}]}, "between -1 and 1"),
         ({**ROW, "candidates": [ROW["candidates"][0]] * 2}, "the id 'pdf' occurs twice"),
         ({**ROW, "candidates": [{"id": "a", "text": " ", "cosine": 0.5}]}, "neither title nor"),
@@ -183,10 +183,10 @@ def test_documents_of_the_library_are_enough(tmp_path: Path) -> None:
     """Candidates without an id get their places, as in rerank."""
     row = {
         "query": "merge pdf",
-        "relevant": ["1"],
+        "relevant": ["0"],
         "candidates": [{"text": one.text, "cosine": 0.5} for one in documents()[:3]],
     }
     path = written(tmp_path / "found.jsonl", row)
     measure_candidates(path, tmp_path / "run.jsonl", reranker=overlap())
     (query,) = read_run(tmp_path / "run.jsonl").queries
-    assert {one.id for one in query.scored} == {"1", "2", "3"}
+    assert {one.id for one in query.scored} == {"0", "1", "2"}

@@ -32,6 +32,7 @@ from crossgate import (
 from crossgate._core import Blend, Combine, Floors, Lexical
 from crossgate._decision import cascade
 from crossgate._reranking.chain import Chain
+from crossgate._values.prompts import unsplit
 
 Case = dict[str, Any]
 
@@ -92,7 +93,7 @@ def decide(
     }
     return cascade.run(
         cascade.Request(
-            query="query",
+            prompt=unsplit("query"),
             stage1=lambda: cascade.Stage1(scored=candidates, documents=documents),
             profile=profile,
             policy=policy or Policy(),

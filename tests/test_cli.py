@@ -276,13 +276,13 @@ def test_rerank_prints_the_selected_candidates(run: Any, candidates: Path) -> No
 
 def test_rerank_reads_json_of_retrievers(run: Any) -> None:
     rows: dict[str, tuple[str, list[str]]] = {
-        "texts": ('"red fox"\n\n"blue"\n', ["1", "3"]),
-        "an array": ('["red fox",\n "blue"]', ["1", "2"]),
-        "a byte order mark": ('\ufeff{"text": "red fox"}\r\n{"text": "blue"}', ["1", "2"]),
+        "texts": ('"red fox"\n\n"blue"\n', ["0", "1"]),
+        "an array": ('["red fox",\n "blue"]', ["0", "1"]),
+        "a byte order mark": ('\ufeff{"text": "red fox"}\r\n{"text": "blue"}', ["0", "1"]),
         # json.dumps(..., ensure_ascii=False) does not escape these.
         "line separators inside a text": (
             '{"text": "red\u2028fox\x85\u2029"}\n"blue"',
-            ["1", "2"],
+            ["0", "1"],
         ),
     }
     for name, (text, ids) in rows.items():

@@ -103,7 +103,7 @@ def test_building_with_given_vectors_loads_nothing_heavy(tmp_path: Path) -> None
         """,
         tmp_path / "a.cgx",
     )
-    assert outcome == [["a"], ["1", "2"]]
+    assert outcome == [["a"], ["0", "1"]]
     assert heavy == set()
 
 
@@ -166,7 +166,7 @@ def test_logged_decision_with_floors_loads_nothing_heavy(tmp_path: Path) -> None
         """,
         tmp_path / "log.jsonl",
     )
-    assert outcome == [["1"], [], None]
+    assert outcome == [["0"], [], None]
     assert heavy == set()
 
 

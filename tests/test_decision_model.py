@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -198,9 +203,11 @@ def test_temporary_faults_are_retried(fault: str, server: ProvidersServer, inter
 def test_slow_answers_end_at_the_deadline(
     fault: str, server: ProvidersServer, interface: Any
 ) -> None:
+    tier = guarded(server, interface)
+    tier.score("query", PASSAGES)  # imports the client, which takes longer than the deadline
     server.plan.append(fault)
     with pytest.raises(RerankerError, match="answer"):
-        guarded(server, interface).score("query", PASSAGES, deadline=Deadline(300))
+        tier.score("query", PASSAGES, deadline=Deadline(500))
 
 
 def test_failures_open_the_breaker(server: ProvidersServer, interface: Any) -> None:
@@ -255,13 +262,14 @@ def test_key_of_the_environment_is_not_sent_to_an_address_given_in_code(
 
 
 def test_environment(server: ProvidersServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TYPESAFE_API_KEY", "OPENAI_API_KEY", "CROSSGATE_REMOTE"):
+    for name in ("TYPESAFE_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "CROSSGATE_REMOTE"):
         monkeypatch.delenv(name, raising=False)
     assert DecisionReranker.from_environment() is None
     with pytest.raises(RerankerError, match="TYPESAFE_API_KEY"):
         DecisionReranker()
-    monkeypatch.setenv("TYPESAFE_API_KEY", KEY)
     monkeypatch.setenv("TYPESAFE_BASE_URL", server.url)
+    assert DecisionReranker.from_environment() is not None  # a local server needs no key
+    monkeypatch.setenv("TYPESAFE_API_KEY", KEY)
     tier = DecisionReranker.from_environment()
     assert tier is not None
     assert tier.identity == "decision/jev-latest"
@@ -332,3 +340,22 @@ def test_log_ratio_is_bounded_and_increasing() -> None:
     assert log_ratio(0.1, 0.1) == 0
     assert math.isfinite(log_ratio(1.0, 0.0))
     assert math.isfinite(log_ratio(0.0, 1.0))
+
+
+def test_script_of_the_option_order(server: ProvidersServer, tmp_path: Path) -> None:
+    corpus = [{"_id": str(place), "text": text} for place, text in enumerate(DOCUMENTS)]
+    queries = [{"_id": str(place), "text": f"document {place}"} for place in range(3)]
+    for name, rows in (("corpus", corpus), ("queries", queries)):
+        text = "".join(f"{json.dumps(row)}\n" for row in rows)
+        (tmp_path / f"{name}.jsonl").write_text(text)
+    script = Path(__file__).parents[1] / "eval/option_order.py"
+    run = subprocess.run(
+        [sys.executable, str(script), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env={**os.environ, "TYPESAFE_BASE_URL": server.url, "TYPESAFE_API_KEY": KEY},
+    )
+    assert run.stdout.startswith("3 queries, up to 20 options: 100.0% equal picks")
+    assert len(server.requests) == 6

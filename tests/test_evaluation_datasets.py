@@ -148,15 +148,15 @@ def test_unlabelled_queries_are_counted(tmp_path: Path) -> None:
 
 
 def test_labels_for_unknown_ids_are_refused(tmp_path: Path) -> None:
-    folder = write_beir(tmp_path, qrels={"test": [*QRELS, "q1\tnobody\t1"]})
+    folder = write_beir(tmp_path, qrels={"test": [*QRELS, "q1\tabsent\t1"]})
     code, message = code_of(folder)
     assert code == "unknown_document"
-    assert message == f"{folder / 'qrels' / 'test.tsv'}:6: no document has the id 'nobody'"
-    write_beir(tmp_path, qrels={"test": [*QRELS, "nobody\tcsv-cleaner\t1"]})
+    assert message == f"{folder / 'qrels' / 'test.tsv'}:6: no document has the id 'absent'"
+    write_beir(tmp_path, qrels={"test": [*QRELS, "absent\tcsv-cleaner\t1"]})
     assert code_of(folder)[0] == "unknown_query"
-    write_beir(tmp_path, negatives={"test": ["n2\tnobody"]})
+    write_beir(tmp_path, negatives={"test": ["n2\tabsent"]})
     assert code_of(folder)[0] == "unknown_document"
-    write_beir(tmp_path, candidates=[{"query": "q1", "candidates": ["nobody"]}])
+    write_beir(tmp_path, candidates=[{"query": "q1", "candidates": ["absent"]}])
     assert code_of(folder)[0] == "unknown_document"
 
 
@@ -170,7 +170,7 @@ def test_labels_of_a_skipped_query_are_skipped(tmp_path: Path) -> None:
 def test_malformed_candidate_list_is_counted(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [
         {"query": "q1"},
-        {"query": "nobody", "candidates": ["spreadsheet"]},
+        {"query": "absent", "candidates": ["spreadsheet"]},
     ]
     dataset = read_dataset(write_beir(tmp_path, candidates=rows))
     assert [problem.line for problem in dataset.problems] == [1, 2]
@@ -286,8 +286,8 @@ def test_malformed_line_is_counted_or_fatal(tmp_path: Path, row: Mapping[str, An
 
 
 def test_file_with_unknown_labels_or_without_queries_is_refused(tmp_path: Path) -> None:
-    path = write_lines(tmp_path / "my.jsonl", [*LINES, {"query": "x", "relevant": ["nobody"]}])
-    assert code_of(path) == ("unknown_document", f"{path}:7: no document has the id 'nobody'")
+    path = write_lines(tmp_path / "my.jsonl", [*LINES, {"query": "x", "relevant": ["absent"]}])
+    assert code_of(path) == ("unknown_document", f"{path}:7: no document has the id 'absent'")
     with pytest.raises(SourceError) as raised:
         read_dataset(write_lines(path, [LINES[0]]))
     assert raised.value.code == "empty_split"

@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossgate import Index
-from crossgate._agents.hook import memory
+from crossgate._agents.hook import memory, refresh, skill_library
 from crossgate._agents.hook.answer import answer
 from crossgate._agents.hook.formats import (
     AGENTS,
@@ -35,7 +35,7 @@ from crossgate._agents.hook.formats import (
 from crossgate._agents.hook.injection import Pick, context_of
 from crossgate._agents.hook.options import HookOptions
 from crossgate._agents.hook.refresh import build, try_lock
-from crossgate._agents.hook.skill_library import SkillLibrary, library_of
+from crossgate._agents.hook.skill_library import SkillLibrary, is_stale, library_of
 from crossgate._decision.router import DEFAULT_PROFILE
 from crossgate._sources.agent_prompts import is_hook_input
 from crossgate._telemetry.log import (
@@ -895,6 +895,47 @@ def test_a_failed_build_is_not_repeated_on_every_prompt(home: Home) -> None:
     assert last(home)["reason"] == "no_documents"
     home.hook()
     assert not list(refreshing(home))
+
+
+def test_a_long_search_for_changes_runs_in_the_background_once_a_minute(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[list[str]] = []
+
+    def spawn(module: str, arguments: list[str]) -> bool:
+        started.append(arguments)
+        return True
+
+    monkeypatch.setattr(refresh, "spawn_detached", spawn)
+    library = SkillLibrary(sources=(str(home.path / ".claude" / "skills"),), folder=home.hooks)
+    agent = AGENTS["claude"]
+    assert is_stale(library, quick=True) is False
+    assert not refresh.refresh_if_stale(agent, library)
+    monkeypatch.setattr(skill_library, "WATCH_SECONDS", -1.0)
+    assert is_stale(library, quick=True) is None
+    assert is_stale(library) is False
+    assert refresh.refresh_if_stale(agent, library)
+    assert not refresh.refresh_if_stale(agent, library)
+    checked = library.manifest.with_suffix(".checked")
+    os.utime(checked, (time.time() - 61, time.time() - 61))
+    assert refresh.refresh_if_stale(agent, library)
+    assert len(started) == 2
+    # A large manifest is not even read.
+    monkeypatch.setattr(skill_library, "WATCH_SECONDS", 60.0)
+    monkeypatch.setattr(skill_library, "_QUICK_BYTES", 10)
+    assert is_stale(library, quick=True) is None
+
+
+def test_a_library_that_is_watched_in_part_says_so(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = SkillLibrary(sources=(str(home.path / ".claude" / "skills"),), folder=home.hooks)
+    assert build(library)[1] == []
+    for module in (refresh, skill_library):
+        monkeypatch.setattr(module, "MOST_ENTRIES", 3)
+    (note,) = build(library)[1]
+    assert "more than 3 files" in note
+    assert is_stale(library) is False
 
 
 def test_the_lock_allows_one_build(tmp_path: Path) -> None:

@@ -451,6 +451,8 @@ SWITCHES = [
     ("claude", "work/.claude/settings.local.json", {"disableAllHooks": True}),
     ("gemini", ".gemini/settings.json", {"hooksConfig": {"enabled": False}}),
     ("gemini", "work/.gemini/settings.json", {"tools": {"enableHooks": False}}),
+    ("codex", ".codex/config.toml", {"features": {"hooks": False}}),
+    ("codex", "work/.codex/config.toml", {"features": {"codex_hooks": False}}),
 ]
 
 
@@ -460,7 +462,11 @@ def test_disabled_hooks_are_reported(
 ) -> None:
     path = home.path / file
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(values))
+    text = json.dumps(values)
+    if path.suffix == ".toml":
+        ((key, value),) = values["features"].items()
+        text = f"[features]\n{key} = {json.dumps(value)}\n"
+    path.write_text(text)
     (home.path / ".agents").symlink_to(home.path / ".claude")
     done = home.run("hook", "install", "--agent", agent)
     assert done.returncode == 0, done.stderr

@@ -683,3 +683,34 @@ def test_a_search_of_its_own_checks_what_it_is_given() -> None:
     refused("out_of_range", index.search, "pdf", deny="translator")
     for count in (1, 0, -1, 10**30, 2.5, True):
         refused("out_of_range", index.search, "pdf", per_channel=count)
+
+
+def test_search_embeds_the_query_by_default() -> None:
+    index = Index.build(["The crimson boat.", "A blue house.", "Green tea."])
+    found = index.search("a red ship")
+    assert found.scored[0].id == "0"
+    assert all(candidate.cosine is not None for candidate in found.scored)
+    assert {candidate.cosine for candidate in index.search("a red ship", embed=False).scored} == {
+        None
+    }
+    elsewhere = Index.build(
+        [Document(id="a", text="red", vector=[1.0, 0.0])], embedder=PrecomputedVectors("x@1", 2)
+    )
+    message = refused("model_missing", elsewhere.search, "red")
+    assert "vector" in message
+
+
+def test_search_returns_at_most_limit_candidates() -> None:
+    index = Index.build([f"red boat {number}" for number in range(30)], embedder=None)
+    for limit in (1, 7, 25):
+        found = index.search("red boat", limit=limit)
+        assert len(found.scored) == len(found.documents) == len(found.candidates) == limit
+    assert [c.id for c in found.candidates] == [scored.id for scored in found.scored]
+    assert found.candidates[0].text == index[found.candidates[0].id].text
+    for wrong in (0, -1, True, 2.5):
+        refused("out_of_range", index.search, "red", limit=wrong)
+
+
+def test_load_of_a_path_names_open(tmp_path: Path) -> None:
+    message = refused("out_of_range", Index.load, str(tmp_path / "a.cgx"))
+    assert "Index.open(path)" in message

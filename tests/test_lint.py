@@ -208,6 +208,61 @@ def test_a_document_not_found_by_its_own_sentences_is_reported(
     assert list(unfindable(library, known={"lost"})) == []
 
 
+# Confusions and exclusions.
+
+
+def test_documents_that_take_labelled_prompts_are_reported() -> None:
+    library = documents(CLEAN)
+    prompts = {
+        "merge PDF files": ["csv-cleaner"],
+        "rotate scanned pages of a PDF": ["csv-cleaner"],
+        "broken quoting in CSV exports": ["csv-cleaner"],
+        "squash commits of a branch": ["git-history"],
+        "translate the PDF interface strings": ["translator", "no-such-document"],
+        "compress PDF": ["no-such-document"],
+    }
+    report = lint(Index.build(library, embedder=WordEmbedder()), library, prompts=prompts)
+    (finding,) = [item for item in report.findings if item.code == "confusion"]
+    assert (finding.id, finding.others, finding.severity) == (
+        "csv-cleaner",
+        ("pdf-toolkit",),
+        "error",
+    )
+    assert "2 of 3 prompts" in finding.message
+    assert [item.text for item in finding.evidence] == [
+        '"merge PDF files"',
+        '"rotate scanned pages of a PDF"',
+    ]
+
+
+def test_the_command_reads_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write(tmp_path / "skills", CLEAN)
+    labels = tmp_path / "labels.jsonl"
+    rows = [
+        {"query": query, "relevant": ["csv-cleaner"]}
+        for query in ("merge PDF files", "rotate scanned PDF pages")
+    ]
+    labels.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert command(folder, "--embedder", "none", "--labels", str(labels), "--json") == 1
+    values = json.loads(capsys.readouterr().out)
+    assert [item["code"] for item in values["findings"]] == ["confusion"]
+    assert command(folder, "--labels", str(tmp_path / "missing.jsonl")) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Knit socks from charts and patterns of all sizes. Do not use for jumpers.", False),
+        ("Knit socks. Do not use for jumpers and scarves.", True),  # too little would remain
+    ],
+)
+def test_an_exclusion_that_is_not_recognised_is_reported(text: str, expected: bool) -> None:
+    library = documents({**CLEAN, "socks": text}, {"socks": "Cast on."})
+    kept = "jumpers" in library[-1].content
+    assert kept is expected
+    assert bool(found(library, "unread_exclusion")) is expected
+
+
 # Bodies.
 
 BROKER = """
@@ -219,9 +274,10 @@ BROKER = """
 
     ## Radios
 
-    Pair the radios one by one.
+    Pair the radios in their order.
     A broker without radios waits for telemetry.
-    Old telemetry is dropped.
+    Old telemetry is dropped, and new telemetry goes to the radios.
+    The broker keeps one hour of telemetry.
 
     ## Tests
 
@@ -240,6 +296,12 @@ def test_an_unannounced_body_is_reported() -> None:
     }
     announced = {**texts, "capture": texts["capture"] + " Sets up a broker for radios."}
     assert checked(documents(announced, {"capture": BROKER})).findings == ()
+
+
+def test_words_on_few_lines_are_not_a_topic() -> None:
+    texts = {**CLEAN, "capture": "Capture packets of mesh companions. Use when a node is silent."}
+    fewer = BROKER.replace("The broker keeps one hour of telemetry.", "")
+    assert checked(documents(texts, {"capture": fewer})).findings == ()
 
 
 def test_topics_after_the_read_limit_are_a_warning() -> None:

@@ -119,7 +119,7 @@ def test_any_texts_keep_the_frame(query: str, passages: list[str]) -> None:
         ("3", [2, 0, 1]),
         ("[3] > [3] > [3]", [2, 0, 1]),
         ("[3] > [0] > [7] > [99999999999999999999] > [2]", [2, 1, 0]),
-        ("[٣] > [2]", [1, 0, 2]),  # digits of another script are not what was asked for
+        ("[٣] > [2]", [1, 0, 2]),  # digits of other scripts are ignored
         ("[" + "9" * 5000 + "] > [2]", [1, 0, 2]),
     ],
 )

@@ -49,7 +49,7 @@ def test_the_model_puts_the_documents_in_order(model: ChatServer) -> None:
     assert sent_to(request) == ("red fox", DOCUMENTS)
     assert model.authorizations == [f"Bearer {KEY}"]
     result = rerank("red fox", DOCUMENTS, reranker=reranker)
-    assert result.ids == ["3", "2", "1"]
+    assert result.ids == ["2", "1", "0"]
     assert {hit.provider for hit in result.hits} == {"llm"}
 
 
@@ -106,7 +106,7 @@ def test_hostile_passages_reach_the_model_as_passages(model: ChatServer) -> None
 @pytest.mark.parametrize(
     ("answer", "order"),
     [
-        ("[3] > [1]", [2, 0, 1]),  # what is missing follows in its earlier order
+        ("[3] > [1]", [2, 0, 1]),  # missing passages follow in their earlier order
         ("[3] > [3] > [9] > [1] > [2]", [2, 0, 1]),  # doubles and inventions are dropped
     ],
 )
@@ -130,7 +130,7 @@ def test_answers_are_made_permutations(model: ChatServer, answer: str, order: li
         (b" " * 5_000_000, "exceeds 4,194,304 bytes"),
     ],
 )
-def test_answers_that_are_none(model: ChatServer, body: bytes, told: str) -> None:
+def test_malformed_answers_fail(model: ChatServer, body: bytes, told: str) -> None:
     model.body = body
     assert told in refused("api_error", asked(model).score, "red fox", PASSAGES)
     result = rerank("red fox", DOCUMENTS, reranker=asked(model))
@@ -159,7 +159,7 @@ def test_a_slow_model_is_given_up(model: ChatServer) -> None:
     message = refused("api_error", asked(model, timeout=0.2).score, "red fox", PASSAGES)
     waited = re.search(r"no answer within (\d+) ms", message)
     assert waited is not None
-    assert int(waited[1]) <= 200  # what is left of it when the question is on its way
+    assert int(waited[1]) <= 200  # the time left when the request is sent
 
 
 def test_a_budget_that_is_too_small_is_not_spent(model: ChatServer) -> None:

@@ -213,7 +213,7 @@ def fifo(folder: Path) -> Path:
 
 
 def written(path: Path, data: bytes) -> Path:
-    """Write a file that is no log."""
+    """Write a file that is not a log."""
     path.write_bytes(data)
     return path
 
@@ -247,14 +247,14 @@ def test_a_log_that_cannot_be_written_stops_no_decision(
     assert caught.value.code == "unwritable"
 
 
-def test_what_is_no_log_is_left_as_it_is(tmp_path: Path) -> None:
+def test_file_that_is_not_a_log_is_not_changed(tmp_path: Path) -> None:
     path = written(tmp_path / "skills.cgx", bytes(range(256)) * 8)
     before = path.read_bytes()
     with pytest.raises(SourceError, match="choose another file"):
         JsonLinesLog(path).used(ID, [])
     route(JsonLinesLog(path))
     assert path.read_bytes() == before
-    # Empty lines are none, and a torn log is one all the same.
+    # Empty lines are skipped, and a torn log is still a log.
     for torn in (b"\n", b'\n{"schema": "crossgate-log/3", "ki'):
         path.write_bytes(torn)
         JsonLinesLog(path).used(ID, ["a"])
@@ -264,7 +264,7 @@ def test_what_is_no_log_is_left_as_it_is(tmp_path: Path) -> None:
 def test_a_pipe_that_nobody_reads_is_not_waited_for(tmp_path: Path) -> None:
     log = JsonLinesLog(fifo(tmp_path))
     assert [one.code for one in route(log).degraded] == ["telemetry_failed"]
-    # With a reader it takes what fits, and does not wait for the reader to make room.
+    # With a reader, the pipe takes the bytes that fit, and the writer does not wait.
     reader = os.open(log.path, os.O_RDONLY | os.O_NONBLOCK)
     degraded = [bool(route(log).degraded) for _ in range(200)]
     os.close(reader)
@@ -325,7 +325,7 @@ def test_a_log_that_was_moved_away_is_begun_anew(path: Path) -> None:
 # Reading.
 
 
-def test_lines_that_are_none(path: Path) -> None:
+def test_malformed_lines(path: Path) -> None:
     route(JsonLinesLog(path))
     good = path.read_bytes().rstrip(b"\n")
     with path.open("wb") as stream:
@@ -345,7 +345,7 @@ def test_lines_that_are_none(path: Path) -> None:
     assert "not JSON" in reasons[2]
 
 
-def test_a_file_that_is_none(tmp_path: Path) -> None:
+def test_missing_file(tmp_path: Path) -> None:
     refused("source_missing", lambda: list(read_log(tmp_path / "absent")))
     refused("source_unreadable", lambda: list(read_log(tmp_path)))
 
@@ -397,7 +397,7 @@ def line(**changes: Any) -> dict[str, Any]:
         ({"kind": "scores", "reranker": "a", "stage2": [{"id": "a", "score": 10**400}]}, "stage2"),
     ],
 )
-def test_what_is_wrong_with_a_line_is_named(changes: dict[str, Any], named: str) -> None:
+def test_malformed_line_names_the_problem(changes: dict[str, Any], named: str) -> None:
     assert isinstance(parse_line(json.dumps(line()).encode(), 7), LoggedDecision)
     assert named in malformed(json.dumps(line(**changes)))
 

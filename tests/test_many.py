@@ -97,7 +97,7 @@ def test_progress_bar_is_shown_only_on_a_terminal(
 def test_first_unusable_query_is_named(index: Index) -> None:
     router = Router(index, reranker=None)
     assert "query 1: " in refused("invalid_text", router.route_many, ["a", 5, "", "b"])
-    assert "query 2: candidate 1 " in refused(
+    assert "query 2: candidate 0 " in refused(
         "malformed_candidate", rerank_many, [("a", ["b"]), ("a", []), ("a", [5])]
     )
     assert "query 0: a str is not a pair" in refused("malformed_candidate", rerank_many, ["ab"])

@@ -1,4 +1,4 @@
-"""The registry of models: what is trusted, what is refused, and pulls that go wrong."""
+"""The registry of models: verification, pulls and their faults."""
 
 from __future__ import annotations
 
@@ -387,7 +387,7 @@ def test_one_bad_lock_does_not_hide_the_other_models(
 
 
 def test_doctor_has_a_row_for_a_user_without_a_home() -> None:
-    # Nobody has the home folder of a user who is in no list of users.
+    # A user without an entry in the user database has no home folder.
     rows = doctor({}, "import pwd; pwd.getpwuid = lambda uid: {}[uid]; ")
     assert rows["cache"]["state"] == "off"
     assert "set CROSSGATE_CACHE to a folder" in rows["cache"]["detail"]
@@ -682,7 +682,7 @@ def test_certificates(
         assert "cannot be reached" in message
         assert "certificate" in message.lower()
         assert "hf_secret" not in message
-        assert hub.requests == []  # nothing was said to whom it cannot tell
+        assert hub.requests == []  # no message, since stderr is closed
 
 
 def test_pull_of_what_is_here_needs_no_network(
@@ -739,7 +739,7 @@ def test_progress_is_drawn_on_a_terminal_if_asked_for(puller: Puller, progress: 
     process = puller.start(progress=progress, stderr=theirs)
     os.close(theirs)
     drawn = b""
-    with contextlib.suppress(OSError):  # a terminal that nobody holds any more ends with EIO
+    with contextlib.suppress(OSError):  # reading a closed terminal ends with EIO
         while block := os.read(ours, 65_536):
             drawn += block
     os.close(ours)
@@ -769,7 +769,7 @@ def test_network_down(puller: Puller, hub: HubServer) -> None:
     "endpoint",
     ["ftp://user:secret@host", "http://user:secret@[host", "user:secret@host"],
 )
-def test_address_that_is_none(puller: Puller, endpoint: str) -> None:
+def test_invalid_address(puller: Puller, endpoint: str) -> None:
     outcome = puller.fails("pull_failed", {"HF_ENDPOINT": endpoint})
     assert "check HF_ENDPOINT" in outcome.message
     assert "secret" not in outcome.message
@@ -1045,7 +1045,7 @@ def test_unpinned_model_before_its_first_pull(unpinned: Puller) -> None:
     assert cache.identity("tiny-ranker") is None
     assert not cache.is_here("tiny-ranker")
     assert refused("model_missing", "tiny-ranker").endswith("crossgate models pull tiny-ranker")
-    write_files(unpinned.root, HUB_FILES)  # nobody can say whether these are the right files
+    write_files(unpinned.root, HUB_FILES)  # without pins, the files cannot be verified
     assert not cache.is_here("tiny-ranker")
     refused("model_missing", "tiny-ranker")
     assert {check.code for check in models.verify("tiny-ranker")} == {"model_incomplete"}
@@ -1104,7 +1104,7 @@ def test_lock_file_of_another_machine_is_enough(unpinned: Puller, hub: HubServer
 
 
 def lock(**changed: Any) -> bytes:
-    """Return a lock file that is right but for what is changed in it or in its first file."""
+    """Return a valid lock file with changes in it or in its first file."""
     files: list[dict[str, Any]] = [
         {"role": role, "path": path, "size": 1, "sha256": "0" * 64}
         for role, path in (("model", "onnx/model.onnx"), ("tokenizer", "tokenizer.json"))
@@ -1153,7 +1153,7 @@ def test_lock_file_that_cannot_be_read(content: bytes) -> None:
 @pytest.mark.parametrize(
     "content", [b"no JSON", b"[]", b"{}", b'{"sha": "main", "siblings": []}', DEEP]
 )
-def test_description_that_is_none(unpinned: Puller, hub: HubServer, content: bytes) -> None:
+def test_malformed_description(unpinned: Puller, hub: HubServer, content: bytes) -> None:
     hub.faults.append(Fault(path="?blobs=true", content=content))
     assert unpinned.fails("pull_failed").message.endswith("malformed description of a model")
     assert not cache.lock_file("tiny-ranker").exists()
@@ -1166,9 +1166,7 @@ def test_description_that_is_none(unpinned: Puller, hub: HubServer, content: byt
         *({"size": size, "sha256": "0" * 64} for size in (-1, "1" * 5_000, 10**30)),
     ],
 )
-def test_description_of_a_file_that_is_none(
-    unpinned: Puller, hub: HubServer, stored: object
-) -> None:
+def test_malformed_description_of_a_file(unpinned: Puller, hub: HubServer, stored: object) -> None:
     description = json.loads(hub.description())
     for sibling in description["siblings"]:
         if "lfs" in sibling:

@@ -1,4 +1,4 @@
-"""The OpenTelemetry adapter, against the SDK with exporters that keep what they get."""
+"""The OpenTelemetry adapter, against the SDK with in-memory exporters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ QUERY = "clean up this messy csv"
 
 
 class Collected:
-    """A hook with providers of its own, and what came out of them."""
+    """A hook with its own providers, and their exported data."""
 
     def __init__(self, **options: Any) -> None:
         self._exporter = InMemorySpanExporter()
@@ -199,7 +199,7 @@ def test_an_exporter_that_hangs_holds_up_no_decision() -> None:
         telemetry=OpenTelemetryHook(tracer_provider=tracers),
     )
     try:
-        # More than the queue holds: what has no room is dropped, and nobody waits for it.
+        # More than the queue can hold: further spans are dropped without waiting.
         results = [router.route(QUERY) for _ in range(100)]
     finally:
         going.set()

@@ -41,7 +41,7 @@ class Slow(Longest):
     def __init__(self):
         entered.set()
         if not leave.wait(20):
-            raise TimeoutError("nobody lets me go on")
+            raise TimeoutError("not released")
 
 class Nested(Longest):
     name = identity = "nested"
@@ -78,7 +78,7 @@ def install(folder: Path, package: str, points: dict[str, str]) -> None:
 def test_a_plugin_is_a_name_like_any_other(packages: Path) -> None:
     install(packages, "acme", {"longest": "acme_plugins:Longest"})
     result = rerank("red fox", ["a fox", "a very long red fox"], reranker="longest")
-    assert result.ids == ["2", "1"]
+    assert result.ids == ["1", "0"]
     assert {hit.provider for hit in result.hits} == {"longest"}
     assert Router(build(), reranker="longest").route("pdf").degraded[0].code == "no_profile"
     assert chain.load("longest") is chain.load("longest")
@@ -168,7 +168,7 @@ def test_a_folder_is_loaded_from_where_it_lies(
     monkeypatch.chdir(packages / "there")
     assert chain.load("box").identity != here.identity
     refused("unknown_model", chain.load, "no\0bytes")
-    # A name stands for the plug-in, whatever was loaded from a folder that is called so.
+    # A name refers to the plug-in, even if a folder of this name was loaded before.
     plain = chain.load(Path("box"))
     install(packages, "acme", {"box": "acme_plugins:Longest"})
     monkeypatch.chdir(packages)

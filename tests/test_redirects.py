@@ -24,7 +24,7 @@ from crossgate.rerankers import (
 
 
 class Server(ThreadingHTTPServer):
-    """Answers every request with one status, and keeps what it was sent."""
+    """Answers every request with one status, and records the bodies."""
 
     daemon_threads = True
 
@@ -66,7 +66,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def stranger() -> Iterator[Server]:
-    """A server that nobody chose."""
+    """The target of the redirects, which must get no request."""
     server = Server()
     yield server
     shut_down()

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import lru_cache
+from typing import Any
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from conftest import LengthReranker
-from crossgate import Profile, rerank
+from conftest import LengthReranker, refused
+from crossgate import Candidate, Document, Index, Profile, arerank, rerank, rerank_many
+from crossgate._decision.cascade import replay
+from crossgate._decision.orderings import ranked
 from crossgate._decision.rerank import PASSAGE_PROFILE
+from crossgate._retrieval.spelling import _edits, corrected
+from crossgate._retrieval.windows import windows
 from crossgate._runtime.models import cache
 from crossgate._runtime.models.manifest import PASSAGE_RERANKER
 from crossgate._values.profile_files import read_profile
@@ -23,7 +33,7 @@ def test_bundled_profile_names_the_default_reranker() -> None:
     profile = read_profile(PASSAGE_PROFILE)
     assert profile.reranker == cache.identity(PASSAGE_RERANKER)
     assert profile.relevance.stage2 is not None
-    # Other candidates change the BM25 score of a passage, and must not change how relevant it is.
+    # The BM25 score of a passage depends on the other candidates; its relevance must not.
     assert (profile.relevance.stage2.cosine, profile.relevance.stage2.bm25) == (0, 0)
     assert profile.relevance.stage2.rerank_score > 0
 
@@ -80,11 +90,233 @@ def test_combination_depends_on_cosines_and_scores(
     assert result.trace["profile"]["combine"]["mode"] == mode
 
 
-@pytest.mark.parametrize("key", ["cosine", "score"])
-def test_number_of_one_candidate_has_no_effect_on_the_combination(key: str) -> None:
-    rows: list[str | dict[str, object]] = [{"text": PASSAGES[0], key: 0.5}, *PASSAGES[1:]]
-    result = rerank("how many nodes does staging have", rows)
+def test_cosine_of_one_candidate_is_not_used_with_a_warning() -> None:
+    rows: list[str | dict[str, object]] = [{"text": PASSAGES[0], "cosine": 0.5}, *PASSAGES[1:]]
+    result = rerank("how many nodes does staging have", rows, embed=False)
     assert result.trace["profile"]["combine"]["mode"] == "weighted"
+    assert {hit.cosine for hit in result.hits} == {None}
+    assert [warning.code for warning in result.warnings] == ["cosines_missing"]
+
+
+def test_candidates_without_a_score_rank_behind_the_others() -> None:
+    rows: list[dict[str, Any]] = [
+        {"text": "alpha"},
+        {"text": "beta", "score": -7.5},
+        {"text": "gamma"},
+        {"text": "delta", "score": 2e9},
+    ]
+    result = rerank("omega", rows, reranker=None)
+    assert [hit.index for hit in result.hits] == [3, 1, 0, 2]
+    assert [warning.code for warning in result.warnings] == ["scores_missing"]
+
+
+@pytest.mark.parametrize(
+    ("vector", "vectors"),
+    [(None, ([1.0, 0.0], [0.0, 1.0])), ([1.0, 0.0], ([1.0, 0.0], None))],
+)
+def test_vectors_that_cannot_be_compared_give_a_warning(vector: Any, vectors: Any) -> None:
+    rows: list[dict[str, Any]] = [{"text": f"text {one}", "vector": one} for one in vectors]
+    result = rerank("text", rows, vector=vector, reranker=None)
+    assert [warning.code for warning in result.warnings] == ["vectors_unused"]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.int64, np.array])
+def test_numpy_scalars_are_numbers(kind: Any) -> None:
+    rows = [{"text": "one", "score": kind(1)}, {"text": "two", "cosine": kind(1), "score": kind(2)}]
+    result = rerank("text", rows, reranker=None)
+    assert [hit.index for hit in result.hits] == [1, 0]
+    one = Candidate(id="a", text="one", cosine=kind(0), score=kind(3))
+    assert rerank("text", [one], reranker=None).hits[0].cosine == 0.0
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.int8, list, tuple])
+def test_vectors_of_any_number_type_are_compared(kind: Any) -> None:
+    def vector(*numbers: int) -> Any:
+        return kind(numbers) if kind in (list, tuple) else np.array(numbers, dtype=kind)
+
+    rows = [{"text": "one", "vector": vector(1, 0)}, {"text": "two", "vector": vector(3, 4)}]
+    result = rerank("text", rows, vector=vector(0, 2), reranker=None)
+    assert [hit.cosine for hit in result.hits] == pytest.approx([0.8, 0.0])
+
+
+@pytest.mark.parametrize(
+    "value", [float("nan"), "0.5", True, np.bool_(True), np.array([0.5]), 10**400]
+)
+def test_value_that_is_not_a_number_is_refused(value: object) -> None:
+    refused("malformed_candidate", lambda: rerank("text", [{"text": "one", "score": value}]))
+
+
+@pytest.mark.parametrize("reranker", ["default", None])
+def test_empty_documents_are_the_last_hits(reranker: str | None) -> None:
+    rows: list[Any] = [
+        "",
+        PASSAGES[0],
+        {"text": None},
+        {"text": " \n", "title": ""},
+        PASSAGES[2],
+        "\0",
+    ]
+    result = rerank("how many nodes does staging have", rows, reranker=reranker)
+    assert [hit.index for hit in result.hits] == [1, 4, 0, 2, 3, 5]
+    empty = result.hits[2:]
+    assert {(hit.relevance, hit.dropped, hit.score) for hit in empty} == {(0.0, "empty", None)}
+    assert [hit.stage1_rank for hit in result.hits] == [1, 2, 3, 4, 5, 6]
+    assert all(number <= ranked(result)[1][1] for _, number in ranked(result)[2:])
+    assert replay(result.trace)["decision"] == result.trace["decision"]
+
+
+def test_only_empty_documents_select_nothing() -> None:
+    result = rerank("how many nodes", ["", " "])
+    assert (result.selected, result.reason) == ((), "no_candidates")
+    assert [hit.dropped for hit in result.hits] == ["empty", "empty"]
+
+
+def test_default_ids_equal_the_indexes() -> None:
+    result = rerank("how many nodes does staging have", PASSAGES)
+    assert all(hit.id == str(hit.index) for hit in result.hits)
+
+
+@pytest.mark.parametrize("name", ["k", "top_k", "top_n"])
+def test_names_of_other_libraries_for_the_limit_are_named(name: str) -> None:
+    unknown: dict[str, Any] = {name: 3}
+    index = Index.build(["one"], embedder=None)
+    for call in (
+        lambda: rerank("a", ["b"], **unknown),
+        lambda: asyncio.run(arerank("a", ["b"], **unknown)),
+        lambda: rerank_many([("a", ["b"])], **unknown),
+        lambda: index.search("one", **unknown),
+    ):
+        with pytest.raises(TypeError, match=f"{name}.*limit="):
+            call()
+    with pytest.raises(TypeError, match=r"'colour'$"):
+        rerank("a", ["b"], colour=1)  # type: ignore[arg-type]
+
+
+SENTENCE = "The wind was mild and the boats stayed near the shore all afternoon. "
+ANSWER = "The lighthouse at Perrin Point has 214 steps."
+
+
+@pytest.mark.parametrize("characters", [1_000, 4_000, 16_000])
+@pytest.mark.parametrize("field", ["text", "body"])
+def test_answer_at_the_end_of_a_long_field_is_found(field: str, characters: int) -> None:
+    filler = SENTENCE * (characters // len(SENTENCE))
+    row = {"id": "long", "title": "Log", "text": "A log.", field: filler + ANSWER}
+    others = [{"id": str(n), "text": f"Lighthouse number {n} is painted red."} for n in range(4)]
+    result = rerank("how many steps does the lighthouse at Perrin Point have", [*others, row])
+    assert result.ids[0] == "long"
+    hit = result.selected[0]
+    if characters > 1_000:
+        assert ANSWER in hit.excerpt
+        source = hit.document.body or hit.document.text
+        assert hit.passage is not None
+        assert source[hit.passage.start : hit.passage.end] == hit.excerpt
+    assert hit.truncated == (characters > (6_000 if field == "body" else 1_200))
+
+
+def test_long_text_without_an_answer_is_not_selected() -> None:
+    result = rerank("how many steps does the lighthouse have", [SENTENCE * 100, PASSAGES[2]])
+    assert result.selected == ()
+
+
+def test_long_text_in_a_script_without_spaces_is_read_in_windows() -> None:
+    filler = "船は午後ずっと岸の近くにいた。" * 80
+    window = windows(
+        "灯台の階段", [Document(id="a", text=f"{filler}灯台の階段は二百十四段ある。")]
+    )["a"]
+    assert "二百十四段" in window.text
+    assert len(window.text) < 600
+
+
+@pytest.mark.parametrize(
+    ("query", "word", "correct"),
+    [
+        ("how many nodes does the stagign cluster have", "stagign", "staging"),
+        ("how many nodes does the staging clustr have", "clustr", "cluster"),
+        ("PRODUCTIN nodes", "productin", "production"),
+    ],
+)
+def test_misspelt_word_is_read_as_the_closest_word(query: str, word: str, correct: str) -> None:
+    result = rerank(query, PASSAGES)
+    assert [warning.code for warning in result.warnings] == ["spelling"]
+    assert f"{word!r}" in result.warnings[0].detail
+    assert f"{correct!r}" in result.warnings[0].detail
+    right = rerank(query.lower().replace(word, correct), PASSAGES)
+    assert result.ids == right.ids
+
+
+@pytest.mark.parametrize(
+    "query", ["upgrading clusters", "house of three", "kubernetes nodes", "node"]
+)
+def test_known_common_and_distant_words_are_not_corrected(query: str) -> None:
+    assert corrected(query, PASSAGES, "english") == (query, {})
+
+
+@given(st.text("abcd", max_size=6), st.text("abcd", max_size=6), st.integers(0, 3))
+def test_edits_equal_their_definition(word: str, other: str, most: int) -> None:
+    @lru_cache
+    def distance(i: int, j: int) -> int:
+        if min(i, j) == 0:
+            return max(i, j)
+        costs = [
+            distance(i - 1, j) + 1,
+            distance(i, j - 1) + 1,
+            distance(i - 1, j - 1) + (word[i - 1] != other[j - 1]),
+        ]
+        if min(i, j) > 1 and word[i - 2 : i] == other[j - 2 : j][::-1]:
+            costs.append(distance(i - 2, j - 2) + 1)
+        return min(costs)
+
+    exact = distance(len(word), len(other))
+    assert min(_edits(word, other, most), most + 1) == min(exact, most + 1)
+
+
+def test_unknown_word_makes_stage_1_embed_the_candidates() -> None:
+    def cosines(query: str, **options: Any) -> set[bool]:
+        return {hit.cosine is None for hit in rerank(query, PASSAGES, **options).hits}
+
+    assert cosines("staging nodes") == {True}
+    assert cosines("kubernetes nodes") == {False}
+    assert cosines("kubernetes nodes", embed=False) == {True}
+    assert cosines("staging nodes", embed=True) == {False}
+
+
+def test_date_matches_other_formats() -> None:
+    notes = [
+        "2031-05-12: the crew voted to repaint the hull in green.",
+        "2031-03-12: the crew voted to sell the old dinghy.",
+        "2030-03-12: the crew voted to rent a second berth.",
+    ]
+    result = rerank("what did the crew vote for on 12 March 2031", notes)
+    assert result.ids[0] == "1"
+
+
+def test_long_query_is_cut_to_its_beginning_and_end() -> None:
+    filler = "by the way the sea was calm and we ate fish again " * 120
+    query = f"how many nodes does the staging cluster have, {filler} and thanks"
+    result = rerank(query, PASSAGES)
+    assert [note.code for note in result.degraded] == []
+    assert "query_cut" in [warning.code for warning in result.warnings]
+    assert all(hit.rerank_score is not None for hit in result.hits)
+
+
+@pytest.mark.parametrize(
+    ("query", "texts"),
+    [
+        ("сколько узлов в тестовом кластере", ("В кластере пять узлов.", "Столовая закрыта.")),
+        ("ステージングのノードはいくつですか", ("ノードは五つです。", "食堂は休みです。")),
+        (
+            "how many nodes does staging have",
+            ("Der Cluster hat fünf Knoten und ist neu.", "Die Kantine ist am Freitag zu."),
+        ),
+    ],
+)
+def test_no_threshold_applies_to_other_languages(query: str, texts: tuple[str, ...]) -> None:
+    result = rerank(query, texts)
+    assert "unsupported_language" in [warning.code for warning in result.warnings]
+    assert len(result.selected) == len(texts)
+    assert result.hits[0].index == 0
 
 
 def test_kept_scores_take_precedence_over_cosines() -> None:

@@ -133,7 +133,7 @@ def test_result_converts_to_a_data_frame() -> None:
     result = rerank("fox", ["hen", "a fox"], limit=1, reranker=None)
     table = result.to_pandas()
     assert list(table["index"]) == [1, 0]
-    assert list(table["id"]) == ["2", "1"]
+    assert list(table["id"]) == ["1", "0"]
     assert list(table["text"]) == ["a fox", "hen"]
     assert list(table["selected"]) == [True, False]
     empty = rerank("fox", [], reranker=None).to_pandas()
@@ -158,8 +158,8 @@ def test_command_line_prints_texts_and_indexes() -> None:
     )
     hits = json.loads(done.stdout)["hits"]
     assert [(hit["index"], hit["id"], hit["text"]) for hit in hits] == [
-        (1, "2", "a fox"),
-        (0, "1", "hen"),
+        (1, "1", "a fox"),
+        (0, "0", "hen"),
     ]
 
 
@@ -184,21 +184,21 @@ def test_candidates_of_all_kinds_have_the_same_fields(text: str, title: str, id:
 
 def test_row_without_a_text_is_refused_with_the_accepted_fields() -> None:
     line = refused("malformed_candidate", rerank, "fox", ["a fox", {"chunk": "a fox", "n": 1}])
-    assert "candidate 2 has no text" in line
+    assert "candidate 1 has no text" in line
     assert "page_content" in line
     assert "chunk, n" in line
 
 
 def test_index_is_built_from_texts() -> None:
     index = Index.build(["red fox", {"content": "hen"}], embedder=None)
-    assert list(index) == index.ids == ["1", "2"]
-    assert index["2"].text == "hen"
-    assert "document 1 has no id" in refused("malformed_candidate", index.upsert, ["cow"])
+    assert list(index) == index.ids == ["0", "1"]
+    assert index["1"].text == "hen"
+    assert "document 0 has no id" in refused("malformed_candidate", index.upsert, ["cow"])
     index.upsert([{"id": "c", "text": "cow"}])
     assert [index[id].text for id in index] == ["red fox", "hen", "cow"]
     for single in ("red fox", {"text": "red fox"}, Document(id="a", text="b")):
         assert "pass a list" in refused("malformed_candidate", Index.build, single)
-    assert "document 2 is a int" in refused("malformed_candidate", Index.build, ["a", 5])
+    assert "document 1 is a int" in refused("malformed_candidate", Index.build, ["a", 5])
 
 
 def test_index_supports_lookup_by_id(index: Index) -> None:

@@ -141,7 +141,7 @@ def test_document_is_found_between_upsert_and_delete(index: Index) -> None:
     index.upsert([Document(id="baker", text="something else")])
     assert found() == []
     index.upsert([Document(id="baker", text="bake bread and cake, sourdough too")])
-    assert index.delete(["baker", "nobody"]) == 1
+    assert index.delete(["baker", "absent"]) == 1
     assert "baker" not in [hit.id for hit in router.route("bread", limit=None).hits]
 
 
@@ -153,11 +153,11 @@ def test_allow_and_deny_limit_the_candidates(index: Index) -> None:
 
     assert "csv-cleaner" in considered()
     assert considered(allow=["pdf-toolkit"]) == {"pdf-toolkit"}
-    assert considered(allow=iter(["pdf-toolkit", "nobody"])) == {"pdf-toolkit"}
+    assert considered(allow=iter(["pdf-toolkit", "absent"])) == {"pdf-toolkit"}
     assert "csv-cleaner" not in considered(deny=["csv-cleaner"])
     assert considered(allow=["pdf-toolkit", "translator"], deny={"translator"}) == {"pdf-toolkit"}
-    nobody: list[dict[str, Any]] = [{"allow": []}, {"deny": list(LIBRARY)}]
-    for options in nobody:
+    excluding: list[dict[str, Any]] = [{"allow": []}, {"deny": list(LIBRARY)}]
+    for options in excluding:
         result = router.route(QUERY, **options)
         assert (result.verdict, result.reason) == ("nothing_relevant", "no_candidates")
         assert (result.hits, result.selected, result.stage) == ((), (), 1)
@@ -508,7 +508,7 @@ def raising(error: BaseException) -> Callable[[str, Sequence[str]], Any]:
 BROKEN: dict[str, Callable[[str, Sequence[str]], Any]] = {
     "raises": raising(RuntimeError("first line\nsecond line")),
     "raises without a word": raising(ValueError()),
-    "raises what it does not own": raising(InputError("query_too_long", "too long")),
+    "raises a foreign error": raising(InputError("query_too_long", "too long")),
     "raises MemoryError": raising(MemoryError("no room")),
     "raises RecursionError": raising(RecursionError("too deep")),
     "model fails": raising(ModelError("model_failed", "it broke")),
@@ -680,7 +680,7 @@ def test_result_can_be_copied_and_pickled(index: Index) -> None:
         Policy(floors={"sections": {"x": 0.5}}, lexical={"score": 1.0, "margin": 0.5}),
         result,
         rerank("red", ["red fox"], reranker=None),
-        InputError("empty_query", "say what is wanted"),
+        InputError("empty_query", "the query is empty"),
     ]
     for value in values:
         for again in (pickle.loads(pickle.dumps(value)), copy.deepcopy(value)):
@@ -688,7 +688,7 @@ def test_result_can_be_copied_and_pickled(index: Index) -> None:
             if not isinstance(value, Exception):
                 assert again == value
     error = pickle.loads(pickle.dumps(values[-1]))
-    assert (error.code, str(error)) == ("empty_query", "say what is wanted")
+    assert (error.code, str(error)) == ("empty_query", "the query is empty")
 
 
 def test_arguments_are_not_changed() -> None:
@@ -1032,7 +1032,14 @@ def test_candidate_vectors_are_compared_with_the_query_vector() -> None:
         cosines = [hit.cosine for hit in result.hits]
         assert cosines == pytest.approx([math.sqrt(0.5), 0.0, -1.0], abs=1e-6)
     unknown = rerank("query", found, reranker=None)
-    assert all(hit.cosine is None for hit in unknown.hits)
+    assert [warning.code for warning in unknown.warnings] == ["vectors_unused"]
+
+
+def test_empty_candidate_is_not_selected() -> None:
+    for text in ("", " \n"):
+        result = rerank("red", [text, "red"], reranker=None)
+        assert result.ids == ["1"]
+        assert [hit.dropped for hit in result.hits] == [None, "empty"]
 
 
 def test_partial_vectors_give_the_same_outcome_in_any_order() -> None:
@@ -1111,7 +1118,7 @@ BAD_CANDIDATES: dict[str, tuple[Any, str]] = {
     "None": ([None], "malformed_candidate"),
     "a pair": ([("id", "text")], "malformed_candidate"),
     "bytes": ([b"text"], "malformed_candidate"),
-    "no text": ([{"id": "a", "body": "T"}], "malformed_candidate"),
+    "no text": ([{"id": "a", "body": "T"}], "empty_document"),
     "a text that is a number": ([{"text": 5}], "malformed_candidate"),
     "a cosine that is text": ([{"text": "a", "cosine": "0.5"}], "malformed_candidate"),
     "a cosine that is NaN": ([{"text": "a", "cosine": math.nan}], "malformed_candidate"),
@@ -1120,9 +1127,7 @@ BAD_CANDIDATES: dict[str, tuple[Any, str]] = {
     "metadata that are text": ([{"text": "a", "metadata": "b"}], "malformed_candidate"),
     "an empty id": ([{"id": "", "text": "a"}], "malformed_candidate"),
     "two of one id": ([{"id": "a", "text": "b"}, {"id": "a", "text": "c"}], "duplicate_id"),
-    "an id that is a position": ([{"id": "2", "text": "b"}, "c"], "duplicate_id"),
-    "an empty text": ([""], "empty_document"),
-    "blanks": ([{"text": " \n"}], "empty_document"),
+    "an id that is a position": ([{"id": "1", "text": "b"}, "c"], "duplicate_id"),
     "half a letter": (["half \ud83d"], "invalid_text"),
     "half a letter in an id": ([{"id": "\udc80", "text": "a"}], "invalid_text"),
     "half a letter in a title": ([{"title": "\udc80", "text": "a"}], "invalid_text"),
@@ -1219,7 +1224,7 @@ def test_rerank_uses_the_model_for_passages() -> None:
         ["Staging is blue.", "The staging cluster has three nodes.", "Bread needs salt."],
     )
     assert result.stage == 2
-    assert result.ids[0] == "2"
+    assert result.ids[0] == "1"
     # The model for passages is bundled, so nothing is downloaded.
     assert {hit.provider for hit in result.hits} == {"ms-marco-minilm-l12"}
     assert result.degraded == ()

@@ -165,7 +165,7 @@ def test_it_is_a_reranker(tmp_path: Path) -> None:
         result = rerank("red fox", ["red", "red hens"], reranker=given)
         assert (result.stage, [one.code for one in result.degraded]) == (2, ["no_profile"])
         assert result.hits[0].provider == "counted"
-        assert {hit.id: hit.rerank_score for hit in result.hits} == {"1": 2_006.0, "2": 4_008.0}
+        assert {hit.id: hit.rerank_score for hit in result.hits} == {"0": 2_006.0, "1": 4_008.0}
 
 
 @pytest.mark.parametrize(
@@ -220,10 +220,10 @@ def test_a_runtime_that_refuses_the_input(tmp_path: Path) -> None:
     refused("model_failed", lambda: encoder.score("red", passages_of(["fox"])))
     result = rerank("red", ["red fox"], reranker=encoder)
     assert [one.code for one in result.degraded] == ["no_profile", "reranker_failed"]
-    assert result.ids == ["1"]
+    assert result.ids == ["0"]
 
 
-def test_a_logit_that_is_none(tmp_path: Path) -> None:
+def test_logit_that_is_not_finite(tmp_path: Path) -> None:
     nodes: Nodes = [
         *SUMMED[:1],
         ("ReduceSum", ["ids", "columns"], "sum", {"keepdims": 1}),
@@ -236,7 +236,7 @@ def test_a_logit_that_is_none(tmp_path: Path) -> None:
     assert result.stage == 1
 
 
-# What is cut.
+# Truncation.
 
 
 def test_only_the_document_is_cut(tmp_path: Path) -> None:
@@ -280,20 +280,20 @@ def test_a_megabyte(tmp_path: Path, document: str) -> None:
     assert np.isfinite(vector).all()
 
 
-def test_a_query_that_leaves_no_room(tmp_path: Path) -> None:
-    encoder = CrossEncoder(write_model(tmp_path / "counted", COUNTED, length=40))
-    (score,) = encoder.score("red " * 20, passages_of(["fox " * 99])).complete()
-    assert score.truncated
-    # 22 words are one too many, 41 fill the input, and 99 do not even fit into it.
-    for count in (22, 41, 99):
-        query = "red " * count
-        message = refused("query_too_long", encoder.score, query, ["fox"])
-        assert str(count) in message
-        assert "21" in message
-    result = rerank("red " * 22, ["fox", "red"], reranker=encoder)
-    assert [one.code for one in result.degraded] == ["no_profile", "reranker_failed"]
-    assert result.ids == ["2", "1"]
-    assert result.stage == 1
+def test_query_of_more_than_half_the_input_is_cut_to_its_ends(tmp_path: Path) -> None:
+    encoder = CrossEncoder(write_model(tmp_path / "summed", SUMMED, ["input_ids"], length=40))
+    # Twenty pieces of the query and three special ones leave 17 for the passage.
+    assert not encoder.cuts("red " * 20)
+    for middle in (1, 99, 250_000):
+        query = f"{'red ' * 10}{'blue ' * middle}{'fox ' * 10}"
+        assert encoder.cuts(query)
+        (score,) = encoder.score(query, passages_of(["fox " * 99])).complete()
+        assert score.score == CLS + 10 * RED + 10 * FOX + SEP + 17 * FOX + SEP
+        assert score.truncated
+    result = rerank("red " * 99, ["fox", "red"], reranker=encoder)
+    assert [note.code for note in result.degraded] == ["no_profile"]
+    assert [warning.code for warning in result.warnings] == ["query_cut"]
+    assert result.stage == 2
 
 
 @pytest.mark.parametrize("rest", ["", "hen", "hen " * 99, "hen " * 250_000])
@@ -353,12 +353,13 @@ def test_a_graph_that_loops_for_ever_is_stopped(
     assert capfd.readouterr().err == ""
 
 
-def test_a_query_of_blanks_and_then_too_many_words(tmp_path: Path) -> None:
-    # As far as the words are counted there are none.
+def test_query_of_blanks_and_then_too_many_words_is_cut(tmp_path: Path) -> None:
+    # The beginning has no word pieces, so only the end is read.
     encoder = CrossEncoder(write_model(tmp_path / "counted", COUNTED, length=40))
     result = rerank(" " * 3_000 + "red " * 500, ["red fox"], reranker=encoder)
-    assert [one.code for one in result.degraded] == ["no_profile", "reranker_failed"]
-    assert result.ids == ["1"]
+    assert [note.code for note in result.degraded] == ["no_profile"]
+    assert [warning.code for warning in result.warnings] == ["query_cut"]
+    assert result.ids == ["0"]
 
 
 def test_a_maximum_length_that_is_absurd(tmp_path: Path) -> None:
@@ -440,7 +441,7 @@ def test_the_number_of_threads_can_be_set(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [0, -1])
-def test_a_number_of_threads_that_is_none(count: int) -> None:
+def test_invalid_number_of_threads(count: int) -> None:
     assert str(count) in refused("out_of_range", lambda: set_threads(count))
 
 
@@ -452,7 +453,7 @@ def test_the_number_of_threads_in_the_environment(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("setting", ["0", "-1", "two", "1.5", " 2", "²"])
-def test_an_environment_that_is_none(monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
+def test_invalid_environment_variable(monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
     monkeypatch.setenv("CROSSGATE_THREADS", setting)
     assert repr(setting) in refused("out_of_range", threads.run_all, str, range(2))
     monkeypatch.setenv("CROSSGATE_THREADS", "")
@@ -516,7 +517,7 @@ def test_many_threads_share_one_model(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def run_script(script: str, **variables: str) -> str:
-    """Run a script on a fresh interpreter, and return what it printed."""
+    """Run a script in a new interpreter, and return its output."""
     run = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],
         capture_output=True,

@@ -21,6 +21,9 @@ import httpx2
 import pytest
 
 from conftest import build
+from crossgate import rerank
+from crossgate.integrations._selection import select
+from crossgate.integrations.sentence_transformers import rank
 
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
 pytest.importorskip("prometheus_client", reason="the extra serve is not installed")
@@ -201,7 +204,12 @@ BAD: list[tuple[str, Any, int, str]] = [
     ("/v2/rerank", {"query": "a"}, 400, "malformed_request"),
     ("/v2/rerank", {"query": "a", "documents": []}, 400, "no_documents"),
     ("/v2/rerank", {"query": "a", "documents": [{"text": 5}]}, 400, "malformed_candidate"),
-    ("/v2/rerank", {"query": "a", "documents": [""]}, 400, "empty_document"),
+    (
+        "/v2/rerank",
+        {"query": "a", "documents": ["a"], "max_tokens_per_doc": 0},
+        400,
+        "malformed_request",
+    ),
     ("/v2/rerank", b'{"query": "\\ud800", "documents": ["a"]}', 400, "invalid_text"),
     ("/v2/rerank", {"query": "a", "documents": ["a"], "top_n": 0}, 400, "malformed_request"),
     ("/v1/rerank", {"query": "a", "documents": "a"}, 422, "malformed_request"),
@@ -229,6 +237,50 @@ def test_unusable_request_is_refused(
     tei = isinstance(body, dict) and "texts" in body
     assert values["error" if tei else "message"]
     assert served.post("/v2/rerank", {"query": "a", "documents": ["a"]}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank", "/voyage/rerank", "/rerank"])
+def test_empty_document_is_the_last_result(served: Served, path: str) -> None:
+    name = "texts" if path == "/rerank" else "documents"
+    answer = served.post(path, {"query": QUERY, name: ["", *TEXTS]})
+    values = answer.json()
+    rows = values if isinstance(values, list) else values.get("results") or values["data"]
+    assert answer.status_code == 200
+    assert [row["index"] for row in rows][0::3] == [2, 0]
+    assert rows[-1].get("relevance_score", rows[-1].get("score")) == 0
+
+
+def test_max_tokens_per_doc_limits_what_is_read(served: Served) -> None:
+    text = "Lunch is served at noon. " * 8 + TEXTS[1]
+    asked = {"query": QUERY, "documents": [text, "Bread needs yeast."]}
+    (whole, _) = served.post("/v2/rerank", asked).json()["results"]
+    cut = served.post("/v2/rerank", {**asked, "max_tokens_per_doc": 40}).json()["results"]
+    by_index = {row["index"]: row for row in cut}
+    assert whole["index"] == 0
+    assert "truncated" not in whole
+    assert by_index[0]["relevance_score"] < whole["relevance_score"]
+    assert (by_index[0]["truncated"], "truncated" in by_index[1]) == (True, False)
+
+
+def test_library_command_server_and_adapter_agree(served: Served, tmp_path: Path) -> None:
+    texts = ["", TEXTS[0], f"{'The canteen is closed today. ' * 80}{TEXTS[1]}", TEXTS[2]]
+    query = "how many nodes does the stagign cluster have"
+    result = rerank(query, texts)
+    expected = [(hit.index, hit.relevance) for hit in result.hits]
+    path = tmp_path / "candidates.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    script = "import sys; from crossgate._cli import main; sys.exit(main())"
+    command = [sys.executable, "-c", script, "rerank", query, str(path), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    printed = json.loads(done.stdout)
+    assert [(hit["index"], hit["relevance"]) for hit in printed["hits"]] == expected
+    assert len(printed["selected"]) == len(result.selected) == 1
+    rows = served.post("/v2/rerank", {"query": query, "documents": texts}).json()["results"]
+    assert sorted((row["index"], row["relevance_score"]) for row in rows) == sorted(expected)
+    ranked = rank(query, texts)
+    assert sorted((row["corpus_id"], row["score"]) for row in ranked) == sorted(expected)
+    kept = select(query, texts, None, {})
+    assert [(index, number) for index, number, _ in kept] == expected[:1]
 
 
 def test_request_without_the_key_is_refused(served: Served) -> None:

@@ -87,7 +87,7 @@ def test_auto_detects_the_kind_from_the_path(
 
 
 def test_given_kind_overrides_detection(tmp_path: Path) -> None:
-    write(tmp_path / "SKILL.md", GOOD)
+    write(tmp_path / "SKILL.md", f"{GOOD}\n# Body\ntext")
     write(tmp_path / "rows.data", ROW)
     write(tmp_path / "more.jsonl", '{"_id": "b", "text": "two"}')
     assert ids(read_sources([tmp_path], kind="text")) == ["SKILL.md#body"]
@@ -883,9 +883,45 @@ y\r
         ("docs/guide.md#install", "Guide > Install", "again", 12),
         ("docs/guide.md#c--naïve-日本", "Guide > Other > C++ & `naïve` 日本", "x", 15),
         ("docs/guide.md#2", "Guide > Other > 🎉", "y", 17),
-        ("docs/guide.md#later", "Guide > Other > Later", "", 19),
     ]
-    assert {document.metadata["path"] for document in loaded.documents} == {"docs/guide.md"}
+    (skipped,) = loaded.problems
+    assert (skipped.line, skipped.reason) == (
+        19,
+        "a heading, links or directives without text: not indexed",
+    )
+    assert loaded.documents[2].metadata == {
+        "path": "docs/guide.md",
+        "heading": "On Linux",
+        "line": 9,
+        "end_line": 11,
+    }
+    assert {one.metadata["path"] for one in loaded.documents} == {"docs/guide.md"}
+
+
+@pytest.mark.parametrize(
+    "stub",
+    [
+        "",
+        "::: kiln.control",
+        "::: kiln.control\n    options:\n      members: [Burner]",
+        "- [Firing](firing.md)\n- [Glazes](glazes.md)",
+        "1. <https://kiln.example/a>",
+        ".. toctree::\n   :maxdepth: 2\n\n   firing\n   glazes",
+        "![A kiln](kiln.png)\n<!-- draft -->",
+        "{% include 'kiln.md' %}",
+    ],
+)
+def test_stub_is_not_indexed_and_reported(tmp_path: Path, stub: str) -> None:
+    write(tmp_path / "a.md", f"# Kiln\n{stub}\n# Glaze\nSee [the list](list.md).\n")
+    loaded = read_sources([tmp_path])
+    assert [one.title for one in loaded.documents] == ["Kiln > Glaze"]
+    assert [problem.line for problem in loaded.problems] == [1]
+
+
+@pytest.mark.parametrize("text", ["x", "日本", "::: a.b\n\nIt burns.", "| a |\n| - |\n| 1 |"])
+def test_chunk_with_text_is_not_a_stub(tmp_path: Path, text: str) -> None:
+    write(tmp_path / "a.md", f"# Kiln\n{text}\n")
+    assert len(read_sources([tmp_path]).documents) == 1
 
 
 def test_pieces_and_repeated_headings_are_numbered(tmp_path: Path) -> None:
@@ -894,18 +930,15 @@ def test_pieces_and_repeated_headings_are_numbered(tmp_path: Path) -> None:
     write(tmp_path / "a.md", f"## Use 2\n## Use\n{body}## Use\nmore\n## Use 2\nmore\n")
     write(tmp_path / "b.txt", f"{body}# end")
     loaded = read_sources([tmp_path])
-    assert [
-        (document.id, document.title, document.metadata["line"]) for document in loaded.documents
-    ] == [
-        ("a.md#use-2", "a > Use 2", 1),
+    assert [(one.id, one.title, one.metadata["line"]) for one in loaded.documents] == [
         ("a.md#use", "a > Use", 2),
-        ("a.md#use-3", "a > Use", 5),
-        ("a.md#use-4", "a > Use", 7),
+        ("a.md#use-2", "a > Use", 5),
+        ("a.md#use-3", "a > Use", 7),
         ("a.md#use-2-2", "a > Use 2", 9),
         ("b.txt", "b", 1),
         ("b.txt#2", "b", 3),
     ]
-    assert loaded.documents[1].text == paragraph.strip()
+    assert loaded.documents[0].text == paragraph.strip()
     assert loaded.documents[-1].text.endswith("word \n\n# end")
 
 
@@ -1093,29 +1126,22 @@ def test_candidates_are_read_from_json_lines() -> None:
         '{"_id": 9, "content": "y", "metadata": {"k": 1}, "page": 2, "cosine": null}',
         '{"text": "z", "cosine": 1.0000001}',
     ]
-    first, second, third, fourth = read_candidates(iter(lines), name="c.jsonl")
-    assert (first.id, first.text, first.title, first.cosine, first.score) == (
-        "a",
-        "x",
-        "T",
-        0.5,
-        -3.0,
-    )
-    assert first.vector == (1.0,)
-    assert first.metadata == {}
-    assert (second.id, second.text, second.cosine, second.score) == ("3", "just text", None, None)
-    assert (third.id, third.text, third.cosine) == ("9", "y", None)
-    assert third.metadata == {"k": 1, "page": 2}
-    assert (fourth.id, fourth.cosine) == ("5", 1.0)
+    one, two, three, four = read_candidates(iter(lines), name="c.jsonl")
+    assert (one.id, one.text, one.title, one.cosine, one.score) == ("a", "x", "T", 0.5, -3.0)
+    assert one.vector == (1.0,)
+    assert one.metadata == {}
+    assert (two.id, two.text, two.cosine, two.score) == ("1", "just text", None, None)
+    assert (three.id, three.text, three.cosine) == ("9", "y", None)
+    assert three.metadata == {"k": 1, "page": 2}
+    assert (four.id, four.cosine) == ("3", 1.0)
 
 
 def test_candidates_are_read_from_a_json_array() -> None:
     text = json.dumps(["a", {"id": "x", "text": "b", "score": 2}], indent=1)
     found = read_candidates(["\n", *f"\ufeff{text}".splitlines(keepends=True)], name="c")
-    assert [(candidate.id, candidate.text, candidate.score) for candidate in found] == [
-        ("1", "a", None),
-        ("x", "b", 2.0),
-    ]
+    assert [(one.id, one.text, one.score) for one in found] == [("0", "a", None), ("x", "b", 2.0)]
+    (empty,) = read_candidates(['{"text": ""}'], name="c")
+    assert empty.text == ""
     assert read_candidates(["[]"], name="c") == ()
     assert read_candidates([], name="c") == ()
 
@@ -1127,7 +1153,6 @@ def test_candidates_are_read_from_a_json_array() -> None:
         (['"a"', "NaN"], "malformed_candidate", "c:2: NaN is not a JSON number"),
         (['"a"', "3"], "malformed_candidate", "c:2: must be a JSON object, not a number"),
         (['"a"', '["b"]'], "malformed_candidate", "c:2: must be a JSON object, not a list"),
-        (['" "'], "malformed_candidate", "c:1: has neither text nor title"),
         (['"\\ud800"'], "malformed_candidate", "c:1: has a lone surrogate"),
         (['"\udcff"'], "malformed_candidate", "c:1: has a lone surrogate"),
         (['{"id": "a"}'], "malformed_candidate", "c:1: has neither text nor title"),
@@ -1143,7 +1168,7 @@ def test_candidates_are_read_from_a_json_array() -> None:
         (["[" * 100_000], "malformed_candidate", "nested too deeply"),
         (['{"id": "a", "text": "x"}', "", '{"_id": "a", "text": "y"}'], "duplicate_id",
          "c:3: the id 'a' is already at c:1"),
-        (['{"id": "2", "text": "x"}', '"y"'], "duplicate_id", "c:2: the id '2' is already at c:1"),
+        (['{"id": "1", "text": "x"}', '"y"'], "duplicate_id", "c:2: the id '1' is already at c:1"),
         (['[{"id": "a", "text": "x"}, {"id": "a", "text": "x"}]'], "duplicate_id",
          "c: item 2: the id 'a' is already at c: item 1"),
     ],

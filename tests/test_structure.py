@@ -90,20 +90,20 @@ def test_modules_do_not_import_each_other_in_a_cycle() -> None:
 
 
 def test_package_imports_only_packages_of_a_lower_layer() -> None:
-    layer_of = {room: number for number, layer in enumerate(LAYERS) for room in layer}
+    layer_of = {package: number for number, layer in enumerate(LAYERS) for package in layer}
 
-    def room(name: str) -> str:
+    def package_of(name: str) -> str:
         return name.split(".")[1]
 
-    private = {name for name in MODULES if name.count(".") and room(name) in layer_of}
+    private = {name for name in MODULES if name.count(".") and package_of(name) in layer_of}
     upwards = {
         f"{name} imports {target}"
         for name in private
         for target in IMPORTS[name]
         if "." in target
-        and room(target) in layer_of
-        and room(target) != room(name)
-        and layer_of[room(target)] <= layer_of[room(name)]
+        and package_of(target) in layer_of
+        and package_of(target) != package_of(name)
+        and layer_of[package_of(target)] <= layer_of[package_of(name)]
     }
     assert upwards == set()
     public = {name for name in MODULES.keys() - private if name.count(".")}
@@ -120,7 +120,7 @@ def test_design_lists_the_modules_with_process_state() -> None:
     """Every module that rebinds a global or registers a fork handler is on the list."""
     page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
     (paragraph,) = re.findall(
-        r"^\*\*What a process shares.*?(?=\n\n)", page, re.DOTALL | re.MULTILINE
+        r"^\*\*The state of a process.*?(?=\n\n)", page, re.DOTALL | re.MULTILINE
     )
     listed = {name for name in re.findall(r"`([\w/]+)`", paragraph) if "/" in name}
     keeping = {

@@ -28,7 +28,7 @@ QUERY = "clean up this messy csv"
 
 
 class Notebook:
-    """A hook that keeps what it hears."""
+    """A hook that records its events."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -69,7 +69,7 @@ def without_id(result: RouteResult) -> dict[str, Any]:
     return values
 
 
-# What it hears.
+# Events.
 
 
 def test_the_events_of_a_reranked_decision() -> None:
@@ -188,7 +188,7 @@ def test_events_are_frozen_and_carry_their_units() -> None:
                 assert value >= 0
 
 
-# What it cannot do.
+# Failures.
 
 
 def test_without_a_hook_there_is_no_id() -> None:
@@ -216,7 +216,7 @@ def test_a_hook_that_raises_is_reported_once_and_not_called_again(
     assert line.startswith("Loud: ")
     assert hook.kinds[-1] is kind
     assert hook.kinds.count(kind) == 1
-    # The next decision is told of again.
+    # The hook gets the events of the next decision.
     before = len(hook.events)
     Router(build(), reranker=None, profile=Profile(), telemetry=hook).route(QUERY)
     assert len(hook.events) > before

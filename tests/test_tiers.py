@@ -1,4 +1,4 @@
-"""Tiers in the cascade: who is asked, who answers, what the label says, and that replay agrees."""
+"""Rerankers in the cascade: calls, fallbacks, provider names and replay."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_more_candidates_than_a_request_takes(both: Both, server: ProvidersServe
 
 def test_a_document_that_was_cut_is_marked(both: Both, server: ProvidersServer) -> None:
     result = both.rerank("word", ["a word", "word " * 30_000], reranker=remote(server))
-    assert {hit.id: hit.truncated for hit in result.hits} == {"1": False, "2": True}
+    assert {hit.id: hit.truncated for hit in result.hits} == {"0": False, "1": True}
 
 
 def test_the_outage_from_end_to_end(both: Both, index: Index, server: ProvidersServer) -> None:
@@ -369,7 +369,7 @@ def test_the_bundled_model_stops_in_time_and_says_so(monkeypatch: pytest.MonkeyP
 
 
 class Partial(TableReranker):
-    """Answers for the documents that it is told to."""
+    """Scores only the configured documents."""
 
     def __init__(self, kept: int, code: str = "budget") -> None:
         super().__init__({})
@@ -403,7 +403,9 @@ def test_partial_scores_count_from_two_on(both: Both, index: Index, kept: int) -
         lambda number: None,
     ],
 )
-def test_scores_that_are_none(both: Both, index: Index, pairs: Callable[[int], Any]) -> None:
+def test_invalid_scores_degrade_the_result(
+    both: Both, index: Index, pairs: Callable[[int], Any]
+) -> None:
     class Wrong(TableReranker):
         def score(self, query: str, passages: Sequence[Passage], *, deadline: Deadline) -> Any:
             return pairs(len(passages))

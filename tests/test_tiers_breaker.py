@@ -1,4 +1,4 @@
-"""The circuit breaker against a naive model, from threads and from tasks; deadline and latency."""
+"""The circuit breaker against a naive model, from threads and tasks; deadline and latency."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check_log(log: Sequence[Transition], *, cooldown: float) -> None:
 
 
 class Clock:
-    """A clock that stands still until it is told to go on."""
+    """A clock that is advanced by hand."""
 
     def __init__(self) -> None:
         self.now = 1_000.0

@@ -1,4 +1,4 @@
-"""The remote tiers over real sockets: what they send, what they survive, what they never tell."""
+"""Remote rerankers over real sockets: requests, faults and secrets."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _clean(server: ProvidersServer) -> None:
 
 
 def maker(provider: str, server: ProvidersServer) -> Make:
-    """Return what makes a reranker of a provider, with a breaker of its own."""
+    """Return a factory for rerankers of a provider, each with its own breaker."""
 
     def make(**options: Any) -> GuardedReranker:
         url = server.voyage if provider == "voyage" else server.url
@@ -110,14 +110,14 @@ def scores(pairs: Sequence[PairScore | None]) -> list[float | None]:
     return [None if pair is None else pair.score for pair in pairs]
 
 
-# What is asked and what comes back.
+# Requests and responses.
 
 
 def test_scores_come_in_the_order_of_the_documents(make: Make) -> None:
     assert scores(make().score("query", PASSAGES)) == EXPECTED
 
 
-def test_what_each_provider_is_sent(make: Make, server: ProvidersServer) -> None:
+def test_request_of_each_provider(make: Make, server: ProvidersServer) -> None:
     tier = make()
     tier.score("query", PASSAGES)
     (request,) = server.requests
@@ -149,10 +149,10 @@ def test_no_documents_need_no_request(make: Make, server: ProvidersServer) -> No
     assert tier.score("query", []) == ()
     assert asyncio.run(tier.ascore("query", [], deadline=Deadline(0))) == ()
     assert len(server.requests) == 1
-    assert tier.breaker.state == "open"  # nobody was asked, so nobody has recovered
+    assert tier.breaker.state == "open"  # no request was sent, so the state is unchanged
 
 
-def test_it_works_inside_and_outside_of_running_loops(make: Make) -> None:
+def test_calls_inside_and_outside_of_running_loops(make: Make) -> None:
     tier = make()
 
     async def inside() -> list[list[float | None]]:
@@ -241,7 +241,7 @@ def test_all_rerankers_of_an_endpoint_share_its_limit(server: ProvidersServer) -
     assert server.most_at_once == 3
 
 
-# What goes wrong.
+# Faults.
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -396,7 +396,7 @@ for kind, url in ((CohereReranker, sys.argv[1]), (VoyageReranker, sys.argv[2])):
         [(0, 0.5), (1, 0.5), (0, 0.9)],
     ],
 )
-def test_answers_that_are_none(answer: object) -> None:
+def test_invalid_results_are_refused(answer: object) -> None:
     with pytest.raises(TransportError):
         checked(answer, 2)
 
@@ -496,7 +496,7 @@ class Instantly(selectors.DefaultSelector):
     now = 0.0
 
     def select(self, timeout: float | None = None) -> list[Any]:
-        """Return what is ready, without waiting."""
+        """Return the events that are ready, without waiting."""
         self.now += timeout or 0.0
         return super().select(0)
 
@@ -652,11 +652,11 @@ def test_shutting_down_does_not_wait_for_a_loop_that_is_blocked(
     assert entered.wait(20)
     own.close()
     assert not leave.is_set()
-    assert not future.done()  # it is blocked still, and nobody waited for it
+    assert not future.done()  # the loop is still blocked, and the call did not wait for it
     leave.set()
     own._thread.join(20)
     own.loop.call_later(0.1, own.loop.stop)
-    own.loop.run_forever()  # what was not done in time
+    own.loop.run_forever()  # the work that was not finished in time
     own.loop.close()
 
 
@@ -755,7 +755,7 @@ def places_of_a_secret(error: BaseException) -> Iterator[str]:
         yield repr(one.args)
         yield repr(vars(one))
         for frame, _ in traceback.walk_tb(one.__traceback__):
-            if frame.f_code.co_filename != __file__:  # this file knows the key
+            if frame.f_code.co_filename != __file__:  # this file contains the key
                 yield repr(frame.f_locals)
 
 
@@ -851,12 +851,12 @@ def own(answer: Callable[[Sequence[str]], Any], **options: Any) -> GuardedRerank
     return GuardedReranker(reranker, breaker=CircuitBreaker())
 
 
-def test_a_transport_of_ones_own() -> None:
+def test_custom_transport() -> None:
     tier = own(lambda documents: [(place, -len(one)) for place, one in enumerate(documents)])
     assert scores(tier.score("query", passages_of(["a", "bbb"]))) == [-1.0, -3.0]
 
 
-def test_what_it_raises_is_named_and_not_quoted() -> None:
+def test_errors_of_a_transport_are_not_quoted() -> None:
     def raising(documents: Sequence[str]) -> Any:
         raise RuntimeError("key=secret")
 
@@ -865,7 +865,7 @@ def test_what_it_raises_is_named_and_not_quoted() -> None:
     assert "secret" not in message
 
 
-def test_a_library_that_is_missing_is_no_failure_of_the_endpoint() -> None:
+def test_missing_library_does_not_count_as_a_failure() -> None:
     def raising(documents: Sequence[str]) -> Any:
         raise ModelError("dependency_missing", "pip install it")
 
@@ -875,7 +875,7 @@ def test_a_library_that_is_missing_is_no_failure_of_the_endpoint() -> None:
 
 
 @pytest.mark.parametrize("kind", [VoyageReranker, CohereReranker])
-def test_libraries_that_are_not_installed(kind: Any, server: ProvidersServer) -> None:
+def test_missing_library_degrades_the_result(kind: Any, server: ProvidersServer) -> None:
     script = f"""
 import sys
 sys.modules["httpx2"] = None

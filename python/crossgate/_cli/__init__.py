@@ -4,7 +4,7 @@ Each command is a module of this package with the functions `arguments` and `run
 of the requested command is imported. Exit codes: 0 something was selected or done, 1 nothing is
 relevant (for `eval compare`: a metric fell; for `calibrate`: no gate meets the objective; for
 `replay`: a decision differs; for `lint`: something was found), 2 usage or bad input, 3 failure,
-130 interrupted.
+4 a hostile text (`lint`), 130 interrupted.
 """
 
 from __future__ import annotations

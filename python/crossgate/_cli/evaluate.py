@@ -54,7 +54,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--remote",
-        choices=tuple(PROVIDERS),
+        choices=(*PROVIDERS, "decision"),
         help="provider for the mode remote; needs a key, and receives queries and candidates",
     )
     parser.add_argument(
@@ -244,6 +244,7 @@ def _remote(options: argparse.Namespace, modes: Sequence[Mode]) -> Reranker | No
             environment switches remote rerankers off.
         RerankerError: `no_key`.
     """
+    from crossgate._reranking.decision_model import DecisionReranker
     from crossgate._reranking.hosted import HOSTED
     from crossgate._reranking.remote import SWITCH, switched_off
     from crossgate.evaluation import is_run
@@ -252,7 +253,7 @@ def _remote(options: argparse.Namespace, modes: Sequence[Mode]) -> Reranker | No
     asked = "remote" in modes and not all(is_run(Path(path)) for path in options.dataset)
     if options.remote is None:
         if asked:
-            message = f"the mode remote needs --remote {' or '.join(PROVIDERS)}"
+            message = f"the mode remote needs --remote {', '.join(PROVIDERS)} or decision"
             raise InputError("out_of_range", message)
         return None
     if not asked and "remote" in modes:
@@ -263,7 +264,7 @@ def _remote(options: argparse.Namespace, modes: Sequence[Mode]) -> Reranker | No
         raise InputError("out_of_range", message)
     if switched_off():
         raise InputError("out_of_range", f"{SWITCH} switches remote rerankers off: unset it")
-    return HOSTED[options.remote]()
+    return DecisionReranker() if options.remote == "decision" else HOSTED[options.remote]()
 
 
 def _check_writable(path: Path) -> None:

@@ -16,21 +16,27 @@ from crossgate._cli.output import (
     plain,
     progress,
     say_left_out,
+    say_skipped,
     show,
     show_json,
 )
+from crossgate._support.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from crossgate._lint.checking import LintReport
     from crossgate._lint.findings import Finding
-    from crossgate._sources import Problem
+    from crossgate._sources import Loaded, Problem
 
 FOUND = 1
 """Exit code if a finding is at least as severe as `--fail-on`."""
 
+HOSTILE = 4
+"""Exit code if the audit grades a text as hostile."""
+
 SCHEMA = "crossgate-lint/1"
+AUDIT_SCHEMA = "crossgate-audit/1"
 
 _NEVER = "never"
 _COLOURS = {"error": "31", "warning": "33", "info": "1"}
@@ -50,6 +56,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default="warning",
         help="exit with 1 for findings of at least this severity (default: warning)",
     )
+    parser.add_argument(
+        "--labels",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="labelled prompts, as `crossgate eval` reads them: measure which documents take "
+        "prompts of others; may be repeated",
+    )
+    parser.add_argument(
+        "--audit",
+        action="store_true",
+        help="only grade the texts: clean, suspect or hostile; exit with 1 or 4 for the last two",
+    )
     parser.add_argument("--limit", type=at_least(1), metavar="N", help="at most N (default: all)")
 
 
@@ -59,6 +78,8 @@ def run(options: argparse.Namespace) -> int:
     from crossgate._lint.findings import reaches
 
     loaded = documents_of(options)
+    if options.audit:
+        return _audit(loaded, options)
     index = index_of(loaded, options)
     with progress("asking") as asked:
         report = lint(
@@ -66,6 +87,7 @@ def run(options: argparse.Namespace) -> int:
             loaded.documents,
             places=loaded.places,
             problems=loaded.problems,
+            prompts=_prompts(options),
             progress=asked,
         )
     shown = report.findings[: options.limit]
@@ -75,8 +97,52 @@ def run(options: argparse.Namespace) -> int:
         say_left_out(loaded.left_out)
         show(_text(report, shown))
     level = options.fail_on
+    if level != _NEVER and any(finding.code == "hostile_text" for finding in report.findings):
+        return HOSTILE
     fails = level != _NEVER and any(reaches(finding.severity, level) for finding in report.findings)
     return FOUND if fails else DONE
+
+
+def _prompts(options: argparse.Namespace) -> dict[str, Sequence[str]]:
+    """Return the labelled prompts that the arguments name, with the ids that fit each."""
+    if not options.labels:
+        return {}
+    from crossgate._evaluation.data.label_files import read_labels
+
+    if len(options.source) != 1:
+        raise InputError("out_of_range", "--labels needs a single library")
+    dataset = read_labels(options.source[0], options.labels)
+    say_skipped(dataset.problems, "the labels")
+    return {query.text: list(query.relevant) for query in dataset.queries}
+
+
+def _audit(loaded: Loaded, options: argparse.Namespace) -> int:
+    """Grade every document, and print the grades with their reasons."""
+    from crossgate._lint.audit import GRADES
+    from crossgate._lint.checking import audited
+
+    results = audited(loaded.documents, loaded.places)
+    counts = {grade: sum(found == grade for found, _ in results.values()) for grade in GRADES}
+    findings = [finding for _, listed in results.values() for finding in listed]
+    findings.sort(key=lambda finding: (finding.severity != "error", finding.id))
+    shown = findings[: options.limit]
+    if options.json:
+        show_json(
+            {
+                "schema": AUDIT_SCHEMA,
+                "documents": len(results),
+                "counts": counts,
+                "grades": {id: grade for id, (grade, _) in results.items()},
+                "findings": [finding.to_dict() for finding in shown],
+            }
+        )
+    else:
+        lines = [line for finding in shown for line in (*_lines(finding), "")]
+        graded = ", ".join(f"{count} {grade}" for grade, count in counts.items())
+        show("\n".join([*lines, f"{len(results)} documents: {graded}"]))
+    if options.fail_on == _NEVER:
+        return DONE
+    return HOSTILE if counts["hostile"] else FOUND if counts["suspect"] else DONE
 
 
 def _counts(report: LintReport) -> dict[str, int]:

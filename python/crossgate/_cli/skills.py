@@ -43,7 +43,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="transcripts of Claude Code (default: projects in ~/.claude or CLAUDE_CONFIG_DIR)",
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="show what would be moved, and move nothing"
+        "--dry-run",
+        action="store_true",
+        help="show the moves and the saved tokens only",
     )
     parser.add_argument("--tracked", action="store_true", help="also move skills that git tracks")
 

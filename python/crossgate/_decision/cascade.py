@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import crossgate._core as _core
-from crossgate._reranking.chain import CallOutcome, Chain, RerankerCall, Stage2Outcome
+from crossgate._reranking.chain import CallOutcome, CanStop, Chain, RerankerCall, Stage2Outcome
 from crossgate._reranking.contract import NO_DEADLINE, Deadline
 from crossgate._retrieval.windows import Window, windows
 from crossgate._support.checks import is_text
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 STAGE1 = "stage1"
 EMPTY = "empty"
+_SHORT_QUERY = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,7 @@ class Stage1:
         windows: The parts of long documents that stage 2 reads, by id; None to choose them for
             the pool.
         empty: Documents without text, which are the last hits.
+        corrected: The text for stage 2 if words were corrected; None for that of the request.
     """
 
     scored: Sequence[_core.Scored]
@@ -68,6 +70,7 @@ class Stage1:
     indexes: Mapping[str, int] = field(default_factory=dict)
     windows: Mapping[str, Window] | None = None
     empty: Sequence[Document] = ()
+    corrected: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +79,7 @@ class Request:
 
     Attributes:
         prompt: The prompt in its parts, already checked.
+        corrected: The text for stage 2 if words were corrected; None for that of `prompt`.
         stage1: Finds and scores the candidates.
         profile: The fitted settings.
         policy: The chosen settings.
@@ -103,6 +107,7 @@ class Request:
     deadline: Deadline = NO_DEADLINE
     telemetry: TelemetryHook | None = None
     started: float = field(default_factory=perf_counter)
+    corrected: str | None = None
 
 
 def run(request: Request) -> RouteResult:
@@ -167,14 +172,18 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
         *(Degradation(code=note.code, detail=note.detail) for note in gated.notes),
     ]
     reply = Stage2Outcome()
+    found_warnings = list(stage1.warnings)
     chosen: Mapping[str, Window] = stage1.windows or {}
     if gated.verdict == Verdict.AMBIGUOUS and request.rerankers:
         before = perf_counter()
-        query = request.prompt.searched
+        query = stage1.corrected or request.corrected or request.prompt.searched
         chosen = _windows(query, gated, stage1)
         passages = _passages(gated, stage1.documents, chosen)
-        reply = yield from request.rerankers.ask(query, passages, request.deadline, watch)
+        reply = yield from request.rerankers.ask(
+            query, passages, request.deadline, watch, _stop_rule(gated, profile)
+        )
         degraded += reply.degraded
+        found_warnings += _cut_query(query, reply, request.rerankers)
         timings["stage2"] = milliseconds(before)
 
     decision = _core.conclude(gated, reply.pairs, reply.identity, profile, policy)
@@ -190,7 +199,9 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
         "asked": [list(answer) for answer in reply.asked],
     }
     hits = _hits(gated, decision, reply, stage1, chosen)
-    warnings = (ResultWarning(code=note.code, detail=note.detail) for note in decision.warnings)
+    found_warnings += [
+        ResultWarning(code=note.code, detail=note.detail) for note in decision.warnings
+    ]
     result = RouteResult(
         verdict=Verdict(decision.verdict),
         reason=decision.reason,
@@ -201,7 +212,7 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
         degraded=tuple(degraded),
         timings=timings,
         trace=trace,
-        warnings=(*stage1.warnings, *warnings),
+        warnings=tuple(found_warnings),
     )
     return watch.route_finished(request.prompt.text, result) if watch else result
 
@@ -218,6 +229,13 @@ def replay(trace: Mapping[str, Any]) -> dict[str, Any]:
     """
     gated, decision = _core.replay(json.dumps(trace))
     return {"gate": gated.to_dict(), "decision": decision.to_dict()}
+
+
+def _stop_rule(gated: _core.Gated, profile: _core.Profile) -> CanStop | None:
+    """Return the rule by which stage 2 stops reading, or None if the profile has no model of it."""
+    if profile.anytime is None:
+        return None
+    return lambda pairs, identity: _core.can_stop(gated, pairs, identity, profile)
 
 
 def _asked(request: Request, stage1: Stage1) -> _core.Request:
@@ -247,6 +265,22 @@ def _windows(query: str, gated: _core.Gated, stage1: Stage1) -> Mapping[str, Win
         return stage1.windows
     scored = gated.scored
     return windows(query, (stage1.documents[scored[rank].id] for rank in gated.pool))
+
+
+def _cut_query(query: str, reply: Stage2Outcome, rerankers: Chain) -> list[ResultWarning]:
+    """Return a warning if the reranker that answered read only the ends of the query."""
+    if reply.identity is None or len(query) <= _SHORT_QUERY:
+        return []
+    for reranker in rerankers:
+        if reranker.identity == reply.identity and getattr(reranker, "cuts", None):
+            if not reranker.cuts(query):  # type: ignore[attr-defined]
+                return []
+            detail = (
+                f"{reranker.name} read only the beginning and the end of the query of "
+                f"{len(query):,} characters: pass only the part with the request"
+            )
+            return [ResultWarning(code="query_cut", detail=detail)]
+    return []
 
 
 def _passages(
@@ -305,12 +339,13 @@ def _hits(
                 index=stage1.indexes.get(place.id),
             )
         )
-    hits += [_empty(document, len(hits) + 1, stage1) for document in stage1.empty]
+    for document in stage1.empty:
+        hits.append(_empty(document, len(hits) + 1, stage1))
     return tuple(hits)
 
 
 def _empty(document: Document, rank: int, stage1: Stage1) -> Hit:
-    """Return the hit of a document without text; all of them share the last rank."""
+    """Return the hit of a document without text, behind all others."""
     return Hit(
         document=document,
         cosine=None,

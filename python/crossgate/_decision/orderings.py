@@ -15,7 +15,9 @@ def relevances(hits: Sequence[Hit]) -> list[float]:
     """
     known = [hit.relevance for hit in hits]
     if None in known:
-        return [hit.score or 0.0 for hit in hits]
+        scores = [hit.score for hit in hits if hit.score is not None]
+        least = min(scores, default=0.0)  # a hit without a score ranks last
+        return [least if hit.score is None else hit.score for hit in hits]
     return [relevance for relevance in known if relevance is not None]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Never
 import crossgate._core as _core
 from crossgate._core import Combine, Policy, Profile
 from crossgate._decision.batch import Progress, decide_many
-from crossgate._decision.cascade import Request, Stage1, arun, milliseconds, run
+from crossgate._decision.cascade import Request, Stage1, arun, milliseconds, readable, run
 from crossgate._reranking.chain import Chain, load, unloaded
 from crossgate._reranking.contract import Deadline
 from crossgate._retrieval.index import Index, bundled_embedder, check_documents, is_blank
+from crossgate._retrieval.spelling import corrected
 from crossgate._retrieval.windows import Window, windows
 from crossgate._runtime.models.manifest import PASSAGE_RERANKER
 from crossgate._support.checks import (
@@ -58,8 +60,14 @@ are always 1 and -1. Between 0.5 and 1.5, results for many candidates hardly dif
 (`python eval/rerank_order.py`).
 """
 
+EMBEDDED_COSINE = 5.0
+"""Weight of the bundled embedder's cosine where it embeds the candidates (eval/README.md)."""
+
 # Minimum seconds of stage 1, enough for the usual number of candidates.
 _LEAST_SECONDS = 0.1
+
+# Characters of each candidate by which its language is detected.
+_SAMPLE_CHARS = 400
 
 
 def rerank(
@@ -114,8 +122,8 @@ def rerank(
         keep_scores: Use the candidates' scores, for example from fusion or decay, as the blend of
             stage 1; every candidate needs one, in [0, 1]. The gate still uses the cosines.
         embed: Whether stage 1 embeds candidates that have neither cosines nor scores, with the
-            bundled embedder. None embeds them if a word of the query occurs in none of them, as a
-            misspelt one: then BM25 alone is unreliable.
+            bundled embedder. None embeds them if an uncommon word of the query occurs in none of
+            them: then BM25 alone is unreliable.
         material: Pasted texts that belong to the query, as in `Router.route`. Pasted text within
             the query counts as part of it, since it is often the subject of the search.
         unknown: Not accepted: raises TypeError, which names `limit` for `k`, `top_k` and `top_n`.
@@ -250,6 +258,7 @@ def _request(
     check_documents(documents, empty=True)
     return Request(
         prompt=prompt,
+        corrected=search.query,
         stage1=partial(search.run, fitted, notes),
         profile=fitted,
         policy=as_policy(policy),
@@ -295,18 +304,29 @@ class _CandidateSearch:
         deadline: Deadline,
     ) -> None:
         self.keep_scores = keep_scores
-        self._query = query
+        self.query, corrections = corrected(
+            query, (given.content for given in candidates), language
+        )
         self._language = language
         self._deadline = deadline
         self._positions = {given.id: position for position, given in enumerate(candidates)}
         self._empty = [given for given in candidates if is_blank(given)]
         self.documents = [given for given in candidates if not is_blank(given)]
         self.warnings: list[ResultWarning] = []
+        for word, known in corrections.items():
+            self._warn("spelling", f"no candidate has the word {word!r}: it was read as {known!r}")
+        self._foreign = _foreign_language(query, self.documents)
+        if self._foreign is not None:
+            self._warn(
+                "unsupported_language",
+                f"the text is {self._foreign}, and the bundled models read English: no threshold "
+                "applies; use a multilingual reranker",
+            )
         self._vector = self._comparable(vector)
         self._cosines = self._complete("cosine", "the cosines are not used")
         self._scores = self._complete("score", "the others rank behind them")
         self.embeds = not (self.has_cosines or self.has_scores or keep_scores) and (
-            _has_unknown_words(query, self.documents, language) if embed is None else embed
+            _has_unknown_words(self.query, self.documents, language) if embed is None else embed
         )
 
     @property
@@ -319,6 +339,11 @@ class _CandidateSearch:
         """Whether the retriever scored candidates."""
         return bool(self._scores)
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the query or most candidates are in another language than English."""
+        return self._foreign is not None
+
     def run(self, profile: Profile, notes: tuple[Degradation, ...]) -> Stage1:
         """Score the candidates; when time runs out, keep the order of the retriever."""
         start = perf_counter()
@@ -328,6 +353,8 @@ class _CandidateSearch:
         found, chosen, failed = searched
         if late or self.keep_scores or self._vector is None:
             found = self._with_given_scores(found, profile, is_late=bool(late))
+        if profile.relevance.stage2 is not None and not late:
+            found = self._with_coverage(found, chosen)
         return Stage1(
             scored=found,
             documents={document.id: document for document in self.documents},
@@ -368,18 +395,19 @@ class _CandidateSearch:
         self.warnings.append(ResultWarning(code=code, detail=detail))
 
     def _search(self, profile: Profile) -> _Searched:
-        chosen = windows(self._query, self.documents, language=self._language)
+        chosen = windows(self.query, self.documents, language=self._language)
         vector, vectors = self._vector, {d.id: d.vector for d in self.documents}
         failed: tuple[Degradation, ...] = ()
         if self.embeds:
             vector, vectors, failed = self._embedded(chosen)
-        index = Index(_core.Index(self._language, "", 0 if vector is None else len(vector)), None)
+        core = _core.Index(self._language, "", 0 if vector is None else len(vector))
+        index = Index(core, None, body_chars=sys.maxsize)
         index.upsert(
             replace(document, vector=None if vector is None else vectors[document.id])
             for document in self.documents
         )
         scored, _ = index.search(
-            self._query,
+            self.query,
             vector,
             blend=profile.blend,
             per_channel=max(2, len(self.documents)),
@@ -396,10 +424,22 @@ class _CandidateSearch:
             for document in self.documents
         ]
         try:
-            query, *made = bundled_embedder().embed([self._query, *texts])
+            query, *made = bundled_embedder().embed([self.query, *texts])
         except ModelError as error:  # BM25 decides alone
             return None, {}, (degradation("embedder", error),)
         return query, {d.id: one for d, one in zip(self.documents, made, strict=True)}, ()
+
+    def _with_coverage(
+        self, scored: Sequence[_core.Scored], chosen: Mapping[str, Window]
+    ) -> Sequence[_core.Scored]:
+        documents = {document.id: document for document in self.documents}
+        texts = {
+            found.id: chosen[found.id].text
+            if found.id in chosen
+            else readable(documents[found.id], found.passage)
+            for found in scored
+        }
+        return _core.with_coverage(scored, self.query, texts, self._language)
 
     def _with_given_scores(
         self, scored: Sequence[_core.Scored], profile: Profile, *, is_late: bool
@@ -422,9 +462,19 @@ class _CandidateSearch:
 _Searched = tuple[Sequence[_core.Scored], Mapping[str, Window], tuple[Degradation, ...]]
 
 
+def _foreign_language(query: str, documents: Sequence[Document]) -> str | None:
+    """Return the language of the query or of most candidates; None if they may be English."""
+    sample = "\n".join(document.content[:_SAMPLE_CHARS] for document in documents)
+    for text in (query, sample):
+        language = _core.language(text)
+        if language not in (None, "English"):
+            return language
+    return None
+
+
 def _has_unknown_words(query: str, documents: Sequence[Document], language: str) -> bool:
-    """Return whether a word of the query occurs in no candidate, as a misspelt one."""
-    asked = set(_core.analyze(query, language))
+    """Return whether an uncommon word of the query occurs in no candidate."""
+    asked = {stem for stem in _core.analyze(query, language) if _core.information(stem) >= 1}
     for document in documents:
         if not asked:
             return False
@@ -441,7 +491,7 @@ def _in_time(
         return read(), ()
     from concurrent.futures import wait
 
-    from crossgate._reranking.admission import run_on_thread
+    from crossgate._runtime.threads import run_on_thread
 
     future = run_on_thread(read, "stage1")
     wait([future], max(left, _LEAST_SECONDS))
@@ -467,11 +517,22 @@ def _default_profile(rerankers: Sequence[str | None], search: _CandidateSearch) 
     """
     bundled = read_profile(PASSAGE_PROFILE)
     fitted = bundled if rerankers and rerankers[0] == bundled.reranker else Profile()
-    if (search.has_cosines or search.embeds) and not search.keep_scores and fitted.reranker:
+    if search.embeds and isinstance(fitted.combine, Combine.Weighted):
+        fitted = fitted.replace(
+            combine=Combine.Weighted(
+                cosine=EMBEDDED_COSINE,
+                bm25=fitted.combine.bm25,
+                rerank_score=fitted.combine.rerank_score,
+            )
+        )
+    elif search.has_cosines and not search.keep_scores and fitted.reranker:
         fitted = fitted.replace(combine=BY_COSINE)
     elif search.keep_scores or search.has_scores:
         # The scale of the scores is unknown, so only their order counts.
         fitted = fitted.replace(combine=Profile().combine)
+    if fitted.reranker and search.is_foreign:
+        # The bundled models read English: other languages keep their order and meet no threshold.
+        fitted = fitted.replace(relevance=fitted.relevance.replace(threshold=None))
     return fitted.replace(pool=min(max(1, len(search.documents)), _core.MOST_CANDIDATES))
 
 

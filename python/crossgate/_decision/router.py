@@ -18,6 +18,7 @@ from crossgate._decision.cascade import Request, Stage1, arun, milliseconds, run
 from crossgate._reranking.chain import Chain
 from crossgate._reranking.contract import NO_DEADLINE, Deadline, passages_of
 from crossgate._retrieval.index import Index, check_embedder, embedder_mismatch
+from crossgate._retrieval.spelling import corrected
 from crossgate._runtime.models.manifest import ROUTING_RERANKER, languages_of
 from crossgate._support.checks import (
     check_confidence,
@@ -31,7 +32,14 @@ from crossgate._support.checks import (
 from crossgate._support.errors import CrossgateError, IndexFileError, InputError, RerankerError
 from crossgate._values.profile_files import as_policy, as_profile, read_profile
 from crossgate._values.prompts import Material, Prompt, read_prompt
-from crossgate._values.results import Degradation, ResultWarning, RouteResult, Vector, degradation
+from crossgate._values.results import (
+    Degradation,
+    Document,
+    ResultWarning,
+    RouteResult,
+    Vector,
+    degradation,
+)
 
 if TYPE_CHECKING:
     from crossgate._reranking.chain import Choice
@@ -303,7 +311,6 @@ class Router:
         embedded = milliseconds(start)
         search = partial(
             self.index.search,
-            prompt.searched,
             embed=False,
             blend=self.profile.blend,
             per_channel=self.profile.per_channel,
@@ -311,18 +318,24 @@ class Router:
             deny=deny,
         )
         try:
-            scored, documents = search(vector)
+            scored, documents = search(prompt.searched, vector)
         except Exception as error:
             if given or vector is None or isinstance(error, IndexFileError):
                 raise
             # An invalid vector counts as a failure of the embedder; BM25 decides alone.
             vector, notes = None, (degradation("embedder", error),)
-            scored, documents = search(None)
+            scored, documents = search(prompt.searched, None)
+        text, corrections = self._corrected(prompt.searched, documents.values())
+        if corrections:
+            if vector is not None and not given:
+                vector, notes = self._embedded(text)
+            scored, documents = search(text, vector)
         return Stage1(
             scored=scored,
             documents=documents,
             degraded=(*self._notes, *notes),
-            warnings=(*self._warnings, *self._unreadable(prompt)),
+            warnings=(*self._warnings, *self._unreadable(prompt), *corrections),
+            corrected=text if corrections else None,
             timings={"embed": embedded, "search": milliseconds(start) - embedded},
             need=self._need(self._vector_of_request(prompt, vector, given=given)),
         )
@@ -338,6 +351,24 @@ class Router:
         except Exception as error:  # BM25 decides alone
             return None, (degradation("embedder", error),)
         return vector, ()
+
+    def _corrected(
+        self, text: str, candidates: Iterable[Document]
+    ) -> tuple[str, tuple[ResultWarning, ...]]:
+        """Return a text with misspelt words corrected to words of the candidates, and warnings."""
+        known = list(candidates)
+        read, corrections = corrected(
+            text, (document.content for document in known), self.index.language
+        )
+        if any(word in document.body.lower() for word in corrections for document in known):
+            return text, ()  # a rare word, but not a misspelt one
+        return read, tuple(
+            ResultWarning(
+                code="spelling",
+                detail=f"no candidate has the word {word!r}: it was read as {similar!r}",
+            )
+            for word, similar in corrections.items()
+        )
 
     def _vector_of_request(
         self, prompt: Prompt, vector: Vector | None, *, given: bool

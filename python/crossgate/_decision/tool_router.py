@@ -13,8 +13,8 @@ from crossgate._sources.tools import own_tools
 from crossgate._support.checks import MAX_QUERY_CHARACTERS
 
 if TYPE_CHECKING:
-    from crossgate._values.prompts import Material
     from crossgate._retrieval.embedding import Embedder
+    from crossgate._values.prompts import Material
 
 
 class ToolRouter:

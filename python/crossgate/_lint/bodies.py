@@ -12,7 +12,7 @@ from crossgate._lint.inputs import LintedLibrary
 from crossgate._retrieval.passages import BODY_CHARS, fenced
 from crossgate._values.results import Document
 
-LINES = 3
+LINES = 4
 """Minimum number of lines of the body that a term is on."""
 
 RARE = 0.02

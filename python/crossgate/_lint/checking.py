@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 
 from crossgate._core import Blend
 from crossgate._decision.router import DEFAULT_PROFILE
+from crossgate._lint.audit import Grade, alarms_as_findings, audit, grade_of
 from crossgate._lint.bodies import bodies
+from crossgate._lint.confusions import confusions
 from crossgate._lint.findings import SEVERITIES, Finding
 from crossgate._lint.hubs import hubs
 from crossgate._lint.inputs import LintedLibrary
+from crossgate._lint.lengths import long_descriptions
 from crossgate._lint.locations import Places
 from crossgate._lint.rarity import LibraryTerms
 from crossgate._lint.self_retrieval import ask
@@ -18,6 +21,7 @@ from crossgate._lint.sentences import own_sentences
 from crossgate._lint.shadows import shadows
 from crossgate._lint.trigger_conflicts import contradictions
 from crossgate._lint.unfindable import unfindable
+from crossgate._lint.unread_exclusions import unread_exclusions
 from crossgate._retrieval.index import Index
 from crossgate._sources import Problem, SourceLocation
 from crossgate._support.checks import check_kind
@@ -25,11 +29,16 @@ from crossgate._values.profile_files import read_profile
 from crossgate._values.results import Document
 
 _ORDER = (
+    "hostile_text",
     "source_problem",
+    "confusion",
     "shadowed",
     "unfindable",
     "contradicting_triggers",
     "hub",
+    "long_description",
+    "suspect_text",
+    "unread_exclusion",
     "unannounced_body",
 )
 """The order of codes within one severity: those that lose more prompts come first."""
@@ -56,6 +65,7 @@ def lint(
     *,
     places: Mapping[str, SourceLocation] | None = None,
     problems: Sequence[Problem] = (),
+    prompts: Mapping[str, Sequence[str]] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> LintReport:
     """Find problems in a library that hurt routing.
@@ -67,6 +77,8 @@ def lint(
         documents: The documents that the index was built from, with bodies of any length; None for
             the documents as the index keeps them.
         places: File and line of each document by id, so that a finding can name its line.
+        prompts: Labelled prompts, each with the ids of the documents that fit; they measure which
+            documents take prompts of others.
         problems: Files that were skipped or renamed when the sources were read.
         progress: Called with the number of texts embedded so far and the total.
 
@@ -79,6 +91,8 @@ def lint(
         check_kind("places", places, Mapping, "a mapping of ids to a SourceLocation, or None")
         for place in places.values():
             check_kind("a place", place, SourceLocation, "a SourceLocation")
+    if prompts is not None:
+        check_kind("prompts", prompts, Mapping, "a mapping of prompts to lists of ids, or None")
     check_kind("problems", problems, Sequence, "a list of Problem")
     for problem in problems:
         check_kind("a problem", problem, Problem, "a Problem of a reader")
@@ -99,16 +113,32 @@ def lint(
         answers=answers,
         places=Places(places or {}),
     )
-    findings = sorted([*map(_source_problem, problems), *_all(library)], key=_rank)
+    confused = confusions(library, private, prompts or {}, _blend(index))
+    findings = sorted([*map(_source_problem, problems), *confused, *_all(library)], key=_rank)
     return LintReport(findings=tuple(findings), documents=len(ordered), sentences=len(sentences))
+
+
+def audited(
+    documents: Iterable[Document], places: Mapping[str, SourceLocation]
+) -> dict[str, tuple[Grade, list[Finding]]]:
+    """Return grade and findings of the audit by id, for documents without an index."""
+    located = Places(places)
+    results: dict[str, tuple[Grade, list[Finding]]] = {}
+    for document in documents:
+        alarms = audit(document)
+        findings = list(alarms_as_findings(document, alarms, located))
+        results[document.id] = grade_of(alarms), findings
+    return results
 
 
 def _all(library: LintedLibrary) -> Iterator[Finding]:
     shadowed = list(shadows(library))
     yield from shadowed
     yield from unfindable(library, {finding.id for finding in shadowed})
-    for check in (contradictions, hubs, bodies):
+    for check in (contradictions, hubs, bodies, long_descriptions, unread_exclusions):
         yield from check(library)
+    for document in library.documents.values():
+        yield from alarms_as_findings(document, audit(document), library.places)
 
 
 def _rank(finding: Finding) -> tuple[int, int, float, str, tuple[str, ...], str, int, str]:

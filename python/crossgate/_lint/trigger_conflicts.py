@@ -24,7 +24,7 @@ _USES = re.compile(
     r"keywords\s*:|activate (?:when|for|on))",
     re.IGNORECASE,
 )
-_EXCLUDES = re.compile(
+EXCLUDES = re.compile(
     r"\b(?:(?:do not|don['’]t|never) (?:use|trigger|invoke|activate|load)"
     r"(?: this(?: skill| tool)?| it)?(?: for| when(?:ever)?| if| on| to)|"
     r"not (?:meant |intended )?for)\b\s*:?",
@@ -89,7 +89,7 @@ def _uses_and_exclusions(
     excluded: list[_Part] = []
     for start, end in split(document.text):
         sentence = document.text[start:end]
-        without = _EXCLUDES.search(sentence)
+        without = EXCLUDES.search(sentence)
         stop = start + without.start() if without else end
         opening = _USES.search(document.text, start, stop)
         if opening:

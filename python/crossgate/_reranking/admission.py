@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import contextvars
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,14 +13,17 @@ from crossgate._reranking import shared_state
 from crossgate._reranking.contract import (
     LEAST_PAIRS,
     NO_DEADLINE,
+    AnytimeReranker,
     AsyncReranker,
     Deadline,
+    Enough,
     PairScore,
     Reranker,
     Scores,
     check_reranker,
 )
 from crossgate._reranking.health import CircuitBreaker, LatencyEstimate, State
+from crossgate._runtime.threads import run_on_thread
 from crossgate._support.errors import InputError, ModelError, RerankerError
 from crossgate._values.results import Degradation, Passage
 
@@ -107,9 +108,17 @@ class GuardedReranker:
             return False
 
     def score(
-        self, query: str, passages: Sequence[Passage], *, deadline: Deadline = NO_DEADLINE
+        self,
+        query: str,
+        passages: Sequence[Passage],
+        *,
+        deadline: Deadline = NO_DEADLINE,
+        enough: Enough | None = None,
     ) -> Scores:
         """Return the scores that the reranker computes in time; at least two for several passages.
+
+        If the reranker is an `AnytimeReranker`, it stops after the first passages for which
+        `enough` returns True.
 
         Raises:
             RerankerError: `circuit_breaker`, `budget`, or an error of the reranker.
@@ -118,7 +127,7 @@ class GuardedReranker:
         if not passages:
             return Scores()
         with self._attempt(passages, deadline) as (given, settle):
-            call = partial(self._ask, query, given, deadline)
+            call = partial(self._ask, query, given, deadline, enough)
             left = deadline.left
             if left is None:
                 return settle(call())
@@ -129,7 +138,12 @@ class GuardedReranker:
             return settle(future.result())
 
     async def ascore(
-        self, query: str, passages: Sequence[Passage], *, deadline: Deadline = NO_DEADLINE
+        self,
+        query: str,
+        passages: Sequence[Passage],
+        *,
+        deadline: Deadline = NO_DEADLINE,
+        enough: Enough | None = None,
     ) -> Scores:
         """Like `score`, from an event loop: remote rerankers run natively, others on threads.
 
@@ -142,7 +156,7 @@ class GuardedReranker:
         if not passages:
             return Scores()
         with self._attempt(passages, deadline) as (given, settle):
-            call = partial(self._ask, query, given, deadline)
+            call = partial(self._ask, query, given, deadline, enough)
             left = deadline.left
             end = asyncio.timeout(None if left is None else left + _GRACE)
             try:
@@ -227,9 +241,11 @@ class GuardedReranker:
         return self._has_endpoint and not spent
 
     def _ask(
-        self, query: str, given: list[Passage], deadline: Deadline
+        self, query: str, given: list[Passage], deadline: Deadline, enough: Enough | None
     ) -> Sequence[PairScore | None]:
         try:
+            if enough is not None and isinstance(self.reranker, AnytimeReranker):
+                return self.reranker.score_until(query, given, deadline=deadline, enough=enough)
             return self.reranker.score(query, given, deadline=deadline)
         except StopIteration:  # futures and generators cannot carry a StopIteration
             raise RuntimeError(f"{self.name} raised StopIteration") from None
@@ -239,6 +255,7 @@ class GuardedReranker:
     ) -> Scores:
         """Check the answer for the first `number` passages, and pad it with None for the rest."""
         missing: Degradation | None = getattr(answer, "missing", None)
+        stopped: bool = getattr(answer, "stopped", False)
         if len(answer) != number:
             raise ValueError(f"{self.name} returned {len(answer)} scores for {number} passages")
         pairs = [
@@ -246,6 +263,9 @@ class GuardedReranker:
             for passage, pair in zip(passages, answer, strict=False)
         ]
         scored = number - pairs.count(None)
+        padding = [None] * (len(passages) - number)
+        if stopped and scored >= min(LEAST_PAIRS, number):
+            return Scores([*pairs, *padding], stopped=True)
         counts = f"{scored} of {len(passages)} passages"
         if scored < number:
             detail = f"{self.name} scored {counts}"
@@ -255,7 +275,7 @@ class GuardedReranker:
         elif number < len(passages):
             detail = f"{self.name} had time for {counts}"
             missing = Degradation(code="budget", detail=detail)
-        return Scores([*pairs, *[None] * (len(passages) - number)], missing)
+        return Scores([*pairs, *padding], missing)
 
     def _blocked(self) -> RerankerError:
         seconds = self.breaker.seconds_closed_off
@@ -302,21 +322,3 @@ def _finite(passage: Passage, pair: PairScore) -> PairScore:
     if not abs(score) <= _GREATEST_SCORE:
         raise ValueError(f"the score of {passage.id!r} is {score}: it must be within 1e30 of 0")
     return PairScore(score, bool(pair.truncated))
-
-
-def run_on_thread(work: Callable[[], Result], name: str) -> concurrent.futures.Future[Result]:
-    """Start work on a new daemon thread, which does not delay the end of the process."""
-    future: concurrent.futures.Future[Result] = concurrent.futures.Future()
-    future.set_running_or_notify_cancel()  # makes the future uncancellable
-    context = contextvars.copy_context()
-
-    def run() -> None:
-        try:
-            result = context.run(work)
-        except BaseException as error:  # raised by `future.result` in the waiting thread
-            future.set_exception(error)
-        else:
-            future.set_result(result)
-
-    threading.Thread(target=run, name=f"crossgate-{name}", daemon=True).start()
-    return future

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, NamedTuple
 
 from crossgate._core import Pair, Profile, fits
-from crossgate._reranking.contract import Deadline, Reranker, Scores, check_reranker
+from crossgate._reranking.contract import (
+    Deadline,
+    Enough,
+    PairScore,
+    Reranker,
+    Scores,
+    check_reranker,
+)
 from crossgate._runtime.models import cache, manifest
 from crossgate._support.checks import check_path
 from crossgate._support.errors import RerankerError
@@ -22,6 +29,9 @@ if TYPE_CHECKING:
 
     Named = Reranker | str | PathLike[str]
     Choice = Named | Sequence[Named | None] | None
+
+CanStop = Callable[[list[Pair], str | None], bool]
+"""Whether the first pairs of a reranker, by its identity, are enough to decide."""
 
 CallOutcome = Scores | Exception
 """The scores of a call, or the exception that it raised."""
@@ -39,24 +49,30 @@ class RerankerCall(NamedTuple):
         query: The query.
         passages: The passages, in stage-1 order.
         deadline: When the call must be finished.
+        enough: Whether the scores of the first passages are enough; None to score all.
     """
 
     reranker: GuardedReranker
     query: str
     passages: Sequence[Passage]
     deadline: Deadline
+    enough: Enough | None = None
 
     def run(self) -> CallOutcome:
         """Make the call, and return its scores or its exception."""
         try:
-            return self.reranker.score(self.query, self.passages, deadline=self.deadline)
+            return self.reranker.score(
+                self.query, self.passages, deadline=self.deadline, enough=self.enough
+            )
         except Exception as error:
             return error
 
     async def arun(self) -> CallOutcome:
         """Like `run`, from an event loop."""
         try:
-            return await self.reranker.ascore(self.query, self.passages, deadline=self.deadline)
+            return await self.reranker.ascore(
+                self.query, self.passages, deadline=self.deadline, enough=self.enough
+            )
         except Exception as error:
             return error
 
@@ -143,6 +159,7 @@ class Chain:
         passages: Sequence[Passage],
         deadline: Deadline,
         watch: Watch | None = None,
+        can_stop: CanStop | None = None,
     ) -> Generator[RerankerCall, CallOutcome, Stage2Outcome]:
         """Yield a call for each reranker in turn until one succeeds.
 
@@ -153,6 +170,8 @@ class Chain:
             passages: The passages, best first; each reranker gets its own copy.
             deadline: When the query must be decided.
             watch: Receives an event for each reranker.
+            can_stop: Whether pairs of the reranker with this identity are enough to decide; None to
+                score all passages.
         """
         reply = Stage2Outcome()
         last = len(self._members) - 1
@@ -174,7 +193,10 @@ class Chain:
                 answer = error.with_traceback(None)  # the traceback would keep this frame alive
             else:
                 share = _SHARE_OF_THE_LAST if position == last else _SHARE
-                answer = yield RerankerCall(reranker, query, passages, deadline.share(share))
+                enough = None if can_stop is None else _enough(can_stop, passages, identity)
+                answer = yield RerankerCall(
+                    reranker, query, passages, deadline.share(share), enough
+                )
             if isinstance(answer, Exception):
                 if isinstance(answer, RerankerError):
                     why = Degradation(code=answer.code, detail=str(answer))
@@ -187,11 +209,7 @@ class Chain:
                     watch.reranker_skipped(name, why.code, taken)
                 continue
             reply.name, reply.identity = name, identity
-            reply.pairs = [
-                Pair(id=passage.id, score=pair.score, truncated=pair.truncated)
-                for passage, pair in zip(passages, answer, strict=True)
-                if pair is not None
-            ]
+            reply.pairs = _pairs(passages, answer)
             if answer.missing is not None:
                 reply.degraded.append(answer.missing)
             reply.asked.append((identity, "answered"))
@@ -216,6 +234,18 @@ class Chain:
         if not isinstance(member, str | PathLike):
             return member
         return load(self._default if member == "default" else member)
+
+
+def _pairs(passages: Sequence[Passage], scores: Sequence[PairScore | None]) -> list[Pair]:
+    return [
+        Pair(id=passage.id, score=score.score, truncated=score.truncated)
+        for passage, score in zip(passages, scores, strict=False)
+        if score is not None
+    ]
+
+
+def _enough(can_stop: CanStop, passages: Sequence[Passage], identity: str | None) -> Enough:
+    return lambda scored: can_stop(_pairs(passages, scored), identity)
 
 
 def _listed(choice: Choice) -> list[Named]:

@@ -83,17 +83,24 @@ class Scores(tuple[PairScore | None, ...]):
 
     Args:
         pairs: The scores.
-        missing: Why some passages have no score; None if all have one.
+        missing: Why some passages have no score; None if all have one, or after an early stop.
+        stopped: Whether the reranker stopped early, because the rest could not change the pick.
     """
 
     missing: Degradation | None
+    stopped: bool
 
     def __new__(
-        cls, pairs: Iterable[PairScore | None] = (), missing: Degradation | None = None
+        cls,
+        pairs: Iterable[PairScore | None] = (),
+        missing: Degradation | None = None,
+        *,
+        stopped: bool = False,
     ) -> Self:
         """Create the tuple of scores and attach the reason for missing ones."""
         self = super().__new__(cls, pairs)
         self.missing = missing
+        self.stopped = stopped
         return self
 
     def complete(self) -> list[PairScore]:
@@ -149,6 +156,20 @@ class Reranker(Protocol):
             passages: The passages, most promising first, with their stage-1 scores.
             deadline: When the caller stops waiting.
         """
+
+
+Enough = Callable[[Sequence[PairScore]], bool]
+"""Whether the scores of the first passages are enough to decide."""
+
+
+@runtime_checkable
+class AnytimeReranker(Reranker, Protocol):
+    """A reranker that scores passages in order and can stop early."""
+
+    def score_until(
+        self, query: str, passages: Sequence[Passage], *, deadline: Deadline, enough: Enough
+    ) -> Scores:
+        """Like `score`, but stop after the first passages for which `enough` returns True."""
 
 
 @runtime_checkable

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from os import PathLike
 
-from crossgate._reranking.contract import NO_DEADLINE, Deadline, PairScore, Scores
+from crossgate._reranking.contract import NO_DEADLINE, Deadline, Enough, PairScore, Scores
 from crossgate._runtime.models.folder import locate
 from crossgate._runtime.models.manifest import ROUTING_RERANKER
 from crossgate._runtime.onnx import OnnxModel
-from crossgate._runtime.threads import loading, run_until
+from crossgate._runtime.threads import loading, run_prefix, run_until
 from crossgate._support.errors import InputError, ModelError
 from crossgate._values.results import Degradation, Passage
 
@@ -61,14 +61,39 @@ class CrossEncoder:
             passages: The passages, most promising first.
             deadline: When to stop.
 
+        A query that takes more than half of the model's input is cut to its beginning and end.
+
         Raises:
-            InputError: `query_too_long` if the query is read whole and leaves no room for the
-                passage.
+            InputError: `query_too_long` if the query is put into a template and leaves no room for
+                the passage.
             ModelError: `dependency_missing`, `model_unsupported` or `model_failed`.
         """
-        left = deadline.left
-        until = None if left is None else time.monotonic() + left
-        scored = run_until(self._scorer(query), [passage.text for passage in passages], until)
+        scored = run_until(self._scorer(query), _texts(passages), _until(deadline))
+        return self._scores(scored, passages)
+
+    def score_until(
+        self, query: str, passages: Sequence[Passage], *, deadline: Deadline, enough: Enough
+    ) -> Scores:
+        """Like `score`, but stop after the first passages for which `enough` returns True.
+
+        Raises:
+            InputError: As `score` does.
+            ModelError: As `score` does.
+        """
+        stopped = False
+
+        def stop(scored: Sequence[PairScore]) -> bool:
+            nonlocal stopped
+            stopped = enough(scored)
+            return stopped
+
+        scored = run_prefix(self._scorer(query), _texts(passages), _until(deadline), stop)
+        if stopped:
+            missing = len(passages) - len(scored)
+            return Scores([*scored, *[None] * missing], stopped=True)
+        return self._scores(scored, passages)
+
+    def _scores(self, scored: list[PairScore], passages: Sequence[Passage]) -> Scores:
         missing = len(passages) - len(scored)
         if not missing:
             return Scores(scored)
@@ -79,12 +104,36 @@ class CrossEncoder:
         )
         return Scores([*scored, *[None] * missing], why)
 
+    def cuts(self, query: str) -> bool:
+        """Return whether the query is cut to its beginning and end.
+
+        Raises:
+            ModelError: `dependency_missing` or `model_unsupported`.
+        """
+        if len(query) <= self._most_query_pieces or not self._reads_whole_queries:
+            return False
+        model = self._loaded()
+        return model.clips(query) or len(model.pieces(query).ids) > self._most_query_pieces
+
+    @property
+    def _most_query_pieces(self) -> int:
+        return self._local.max_length // 2
+
+    @property
+    def _reads_whole_queries(self) -> bool:
+        return self._local.query_length is None and self._local.template is None
+
     def _scorer(self, query: str) -> Callable[[str], PairScore]:
         model = self._loaded()
-        asked = model.query(query)
+        if self.cuts(query):
+            asked = model.ends(query, self._most_query_pieces)
+        else:
+            asked = model.query(query)
         room = model.room(asked)
         read_whole = self._local.query_length is None
-        if room < _LEAST_PASSAGE_PIECES or (read_whole and model.clips(query)):
+        if room < _LEAST_PASSAGE_PIECES or (
+            read_whole and self._local.template is not None and model.clips(query)
+        ):
             most = len(asked.ids) + room - _LEAST_PASSAGE_PIECES
             if most < 1:
                 raise ModelError(
@@ -120,3 +169,12 @@ class CrossEncoder:
             if self._model is None:
                 self._model = OnnxModel(self._local)
             return self._model
+
+
+def _texts(passages: Sequence[Passage]) -> list[str]:
+    return [passage.text for passage in passages]
+
+
+def _until(deadline: Deadline) -> float | None:
+    left = deadline.left
+    return None if left is None else time.monotonic() + left

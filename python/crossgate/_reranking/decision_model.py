@@ -93,7 +93,7 @@ class DecisionReranker(RemoteReranker):
         options: As for `RemoteReranker`; by default a timeout of 5 s and two attempts.
 
     Raises:
-        RerankerError: `no_key` if neither `base_url` nor a key is given or set in the environment.
+        RerankerError: `no_key` if neither an address nor a key is given or set in the environment.
         InputError: `out_of_range` for an unknown interface or a number outside of its limits.
     """
 
@@ -123,9 +123,10 @@ class DecisionReranker(RemoteReranker):
         key_variable, url_variable, default_url, path, default_model = _DEFAULTS[interface]
         model = default_model if model is None else model
         check_text("the model", model)
-        if base_url is None:
-            key = require_key("the decision model", api_key, (key_variable,))
-            base_url = os.environ.get(url_variable) or default_url
+        if base_url is None and (address := os.environ.get(url_variable)):
+            base_url, key = address, ApiKey(api_key, (key_variable,))  # local servers need no key
+        elif base_url is None:
+            base_url, key = default_url, require_key("the decision model", api_key, (key_variable,))
         else:
             check_text("base_url", base_url)
             key = ApiKey(api_key, ())
@@ -145,8 +146,9 @@ class DecisionReranker(RemoteReranker):
     def from_environment(
         cls, model: str | None = None, *, interface: Interface = "systemone", **options: Any
     ) -> Self | None:
-        """Return a reranker, or None without a key in the environment or if CROSSGATE_REMOTE=0."""
-        if switched_off() or not ApiKey(None, _DEFAULTS[interface][:1]):
+        """Return a reranker, or None without a key or an address, or if CROSSGATE_REMOTE=0."""
+        key_variable, url_variable, *_ = _DEFAULTS[interface]
+        if switched_off() or not (ApiKey(None, (key_variable,)) or os.environ.get(url_variable)):
             return None
         return cls(model, interface=interface, **options)
 

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -30,7 +30,7 @@ from crossgate._support.checks import (
 from crossgate._support.errors import IndexFileError, InputError, ModelError
 from crossgate._support.files import check_source, check_target, remove_leftovers
 from crossgate._values.candidates import ID_FIELDS, candidate
-from crossgate._values.results import Document, Vector, content
+from crossgate._values.results import Candidate, Document, Vector, content
 
 if TYPE_CHECKING:
     from crossgate._retrieval.embedding import Embedder
@@ -56,6 +56,14 @@ class SearchResult(NamedTuple):
     scored: list[_core.Scored]
     documents: Mapping[str, Document]
 
+    @property
+    def candidates(self) -> list[Candidate]:
+        """The candidates with their cosines, for `crossgate.rerank`."""
+        return [
+            Candidate(**_fields(self.documents[found.id]), cosine=found.cosine)
+            for found in self.scored
+        ]
+
 
 class Index:
     """Documents with their terms and vectors. Threads may search and change it at once.
@@ -74,8 +82,11 @@ class Index:
     Like a mapping it holds documents by id: `"pdf" in index`, `index["pdf"]`, `for id in index`.
     """
 
-    def __init__(self, core: _core.Index, embedder: Embedder | None) -> None:
+    def __init__(
+        self, core: _core.Index, embedder: Embedder | None, *, body_chars: int = BODY_CHARS
+    ) -> None:
         self._core = core
+        self._body_chars = body_chars
         self._embedder = embedder
         self.path: Path | None = None
         """The file that it was last opened from or saved to; None for one in memory."""
@@ -230,8 +241,8 @@ class Index:
                     document.id,
                     document.title,
                     document.text,
-                    document.body[:BODY_CHARS],
-                    passages(document.body),
+                    document.body,
+                    passages(document.body, max_chars=self._body_chars),
                     _metadata(document),
                     vectors.get(document.id, document.vector),
                 )
@@ -315,6 +326,11 @@ class Index:
     def ids(self) -> list[str]:
         """The ids of all documents, in the order in which they were added."""
         return self._core.ids()
+
+    @property
+    def language(self) -> str:
+        """Snowball language of the stemmer, or `none`."""
+        return self._core.language
 
     @property
     def embedder(self) -> str:
@@ -415,6 +431,11 @@ def _unpickled(data: bytes, embedder: Embedder | None, path: Path | None) -> Ind
         index = Index(_core.Index.open(file), embedder)
     index.path = path
     return index
+
+
+def _fields(document: Document) -> dict[str, Any]:
+    """Return the fields of a document by name."""
+    return {field.name: getattr(document, field.name) for field in fields(document)}
 
 
 def _documents(

@@ -13,7 +13,7 @@ WHOLE_CHARS = 1_200
 """Characters of a text that a reranker reads whole; a longer text is read in windows."""
 
 WINDOWS = 2
-"""Windows of a document that stage 2 reads, in one input."""
+"""Windows of a text that stage 2 reads, in one input; of a body it reads one with the head."""
 
 # Latin text has about four characters per word piece, Chinese or Korean about one.
 _DENSE = 4
@@ -76,7 +76,8 @@ def windows(
             range(len(own)), key=lambda number: (-scores.get(f"{position}:{number}", 0.0), number)
         )
         if ranked:
-            chosen[document.id] = _window(document, own, ranked[:WINDOWS])
+            count = 1 if document.body else WINDOWS
+            chosen[document.id] = _window(document, own, ranked[:count])
     return chosen
 
 

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 # Larger files are not settings of the kernel.
 _MOST_BYTES = 65_536
 
 
+@cache
 def cpu_quota(root: Path = Path("/")) -> float | None:
     """Return the processors that the process may use on average, or None without a quota.
+
+    The result is kept for the process, since containers rarely change their quota.
 
     Args:
         root: Root of the file system, for tests.

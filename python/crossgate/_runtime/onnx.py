@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from crossgate._runtime.threads import run_on_thread
 from crossgate._support.errors import ModelError
 
 if TYPE_CHECKING:
@@ -77,10 +78,12 @@ class OnnxModel:
         options.enable_mem_pattern = False
         options.log_severity_level = 4
         try:
+            tokenizer = run_on_thread(lambda: Tokenizer.from_file(str(local.tokenizer)), "load")
+            # Creating the session releases the interpreter's lock, so both load side by side.
             self._session = onnxruntime.InferenceSession(
                 str(local.model), options, providers=["CPUExecutionProvider"]
             )
-            self._tokenizer = Tokenizer.from_file(str(local.tokenizer))
+            self._tokenizer = tokenizer.result()
         except Exception as error:  # both libraries raise bare exceptions
             raise ModelError(
                 "model_unsupported", f"model {local.name!r} cannot be loaded: {_first_line(error)}"
@@ -110,6 +113,18 @@ class OnnxModel:
         """Return the word pieces of a text, or of its start, without special tokens."""
         start = text[: self.local.max_length * _CHARACTERS_PER_PIECE]
         return self._plain.encode(start, add_special_tokens=False)
+
+    def ends(self, text: str, most: int) -> Encoding:
+        """Return the first and the last word pieces of a text, `most` of them in all.
+
+        The text must have more pieces than that.
+        """
+        size = most * _CHARACTERS_PER_PIECE
+        first = self._plain.encode(text[:size], add_special_tokens=False)
+        last = self._plain.encode(text[-size:], add_special_tokens=False)
+        first.truncate(most - most // 2)
+        last.truncate(most // 2, direction="left")
+        return _merged(first, last)
 
     def query(self, text: str) -> Encoding:
         """Return the word pieces of a pair's first part: the query with the template's prefix.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import math
 import os
 import threading
@@ -16,7 +17,7 @@ from crossgate._support.checks import check_count
 from crossgate._support.errors import InputError
 
 if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -145,6 +146,37 @@ def run_until(
     return run_all(function, items) if until is None else _run(function, items, None, until)
 
 
+def run_prefix(
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    until: float | None,
+    enough: Callable[[Sequence[Result]], bool],
+) -> list[Result]:
+    """Like `run_until`, but end early if the results of the first items are enough.
+
+    `enough` is asked after each item in order, so the number of results does not depend on the
+    number of threads. As many items run at once as there are threads; results after the end are
+    discarded.
+
+    Args:
+        function: The function.
+        items: The items.
+        until: When to stop, as a reading of `time.monotonic`; None for never.
+        enough: Whether the results so far are enough.
+    """
+    results: list[Result] = []
+    while len(results) < len(items):
+        part = items[len(results) : len(results) + number_of_threads()]
+        done = run_until(function, part, until)
+        for result in done:
+            results.append(result)
+            if enough(results):
+                return results
+        if len(done) < len(part):  # time is up
+            break
+    return results
+
+
 def _run(
     function: Callable[[Item], Result],
     items: Sequence[Item],
@@ -201,3 +233,24 @@ def _submit(executor: ThreadPoolExecutor, work: Callable[[], None]) -> None:
         if isinstance(error.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from error
         raise
+
+
+def run_on_thread(work: Callable[[], Result], name: str) -> Future[Result]:
+    """Start work on a new daemon thread, which does not delay the end of the process."""
+    # Imported here: stage 1 does not need it, and it costs milliseconds.
+    from concurrent.futures import Future
+
+    future: Future[Result] = Future()
+    future.set_running_or_notify_cancel()  # makes the future uncancellable
+    context = contextvars.copy_context()
+
+    def run() -> None:
+        try:
+            result = context.run(work)
+        except BaseException as error:  # raised by `future.result` in the waiting thread
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    threading.Thread(target=run, name=f"crossgate-{name}", daemon=True).start()
+    return future

@@ -31,6 +31,7 @@ from crossgate._serving.shapes import (
     TextsRequest,
     VoyageAnswer,
     VoyageRequest,
+    readable_chars,
     refusal,
     reranked,
     scored_texts,
@@ -154,7 +155,7 @@ def application(
     name = options.get("reranker")
     model = name if isinstance(name, str) and name != "default" else "crossgate"
 
-    async def decided(query: str, given: list[Any]) -> RouteResult:
+    async def decided(query: str, given: list[Any], chars: int | None = None) -> RouteResult:
         if not given:
             raise InputError("no_documents", "there are no documents: send at least one")
         if len(given) > limits.documents:
@@ -163,7 +164,7 @@ def application(
                 "too_many_documents",
                 f"{len(given):,} documents exceed the limit of {limits.documents:,}: send fewer",
             )
-        return await decisions.make(lambda: rerank(query, _candidates(given), **options))
+        return await decisions.make(lambda: rerank(query, _candidates(given, chars), **options))
 
     # Only for the OpenAPI description; `Guard` checks the key.
     asks_for_key = [Depends(HTTPBearer(auto_error=False))] if key else []
@@ -176,12 +177,12 @@ def application(
 
     @post("/v1/rerank", "Like Jina's /v1/rerank and Cohere's version 1", RerankAnswer)
     async def rerank_v1(asked: RerankRequest) -> Response:
-        result = await decided(asked.query, asked.documents)
+        result = await decided(asked.query, asked.documents, readable_chars(asked))
         return _answer(reranked(asked, result, documents=True, model=model), result)
 
     @post("/v2/rerank", "Like Cohere's version 2", RerankAnswer)
     async def rerank_v2(asked: RerankRequest) -> Response:
-        result = await decided(asked.query, asked.documents)
+        result = await decided(asked.query, asked.documents, readable_chars(asked))
         return _answer(reranked(asked, result, documents=False, model=model), result)
 
     @post("/voyage/rerank", "Like Voyage's /v1/rerank", VoyageAnswer)
@@ -229,15 +230,20 @@ def application(
     return app
 
 
-def _candidates(given: list[Any]) -> list[Any]:
-    """Read texts and mappings, and number them: a client's ids may occur twice."""
+def _candidates(given: list[Any], chars: int | None) -> list[Any]:
+    """Read texts and mappings, and number them: a client's ids may occur twice.
+
+    Args:
+        given: The documents of the request.
+        chars: Characters of each text and body that are read, from its start; None for all.
+    """
     candidates = [candidate(number, value) for number, value in enumerate(given)]
     return [
         {
             "id": str(number),
             "title": candidate.title,
-            "text": candidate.text,
-            "body": candidate.body,
+            "text": candidate.text[:chars],
+            "body": candidate.body[:chars],
         }
         for number, candidate in enumerate(candidates)
     ]

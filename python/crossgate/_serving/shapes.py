@@ -15,11 +15,14 @@ from crossgate._values.results import Hit, RouteResult
 _READABLE = {"type": "string", "pattern": r"[^\s\u0000\u001c-\u001f\u0085]"}
 _ROW = {
     "type": "object",
-    "properties": {"text": _READABLE, "title": {"type": ["string", "null"]}},
-    "required": ["text"],
+    "properties": {"text": {"type": ["string", "null"]}, "title": {"type": ["string", "null"]}},
+    "anyOf": [{"required": ["text"]}, {"required": ["title"]}],
 }
-_TEXTS = {"type": "array", "items": _READABLE, "minItems": 1}
-_DOCUMENTS = {"type": "array", "items": {"anyOf": [_READABLE, _ROW]}, "minItems": 1}
+_TEXTS = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+_DOCUMENTS = {"type": "array", "items": {"anyOf": [{"type": "string"}, _ROW]}, "minItems": 1}
+
+# English text has about four characters per token.
+_CHARS_PER_TOKEN = 4
 
 Text = str | dict[str, Any]
 Query = Annotated[str, WithJsonSchema(_READABLE)]
@@ -49,6 +52,9 @@ class RerankRequest(Asked):
     model: str | None = None
     top_n: Count | None = None
     return_documents: bool | None = None
+    max_tokens_per_doc: Count | None = Field(
+        None, description="Read only the start of each document; a token has four characters."
+    )
     min_relevance: float | None = Field(
         None, description="Leave out less relevant documents; not part of the original API."
     )
@@ -99,6 +105,7 @@ class Ranked(BaseModel):
 
     index: int = Field(description="Its position in the request, from 0.")
     relevance_score: float
+    truncated: bool | None = Field(None, description="True if the document was read in part.")
     document: dict[str, Any] | str | None = None
 
 
@@ -156,6 +163,7 @@ def reranked(
         "model": model,
         "results": [
             {"index": hit.index, "relevance_score": number}
+            | ({"truncated": True} if _is_truncated(asked, hit) else {})
             | ({"document": _document(asked.documents, hit)} if back else {})
             for hit, number in ranked(result, limit=asked.top_n, least=asked.min_relevance)
         ],
@@ -206,6 +214,21 @@ def refusal(path: str, code: str, message: str, *, texts: bool = False) -> dict[
     if path.endswith("/rerank"):
         return {"message": message, "detail": message, "code": code}
     return {"error": {"code": code, "message": message}}
+
+
+def readable_chars(asked: RerankRequest) -> int | None:
+    """Return how many characters of each document are read; None for all."""
+    tokens = asked.max_tokens_per_doc
+    return None if tokens is None else tokens * _CHARS_PER_TOKEN
+
+
+def _is_truncated(asked: RerankRequest, hit: Hit) -> bool:
+    chars = readable_chars(asked)
+    if chars is None:
+        return hit.truncated
+    document = asked.documents[hit.index or 0]
+    texts = [document] if isinstance(document, str) else document.values()
+    return hit.truncated or any(isinstance(text, str) and len(text) > chars for text in texts)
 
 
 def _document(given: Sequence[Text], hit: Hit) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from pathlib import PurePath
 from typing import Any, Literal, NamedTuple, get_args
 
 from crossgate._sources.common import LeftOut, Unusable, decoded, place_of, printable
-from crossgate._sources.markdown import chunk_markdown, chunk_plain
+from crossgate._sources.markdown import chunk_markdown, chunk_plain, is_stub
 from crossgate._sources.openapi import is_openapi, operations_of
 from crossgate._sources.rows import document_from, parse_json, read_candidates
 from crossgate._sources.skills import (
@@ -338,9 +338,18 @@ class _Reader:
         stem, suffix = os.path.splitext(os.path.basename(name))
         chunk = chunk_markdown if suffix.lower() in _MARKDOWN else chunk_plain
         for piece in chunk(text, name=stem):
+            if is_stub(piece.text):
+                stub = "a heading, links or directives without text: not indexed"
+                self._report(path, piece.line, stub)
+                continue
             slug = re.sub(r"[^\w\- ]", "", piece.heading.lower()).strip().replace(" ", "-")
             unique = self._unique(f"{name}#{slug}", "-") if slug else self._unique(name, "#")
-            metadata = {"path": _portable(below), "line": piece.line}
+            metadata = {
+                "path": _portable(below),
+                "heading": piece.heading,
+                "line": piece.line,
+                "end_line": piece.end_line,
+            }
             document = Document(id=unique, text=piece.text, title=piece.title, metadata=metadata)
             self._add(document, SourceLocation(path, piece.line))
 

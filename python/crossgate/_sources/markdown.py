@@ -17,6 +17,13 @@ _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 # A line that can be underlined: not a list item, quote, table row, indented code or rule.
 _PARAGRAPH = re.compile(r" {0,3}(?!(?:[-*+]|\d{1,9}[.)])[ \t]|[>|])(?=\S)(?=.*\w)")
+_DIRECTIVE = re.compile(
+    r"[ \t]*(?::{3,}.*|\.\. [\w:-]+::.*|\{%.*%\}|\{\{.*\}\}|<!--.*-->|\[toc\])[ \t]*$", re.I
+)
+# The indented lines below a directive.
+_OPTIONS = re.compile(r"(?m)^(?=:::|\.\. [\w:-]+::).*(?:\n(?:[ \t]+.*|[ \t]*$))*")
+_LINK = re.compile(r"!?\[[^\]]*\](?:\([^)]*\)|\[[^\]]*\]|:[ \t]*\S+)|<?https?://[^\s>]+>?")
+_LETTER = re.compile(r"[^\W\d_]")
 _BLANK_LINES = re.compile(r"(?:[ \t]*\n)*")
 # Front matter has a key in its first line of content; a rule at the top of a file has not.
 _FRONT_MATTER = re.compile(
@@ -50,14 +57,30 @@ class Chunk:
     Attributes:
         title: The headings above the chunk, `File title > Heading > Subheading`.
         heading: The innermost of these headings, or an empty string outside any.
-        text: The piece of text, without leading blank lines and trailing white space.
-        line: 1-based line on which it starts.
+        text: The piece of text, without leading blank lines and trailing white space; empty for a
+            heading alone.
+        line: 1-based line on which it starts, with its heading.
+        end_line: 1-based line on which it ends.
     """
 
     title: str
     heading: str
     text: str
     line: int
+    end_line: int
+
+
+def is_stub(text: str) -> bool:
+    """Return whether a chunk has nothing to read: no text, or only directives and links.
+
+    Directives are those of mkdocstrings (`::: module`), Sphinx (`.. toctree::`) and templates
+    (`{% include %}`), with their indented options. Links are lines that hold only links, images or
+    addresses, such as a table of contents.
+    """
+    return all(
+        _DIRECTIVE.match(line) or not _LETTER.search(_LINK.sub("", line))
+        for line in _OPTIONS.sub("", text).splitlines()
+    )
 
 
 def chunk_markdown(text: str, *, name: str, max_chars: int = MAX_CHARS) -> list[Chunk]:
@@ -89,7 +112,9 @@ def chunk_markdown(text: str, *, name: str, max_chars: int = MAX_CHARS) -> list[
         # Only a subheading with text passes this heading on.
         passed_on = follower and follower.heading and follower.level > section.level
         if not below and section.heading and not passed_on:
-            below = [Chunk(title=title, heading=section.heading, text="", line=section.line)]
+            line = section.line
+            heading = section.heading
+            below = [Chunk(title=title, heading=heading, text="", line=line, end_line=line)]
         chunks += below
     return chunks
 
@@ -153,9 +178,11 @@ def _chunks(section: Section, title: str, max_chars: int, *, fences: bool = True
             blank = _BLANK_LINES.match(piece)
             start = blank.end() if blank else 0
             first = line + piece.count("\n", 0, start)
+            text = piece[start:].rstrip()
+            last = first + text.count("\n")
             if section.head and not chunks:
                 first = section.line
-            text = piece[start:].rstrip()
-            chunks.append(Chunk(title=title, heading=section.heading, text=text, line=first))
+            heading = section.heading
+            chunks.append(Chunk(title=title, heading=heading, text=text, line=first, end_line=last))
         line += piece.count("\n")
     return chunks

@@ -22,7 +22,7 @@ def read_candidates(lines: Iterable[str], *, name: str) -> tuple[Candidate, ...]
 
     A candidate is a string, or an object with `text`, and optionally `id`, `title`, `body`,
     `cosine`, `score`, `vector` and `metadata`, under the names that `rerank` accepts. Without an
-    id, its line number is its id, or its position in an array. Blank lines are skipped.
+    id, its position is its id, from 0. Blank lines are skipped; an empty text is not an error.
 
     Args:
         lines: The lines of the file.
@@ -34,9 +34,9 @@ def read_candidates(lines: Iterable[str], *, name: str) -> tuple[Candidate, ...]
     """
     places: dict[str, str] = {}
     candidates: list[Candidate] = []
-    for place, number, value in _values(lines, name):
+    for place, _, value in _values(lines, name):
         try:
-            candidate = candidate_from(value, str(number))
+            candidate = candidate_from(value, str(len(candidates)))
         except Unusable as error:
             raise InputError("malformed_candidate", f"{place}: {error}") from None
         if candidate.id in places:
@@ -58,7 +58,7 @@ def candidate_from(value: object, unnamed: str) -> Candidate:
         if abs(cosine) > 1 + _COSINE_SLACK:
             raise Unusable(f"the cosine must be between -1 and 1, not {cosine}")
         scores["cosine"] = min(1.0, max(-1.0, cosine))
-    document = document_from(row, unnamed)
+    document = document_from(row, unnamed, empty=True)
     return Candidate(
         id=document.id,
         text=document.text,
@@ -71,10 +71,17 @@ def candidate_from(value: object, unnamed: str) -> Candidate:
     )
 
 
-def document_from(row: object, unnamed: str) -> Document:
-    """Turn one JSON object into a document; `unnamed` is its id if it has none."""
+def document_from(row: object, unnamed: str, *, empty: bool = False) -> Document:
+    """Turn one JSON object into a document.
+
+    Args:
+        row: The JSON value.
+        unnamed: The id of a row without one.
+        empty: Whether the text may be empty; the row must then have a field for it.
+    """
     if not isinstance(row, dict):
         raise Unusable(f"must be a JSON object, not {_json_type(row)}")
+    has_field = any(key in row for key in (*TEXT_FIELDS, *TITLE_FIELDS, "body"))
     identity = _take(row, *ID_FIELDS) or unnamed
     text = _take(row, *TEXT_FIELDS)
     title = _take(row, *TITLE_FIELDS)
@@ -84,7 +91,7 @@ def document_from(row: object, unnamed: str) -> Document:
     if metadata is not None and not isinstance(metadata, dict):
         raise Unusable(f"the metadata must be an object, not {_json_type(metadata)}")
     row |= metadata or {}
-    if not f"{title}{text}".strip():
+    if not f"{title}{text}".strip() and not (empty and has_field):
         raise Unusable("has neither text nor title")
     try:
         written = json.dumps(row, ensure_ascii=False, allow_nan=False)

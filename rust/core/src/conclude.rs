@@ -217,6 +217,7 @@ struct Ranked<'a> {
     score: Option<f64>,
     stage2_rank: Option<usize>,
     relevance: Option<f64>,
+    truncated: bool,
     dropped: Option<Dropped>,
 }
 
@@ -255,6 +256,7 @@ fn left_out<'a>(gated: &'a Gated, profile: &Profile, ranked: &[Ranked<'_>]) -> V
                 score: None,
                 stage2_rank: None,
                 relevance: relevance(gated, profile, candidate, None),
+                truncated: false,
                 dropped: Some(dropped),
             }
         })
@@ -287,6 +289,7 @@ impl<'a> Order<'a> {
             score: Some(candidate.blend),
             stage2_rank: None,
             relevance: relevance(gated, profile, candidate, None),
+            truncated: false,
             dropped: Some(if clears(candidate, gated.floor) {
                 Dropped::NothingRelevant
             } else {
@@ -313,6 +316,7 @@ impl<'a> Order<'a> {
                 score: Some(candidate.blend),
                 stage2_rank: None,
                 relevance: relevance(gated, profile, candidate, None),
+                truncated: false,
                 dropped: None,
             })
             .collect();
@@ -327,6 +331,8 @@ impl<'a> Order<'a> {
         profile: &Profile,
         policy: &Policy,
     ) -> Result<Self> {
+        let truncated: HashSet<&str> =
+            pairs.iter().filter(|pair| pair.truncated).map(|pair| pair.id.as_str()).collect();
         let score_of: HashMap<&str, f64> =
             pairs.iter().map(|pair| (pair.id.as_str(), pair.score)).collect();
         let clearing =
@@ -359,6 +365,7 @@ impl<'a> Order<'a> {
                 score: Some(*score),
                 stage2_rank: Some(rank),
                 relevance: relevance(gated, profile, candidate, fits.then_some(*rerank_score)),
+                truncated: truncated.contains(candidate.id.as_str()),
                 dropped: None,
             })
             .collect();
@@ -544,16 +551,19 @@ pub struct Judged {
     pub blend: f64,
     /// Probability that the candidate fits, if it is known.
     pub relevance: Option<f64>,
+    /// Whether the reranker read only the start of the passage, so that it may be more relevant.
+    pub truncated: bool,
 }
 
 impl Guardrails {
     fn apply(&self, ranked: &mut [Ranked<'_>]) {
         let judged: Vec<Judged> = ranked
             .iter()
-            .map(|Ranked { candidate, score, relevance, .. }| Judged {
+            .map(|Ranked { candidate, score, relevance, truncated, .. }| Judged {
                 score: score.unwrap_or(candidate.blend),
                 blend: candidate.blend,
                 relevance: *relevance,
+                truncated: *truncated,
             })
             .collect();
         for (ranked, dropped) in ranked.iter_mut().zip(passes(&judged, self)) {
@@ -581,7 +591,7 @@ pub fn passes(ranked: &[Judged], guardrails: &Guardrails) -> Vec<Option<Dropped>
                 Some(Dropped::Disagreement)
             } else if below(Some(judged.score), guardrails.minimum) {
                 Some(Dropped::BelowMinimum)
-            } else if below(judged.relevance, guardrails.relevance) {
+            } else if !judged.truncated && below(judged.relevance, guardrails.relevance) {
                 Some(Dropped::Irrelevant)
             } else if too_far(judged.score) {
                 Some(Dropped::BeyondMargin)
@@ -617,8 +627,11 @@ mod tests {
     }
 
     fn judged(rows: &[(f64, f64)]) -> Vec<Judged> {
-        let judged =
-            |(score, blend): &(f64, f64)| Judged { score: *score, blend: *blend, relevance: None };
+        let judged = |(score, blend): &(f64, f64)| Judged {
+            score: *score,
+            blend: *blend,
+            ..Judged::default()
+        };
         rows.iter().map(judged).collect()
     }
 
@@ -889,9 +902,10 @@ mod tests {
     fn each_guardrail_drops_with_its_own_reason() {
         let ranked = [(4.0, 0.1), (3.0, 0.5), (2.5, 0.5), (2.0, 0.5), (0.5, 0.5), (-3.0, 0.5)];
         let mut ranked = judged(&ranked);
-        let irrelevant = Judged { score: 2.8, blend: 0.5, relevance: Some(0.29) };
+        let irrelevant = Judged { score: 2.8, blend: 0.5, relevance: Some(0.29), truncated: false };
         ranked.insert(2, irrelevant);
         ranked.insert(2, Judged { relevance: Some(0.3), ..irrelevant });
+        ranked.insert(2, Judged { truncated: true, ..irrelevant });
         let guardrails = Guardrails {
             minimum: Some(-1.0),
             relevance: Some(0.3),
@@ -905,6 +919,7 @@ mod tests {
                 Some(Dropped::Disagreement),
                 None,
                 None,
+                Some(Dropped::OverLimit),
                 Some(Dropped::Irrelevant),
                 Some(Dropped::OverLimit),
                 Some(Dropped::OverLimit),

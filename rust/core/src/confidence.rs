@@ -54,7 +54,12 @@ impl Relevance {
             Some(score) => {
                 let model = self.stage2?;
                 let (intercept, cosine, bm25) = (model.intercept, model.cosine, model.bm25);
-                (Stage1Relevance { intercept, cosine, bm25 }, model.rerank_score * score)
+                let covered =
+                    weighted(model.covered, candidate.coverage.map(|known| known.covered))?
+                        + weighted(model.rarest, candidate.coverage.map(|known| known.rarest))?
+                        + weighted(model.facts, candidate.coverage.map(|known| known.facts))?;
+                let read = model.rerank_score * score + covered;
+                (Stage1Relevance { intercept, cosine, bm25 }, read)
             }
         };
         let odds = stage1.intercept
@@ -84,6 +89,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::coverage::Coverage;
     use crate::profile::Stage2Relevance;
 
     const SIGNALS: Signals = Signals {
@@ -143,14 +149,18 @@ mod tests {
     }
 
     fn candidate(cosine: Option<f64>, bm25: f64) -> Scored {
-        Scored { id: "a".to_owned(), cosine, bm25, overlap: 1, blend: 0.0, passage: None }
+        Scored { id: "a".to_owned(), cosine, bm25, overlap: 1, ..Scored::default() }
     }
 
     #[test]
     fn relevance_is_a_logistic_model_of_the_candidates_own_scores() {
         let stage1 = Stage1Relevance { intercept: -3.0, cosine: 4.0, bm25: 0.5 };
-        let stage2 =
-            Stage2Relevance { intercept: -1.0, cosine: 0.0, bm25: 0.25, rerank_score: 0.75 };
+        let stage2 = Stage2Relevance {
+            intercept: -1.0,
+            bm25: 0.25,
+            rerank_score: 0.75,
+            ..Stage2Relevance::default()
+        };
         let models =
             Relevance { stage1: Some(stage1), stage2: Some(stage2), ..Relevance::default() };
         let known = candidate(Some(0.5), 6.0);
@@ -162,6 +172,16 @@ mod tests {
         assert!((found - read).abs() < 1e-15);
         let asked = models.probability(&known, Some(2.0), Some(0.5)).unwrap();
         assert!((asked - read / 2.0).abs() < 1e-15);
+
+        let weights = Stage2Relevance { covered: 2.0, rarest: 1.0, facts: 4.0, ..stage2 };
+        let models = Relevance { stage2: Some(weights), ..models };
+        assert_eq!(models.probability(&known, Some(2.0), None), None);
+        let coverage = Some(Coverage { covered: 0.5, rarest: 0.25, facts: 1.0 });
+        let covered = Scored { coverage, ..known.clone() };
+        let found_covered = models.probability(&covered, Some(2.0), None);
+        let odds = -1.0 + 0.25 * 7.0_f64.ln() + 1.5 + 1.0 + 0.25 + 4.0;
+        assert!((found_covered.unwrap() - expected(odds)).abs() < 1e-15);
+        let models = Relevance { stage2: Some(stage2), ..models };
 
         let unknown = candidate(None, 6.0);
         assert_eq!(models.probability(&unknown, None, None), None);

@@ -413,6 +413,7 @@ impl Index {
                 overlap: candidate.overlap,
                 blend: candidate.blend,
                 passage: passage.and_then(|number| record.passages.get(number).copied()),
+                coverage: None,
             };
             Ok((result, record))
         });

@@ -27,12 +27,15 @@ mod stop_words;
 mod terms;
 mod words;
 
+pub mod anytime;
 pub mod cliff;
 pub mod conclude;
+pub mod coverage;
 pub mod digest;
 pub mod diversity;
 pub mod embedder;
 pub mod exclusions;
+pub mod facts;
 pub mod fusion;
 pub mod gate;
 pub mod index;
@@ -46,7 +49,6 @@ pub mod signals;
 pub mod stage1;
 pub mod text;
 pub mod trace;
-pub mod triggers;
 pub mod versions;
 
 pub use error::{Error, Family, Result};

@@ -1,5 +1,6 @@
 //! The profile: all numbers that are fitted to labelled data, for one pair of models.
 
+use crate::anytime::Anytime;
 use crate::checks::{Range, check_count};
 use crate::error::{Format, Kind, Result};
 use crate::json::{self, Json, value};
@@ -154,6 +155,12 @@ value! {
         pub bm25: f64,
         /// Weight of the rerank score.
         pub rerank_score: f64,
+        /// Weight of the share of the query's information that the candidate covers.
+        pub covered: f64,
+        /// Weight of 1 minus the information of the rarest query word that the candidate lacks.
+        pub rarest: f64,
+        /// Weight of the share of the query's names, numbers, dates and versions that it has.
+        pub facts: f64,
     }
 }
 
@@ -228,6 +235,9 @@ value! {
         pub runner_up: RunnerUpRule,
         /// Models of the probability that a candidate fits.
         pub relevance: Relevance,
+        /// When stage 2 stops reading; absent: it reads the whole pool.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub anytime: Option<Anytime>,
         /// Fingerprints of the document collections that the numbers are for; empty: any.
         pub corpora: Vec<String>,
         /// How the numbers were fitted: a JSON object for people.
@@ -250,6 +260,7 @@ impl Default for Profile {
             winner: Winner::default(),
             runner_up: RunnerUpRule::default(),
             relevance: Relevance::default(),
+            anytime: None,
             corpora: Vec::new(),
             fitted: Json::default(),
         }
@@ -305,6 +316,9 @@ impl Profile {
                 Range::Weight.check("combine.bm25", bm25)?;
                 Range::Weight.check("combine.rerank_score", rerank_score)?;
             }
+        }
+        if let Some(anytime) = &self.anytime {
+            anytime.check()?;
         }
         let Answer { rerank_threshold, threshold } = self.answer;
         Range::Probability.check("answer.rerank_threshold", rerank_threshold)?;

@@ -5,8 +5,10 @@ use pyo3::types::{PyDict, PyType};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::anytime::Anytime;
 use crate::cliff::Cliff;
 use crate::conclude::{Decision, Pair, Place};
+use crate::coverage::Coverage;
 use crate::error::{Error, Family, Format, Kind, Result};
 use crate::gate::{Gated, Note, Request};
 use crate::json::{self, Json};
@@ -160,11 +162,13 @@ in_python! {
     Stage1Relevance = "stage1_relevance", Format::Profile, unchecked;
     Stage2Relevance = "stage2_relevance", Format::Profile, unchecked;
     Relevance = "relevance", Format::Profile, unchecked;
+    Anytime = "anytime", Format::Profile, unchecked;
     Profile = "profile", Format::Profile, Profile::check;
     Floors = "floors", Format::Policy, unchecked;
     Lexical = "lexical", Format::Policy, unchecked;
     Warnings = "warnings", Format::Policy, unchecked;
     Policy = "policy", Format::Policy, Policy::check;
+    Coverage = "coverage", Format::Trace, unchecked;
     Scored = "scored", Format::Trace, unchecked;
     Pair = "pair", Format::Trace, unchecked;
     Request = "request", Format::Trace, unchecked;

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use crate::checks::Range;
+use crate::coverage::Coverage;
 use crate::error::{Kind, Result};
 use crate::json::value;
 
@@ -37,6 +38,9 @@ value! {
         /// The passage of the body that matches the query best; none if no passage shares a term.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub passage: Option<Span>,
+        /// Share of the query that the text for stage 2 covers; none if it was not computed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub coverage: Option<Coverage>,
     }
 }
 

@@ -5,6 +5,7 @@ use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfkc_quick};
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::error::{Kind, Result};
+use crate::facts::Facts;
 use crate::stop_words::is_stop_word;
 
 /// Bytes of the longest word that is stemmed. Longer strings are not words of a language, and a
@@ -80,9 +81,23 @@ impl Analyzer {
             }
         }
         terms.push_bigrams(&mut run);
+        terms.collected.extend(full_dates(text));
         terms.collected
     }
 }
+
+/// Dates in the form `2024-03-12`, which matches other formats of the same date.
+fn full_dates(text: &str) -> impl Iterator<Item = String> {
+    let may_have_one = text.bytes().filter(u8::is_ascii_digit).count() >= DATE_DIGITS;
+    let facts = if may_have_one { Facts::of(text) } else { Facts::default() };
+    facts.dates.into_iter().flatten().filter(|form| form.len() == FULL_DATE)
+}
+
+/// Fewest digits of a full date: `9 July 2031`.
+const DATE_DIGITS: usize = 5;
+
+/// Length of `2024-03-12`.
+const FULL_DATE: usize = 10;
 
 const BOUNDARIES: &str = "the positions are those of characters";
 

@@ -197,6 +197,7 @@ fn stage_2_orders_and_drops_in_each_case() {
                 score: *score,
                 blend: candidate.blend,
                 relevance: None,
+                truncated: false,
             })
             .collect();
         let dropped: Vec<_> = passes(&judged, &guardrails)

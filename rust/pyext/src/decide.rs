@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use crossgate_core::anytime;
 use crossgate_core::conclude::{self as core, Decision, Pair, Reranked};
+use crossgate_core::coverage;
 use crossgate_core::exclusions;
 use crossgate_core::gate::{self, Gated, Request};
 use crossgate_core::language as core_language;
@@ -24,6 +26,26 @@ use crate::index::numbers;
 pub(crate) fn analyze(py: Python<'_>, text: &str, language: &str) -> PyResult<Vec<String>> {
     let analyzer = Analyzer::new(language)?;
     Ok(py.detach(|| analyzer.terms(text)))
+}
+
+/// The information of an English word in [0, 1], by its stem.
+#[pyfunction]
+pub(crate) fn information(stem: &str) -> f64 {
+    coverage::information(stem)
+}
+
+/// The candidates with the share of the query that their texts, by id, cover.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned maps")]
+pub(crate) fn with_coverage(
+    py: Python<'_>,
+    scored: Vec<Scored>,
+    query: &str,
+    texts: BTreeMap<String, String>,
+    language: &str,
+) -> PyResult<Vec<Scored>> {
+    let analyzer = Analyzer::new(language)?;
+    Ok(py.detach(|| coverage::with_coverage(scored, query, &texts, analyzer)))
 }
 
 /// A description without its exclusions.
@@ -76,6 +98,18 @@ pub(crate) fn gated(
 #[pyfunction]
 pub(crate) fn fits(profile: &Profile, reranker: Option<&str>) -> bool {
     profile.fits(reranker)
+}
+
+/// Whether the unread candidates of the pool are too unlikely to change the first pick.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 passes owned lists")]
+pub(crate) fn can_stop(
+    gated: &Gated,
+    pairs: Vec<Pair>,
+    reranker: Option<&str>,
+    profile: &Profile,
+) -> PyResult<bool> {
+    Ok(anytime::can_stop(gated, &pairs, reranker, profile)?)
 }
 
 /// Orders the candidates and selects some of them.

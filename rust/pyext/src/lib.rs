@@ -10,8 +10,9 @@ mod index;
 mod _core {
     #[pymodule_export]
     use crate::decide::{
-        analyze, announced, combine, conclude, fits, gated, known_elsewhere, language,
-        names_something, needs_document_of, read_signals, read_trace, reblend, replay, split, trace,
+        analyze, announced, can_stop, combine, conclude, fits, gated, information, known_elsewhere,
+        language, names_something, needs_document_of, read_signals, read_trace, reblend, replay,
+        split, trace, with_coverage,
     };
     #[pymodule_export]
     use crate::embedder::{Embedder, blake3_of};
@@ -23,8 +24,10 @@ mod _core {
     use crate::index::Index;
     #[pymodule_export]
     use crossgate_core::{
+        anytime::Anytime,
         cliff::Cliff,
         conclude::{Decision, Pair, Place},
+        coverage::Coverage,
         gate::{Gated, Note, Request},
         policy::{Floors, Lexical, Policy, Warnings},
         profile::{

@@ -36,6 +36,7 @@ class Agent:
         skill_tool: Name of the agent's tool that loads a skill by its name; may be empty.
         switches: Keys of settings that disable all hooks, each with the disabling value.
         settings_files: Further files of a project that may hold these switches.
+        config: A further TOML file in the folder of the agent that may hold them.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Agent:
     skill_tool: str = ""
     switches: tuple[tuple[tuple[str, ...], bool], ...] = ()
     settings_files: tuple[str, ...] = ()
+    config: str = ""
 
     @property
     def folder(self) -> Path:
@@ -85,6 +87,9 @@ AGENTS = {
             project_skills=(".agents/skills", ".codex/skills"),
             settings="hooks.json",
             project_settings=".codex/hooks.json",
+            switches=((("features", "hooks"), False), (("features", "codex_hooks"), False)),
+            settings_files=(".codex/config.toml",),
+            config="config.toml",
         ),
         Agent(
             name="gemini",

@@ -189,6 +189,8 @@ def switched_off(agent: Agent) -> list[str]:
     with suppress(OSError, RuntimeError):
         project_folder = project_of(agent, "") or Path.cwd()
         paths += [project_folder / name for name in agent.settings_files]
+    with suppress(RuntimeError):
+        paths += [agent.folder / agent.config] if agent.config else []
     for path in dict.fromkeys(paths):
         if agent.event and (switch := settings.switch_in(path, agent)):
             found.append(f"{path} has {switch}")

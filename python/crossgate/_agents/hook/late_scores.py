@@ -60,8 +60,9 @@ def _score(prompt: str, decision: str, log: str, index: str, profile: str) -> No
 
     opened = Index.open(index)
     fitted = Router(opened, profile=Path(profile).expanduser() if profile else None).profile
-    # Without the gate, so that stage 2 always runs.
-    ungated = fitted.replace(winner={}, answer=fitted.answer.replace(rerank_threshold=None))
+    # Without the gate and the early stop, so that stage 2 reads the whole pool.
+    answer = fitted.answer.replace(rerank_threshold=None)
+    ungated = fitted.replace(winner={}, answer=answer, anytime=None)
     result = Router(opened, profile=ungated).route(prompt)
     if result.trace["reranker"]:
         JsonLinesLog(log).scored(decision, result)

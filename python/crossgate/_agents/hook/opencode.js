@@ -1,4 +1,4 @@
-// Asks crossgate on every prompt which skill fits, and tells the model of it.
+// Asks crossgate on every prompt which skill fits, and adds the answer to the system prompt.
 // Written by `crossgate hook install --agent opencode`; `uninstall` removes it.
 import { spawn } from "node:child_process";
 
@@ -6,7 +6,7 @@ const COMMAND = ["crossgate", "hook", "opencode"];
 const LIMIT_MS = 10_000;
 const SESSIONS = 100;
 
-// Resolves to what is to be told, and to "" whatever goes wrong: a prompt never waits for an error.
+// Resolves to the context to add, or to "" after any failure.
 function ask(call) {
   return new Promise((resolve) => {
     let printed = "";

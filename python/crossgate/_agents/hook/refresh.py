@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,9 +14,12 @@ from typing import Any
 from crossgate._agents.hook.detached import spawn_detached
 from crossgate._agents.hook.formats import Agent
 from crossgate._agents.hook.memory import note
-from crossgate._agents.hook.skill_library import SCHEMA, SkillLibrary, is_stale, seen
+from crossgate._agents.hook.skill_library import MOST_ENTRIES, SCHEMA, SkillLibrary, is_stale, seen
 from crossgate._support.errors import CrossgateError, first_line
 from crossgate._support.files import atomic_write
+
+_CHECK_SECONDS = 60.0
+"""Time between two searches for changes in a library that is too large to search in a prompt."""
 
 _KEEP = 40
 """Maximum number of indexes; the oldest are deleted first."""
@@ -32,13 +36,28 @@ def refresh_if_stale(agent: Agent, library: SkillLibrary, *, again: bool = False
     Returns:
         Whether a process was started.
     """
-    if not library.sources or not (again or is_stale(library)):
+    if not library.sources:
         return False
+    if not again:
+        stale = is_stale(library, quick=True)
+        if stale is False or (stale is None and not _is_due(library)):
+            return False
     options = ["--again"] if again else []
     return spawn_detached(
         "crossgate._agents.hook.refresh",
         [agent.name, str(library.folder), *options, "--", *library.sources],
     )
+
+
+def _is_due(library: SkillLibrary) -> bool:
+    """Return whether a search in the background is due, and record that one begins."""
+    path = library.manifest.with_suffix(".checked")
+    with suppress(OSError):
+        if 0 <= time.time() - path.stat().st_mtime < _CHECK_SECONDS:
+            return False
+    with suppress(OSError):
+        path.touch()
+    return True
 
 
 def build(library: SkillLibrary, progress: Any = None) -> tuple[int, list[str]]:
@@ -78,6 +97,11 @@ def build(library: SkillLibrary, progress: Any = None) -> tuple[int, list[str]]:
         for problem in loaded.problems
         if "a link out of the folder" not in problem.reason
     ]
+    if len(before) >= MOST_ENTRIES:
+        left_out.append(
+            f"the folders have more than {MOST_ENTRIES:,} files: changes beyond are noticed only "
+            "by `crossgate hook install`"
+        )
     return len(index), left_out
 
 
@@ -129,7 +153,7 @@ def main(arguments: list[str]) -> int:
 def _forget_oldest(folder: Path) -> None:
     indexes = sorted(folder.glob("*.cgx"), key=lambda path: path.stat().st_mtime_ns)
     for path in indexes[:-_KEEP]:
-        for file in (path, path.with_suffix(".json")):
+        for file in (path, path.with_suffix(".json"), path.with_suffix(".checked")):
             with suppress(OSError):
                 file.unlink()
 

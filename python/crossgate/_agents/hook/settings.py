@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import tomllib
 from codecs import BOM_UTF8
 from collections.abc import Callable
 from pathlib import Path
@@ -85,8 +86,11 @@ def disabled_by(values: dict[str, Any], agent: Agent) -> str:
 def switch_in(path: Path, agent: Agent) -> str:
     """Return the setting in a file that disables all hooks; empty if there is none."""
     try:
-        return disabled_by(read(path, _bytes(path)), agent)
-    except (InputError, SourceError):
+        data = _bytes(path)
+        if path.suffix == ".toml":
+            return disabled_by(tomllib.loads(data.decode("utf-8-sig")), agent)
+        return disabled_by(read(path, data), agent)
+    except (InputError, SourceError, ValueError, RecursionError):
         return ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,7 +14,6 @@ from typing import Any
 
 from crossgate._agents.hook.formats import Agent
 from crossgate._support.files import read_source
-from crossgate._support.limits import TEXT_BYTES
 
 SCHEMA = "crossgate-hook/1"
 
@@ -21,7 +21,15 @@ _SKILL = "SKILL.md"
 _PLUGINS_BYTES = 4_000_000
 # Maximum number of levels: upwards to find a project, downwards to find a skill.
 _UP, _DOWN = 40, 6
-_MOST_ENTRIES = 20_000
+MOST_ENTRIES = 100_000
+"""Maximum number of files and folders that are watched for changes."""
+
+WATCH_SECONDS = 0.03
+"""Time that a prompt may spend on looking for changes; a longer search runs in the background."""
+
+_MANIFEST_BYTES = 64 * 1024 * 1024
+_QUICK_BYTES = 500_000
+"""A larger manifest takes too long to read behind a prompt."""
 
 
 PARKED = "-parked"
@@ -192,11 +200,21 @@ def _json(path: Path) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}
 
 
-def seen(sources: Iterable[str]) -> dict[str, list[int]]:
-    """Return modification time and size of each skill and of each folder of skills."""
+def seen(sources: Iterable[str], *, deadline: float | None = None) -> dict[str, list[int]]:
+    """Return modification time and size of each skill and of each folder of skills.
+
+    Args:
+        sources: The folders. At most `MOST_ENTRIES` files and folders are returned.
+        deadline: A reading of `time.monotonic`.
+
+    Raises:
+        TimeoutError: If the deadline passes.
+    """
     stamps: dict[str, list[int]] = {}
     pending = [(source, 0) for source in sources]
-    while pending and len(stamps) < _MOST_ENTRIES:
+    while pending and len(stamps) < MOST_ENTRIES:
+        if deadline is not None and time.monotonic() > deadline:
+            raise TimeoutError
         folder, depth = pending.pop()
         try:
             stamps[folder] = _stamp(os.stat(folder))
@@ -220,17 +238,28 @@ def was_indexed(library: SkillLibrary) -> bool:
     return os.path.isfile(library.manifest)
 
 
-def is_stale(library: SkillLibrary) -> bool:
-    """Return whether a skill was added, changed or removed since the index was last made."""
+def is_stale(library: SkillLibrary, *, quick: bool = False) -> bool | None:
+    """Return whether a skill was added, changed or removed since the index was last made.
+
+    Args:
+        library: The skills.
+        quick: Whether to return None if this takes longer than about `WATCH_SECONDS`.
+    """
+    deadline = time.monotonic() + WATCH_SECONDS if quick else None
     try:
-        values = json.loads(read_source(library.manifest, TEXT_BYTES))
+        if quick and os.stat(library.manifest).st_size > _QUICK_BYTES:
+            return None
+        values = json.loads(read_source(library.manifest, _MANIFEST_BYTES))
         made_of = values["seen"] if values["schema"] == SCHEMA else None
         # The index was built and has been deleted since.
         if values["documents"] and not os.path.isfile(library.index):
             return True
     except (OSError, ValueError, RecursionError, LookupError, TypeError):
         return True
-    return bool(made_of != seen(library.sources))
+    try:
+        return bool(made_of != seen(library.sources, deadline=deadline))
+    except TimeoutError:
+        return None
 
 
 def _stamp(status: os.stat_result) -> list[int]:

@@ -197,9 +197,7 @@ def _offer_reranking(made: MCPServer, options: dict[str, Any]) -> None:
     ) -> Ranking:
         """Rank texts by how well they fit a query, and say which of them fit."""
         with _explained():
-            result = await arerank(
-                query, documents, limit=None, material=material, **options
-            )
+            result = await arerank(query, documents, limit=None, material=material, **options)
         chosen = set(result.ids)
         ranked = [
             RankedText(index=hit.index or 0, relevance=hit.relevance, selected=hit.id in chosen)

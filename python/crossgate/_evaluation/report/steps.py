@@ -244,7 +244,7 @@ def _reference(position: int, whole: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Retrieved:
-    """What each store found, and how long the first and all of them took."""
+    """The hits of each store, with the time of the first store and of all stores."""
 
     stores: list[list[Candidate]]
     words_ms: float
@@ -254,7 +254,7 @@ class _Retrieved:
 def _retrieved(
     query: LabelledQuery, retrieve: Retrieve, words: Retrieve, documents: int
 ) -> _Retrieved:
-    """Return what each store finds, cut to the query's own candidates."""
+    """Return the hits of each store that are among the query's own candidates."""
     depth = PER_STORE if query.candidates is None else documents
     start = perf_counter()
     words(query.text, depth)
@@ -284,7 +284,7 @@ def _answer(
         hits = decay(hits, now=now)
     if CROSS_ENCODER not in plan.steps and DIVERSITY not in plan.steps:
         return _Answer([hit.id for hit in hits[:LIMIT]], False, before + _since(start))
-    if GATE not in plan.steps:  # both ways in which a gate skips the cross-encoder
+    if GATE not in plan.steps:  # a gate can skip the cross-encoder in two ways
         answer = profile.answer.replace(rerank_threshold=None)
         profile = profile.replace(winner=Winner(), answer=answer)
     result = rerank(

@@ -152,7 +152,7 @@ def _row(line: int, values: object) -> _Row:
     check_query(query)
     if not isinstance(given, list) or not given:
         raise Unusable("candidates must be a list of at least one")
-    candidates = tuple(candidate(position, entry) for position, entry in enumerate(given, start=1))
+    candidates = tuple(candidate(position, entry) for position, entry in enumerate(given))
     check_documents(candidates)
     missing = next((entry.id for entry in candidates if entry.cosine is None), None)
     if missing is not None:

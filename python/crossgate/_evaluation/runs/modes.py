@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 import crossgate._core as _core
 import crossgate._decision.cascade as cascade
@@ -21,7 +22,7 @@ from crossgate._core import Policy, Profile
 from crossgate._decision.cascade import Request, Stage1
 from crossgate._evaluation.runs.runs import Mode, RunHeader, StoredQuery
 from crossgate._reranking.chain import Chain
-from crossgate._reranking.contract import Deadline, PairScore
+from crossgate._reranking.contract import Deadline, Enough, PairScore, Scores
 from crossgate._support.errors import SourceError
 from crossgate._values.profile_files import check_models
 from crossgate._values.prompts import read_prompt
@@ -174,3 +175,15 @@ class _Remembered:
     ) -> list[PairScore | None]:
         """Return the stored scores; a remote reranker may have scored only some, or none."""
         return [self.pairs.get(passage.id) for passage in passages]
+
+    def score_until(
+        self, query: str, passages: Sequence[Passage], *, deadline: Deadline, enough: Enough
+    ) -> Scores:
+        """Return the stored scores up to the passage at which the reranker would have stopped."""
+        scores = self.score(query, passages, deadline=deadline)
+        known = [score for score in takewhile(lambda score: score is not None, scores) if score]
+        for count in range(1, len(known)):
+            if enough(known[:count]):
+                rest = [None] * (len(scores) - count)
+                return Scores([*known[:count], *rest], stopped=True)
+        return Scores(scores)

@@ -1,0 +1,84 @@
+"""Corrects words of a query that occur in no candidate to similar words that do."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+import crossgate._core as _core
+
+_WORD = re.compile(r"[^\W\d_]+")
+# A shorter word has too many neighbours.
+_LEAST_LETTERS = 5
+_LONG_LETTERS = 8
+
+
+def corrected(query: str, texts: Iterable[str], language: str) -> tuple[str, dict[str, str]]:
+    """Return the query with its misspelt words corrected, and the corrections.
+
+    A word is misspelt if it has at least five letters, is not a common English word, and neither it
+    nor its stem occurs in the texts. It is replaced by the closest word of the texts: one edit
+    away, or two for words of eight letters; an edit inserts, omits or replaces a letter, or swaps
+    two. Of equally close words, the more frequent one is used, then the first in the alphabet.
+
+    Args:
+        query: The query.
+        texts: The texts of the candidates.
+        language: Snowball language of the stemmer, or `none`.
+    """
+    vocabulary: Counter[str] = Counter()
+    for text in texts:
+        vocabulary.update(_WORD.findall(text.lower()))
+    stems: set[str] | None = None
+    corrections: dict[str, str] = {}
+    for word in _WORD.findall(query):
+        lower = word.lower()
+        if len(lower) < _LEAST_LETTERS or lower in vocabulary or lower in corrections:
+            continue
+        own = _core.analyze(lower, language)
+        if all(_core.information(stem) < 1 for stem in own):
+            continue
+        if stems is None:
+            stems = set(_core.analyze(" ".join(vocabulary), language))
+        if stems.intersection(own):
+            continue
+        if (closest := _closest(lower, vocabulary)) is not None:
+            corrections[lower] = closest
+    if not corrections:
+        return query, {}
+    return _WORD.sub(lambda found: corrections.get(found[0].lower(), found[0]), query), corrections
+
+
+def _closest(word: str, vocabulary: Counter[str]) -> str | None:
+    most = 2 if len(word) >= _LONG_LETTERS else 1
+    near = (
+        (distance, -count, known)
+        for known, count in vocabulary.items()
+        if abs(len(known) - len(word)) <= most
+        and len(known) >= _LEAST_LETTERS - 1
+        and (known[0] == word[0] or known[:2] == word[1::-1])
+        and (distance := _edits(word, known, most)) <= most
+    )
+    return min(near, default=(0, 0, None))[2]
+
+
+def _edits(word: str, other: str, most: int) -> int:
+    """Return the number of edits, or more than `most`; swapped neighbours are one edit.
+
+    Optimal string alignment distance: Boytsov, "Indexing methods for approximate dictionary
+    searching" (2011), section 2.
+    """
+    before: list[int] = []
+    last = list(range(len(other) + 1))
+    for row, letter in enumerate(word, start=1):
+        current = [row]
+        for column, known in enumerate(other, start=1):
+            cost = min(last[column] + 1, current[-1] + 1, last[column - 1] + (letter != known))
+            if row > 1 and column > 1 and letter == other[column - 2] and known == word[row - 2]:
+                cost = min(cost, before[column - 2] + 1)
+            current.append(cost)
+        if min(current) > most:
+            return most + 1
+        before, last = last, current
+    return last[-1]

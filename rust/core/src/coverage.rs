@@ -1,0 +1,194 @@
+//! Coverage: how much of what a question asks for occurs in a document.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::OnceLock;
+
+use crate::facts::Facts;
+use crate::json::value;
+use crate::stage1::Scored;
+use crate::text::Analyzer;
+
+value! {
+    /// The share of a query that a document covers; each number is in [0, 1].
+    #[derive(Copy, PartialEq)]
+    #[serde(deny_unknown_fields)]
+    pub struct Coverage {
+        /// Share of the query's information: the weights of the words that occur in the document
+        /// by the weights of all words; 1 for a query without weighted words.
+        pub covered: f64,
+        /// 1 minus the information of the rarest word that the document lacks; 1 if it has all.
+        pub rarest: f64,
+        /// Share of the query's names, numbers, dates and versions that occur in the document; 1 for
+        /// a query without any.
+        pub facts: f64,
+    }
+}
+
+/// Adds to each candidate how much of the query its text covers.
+pub fn with_coverage(
+    candidates: Vec<Scored>,
+    query: &str,
+    texts: &BTreeMap<String, String>,
+    analyzer: Analyzer,
+) -> Vec<Scored> {
+    let question = Question::new(query, analyzer);
+    let covered = |one: Scored| {
+        let coverage = texts.get(&one.id).map(|text| question.coverage(text));
+        Scored { coverage, ..one }
+    };
+    candidates.into_iter().map(covered).collect()
+}
+
+/// Weight of a word by its level in the table of common words; other words weigh 1.
+const WEIGHTS: [f64; 3] = [0.0, 0.15, 0.5];
+
+/// The information of an English word in [0, 1], by its stem: 0 for the most common, 1 for a word
+/// that is not in the table of common words.
+pub fn information(stem: &str) -> f64 {
+    levels().get(stem).and_then(|level| WEIGHTS.get(*level)).copied().unwrap_or(1.0)
+}
+
+fn levels() -> &'static HashMap<String, usize> {
+    static LEVELS: OnceLock<HashMap<String, usize>> = OnceLock::new();
+    LEVELS.get_or_init(|| {
+        let analyzer = Analyzer::new("english").ok();
+        let mut levels = HashMap::new();
+        for line in include_str!("common_words.txt").lines() {
+            let mut words = line.split(' ');
+            let Some(level) = words.next().and_then(|level| level.parse().ok()) else { continue };
+            for word in words {
+                let stems = analyzer.map(|analyzer| analyzer.terms(word)).unwrap_or_default();
+                // Of two words with one stem, the more common one counts.
+                for stem in stems {
+                    levels.entry(stem).or_insert(level);
+                }
+            }
+        }
+        levels
+    })
+}
+
+/// What a query asks for, prepared to be compared with documents.
+#[derive(Clone, Debug)]
+pub struct Question {
+    analyzer: Analyzer,
+    /// Weights of the words, by stem.
+    words: BTreeMap<String, f64>,
+    /// Stems of words with a capital inside the query.
+    names: BTreeSet<String>,
+    facts: Facts,
+}
+
+impl Question {
+    /// Reads a query.
+    pub fn new(query: &str, analyzer: Analyzer) -> Self {
+        let facts = Facts::of(query);
+        let words = analyzer
+            .terms(query)
+            .into_iter()
+            .filter(|stem| !stem.starts_with(|first: char| first.is_ascii_digit()))
+            .map(|stem| (stem.clone(), information(&stem)))
+            .filter(|(_, weight)| *weight > 0.0)
+            .collect();
+        let names = query
+            .split_whitespace()
+            .skip(1)
+            .filter(|word| word.chars().any(char::is_uppercase))
+            .flat_map(|word| analyzer.terms(word))
+            .filter(|stem| information(stem) >= 1.0)
+            .collect();
+        Self { analyzer, words, names, facts }
+    }
+
+    /// Compares the query with a document.
+    pub fn coverage(&self, text: &str) -> Coverage {
+        let terms: HashSet<String> = self.analyzer.terms(text).into_iter().collect();
+        let total: f64 = self.words.values().sum();
+        let lacking = || self.words.iter().filter(|(stem, _)| !terms.contains(*stem));
+        let lacked: f64 = lacking().map(|(_, weight)| weight).sum();
+        let missing = lacking().map(|(_, weight)| *weight).fold(0.0, f64::max);
+        Coverage {
+            covered: if total > 0.0 { 1.0 - lacked / total } else { 1.0 },
+            rarest: 1.0 - missing,
+            facts: 1.0 - self.missing_facts(text, &terms),
+        }
+    }
+
+    fn missing_facts(&self, text: &str, terms: &HashSet<String>) -> f64 {
+        let own = &self.facts;
+        let count = own.dates.len() + own.numbers.len() + own.versions.len() + self.names.len();
+        if count == 0 {
+            return 0.0;
+        }
+        let facts = Facts::of(text);
+        let dates = facts.date_forms();
+        // `3.4` is a version in one text and a number in the other.
+        let numeric =
+            |value: &String| facts.numbers.contains(value) || facts.versions.contains(value);
+        let missing = own.dates.iter().filter(|forms| forms.is_disjoint(&dates)).count()
+            + own.numbers.iter().chain(&own.versions).filter(|value| !numeric(value)).count()
+            + self.names.iter().filter(|name| !terms.contains(*name)).count();
+        missing as f64 / count as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn coverage(query: &str, text: &str) -> Coverage {
+        Question::new(query, Analyzer::new("english").unwrap()).coverage(text)
+    }
+
+    #[test]
+    fn a_document_with_all_words_covers_the_query() {
+        let found = coverage("does the kiln have a lid", "The kiln's lid is made of steel.");
+        assert_eq!(found, Coverage { covered: 1.0, rarest: 1.0, facts: 1.0 });
+    }
+
+    #[test]
+    fn a_missing_rare_word_weighs_more_than_a_missing_common_one() {
+        let rare = coverage("does the kiln support bluetooth", "The kiln is supported by legs.");
+        let common = coverage("does the kiln support bluetooth", "The kiln talks bluetooth.");
+        assert_eq!((rare.rarest, common.rarest), (0.0, 0.5));
+        assert!(rare.covered < common.covered);
+    }
+
+    #[test]
+    fn facts_match_in_another_format() {
+        let query = "what happened in Orlen on 9 July 2031 with 1500 crates";
+        let text = "2031-07-09, Orlen: 1,500 crates arrived.";
+        assert_eq!(coverage(query, text).facts, 1.0);
+        let other = "2031-07-10, Orlen: 1,500 crates arrived.";
+        assert!((coverage(query, other).facts - 2.0 / 3.0).abs() < 1e-12);
+        assert_eq!(coverage("what changed in 4.2", "Version 4.2: nothing.").facts, 1.0);
+    }
+
+    #[test]
+    fn words_of_a_level_weigh_as_much() {
+        assert_eq!(information("get"), 0.0);
+        assert_eq!(information("exampl"), 0.15);
+        assert_eq!(information("softwar"), 0.5);
+        assert_eq!(information("zymurgi"), 1.0);
+    }
+
+    proptest! {
+        #[test]
+        fn shares_are_shares_and_a_text_covers_itself(query in "\\PC{0,40}", text in "\\PC{0,60}") {
+            let Coverage { covered, rarest, facts } = coverage(&query, &text);
+            for share in [covered, rarest, facts] {
+                prop_assert!((0.0..=1.0).contains(&share));
+            }
+            let own = coverage(&query, &query);
+            prop_assert_eq!((own.covered, own.rarest, own.facts), (1.0, 1.0, 1.0));
+        }
+
+        #[test]
+        fn more_text_never_covers_less(query in "[a-z ]{0,30}", text in "[a-z ]{0,40}", more in "[a-z ]{0,20}") {
+            let (less, full) = (coverage(&query, &text), coverage(&query, &format!("{text} {more}")));
+            prop_assert!(full.covered >= less.covered - 1e-12 && full.rarest >= less.rarest);
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Dates, numbers and versions of a text in normal form, so that they can be compared across formats.
+
+use std::collections::BTreeSet;
+
+/// The facts of a text: `2024-03-12`, `1500`, `v2.4.1`.
+///
+/// A date also has its parts `2024-03` and `03-12`, which match questions that leave out a part. A
+/// date such as `3/4/2024` has both readings. Numbers lose separators of thousands and trailing
+/// zeros; number words up to twenty are numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Full dates, months of a year, and days of a month, the most specific form of each mention.
+    pub dates: Vec<BTreeSet<String>>,
+    /// Numbers that are not part of a date or version.
+    pub numbers: BTreeSet<String>,
+    /// Versions such as `2.4.1`, without a leading `v`.
+    pub versions: BTreeSet<String>,
+}
+
+impl Facts {
+    /// Reads the facts of a text.
+    pub fn of(text: &str) -> Self {
+        let tokens = tokens(text);
+        let mut facts = Self::default();
+        let mut at = 0;
+        while at < tokens.len() {
+            let rest = tokens.get(at..).unwrap_or_default();
+            if let Some((date, used)) = date(rest) {
+                facts.dates.push(date);
+                at += used;
+                continue;
+            }
+            if let Some(token) = rest.first() {
+                if let Some(version) = version(token) {
+                    facts.versions.insert(version);
+                } else if let Some(number) = number(token) {
+                    facts.numbers.insert(number);
+                }
+            }
+            at += 1;
+        }
+        facts
+    }
+
+    /// The normal forms of the dates, with the parts of full ones.
+    pub fn date_forms(&self) -> BTreeSet<String> {
+        let mut forms: BTreeSet<String> = self.dates.iter().flatten().cloned().collect();
+        for full in self.dates.iter().flatten().filter(|form| form.len() == FULL) {
+            forms.extend(full.get(..7).map(str::to_owned));
+            forms.extend(full.get(5..).map(str::to_owned));
+        }
+        forms
+    }
+}
+
+/// Length of `2024-03-12`.
+const FULL: usize = 10;
+
+const MONTHS: [&str; 12] =
+    ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+
+const MONTH_NAMES: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];
+
+const NUMBER_WORDS: [&str; 21] = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+    "twenty",
+];
+
+/// Words and numbers in lower case; `.`, `,`, `/`, `-` and `:` belong to a token between digits.
+fn tokens(text: &str) -> Vec<String> {
+    let mut tokens = Vec::new();
+    let mut token = String::new();
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let joins = matches!(letter, '.' | ',' | '/' | '-' | ':')
+            && token.ends_with(|last: char| last.is_ascii_digit())
+            && letters.peek().is_some_and(char::is_ascii_digit);
+        // A unit without a space, as in `20kg`, is a token of its own; `v2` and `h264` stay whole.
+        let unit =
+            letter.is_alphabetic() && token.starts_with(|first: char| first.is_ascii_digit());
+        if joins || (letter.is_alphanumeric() && !unit) {
+            token.extend(letter.to_lowercase());
+            continue;
+        }
+        if !token.is_empty() {
+            tokens.push(std::mem::take(&mut token));
+        }
+        if letter.is_alphanumeric() {
+            token.extend(letter.to_lowercase());
+        }
+    }
+    if !token.is_empty() {
+        tokens.push(token);
+    }
+    tokens
+}
+
+/// The date at the beginning of the tokens with the number of tokens that it takes.
+fn date(tokens: &[String]) -> Option<(BTreeSet<String>, usize)> {
+    let first = tokens.first()?;
+    if let Some(forms) = numeric_date(first) {
+        return Some((forms, 1));
+    }
+    let only = |form: String| BTreeSet::from([form]);
+    let year_at = |at: usize| tokens.get(at).and_then(|token| year(token));
+    if let Some(month) = month(first) {
+        let (day, used) = day_at(tokens, 1).map_or((None, 1), |(day, used)| (Some(day), 1 + used));
+        return match (day, year_at(used)) {
+            (Some(day), Some(year)) => {
+                Some((only(format!("{year}-{month:02}-{day:02}")), used + 1))
+            }
+            (Some(day), None) => Some((only(format!("{month:02}-{day:02}")), used)),
+            (None, Some(year)) => Some((only(format!("{year}-{month:02}")), 2)),
+            // `may` and `march` alone are words.
+            (None, None) => None,
+        };
+    }
+    let (day, mut used) = day_at(tokens, 0)?;
+    used += usize::from(tokens.get(used).is_some_and(|token| token == "of"));
+    let month = month(tokens.get(used)?)?;
+    used += 1;
+    match year_at(used) {
+        Some(year) => Some((only(format!("{year}-{month:02}-{day:02}")), used + 1)),
+        None => Some((only(format!("{month:02}-{day:02}")), used)),
+    }
+}
+
+/// `2024-03-12`, `2024/3/12`, `12.3.2024`, `3/12/2024`; with slashes the month may be first.
+fn numeric_date(token: &str) -> Option<BTreeSet<String>> {
+    let mark = token.chars().find(|letter| matches!(letter, '-' | '/' | '.'))?;
+    let parts: Vec<&str> = token.split(mark).collect();
+    let [first, second, third] = parts.as_slice() else { return None };
+    let form = |year: &str, month: &str, day: &str| {
+        let (month, day): (u32, u32) = (month.parse().ok()?, day.parse().ok()?);
+        let fits = (1..=12).contains(&month) && (1..=31).contains(&day);
+        fits.then(|| format!("{year}-{month:02}-{day:02}"))
+    };
+    if year(first).is_some() {
+        return form(first, second, third).map(|form| BTreeSet::from([form]));
+    }
+    year(third)?;
+    let mut forms: BTreeSet<String> = form(third, second, first).into_iter().collect();
+    if mark == '/' {
+        forms.extend(form(third, first, second));
+    }
+    (!forms.is_empty()).then_some(forms)
+}
+
+fn month(token: &str) -> Option<usize> {
+    let place = MONTH_NAMES.iter().position(|name| *name == token);
+    let place = place.or_else(|| MONTHS.iter().position(|name| *name == token));
+    place.or_else(|| (token == "sept").then_some(8)).map(|place| place + 1)
+}
+
+fn year(token: &str) -> Option<&str> {
+    let number: u32 = token.parse().ok()?;
+    (token.len() == 4 && (1_000..=2_999).contains(&number)).then_some(token)
+}
+
+/// The day of a month at a place, with the number of tokens that it takes: `12`, `12th`.
+fn day_at(tokens: &[String], at: usize) -> Option<(u32, usize)> {
+    let day: u32 = tokens.get(at).filter(|token| token.len() <= 2)?.parse().ok()?;
+    let ordinal = tokens.get(at + 1).map(String::as_str);
+    let used = 1 + usize::from(matches!(ordinal, Some("st" | "nd" | "rd" | "th")));
+    (1..=31).contains(&day).then_some((day, used))
+}
+
+/// `2.4.1` and `v2`; two numbers with a point are a number.
+fn version(token: &str) -> Option<String> {
+    let bare = token.strip_prefix('v').unwrap_or(token);
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let parts = bare.split('.').count();
+    let numeric = bare.split('.').all(digits);
+    (numeric && (parts > 2 || bare.len() < token.len())).then(|| bare.to_owned())
+}
+
+/// `1,500` is `1500`, `2.50` is `2.5`, `five` is `5`.
+fn number(token: &str) -> Option<String> {
+    if let Some(value) = NUMBER_WORDS.iter().position(|word| *word == token) {
+        return Some(value.to_string());
+    }
+    if !token.starts_with(|first: char| first.is_ascii_digit()) {
+        return None;
+    }
+    let groups: Vec<&str> = token.split(',').collect();
+    let grouped = groups.len() > 1
+        && groups
+            .iter()
+            .skip(1)
+            .all(|group| group.split('.').next().is_some_and(|whole| whole.len() == 3));
+    let plain = if grouped { token.replace(',', "") } else { token.replace(',', ".") };
+    if !plain.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        return Some(token.to_owned()); // a time, a range or a ratio, as it is written
+    }
+    let value = match plain.split_once('.') {
+        Some((whole, part)) => {
+            let part = part.trim_end_matches('0');
+            if part.is_empty() { whole.to_owned() } else { format!("{whole}.{part}") }
+        }
+        None => plain,
+    };
+    let trimmed = value.trim_start_matches('0');
+    Some(if trimmed.is_empty() || trimmed.starts_with('.') {
+        format!("0{trimmed}")
+    } else {
+        trimmed.to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn dates(text: &str) -> Vec<Vec<String>> {
+        Facts::of(text).dates.into_iter().map(|forms| forms.into_iter().collect()).collect()
+    }
+
+    #[test]
+    fn formats_of_one_date_have_one_form() {
+        for text in [
+            "2031-07-09",
+            "2031/7/9",
+            "9.7.2031",
+            "9 July 2031",
+            "July 9, 2031",
+            "jul 9th 2031",
+            "the 9th of July 2031",
+        ] {
+            assert_eq!(dates(text), [["2031-07-09"]], "{text}");
+        }
+        assert_eq!(dates("7/9/2031"), [["2031-07-09", "2031-09-07"]]);
+        assert_eq!(dates("25/7/2031"), [["2031-07-25"]]);
+    }
+
+    #[test]
+    fn parts_of_dates_have_forms_of_their_own() {
+        assert_eq!(dates("in July 2031"), [["2031-07"]]);
+        assert_eq!(dates("on 9 July"), [["07-09"]]);
+        assert_eq!(dates("you may march"), [[""; 0]; 0]);
+        let forms = Facts::of("9 July 2031").date_forms();
+        assert_eq!(forms.into_iter().collect::<Vec<_>>(), ["07-09", "2031-07", "2031-07-09"]);
+    }
+
+    #[test]
+    fn numbers_and_versions_have_one_form() {
+        let facts = Facts::of("1,500 kg, 2.50 m, 20kg, five, 007, v3 and 4.10.1");
+        let numbers: Vec<&str> = facts.numbers.iter().map(String::as_str).collect();
+        assert_eq!(numbers, ["1500", "2.5", "20", "5", "7"]);
+        let versions: Vec<&str> = facts.versions.iter().map(String::as_str).collect();
+        assert_eq!(versions, ["3", "4.10.1"]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_has_facts(text in "\\PC{0,60}") {
+            let facts = Facts::of(&text);
+            prop_assert!(facts.date_forms().iter().all(|form| (5..=10).contains(&form.len())));
+        }
+
+        #[test]
+        fn every_day_is_read_in_every_format(year in 1000..=2999_u32, month in 1..=12_usize, day in 13..=31_u32) {
+            let name = MONTH_NAMES[month - 1];
+            let iso = format!("{year}-{month:02}-{day:02}");
+            for text in [
+                iso.clone(), format!("{day} {name} {year}"), format!("{name} {day}, {year}"),
+                format!("{day}.{month}.{year}"), format!("{month}/{day}/{year}"),
+            ] {
+                prop_assert_eq!(&dates(&text), &[[iso.clone()]]);
+            }
+        }
+    }
+}
