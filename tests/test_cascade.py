@@ -480,7 +480,7 @@ def test_decision_replays_from_its_json_byte_for_byte(
         pairs,
         decision,
     )
-    ours = {"query_sha256", "budget_ms", "asked"}
+    ours = {"query_sha256", "prompt", "budget_ms", "asked"}
     assert json.dumps(json.loads(again)) == json.dumps(
         {key: value for key, value in trace.items() if key not in ours}
     )
