@@ -35,6 +35,7 @@ from crossgate._values.results import (
 
 if TYPE_CHECKING:
     from crossgate._telemetry.events import TelemetryHook, Watch
+    from crossgate._values.prompts import Prompt
 
 STAGE1 = "stage1"
 EMPTY = "empty"
@@ -57,6 +58,7 @@ class Stage1:
         windows: The parts of long documents that stage 2 reads, by id; None to choose them for
             the pool.
         empty: Documents without text, which are the last hits.
+        corrected: The text for stage 2 if words were corrected; None for that of the request.
     """
 
     scored: Sequence[_core.Scored]
@@ -68,6 +70,7 @@ class Stage1:
     indexes: Mapping[str, int] = field(default_factory=dict)
     windows: Mapping[str, Window] | None = None
     empty: Sequence[Document] = ()
+    corrected: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +78,8 @@ class Request:
     """One query with everything that its decision needs.
 
     Attributes:
-        query: The query, already checked.
-        corrected: The query for stage 2 if words of it were corrected; None for `query`.
+        prompt: The prompt in its parts, already checked.
+        corrected: The text for stage 2 if words were corrected; None for that of `prompt`.
         stage1: Finds and scores the candidates.
         profile: The fitted settings.
         policy: The chosen settings.
@@ -91,7 +94,7 @@ class Request:
         started: Start of the call, by `perf_counter`.
     """
 
-    query: str
+    prompt: Prompt
     stage1: Callable[[], Stage1]
     profile: _core.Profile
     policy: _core.Policy
@@ -173,9 +176,9 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
     chosen: Mapping[str, Window] = stage1.windows or {}
     if gated.verdict == Verdict.AMBIGUOUS and request.rerankers:
         before = perf_counter()
-        chosen = _windows(request.corrected or request.query, gated, stage1)
+        query = stage1.corrected or request.corrected or request.prompt.searched
+        chosen = _windows(query, gated, stage1)
         passages = _passages(gated, stage1.documents, chosen)
-        query = request.corrected or request.query
         reply = yield from request.rerankers.ask(
             query, passages, request.deadline, watch, _stop_rule(gated, profile)
         )
@@ -190,7 +193,8 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
         _core.trace(profile, policy, asked, gated, reply.identity, reply.pairs, decision)
     )
     trace |= {
-        "query_sha256": hashlib.sha256(request.query.encode()).hexdigest(),
+        "query_sha256": hashlib.sha256(request.prompt.text.encode()).hexdigest(),
+        "prompt": request.prompt.to_trace(),
         "budget_ms": request.deadline.budget_ms,
         "asked": [list(answer) for answer in reply.asked],
     }
@@ -210,7 +214,7 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
         trace=trace,
         warnings=tuple(found_warnings),
     )
-    return watch.route_finished(request.query, result) if watch else result
+    return watch.route_finished(request.prompt.text, result) if watch else result
 
 
 def replay(trace: Mapping[str, Any]) -> dict[str, Any]:

@@ -329,6 +329,11 @@ class Index:
         return self._core.ids()
 
     @property
+    def language(self) -> str:
+        """Snowball language of the stemmer, or `none`."""
+        return self._core.language
+
+    @property
     def embedder(self) -> str:
         """Identity of the model that made the vectors; empty if there are none."""
         return self._core.embedder

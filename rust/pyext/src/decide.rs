@@ -71,6 +71,12 @@ pub(crate) fn split(py: Python<'_>, prompt: &str) -> Split {
     py.detach(|| request::split(prompt))
 }
 
+/// Whether a request names something to do or to know, unlike "fix this".
+#[pyfunction]
+pub(crate) fn names_something(request: &str) -> bool {
+    request::names_something(request)
+}
+
 /// The English name of a text's language; None if it is unknown.
 #[pyfunction]
 pub(crate) fn language(py: Python<'_>, text: &str) -> Option<&'static str> {

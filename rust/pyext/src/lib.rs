@@ -11,8 +11,8 @@ mod _core {
     #[pymodule_export]
     use crate::decide::{
         analyze, announced, can_stop, combine, conclude, fits, gated, information, known_elsewhere,
-        language, needs_document_of, read_signals, read_trace, reblend, replay, split, trace,
-        with_coverage,
+        language, names_something, needs_document_of, read_signals, read_trace, reblend, replay,
+        split, trace, with_coverage,
     };
     #[pymodule_export]
     use crate::embedder::{Embedder, blake3_of};

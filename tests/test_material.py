@@ -1,0 +1,94 @@
+"""Requests and pasted material: what decides, what the trace holds, and warnings about words."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from conftest import TableReranker, build, documents, refused
+from crossgate import Index, Router, rerank
+
+REQUEST = "merge and compress these pdf files"
+LOG = "2026-02-03 10:11:12,001 ERROR export: the git commit of translate.xlsx failed\n" * 12
+CODE = "```python\ndef resize(pictures):\n    return [translate(one) for one in pictures]\n```"
+
+
+def decided(router: Router, query: str, **options: object) -> dict[str, object]:
+    """Return what of a decision does not depend on the prompt's text."""
+    trace = router.route(query, **options).trace  # type: ignore[arg-type]
+    ours = {"query_sha256", "prompt"}
+    return {key: value for key, value in trace.items() if key not in ours}
+
+
+@pytest.fixture
+def router() -> Router:
+    return Router(build(), reranker=TableReranker({}))
+
+
+@pytest.mark.parametrize("material", [LOG, CODE])
+def test_material_changes_nothing(router: Router, material: str) -> None:
+    alone = decided(router, REQUEST)
+    assert decided(router, f"{REQUEST}\n\n{material}") == alone
+    assert decided(router, f"{material}\n\n{REQUEST}") == alone
+    assert decided(router, f"{material}\n\n{REQUEST}\n\n{material}") == alone
+    assert decided(router, REQUEST, material=material) == alone
+    assert decided(router, REQUEST, material=[material, material]) == alone
+
+
+def test_trace_holds_places_and_no_text(router: Router) -> None:
+    query = f"{REQUEST}\n\n{CODE}"
+    prompt = router.route(query).trace["prompt"]
+    [piece] = prompt["material"]
+    assert (piece["kind"], query[piece["start"] : piece["end"]]) == ("code", CODE)
+    assert [query[start:end].strip() for start, end in prompt["request"]] == [REQUEST]
+    assert prompt["searched"] == "request"
+    assert "resize" not in json.dumps(prompt)
+
+
+def test_request_that_names_nothing_searches_the_material(router: Router) -> None:
+    result = router.route("fix this", material="merge split rotate and compress pdf files")
+    assert result.trace["prompt"]["searched"] == "prompt"
+    assert result.hits[0].id == "pdf-toolkit"
+
+
+def test_bad_material_is_refused(router: Router) -> None:
+    refused("invalid_text", router.route, REQUEST, material=["\ud800"])
+    refused("out_of_range", router.route, REQUEST, material=3)
+    assert router.route(REQUEST, material=[]).trace["prompt"]["material"] == []
+
+
+def test_rerank_takes_material_and_splits_nothing() -> None:
+    candidates = ["merge pdf files", "git commit history"]
+    given = rerank("merge files", candidates, reranker=None, material=LOG)
+    assert [piece["kind"] for piece in given.trace["prompt"]["material"]] == ["given"]
+    whole = rerank(f"merge files\n\n{LOG}", candidates, reranker=None)
+    assert whole.trace["prompt"]["material"] == []
+
+
+def test_misspelt_word_is_read_as_a_word_of_the_candidates() -> None:
+    index = Index.build(documents(), embedder=None)
+    result = Router(index, reranker=None).route("edit the spreadsheet worbkooks")
+    assert result.hits[0].id == "spreadsheet"
+    assert [warning.code for warning in result.warnings] == ["spelling"]
+    assert "'workbooks'" in result.warnings[0].detail
+
+
+@pytest.mark.parametrize(
+    ("query", "codes"),
+    [
+        ("bitte verbinde die drei Dateien zu einer und drehe sie", ["unsupported_language"]),
+        ("把这三个文件合并", ["unsupported_language"]),
+        ("merge these files", []),
+        (f"merge these files\n\n> {'und das ist nicht der Text für mich ' * 3}", []),
+    ],
+)
+def test_language_that_the_index_does_not_read_gets_a_warning(query: str, codes: list[str]) -> None:
+    router = Router(Index.build(documents(), embedder=None), reranker=None)
+    assert [warning.code for warning in router.route(query).warnings] == codes
+
+
+def test_index_in_the_language_of_the_query_gets_no_warning() -> None:
+    index = Index.build(documents(), embedder=None, language="german")
+    query = "bitte verbinde die drei Dateien zu einer und drehe sie"
+    assert Router(index, reranker=None).route(query).warnings == ()
