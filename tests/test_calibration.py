@@ -536,7 +536,9 @@ def test_relevance_has_the_highest_likelihood(run: Run, stage: int) -> None:
     model = found.stage1 if stage == 1 else found.stage2
     assert model is not None
     weights = model.to_dict()
-    assert all(weight != 0 for weight in weights.values())
+    # The run has no coverage, so its weights stay 0.
+    weights = {name: weight for name, weight in weights.items() if weight != 0}
+    assert {"intercept", "cosine", "bm25"} <= weights.keys()
     for name, step in itertools.product(weights, (-0.05, 0.05)):
         other = {**found.to_dict(), f"stage{stage}": {**weights, name: weights[name] * (1 + step)}}
         assert least < relevance_loss(queries, base.replace(relevance=other), stage), (name, step)

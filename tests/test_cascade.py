@@ -636,7 +636,7 @@ def crossings(monkeypatch: pytest.MonkeyPatch, index: Index) -> list[str]:
     return calls
 
 
-def test_query_calls_the_core_at_most_three_times(
+def test_query_calls_the_core_once_for_each_step(
     monkeypatch: pytest.MonkeyPatch, index: Index
 ) -> None:
     unsure = Router(index, reranker=LengthReranker(), profile=Profile())
@@ -650,10 +650,10 @@ def test_query_calls_the_core_at_most_three_times(
         result = router.route("clean and repair messy csv files")
         assert (result.verdict, result.degraded) == (verdict, ())
         # Three calls decide; a fourth writes the trace afterwards.
-        assert calls == ["search", "gate", "conclude", "trace"]
+        assert calls == ["split", "search", "gate", "conclude", "trace"]
     calls.clear()
     asyncio.run(unsure.aroute("clean and repair messy csv files"))
-    assert calls == ["search", "gate", "conclude", "trace"]
+    assert calls == ["split", "search", "gate", "conclude", "trace"]
 
 
 # The asynchronous methods.

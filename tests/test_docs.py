@@ -126,7 +126,6 @@ def test_skipped_block_states_a_reason() -> None:
     assert left_out == {
         "agents.md: needs an agent's skills in the home folder",
         "agents.md: needs an index",
-        "agents.md: needs the log of a hook and an agent's transcripts",
         "agents.md: asks a model; tests/test_tool_router.py runs it against a server of its own",
         "calibration.md: needs labelled queries of your own, "
         'and the extra calibrate (pip install ".[calibrate]")',

@@ -638,7 +638,7 @@ def test_rerank_logs_texts_if_asked(run: Any, path: Path) -> None:
         stdin=b'{"text": "red fox"}\n',
     )
     assert checked(done, "result")["decision_id"]
-    assert decisions(path)[0].texts == {"1": "red fox"}
+    assert decisions(path)[0].texts == {"0": "red fox"}
     assert decisions(path)[0].query == "fox"
 
 

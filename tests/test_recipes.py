@@ -265,8 +265,8 @@ def test_bad_queries_and_limits_reach_no_retriever(recipe: Any) -> None:
 
 def test_bad_hits_are_named() -> None:
     bare = given([Candidate(id="bare", text=" ", score=1.0)])
-    message = refused("empty_document", agent_memory, "fox", bare, now=NOW, reranker=None)
-    assert "'bare'" in message
+    result = agent_memory("fox", bare, now=NOW, reranker=None)
+    assert {hit.id: hit.dropped for hit in result.hits} == {"bare": "empty"}
     odd = given(store(("odd", "fox", "soon")))
     assert "'odd'" in refused("malformed_candidate", agent_memory, "fox", odd, now=NOW)
 
@@ -369,7 +369,7 @@ def test_relevance_is_that_of_the_reranker_that_answered() -> None:
     )
     assert "reranker_not_fitted" in {note.code for note in result.degraded}
     # By shares of the best rank the second fox is a little better than the hen, as a logit is not.
-    assert diversified(result, limit=3, trade_off=0.99).ids == result.ids == ["1", "2", "3"]
+    assert diversified(result, limit=3, trade_off=0.99).ids == result.ids == ["0", "1", "2"]
 
 
 def test_latency_and_spread_are_logged_and_the_query_is_not(

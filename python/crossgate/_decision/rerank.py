@@ -237,6 +237,7 @@ def _request(
     check_vector(vector)
     check_text("the language", language)
     documents = _documents(candidates)
+    check_documents(documents, empty=True)
     check_kind("keep_scores", keep_scores, bool, "True or False")
     if keep_scores:
         check_kept_scores(documents)
@@ -255,7 +256,6 @@ def _request(
         fitted = as_profile(profile)
         rerankers.check_fitted(fitted, None)
     check_confidence(min_confidence, fitted)
-    check_documents(documents, empty=True)
     return Request(
         prompt=prompt,
         corrected=search.query,

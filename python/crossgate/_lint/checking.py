@@ -93,6 +93,8 @@ def lint(
             check_kind("a place", place, SourceLocation, "a SourceLocation")
     if prompts is not None:
         check_kind("prompts", prompts, Mapping, "a mapping of prompts to lists of ids, or None")
+        for prompt, ids in prompts.items():
+            check_kind(f"the entry of prompt {prompt!r}", ids, Iterable, "a list of ids")
     check_kind("problems", problems, Sequence, "a list of Problem")
     for problem in problems:
         check_kind("a problem", problem, Problem, "a Problem of a reader")

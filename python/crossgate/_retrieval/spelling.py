@@ -19,8 +19,9 @@ def corrected(query: str, texts: Iterable[str], language: str) -> tuple[str, dic
 
     A word is misspelt if it has at least five letters, is not a common English word, and neither it
     nor its stem occurs in the texts. It is replaced by the closest word of the texts: one edit
-    away, or two for words of eight letters; an edit inserts, omits or replaces a letter, or swaps
-    two. Of equally close words, the more frequent one is used, then the first in the alphabet.
+    away, or two for words of eight letters. An edit inserts or omits a letter, swaps two, or, in
+    words of eight letters, replaces one. Of equally close words, the more frequent one is used,
+    then the first in the alphabet.
 
     Args:
         query: The query.
@@ -58,6 +59,8 @@ def _closest(word: str, vocabulary: Counter[str]) -> str | None:
         if abs(len(known) - len(word)) <= most
         and len(known) >= _LEAST_LETTERS - 1
         and (known[0] == word[0] or known[:2] == word[1::-1])
+        # Short words that differ in one letter, "plane" and "place", are often both right.
+        and (most == 2 or len(known) != len(word) or sorted(known) == sorted(word))
         and (distance := _edits(word, known, most)) <= most
     )
     return min(near, default=(0, 0, None))[2]
