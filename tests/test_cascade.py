@@ -32,7 +32,6 @@ from crossgate import (
 from crossgate._core import Blend, Combine, Floors, Lexical
 from crossgate._decision import cascade
 from crossgate._reranking.chain import Chain
-from crossgate._values.prompts import unsplit
 
 Case = dict[str, Any]
 
@@ -93,7 +92,7 @@ def decide(
     }
     return cascade.run(
         cascade.Request(
-            prompt=unsplit("query"),
+            query="query",
             stage1=lambda: cascade.Stage1(scored=candidates, documents=documents),
             profile=profile,
             policy=policy or Policy(),
@@ -480,7 +479,7 @@ def test_decision_replays_from_its_json_byte_for_byte(
         pairs,
         decision,
     )
-    ours = {"query_sha256", "prompt", "budget_ms", "asked"}
+    ours = {"query_sha256", "budget_ms", "asked"}
     assert json.dumps(json.loads(again)) == json.dumps(
         {key: value for key, value in trace.items() if key not in ours}
     )

@@ -25,7 +25,6 @@ from crossgate import (
 from crossgate._core import Blend, Combine, Floors, Lexical
 from crossgate._decision import cascade
 from crossgate._reranking.chain import Chain
-from crossgate._values.prompts import unsplit
 
 COSINE_ALONE = Blend(cosine_weight=1.0, bm25_weight=0.0)
 BY_COSINE = Profile(blend=COSINE_ALONE, combine=Combine.Replace())
@@ -65,7 +64,7 @@ def decide(
     stage2 = RecordingReranker() if reranker is None else reranker
     return cascade.run(
         cascade.Request(
-            prompt=unsplit("query"),
+            query="query",
             stage1=lambda: cascade.Stage1(
                 scored=scored,
                 documents={
@@ -172,7 +171,7 @@ def test_winner_below_the_floor_does_not_win() -> None:
     def route(floor: float | None) -> RouteResult:
         return cascade.run(
             cascade.Request(
-                prompt=unsplit("query"),
+                query="query",
                 stage1=lambda: cascade.Stage1(scored=scored, documents=documents),
                 profile=BY_COSINE,
                 policy=Policy(floors=Floors(default=floor), lexical=Lexical(score=5.0, margin=1.0)),

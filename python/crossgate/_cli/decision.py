@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE, NOTHING_RELEVANT
-from crossgate._cli.input import model_or_none, text_of
+from crossgate._cli.input import model_or_none
 from crossgate._cli.output import WIDTH, columns, fit, paint, plain, say, show, show_json
 from crossgate._support.errors import InputError
 from crossgate._values.messages import DROPPED
@@ -58,12 +58,6 @@ def decision_options(parser: argparse.ArgumentParser) -> None:
         help="section of your work, for which the policy may set a floor",
     )
     parser.add_argument("--grade", metavar="LETTER", help="grade of the retrieval, A to F")
-    parser.add_argument(
-        "--material",
-        metavar="FILE",
-        action="append",
-        help="file with pasted text that belongs to the query, or - for stdin; may be repeated",
-    )
     parser.add_argument(
         "--log", metavar="FILE", help="append the decision to a log (default: CROSSGATE_LOG)"
     )
@@ -117,19 +111,12 @@ def log_of(options: argparse.Namespace) -> TelemetryHook | None:
     return JsonLinesLog(path, text=options.log_text)
 
 
-def material_of(options: argparse.Namespace) -> list[str] | None:
-    """Return the texts that `--material` names, or None without the option."""
-    return None if options.material is None else [text_of(name) for name in options.material]
-
-
-def show_decision(
-    result: RouteResult, options: argparse.Namespace, *, query: str, text: bool = False
-) -> int:
+def show_decision(result: RouteResult, options: argparse.Namespace, *, text: bool = False) -> int:
     """Print a decision, as JSON with or without the texts, and return its exit code."""
     if options.json:
         show_json(result.to_dict(trace=options.explain, text=text))
     else:
-        show("\n".join(_lines(result, query if options.explain else None)))
+        show("\n".join(_lines(result, explain=options.explain)))
     for note in result.degraded:
         say(f"degraded[{note.code}]: {note.detail}")
     for warning in result.warnings:
@@ -145,13 +132,12 @@ def why(decision: RouteResult) -> str:
     return f"{painted}: {reason} ({decision.timings['total']:.0f} ms)"
 
 
-def _lines(decision: RouteResult, query: str | None) -> list[str]:
-    """Return the selected hits and the reason, and with the query how the decision was made."""
+def _lines(decision: RouteResult, *, explain: bool) -> list[str]:
+    """Return the selected hits and the reason, and with `explain` every candidate."""
     lines = [_selected(hit) for hit in decision.selected] or ["nothing fits"]
     lines += ["", why(decision)]
-    if query is not None:
-        lines += ["", *_candidates(decision.hits), *_passages(decision.hits), ""]
-        lines += _steps(decision, query)
+    if explain:
+        lines += ["", *_candidates(decision.hits), *_passages(decision.hits), "", *_steps(decision)]
     return lines
 
 
@@ -195,9 +181,9 @@ def _passages(hits: Sequence[Hit]) -> list[str]:
     return lines
 
 
-def _steps(decision: RouteResult, query: str) -> list[str]:
+def _steps(decision: RouteResult) -> list[str]:
     trace = decision.trace
-    lines = _parts(trace["prompt"], query)
+    lines = []
     gate, profile = trace["gate"], trace["profile"]
     if gate["signals"] is not None:
         lines.append("signals     " + _pairs(gate["signals"]))
@@ -218,22 +204,6 @@ def _steps(decision: RouteResult, query: str) -> list[str]:
         lines.append(f"logged as   {decision.decision_id}")
     wrapped = (textwrap.wrap(line, WIDTH, subsequent_indent=" " * 12) for line in lines)
     return [line for lines in wrapped for line in lines]
-
-
-def _parts(prompt: Mapping[str, Any], query: str) -> list[str]:
-    """Return the request and the material of a query, if it has any."""
-    if not prompt["material"]:
-        return []
-    request = " ".join(query[start:end].strip() for start, end in prompt["request"])
-    if prompt["searched"] == "prompt":
-        request += " (names nothing, so the whole query is searched)"
-    pieces = [
-        piece["kind"]
-        if piece["start"] is None
-        else f"{piece['kind']} (characters {piece['start']} to {piece['end']})"
-        for piece in prompt["material"]
-    ]
-    return [f"request     {plain(request)}", f"material    {', '.join(pieces)}"]
 
 
 def _thresholds(profile: Mapping[str, Any], policy: Mapping[str, Any]) -> dict[str, Any]:

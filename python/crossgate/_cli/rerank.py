@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from crossgate._cli.decision import decision_options, log_of, material_of, show_decision
+from crossgate._cli.decision import decision_options, log_of, show_decision
 from crossgate._cli.input import text_of
 from crossgate._cli.output import json_option
 
@@ -43,6 +43,5 @@ def run(options: argparse.Namespace) -> int:
         grade=options.grade,
         min_confidence=options.min_confidence,
         telemetry=log_of(options),
-        material=material_of(options),
     )
-    return show_decision(result, options, query=options.query, text=True)
+    return show_decision(result, options, text=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from crossgate._cli.decision import decision_options, log_of, material_of, show_decision
+from crossgate._cli.decision import decision_options, log_of, show_decision
 from crossgate._cli.input import text_of
 from crossgate._cli.output import json_option, say
 from crossgate._sources.agent_prompts import is_hook_input
@@ -61,9 +61,8 @@ def run(options: argparse.Namespace) -> int:
         section=options.section,
         grade=options.grade,
         min_confidence=options.min_confidence,
-        material=material_of(options),
     )
-    return show_decision(result, options, query=query)
+    return show_decision(result, options)
 
 
 def _checked_query(query: str) -> str:

@@ -35,7 +35,6 @@ from crossgate._values.results import (
 
 if TYPE_CHECKING:
     from crossgate._telemetry.events import TelemetryHook, Watch
-    from crossgate._values.prompts import Prompt
 
 STAGE1 = "stage1"
 EMPTY = "empty"
@@ -58,7 +57,8 @@ class Stage1:
         windows: The parts of long documents that stage 2 reads, by id; None to choose them for
             the pool.
         empty: Documents without text, which are the last hits.
-        corrected: The text for stage 2 if words were corrected; None for that of the request.
+        read: The text of the query for stage 2; empty for the query itself.
+        context: The context of the query for the trace; empty without one.
     """
 
     scored: Sequence[_core.Scored]
@@ -70,7 +70,8 @@ class Stage1:
     indexes: Mapping[str, int] = field(default_factory=dict)
     windows: Mapping[str, Window] | None = None
     empty: Sequence[Document] = ()
-    corrected: str | None = None
+    read: str = ""
+    context: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +79,8 @@ class Request:
     """One query with everything that its decision needs.
 
     Attributes:
-        prompt: The prompt in its parts, already checked.
-        corrected: The text for stage 2 if words were corrected; None for that of `prompt`.
+        query: The query, already checked.
+        corrected: The query for stage 2 if words of it were corrected; None for `query`.
         stage1: Finds and scores the candidates.
         profile: The fitted settings.
         policy: The chosen settings.
@@ -94,7 +95,7 @@ class Request:
         started: Start of the call, by `perf_counter`.
     """
 
-    prompt: Prompt
+    query: str
     stage1: Callable[[], Stage1]
     profile: _core.Profile
     policy: _core.Policy
@@ -176,7 +177,7 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
     chosen: Mapping[str, Window] = stage1.windows or {}
     if gated.verdict == Verdict.AMBIGUOUS and request.rerankers:
         before = perf_counter()
-        query = stage1.corrected or request.corrected or request.prompt.searched
+        query = stage1.read or request.corrected or request.query
         chosen = _windows(query, gated, stage1)
         passages = _passages(gated, stage1.documents, chosen)
         reply = yield from request.rerankers.ask(
@@ -193,9 +194,9 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
         _core.trace(profile, policy, asked, gated, reply.identity, reply.pairs, decision)
     )
     trace |= {
-        "query_sha256": hashlib.sha256(request.prompt.text.encode()).hexdigest(),
-        "prompt": request.prompt.to_trace(),
+        "query_sha256": hashlib.sha256(request.query.encode()).hexdigest(),
         "budget_ms": request.deadline.budget_ms,
+        **({"context": dict(stage1.context)} if stage1.context else {}),
         "asked": [list(answer) for answer in reply.asked],
     }
     hits = _hits(gated, decision, reply, stage1, chosen)
@@ -214,7 +215,7 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
         trace=trace,
         warnings=tuple(found_warnings),
     )
-    return watch.route_finished(request.prompt.text, result) if watch else result
+    return watch.route_finished(request.query, result) if watch else result
 
 
 def replay(trace: Mapping[str, Any]) -> dict[str, Any]:

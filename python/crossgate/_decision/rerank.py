@@ -35,7 +35,6 @@ from crossgate._support.checks import (
 from crossgate._support.errors import InputError, ModelError
 from crossgate._values.candidates import candidate, check_kept_scores
 from crossgate._values.profile_files import as_policy, as_profile, read_profile
-from crossgate._values.prompts import Material, read_prompt, unsplit
 from crossgate._values.results import (
     Candidate,
     Degradation,
@@ -87,7 +86,6 @@ def rerank(
     telemetry: TelemetryHook | None = None,
     keep_scores: bool = False,
     embed: bool | None = None,
-    material: Material | None = None,
     **unknown: Never,
 ) -> RouteResult:
     """Reorder the candidates that another retriever found, by the same cascade as `Router`.
@@ -124,8 +122,6 @@ def rerank(
         embed: Whether stage 1 embeds candidates that have neither cosines nor scores, with the
             bundled embedder. None embeds them if an uncommon word of the query occurs in none of
             them: then BM25 alone is unreliable.
-        material: Pasted texts that belong to the query, as in `Router.route`. Pasted text within
-            the query counts as part of it, since it is often the subject of the search.
         unknown: Not accepted: raises TypeError, which names `limit` for `k`, `top_k` and `top_n`.
 
     Returns:
@@ -155,7 +151,6 @@ def rerank(
             telemetry=telemetry,
             keep_scores=keep_scores,
             embed=embed,
-            material=material,
         )
     )
 
@@ -177,7 +172,6 @@ async def arerank(
     telemetry: TelemetryHook | None = None,
     keep_scores: bool = False,
     embed: bool | None = None,
-    material: Material | None = None,
     **unknown: Never,
 ) -> RouteResult:
     """Like `rerank`, with the same arguments, without blocking the event loop."""
@@ -203,7 +197,6 @@ async def arerank(
             telemetry=telemetry,
             keep_scores=keep_scores,
             embed=embed,
-            material=material,
         )
     )
 
@@ -225,13 +218,11 @@ def _request(
     telemetry: TelemetryHook | None,
     keep_scores: bool,
     embed: bool | None,
-    material: Material | None,
 ) -> Request:
     """Check the arguments of `rerank`, and return the request that the cascade decides."""
     started = perf_counter()
     deadline = Deadline(budget_ms)
     check_query(query)
-    prompt = unsplit(query) if material is None else read_prompt(query, material)
     check_limit(limit)
     check_request(section, grade)
     check_vector(vector)
@@ -243,9 +234,7 @@ def _request(
     rerankers = Chain(reranker, PASSAGE_RERANKER)
     if embed is not None:
         check_kind("embed", embed, bool, "True, False, or None")
-    search = _CandidateSearch(
-        prompt.searched, documents, vector, language, keep_scores, embed, deadline
-    )
+    search = _CandidateSearch(query, documents, vector, language, keep_scores, embed, deadline)
     notes: tuple[Degradation, ...] = ()
     if profile is None:
         fitted = _default_profile(rerankers.identities, search)
@@ -257,7 +246,7 @@ def _request(
     check_confidence(min_confidence, fitted)
     check_documents(documents, empty=True)
     return Request(
-        prompt=prompt,
+        query=query,
         corrected=search.query,
         stage1=partial(search.run, fitted, notes),
         profile=fitted,

@@ -11,18 +11,18 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import crossgate._core as _core
 from crossgate._core import Policy, Profile
 from crossgate._decision.batch import Progress, decide_many
 from crossgate._decision.cascade import Request, Stage1, arun, milliseconds, run
+from crossgate._decision.context import Context, Conversation, mixed, traced
 from crossgate._reranking.chain import Chain
 from crossgate._reranking.contract import NO_DEADLINE, Deadline, passages_of
 from crossgate._retrieval.index import Index, check_embedder, embedder_mismatch
-from crossgate._retrieval.spelling import corrected
-from crossgate._runtime.models.manifest import ROUTING_RERANKER, languages_of
+from crossgate._runtime.models.manifest import ROUTING_RERANKER
 from crossgate._support.checks import (
     check_confidence,
     check_ids,
+    check_kind,
     check_limit,
     check_prompt,
     check_request,
@@ -31,15 +31,7 @@ from crossgate._support.checks import (
 )
 from crossgate._support.errors import CrossgateError, IndexFileError, InputError, RerankerError
 from crossgate._values.profile_files import as_policy, as_profile, read_profile
-from crossgate._values.prompts import Material, Prompt, read_prompt
-from crossgate._values.results import (
-    Degradation,
-    Document,
-    ResultWarning,
-    RouteResult,
-    Vector,
-    degradation,
-)
+from crossgate._values.results import Degradation, ResultWarning, RouteResult, Vector, degradation
 
 if TYPE_CHECKING:
     from crossgate._reranking.chain import Choice
@@ -129,7 +121,7 @@ class Router:
         grade: str | None = None,
         budget_ms: float | None = None,
         min_confidence: float | None = None,
-        material: Material | None = None,
+        context: Context | None = None,
     ) -> RouteResult:
         """Decide which documents fit a query.
 
@@ -153,9 +145,7 @@ class Router:
             min_confidence: Select nothing if the confidence of the decision is lower, in [0, 1], or
                 unknown; None to use only the profile's threshold, which always applies. It does
                 not change the order or the stages.
-            material: Pasted texts that belong to the query, such as code or logs; None to recognise
-                them in the query. Documents are chosen by the rest, the request. If it names
-                nothing ("fix this"), the whole query and the material are searched.
+            context: The project and the conversation that the query comes from; None if unknown.
 
         Raises:
             InputError: `query_too_long`, `invalid_text`, `out_of_range`,
@@ -173,7 +163,7 @@ class Router:
                 grade=grade,
                 budget_ms=budget_ms,
                 min_confidence=min_confidence,
-                material=material,
+                context=context,
             )
         )
 
@@ -189,7 +179,7 @@ class Router:
         grade: str | None = None,
         budget_ms: float | None = None,
         min_confidence: float | None = None,
-        material: Material | None = None,
+        context: Context | None = None,
     ) -> RouteResult:
         """Like `route`, with the same arguments, without blocking the event loop.
 
@@ -207,7 +197,7 @@ class Router:
                 grade=grade,
                 budget_ms=budget_ms,
                 min_confidence=min_confidence,
-                material=material,
+                context=context,
             )
         )
 
@@ -223,7 +213,7 @@ class Router:
         grade: str | None,
         budget_ms: float | None,
         min_confidence: float | None,
-        material: Material | None,
+        context: Context | None,
     ) -> Request:
         """Check the arguments of `route`, and return the request that the cascade decides."""
         started = perf_counter()
@@ -233,6 +223,8 @@ class Router:
         check_request(section, grade)
         check_vector(vector)
         check_confidence(min_confidence, self.profile)
+        if context is not None:
+            check_kind("context", context, Context, "a Context, or None")
         allowed = None if allow is None else check_ids("allow", allow)
         denied = check_ids("deny", deny)
         if not len(self.index):
@@ -240,10 +232,9 @@ class Router:
                 "no_documents", "the index is empty: add documents with Index.upsert first"
             )
 
-        prompt = read_prompt(query, material)
         return Request(
-            prompt=prompt,
-            stage1=partial(self._stage1, prompt, vector, allowed, denied),
+            query=query,
+            stage1=partial(self._stage1, query, vector, allowed, denied, context or Context()),
             profile=self.profile,
             policy=self.policy,
             rerankers=self._rerankers,
@@ -299,46 +290,71 @@ class Router:
                 reranker.score("warm up", passages_of(["warm up"]), deadline=NO_DEADLINE)
 
     def _stage1(
-        self, prompt: Prompt, vector: Vector | None, allow: set[str] | None, deny: set[str]
+        self,
+        query: str,
+        vector: Vector | None,
+        allow: set[str] | None,
+        deny: set[str],
+        context: Context,
     ) -> Stage1:
         start = perf_counter()
-        if is_empty(prompt.text):
+        if is_empty(query):
             return Stage1(scored=[], documents={}, warnings=(_EMPTY_QUERY,))
         given = vector is not None
         notes: tuple[Degradation, ...] = ()
         if not given:
-            vector, notes = self._embedded(prompt.searched)
+            vector, notes = self._embedded(query)
         embedded = milliseconds(start)
         search = partial(
             self.index.search,
+            query,
             embed=False,
             blend=self.profile.blend,
+            evidence=self.profile.evidence,
+            technologies=context.technologies,
             per_channel=self.profile.per_channel,
             allow=allow,
             deny=deny,
         )
         try:
-            scored, documents = search(prompt.searched, vector)
+            scored, documents = search(vector)
         except Exception as error:
             if given or vector is None or isinstance(error, IndexFileError):
                 raise
             # An invalid vector counts as a failure of the embedder; BM25 decides alone.
             vector, notes = None, (degradation("embedder", error),)
-            scored, documents = search(prompt.searched, None)
-        text, corrections = self._corrected(prompt.searched, documents.values())
-        if corrections:
-            if vector is not None and not given:
-                vector, notes = self._embedded(text)
-            scored, documents = search(text, vector)
+            scored, documents = search(None)
+        need = self._need(vector)
+        conversation = Conversation.of(query, context, scored, self.profile)
+        if conversation.history:
+            vector, failed = self._with_history(vector, conversation)
+            notes = (*notes, *failed)
+            scored, documents = search(vector, history=conversation.history)
+            if need is not None and conversation.goes_on:
+                need = max(need, self._need(vector) or 0.0)
         return Stage1(
             scored=scored,
             documents=documents,
             degraded=(*self._notes, *notes),
-            warnings=(*self._warnings, *self._unreadable(prompt), *corrections),
-            corrected=text if corrections else None,
+            warnings=self._warnings,
             timings={"embed": embedded, "search": milliseconds(start) - embedded},
-            need=self._need(self._vector_of_request(prompt, vector, given=given)),
+            need=need,
+            read=conversation.read_with(query) if conversation.goes_on else "",
+            context={} if context == Context() else traced(context, conversation),
         )
+
+    def _with_history(
+        self, vector: Vector | None, conversation: Conversation
+    ) -> tuple[Vector | None, tuple[Degradation, ...]]:
+        """Return the vector of a query and of the earlier requests that count for it."""
+        if vector is None:
+            return None, ()
+        texts, weights = zip(*conversation.history, strict=True)
+        try:
+            earlier = self._load_embedder().embed(list(texts))
+        except Exception as error:  # the words of the earlier requests still count
+            return vector, (degradation("embedder", error),)
+        return mixed(vector, earlier, weights), ()
 
     def _embedded(self, query: str) -> tuple[Vector | None, tuple[Degradation, ...]]:
         """Return the query's vector, or None and the reason."""
@@ -351,55 +367,6 @@ class Router:
         except Exception as error:  # BM25 decides alone
             return None, (degradation("embedder", error),)
         return vector, ()
-
-    def _corrected(
-        self, text: str, candidates: Iterable[Document]
-    ) -> tuple[str, tuple[ResultWarning, ...]]:
-        """Return a text with misspelt words corrected to words of the candidates, and warnings."""
-        known = list(candidates)
-        read, corrections = corrected(
-            text, (document.content for document in known), self.index.language
-        )
-        if any(word in document.body.lower() for word in corrections for document in known):
-            return text, ()  # a rare word, but not a misspelt one
-        return read, tuple(
-            ResultWarning(
-                code="spelling",
-                detail=f"no candidate has the word {word!r}: it was read as {similar!r}",
-            )
-            for word, similar in corrections.items()
-        )
-
-    def _vector_of_request(
-        self, prompt: Prompt, vector: Vector | None, *, given: bool
-    ) -> Vector | None:
-        """Return the vector that shows whether a document is needed, which material must not."""
-        if vector is None or given or prompt.searched == prompt.request:
-            return vector
-        return self._embedded(prompt.request)[0]
-
-    def _unreadable(self, prompt: Prompt) -> tuple[ResultWarning, ...]:
-        """Return a warning if the request is in a language that a model cannot read."""
-        models = [name for name in (self.index.embedder, *self._rerankers.identities) if name]
-        limited = {name: languages for name in models if (languages := languages_of(name))}
-        if not self.index.embedder and self.index.language == "english":
-            limited["the index"] = ("English",)
-        if not limited:
-            return ()
-        language = _core.language(prompt.request)
-        unable = [
-            f"{name.partition('@')[0]} reads {' and '.join(languages)} only"
-            for name, languages in limited.items()
-            if language is not None and language not in languages
-        ]
-        if not unable:
-            return ()
-        detail = (
-            f"the query seems to be in {language}, but {' and '.join(unable)}: build the index "
-            "with a multilingual embedder (crossgate index --embedder FOLDER), and rerank with a "
-            "multilingual cross-encoder (--reranker FOLDER) or not at all (--reranker none)"
-        )
-        return (ResultWarning(code="unsupported_language", detail=detail),)
 
     def _need(self, vector: Vector | None) -> float | None:
         """Return the probability that the query needs any document, or None if unknown."""

@@ -14,7 +14,6 @@ from crossgate._support.checks import MAX_QUERY_CHARACTERS
 
 if TYPE_CHECKING:
     from crossgate._retrieval.embedding import Embedder
-    from crossgate._values.prompts import Material
 
 
 class ToolRouter:
@@ -50,12 +49,7 @@ class ToolRouter:
         self._tools = {document.id: tool for document, tool in defined}
 
     def select(
-        self,
-        prompt: str,
-        *,
-        limit: int = 8,
-        min_confidence: float | None = None,
-        material: Material | None = None,
+        self, prompt: str, *, limit: int = 8, min_confidence: float | None = None
     ) -> list[Any]:
         """Return the tools that come closest to a prompt, best first: the same objects.
 
@@ -67,14 +61,11 @@ class ToolRouter:
             limit: Maximum number; the bundled profile considers at most twenty.
             min_confidence: Return no tools if the probability that any of them fits is lower, in
                 [0, 1]; None to return the list in any case.
-            material: As in `Router.route`.
 
         Raises:
             InputError: As `Router.route`.
         """
         if isinstance(prompt, str):  # route refuses any other type
             prompt = prompt[:MAX_QUERY_CHARACTERS]
-        result = self.router.route(
-            prompt, limit=limit, min_confidence=min_confidence, material=material
-        )
+        result = self.router.route(prompt, limit=limit, min_confidence=min_confidence)
         return [self._tools[hit.id] for hit in nearest(result, limit, min_confidence)]

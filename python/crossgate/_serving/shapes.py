@@ -95,9 +95,6 @@ class RouteRequest(Asked):
     deny: list[str] = []
     section: str | None = None
     grade: str | None = None
-    material: str | list[str] | None = Field(
-        None, description="Pasted texts that belong to the query; left out, they are recognised."
-    )
 
 
 class Ranked(BaseModel):

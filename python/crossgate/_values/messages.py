@@ -36,6 +36,5 @@ DROPPED = {
     "improbable": "unlikely to fit",
     "beyond_margin": "too far behind",
     "over_limit": "over the limit",
-    "empty": "empty",
 }
 """Why a hit was not selected, by `Hit.dropped`."""

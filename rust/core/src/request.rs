@@ -216,8 +216,8 @@ impl Characters<'_> {
     }
 }
 
-/// Whether a request contains a word that is neither a function word nor common to all requests.
-pub fn names_something(request: &str) -> bool {
+/// Whether a request has a word beside function words and those that fit every request.
+fn names_something(request: &str) -> bool {
     let apostrophe = |one: char| matches!(one, '\'' | '’');
     request.split(|one: char| !one.is_alphanumeric() && !apostrophe(one)).any(|word| {
         let word = word.trim_matches(apostrophe).to_lowercase().replace('’', "'");

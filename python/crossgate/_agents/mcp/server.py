@@ -28,10 +28,6 @@ _SKILL = "skill://crossgate/"
 _READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 
 Prompt = Annotated[str, Field(description="The user's request, in the user's own words.")]
-Material = Annotated[
-    list[str] | None,
-    Field(description="Pasted texts that belong to the request, such as code or logs."),
-]
 Limit = Annotated[int, Field(ge=1, le=100, description="Maximum number to return.")]
 Confidence = Annotated[
     float | None,
@@ -138,16 +134,11 @@ def serve_stdio(made: MCPServer) -> None:
 def _offer_skills(made: MCPServer, skills: IndexHandle) -> None:
     @made.tool(annotations=_READS)
     def find_skill(
-        prompt: Prompt,
-        limit: Limit = 1,
-        min_confidence: Confidence = None,
-        material: Material = None,
+        prompt: Prompt, limit: Limit = 1, min_confidence: Confidence = None
     ) -> FoundSkills:
         """Find the skill that fits a prompt, or none. Read the skill's text as a resource."""
         with _explained():
-            result = skills.router().route(
-                prompt, limit=limit, min_confidence=min_confidence, material=material
-            )
+            result = skills.router().route(prompt, limit=limit, min_confidence=min_confidence)
         return FoundSkills(selected=[_skill(hit) for hit in result], **_verdict(result))
 
     # An id may look like a path, but it is never opened as a file.
@@ -171,16 +162,11 @@ def _offer_skills(made: MCPServer, skills: IndexHandle) -> None:
 def _offer_tools(made: MCPServer, tools: IndexHandle) -> None:
     @made.tool(annotations=_READS)
     def find_tool(
-        prompt: Prompt,
-        limit: Limit = 8,
-        min_confidence: Confidence = None,
-        material: Material = None,
+        prompt: Prompt, limit: Limit = 8, min_confidence: Confidence = None
     ) -> NearestTools:
         """Find the tools nearest to a prompt. If confidence is low, none may fit."""
         with _explained():
-            result = tools.router().route(
-                prompt, limit=limit, min_confidence=min_confidence, material=material
-            )
+            result = tools.router().route(prompt, limit=limit, min_confidence=min_confidence)
         hits = nearest(result, limit, min_confidence)
         return NearestTools(
             nearest=[NearestTool(**_plain(hit)) for hit in hits], **_verdict(result)
@@ -193,11 +179,10 @@ def _offer_reranking(made: MCPServer, options: dict[str, Any]) -> None:
         query: Annotated[str, Field(description="The query.")],
         documents: Annotated[list[str], Field(max_length=1_000, description="Texts to rank.")],
         limit: Limit = 100,
-        material: Material = None,
     ) -> Ranking:
         """Rank texts by how well they fit a query, and say which of them fit."""
         with _explained():
-            result = await arerank(query, documents, limit=None, material=material, **options)
+            result = await arerank(query, documents, limit=None, **options)
         chosen = set(result.ids)
         ranked = [
             RankedText(index=hit.index or 0, relevance=hit.relevance, selected=hit.id in chosen)

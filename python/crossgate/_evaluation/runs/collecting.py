@@ -30,7 +30,6 @@ from crossgate._reranking.cross_encoder import CrossEncoder
 from crossgate._retrieval.embedding import Embedder
 from crossgate._retrieval.index import Index
 from crossgate._support.errors import InputError
-from crossgate._values.prompts import read_prompt
 from crossgate._values.results import Passage, RouteResult
 
 REPEATED = 20
@@ -172,7 +171,6 @@ def _route(
     *,
     again: bool,
 ) -> StoredQuery:
-    searched = read_prompt(query.text).searched
     results: dict[Mode, RouteResult] = {}
     # Gated first: it must not find caches warmed by the others.
     for mode in ("gated", "never", "always", "remote"):
@@ -190,7 +188,7 @@ def _route(
             for scores in scored
             if scores.id not in pairs
         ]
-        read = reranker.score(searched, unread, deadline=NO_DEADLINE) if unread else ()
+        read = reranker.score(query.text, unread, deadline=NO_DEADLINE) if unread else ()
         pairs |= {
             passage.id: pair for passage, pair in zip(unread, read, strict=True) if pair is not None
         }
@@ -211,7 +209,7 @@ def _route(
         relevant=query.relevant,
         wrong=query.wrong,
         scored=scored,
-        reweighed=_reweighed(searched, index, scored, richest.trace["profile"]["blend"]),
+        reweighed=_reweighed(query.text, index, scored, richest.trace["profile"]["blend"]),
         pairs=pairs,
         remote_pairs=_pairs(results.get("remote")),
         signals=richest.trace["gate"]["signals"],

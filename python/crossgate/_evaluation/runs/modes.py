@@ -25,7 +25,6 @@ from crossgate._reranking.chain import Chain
 from crossgate._reranking.contract import Deadline, Enough, PairScore, Scores
 from crossgate._support.errors import SourceError
 from crossgate._values.profile_files import check_models
-from crossgate._values.prompts import read_prompt
 from crossgate._values.results import Document, Passage, RouteResult
 
 
@@ -93,7 +92,7 @@ def decide(
     need = query.need if hold_back else None
     return cascade.run(
         Request(
-            prompt=read_prompt(query.text),
+            query=query.text,
             stage1=lambda: Stage1(scored=query.scored, documents=documents, need=need),
             profile=profile_of(mode, profile),
             policy=policy_of(mode, policy),

@@ -85,7 +85,6 @@ class ModelSpec:
         dimension: Length of an embedder's vectors, or None for a cross-encoder.
         pooling: How an embedder combines token vectors, or None for a cross-encoder.
         score_scale: The scale of a cross-encoder's scores, or None for an embedder.
-        languages: English names of the languages that it reads; empty for many.
     """
 
     name: str
@@ -103,7 +102,6 @@ class ModelSpec:
     score_scale: str | None = None
     terms: str | None = None
     template: Template | None = None
-    languages: tuple[str, ...] = ()
 
     @property
     def pinned(self) -> bool:
@@ -142,12 +140,6 @@ def identity_of(name: str, digest: str) -> str:
     return f"{name}@sha256:{digest[:16]}"
 
 
-def languages_of(identity: str) -> tuple[str, ...]:
-    """Return the languages that a model reads, by its identity; empty for many, or if unknown."""
-    model = find(identity.partition("@")[0])
-    return () if model is None else model.languages
-
-
 @cache
 def _read(bundled: Path) -> tuple[ModelSpec, ...]:
     # JSON, since the TOML parser costs 6 ms on every prompt of a hook.
@@ -156,7 +148,6 @@ def _read(bundled: Path) -> tuple[ModelSpec, ...]:
     for table in tables:
         table.pop("comment", None)
         table["files"] = tuple(ModelFile(**file) for file in table["files"])
-        table["languages"] = tuple(table.get("languages", ()))
         if "template" in table:
             table["template"] = Template(**table["template"])
     return tuple(ModelSpec(**table) for table in tables)
