@@ -9,8 +9,10 @@ use crossgate_core::gate::{self, Gated, Request};
 use crossgate_core::language as core_language;
 use crossgate_core::needs_document;
 use crossgate_core::policy::Policy;
-use crossgate_core::profile::Profile;
+use crossgate_core::probability;
+use crossgate_core::profile::{Profile, Promise};
 use crossgate_core::request::{self, Split};
+use crossgate_core::shortlist::{self, Found};
 use crossgate_core::signals::{self, Signals, Stage2Signals};
 use crossgate_core::stage1::{self, Blend, Scored};
 use crossgate_core::text::Analyzer;
@@ -170,4 +172,30 @@ pub(crate) fn combine(
     let ranks = core::ranks(&reranked, &scores);
     let signals = signals::stage2_signals(&reranked, &scores);
     Ok((scores, ranks, signals))
+}
+
+/// Logarithm of the sum of the candidates' weights; none without weights or a cosine that they need.
+///
+/// With rerank scores, by id, the weights are those after stage 2.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 extracts owned lists and maps")]
+pub(crate) fn evidence(
+    scored: Vec<Scored>,
+    rerank_scores: Option<BTreeMap<String, f64>>,
+    profile: &Profile,
+) -> Option<f64> {
+    probability::evidence(&scored, rerank_scores.as_ref(), &profile.relevance, &profile.blend)
+}
+
+/// The promises of a shortlist, from the rank and share of the best fitting candidate of each query.
+#[pyfunction]
+pub(crate) fn fit_shortlist(found: Vec<Option<(usize, f64)>>) -> Vec<Promise> {
+    let found = found.into_iter().map(|of| of.map(|(rank, share)| Found { rank, share }));
+    shortlist::fit(&found.collect::<Vec<_>>())
+}
+
+/// The fewest labelled queries that can promise a coverage.
+#[pyfunction]
+pub(crate) fn queries_needed(coverage: f64) -> PyResult<u32> {
+    Ok(shortlist::queries_needed(coverage)?)
 }

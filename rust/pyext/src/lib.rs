@@ -10,8 +10,9 @@ mod index;
 mod _core {
     #[pymodule_export]
     use crate::decide::{
-        analyze, announced, combine, conclude, fits, gated, known_elsewhere, language,
-        needs_document_of, read_signals, read_trace, reblend, replay, split, trace,
+        analyze, announced, combine, conclude, evidence, fit_shortlist, fits, gated,
+        known_elsewhere, language, needs_document_of, queries_needed, read_signals, read_trace,
+        reblend, replay, split, trace,
     };
     #[pymodule_export]
     use crate::embedder::{Embedder, blake3_of};
@@ -28,8 +29,8 @@ mod _core {
         gate::{Gated, Note, Request},
         policy::{Floors, Lexical, Policy, Warnings},
         profile::{
-            Answer, Combine, Confidence, Profile, Relevance, RunnerUpRule, Stage1Confidence,
-            Stage1Relevance, Stage2Confidence, Stage2Relevance, Winner,
+            Answer, AnyFits, Combine, Profile, Promise, Relevance, RunnerUpRule, Shortlist,
+            Stage1AnyFits, Stage1Relevance, Stage2AnyFits, Stage2Relevance, Winner,
         },
         request::{Material, Split},
         signals::{Signals, Stage2Signals},
