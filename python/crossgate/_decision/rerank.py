@@ -26,6 +26,7 @@ from crossgate._support.checks import (
     check_limit,
     check_query,
     check_request,
+    check_shortlist,
     check_text,
     check_vector,
     safe_repr,
@@ -75,6 +76,8 @@ def rerank(
     grade: str | None = None,
     budget_ms: float | None = None,
     min_confidence: float | None = None,
+    coverage: float | None = None,
+    max_shortlist: int | None = None,
     telemetry: TelemetryHook | None = None,
     keep_scores: bool = False,
     embed: bool | None = None,
@@ -108,6 +111,8 @@ def rerank(
             score all candidates in this time, or in 100 ms if that is longer, the retriever's order
             is kept, `degraded` contains `budget`, and a thread continues in the background.
         min_confidence: As in `Router.route`.
+        coverage: As in `Router.route`.
+        max_shortlist: As in `Router.route`.
         telemetry: Receives events; None for no telemetry.
         keep_scores: Use the candidates' scores, for example from fusion or decay, as the blend of
             stage 1; every candidate needs one, in [0, 1]. The gate still uses the cosines.
@@ -140,6 +145,8 @@ def rerank(
             grade=grade,
             budget_ms=budget_ms,
             min_confidence=min_confidence,
+            coverage=coverage,
+            max_shortlist=max_shortlist,
             telemetry=telemetry,
             keep_scores=keep_scores,
             embed=embed,
@@ -161,6 +168,8 @@ async def arerank(
     grade: str | None = None,
     budget_ms: float | None = None,
     min_confidence: float | None = None,
+    coverage: float | None = None,
+    max_shortlist: int | None = None,
     telemetry: TelemetryHook | None = None,
     keep_scores: bool = False,
     embed: bool | None = None,
@@ -186,6 +195,8 @@ async def arerank(
             grade=grade,
             budget_ms=budget_ms,
             min_confidence=min_confidence,
+            coverage=coverage,
+            max_shortlist=max_shortlist,
             telemetry=telemetry,
             keep_scores=keep_scores,
             embed=embed,
@@ -207,6 +218,8 @@ def _request(
     grade: str | None,
     budget_ms: float | None,
     min_confidence: float | None,
+    coverage: float | None,
+    max_shortlist: int | None,
     telemetry: TelemetryHook | None,
     keep_scores: bool,
     embed: bool | None,
@@ -217,6 +230,7 @@ def _request(
     check_query(query)
     check_limit(limit)
     check_request(section, grade)
+    check_shortlist(coverage, max_shortlist)
     check_vector(vector)
     check_text("the language", language)
     documents = _documents(candidates)
@@ -247,6 +261,8 @@ def _request(
         section=section,
         grade=grade,
         min_confidence=min_confidence,
+        coverage=coverage,
+        max_shortlist=max_shortlist,
         deadline=deadline,
         telemetry=telemetry,
         started=started,

@@ -24,6 +24,7 @@ from crossgate._support.checks import (
     check_limit,
     check_prompt,
     check_request,
+    check_shortlist,
     check_vector,
     is_empty,
 )
@@ -119,6 +120,8 @@ class Router:
         grade: str | None = None,
         budget_ms: float | None = None,
         min_confidence: float | None = None,
+        coverage: float | None = None,
+        max_shortlist: int | None = None,
     ) -> RouteResult:
         """Decide which documents fit a query.
 
@@ -141,7 +144,11 @@ class Router:
                 the order of stage 1 is final. Stage 1 always runs.
             min_confidence: Select nothing if the confidence of the decision is lower, in [0, 1], or
                 unknown; None to use only the profile's threshold, which always applies. It does
-                not change the order or the stages.
+                not change the order, the stages or the shortlist.
+            coverage: The probability, in (0, 1), with which the shortlist is to contain a fitting
+                document if there is one; None for that of the profile. If no list of at most
+                `max_shortlist` can promise it, `degraded` names the probability that can be.
+            max_shortlist: Maximum length of the shortlist; None for that of the profile.
 
         Raises:
             InputError: `query_too_long`, `invalid_text`, `out_of_range`,
@@ -159,6 +166,8 @@ class Router:
                 grade=grade,
                 budget_ms=budget_ms,
                 min_confidence=min_confidence,
+                coverage=coverage,
+                max_shortlist=max_shortlist,
             )
         )
 
@@ -174,6 +183,8 @@ class Router:
         grade: str | None = None,
         budget_ms: float | None = None,
         min_confidence: float | None = None,
+        coverage: float | None = None,
+        max_shortlist: int | None = None,
     ) -> RouteResult:
         """Like `route`, with the same arguments, without blocking the event loop.
 
@@ -191,6 +202,8 @@ class Router:
                 grade=grade,
                 budget_ms=budget_ms,
                 min_confidence=min_confidence,
+                coverage=coverage,
+                max_shortlist=max_shortlist,
             )
         )
 
@@ -206,6 +219,8 @@ class Router:
         grade: str | None,
         budget_ms: float | None,
         min_confidence: float | None,
+        coverage: float | None,
+        max_shortlist: int | None,
     ) -> Request:
         """Check the arguments of `route`, and return the request that the cascade decides."""
         started = perf_counter()
@@ -213,6 +228,7 @@ class Router:
         check_prompt(query)
         check_limit(limit)
         check_request(section, grade)
+        check_shortlist(coverage, max_shortlist)
         check_vector(vector)
         check_confidence(min_confidence, self.profile)
         allowed = None if allow is None else check_ids("allow", allow)
@@ -232,6 +248,8 @@ class Router:
             section=section,
             grade=grade,
             min_confidence=min_confidence,
+            coverage=coverage,
+            max_shortlist=max_shortlist,
             require_overlap=True,
             deadline=deadline,
             telemetry=self._telemetry,

@@ -191,11 +191,12 @@ impl Stage2AnyFits {
     }
 }
 
-/// What a need adds to the log-odds: nothing if it is clear, less than nothing otherwise.
+/// What the probability that a query needs a document adds to the log-odds that any fits: nothing if
+/// it is clear that it does, less than nothing otherwise.
 ///
-/// The need is a probability for equally many requests and other prompts, so its odds are the
-/// likelihood ratio that Bayes' rule multiplies the odds of a match by.
-fn need_log_odds(need: f64) -> f64 {
+/// It was fitted to about as many requests as other prompts, so its odds are the likelihood ratio by
+/// which Bayes' rule multiplies the odds of a match.
+pub fn need_log_odds(need: f64) -> f64 {
     // The odds are 0 for a need of 0, and infinite for a need of 1.
     (need / (1.0 - need) / CLEAR_NEED).min(1.0).ln()
 }

@@ -11,8 +11,8 @@ mod _core {
     #[pymodule_export]
     use crate::decide::{
         analyze, announced, combine, conclude, evidence, fit_shortlist, fits, gated,
-        known_elsewhere, language, needs_document_of, queries_needed, read_signals, read_trace,
-        reblend, replay, split, trace,
+        known_elsewhere, language, need_log_odds, needs_document_of, queries_needed, read_signals,
+        read_trace, reblend, replay, split, trace,
     };
     #[pymodule_export]
     use crate::embedder::{Embedder, blake3_of};
