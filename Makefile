@@ -49,7 +49,7 @@ REMAP = --remap-path-prefix=$(CARGO_HOME)/registry/src= --remap-path-prefix=$(CU
 
 .PHONY: install
 install: $(VENV) ## build the wheel and install it into the virtual environment
-	rm -rf $(DIST)
+	rm -f $(DIST)/*.whl
 	RUSTFLAGS="$(RUSTFLAGS) $(REMAP)" \
 		$(BIN)/maturin build --release --quiet --interpreter $(BIN)/python --out $(DIST)
 	$(INSTALL) $(BIN)/python --reinstall-package crossgate $(DIST)/*.whl
