@@ -652,13 +652,31 @@ def test_the_timeout_works_without_threads(home: Home) -> None:
             child.kill()
 
 
-@on_linux
-@pytest.mark.parametrize("descriptors", [4, 5, 6, 8, 12])
-def test_too_few_descriptors_exit_with_0(home: Home, descriptors: int) -> None:
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+def limited(descriptors: int) -> Callable[[], None]:
+    return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
 
-    run = home.hook(preexec_fn=limit)
+
+@pytest.fixture(scope="module")
+def fewest_descriptors(tmp_path_factory: pytest.TempPathFactory) -> int:
+    """The lowest limit at which this Python runs a script at all."""
+    script = tmp_path_factory.mktemp("empty") / "script.py"
+    script.touch()
+    for descriptors in range(4, 64):
+        run = subprocess.run(
+            [sys.executable, script],
+            preexec_fn=limited(descriptors),
+            capture_output=True,
+            check=False,
+        )
+        if (run.returncode, run.stderr) == (0, b""):
+            return descriptors
+    pytest.fail("Python does not start with 64 descriptors")
+
+
+@on_linux
+@pytest.mark.parametrize("more", [0, 1, 2, 4, 8])
+def test_too_few_descriptors_exit_with_0(home: Home, fewest_descriptors: int, more: int) -> None:
+    run = home.hook(preexec_fn=limited(fewest_descriptors + more))
     assert Run.valid(run.code, run.out), run.err
     assert "Traceback" not in run.err
 
