@@ -148,11 +148,9 @@ def test_reblend_computes_the_blend_of_the_table(case: Case) -> None:
 @cases("stage2")
 def test_stage_2_decides_as_in_the_table(case: Case) -> None:
     candidates, scores = candidates_of(case), case["rerank_scores"]
-    guardrails = case.get("guardrails", {})
 
     def fitted() -> Profile:
-        second = {"stage2": guardrails.get("margin")}
-        return profile_of(case).replace(combine=case["combine"], runner_up=second)
+        return profile_of(case).replace(combine=case["combine"])
 
     if case["combine"].get("k") == 0.0:
         # A profile refuses this value, so it cannot reach the core's own check.
@@ -174,7 +172,7 @@ def test_stage_2_decides_as_in_the_table(case: Case) -> None:
         assert [by_id[id] for id in order] == pytest.approx(case["scores"], abs=1e-12)
     if not candidates:
         return
-    policy = Policy(rerank_min=guardrails.get("minimum"), agreement=guardrails.get("agreement"))
+    policy = Policy(**case.get("guardrails", {}))
     table = {candidate.id: score for candidate, score in zip(candidates, scores, strict=True)}
     for ordered in (candidates, candidates[::-1]):
         result = decide(ordered, profile, table, limit=case.get("limit"), policy=policy)

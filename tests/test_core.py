@@ -399,6 +399,7 @@ BARS = st.one_of(st.none(), st.integers(-8, 8).map(lambda number: number / 4))
     st.lists(st.tuples(st.integers(-8, 8), st.integers(-4, 4)), max_size=12),
     BARS,
     BARS.map(lambda bar: bar if bar is None else abs(bar)),
+    BARS.map(lambda bar: bar if bar is None else abs(bar)),
     BARS.map(lambda bar: bar if bar is None else bar / 2),
     st.one_of(st.none(), st.integers(0, 5)),
     st.booleans(),
@@ -406,6 +407,7 @@ BARS = st.one_of(st.none(), st.integers(-8, 8).map(lambda number: number / 4))
 def test_the_guardrails_equal_their_definition(
     rows: list[tuple[int, int]],
     minimum: float | None,
+    margin: float | None,
     lead: float | None,
     agreement: float | None,
     limit: int | None,
@@ -422,7 +424,7 @@ def test_the_guardrails_equal_their_definition(
         runner_up={"stage2": lead},
         reranker=None if fits else "another@1",
     )
-    policy = Policy(rerank_min=minimum, agreement=agreement)
+    policy = Policy(rerank_min=minimum, rerank_margin=margin, agreement=agreement)
     gated = _core.gate(candidates, profile, policy, _core.Request(limit=limit))
     decision = _core.conclude(gated, pairs, "table@1", profile, policy)
     if not rows:
@@ -430,7 +432,7 @@ def test_the_guardrails_equal_their_definition(
         return
     if not fits:
         # The order alone counts, and what was chosen for blends.
-        minimum = lead = None
+        minimum = margin = lead = None
         fused, ranks, _ = _core.combine(candidates, [one.score for one in pairs], Profile())
         order = [(fused[ranks.index(rank)], ranks.index(rank)) for rank in sorted(ranks)]
     else:
@@ -445,9 +447,11 @@ def test_the_guardrails_equal_their_definition(
         if agreement is not None and blend < agreement:
             expected.append("disagreement")
         elif minimum is not None and score < minimum:
-            expected.append("below_minimum")
+            expected.append("rerank_min")
+        elif margin is not None and score < max(eligible) - margin:
+            expected.append("rerank_margin")
         elif lead is not None and score < max(eligible) - lead:
-            expected.append("beyond_margin")
+            expected.append("runner_up")
         elif limit is not None and expected.count(None) >= limit:
             expected.append("over_limit")
         else:

@@ -36,9 +36,10 @@ REJECTED = {
     "nothing_relevant",
     "below_floor",
     "disagreement",
-    "below_minimum",
+    "rerank_min",
+    "rerank_margin",
     "irrelevant",
-    "beyond_margin",
+    "runner_up",
 }
 
 
@@ -271,7 +272,7 @@ def test_no_document_has_more_than_its_share_while_others_wait(hits: list[Hit], 
 
 def test_the_surplus_of_a_document_moves_behind() -> None:
     hits = [hit(id, document_id="big") for id in "abc"]
-    hits += [hit("d", None, "below_minimum"), hit("e", document_id="small")]
+    hits += [hit("d", None, "rerank_min"), hit("e", document_id="small")]
     hits += [hit("f", dropped="over_limit", document_id="other")]
     assert ids(spread_documents(hits, most=2)) == "abedfc"
     assert selected(spread_documents(hits, most=2)) == "abef"

@@ -632,7 +632,42 @@ def test_guardrails_may_reject_every_candidate(index: Index) -> None:
     router = Router(index, reranker=TableReranker({}), profile=REPLACE, policy=policy)
     result = router.route(QUERY)
     assert (result.selected, result.stage, result.reason) == ((), 2, "rejected")
-    assert {hit.dropped for hit in result.hits} == {"below_minimum"}
+    assert {hit.dropped for hit in result.hits} == {"rerank_min"}
+
+
+def test_guardrails_of_a_call_replace_those_of_the_policy(index: Index) -> None:
+    scores = {text: float(place) for place, text in enumerate(LIBRARY.values())}
+    best = len(scores) - 1
+    policy = Policy(rerank_min=100.0)
+    router = Router(index, reranker=TableReranker(scores), profile=REPLACE, policy=policy)
+    assert router.route(QUERY, limit=None).ids == []
+    result = router.route(QUERY, limit=None, rerank_min=0, rerank_margin=1)
+    assert {hit.score for hit in result.selected} == {best, best - 1}
+    dropped = {hit.dropped for hit in result.hits if hit.stage2_rank} - {None}
+    assert dropped == {"rerank_margin"}
+    assert cascade.replay(result.trace)["decision"] == result.trace["decision"]
+    result = router.route(QUERY, limit=None, rerank_min=best)
+    assert {hit.dropped for hit in result.hits if hit.stage2_rank} == {None, "rerank_min"}
+
+
+def test_guardrails_of_rerank_select_by_the_combined_score() -> None:
+    texts = list(LIBRARY.values())
+    reranker = TableReranker({text: float(place) for place, text in enumerate(texts)})
+    result = rerank(QUERY, texts, reranker=reranker, profile=REPLACE, rerank_margin=0)
+    assert result.ids == [str(len(texts) - 1)]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e101, "1", True])
+@pytest.mark.parametrize("name", ["rerank_min", "rerank_margin"])
+def test_unusable_guardrails_are_refused(index: Index, name: str, value: Any) -> None:
+    with pytest.raises(InputError, match=name) as caught:
+        Router(index, reranker=None).route(QUERY, **{name: value})
+    assert caught.value.code == "out_of_range"
+
+
+def test_a_negative_margin_is_refused(index: Index) -> None:
+    with pytest.raises(InputError, match="rerank_margin is -1"):
+        Router(index, reranker=None).route(QUERY, rerank_margin=-1)
 
 
 # Results.

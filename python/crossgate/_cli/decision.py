@@ -53,6 +53,18 @@ def decision_options(parser: argparse.ArgumentParser) -> None:
         help="select nothing below this confidence, 0 to 1",
     )
     parser.add_argument(
+        "--rerank-min",
+        type=float,
+        metavar="S",
+        help="select nothing below this combined score of stage 2",
+    )
+    parser.add_argument(
+        "--rerank-margin",
+        type=float,
+        metavar="S",
+        help="select nothing further than this below the best combined score, from 0",
+    )
+    parser.add_argument(
         "--section",
         metavar="NAME",
         help="section of your work, for which the policy may set a floor",

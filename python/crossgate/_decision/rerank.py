@@ -34,7 +34,7 @@ from crossgate._support.checks import (
 )
 from crossgate._support.errors import InputError, ModelError
 from crossgate._values.candidates import candidate, check_kept_scores
-from crossgate._values.profile_files import as_policy, as_profile, read_profile
+from crossgate._values.profile_files import as_policy, as_profile, policy_of_call, read_profile
 from crossgate._values.prompts import Material, read_prompt, unsplit
 from crossgate._values.results import (
     Candidate,
@@ -84,6 +84,8 @@ def rerank(
     grade: str | None = None,
     budget_ms: float | None = None,
     min_confidence: float | None = None,
+    rerank_min: float | None = None,
+    rerank_margin: float | None = None,
     telemetry: TelemetryHook | None = None,
     keep_scores: bool = False,
     embed: bool | None = None,
@@ -118,6 +120,8 @@ def rerank(
             score all candidates in this time, or in 100 ms if that is longer, the retriever's order
             is kept, `degraded` contains `budget`, and a thread continues in the background.
         min_confidence: As in `Router.route`.
+        rerank_min: As in `Router.route`.
+        rerank_margin: As in `Router.route`.
         telemetry: Receives events; None for no telemetry.
         keep_scores: Use the candidates' scores, for example from fusion or decay, as the blend of
             stage 1; every candidate needs one, in [0, 1]. The gate still uses the cosines.
@@ -152,6 +156,8 @@ def rerank(
             grade=grade,
             budget_ms=budget_ms,
             min_confidence=min_confidence,
+            rerank_min=rerank_min,
+            rerank_margin=rerank_margin,
             telemetry=telemetry,
             keep_scores=keep_scores,
             embed=embed,
@@ -174,6 +180,8 @@ async def arerank(
     grade: str | None = None,
     budget_ms: float | None = None,
     min_confidence: float | None = None,
+    rerank_min: float | None = None,
+    rerank_margin: float | None = None,
     telemetry: TelemetryHook | None = None,
     keep_scores: bool = False,
     embed: bool | None = None,
@@ -200,6 +208,8 @@ async def arerank(
             grade=grade,
             budget_ms=budget_ms,
             min_confidence=min_confidence,
+            rerank_min=rerank_min,
+            rerank_margin=rerank_margin,
             telemetry=telemetry,
             keep_scores=keep_scores,
             embed=embed,
@@ -222,6 +232,8 @@ def _request(
     grade: str | None,
     budget_ms: float | None,
     min_confidence: float | None,
+    rerank_min: float | None,
+    rerank_margin: float | None,
     telemetry: TelemetryHook | None,
     keep_scores: bool,
     embed: bool | None,
@@ -261,7 +273,7 @@ def _request(
         corrected=search.query,
         stage1=partial(search.run, fitted, notes),
         profile=fitted,
-        policy=as_policy(policy),
+        policy=policy_of_call(as_policy(policy), rerank_min, rerank_margin),
         rerankers=rerankers,
         limit=limit,
         section=section,

@@ -30,7 +30,7 @@ from crossgate._support.checks import (
     is_empty,
 )
 from crossgate._support.errors import CrossgateError, IndexFileError, InputError, RerankerError
-from crossgate._values.profile_files import as_policy, as_profile, read_profile
+from crossgate._values.profile_files import as_policy, as_profile, policy_of_call, read_profile
 from crossgate._values.prompts import Material, Prompt, read_prompt
 from crossgate._values.results import (
     Degradation,
@@ -129,6 +129,8 @@ class Router:
         grade: str | None = None,
         budget_ms: float | None = None,
         min_confidence: float | None = None,
+        rerank_min: float | None = None,
+        rerank_margin: float | None = None,
         material: Material | None = None,
     ) -> RouteResult:
         """Decide which documents fit a query.
@@ -153,6 +155,11 @@ class Router:
             min_confidence: Select nothing if the confidence of the decision is lower, in [0, 1], or
                 unknown; None to use only the profile's threshold, which always applies. It does
                 not change the order or the stages.
+            rerank_min: Minimum combined score of a pick that stage 2 has read, instead of the
+                policy's; None to use the policy's. Like `rerank_margin`, it applies if the profile
+                was fitted for the reranker.
+            rerank_margin: How far the combined score of such a pick may be below the best one, from
+                0, instead of the policy's; None to use the policy's.
             material: Pasted texts that belong to the query, such as code or logs; None to recognise
                 them in the query. Documents are chosen by the rest, the request. If it names
                 nothing ("fix this"), the whole query and the material are searched.
@@ -173,6 +180,8 @@ class Router:
                 grade=grade,
                 budget_ms=budget_ms,
                 min_confidence=min_confidence,
+                rerank_min=rerank_min,
+                rerank_margin=rerank_margin,
                 material=material,
             )
         )
@@ -189,6 +198,8 @@ class Router:
         grade: str | None = None,
         budget_ms: float | None = None,
         min_confidence: float | None = None,
+        rerank_min: float | None = None,
+        rerank_margin: float | None = None,
         material: Material | None = None,
     ) -> RouteResult:
         """Like `route`, with the same arguments, without blocking the event loop.
@@ -207,6 +218,8 @@ class Router:
                 grade=grade,
                 budget_ms=budget_ms,
                 min_confidence=min_confidence,
+                rerank_min=rerank_min,
+                rerank_margin=rerank_margin,
                 material=material,
             )
         )
@@ -223,6 +236,8 @@ class Router:
         grade: str | None,
         budget_ms: float | None,
         min_confidence: float | None,
+        rerank_min: float | None,
+        rerank_margin: float | None,
         material: Material | None,
     ) -> Request:
         """Check the arguments of `route`, and return the request that the cascade decides."""
@@ -245,7 +260,7 @@ class Router:
             prompt=prompt,
             stage1=partial(self._stage1, prompt, vector, allowed, denied),
             profile=self.profile,
-            policy=self.policy,
+            policy=policy_of_call(self.policy, rerank_min, rerank_margin),
             rerankers=self._rerankers,
             limit=limit,
             section=section,

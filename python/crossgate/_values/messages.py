@@ -31,10 +31,11 @@ DROPPED = {
     "below_cliff": "below the cliff",
     "not_reranked": "not in the pool",
     "disagreement": "stage 1 disagrees",
-    "below_minimum": "score too low",
+    "rerank_min": "score too low",
+    "rerank_margin": "too far behind",
     "irrelevant": "not relevant enough",
     "improbable": "unlikely to fit",
-    "beyond_margin": "too far behind",
+    "runner_up": "too far behind",
     "over_limit": "over the limit",
     "empty": "empty",
 }

@@ -39,10 +39,12 @@ codes! {
         NotReranked = "not_reranked",
         /// Its blend is too low.
         Disagreement = "disagreement",
-        /// Its score is too low.
-        BelowMinimum = "below_minimum",
-        /// Its score is too far below the best.
-        BeyondMargin = "beyond_margin",
+        /// Its combined score is below the policy's `rerank_min`.
+        RerankMin = "rerank_min",
+        /// Its combined score is further below the best than the policy's `rerank_margin`.
+        RerankMargin = "rerank_margin",
+        /// Its score is further below the best than the profile's `runner_up` allows.
+        RunnerUp = "runner_up",
         /// The limit was reached by better candidates.
         OverLimit = "over_limit",
         /// The probability that it fits is too low.
@@ -152,9 +154,9 @@ pub fn conclude(
     // by an unknown one.
     let below_threshold =
         profile.answer.threshold.zip(confidence).is_some_and(|(least, known)| known < least);
-    let below_minimum =
+    let below_caller_minimum =
         gated.min_confidence.is_some_and(|least| confidence.is_none_or(|known| known < least));
-    if gated.verdict != Verdict::NothingRelevant && (below_threshold || below_minimum) {
+    if gated.verdict != Verdict::NothingRelevant && (below_threshold || below_caller_minimum) {
         for ranked in &mut ranked {
             ranked.dropped = ranked.dropped.or(Some(Dropped::Improbable));
         }
@@ -301,9 +303,10 @@ impl<'a> Order<'a> {
 
     fn of_stage1(gated: &'a Gated, profile: &Profile, policy: &Policy) -> Self {
         let guardrails = Guardrails {
-            minimum: None,
+            rerank_min: None,
+            rerank_margin: None,
             relevance: profile.relevance.threshold,
-            margin: profile.runner_up.stage1,
+            runner_up: profile.runner_up.stage1,
             agreement: policy.agreement,
             limit: gated.limit,
         };
@@ -348,9 +351,10 @@ impl<'a> Order<'a> {
         let mode = if fits { profile.combine } else { Combine::default() };
         let scores = combine(&read, &profile.blend, mode)?;
         let guardrails = Guardrails {
-            minimum: policy.rerank_min.filter(|_| fits),
+            rerank_min: policy.rerank_min.filter(|_| fits),
+            rerank_margin: policy.rerank_margin.filter(|_| fits),
             relevance: profile.relevance.threshold,
-            margin: profile.runner_up.stage2.filter(|_| fits),
+            runner_up: profile.runner_up.stage2.filter(|_| fits),
             agreement: policy.agreement,
             limit: gated.limit,
         };
@@ -531,11 +535,14 @@ pub fn ranks(reranked: &[Reranked<'_>], scores: &[f64]) -> Vec<usize> {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Guardrails {
     /// The least score.
-    pub minimum: Option<f64>,
+    pub rerank_min: Option<f64>,
+    /// The largest difference to the best score of a candidate that clears `agreement`, as chosen by
+    /// a person; at least 0.
+    pub rerank_margin: Option<f64>,
     /// The least probability that a candidate fits, in [0, 1].
     pub relevance: Option<f64>,
-    /// The largest difference to the best score of a candidate that clears `agreement`; at least 0.
-    pub margin: Option<f64>,
+    /// The same, as fitted.
+    pub runner_up: Option<f64>,
     /// The least stage-1 blend, in [-1, 1]: stage 2 cannot select a candidate below it.
     pub agreement: Option<f64>,
     /// The most candidates that are selected.
@@ -581,20 +588,23 @@ pub fn passes(ranked: &[Judged], guardrails: &Guardrails) -> Vec<Option<Dropped>
     };
     let agrees = |judged: &Judged| !below(Some(judged.blend), guardrails.agreement);
     let best = ranked.iter().find(|judged| agrees(judged)).map(|judged| judged.score);
-    let too_far =
-        |score: f64| best.zip(guardrails.margin).is_some_and(|(best, most)| best - score > most);
+    let beyond = |score: f64, margin: Option<f64>| {
+        best.zip(margin).is_some_and(|(best, most)| best - score > most)
+    };
     let mut selected = 0;
     ranked
         .iter()
         .map(|judged| {
             let dropped = if !agrees(judged) {
                 Some(Dropped::Disagreement)
-            } else if below(Some(judged.score), guardrails.minimum) {
-                Some(Dropped::BelowMinimum)
+            } else if below(Some(judged.score), guardrails.rerank_min) {
+                Some(Dropped::RerankMin)
             } else if !judged.truncated && below(judged.relevance, guardrails.relevance) {
                 Some(Dropped::Irrelevant)
-            } else if too_far(judged.score) {
-                Some(Dropped::BeyondMargin)
+            } else if beyond(judged.score, guardrails.rerank_margin) {
+                Some(Dropped::RerankMargin)
+            } else if beyond(judged.score, guardrails.runner_up) {
+                Some(Dropped::RunnerUp)
             } else if guardrails.limit.is_some_and(|limit| selected >= limit) {
                 Some(Dropped::OverLimit)
             } else {
@@ -675,8 +685,8 @@ mod tests {
             [
                 ("a", None),
                 ("b", Some("over_limit")),
-                ("c", Some("beyond_margin")),
-                ("d", Some("beyond_margin"))
+                ("c", Some("runner_up")),
+                ("d", Some("runner_up"))
             ]
         );
     }
@@ -725,7 +735,7 @@ mod tests {
             [
                 ("d", Some("disagreement")),
                 ("b", None),
-                ("a", Some("beyond_margin")),
+                ("a", Some("runner_up")),
                 ("c", Some("not_reranked"))
             ]
         );
@@ -763,7 +773,7 @@ mod tests {
         };
         assert_eq!((decided(1.0).reason, decided(1.0).selected.len()), (Reason::Rejected, 0));
         assert_eq!(outcome(&decided(1.0))[0], ("a", Some("improbable")));
-        assert_eq!(outcome(&decided(1.0))[1], ("b", Some("beyond_margin")));
+        assert_eq!(outcome(&decided(1.0))[1], ("b", Some("runner_up")));
         assert_eq!(decided(3.0).selected, ["a"]);
     }
 
@@ -907,9 +917,10 @@ mod tests {
         ranked.insert(2, Judged { relevance: Some(0.3), ..irrelevant });
         ranked.insert(2, Judged { truncated: true, ..irrelevant });
         let guardrails = Guardrails {
-            minimum: Some(-1.0),
+            rerank_min: Some(-1.0),
+            rerank_margin: Some(4.0),
             relevance: Some(0.3),
-            margin: Some(2.0),
+            runner_up: Some(2.0),
             agreement: Some(0.2),
             limit: Some(2),
         };
@@ -923,8 +934,8 @@ mod tests {
                 Some(Dropped::Irrelevant),
                 Some(Dropped::OverLimit),
                 Some(Dropped::OverLimit),
-                Some(Dropped::BeyondMargin),
-                Some(Dropped::BelowMinimum)
+                Some(Dropped::RunnerUp),
+                Some(Dropped::RerankMin)
             ]
         );
         assert!(passes(&ranked, &Guardrails::default()).iter().all(Option::is_none));
@@ -934,18 +945,18 @@ mod tests {
         #[test]
         fn guardrails_select_exactly_the_candidates_that_meet_all_conditions(
             mut ranked in prop::collection::vec((-5.0..5.0_f64, 0.0..1.0_f64), 0..10),
-            minimum in -5.0..5.0_f64, margin in 0.0..5.0_f64, agreement in 0.0..1.0_f64,
-            limit in 0_usize..5,
+            minimum in -5.0..5.0_f64, margin in 0.0..5.0_f64, runner_up in 0.0..5.0_f64,
+            agreement in 0.0..1.0_f64, limit in 0_usize..5,
         ) {
             ranked.sort_by(|left, right| right.0.total_cmp(&left.0));
             let guardrails = Guardrails {
-                minimum: Some(minimum), relevance: None, margin: Some(margin),
-                agreement: Some(agreement), limit: Some(limit),
+                rerank_min: Some(minimum), rerank_margin: Some(margin), relevance: None,
+                runner_up: Some(runner_up), agreement: Some(agreement), limit: Some(limit),
             };
             let eligible: Vec<_> = ranked.iter().filter(|(_, blend)| *blend >= agreement).collect();
             let best = eligible.iter().map(|(score, _)| *score).fold(f64::MIN, f64::max);
             let expected: Vec<_> = eligible.iter()
-                .filter(|(score, _)| *score >= minimum && best - score <= margin)
+                .filter(|(score, _)| *score >= minimum && best - score <= margin.min(runner_up))
                 .take(limit).collect();
             let kept: Vec<_> = ranked.iter().zip(passes(&judged(&ranked), &guardrails))
                 .filter(|(_, dropped)| dropped.is_none()).map(|(row, _)| row).collect();

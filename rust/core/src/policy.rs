@@ -70,6 +70,9 @@ value! {
         /// The least combined score of a selected candidate, if the profile was fitted for the
         /// reranker; absent: no minimum.
         pub rerank_min: Option<f64>,
+        /// The largest difference between the combined score of a selected candidate and the best
+        /// one, at least 0, if the profile was fitted for the reranker; absent: no maximum.
+        pub rerank_margin: Option<f64>,
         /// The least blend of a selected candidate, in [-1, 1]; absent: no minimum.
         pub agreement: Option<f64>,
         /// Thresholds for warnings.
@@ -85,6 +88,7 @@ impl Default for Policy {
             source_type: "source_type".to_owned(),
             lexical: None,
             rerank_min: None,
+            rerank_margin: None,
             agreement: None,
             warnings: Warnings::default(),
         }
@@ -131,6 +135,7 @@ impl Policy {
             Range::NotNegative.check("lexical.margin", lexical.margin)?;
         }
         Range::Weight.check("rerank_min", self.rerank_min)?;
+        Range::NotNegative.check("rerank_margin", self.rerank_margin)?;
         Range::Cosine.check("agreement", self.agreement)?;
         let Warnings { flat_scores, weak_cosine, weak_rerank_score } = self.warnings;
         Range::NotNegative.check("warnings.flat_scores", flat_scores)?;

@@ -51,8 +51,8 @@ struct GateCase {
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct GuardrailValues {
-    minimum: Option<f64>,
-    margin: Option<f64>,
+    rerank_min: Option<f64>,
+    rerank_margin: Option<f64>,
     agreement: Option<f64>,
 }
 
@@ -188,9 +188,11 @@ fn stage_2_orders_and_drops_in_each_case() {
                 assert!((score - expected).abs() < 1e-12, "{}: {score} {expected}", case.name);
             }
         }
-        let GuardrailValues { minimum, margin, agreement } = case.guardrails;
+        let GuardrailValues { rerank_min, rerank_margin, agreement } = case.guardrails;
+        let (relevance, runner_up) = (None, None);
+        let limit = case.limit;
         let guardrails =
-            Guardrails { minimum, relevance: None, margin, agreement, limit: case.limit };
+            Guardrails { rerank_min, rerank_margin, relevance, runner_up, agreement, limit };
         let judged: Vec<_> = ranked
             .iter()
             .map(|(_, candidate, score)| Judged {
