@@ -289,6 +289,42 @@ def test_request_without_the_key_is_refused(served: Served) -> None:
         assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
 
 
+def asked_as(served: Served, host: str) -> tuple[int, str | None]:
+    answer = httpx2.get(f"{served.url}/v2/rerank", headers={"Host": host}, trust_env=False)
+    return answer.status_code, answer.json()["code"]
+
+
+def test_loopback_without_a_key_refuses_the_host_of_a_web_page() -> None:
+    known = ("localhost", "LOCALHOST:1", "127.0.0.1", "127.0.0.1:8787", "[::1]", "[::1]:80")
+    unknown = (
+        "evil.example",
+        "evil.example:8787",
+        "localhost.evil.example",
+        "127.0.0.1.nip.io",
+        "",
+    )
+    with serving("--host", "127.0.0.2", "--port", "0", "--reranker", "none", key="") as running:
+        for host in (*known, "127.0.0.2", running.url.removeprefix("http://")):
+            assert asked_as(running, host) == (405, "method_not_allowed"), host
+        for host in unknown:
+            assert asked_as(running, host) == (403, "unknown_host"), host
+        page = httpx2.get(f"{running.url}/docs", headers={"Host": "a.example"}, trust_env=False)
+        assert page.status_code == 403  # pages that need no key are refused too
+
+
+def test_host_is_free_on_a_server_with_a_key_or_a_unix_socket(
+    served: Served, tmp_path: Path
+) -> None:
+    page = httpx2.get(f"{served.url}/health", headers={"Host": "a.example"}, trust_env=False)
+    assert page.status_code == 200
+    path = tmp_path / "a.sock"
+    with (
+        serving("--unix", str(path), "--reranker", "none", key=""),
+        httpx2.Client(transport=httpx2.HTTPTransport(uds=str(path))) as one,
+    ):
+        assert one.get("http://a.example/health").status_code == 200
+
+
 def test_pages_for_machines_and_people(served: Served) -> None:
     def get(path: str) -> httpx2.Response:
         return httpx2.get(served.url + path, trust_env=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import ipaddress
 import os
 import signal
 import socket
@@ -84,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
         where = f"unix:{options.unix}" if options.unix else _url(*listening.getsockname()[:2])
-        if not options.unix and options.host not in ("127.0.0.1", "localhost", "::1"):
+        if not options.unix and not _is_loopback(options.host):
             _warn_open()
         if options.json:
             show_json({"serving": where, "pid": os.getpid()})
@@ -121,15 +122,32 @@ def _application(options: argparse.Namespace) -> Any:
     asked = {"reranker": options.reranker, "profile": options.profile, "policy": options.policy}
     # Loads models and checks options before the first request.
     rerank("warm up", ["one", "two"], **asked)
-    return application(
-        router=router, limits=limits, key=os.environ.get(KEY_VARIABLE) or None, options=asked
-    )
+    key = os.environ.get(KEY_VARIABLE) or None
+    hosts = None if key or options.unix or not _is_loopback(options.host) else _hosts(options.host)
+    return application(router=router, limits=limits, key=key, hosts=hosts, options=asked)
 
 
 def _at_least_one(name: str, value: int) -> int:
     if value < 1:
         raise InputError("out_of_range", f"{name} is {value}: it must be at least 1")
     return value
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _hosts(host: str) -> frozenset[str]:
+    """Return the hosts that a request without a key may name.
+
+    The name of a web page can be made to resolve to 127.0.0.1 (DNS rebinding). The page could then
+    read the answers, but its requests name its own host.
+    """
+    given = f"[{host}]" if ":" in host else host
+    return frozenset({"localhost", "127.0.0.1", "[::1]", given.lower()})
 
 
 def _warn_open() -> None:
