@@ -28,6 +28,7 @@ from crossgate.integrations.sentence_transformers import rank
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
 pytest.importorskip("prometheus_client", reason="the extra serve is not installed")
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
+h11 = pytest.importorskip("h11", reason="the extra serve is not installed")
 
 QUERY = "how many nodes does staging have"
 TEXTS = ["Lunch is at noon.", "The staging cluster has five nodes.", "Bread needs yeast."]
@@ -450,6 +451,60 @@ def test_headers_without_end_are_refused(served: Served) -> None:
     with socket.create_connection((host, int(port)), timeout=30) as endless:
         endless.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nX-A: " + b"a" * 100_000)
         assert endless.recv(100).startswith(b"HTTP/1.1 400")
+
+
+def sent_at_once(served: Served, request: bytes) -> bytes:
+    host, port = served.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as one:
+        one.sendall(request)
+        return b"".join(iter(lambda: one.recv(10_000), b""))  # until the server closes
+
+
+def test_headers_that_arrive_in_one_read_have_the_same_limit() -> None:
+    from crossgate._serving.connections import _Requests
+
+    for size, accepted in ((65_000, True), (66_000, False), (70_000, False)):
+        for many in (1, 100):
+            lines = b"".join(
+                b"X-%d: %s\r\n" % (number, b"a" * (size // many)) for number in range(many)
+            )
+            requests = _Requests()
+            requests.receive_data(b"GET /health HTTP/1.1\r\nHost: x\r\n" + lines + b"\r\n")
+            if accepted:
+                assert isinstance(requests.next_event(), h11.Request)
+            else:
+                with pytest.raises(h11.RemoteProtocolError):
+                    requests.next_event()
+
+
+def test_long_headers_in_one_read_are_refused(served: Served) -> None:
+    head = b"GET /health HTTP/1.1\r\nHost: x\r\nX-A: " + b"a" * 70_000
+    assert sent_at_once(served, head + b"\r\n\r\n").startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_request_with_two_lengths_is_refused_and_its_connection_closed(
+    served: Served, order: int
+) -> None:
+    lengths = [b"Content-Length: 5", b"Transfer-Encoding: chunked"][::order]
+    head = b"\r\n".join([b"POST /v2/rerank HTTP/1.1", b"Host: x", *lengths])
+    after = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+    answer = sent_at_once(served, head + b"\r\n\r\n0\r\n\r\n" + after)
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+def test_a_client_cannot_fill_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    upgrade = b"Connection: Upgrade, close\r\nUpgrade: websocket\r\n"
+    upgrade += b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+    with serving("--port", "0", "--reranker", "none") as running:
+        capfd.readouterr()
+        head = b"GET /v2/rerank HTTP/1.1\r\nHost: x\r\n"
+        assert sent_at_once(running, head + upgrade + b"\r\n").startswith(b"HTTP/1.1 401")
+        assert sent_at_once(running, b"nonsense\r\n\r\n").startswith(b"HTTP/1.1 400")
+        assert running.stop() == 0
+    lines = capfd.readouterr().err.splitlines()
+    assert [line for line in lines if not line.startswith("crossgate: serving ")] == []
 
 
 def test_incomplete_request_times_out() -> None:

@@ -71,7 +71,8 @@ def run(options: argparse.Namespace) -> int:
         config = uvicorn.Config(
             app,
             http=Connection,
-            log_level="warning",
+            ws="none",
+            log_level="error",  # a client without the key can cause any number of warnings
             access_log=False,
             timeout_graceful_shutdown=options.stop_seconds,
         )
