@@ -78,7 +78,7 @@ training: $(VENV)/training ## the environment for training the models, about 6 G
 # Without link-time optimisation a change of Rust code takes half the time to build.
 .PHONY: develop
 develop: $(VENV) ## build the extension into the source tree, where tests and the command line then run
-	VIRTUAL_ENV=$(abspath $(VENV)) CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+	VIRTUAL_ENV=$(abspath $(VENV)) CARGO_PROFILE_RELEASE_LTO=false CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
 		$(BIN)/maturin develop --uv --release --quiet --target-dir target/develop
 
 SLOW = $(addprefix tests/test_,$(addsuffix .py,training baselines stores models tiers_remote serve stargraph attacks \
