@@ -707,6 +707,31 @@ def test_only_a_dead_socket_is_replaced(tmp_path: Path) -> None:
         assert path.is_socket()
 
 
+def test_only_one_of_servers_that_start_at_once_gets_the_socket(tmp_path: Path) -> None:
+    from crossgate._cli.serve import _unix
+
+    together = threading.Barrier(4)
+
+    def bind(path: Path) -> socket.socket | str:
+        together.wait()
+        try:
+            return _unix(str(path))
+        except OSError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(4) as pool:
+        for number in range(100):
+            path = tmp_path / f"{number}.sock"
+            with socket.socket(socket.AF_UNIX) as left_behind:
+                left_behind.bind(str(path))
+            outcomes = list(pool.map(bind, [path] * 4))
+            bound = [one for one in outcomes if isinstance(one, socket.socket)]
+            for one in bound:
+                one.close()
+            assert len(bound) == 1
+            assert outcomes.count("a server listens on it already") == 3
+
+
 def started(*options: str) -> tuple[int, str]:
     script = "import sys; from crossgate._cli import main; sys.exit(main())"
     done = subprocess.run(
