@@ -181,6 +181,24 @@ def test_route(served: Served) -> None:
     assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "query_too_long")
 
 
+def test_route_names_no_folder_of_the_machine(tmp_path: Path) -> None:
+    from crossgate import Index
+    from crossgate._sources import read_sources
+
+    skill = tmp_path / "skills" / "pdf" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: pdf\ndescription: Merge pdf files.\n---\nUse qpdf.\n")
+    documents = read_sources([tmp_path / "skills"]).documents
+    assert str(tmp_path) in str(documents[0].metadata["root"])
+    Index.build(documents, embedder=None).save(tmp_path / "skills.cgx")
+    index = str(tmp_path / "skills.cgx")
+    with serving("--port", "0", "--index", index, "--reranker", "none") as running:
+        answer = running.post("/route", {"query": "merge pdf files"})
+    (hit,) = answer.json()["hits"]
+    assert hit["metadata"]["path"] == "pdf/SKILL.md"
+    assert str(tmp_path) not in answer.text
+
+
 def test_route_uses_the_reranker_and_the_policy_of_the_command_line(tmp_path: Path) -> None:
     from crossgate import Profile
     from crossgate._values.profile_files import write_profile

@@ -214,7 +214,10 @@ def application(
                 404, "no_index", "this server has no index: start it with --index skills.cgx"
             )
         result = await decisions.make(partial(router.route, **asked.model_dump()))
-        return AsciiJSON(result.to_dict(text=True))
+        values = result.to_dict(text=True)
+        for hit in values["hits"]:
+            hit["metadata"].pop("root", None)  # a folder of this machine
+        return AsciiJSON(values)
 
     @app.get("/health", summary="Whether the server can decide")
     async def health() -> dict[str, Any]:
