@@ -28,6 +28,7 @@ from crossgate.integrations.sentence_transformers import rank
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
 pytest.importorskip("prometheus_client", reason="the extra serve is not installed")
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
+h11 = pytest.importorskip("h11", reason="the extra serve is not installed")
 
 QUERY = "how many nodes does staging have"
 TEXTS = ["Lunch is at noon.", "The staging cluster has five nodes.", "Bread needs yeast."]
@@ -180,6 +181,24 @@ def test_route(served: Served) -> None:
     assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "query_too_long")
 
 
+def test_route_names_no_folder_of_the_machine(tmp_path: Path) -> None:
+    from crossgate import Index
+    from crossgate._sources import read_sources
+
+    skill = tmp_path / "skills" / "pdf" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: pdf\ndescription: Merge pdf files.\n---\nUse qpdf.\n")
+    documents = read_sources([tmp_path / "skills"]).documents
+    assert str(tmp_path) in str(documents[0].metadata["root"])
+    Index.build(documents, embedder=None).save(tmp_path / "skills.cgx")
+    index = str(tmp_path / "skills.cgx")
+    with serving("--port", "0", "--index", index, "--reranker", "none") as running:
+        answer = running.post("/route", {"query": "merge pdf files"})
+    (hit,) = answer.json()["hits"]
+    assert hit["metadata"]["path"] == "pdf/SKILL.md"
+    assert str(tmp_path) not in answer.text
+
+
 def test_route_uses_the_reranker_and_the_policy_of_the_command_line(tmp_path: Path) -> None:
     from crossgate import Profile
     from crossgate._values.profile_files import write_profile
@@ -287,6 +306,42 @@ def test_request_without_the_key_is_refused(served: Served) -> None:
     for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {KEY}"}):
         answer = httpx2.post(f"{served.url}/v2/rerank", json={}, headers=headers, trust_env=False)
         assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
+
+
+def asked_as(served: Served, host: str) -> tuple[int, str | None]:
+    answer = httpx2.get(f"{served.url}/v2/rerank", headers={"Host": host}, trust_env=False)
+    return answer.status_code, answer.json()["code"]
+
+
+def test_loopback_without_a_key_refuses_the_host_of_a_web_page() -> None:
+    known = ("localhost", "LOCALHOST:1", "127.0.0.1", "127.0.0.1:8787", "[::1]", "[::1]:80")
+    unknown = (
+        "evil.example",
+        "evil.example:8787",
+        "localhost.evil.example",
+        "127.0.0.1.nip.io",
+        "",
+    )
+    with serving("--host", "127.0.0.2", "--port", "0", "--reranker", "none", key="") as running:
+        for host in (*known, "127.0.0.2", running.url.removeprefix("http://")):
+            assert asked_as(running, host) == (405, "method_not_allowed"), host
+        for host in unknown:
+            assert asked_as(running, host) == (403, "unknown_host"), host
+        page = httpx2.get(f"{running.url}/docs", headers={"Host": "a.example"}, trust_env=False)
+        assert page.status_code == 403  # pages that need no key are refused too
+
+
+def test_host_is_free_on_a_server_with_a_key_or_a_unix_socket(
+    served: Served, tmp_path: Path
+) -> None:
+    page = httpx2.get(f"{served.url}/health", headers={"Host": "a.example"}, trust_env=False)
+    assert page.status_code == 200
+    path = tmp_path / "a.sock"
+    with (
+        serving("--unix", str(path), "--reranker", "none", key=""),
+        httpx2.Client(transport=httpx2.HTTPTransport(uds=str(path))) as one,
+    ):
+        assert one.get("http://a.example/health").status_code == 200
 
 
 def test_pages_for_machines_and_people(served: Served) -> None:
@@ -414,6 +469,60 @@ def test_headers_without_end_are_refused(served: Served) -> None:
     with socket.create_connection((host, int(port)), timeout=30) as endless:
         endless.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nX-A: " + b"a" * 100_000)
         assert endless.recv(100).startswith(b"HTTP/1.1 400")
+
+
+def sent_at_once(served: Served, request: bytes) -> bytes:
+    host, port = served.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as one:
+        one.sendall(request)
+        return b"".join(iter(lambda: one.recv(10_000), b""))  # until the server closes
+
+
+def test_headers_that_arrive_in_one_read_have_the_same_limit() -> None:
+    from crossgate._serving.connections import _Requests
+
+    for size, accepted in ((65_000, True), (66_000, False), (70_000, False)):
+        for many in (1, 100):
+            lines = b"".join(
+                b"X-%d: %s\r\n" % (number, b"a" * (size // many)) for number in range(many)
+            )
+            requests = _Requests()
+            requests.receive_data(b"GET /health HTTP/1.1\r\nHost: x\r\n" + lines + b"\r\n")
+            if accepted:
+                assert isinstance(requests.next_event(), h11.Request)
+            else:
+                with pytest.raises(h11.RemoteProtocolError):
+                    requests.next_event()
+
+
+def test_long_headers_in_one_read_are_refused(served: Served) -> None:
+    head = b"GET /health HTTP/1.1\r\nHost: x\r\nX-A: " + b"a" * 70_000
+    assert sent_at_once(served, head + b"\r\n\r\n").startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_request_with_two_lengths_is_refused_and_its_connection_closed(
+    served: Served, order: int
+) -> None:
+    lengths = [b"Content-Length: 5", b"Transfer-Encoding: chunked"][::order]
+    head = b"\r\n".join([b"POST /v2/rerank HTTP/1.1", b"Host: x", *lengths])
+    after = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+    answer = sent_at_once(served, head + b"\r\n\r\n0\r\n\r\n" + after)
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+def test_a_client_cannot_fill_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    upgrade = b"Connection: Upgrade, close\r\nUpgrade: websocket\r\n"
+    upgrade += b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+    with serving("--port", "0", "--reranker", "none") as running:
+        capfd.readouterr()
+        head = b"GET /v2/rerank HTTP/1.1\r\nHost: x\r\n"
+        assert sent_at_once(running, head + upgrade + b"\r\n").startswith(b"HTTP/1.1 401")
+        assert sent_at_once(running, b"nonsense\r\n\r\n").startswith(b"HTTP/1.1 400")
+        assert running.stop() == 0
+    lines = capfd.readouterr().err.splitlines()
+    assert [line for line in lines if not line.startswith("crossgate: serving ")] == []
 
 
 def test_incomplete_request_times_out() -> None:
@@ -614,6 +723,31 @@ def test_only_a_dead_socket_is_replaced(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="unavailable"):
             _unix(str(path))
         assert path.is_socket()
+
+
+def test_only_one_of_servers_that_start_at_once_gets_the_socket(tmp_path: Path) -> None:
+    from crossgate._cli.serve import _unix
+
+    together = threading.Barrier(4)
+
+    def bind(path: Path) -> socket.socket | str:
+        together.wait()
+        try:
+            return _unix(str(path))
+        except OSError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(4) as pool:
+        for number in range(100):
+            path = tmp_path / f"{number}.sock"
+            with socket.socket(socket.AF_UNIX) as left_behind:
+                left_behind.bind(str(path))
+            outcomes = list(pool.map(bind, [path] * 4))
+            bound = [one for one in outcomes if isinstance(one, socket.socket)]
+            for one in bound:
+                one.close()
+            assert len(bound) == 1
+            assert outcomes.count("a server listens on it already") == 3
 
 
 def started(*options: str) -> tuple[int, str]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
+import ipaddress
 import os
 import signal
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +73,8 @@ def run(options: argparse.Namespace) -> int:
         config = uvicorn.Config(
             app,
             http=Connection,
-            log_level="warning",
+            ws="none",
+            log_level="error",  # a client without the key can cause any number of warnings
             access_log=False,
             timeout_graceful_shutdown=options.stop_seconds,
         )
@@ -84,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
         where = f"unix:{options.unix}" if options.unix else _url(*listening.getsockname()[:2])
-        if not options.unix and options.host not in ("127.0.0.1", "localhost", "::1"):
+        if not options.unix and not _is_loopback(options.host):
             _warn_open()
         if options.json:
             show_json({"serving": where, "pid": os.getpid()})
@@ -94,9 +98,11 @@ def run(options: argparse.Namespace) -> int:
         server.run(sockets=[listening])
     finally:
         listening.close()
-        # Another server may have replaced the socket in the meantime.
-        if options.unix and _identity(options.unix) == bound:
-            Path(options.unix).unlink(missing_ok=True)
+        if options.unix:
+            # Another server may have replaced the socket; the folder may be gone.
+            with contextlib.suppress(OSError), _locked(options.unix):
+                if _identity(options.unix) == bound:
+                    Path(options.unix).unlink(missing_ok=True)
     return DONE
 
 
@@ -121,15 +127,32 @@ def _application(options: argparse.Namespace) -> Any:
     asked = {"reranker": options.reranker, "profile": options.profile, "policy": options.policy}
     # Loads models and checks options before the first request.
     rerank("warm up", ["one", "two"], **asked)
-    return application(
-        router=router, limits=limits, key=os.environ.get(KEY_VARIABLE) or None, options=asked
-    )
+    key = os.environ.get(KEY_VARIABLE) or None
+    hosts = None if key or options.unix or not _is_loopback(options.host) else _hosts(options.host)
+    return application(router=router, limits=limits, key=key, hosts=hosts, options=asked)
 
 
 def _at_least_one(name: str, value: int) -> int:
     if value < 1:
         raise InputError("out_of_range", f"{name} is {value}: it must be at least 1")
     return value
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _hosts(host: str) -> frozenset[str]:
+    """Return the hosts that a request without a key may name.
+
+    The name of a web page can be made to resolve to 127.0.0.1 (DNS rebinding). The page could then
+    read the answers, but its requests name its own host.
+    """
+    given = f"[{host}]" if ":" in host else host
+    return frozenset({"localhost", "127.0.0.1", "[::1]", given.lower()})
 
 
 def _warn_open() -> None:
@@ -148,14 +171,12 @@ def _listen(options: argparse.Namespace) -> socket.socket:
         InputError: `address_unusable` if the address cannot be used.
     """
     try:
-        made = _unix(options.unix) if options.unix else _tcp(options.host, options.port)
+        return _unix(options.unix) if options.unix else _tcp(options.host, options.port)
     except (OSError, OverflowError) as error:
         where = options.unix or f"{options.host}:{options.port}"
         raise InputError(
             "address_unusable", f"cannot listen on {where}: {error}; choose --port or --unix"
         ) from error
-    made.listen(_BACKLOG)  # clients may connect before the event loop runs
-    return made
 
 
 def _tcp(host: str, port: int) -> socket.socket:
@@ -164,6 +185,7 @@ def _tcp(host: str, port: int) -> socket.socket:
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((host, port))
+        made.listen(_BACKLOG)  # clients may connect before the event loop runs
     except BaseException:
         made.close()
         raise
@@ -172,25 +194,48 @@ def _tcp(host: str, port: int) -> socket.socket:
 
 def _unix(path: str) -> socket.socket:
     """Bind a socket that only its user may open; a socket left by a dead server is replaced."""
-    if Path(path).is_socket():
-        with socket.socket(socket.AF_UNIX) as probe:
-            probe.setblocking(False)  # the queue of a busy server may be full
-            problem = probe.connect_ex(path)
-        if problem == 0:
-            raise OSError("a server listens on it already")
-        if problem not in (errno.ECONNREFUSED, errno.ENOENT):
-            raise OSError(problem, os.strerror(problem))
-        Path(path).unlink(missing_ok=True)
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
-    try:
-        made.bind(path)
-    except BaseException:
-        made.close()
-        raise
-    finally:
-        os.umask(before)
+    # A socket that is bound but does not listen yet looks like that of a dead server.
+    with _locked(path):
+        if Path(path).is_socket():
+            _refuse_unless_dead(path)
+            Path(path).unlink(missing_ok=True)
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(0o177)
+        try:
+            made.bind(path)
+            made.listen(_BACKLOG)
+        except BaseException:
+            made.close()
+            raise
+        finally:
+            os.umask(before)
     return made
+
+
+def _refuse_unless_dead(path: str) -> None:
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)  # the queue of a busy server may be full
+        problem = probe.connect_ex(path)
+    if problem == 0:
+        raise OSError("a server listens on it already")
+    if problem not in (errno.ECONNREFUSED, errno.ENOENT):
+        raise OSError(problem, os.strerror(problem))
+
+
+@contextlib.contextmanager
+def _locked(path: str) -> Iterator[None]:
+    """Wait for the lock file of a socket, and hold its lock.
+
+    The file stays: if it were removed, two servers could hold locks on two files of one name.
+    """
+    import fcntl  # missing on Windows, like unix sockets
+
+    handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _identity(path: str) -> tuple[int, int, int] | None:

@@ -137,7 +137,12 @@ class Counted:
 
 
 def application(
-    *, router: Router | None, limits: Limits, key: str | None, options: dict[str, Any]
+    *,
+    router: Router | None,
+    limits: Limits,
+    key: str | None,
+    hosts: frozenset[str] | None,
+    options: dict[str, Any],
 ) -> FastAPI:
     """Return the application.
 
@@ -145,13 +150,14 @@ def application(
         router: The router of `/route`; None for a server that only reranks.
         limits: The limits of the server.
         key: The key that requests must send; None for none.
+        hosts: Hosts, in lower case and without a port, that a request may name; None for any.
         options: Further arguments of `rerank`: the reranker, profile and policy.
     """
     app = FastAPI(title="crossgate", version=__version__, docs_url=None, redoc_url=None)
     registry = CollectorRegistry()
     decisions = Decisions(limits, registry)
     _explain_refusals(app)
-    app.add_middleware(Guard, limits=limits, key=key)
+    app.add_middleware(Guard, limits=limits, key=key, hosts=hosts)
     name = options.get("reranker")
     model = name if isinstance(name, str) and name != "default" else "crossgate"
 
@@ -208,7 +214,10 @@ def application(
                 404, "no_index", "this server has no index: start it with --index skills.cgx"
             )
         result = await decisions.make(partial(router.route, **asked.model_dump()))
-        return AsciiJSON(result.to_dict(text=True))
+        values = result.to_dict(text=True)
+        for hit in values["hits"]:
+            hit["metadata"].pop("root", None)  # a folder of this machine
+        return AsciiJSON(values)
 
     @app.get("/health", summary="Whether the server can decide")
     async def health() -> dict[str, Any]:

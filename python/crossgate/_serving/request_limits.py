@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -41,15 +42,30 @@ class Guard:
     A slow client holds a connection but no worker: its request is read here, on the event loop.
     """
 
-    def __init__(self, app: ASGIApp, *, limits: Limits, key: str | None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        limits: Limits,
+        key: str | None,
+        hosts: frozenset[str] | None = None,
+    ) -> None:
         self._app = app
         self._limits = limits
         self._key = key
+        self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request and pass it on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
+            return
+        if not self._has_known_host(scope):
+            message = (
+                "the Host header does not name this server: use localhost or 127.0.0.1, "
+                "or start the server with a key"
+            )
+            await _refuse(send, scope, 403, "unknown_host", message)
             return
         if not self._has_key(scope):
             message = "the key is missing or wrong: send it as Authorization: Bearer KEY"
@@ -94,6 +110,13 @@ class Guard:
             answering.cancel()
         if not answering.cancelled():
             answering.result()
+
+    def _has_known_host(self, scope: Scope) -> bool:
+        """Return whether the Host header names the server; browsers always send the header."""
+        host = dict(scope["headers"]).get(b"host")
+        if self._hosts is None or host is None:
+            return True
+        return re.sub(r":\d*$", "", host.decode("latin-1")).lower() in self._hosts
 
     def _has_key(self, scope: Scope) -> bool:
         if self._key is None or scope["path"] in OPEN:
