@@ -21,7 +21,7 @@ import crossgate._core as _core
 from crossgate._reranking.chain import CallOutcome, CanStop, Chain, RerankerCall, Stage2Outcome
 from crossgate._reranking.contract import NO_DEADLINE, Deadline
 from crossgate._retrieval.windows import Window, windows
-from crossgate._support.checks import is_text
+from crossgate._support.checks import check_number, is_text
 from crossgate._values.results import (
     Degradation,
     Document,
@@ -215,6 +215,32 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
         warnings=tuple(found_warnings),
     )
     return watch.route_finished(request.prompt.text, result) if watch else result
+
+
+_LARGEST_SCORE = 1e100  # that the core accepts
+
+
+def policy_of_call(
+    policy: _core.Policy, rerank_min: float | None, rerank_margin: float | None
+) -> _core.Policy:
+    """Return the policy of a call, which may have guardrails of its own.
+
+    Args:
+        policy: The policy of the router.
+        rerank_min: Minimum combined score, from -1e100 to 1e100; None for the policy's.
+        rerank_margin: Maximum difference to the best combined score, from 0; None for the policy's.
+
+    Raises:
+        InputError: `out_of_range`.
+    """
+    chosen: dict[str, float] = {}
+    if rerank_min is not None:
+        check_number("rerank_min", rerank_min, -_LARGEST_SCORE, _LARGEST_SCORE)
+        chosen["rerank_min"] = float(rerank_min)
+    if rerank_margin is not None:
+        check_number("rerank_margin", rerank_margin, 0, _LARGEST_SCORE)
+        chosen["rerank_margin"] = float(rerank_margin)
+    return policy.replace(**chosen) if chosen else policy
 
 
 def replay(trace: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, Never
 import crossgate._core as _core
 from crossgate._core import Combine, Policy, Profile
 from crossgate._decision.batch import Progress, decide_many
-from crossgate._decision.cascade import Request, Stage1, arun, milliseconds, readable, run
+from crossgate._decision.cascade import (
+    Request,
+    Stage1,
+    arun,
+    milliseconds,
+    policy_of_call,
+    readable,
+    run,
+)
 from crossgate._reranking.chain import Chain, load, unloaded
 from crossgate._reranking.contract import Deadline
 from crossgate._retrieval.index import Index, bundled_embedder, check_documents, is_blank
@@ -34,7 +42,7 @@ from crossgate._support.checks import (
 )
 from crossgate._support.errors import InputError, ModelError
 from crossgate._values.candidates import candidate, check_kept_scores
-from crossgate._values.profile_files import as_policy, as_profile, policy_of_call, read_profile
+from crossgate._values.profile_files import as_policy, as_profile, read_profile
 from crossgate._values.prompts import Material, read_prompt, unsplit
 from crossgate._values.results import (
     Candidate,

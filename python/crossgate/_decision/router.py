@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 import crossgate._core as _core
 from crossgate._core import Policy, Profile
 from crossgate._decision.batch import Progress, decide_many
-from crossgate._decision.cascade import Request, Stage1, arun, milliseconds, run
+from crossgate._decision.cascade import (
+    Request,
+    Stage1,
+    arun,
+    milliseconds,
+    policy_of_call,
+    run,
+)
 from crossgate._reranking.chain import Chain
 from crossgate._reranking.contract import NO_DEADLINE, Deadline, passages_of
 from crossgate._retrieval.index import Index, check_embedder, embedder_mismatch
@@ -30,7 +37,7 @@ from crossgate._support.checks import (
     is_empty,
 )
 from crossgate._support.errors import CrossgateError, IndexFileError, InputError, RerankerError
-from crossgate._values.profile_files import as_policy, as_profile, policy_of_call, read_profile
+from crossgate._values.profile_files import as_policy, as_profile, read_profile
 from crossgate._values.prompts import Material, Prompt, read_prompt
 from crossgate._values.results import (
     Degradation,

@@ -8,16 +8,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from crossgate._core import Policy, Profile
-from crossgate._support.checks import check_kind, check_number, check_path
+from crossgate._support.checks import check_kind, check_path
 from crossgate._support.errors import ProfileError
 from crossgate._support.files import atomic_write, cannot_write, read_source
 from crossgate._support.limits import SETTINGS_BYTES
 
 PROFILE_SCHEMA = "crossgate-profile/3"
 POLICY_SCHEMA = "crossgate-policy/2"
-
-_LARGEST = 1e100
-"""Largest score that the core accepts."""
 
 _Settings = TypeVar("_Settings", Profile, Policy)
 
@@ -63,27 +60,6 @@ def as_policy(policy: Policy | str | PathLike[str] | None) -> Policy:
     if policy is None:
         return Policy()
     return policy if isinstance(policy, Policy) else read_policy(policy)
-
-
-def policy_of_call(policy: Policy, rerank_min: float | None, rerank_margin: float | None) -> Policy:
-    """Return the policy of a call, which may have guardrails of its own.
-
-    Args:
-        policy: The policy of the router.
-        rerank_min: Minimum combined score, from -1e100 to 1e100; None for the policy's.
-        rerank_margin: Maximum difference to the best combined score, from 0; None for the policy's.
-
-    Raises:
-        InputError: `out_of_range`.
-    """
-    chosen: dict[str, float] = {}
-    if rerank_min is not None:
-        check_number("rerank_min", rerank_min, -_LARGEST, _LARGEST)
-        chosen["rerank_min"] = float(rerank_min)
-    if rerank_margin is not None:
-        check_number("rerank_margin", rerank_margin, 0, _LARGEST)
-        chosen["rerank_margin"] = float(rerank_margin)
-    return policy.replace(**chosen) if chosen else policy
 
 
 def profile_values(profile: Profile) -> dict[str, Any]:
