@@ -75,7 +75,7 @@ $(VENV)/training: models/requirements.txt | $(VENV)
 .PHONY: training
 training: $(VENV)/training ## the environment for training the models, about 6 GB
 
-# Without link-time optimisation a change of Rust code takes half the time to build.
+# Without link-time optimisation across crates a change of Rust code takes half the time to build.
 .PHONY: develop
 develop: $(VENV) ## build the extension into the source tree, where tests and the command line then run
 	VIRTUAL_ENV=$(abspath $(VENV)) CARGO_PROFILE_RELEASE_LTO=false CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \

@@ -1238,6 +1238,27 @@ def test_min_confidence_is_an_option(run: Any, skills_index: Path) -> None:
     assert "error[out_of_range]: min_confidence is 1.5" in refused.err
 
 
+@pytest.mark.parametrize(("option", "name"), [("min", "rerank_min"), ("margin", "rerank_margin")])
+def test_guardrails_are_options_of_route_and_rerank(
+    run: Any, skills_index: Path, tmp_path: Path, option: str, name: str
+) -> None:
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text('{"text": "Bread needs yeast."}\n')
+    for command in (("route", "-i", skills_index, "bread"), ("rerank", "bread", texts)):
+        refused = run(*command, f"--rerank-{option}", "nan")
+        assert refused.code == 2
+        assert f"error[out_of_range]: {name} is nan" in refused.err
+
+
+def test_rerank_min_leaves_nothing_below_it(run: Any, tmp_path: Path) -> None:
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text('{"text": "Bread needs yeast."}\n')
+    command = ("rerank", "what does bread need", texts, "--json")
+    assert checked(run(*command), "result")["selected"]
+    (hit,) = checked(run(*command, "--rerank-min", "1e99"), "result")["hits"]
+    assert hit["dropped"] == "rerank_min"
+
+
 # Feedback on the last decision of a log.
 
 

@@ -331,6 +331,12 @@ def test_loopback_without_a_key_refuses_the_host_of_a_web_page() -> None:
         assert page.status_code == 403  # pages that need no key are refused too
 
 
+def test_other_spellings_of_loopback_refuse_the_host_of_a_web_page() -> None:
+    with serving("--host", "127.1", "--port", "0", "--reranker", "none", key="") as running:
+        assert asked_as(running, "evil.example") == (403, "unknown_host")
+        assert asked_as(running, "127.1") == (405, "method_not_allowed")
+
+
 def test_host_is_free_on_a_server_with_a_key_or_a_unix_socket(
     served: Served, tmp_path: Path
 ) -> None:
@@ -748,6 +754,23 @@ def test_only_one_of_servers_that_start_at_once_gets_the_socket(tmp_path: Path) 
                 one.close()
             assert len(bound) == 1
             assert outcomes.count("a server listens on it already") == 3
+
+
+def test_a_lock_that_another_process_keeps_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import fcntl
+
+    from crossgate._cli import serve
+
+    monkeypatch.setattr(serve, "_LOCK_SECONDS", 0.05)
+    path = tmp_path / "a.sock"
+    with (tmp_path / "a.sock.lock").open("w") as kept:
+        fcntl.flock(kept, fcntl.LOCK_EX)
+        with pytest.raises(OSError, match="another process holds the lock"):
+            serve._unix(str(path))
+    assert not path.exists()
+    serve._unix(str(path)).close()
 
 
 def started(*options: str) -> tuple[int, str]:

@@ -9,6 +9,7 @@ import ipaddress
 import os
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ KEY_VARIABLE = "CROSSGATE_SERVE_KEY"
 """Environment variable for the key; other users of the machine could read an option."""
 
 _BACKLOG = 2_048
+_LOCK_SECONDS = 5.0  # a server holds the lock for milliseconds
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +71,9 @@ def run(options: argparse.Namespace) -> int:
     listening = _listen(options)
     bound = _identity(options.unix) if options.unix else None
     try:
-        app = _application(options)
+        # A host such as 127.1 or a name of the machine may stand for a loopback address.
+        on_loopback = not options.unix and _is_loopback(listening)
+        app = _application(options, _hosts(options.host) if on_loopback else None)
         config = uvicorn.Config(
             app,
             http=Connection,
@@ -88,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
         where = f"unix:{options.unix}" if options.unix else _url(*listening.getsockname()[:2])
-        if not options.unix and not _is_loopback(options.host):
+        if not options.unix and not on_loopback:
             _warn_open()
         if options.json:
             show_json({"serving": where, "pid": os.getpid()})
@@ -106,7 +110,7 @@ def run(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _application(options: argparse.Namespace) -> Any:
+def _application(options: argparse.Namespace, hosts: frozenset[str] | None) -> Any:
     from crossgate._decision.rerank import rerank
     from crossgate._decision.router import Router
     from crossgate._retrieval.index import Index
@@ -128,8 +132,9 @@ def _application(options: argparse.Namespace) -> Any:
     # Loads models and checks options before the first request.
     rerank("warm up", ["one", "two"], **asked)
     key = os.environ.get(KEY_VARIABLE) or None
-    hosts = None if key or options.unix or not _is_loopback(options.host) else _hosts(options.host)
-    return application(router=router, limits=limits, key=key, hosts=hosts, options=asked)
+    return application(
+        router=router, limits=limits, key=key, hosts=None if key else hosts, options=asked
+    )
 
 
 def _at_least_one(name: str, value: int) -> int:
@@ -138,11 +143,8 @@ def _at_least_one(name: str, value: int) -> int:
     return value
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
+def _is_loopback(listening: socket.socket) -> bool:
+    return ipaddress.ip_address(listening.getsockname()[0]).is_loopback
 
 
 def _hosts(host: str) -> frozenset[str]:
@@ -224,15 +226,26 @@ def _refuse_unless_dead(path: str) -> None:
 
 @contextlib.contextmanager
 def _locked(path: str) -> Iterator[None]:
-    """Wait for the lock file of a socket, and hold its lock.
+    """Hold the lock of a socket's lock file.
 
     The file stays: if it were removed, two servers could hold locks on two files of one name.
+
+    Raises:
+        OSError: If the file cannot be opened, or if another process does not release the lock.
     """
     import fcntl  # missing on Windows, like unix sockets
 
     handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        until = time.monotonic() + _LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise OSError(f"another process holds the lock of {path}.lock") from None
+                time.sleep(0.005)
         yield
     finally:
         os.close(handle)

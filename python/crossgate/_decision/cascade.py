@@ -217,7 +217,7 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
     return watch.route_finished(request.prompt.text, result) if watch else result
 
 
-_LARGEST_SCORE = 1e100  # that the core accepts
+_LARGEST_SCORE = 1e100  # the core refuses larger ones
 
 
 def policy_of_call(

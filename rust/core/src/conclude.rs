@@ -541,7 +541,7 @@ pub struct Guardrails {
     pub rerank_margin: Option<f64>,
     /// The least probability that a candidate fits, in [0, 1].
     pub relevance: Option<f64>,
-    /// The same, as fitted.
+    /// The largest difference to the same best score, as fitted; at least 0.
     pub runner_up: Option<f64>,
     /// The least stage-1 blend, in [-1, 1]: stage 2 cannot select a candidate below it.
     pub agreement: Option<f64>,
