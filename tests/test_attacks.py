@@ -1,19 +1,23 @@
 """Damaged and hostile input, drawn from a seed: each draw is used, or refused with a code.
 
-CI runs a few draws of each kind; `make attack` runs as many as CROSSGATE_ATTACKS says. A failure
-names the draw, which is the seed of the same input on every machine.
+CI runs a few draws of each kind; `make attack` runs as many as CROSSGATE_ATTACKS says, and prints
+how many of each kind were tried, held and broken. A failure names the draw, which is the seed of
+the same input on every machine.
 """
 
 from __future__ import annotations
 
 import copy
 import json
+import math
 import os
 import random
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +35,13 @@ from crossgate._decision.replay import check_decision
 from crossgate._sources import read_candidates, read_sources
 from crossgate._values.profile_files import profile_values
 from crossgate.evaluation import measure_candidates, read_dataset, read_labels, read_run
+from crossgate.rerankers import (
+    CohereReranker,
+    DecisionReranker,
+    LLMReranker,
+    passages_of,
+    shut_down,
+)
 from crossgate.telemetry import JsonLinesLog, LoggedDecision, read_log
 
 DRAWS = int(os.environ.get("CROSSGATE_ATTACKS", "150"))
@@ -87,15 +98,52 @@ def damaged(draw: random.Random, value: Any) -> bytes:
     return bytes(data)
 
 
+class Tally:
+    """Counts the draws of each kind, and prints the table of SECURITY.md."""
+
+    def __init__(self) -> None:
+        self.kind = ""
+        self.tried: Counter[str] = Counter()
+        self.broken: Counter[str] = Counter()
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print one row for each kind."""
+        rows = ["| kind | tried | held | broken |", "| --- | --- | --- | --- |"]
+        for kind in [*self.tried, ""]:
+            tried = self.tried[kind] if kind else self.tried.total()
+            broken = self.broken[kind] if kind else self.broken.total()
+            rows.append(f"| {kind or 'all'} | {tried:,} | {tried - broken:,} | {broken:,} |")
+        for row in rows:
+            terminalreporter.line(row)
+
+
+TALLY = Tally()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _table(request: pytest.FixtureRequest) -> None:
+    if "CROSSGATE_ATTACKS" in os.environ:
+        request.config.pluginmanager.register(TALLY)
+
+
+@pytest.fixture(autouse=True)
+def _kind(request: pytest.FixtureRequest) -> None:
+    name, _, case = request.node.name.removeprefix("test_").rstrip("]").partition("[")
+    TALLY.kind = f"{name.replace('_', ' ')}{f' ({case})' if case else ''}"
+
+
 @contextmanager
 def naming_the_draw(number: int) -> Iterator[None]:
     """Accept errors with a code, and name the draw in any other error."""
+    TALLY.tried[TALLY.kind] += 1
     try:
         yield
     except CrossgateError as error:
         if not error.code:
+            TALLY.broken[TALLY.kind] += 1
             raise AssertionError(f"draw {number}: no code") from error
     except Exception as error:
+        TALLY.broken[TALLY.kind] += 1
         raise AssertionError(f"draw {number}: {error!r}") from error
 
 
@@ -423,6 +471,109 @@ def test_damaged_candidate_runs_are_refused_by_eval(tmp_path: Path) -> None:
         read_run(output)
 
     attack(row, use)
+
+
+OPTIONS = ["option 1", "option 2", "none"]
+ANSWERS: dict[str, Any] = {
+    "cohere": {"results": [{"index": 0, "relevance_score": 0.5}, {"index": 1}]},
+    "systemone": {
+        "answers": {"fit": {"type": "choice", "probabilities": dict.fromkeys(OPTIONS, 0.33)}}
+    },
+    "decisions": {
+        "answers": [
+            {
+                "type": "choice",
+                "probabilities": [{"value": option, "probability": 0.33} for option in OPTIONS],
+            }
+        ]
+    },
+    "llm": {"choices": [{"message": {"role": "assistant", "content": "[2] > [1]"}}]},
+}
+
+
+class AnyAnswer:
+    """A server on a free port of this machine that answers each request with the same bytes."""
+
+    def __init__(self) -> None:
+        self.body = b""
+        answers = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(answers.body)))
+                self.end_headers()
+                self.wfile.write(answers.body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Keep stderr clean."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+
+@pytest.fixture
+def answering() -> Iterator[AnyAnswer]:
+    answers = AnyAnswer()
+    thread = threading.Thread(target=answers.server.serve_forever, daemon=True)
+    thread.start()
+    yield answers
+    shut_down()
+    answers.server.shutdown()
+    answers.server.server_close()
+    thread.join()
+
+
+@pytest.mark.parametrize("format", list(ANSWERS))
+def test_damaged_answers_of_remote_tiers_are_refused_with_a_code(
+    answering: AnyAnswer, format: str
+) -> None:
+    options: dict[str, Any] = {"base_url": answering.url, "api_key": "key", "attempts": 1}
+    tier: Any
+    if format == "cohere":
+        tier = CohereReranker(**options)
+    elif format == "llm":
+        tier = LLMReranker("any", **options)
+    else:
+        tier = DecisionReranker("any", interface=format, **options)
+    passages = passages_of(["one text", "another text"])
+
+    def use(data: bytes) -> None:
+        answering.body = data
+        for pair in tier.score("query", passages):
+            if pair is not None and not math.isfinite(pair.score):
+                raise AssertionError(f"score {pair.score}")
+
+    attack(ANSWERS[format], use, draws=min(DRAWS, 1_000))
+
+
+def test_calibrate_refuses_hostile_labels_with_a_code(tmp_path: Path) -> None:
+    """With the embedder; `calibrate` needs some seconds per draw, so there are few."""
+    documents, labels, output = (tmp_path / name for name in ("d.jsonl", "l.jsonl", "o.json"))
+    rows = [{"id": id, "text": text} for id, text in LIBRARY.items()]
+    documents.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    for number in range(min(DRAWS // 50, 40)):
+        draw = random.Random(number)
+        ids = [*LIBRARY, "unknown"]
+        kind = draw.randrange(4)
+        hostile = []
+        for place in range(30):
+            query = draw.choice((LIBRARY[draw.choice(list(LIBRARY))], "same", "?" * (place + 1)))
+            relevant = [[], ids, [draw.choice(ids)], draw.choice(VALUES)][kind]
+            hostile.append({"query": query, "relevant": relevant})
+        labels.write_text("".join(json.dumps(row) + "\n" for row in hostile))
+        output.unlink(missing_ok=True)
+        with naming_the_draw(number):
+            code = run(["calibrate", str(documents), str(labels), "-o", str(output)])
+            if code not in (0, 1, 2) or (code == 0) != output.exists():
+                raise AssertionError(f"exit code {code}")
+            if code == 0:
+                read_profile(output)
 
 
 def test_index_that_is_changed_while_it_is_read_gives_one_version_or_an_error(
