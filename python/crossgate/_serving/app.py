@@ -21,8 +21,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from crossgate._core import __version__
 from crossgate._decision.rerank import rerank
 from crossgate._decision.router import Router
+from crossgate._serving.look import look
 from crossgate._serving.request_limits import Guard, Limits
 from crossgate._serving.shapes import (
+    Feedback,
     Refusal,
     RerankAnswer,
     RerankRequest,
@@ -39,6 +41,7 @@ from crossgate._serving.shapes import (
 )
 from crossgate._support.errors import CrossgateError, InputError
 from crossgate._support.wording import counted
+from crossgate._telemetry.log import JsonLinesLog
 from crossgate._values.candidates import candidate
 from crossgate._values.results import RouteResult
 
@@ -142,6 +145,7 @@ def application(
     key: str | None,
     hosts: frozenset[str] | None,
     options: dict[str, Any],
+    log: JsonLinesLog | None = None,
 ) -> FastAPI:
     """Return the application.
 
@@ -151,6 +155,7 @@ def application(
         key: The key that requests must send; None for none.
         hosts: Hosts, in lower case and without a port, that a request may name; None for any.
         options: Further arguments of `rerank`: the reranker, profile and policy.
+        log: The log to which `router` writes, and `/feedback` appends; None for neither.
     """
     app = FastAPI(title="crossgate", version=__version__, docs_url=None, redoc_url=None)
     registry = CollectorRegistry()
@@ -213,11 +218,30 @@ def application(
             raise Refused(
                 404, "no_index", "this server has no index: start it with --index skills.cgx"
             )
-        result = await decisions.make(partial(router.route, **asked.model_dump()))
-        values = result.to_dict(text=True)
+        options = asked.model_dump(exclude={"trace"})
+        result = await decisions.make(partial(router.route, **options))
+        values = result.to_dict(trace=asked.trace, text=True)
+        for hit, shown in zip(values["hits"], result.hits, strict=True):
+            if asked.trace and shown.passage is not None:
+                hit["excerpt"] = shown.excerpt
         for hit in values["hits"]:
             hit["metadata"].pop("root", None)  # a folder of this machine
         return AsciiJSON(values)
+
+    if log is not None:
+        kept = log
+
+        @post("/feedback", "Record which documents fit the query of a decision")
+        async def feedback(asked: Feedback) -> Response:
+            # Only JSON is read, which a web page elsewhere cannot send without asking first.
+            await anyio.to_thread.run_sync(
+                partial(kept.used, asked.decision_id, asked.fits, judged=True)
+            )
+            return AsciiJSON({"recorded": len(asked.fits)})
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> HTMLResponse:
+        return look()
 
     @app.get("/health", summary="Whether the server can decide")
     async def health() -> dict[str, Any]:
