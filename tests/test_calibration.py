@@ -1152,9 +1152,9 @@ def test_report_begins_with_what_changes_for_a_user() -> None:
         profile=profile, fit=figures, report=figures, before=replace(figures), notes=()
     )
     lines = list(render_calibration(found, "", Path("a.json")))
-    assert lines[0] == "What changes with this profile, measured on 4 held-out queries:"
-    assert lines[1].startswith("- fitting documents picked first (recall@1): ")
-    assert lines[1].endswith(", no change beyond noise")
+    assert lines[2] == "What changes with this profile, measured on 4 held-out queries:"
+    assert lines[3].startswith("- fitting documents picked first (recall@1): ")
+    assert lines[3].endswith(", no change beyond noise")
 
 
 def test_refused_command_writes_no_file(
@@ -1241,7 +1241,7 @@ def test_missing_scipy_is_named_in_the_error(tmp_path: Path, run: Run) -> None:
     (hidden / "scipy.py").write_text("raise ModuleNotFoundError(name='scipy')")
     done = command("nowhere", "-o", tmp_path / "out.json", home=tmp_path, PYTHONPATH=str(hidden))
     assert (done.code, done.out, done.error) == (2, "", "dependency_missing")
-    assert "pip install '.[calibrate]'" in done.err
+    assert "pip install 'crossgate[calibrate]'" in done.err
     assert not (tmp_path / "out.json").exists()
 
 

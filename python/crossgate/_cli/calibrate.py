@@ -221,10 +221,11 @@ def render_calibration(fitted: Calibration, objective: str, output: Path) -> Ite
     from crossgate._evaluation.report.text import WIDTH
 
     profile, winner, answer = fitted.profile, fitted.profile.winner, fitted.profile.answer
+    yield f"{output}: {objective}"
+    yield ""
     for line in _changes(fitted):
         yield from textwrap.wrap(line, WIDTH, subsequent_indent="  ")
     yield ""
-    yield f"{output}: {objective}"
     for note in fitted.notes:
         yield from textwrap.wrap(f"note: {note}", WIDTH, subsequent_indent="      ")
     yield ""

@@ -10,7 +10,7 @@ from crossgate._cli.decision import decision_options, log_of, material_of, show_
 from crossgate._cli.input import text_of
 from crossgate._cli.output import json_option, say
 from crossgate._sources.agent_prompts import is_hook_input
-from crossgate._support.checks import MAX_QUERY_CHARACTERS
+from crossgate._support.checks import MAX_QUERY_CHARACTERS, check_text
 from crossgate._support.errors import InputError
 from crossgate._support.wording import counted, did_you_mean
 
@@ -83,6 +83,7 @@ def _check_known(option: str, ids: Sequence[str], index: Index) -> None:
         InputError: `unknown_document`.
     """
     for id in ids:
+        check_text(f"{option} ID", id)
         if id not in index:
             raise InputError(
                 "unknown_document",

@@ -270,13 +270,13 @@ class GuardedReranker:
         padding = [None] * (len(passages) - number)
         if stopped and scored >= min(LEAST_PAIRS, number):
             return Scores([*pairs, *padding], stopped=True)
-        counts = share_of(scored, len(passages), "passage")
         if scored < number:
-            detail = f"{self.name} scored {counts}"
+            detail = f"{self.name} scored {share_of(scored, len(passages), 'passage')}"
             missing = missing or Degradation(code="partial_scores", detail=detail)
             if scored < min(LEAST_PAIRS, len(passages)):
                 raise RerankerError(missing.code, missing.detail)
         elif number < len(passages):
+            counts = share_of(scored, len(passages), "passage")
             detail = f"{self.name} had time for {counts}"
             missing = Degradation(code="budget", detail=detail)
         return Scores([*pairs, *padding], missing)

@@ -172,7 +172,7 @@ class Index:
         if os.path.isdir(path):
             name = os.path.basename(os.path.abspath(path)).lstrip(".") or "documents"
             raise IndexFileError(
-                "not_an_index",
+                "index_unreadable",
                 f"{path} is a folder: index it with `crossgate index {path} -o {name}.cgx`, and "
                 f"use {name}.cgx",
             )

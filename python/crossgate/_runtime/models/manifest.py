@@ -139,10 +139,10 @@ def names(kind: ModelKind | None = None) -> str:
     return ", ".join(model.name for model in known() if kind in (None, model.kind))
 
 
-def similar(name: str) -> str:
+def similar(name: object) -> str:
     """Return the end of an error about an unknown model: the most similar names, or all names."""
     known_names = names().split(", ")
-    guess = did_you_mean(name, known_names)
+    guess = did_you_mean(name, known_names) if isinstance(name, str) else ""
     if guess:
         return f"{guess} `crossgate models list` shows all names"
     return f"; known models: {', '.join(known_names)}"
