@@ -3,7 +3,8 @@
     python release/website.py
 
 The pages are copied to dist/site-source with their folders, so that their links stay as they are;
-one page of reference is generated for each public module from its list of names. A broken link or
+one page of reference is generated for each public module from its list of names, and one page for
+each notebook. A broken link or
 anchor is an error. The site is written to dist/site and loads nothing from elsewhere.
 """
 
@@ -15,6 +16,8 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import notebooks
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "dist" / "site-source"
@@ -29,7 +32,11 @@ _LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 def copy_pages() -> None:
     """Copy all Markdown pages, and the files that they link to or show."""
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("eval/*.md")]
-    pages += [*ROOT.glob("models/*.md"), *ROOT.glob("models/cards/*.md")]
+    pages += [
+        *ROOT.glob("examples/*.md"),
+        *ROOT.glob("models/*.md"),
+        *ROOT.glob("models/cards/*.md"),
+    ]
     for page in pages:
         linked = (page.parent / target for target in _LINK.findall(page.read_text("utf-8")))
         for path in (page, *linked):
@@ -37,8 +44,11 @@ def copy_pages() -> None:
                 target = SOURCE / path.resolve().relative_to(ROOT)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(path, target)
+    for notebook in (ROOT / "examples").glob("*.ipynb"):
+        target = SOURCE / "examples" / notebook.with_suffix(".md").name
+        target.write_text(notebooks.markdown(notebook), encoding="utf-8")
     for page in SOURCE.rglob("*.md"):
-        page.write_text(_without_folders(page), encoding="utf-8")
+        page.write_text(_without_folders(page).replace(".ipynb)", ".md)"), encoding="utf-8")
 
 
 def _without_folders(page: Path) -> str:

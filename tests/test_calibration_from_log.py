@@ -146,7 +146,7 @@ def test_fit_on_use_succeeds_and_notes_the_limits_of_its_labels(logged: Path) ->
     said = " ".join(found.notes)
     for part in (
         "they favour the order at that time; and a document that was used need not fit",
-        "480 of 480 (100%) decisions have a record of use; for 120 of them nothing was used",
+        "decisions with a record of use: 480 of 480 (100%); nothing was used for 120 of them",
         "a log does not list the indexed documents",
     ):
         assert part in said
@@ -178,15 +178,15 @@ def test_selected_and_other_uses_are_counted(skills: Index, path: Path) -> None:
     log.used("0" * 32, ["skill-00"])
     found = run_from_log(path)
     assert notes_with(
-        found, "5 of 6 (83%) decisions have a record of use; for 1 of them nothing was"
+        found, "decisions with a record of use: 5 of 6 (83%); nothing was used for 1 of them"
     )
     assert notes_with(
         found,
         "of the documents used, 2 of 5 (40%) were selected, "
         "1 of 5 (20%) were other candidates, and 2 of 5 (40%) were not found",
     )
-    assert notes_with(found, "1 decisions have no record of use")
-    assert notes_with(found, "1 records of use are for decisions that are not in the log")
+    assert notes_with(found, "left out 1 decision without a record of use")
+    assert notes_with(found, "1 record of use for decisions that are not in the log")
     assert [len(query.relevant) for query in found.run.queries] == [1, 1, 1, 2, 0]
 
 
@@ -203,7 +203,7 @@ def test_repeated_query_counts_once_with_all_its_uses(skills: Index, path: Path)
         {"skill-00": 1, "skill-07": 1},
         {"skill-01": 1},
     ]
-    assert notes_with(found, "1 decisions have the query of a later one")
+    assert notes_with(found, "1 decision with the query of a later one")
 
 
 def test_last_judgement_counts_for_a_decision_and_its_query(skills: Index, path: Path) -> None:
@@ -222,7 +222,7 @@ def test_last_judgement_counts_for_a_decision_and_its_query(skills: Index, path:
         {"skill-08": 1},
         {"skill-09": 1},
     ]
-    assert notes_with(run_from_log(path), "for 1 of them nothing was used")
+    assert notes_with(run_from_log(path), "nothing was used for 1 of them")
 
 
 def test_unsuitable_decisions_are_left_out_and_counted(skills: Index, path: Path) -> None:
@@ -255,10 +255,10 @@ def test_unsuitable_decisions_are_left_out_and_counted(skills: Index, path: Path
     found = run_from_log(path)
     assert len(found.run.queries) == 11
     assert found.run.header.profile.name == "later"
-    assert notes_with(found, "4 decisions are of other models")
-    assert notes_with(found, "1 decisions have no logits, since stage 2 was not asked")
-    assert notes_with(found, "1 decisions were degraded")
-    assert notes_with(found, "1 decisions have no record of use")
+    assert notes_with(found, "left out 4 decisions of other models")
+    assert notes_with(found, "left out 1 decision without logits, since stage 2 was not asked")
+    assert notes_with(found, "left out 1 degraded decision")
+    assert notes_with(found, "left out 1 decision without a record of use")
     assert notes_with(found, "made with several profiles")
 
 
@@ -290,7 +290,7 @@ def test_later_scores_count_as_scores_of_the_decision(
     skipped = router.route(prompt_of(7)[0], budget_ms=0)
     log.used(skipped.decision_id or "", [])
     log.scored(skipped.decision_id or "", other.route("text"))
-    assert notes_with(run_from_log(path), "1 decisions were degraded")
+    assert notes_with(run_from_log(path), "left out 1 degraded decision")
     assert len(run_from_log(path).run.queries) == 6
 
 
@@ -330,7 +330,7 @@ def test_unusable_trace_is_left_out_and_counted(
     (problem,) = found.problems
     assert str(problem).startswith(f"{path}:1: ")
     assert said in problem.reason
-    assert notes_with(found, "1 lines of the log are malformed")
+    assert notes_with(found, "left out 1 malformed line of the log")
     assert said in refused("malformed_row", run_from_log, path, strict=True)
 
 
@@ -340,7 +340,7 @@ def test_log_without_labels_is_refused(skills: Index, path: Path, tmp_path: Path
     assert "crossgate used" in refused("no_labels", run_from_log, path)
     router = Router(skills, reranker=OverlapReranker(), profile=ASKS, telemetry=JsonLinesLog(path))
     router.route(prompt_of(0)[0])
-    assert "1 decisions have no record of use" in refused("no_labels", run_from_log, path)
+    assert "left out 1 decision without a record of use" in refused("no_labels", run_from_log, path)
     only_words = tmp_path / "words.jsonl"
     words = build(SKILLS, embedder=None)
     log_use(words, only_words, [0], profile=ASKS.replace(embedder=None))
@@ -383,7 +383,7 @@ def test_command_fits_a_log(
     values: Mapping[str, Any] = checked(
         here("--from-log", logged, "-o", output, *wanted, "--json", capsys=capsys), "calibration"
     )
-    assert any("(100%) decisions have a record of use" in note for note in values["notes"])
+    assert any("(100%); nothing was used for" in note for note in values["notes"])
 
 
 def test_command_refuses_invalid_arguments(

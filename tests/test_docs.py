@@ -17,12 +17,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from notebooks import printed, read, stored
 from website import exported
 
+from crossgate._cli import COMMANDS
 from crossgate._reranking.registry import tier_table
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"),
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "examples" / "README.md",
+]
+NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 CROSSGATE = Path(sysconfig.get_path("scripts")) / "crossgate"
 MODULES = [
     "crossgate",
@@ -128,13 +135,13 @@ def test_skipped_block_states_a_reason() -> None:
         "agents.md: needs an index",
         "agents.md: asks a model; tests/test_tool_router.py runs it against a server of its own",
         "calibration.md: needs labelled queries of your own, "
-        'and the extra calibrate (pip install ".[calibrate]")',
+        'and the extra calibrate (pip install "crossgate[calibrate]")',
         "calibration.md: takes minutes",
         "calibration.md: needs transcripts of your own",
         "calibration.md: needs two earlier reports",
         "agents.md: needs decisions of a hook",
         "agents.md: needs transcripts of your own, and the extra calibrate "
-        '(pip install ".[calibrate]")',
+        '(pip install "crossgate[calibrate]")',
         "log.md: needs a log of some hundred decisions with records of use",
         "models.md: needs a model from the hub",
         "pipelines.md: takes minutes",
@@ -159,6 +166,25 @@ def test_every_example_is_in_a_fenced_block(page: Path) -> None:
 def test_links_have_a_target(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
+
+
+def test_four_notebooks_are_listed() -> None:
+    listed = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
+    assert len(NOTEBOOKS) == 4
+    assert all(f"({path.name})" in listed for path in NOTEBOOKS)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_prints_what_it_shows(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(CROSSGATE.parent), prepend=os.pathsep)
+    shown = [stored(cell) for cell in read(path) if cell["cell_type"] == "code"]
+    assert printed(path) == shown
+    assert any(shown)
+
+
+def test_command_page_lists_every_command() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    assert dict(re.findall(r"^\| `crossgate ([a-z]+)` \| (.+) \|$", page, re.MULTILINE)) == COMMANDS
 
 
 def test_outage_example_runs_as_documented(folder: Path) -> None:

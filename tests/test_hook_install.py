@@ -284,7 +284,7 @@ def test_doctor_reports_the_state_of_the_hook(home: Home) -> None:
     assert home.run("hook", "install").returncode == 0
     assert doctor() == (0, f"ok      hook claude: {settings(home)}; no prompt yet")
     assert home.hook(home.call("what did you change?")).context == ""
-    told = f"hook claude: {settings(home)}; 0 of the last 1 prompts got a skill"
+    told = f"hook claude: {settings(home)}; 0 of the last 1 prompt got a skill"
     assert doctor() == (0, f"ok      {told}")
     home.hook(b"no json")
     code, line = doctor()

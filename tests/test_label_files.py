@@ -137,7 +137,9 @@ def test_trigger_evals_of_a_skill_are_read(
     assert (join.relevant, join.wrong) == ({"pdf-toolkit": 1}, frozenset())
     assert not translate.relevant
     assert translate.wrong == {"pdf-toolkit"}
-    assert any("1 queries say of only one skill" in note for note in dataset.notes)
+    assert any(
+        "1 query with only one skill that must not trigger" in note for note in dataset.notes
+    )
 
 
 @pytest.mark.parametrize(
@@ -250,7 +252,7 @@ def test_label_files_belong_to_the_path_before_them(skills: Path, tmp_path: Path
     both = written(tmp_path / "both.jsonl", {"id": "pdf", "text": "PDF tools"}, ROWS[2])
     paths = [str(path) for path in (skills, labels, more, both, tmp_path)]
     assert subjects_of(paths) == [
-        Subject(skills, (labels, more)),
+        Subject(skills, (labels, more), both),
         Subject(both),
         Subject(tmp_path),
     ]

@@ -198,7 +198,8 @@ def test_index_is_built_from_texts() -> None:
     assert [index[id].text for id in index] == ["red fox", "hen", "cow"]
     for single in ("red fox", {"text": "red fox"}, Document(id="a", text="b")):
         assert "pass a list" in refused("malformed_candidate", Index.build, single)
-    assert "document 1 is a int" in refused("malformed_candidate", Index.build, ["a", 5])
+    message = refused("malformed_candidate", Index.build, ["a", 5])
+    assert message.startswith("document 1 must be a string, a mapping or a Document, not an int")
 
 
 def test_index_supports_lookup_by_id(index: Index) -> None:
@@ -216,7 +217,7 @@ def test_router_opens_a_file(tmp_path: Path) -> None:
         assert router.route("merge pdf files").ids[0] == "pdf-toolkit"
     refused("index_missing", Router, tmp_path / "none.cgx")
     line = refused("out_of_range", Router, ["merge pdf files"])
-    assert "index is a list" in line
+    assert "index must be an Index or the path of its file, not a list" in line
     assert "Index.build" in line
 
 

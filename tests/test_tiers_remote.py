@@ -892,7 +892,7 @@ assert GuardedReranker(tier).breaker.state == "closed"
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
     )
     assert run.stdout.count("reranker_unavailable") == 4
-    assert "pip install '.[remote]'" in run.stdout
+    assert "pip install 'crossgate[remote]'" in run.stdout
 
 
 @pytest.mark.parametrize(

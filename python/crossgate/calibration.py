@@ -6,7 +6,7 @@
 
 A decision log can take the place of a run: `run_from_log(Path("decisions.jsonl")).run`.
 
-Needs scipy: `pip install '.[calibrate]'`.
+Needs scipy: `pip install 'crossgate[calibrate]'`.
 """
 
 from crossgate._calibration.calibrating import Calibration, Figures, Objective, calibrate

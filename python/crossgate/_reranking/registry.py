@@ -187,7 +187,7 @@ def tier_table() -> str:
     lines = ["| reranker | method | cost of 20 documents | sends to | needs |"]
     lines.append("| --- | --- | --- | --- | --- |")
     for tier in TIERS:
-        needs = [f'`pip install ".[{tier.extra}]"`'] if tier.extra else []
+        needs = [f'`pip install "crossgate[{tier.extra}]"`'] if tier.extra else []
         if tier.variables:
             needs.append(" or ".join(f"`{name}`" for name in tier.variables))
         cells = (

@@ -21,10 +21,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from crossgate._core import __version__
 from crossgate._decision.rerank import rerank
 from crossgate._decision.router import Router
+from crossgate._serving.look import look
 from crossgate._serving.request_limits import Guard, Limits
 from crossgate._serving.shapes import (
     NONE_OPTIONS,
     Choice,
+    Feedback,
     Refusal,
     RerankAnswer,
     RerankRequest,
@@ -44,6 +46,8 @@ from crossgate._serving.shapes import (
     voyage_ranked,
 )
 from crossgate._support.errors import CrossgateError, InputError
+from crossgate._support.wording import counted
+from crossgate._telemetry.log import JsonLinesLog
 from crossgate._values.candidates import candidate
 from crossgate._values.results import RouteResult
 
@@ -97,9 +101,7 @@ class Decisions:
         if self._turns is None:  # made here, since it belongs to the running event loop
             self._turns = anyio.CapacityLimiter(self._limits.concurrency)
         if self._waiting >= self._limits.concurrency + self._limits.waiting:
-            raise Refused(
-                429, "overloaded", f"{self._limits.waiting} requests are waiting: try again later"
-            )
+            raise Refused(429, "overloaded", "too many requests are waiting: try again later")
         self._waiting += 1
         try:
             result = await anyio.to_thread.run_sync(decide, limiter=self._turns)
@@ -149,6 +151,7 @@ def application(
     key: str | None,
     hosts: frozenset[str] | None,
     options: dict[str, Any],
+    log: JsonLinesLog | None = None,
 ) -> FastAPI:
     """Return the application.
 
@@ -158,6 +161,7 @@ def application(
         key: The key that requests must send; None for none.
         hosts: Hosts, in lower case and without a port, that a request may name; None for any.
         options: Further arguments of `rerank`: the reranker, profile and policy.
+        log: The log to which `router` writes, and `/feedback` appends; None for neither.
     """
     app = FastAPI(title="crossgate", version=__version__, docs_url=None, redoc_url=None)
     registry = CollectorRegistry()
@@ -172,7 +176,8 @@ def application(
             raise Refused(
                 413,
                 "too_many_documents",
-                f"{documents:,} documents exceed the limit of {limits.documents:,}: send fewer",
+                f"{counted(documents, 'document')} sent, and the limit is "
+                f"{limits.documents:,}: send fewer",
             )
 
     async def decided(query: str, given: list[Any], chars: int | None = None) -> RouteResult:
@@ -258,11 +263,30 @@ def application(
             raise Refused(
                 404, "no_index", "this server has no index: start it with --index skills.cgx"
             )
-        result = await decisions.make(partial(router.route, **asked.model_dump()))
-        values = result.to_dict(text=True)
+        options = asked.model_dump(exclude={"trace"})
+        result = await decisions.make(partial(router.route, **options))
+        values = result.to_dict(trace=asked.trace, text=True)
+        for hit, shown in zip(values["hits"], result.hits, strict=True):
+            if asked.trace and shown.passage is not None:
+                hit["excerpt"] = shown.excerpt
         for hit in values["hits"]:
             hit["metadata"].pop("root", None)  # a folder of this machine
         return AsciiJSON(values)
+
+    if log is not None:
+        kept = log
+
+        @post("/feedback", "Record which documents fit the query of a decision")
+        async def feedback(asked: Feedback) -> Response:
+            # Only JSON is read, which a web page elsewhere cannot send without asking first.
+            await anyio.to_thread.run_sync(
+                partial(kept.used, asked.decision_id, asked.fits, judged=True)
+            )
+            return AsciiJSON({"recorded": len(asked.fits)})
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> HTMLResponse:
+        return look()
 
     @app.get("/health", summary="Whether the server can decide")
     async def health() -> dict[str, Any]:

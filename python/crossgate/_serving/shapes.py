@@ -108,6 +108,14 @@ class RouteRequest(Asked):
     material: str | list[str] | None = Field(
         None, description="Pasted texts that belong to the query; left out, they are recognised."
     )
+    trace: bool = Field(False, description="Return how the decision was made, without texts.")
+
+
+class Feedback(Asked):
+    """A request to `/feedback`."""
+
+    decision_id: str = Field(description="The `decision_id` of an answer of `/route`.")
+    fits: list[str] = Field(description="Ids of the documents that fit; empty for none.")
 
 
 class Choice(Asked):

@@ -1,0 +1,94 @@
+"""Measures what most people build instead: BM25, an embedder, and their reciprocal rank fusion.
+
+    python eval/what_most_build.py eval/skills eval/tools
+
+Needs bm25s. Each line shows how often a fitting document ranks first and among the first five, for
+queries with a match, and the area under the ROC curve of the best score, queries with a match
+against no-match queries. The embedder is the bundled one, with the vectors of an index. The last
+line is crossgate's stage 1 with the bundled profile, without thresholds.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+
+import bm25s
+import numpy as np
+from numpy.typing import NDArray
+
+from crossgate import Index, read_profile
+from crossgate._core import Profile
+from crossgate._decision.router import DEFAULT_PROFILE
+from crossgate._evaluation.measures.statistics import area_interval
+from crossgate.evaluation import Dataset, read_dataset
+
+RRF_CONSTANT = 60
+
+Array = NDArray[np.float64]
+
+
+def measure(dataset: Dataset) -> Mapping[str, Array]:
+    """Return a score for each query and document, by way."""
+    index = Index.build(dataset.documents)
+    texts = [" ".join((one.title, one.text, one.body)) for one in dataset.documents]
+    queries = [query.text for query in dataset.queries]
+    words = bm25s.BM25()
+    words.index(bm25s.tokenize(texts, show_progress=False), show_progress=False)
+    tokens = bm25s.tokenize(queries, show_progress=False, return_ids=False)
+    bm25 = np.array([words.get_scores(query) for query in tokens], dtype=np.float64)
+    documents = np.array([index._core.vector(id) for id in index.ids], dtype=np.float64)
+    cosine = np.array(index.load_embedder().embed(queries), dtype=np.float64) @ documents.T
+    return {
+        "BM25 (bm25s, with bodies)": bm25,
+        "cosine of the bundled embedder": cosine,
+        "RRF of both": _reciprocal(bm25) + _reciprocal(cosine),
+        "crossgate, stage 1": _blended(index, queries, read_profile(DEFAULT_PROFILE)),
+    }
+
+
+def _reciprocal(scores: Array) -> Array:
+    """Return 1 / (60 + rank) for each document; 0 for a document that shares no word."""
+    ranks = (-scores).argsort(axis=1).argsort(axis=1) + 1
+    shares: Array = np.where(scores == 0, 0, 1 / (RRF_CONSTANT + ranks))
+    return shares
+
+
+def _blended(index: Index, queries: list[str], profile: Profile) -> Array:
+    places = {id: place for place, id in enumerate(index.ids)}
+    scores = np.full((len(queries), len(places)), -1.0)
+    for row, query in enumerate(queries):
+        found = index.search(query, limit=len(places), blend=profile.blend)
+        for hit in found.scored:
+            scores[row, places[hit.id]] = hit.blend
+    return scores
+
+
+def main() -> None:
+    """Print a line per dataset and way."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("dataset", nargs="+", help="BEIR folder")
+    for folder in parser.parse_args().dataset:
+        dataset = read_dataset(folder)
+        matched = np.array([bool(query.relevant) for query in dataset.queries])
+        ids = [document.id for document in dataset.documents]
+        print(f"{folder}: {matched.sum()} with a match, {(~matched).sum()} without")
+        for name, scores in measure(dataset).items():
+            order = (-scores).argsort(axis=1, kind="stable")
+            hits = [
+                np.mean(
+                    [
+                        any(ids[place] in query.relevant for place in places[:depth])
+                        for places, query in zip(order, dataset.queries, strict=True)
+                        if query.relevant
+                    ]
+                )
+                for depth in (1, 5)
+            ]
+            area = area_interval(scores.max(axis=1), matched, seed=0)
+            shown = "-" if area is None else f"{area.value:.3f}"
+            print(f"  {name:32} first {hits[0]:.3f}  first five {hits[1]:.3f}  AUC {shown}")
+
+
+if __name__ == "__main__":
+    main()
