@@ -204,7 +204,7 @@ def test_candidates_of_another_retriever_have_bodies_too(kind: Callable[..., Any
     message = refused(
         "malformed_candidate", lambda: rerank("a", [{"text": "b", "body": 5}], reranker=None)
     )
-    assert "the body of candidate 0 is a int" in message
+    assert "the body of candidate 0 must be a string, not an int" in message
 
 
 # Calibration.

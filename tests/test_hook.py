@@ -522,7 +522,7 @@ def test_a_profile_without_a_gate_logs_both_stages(
     found = run_from_log(log)
     (query,) = found.run.queries
     assert query.pairs
-    assert any("1 decisions have no logits" in item for item in found.run.header.notes)
+    assert any("1 decision without logits" in item for item in found.run.header.notes)
 
 
 def test_a_full_disk_only_loses_the_log(home: Home) -> None:

@@ -173,7 +173,7 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(ModelError) as caught:
         importlib.reload(otel)
     assert caught.value.code == "dependency_missing"
-    assert "'.[otel]'" in str(caught.value)
+    assert "'crossgate[otel]'" in str(caught.value)
     monkeypatch.undo()
     importlib.reload(otel)
 

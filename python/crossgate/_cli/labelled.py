@@ -91,7 +91,7 @@ def subjects_of(paths: Sequence[str]) -> list[Subject]:
 
     subjects: list[Subject] = []
     for path in map(Path, paths):
-        if not path.exists():
+        if not os.path.exists(path):  # false for a name that is too long, too
             raise SourceError("source_missing", f"no such file or folder: {path}")
         if is_candidates(path) or not is_labels(path):
             if subjects and path.is_file():
