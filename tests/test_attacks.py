@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -539,7 +539,7 @@ def test_damaged_answers_of_remote_tiers_are_refused_with_a_code(
     elif format == "llm":
         tier = LLMReranker("any", **options)
     else:
-        tier = DecisionReranker("any", interface=format, **options)
+        tier = DecisionReranker("any", interface=cast("Any", format), **options)
     passages = passages_of(["one text", "another text"])
 
     def use(data: bytes) -> None:

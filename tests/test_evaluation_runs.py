@@ -116,7 +116,7 @@ class StopsEarly(SharedWords):
         self, query: str, passages: Sequence[Passage], *, deadline: Deadline, enough: Enough
     ) -> Scores:
         """Score the first two passages, and the others unless these are enough."""
-        first = list(self.score(query, passages[:2], deadline=deadline))
+        first = [score for score in self.score(query, passages[:2], deadline=deadline) if score]
         if len(passages) > 2 and enough(first):
             return Scores([*first, *[None] * (len(passages) - 2)], stopped=True)
         return Scores([*first, *self.score(query, passages[2:], deadline=deadline)])

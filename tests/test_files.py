@@ -212,7 +212,7 @@ def test_what_is_no_file_is_refused_and_not_waited_for(
         reader(tmp_path / "pipe")
     with pytest.raises(error, match="it is a device or a socket, not a regular file"):
         reader(Path("/dev/zero"))
-    with pytest.raises(error, match="Is a directory|is a folder: index it with"):
+    with pytest.raises(error, match=r"Is a directory|is a folder: index it with"):
         reader(tmp_path)
 
 
