@@ -59,6 +59,8 @@ class Stage1:
             the pool.
         empty: Documents without text, which are the last hits.
         corrected: The text for stage 2 if words were corrected; None for that of the request.
+        read: The text of the query for stage 2; empty for the query itself.
+        context: The context of the query for the trace; empty without one.
     """
 
     scored: Sequence[_core.Scored]
@@ -71,6 +73,8 @@ class Stage1:
     windows: Mapping[str, Window] | None = None
     empty: Sequence[Document] = ()
     corrected: str | None = None
+    read: str = ""
+    context: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +180,7 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
     chosen: Mapping[str, Window] = stage1.windows or {}
     if gated.verdict == Verdict.AMBIGUOUS and request.rerankers:
         before = perf_counter()
-        query = stage1.corrected or request.corrected or request.prompt.searched
+        query = stage1.read or stage1.corrected or request.corrected or request.prompt.searched
         chosen = _windows(query, gated, stage1)
         passages = _passages(gated, stage1.documents, chosen)
         reply = yield from request.rerankers.ask(
@@ -196,6 +200,7 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
         "query_sha256": hashlib.sha256(request.prompt.text.encode()).hexdigest(),
         "prompt": request.prompt.to_trace(),
         "budget_ms": request.deadline.budget_ms,
+        **({"context": dict(stage1.context)} if stage1.context else {}),
         "asked": [list(answer) for answer in reply.asked],
     }
     hits = _hits(gated, decision, reply, stage1, chosen)

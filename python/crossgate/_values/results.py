@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, Protocol, overload
+from typing import Any, Literal, NamedTuple, Protocol, overload
 
 import crossgate._core as _core
 from crossgate._core import Span
@@ -32,6 +32,20 @@ class Vector(Protocol):
         """Return the numbers one by one."""
 
 
+class Description(NamedTuple):
+    """The parts of the description of a skill or tool.
+
+    Attributes:
+        purpose: The text without the clauses that exclude something; this is what is searched.
+        exclusions: The things that the document is not for, such as `scanned files`.
+        triggers: Words and phrases that should select the document, such as `slide deck`.
+    """
+
+    purpose: str
+    exclusions: tuple[str, ...] = ()
+    triggers: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """A skill, a tool or a chunk of text that a query can select.
@@ -45,6 +59,14 @@ class Document:
             best-matching passages of all of it.
         metadata: JSON values of the caller, stored and never interpreted.
         vector: Embedding of the document by the index's embedder, or None to have it embedded.
+        triggers: Words and phrases that should select the document, beside those that its
+            description lists.
+        exclusions: Things that the document is not for, beside those that its description names.
+        examples: Prompts that should select the document.
+        counterexamples: Prompts that should not select the document.
+        is_description: Whether `text` describes a skill or tool, so that triggers and exclusions
+            are read from it; a passage of text is content. None to decide by the document: it has
+            a body, or a name such as `release-notes` as its title, or as its id without a title.
     """
 
     id: str
@@ -53,15 +75,40 @@ class Document:
     body: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     vector: Vector | None = None
+    triggers: tuple[str, ...] = ()
+    exclusions: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+    counterexamples: tuple[str, ...] = ()
+    is_description: bool | None = None
+
+    @property
+    def description(self) -> Description:
+        """The parts of the text; of a passage, all is purpose.
+
+        The exclusions and triggers that the document has beside its text come first.
+        """
+        exclusions, triggers = self.exclusions, self.triggers
+        if not self.is_read_as_description():
+            return Description(self.text, exclusions, triggers)
+        name = self.title if self.title.strip() else self.id
+        purpose, excluded, triggering = _core.describe(name, self.text)
+        return Description(purpose, (*exclusions, *excluded), (*triggers, *triggering))
+
+    def is_read_as_description(self) -> bool:
+        """Return whether triggers and exclusions are read from the text."""
+        if self.is_description is not None:
+            return self.is_description
+        return _core.is_description(self.id, self.title, self.text, self.body)
 
     @property
     def content(self) -> str:
         """The head, which every scorer reads: `title: text`.
 
-        The text of a document with a body is its description. Exclusions ("do not use for ...") are
-        removed from it, since their words would raise the document's score.
+        The exclusions of a description ("do not use for ...") are left out, since their words would
+        raise the document's score.
         """
-        return content(self.title, _core.announced(self.text) if self.body else self.text)
+        text = _core.announced(self.text) if self.is_read_as_description() else self.text
+        return content(self.title, text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +122,10 @@ class Candidate(Document):
 
     cosine: float | None = None
     score: float | None = None
+
+    def is_read_as_description(self) -> bool:
+        """Return whether exclusions are read from the text: without a body, it is a passage."""
+        return bool(self.body) if self.is_description is None else self.is_description
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

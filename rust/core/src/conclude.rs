@@ -4,12 +4,13 @@ use std::collections::{HashMap, HashSet};
 
 use crate::checks::{LARGEST, Range};
 use crate::error::{Error, Kind, Result};
+use crate::evidence::EvidenceWeights;
 use crate::fusion::Normalisation;
 use crate::gate::{Gated, Note, Reason, Verdict, clears};
 use crate::json::{codes, value};
 use crate::policy::{Policy, Warnings};
 use crate::profile::{Combine, Profile};
-use crate::signals::{Stage2Signals, stage2_signals};
+use crate::signals::{Signals, Stage2Signals, stage2_signals};
 use crate::stage1::{Blend, Scored, best_first};
 
 value! {
@@ -273,7 +274,8 @@ fn relevance(
     rerank_score: Option<f64>,
 ) -> Option<f64> {
     let needs_document = gated.signals.and_then(|signals| signals.needs_document);
-    profile.relevance.probability(candidate, rerank_score, needs_document)
+    let evidence = profile.evidence.log_odds(&candidate.evidence);
+    profile.relevance.probability_with(evidence, candidate, rerank_score, needs_document)
 }
 
 /// An order, best first, and the probability that its first candidate fits.
@@ -349,7 +351,7 @@ impl<'a> Order<'a> {
             .unzip();
         let fits = profile.fits(reranker);
         let mode = if fits { profile.combine } else { Combine::default() };
-        let scores = combine(&read, &profile.blend, mode)?;
+        let scores = combine(&read, &profile.blend, &profile.evidence, mode)?;
         let guardrails = Guardrails {
             rerank_min: policy.rerank_min.filter(|_| fits),
             rerank_margin: policy.rerank_margin.filter(|_| fits),
@@ -383,7 +385,10 @@ impl<'a> Order<'a> {
                 let same_first = ranked.first().map(|ranked| ranked.position) == first_of_stage1;
                 let stage2 = stage2_signals(&read, &scores)
                     .map(|stage2| Stage2Signals { same_first, ..stage2 });
-                let signals = gated.signals.zip(stage2);
+                let first = ranked.first().map(|ranked| ranked.candidate.evidence);
+                let evidence = profile.evidence.log_odds(&first.unwrap_or_default());
+                let stage1 = gated.signals.map(|stage1| Signals { evidence, ..stage1 });
+                let signals = stage1.zip(stage2);
                 signals.and_then(|(stage1, stage2)| model.probability(&stage1, &stage2))
             }
             None => gated.confidence,
@@ -467,7 +472,12 @@ impl<'a> Reranked<'a> {
 ///
 /// Fails with `not_finite` if a rerank score or a weighted sum is not finite, and with `out_of_range`
 /// for an unusable weight or `k`.
-pub fn combine(reranked: &[Reranked<'_>], blend: &Blend, mode: Combine) -> Result<Vec<f64>> {
+pub fn combine(
+    reranked: &[Reranked<'_>],
+    blend: &Blend,
+    evidence: &EvidenceWeights,
+    mode: Combine,
+) -> Result<Vec<f64>> {
     for Reranked { candidate, rerank_score } in reranked {
         if !rerank_score.is_finite() {
             let name = format!("the rerank score of {:?}", candidate.id);
@@ -504,7 +514,9 @@ pub fn combine(reranked: &[Reranked<'_>], blend: &Blend, mode: Combine) -> Resul
             let sum = |Reranked { candidate, rerank_score }: &Reranked<'_>| {
                 let sum = cosine * candidate.cosine.unwrap_or_default()
                     + bm25 * blend.bounded_bm25(candidate.bm25)
-                    + weight * rerank_score;
+                    + weight * rerank_score
+                    // The fitted weights make a sum in log-odds.
+                    + evidence.log_odds(&candidate.evidence);
                 if sum.is_finite() {
                     return Ok(sum);
                 }
@@ -630,6 +642,14 @@ mod tests {
 
     const BLEND: Blend =
         Blend { cosine_weight: 0.7, bm25_weight: 0.3, pivot: 5.0, body_weight: 0.5 };
+    const WEIGHTS: EvidenceWeights = EvidenceWeights {
+        trigger: 2.0,
+        exclusion: -4.0,
+        example: 7.5,
+        counterexample: -7.5,
+        technology: 1.0,
+        other_technology: -1.0,
+    };
 
     fn scored(id: &str, blend: f64) -> Scored {
         let scored = Scored { id: id.to_owned(), cosine: Some(blend), blend, ..Scored::default() };
@@ -872,7 +892,7 @@ mod tests {
         let candidates = [scored("a", 0.9), scored("b", 0.5), scored("c", 0.1)];
         let logits = [-1.0, 2.0, 3.0];
         let reranked = Reranked::zip(&candidates, &logits).unwrap();
-        let run = |mode| combine(&reranked, &BLEND, mode).unwrap();
+        let run = |mode| combine(&reranked, &BLEND, &WEIGHTS, mode).unwrap();
         assert_eq!(run(Combine::Replace {}), logits);
         let fused = run(Combine::Rrf { k: 60.0 });
         assert_eq!(fused[0], 1.0 / 61.0 + 1.0 / 63.0);
@@ -892,7 +912,7 @@ mod tests {
         let candidates = [scored("a", 0.9)];
         let run = |logits: &[f64], mode| {
             let reranked = Reranked::zip(&candidates, logits);
-            reranked.and_then(|reranked| combine(&reranked, &BLEND, mode)).unwrap_err()
+            reranked.and_then(|reranked| combine(&reranked, &BLEND, &WEIGHTS, mode)).unwrap_err()
         };
         assert_eq!(run(&[], Combine::Replace {}).code(), "out_of_range");
         assert_eq!(run(&[f64::NAN], Combine::Replace {}).code(), "not_finite");
@@ -974,7 +994,7 @@ mod tests {
                     rows.iter().map(|(_, (_, logit))| stretch * f64::from(*logit)).collect();
                 let mode = Combine::ZScore { rerank_score: 0.75 };
                 let reranked = Reranked::zip(&candidates, &logits).unwrap();
-                let found = combine(&reranked, &BLEND, mode).unwrap();
+                let found = combine(&reranked, &BLEND, &WEIGHTS, mode).unwrap();
                 candidates.into_iter().map(|scored| scored.id).zip(found).collect()
             };
             let mut rows: Vec<(usize, (u8, i8))> = rows.into_iter().enumerate().collect();
@@ -997,7 +1017,7 @@ mod tests {
             let stretched: Vec<f64> = logits.iter().map(|logit| 10.0 * logit + 3.0).collect();
             let mode = Combine::Rrf { k: 60.0 };
             let run = |logits: &[f64]| {
-                combine(&Reranked::zip(&candidates, logits).unwrap(), &BLEND, mode).unwrap()
+                combine(&Reranked::zip(&candidates, logits).unwrap(), &BLEND, &WEIGHTS, mode).unwrap()
             };
             let fused = run(&logits);
             prop_assert_eq!(&fused, &run(&stretched));

@@ -19,7 +19,8 @@ impl Stage1Confidence {
                 + self.cosine * signals.cosine?
                 + self.bm25 * signals.bm25.ln_1p()
                 + self.margin * signals.margin
-                + flag(signals.agreement, self.agreement),
+                + flag(signals.agreement, self.agreement)
+                + signals.evidence,
         )
     }
 }
@@ -49,6 +50,17 @@ impl Relevance {
         rerank_score: Option<f64>,
         needs_document: Option<f64>,
     ) -> Option<f64> {
+        self.probability_with(0.0, candidate, rerank_score, needs_document)
+    }
+
+    /// The same with weighted evidence about the candidate, in log-odds.
+    pub fn probability_with(
+        &self,
+        evidence: f64,
+        candidate: &Scored,
+        rerank_score: Option<f64>,
+        needs_document: Option<f64>,
+    ) -> Option<f64> {
         let (stage1, read) = match rerank_score {
             None => (self.stage1?, 0.0),
             Some(score) => {
@@ -65,7 +77,8 @@ impl Relevance {
         let odds = stage1.intercept
             + weighted(stage1.cosine, candidate.cosine)?
             + stage1.bm25 * candidate.bm25.max(0.0).ln_1p()
-            + read;
+            + read
+            + evidence;
         Some(logistic(odds)? * needs_document.unwrap_or(1.0))
     }
 }
@@ -102,6 +115,7 @@ mod tests {
         margin: 0.2,
         agreement: true,
         needs_document: None,
+        evidence: 0.0,
     };
     const STAGE2_SIGNALS: Stage2Signals =
         Stage2Signals { rerank_score: 1.5, score_margin: 0.4, same_first: true };

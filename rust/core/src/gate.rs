@@ -183,8 +183,13 @@ pub fn gate(
     } else {
         scored.iter().filter(|candidate| clears(candidate)).cloned().collect()
     };
-    let signals = signals(&considered)?
-        .map(|signals| Signals { needs_document: request.needs_document, ..signals });
+    let considered = without_refusals(considered);
+    let evidence = considered.first().map(|first| first.evidence).unwrap_or_default();
+    let signals = signals(&considered)?.map(|signals| Signals {
+        needs_document: request.needs_document,
+        evidence: profile.evidence.log_odds(&evidence),
+        ..signals
+    });
     let confidence = signals
         .zip(profile.confidence.stage1)
         .and_then(|(signals, model)| model.probability(&signals));
@@ -194,7 +199,17 @@ pub fn gate(
         Some(signals) => {
             // A lexical winner keeps the order of stage 1, so it must also be first in it.
             let lexical = policy.lexical.filter(|_| is_first_by_bm25(&considered));
-            decide(signals, confidence, profile, lexical, request)
+            match decide(signals, confidence, profile, lexical, request) {
+                (Verdict::Confident, _) if considered.first().is_some_and(is_refused) => {
+                    (Verdict::Ambiguous, Reason::Undecided)
+                }
+                (Verdict::NothingRelevant, Reason::Improbable)
+                    if is_triggered(&considered, profile, request) =>
+                {
+                    (Verdict::Ambiguous, Reason::Undecided)
+                }
+                decided => decided,
+            }
         }
     };
     let mut gated = Gated {
@@ -243,6 +258,29 @@ fn decide(
     } else {
         (Verdict::Ambiguous, Reason::Undecided)
     }
+}
+
+/// The candidates without those that have evidence against them, behind the first. Their scores say
+/// nothing about the first, which was preferred to them for that evidence.
+fn without_refusals(considered: Cow<'_, [Scored]>) -> Cow<'_, [Scored]> {
+    if considered.iter().skip(1).any(is_refused) {
+        let kept = considered.iter().enumerate();
+        let kept = kept.filter(|(position, candidate)| *position == 0 || !is_refused(candidate));
+        Cow::Owned(kept.map(|(_, candidate)| candidate.clone()).collect())
+    } else {
+        considered
+    }
+}
+
+fn is_refused(candidate: &Scored) -> bool {
+    candidate.evidence.is_against()
+}
+
+/// Whether stage 2 would read a candidate with a trigger, and its answer could pass the threshold.
+fn is_triggered(considered: &[Scored], profile: &Profile, request: &Request) -> bool {
+    let least = profile.answer.threshold.unwrap_or_default();
+    request.needs_document.is_none_or(|needs| needs >= least)
+        && considered.iter().take(profile.pool).any(|candidate| candidate.evidence.is_triggered())
 }
 
 /// Whether stage 2 should decide: some candidate may be relevant and there is no clear winner.

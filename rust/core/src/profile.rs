@@ -3,6 +3,7 @@
 use crate::anytime::Anytime;
 use crate::checks::{Range, check_count};
 use crate::error::{Format, Kind, Result};
+use crate::evidence::EvidenceWeights;
 use crate::json::{self, Json, value};
 use crate::stage1::Blend;
 
@@ -218,6 +219,8 @@ value! {
         pub reranker: Option<String>,
         /// How cosine and BM25 are combined into the score of stage 1.
         pub blend: Blend,
+        /// How much evidence counts, in the order and in the probabilities.
+        pub evidence: EvidenceWeights,
         /// How rerank scores and stage 1 are combined into one order.
         pub combine: Combine,
         /// Number of best candidates by cosine, by BM25 and by blend that stage 1 finds, from 2 to
@@ -252,6 +255,7 @@ impl Default for Profile {
             embedder: None,
             reranker: None,
             blend: Blend::default(),
+            evidence: EvidenceWeights::default(),
             combine: Combine::default(),
             per_channel: 10,
             pool: 20,
@@ -303,6 +307,7 @@ impl Profile {
 
     fn check_numbers(&self) -> Result<()> {
         self.blend.check()?;
+        self.evidence.check()?;
         check_count("per_channel", self.per_channel, 2, MOST_CANDIDATES)?;
         check_count("pool", self.pool, 1, MOST_CANDIDATES)?;
         match self.combine {

@@ -10,6 +10,7 @@ use crate::cliff::Cliff;
 use crate::conclude::{Decision, Pair, Place};
 use crate::coverage::Coverage;
 use crate::error::{Error, Family, Format, Kind, Result};
+use crate::evidence::{Evidence, EvidenceWeights};
 use crate::gate::{Gated, Note, Request};
 use crate::json::{self, Json};
 use crate::policy::{Floors, Lexical, Policy, Warnings};
@@ -153,6 +154,8 @@ fn unchecked<T>(_: &T) -> Result<()> {
 
 in_python! {
     Blend = "blend", Format::Profile, Blend::check;
+    EvidenceWeights = "evidence_weights", Format::Profile, EvidenceWeights::check;
+    Evidence = "evidence", Format::Trace, unchecked;
     Stage1Confidence = "stage1_confidence", Format::Profile, unchecked;
     Stage2Confidence = "stage2_confidence", Format::Profile, unchecked;
     Confidence = "confidence", Format::Profile, unchecked;

@@ -30,6 +30,9 @@ value! {
         pub agreement: bool,
         /// Probability that the query needs any document, in [0, 1]; none if it was not estimated.
         pub needs_document: Option<f64>,
+        /// Weighted evidence about the best candidate by blend, in log-odds.
+        #[serde(default)]
+        pub evidence: f64,
     }
 }
 
@@ -73,9 +76,10 @@ value! {
 pub fn signals(candidates: &[Scored]) -> Result<Option<Signals>> {
     for candidate in candidates {
         let scores = [candidate.cosine.unwrap_or_default(), candidate.bm25, candidate.blend];
-        if let Some(score) = scores.iter().find(|score| !score.is_finite()) {
+        let mut scores = scores.into_iter().chain(candidate.evidence.values());
+        if let Some(score) = scores.find(|score| !score.is_finite()) {
             let name = format!("a stage-1 score of {:?}", candidate.id);
-            return Err(Error::not_finite(name, *score));
+            return Err(Error::not_finite(name, score));
         }
     }
     let cosine = best(candidates, |scored| scored.cosine);
@@ -93,6 +97,7 @@ pub fn signals(candidates: &[Scored]) -> Result<Option<Signals>> {
             && blend.candidate.id == bm25.candidate.id
             && cosine.is_some_and(|best| best.candidate.id == bm25.candidate.id),
         needs_document: None,
+        evidence: 0.0,
     }))
 }
 

@@ -10,9 +10,10 @@ mod index;
 mod _core {
     #[pymodule_export]
     use crate::decide::{
-        analyze, announced, can_stop, combine, conclude, fits, gated, information, known_elsewhere,
-        language, names_something, needs_document_of, read_signals, read_trace, reblend, replay,
-        split, trace, with_coverage,
+        analyze, announced, can_stop, combine, conclude, describe, evidence, fits, gated,
+        history_weights, information, is_courtesy, is_description, known_elsewhere, language,
+        names_something, needs_document_of, read_signals, read_trace, reblend, replay, split,
+        standing, technology_names, trace, with_coverage,
     };
     #[pymodule_export]
     use crate::embedder::{Embedder, blake3_of};
@@ -28,6 +29,7 @@ mod _core {
         cliff::Cliff,
         conclude::{Decision, Pair, Place},
         coverage::Coverage,
+        evidence::{Evidence, EvidenceWeights},
         gate::{Gated, Note, Request},
         policy::{Floors, Lexical, Policy, Warnings},
         profile::{
