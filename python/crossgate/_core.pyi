@@ -106,7 +106,7 @@ class Embedder:
     def tokens(self, text: str) -> list[int]: ...
     def embed(self, text: str) -> list[float]: ...
 
-HintRow = tuple[bool, Sequence[Sequence[str]], Sequence[Sequence[_Vector]]]
+_HintRow = tuple[bool, Sequence[Sequence[str]], Sequence[Sequence[_Vector]]]
 _StoredText = tuple[str, str, str, str, bool, list[list[str]]]
 
 @final
@@ -121,7 +121,7 @@ class Index:
     def upsert(
         self,
         rows: Sequence[tuple[str, str, str, str, Sequence[tuple[int, int]], str, _Vector | None]],
-        hints: Sequence[HintRow] = ...,
+        hints: Sequence[_HintRow] = ...,
     ) -> None: ...
     def teach(
         self, id: str | None, prompt: str, should_select: bool, vector: _Vector | None
@@ -274,6 +274,8 @@ class Signals(_Value):
     def agreement(self) -> bool: ...
     @property
     def needs_document(self) -> float | None: ...
+    @property
+    def evidence(self) -> float: ...
 
 @final
 class Stage2Signals(_Value):

@@ -46,7 +46,7 @@ def check_hints(document: Document, owner: str) -> None:
         )
 
 
-def hint_row(document: Document, vectors: HintVectors) -> _core.HintRow:
+def hint_row(document: Document, vectors: HintVectors) -> _core._HintRow:
     """Return the hints of a document for the core."""
     texts = [list(getattr(document, name)) for name in _HINTS]
     return document.is_read_as_description(), texts, list(vectors)

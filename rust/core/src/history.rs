@@ -20,8 +20,7 @@ const DECAY: f64 = 0.7;
 
 /// Weights of the logistic model of [`leans`], in the order of its features; the intercept is first.
 ///
-/// They were fitted to the requests of `models/prompts` that follow others, and to those that stand
-/// alone, by `models/fit_history.py`.
+/// The repository does not record where they come from, and no script in it reproduces them.
 const MODEL: [f64; 7] = [7.59, 4.41, 1.02, 0.32, -5.27, -2.66, 0.96];
 
 /// First words of a prompt that goes on with something.
