@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from crossgate._decision.context import Context
 from crossgate._decision.orderings import nearest
 from crossgate._decision.router import Router
 from crossgate._retrieval.index import Index
@@ -56,6 +57,7 @@ class ToolRouter:
         limit: int = 8,
         min_confidence: float | None = None,
         material: Material | None = None,
+        context: Context | None = None,
     ) -> list[Any]:
         """Return the tools that come closest to a prompt, best first: the same objects.
 
@@ -68,6 +70,7 @@ class ToolRouter:
             min_confidence: Return no tools if the probability that any of them fits is lower, in
                 [0, 1]; None to return the list in any case.
             material: As in `Router.route`.
+            context: As in `Router.route`.
 
         Raises:
             InputError: As `Router.route`.
@@ -75,6 +78,10 @@ class ToolRouter:
         if isinstance(prompt, str):  # route refuses any other type
             prompt = prompt[:MAX_QUERY_CHARACTERS]
         result = self.router.route(
-            prompt, limit=limit, min_confidence=min_confidence, material=material
+            prompt,
+            limit=limit,
+            min_confidence=min_confidence,
+            material=material,
+            context=context,
         )
         return [self._tools[hit.id] for hit in nearest(result, limit, min_confidence)]
