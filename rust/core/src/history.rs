@@ -5,7 +5,7 @@
 
 use std::sync::LazyLock;
 
-use crate::confidence::logistic;
+use crate::probability::logistic;
 use crate::text::Analyzer;
 use crate::words::tokens;
 

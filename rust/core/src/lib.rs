@@ -17,7 +17,6 @@
 mod blocks;
 mod bm25;
 mod checks;
-mod confidence;
 mod dense;
 mod error;
 mod file;
@@ -47,8 +46,10 @@ pub mod json;
 pub mod language;
 pub mod needs_document;
 pub mod policy;
+pub mod probability;
 pub mod profile;
 pub mod request;
+pub mod shortlist;
 pub mod signals;
 pub mod stage1;
 pub mod technologies;

@@ -46,7 +46,7 @@ struct GateCase {
     request: Option<Request>,
     verdict: String,
     reason: String,
-    confidence: Option<f64>,
+    any_fits: Option<f64>,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
@@ -152,7 +152,7 @@ fn the_gate_decides_each_case() {
                 "{}",
                 case.name
             );
-            match (gated.confidence, case.confidence) {
+            match (gated.any_fits, case.any_fits) {
                 (Some(found), Some(expected)) => {
                     assert!((found - expected).abs() < 1e-12, "{}: {found}", case.name);
                 }

@@ -14,8 +14,10 @@ use crossgate_core::history;
 use crossgate_core::language as core_language;
 use crossgate_core::needs_document;
 use crossgate_core::policy::Policy;
-use crossgate_core::profile::Profile;
+use crossgate_core::probability;
+use crossgate_core::profile::{Profile, Promise};
 use crossgate_core::request::{self, Split};
+use crossgate_core::shortlist::{self, Found};
 use crossgate_core::signals::{self, Signals, Stage2Signals};
 use crossgate_core::stage1::{self, Blend, Scored};
 use crossgate_core::technologies;
@@ -91,10 +93,9 @@ pub(crate) fn is_courtesy(prompt: &str) -> bool {
 
 /// The probability that the best candidate fits a query that needs a document; none without one.
 #[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 extracts owned lists")]
 pub(crate) fn standing(scored: Vec<Scored>, profile: &Profile) -> PyResult<Option<f64>> {
-    let signals = signals::signals(&scored)?;
-    let model = profile.confidence.stage1;
-    Ok(signals.zip(model).and_then(|(signals, model)| model.probability(&signals)))
+    Ok(probability::standing(&scored, profile)?)
 }
 
 /// Names of the known technologies.
@@ -262,4 +263,36 @@ pub(crate) fn combine(
     let ranks = core::ranks(&reranked, &scores);
     let signals = signals::stage2_signals(&reranked, &scores);
     Ok((scores, ranks, signals))
+}
+
+/// Logarithm of the sum of the candidates' weights; none without weights or a cosine that they need.
+///
+/// With rerank scores, by id, the weights are those after stage 2.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "PyO3 extracts owned lists and maps")]
+pub(crate) fn log_sum(
+    scored: Vec<Scored>,
+    rerank_scores: Option<BTreeMap<String, f64>>,
+    profile: &Profile,
+) -> Option<f64> {
+    probability::log_sum(&scored, rerank_scores.as_ref(), profile)
+}
+
+/// What the probability that a query needs a document adds to the log-odds that any fits.
+#[pyfunction]
+pub(crate) fn need_log_odds(needs_document: f64) -> f64 {
+    probability::need_log_odds(needs_document)
+}
+
+/// The promises of a shortlist, from the rank and share of the best fitting candidate of each query.
+#[pyfunction]
+pub(crate) fn fit_shortlist(found: Vec<Option<(usize, f64)>>) -> Vec<Promise> {
+    let found = found.into_iter().map(|of| of.map(|(rank, share)| Found { rank, share }));
+    shortlist::fit(&found.collect::<Vec<_>>())
+}
+
+/// The fewest labelled queries that can promise a coverage.
+#[pyfunction]
+pub(crate) fn queries_needed(coverage: f64) -> PyResult<u32> {
+    Ok(shortlist::queries_needed(coverage)?)
 }
