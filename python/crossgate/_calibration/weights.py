@@ -100,7 +100,9 @@ def fit_blend(rows: Sequence[Scores]) -> Blend:
     blends = []
     for body_weight, pivot in product(sorted(body_weights), PIVOTS):
         blend = Blend(pivot=pivot, body_weight=body_weight)
-        loss, (cosine, bm25) = _fit_likeliest(rows, [row.features(blend)[:, :2] for row in rows])
+        loss, (cosine, bm25) = fit_likeliest(
+            [row.features(blend)[:, :2] for row in rows], [row.right for row in rows]
+        )
         blends.append((loss, pivot, body_weight, cosine, bm25))
     _, pivot, body_weight, cosine, bm25 = min(blends)
     if not cosine + bm25:  # neither separates right from wrong
@@ -122,27 +124,32 @@ def fit_combine(rows: Sequence[Scores], blend: Blend) -> Combine.Weighted:
         rows: The scores of queries, each with at least one candidate that fits.
         blend: How BM25 is bounded.
     """
-    _, weights = _fit_likeliest(rows, [row.features(blend) for row in rows])
+    _, weights = fit_likeliest([row.features(blend) for row in rows], [row.right for row in rows])
     cosine, bm25, rerank_score = (rounded(weight) for weight in weights)
     return Combine.Weighted(cosine=cosine, bm25=bm25, rerank_score=rerank_score)
 
 
-def _fit_likeliest(
-    rows: Sequence[Scores], features: Sequence[Array]
+def fit_likeliest(
+    features: Sequence[Array], right: Sequence[Array | NDArray[np.bool_]], *, free: int = 0
 ) -> tuple[float, tuple[float, ...]]:
-    """Return the smallest loss, and the non-negative weights of the features that give it.
+    """Return the smallest loss, and the weights of the features that give it.
 
     The loss is the softmax cross-entropy over each query's candidates, ListNet's top-one
     probability: Cao et al., "Learning to Rank: From Pairwise Approach to Listwise Approach", 2007.
+
+    Args:
+        features: One matrix per query, of shape (candidates, features).
+        right: Whether each candidate of each query fits; at least one of each query does.
+        free: How many weights, the last ones, can be negative.
     """
     width = features[0].shape[1]
-    shape = len(rows), max(len(row.right) for row in rows)
+    shape = len(right), max(len(row) for row in right)
     values, target = np.zeros((*shape, width)), np.zeros(shape)
     present = np.zeros(shape, dtype=np.bool_)
-    for position, (row, matrix) in enumerate(zip(rows, features, strict=True)):
-        size = len(row.right)
+    for position, (row, matrix) in enumerate(zip(right, features, strict=True)):
+        size = len(row)
         values[position, :size] = matrix
-        target[position, :size] = row.right / row.right.sum()
+        target[position, :size] = row / row.sum()
         present[position, :size] = True
     # The ridge must treat all features alike, whatever their units. A feature with numbers too
     # large to square has an infinite spread and no influence.
@@ -156,13 +163,14 @@ def _fit_likeliest(
         largest = np.max(scores, axis=1, where=present, initial=-np.inf, keepdims=True)
         likely = np.where(present, np.exp(np.where(present, scores - largest, 0.0)), 0.0)
         total = likely.sum(axis=1, keepdims=True)
-        value = np.mean(largest + np.log(total)) - (scores * target).sum() / len(rows)
-        slope = np.einsum("qc,qcf->f", likely / total - target, values) / len(rows)
+        value = np.mean(largest + np.log(total)) - (scores * target).sum() / len(right)
+        slope = np.einsum("qc,qcf->f", likely / total - target, values) / len(right)
         # Without the ridge, a feature that separates everything would get an infinite weight.
         return float(value + _RIDGE * weights @ weights), slope + 2 * _RIDGE * weights
 
     # A higher score must never count against a candidate, whatever the noise in the data.
-    fitted = minimize(loss, np.ones(width), jac=True, bounds=[(0, None)] * width)
+    bounds = [*([(0, None)] * (width - free)), *([(None, None)] * free)]
+    fitted = minimize(loss, np.ones(width), jac=True, bounds=bounds)
     return float(fitted.fun), tuple((fitted.x / spread).tolist())
 
 

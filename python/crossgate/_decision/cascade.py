@@ -92,6 +92,8 @@ class Request:
         section: Section of the caller's work, which selects the floor.
         grade: The caller's grade for the retrieval, `A` to `F`; a low grade relaxes the floor.
         min_confidence: Minimum confidence of a selection; None to use only the profile's threshold.
+        coverage: The coverage of the shortlist; None for that of the profile.
+        max_shortlist: Maximum length of the shortlist; None for that of the profile.
         require_overlap: Whether, without vectors, a document must share a term with the query.
         deadline: When the query must be decided.
         telemetry: Receives events; None for no telemetry.
@@ -107,6 +109,8 @@ class Request:
     section: str | None = None
     grade: str | None = None
     min_confidence: float | None = None
+    coverage: float | None = None
+    max_shortlist: int | None = None
     require_overlap: bool = False
     deadline: Deadline = NO_DEADLINE
     telemetry: TelemetryHook | None = None
@@ -204,6 +208,7 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
         "asked": [list(answer) for answer in reply.asked],
     }
     hits = _hits(gated, decision, reply, stage1, chosen)
+    by_id = {hit.id: hit for hit in hits}
     found_warnings += [
         ResultWarning(code=note.code, detail=note.detail) for note in decision.warnings
     ]
@@ -212,6 +217,9 @@ def _steps(request: Request) -> Generator[RerankerCall, CallOutcome, RouteResult
         reason=decision.reason,
         stage=decision.stage,
         confidence=decision.confidence,
+        any_fits=decision.any_fits,
+        shortlist=tuple(by_id[id] for id in decision.shortlist),
+        coverage=decision.coverage,
         selected=tuple(hit for hit in hits if hit.dropped is None),
         hits=hits,
         degraded=tuple(degraded),
@@ -281,6 +289,8 @@ def _asked(request: Request, stage1: Stage1) -> _core.Request:
         sources=sources,
         needs_document=stage1.need,
         min_confidence=request.min_confidence,
+        coverage=None if request.coverage is None else float(request.coverage),
+        max_shortlist=request.max_shortlist,
     )
 
 

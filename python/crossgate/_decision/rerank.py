@@ -36,6 +36,7 @@ from crossgate._support.checks import (
     check_limit,
     check_query,
     check_request,
+    check_shortlist,
     check_text,
     check_vector,
     safe_repr,
@@ -94,6 +95,8 @@ def rerank(
     min_confidence: float | None = None,
     rerank_min: float | None = None,
     rerank_margin: float | None = None,
+    coverage: float | None = None,
+    max_shortlist: int | None = None,
     telemetry: TelemetryHook | None = None,
     keep_scores: bool = False,
     embed: bool | None = None,
@@ -130,6 +133,8 @@ def rerank(
         min_confidence: As in `Router.route`.
         rerank_min: As in `Router.route`.
         rerank_margin: As in `Router.route`.
+        coverage: As in `Router.route`.
+        max_shortlist: As in `Router.route`.
         telemetry: Receives events; None for no telemetry.
         keep_scores: Use the candidates' scores, for example from fusion or decay, as the blend of
             stage 1; every candidate needs one, in [0, 1]. The gate still uses the cosines.
@@ -166,6 +171,8 @@ def rerank(
             min_confidence=min_confidence,
             rerank_min=rerank_min,
             rerank_margin=rerank_margin,
+            coverage=coverage,
+            max_shortlist=max_shortlist,
             telemetry=telemetry,
             keep_scores=keep_scores,
             embed=embed,
@@ -190,6 +197,8 @@ async def arerank(
     min_confidence: float | None = None,
     rerank_min: float | None = None,
     rerank_margin: float | None = None,
+    coverage: float | None = None,
+    max_shortlist: int | None = None,
     telemetry: TelemetryHook | None = None,
     keep_scores: bool = False,
     embed: bool | None = None,
@@ -218,6 +227,8 @@ async def arerank(
             min_confidence=min_confidence,
             rerank_min=rerank_min,
             rerank_margin=rerank_margin,
+            coverage=coverage,
+            max_shortlist=max_shortlist,
             telemetry=telemetry,
             keep_scores=keep_scores,
             embed=embed,
@@ -242,6 +253,8 @@ def _request(
     min_confidence: float | None,
     rerank_min: float | None,
     rerank_margin: float | None,
+    coverage: float | None,
+    max_shortlist: int | None,
     telemetry: TelemetryHook | None,
     keep_scores: bool,
     embed: bool | None,
@@ -254,6 +267,7 @@ def _request(
     prompt = unsplit(query) if material is None else read_prompt(query, material)
     check_limit(limit)
     check_request(section, grade)
+    check_shortlist(coverage, max_shortlist)
     check_vector(vector)
     check_text("the language", language)
     documents = _documents(candidates)
@@ -287,6 +301,8 @@ def _request(
         section=section,
         grade=grade,
         min_confidence=min_confidence,
+        coverage=coverage,
+        max_shortlist=max_shortlist,
         deadline=deadline,
         telemetry=telemetry,
         started=started,

@@ -35,6 +35,7 @@ from crossgate._support.checks import (
     check_limit,
     check_prompt,
     check_request,
+    check_shortlist,
     check_vector,
     is_empty,
 )
@@ -142,6 +143,8 @@ class Router:
         rerank_margin: float | None = None,
         material: Material | None = None,
         context: Context | None = None,
+        coverage: float | None = None,
+        max_shortlist: int | None = None,
     ) -> RouteResult:
         """Decide which documents fit a query.
 
@@ -164,7 +167,7 @@ class Router:
                 the order of stage 1 is final. Stage 1 always runs.
             min_confidence: Select nothing if the confidence of the decision is lower, in [0, 1], or
                 unknown; None to use only the profile's threshold, which always applies. It does
-                not change the order or the stages.
+                not change the order, the stages or the shortlist.
             rerank_min: Minimum combined score of a pick that stage 2 has read, instead of the
                 policy's; None to use the policy's. Like `rerank_margin`, it applies if the profile
                 was fitted for the reranker.
@@ -174,6 +177,10 @@ class Router:
                 them in the query. Documents are chosen by the rest, the request. If it names
                 nothing ("fix this"), the whole query and the material are searched.
             context: The project and the conversation that the query comes from; None if unknown.
+            coverage: The probability, in (0, 1), with which the shortlist is to contain a fitting
+                document if there is one; None for that of the profile. If no list of at most
+                `max_shortlist` can promise it, `degraded` names the probability that can be.
+            max_shortlist: Maximum length of the shortlist; None for that of the profile.
 
         Raises:
             InputError: `query_too_long`, `invalid_text`, `out_of_range`,
@@ -195,6 +202,8 @@ class Router:
                 rerank_margin=rerank_margin,
                 material=material,
                 context=context,
+                coverage=coverage,
+                max_shortlist=max_shortlist,
             )
         )
 
@@ -214,6 +223,8 @@ class Router:
         rerank_margin: float | None = None,
         material: Material | None = None,
         context: Context | None = None,
+        coverage: float | None = None,
+        max_shortlist: int | None = None,
     ) -> RouteResult:
         """Like `route`, with the same arguments, without blocking the event loop.
 
@@ -235,6 +246,8 @@ class Router:
                 rerank_margin=rerank_margin,
                 material=material,
                 context=context,
+                coverage=coverage,
+                max_shortlist=max_shortlist,
             )
         )
 
@@ -254,6 +267,8 @@ class Router:
         rerank_margin: float | None,
         material: Material | None,
         context: Context | None,
+        coverage: float | None,
+        max_shortlist: int | None,
     ) -> Request:
         """Check the arguments of `route`, and return the request that the cascade decides."""
         started = perf_counter()
@@ -261,6 +276,7 @@ class Router:
         check_prompt(query)
         check_limit(limit)
         check_request(section, grade)
+        check_shortlist(coverage, max_shortlist)
         check_vector(vector)
         check_confidence(min_confidence, self.profile)
         if context is not None:
@@ -283,6 +299,8 @@ class Router:
             section=section,
             grade=grade,
             min_confidence=min_confidence,
+            coverage=coverage,
+            max_shortlist=max_shortlist,
             require_overlap=True,
             deadline=deadline,
             telemetry=self._telemetry,

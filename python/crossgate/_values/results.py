@@ -208,8 +208,9 @@ class Hit:
             rerankers.
         score: The score of the final order; its scale depends on `combine` and on the stage. None
             for a candidate that a floor dropped or that was outside of stage 2's pool.
-        relevance: The probability that the document fits, in [0, 1], independent of the other
-            candidates; None if the profile has no model of relevance.
+        relevance: The probability that the document fits, in [0, 1], given the scores of all
+            candidates; None if the profile has no weights for it. Those of all hits add up to
+            `any_fits`.
         stage1_rank: Rank after stage 1, from 1.
         stage2_rank: Rank after stage 2, from 1, or None if stage 2 did not score this pair.
         provider: Origin and scale of `score`: `stage1` or the name of the reranker. Scores of two
@@ -299,9 +300,16 @@ class RouteResult:
         verdict: The gate's judgement of stage 1.
         reason: Stable code of the rule that decided; see `docs/reasons.md`.
         stage: 1 if the order of stage 1 is final, 2 if a reranker's scores count.
-        confidence: The probability that the first hit fits rather than nothing, in [0, 1]; None
-            if the profile has no model of confidence. See docs/profile.md.
-        selected: The hits that fit, best first; may be empty.
+        confidence: The probability that the first hit fits, in [0, 1], which is its relevance; None
+            if the profile has no weights for it.
+        any_fits: The probability that any of the hits fits, in [0, 1]; None if the profile has no
+            model of it. See docs/profile.md.
+        selected: The hits that are likely enough to act on, best first; may be empty.
+        shortlist: The fewest hits, best first, that contain a fitting document with the probability
+            `coverage`, given that one of the documents fits; empty if that is unlikely. It starts
+            with the first selected hit. See docs/shortlist.md.
+        coverage: The probability that `shortlist` promises, in (0, 1); None without a promise,
+            which `degraded` explains.
         hits: All considered candidates, best first, including the selected ones.
         degraded: Parts that did not run as configured; empty if all did.
         timings: Milliseconds per step. The only part of a result that differs between two runs.
@@ -322,6 +330,9 @@ class RouteResult:
     trace: Mapping[str, Any]
     decision_id: str | None = None
     warnings: tuple[ResultWarning, ...] = ()
+    any_fits: float | None = None
+    shortlist: tuple[Hit, ...] = ()
+    coverage: float | None = None
 
     @property
     def ids(self) -> list[str]:
@@ -341,7 +352,10 @@ class RouteResult:
             "reason": self.reason,
             "stage": self.stage,
             "confidence": self.confidence,
+            "any_fits": self.any_fits,
             "selected": self.ids,
+            "shortlist": [hit.id for hit in self.shortlist],
+            "coverage": self.coverage,
             "hits": [hit.to_dict(text=text) for hit in self.hits],
             "degraded": [{"code": note.code, "detail": note.detail} for note in self.degraded],
             "warnings": [

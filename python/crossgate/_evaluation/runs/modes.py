@@ -42,7 +42,7 @@ def policy_of(mode: Mode, policy: Policy) -> Policy:
 
 
 def without_thresholds(profile: Profile) -> Profile:
-    """Return a profile that states its confidence but applies no threshold to it.
+    """Return a profile that states its probabilities but applies no threshold to them.
 
     Candidates of too little relevance stay dropped: their threshold is a different one.
     """
@@ -79,7 +79,7 @@ def decide(
         remembered = _Remembered(query.remote_pairs, identity=remote or "stored")
     policy = policy or Policy()
     if not hold_back:
-        profile = without_thresholds(profile).replace(confidence={}, relevance={})
+        profile = without_thresholds(profile).replace(any_fits={}, relevance={})
         policy = Policy()
     key = policy.source_type
     documents = {
