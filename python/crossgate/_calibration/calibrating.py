@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from crossgate._calibration import answer_threshold, shortlists, skipping, weights
+from crossgate._calibration.anytime_model import fit_anytime
 from crossgate._calibration.fitted_outcomes import Array, Flags, Outcomes, Stated, outcomes, stated
 from crossgate._calibration.halves import is_chained, split
 from crossgate._calibration.relevance import fit_any_fits, fit_relevance
@@ -342,7 +343,7 @@ def usable(runs: Sequence[Run]) -> tuple[list[tuple[StoredQuery, str]], list[str
 
 def _fit_ranking(fit: Sequence[StoredQuery], header: RunHeader) -> Profile:
     """Return a profile with only blend, pool and combination fitted."""
-    scores = (weights.Scores.of(query) for query in fit)
+    scores = (weights.Scores.of(query, header.profile.evidence) for query in fit)
     rows = [row for row in scores if row.right.any()]
     if len(rows) < LEAST_RIGHT:
         raise TooFewLabelsError(
@@ -359,6 +360,7 @@ def _fit_ranking(fit: Sequence[StoredQuery], header: RunHeader) -> Profile:
         combine=combine,
         per_channel=header.profile.per_channel,
         pool=weights.fit_pool(rows, blend, combine),
+        anytime=fit_anytime(rows),
     )
 
 

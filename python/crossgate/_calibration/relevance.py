@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 import crossgate._core as _core
 from crossgate._calibration.answer_threshold import fit_logistic
 from crossgate._calibration.fitted_outcomes import Array
-from crossgate._calibration.weights import fit_likeliest, rounded
+from crossgate._calibration.weights import fit_likeliest, log_odds, rounded
 from crossgate._core import (
     AnyFits,
     Profile,
@@ -33,19 +34,34 @@ def fit_relevance(queries: Sequence[StoredQuery], ranking: Profile) -> Relevance
         ranking: A profile; only its blend and its pool are used.
     """
     rows = [_features(query, ranking) for query in queries]
-    rows = [(features, right) for features, right in rows if right.any()]
-    right = [row for _, row in rows]
-    _, (cosine, bm25) = fit_likeliest([features[:, :2] for features, _ in rows], right)
+    rows = [row for row in rows if row.right.any()]
+    right, offset = [row.right for row in rows], [row.evidence for row in rows]
+    features = [row.features[:, :2] for row in rows]
+    _, (cosine, bm25) = fit_likeliest(features, right, offset=offset)
     stage1 = Stage1Relevance(cosine=rounded(cosine), bm25=rounded(bm25))
     # An unread candidate can be better or worse than one with a rerank score of 0.
-    _, weights = fit_likeliest([features for features, _ in rows], right, free=1)
+    features = [row.features for row in rows]
+    _, weights = fit_likeliest(features, right, offset=offset, free=1)
     cosine, bm25, rerank_score, unread = map(rounded, weights)
     stage2 = Stage2Relevance(cosine=cosine, bm25=bm25, rerank_score=rerank_score, unread=unread)
     return Relevance(stage1=stage1, stage2=stage2)
 
 
-def _features(query: StoredQuery, ranking: Profile) -> tuple[Array, Array]:
-    """Return what the weights of stage 2 are for, of shape (candidates, 4), and who fits."""
+class _Rows(NamedTuple):
+    """One row for each candidate of a query.
+
+    Attributes:
+        features: What the weights of stage 2 are for, of shape (candidates, 4).
+        right: 1 for a candidate that fits, else 0.
+        evidence: What the evidence about the candidate adds to its log-weight.
+    """
+
+    features: Array
+    right: Array
+    evidence: Array
+
+
+def _features(query: StoredQuery, ranking: Profile) -> _Rows:
     pivot = ranking.blend.pivot
     rows = []
     for position, candidate in enumerate(query.scored):
@@ -58,8 +74,11 @@ def _features(query: StoredQuery, ranking: Profile) -> tuple[Array, Array]:
                 float(not read),
             )
         )
-    right = [float(candidate.id in query.relevant) for candidate in query.scored]
-    return np.array(rows), np.array(right)
+    return _Rows(
+        features=np.array(rows),
+        right=np.array([float(candidate.id in query.relevant) for candidate in query.scored]),
+        evidence=np.array([log_odds(candidate, ranking.evidence) for candidate in query.scored]),
+    )
 
 
 def fit_any_fits(queries: Sequence[StoredQuery], profile: Profile) -> AnyFits:
@@ -81,23 +100,23 @@ def fit_any_fits(queries: Sequence[StoredQuery], profile: Profile) -> AnyFits:
     first, second = (
         fit_logistic(rows[:, columns], fits, RIDGE, offset=doubt) for columns in ([0, 2], [1, 2, 3])
     )
-    (evidence, cosine), (evidence2, cosine2, rerank_score) = first[1], second[1]
+    (log_sum, cosine), (log_sum2, cosine2, rerank_score) = first[1], second[1]
     return AnyFits(
-        stage1=Stage1AnyFits(intercept=first[0], evidence=evidence, cosine=cosine),
+        stage1=Stage1AnyFits(intercept=first[0], log_sum=log_sum, cosine=cosine),
         stage2=Stage2AnyFits(
-            intercept=second[0], evidence=evidence2, cosine=cosine2, rerank_score=rerank_score
+            intercept=second[0], log_sum=log_sum2, cosine=cosine2, rerank_score=rerank_score
         ),
     )
 
 
 def _signals(query: StoredQuery, profile: Profile) -> tuple[float, ...]:
-    """Return the evidence of both stages, the best cosine, and the first's rerank score."""
+    """Return the log-sum of weights after both stages, the best cosine, and the first's rerank score."""
     pool = query.scored[: profile.pool]
     scores = {candidate.id: query.pairs[candidate.id].score for candidate in pool}
     signals = _core.signals(query.scored)
     _, _, reading = _core.combine(pool, list(scores.values()), profile)
-    evidence = (_core.evidence(query.scored, read, profile) for read in (None, scores))
-    first, second = (0.0 if known is None else known for known in evidence)
+    log_sums = (_core.log_sum(query.scored, read, profile) for read in (None, scores))
+    first, second = (0.0 if known is None else known for known in log_sums)
     if signals is None or reading is None:
         raise ValueError(f"query {query.id!r} has no candidates")
     return first, second, signals.cosine or 0.0, reading.rerank_score

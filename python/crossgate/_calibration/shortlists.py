@@ -113,7 +113,7 @@ def fit_shortlist(
         )
         for queries, others, used in ((second, first, of_first), (first, second, of_second))
     ]
-    held_out = {
+    held_out: dict[str, Shortlists] = {
         mode: measure_shortlists(
             [*second, *first], [*apart[0][mode], *apart[1][mode]], most=most, seed=seed
         )

@@ -8,7 +8,7 @@ use crate::json::{self, Json, value};
 use crate::stage1::Blend;
 
 /// Version of the file format.
-pub const PROFILE_SCHEMA: &str = "crossgate-profile/3";
+pub const PROFILE_SCHEMA: &str = "crossgate-profile/4";
 
 /// The largest `per_channel` and `pool`.
 pub const MOST_CANDIDATES: usize = 1_000_000;

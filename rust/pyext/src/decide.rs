@@ -284,12 +284,6 @@ pub(crate) fn need_log_odds(needs_document: f64) -> f64 {
     probability::need_log_odds(needs_document)
 }
 
-/// What the probability that a query needs a document adds to the log-odds that any fits.
-#[pyfunction]
-pub(crate) fn need_log_odds(needs_document: f64) -> f64 {
-    probability::need_log_odds(needs_document)
-}
-
 /// The promises of a shortlist, from the rank and share of the best fitting candidate of each query.
 #[pyfunction]
 pub(crate) fn fit_shortlist(found: Vec<Option<(usize, f64)>>) -> Vec<Promise> {
