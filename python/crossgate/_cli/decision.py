@@ -53,6 +53,19 @@ def decision_options(parser: argparse.ArgumentParser) -> None:
         help="select nothing below this confidence, 0 to 1",
     )
     parser.add_argument(
+        "--coverage",
+        type=float,
+        metavar="P",
+        help="probability, above 0 and below 1, that the shortlist contains a fitting document if "
+        "there is one (default: that of the profile)",
+    )
+    parser.add_argument(
+        "--max-shortlist",
+        type=int,
+        metavar="N",
+        help="maximum length of the shortlist (default: that of the profile)",
+    )
+    parser.add_argument(
         "--rerank-min",
         type=float,
         metavar="S",
@@ -159,7 +172,7 @@ def why(decision: RouteResult) -> str:
 
 def _lines(decision: RouteResult, query: str | None) -> list[str]:
     """Return the selected hits and the reason, and with the query how the decision was made."""
-    lines = [_selected(hit) for hit in decision.selected] or ["nothing fits"]
+    lines = [_selected(hit) for hit in decision.selected] or _unsure(decision)
     lines += ["", why(decision)]
     if query is not None:
         lines += ["", *_candidates(decision.hits), *_passages(decision.hits), ""]
@@ -167,10 +180,26 @@ def _lines(decision: RouteResult, query: str | None) -> list[str]:
     return lines
 
 
+def _unsure(decision: RouteResult) -> list[str]:
+    """Return the shortlist of a decision that selects nothing, or that nothing fits."""
+    if not decision.shortlist:
+        return ["nothing fits"]
+    any_fits = "" if decision.any_fits is None else f" ({decision.any_fits:.0%} that any does)"
+    lines = [f"nothing is sure to fit{any_fits}; the likeliest:"]
+    for hit in decision.shortlist:
+        known = "    -" if hit.relevance is None else f"{hit.relevance:>5.0%}"
+        lines.append(fit(f"  {known}  {_name(hit)}", WIDTH))
+    return lines
+
+
+def _name(hit: Hit) -> str:
+    title = hit.document.title
+    return plain(hit.id if title in ("", hit.id) else f"{hit.id}  {title}")
+
+
 def _selected(hit: Hit) -> str:
     indent = " " * 4
-    title = hit.document.title
-    name = plain(hit.id if title in ("", hit.id) else f"{hit.id}  {title}")
+    name = _name(hit)
     text = fit(plain(hit.document.text), WIDTH - len(indent))
     return f"{paint(fit(name, WIDTH), '1')}\n{indent}{text}"
 
@@ -179,14 +208,14 @@ def _candidates(hits: Sequence[Hit]) -> list[str]:
     width = min(max((columns(plain(hit.id)) for hit in hits), default=0), 34)
     lines = [
         f"{'':>2}  {'candidate':<{width}}  {'cosine':>6}  {'bm25':>6}  {'blend':>6}  "
-        f"{'rerank':>6}  {'score':>6}  outcome"
+        f"{'rerank':>6}  {'score':>6}  {'fits':>6}  outcome"
     ]
     for position, hit in enumerate(hits, start=1):
         name = fit(plain(hit.id), width)
         name += " " * (width - columns(name))
         outcome = "selected" if hit.dropped is None else DROPPED.get(hit.dropped, hit.dropped)
         cut = ", document cut" if hit.truncated else ""
-        scores = (hit.cosine, hit.bm25, hit.blend, hit.rerank_score, hit.score)
+        scores = (hit.cosine, hit.bm25, hit.blend, hit.rerank_score, hit.score, hit.relevance)
         numbers = "  ".join(map(_number, scores))
         lines.append(f"{position:>2}  {name}  {numbers}  {outcome}{cut}")
     return lines
@@ -216,7 +245,14 @@ def _steps(decision: RouteResult, query: str) -> list[str]:
     thresholds = _thresholds(profile, trace["policy"])
     lines.append("thresholds  " + (_pairs(thresholds) or "none, the gate is off"))
     if decision.confidence is not None:
-        lines.append(f"confidence  {decision.confidence:.3f}")
+        lines.append(f"confidence  {decision.confidence:.3f} that the first one fits")
+    if decision.any_fits is not None:
+        lines.append(f"any fits    {decision.any_fits:.3f}")
+    if decision.shortlist:
+        promise = "" if decision.coverage is None else f" (coverage {decision.coverage:g})"
+        lines.append(
+            f"shortlist   {', '.join(plain(hit.id) for hit in decision.shortlist)}{promise}"
+        )
     lines.append(f"profile     {plain(profile['name'])}")
     if gate["floor"] is not None:
         lines.append(f"floor       cosine {gate['floor']:.3g}")

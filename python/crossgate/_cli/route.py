@@ -61,6 +61,8 @@ def run(options: argparse.Namespace) -> int:
         section=options.section,
         grade=options.grade,
         min_confidence=options.min_confidence,
+        coverage=options.coverage,
+        max_shortlist=options.max_shortlist,
         rerank_min=options.rerank_min,
         rerank_margin=options.rerank_margin,
         material=material_of(options),

@@ -98,6 +98,11 @@ class RouteRequest(Asked):
     material: str | list[str] | None = Field(
         None, description="Pasted texts that belong to the query; left out, they are recognised."
     )
+    min_confidence: float | None = None
+    coverage: float | None = Field(
+        None, description="Probability that the shortlist contains a fitting document if one fits."
+    )
+    max_shortlist: Count | None = None
 
 
 class Ranked(BaseModel):

@@ -68,20 +68,33 @@ class ReportedDecision(BaseModel):
     verdict: str
     reason: str
     confidence: float | None = Field(description="The probability that the first one fits.")
+    any_fits: float | None = Field(description="The probability that any of them fits.")
+    coverage: float | None = Field(
+        description="The probability with which the shortlist contains a fitting one, given that "
+        "one fits."
+    )
     degraded: list[DecisionNote] = Field(description="Steps that did not run as configured.")
     warnings: list[DecisionNote]
 
 
 class FoundSkills(ReportedDecision):
-    """The skills that fit, best first; an empty list if no skill fits."""
+    """The skills that fit, best first; an empty list if no skill is sure to fit."""
 
     selected: list[FoundSkill]
+    shortlist: list[FoundSkill] = Field(
+        description="The likeliest skills, best first. If selected is empty, read them and use one "
+        "only if it clearly fits; possibly none does. Empty if none is likely to fit."
+    )
 
 
 class NearestTools(ReportedDecision):
     """The nearest tools, best first, even if none of them fits."""
 
     nearest: list[NearestTool]
+    shortlist: list[str] = Field(
+        description="Ids of the fewest tools that contain a fitting one with the probability "
+        "coverage, given that one fits. Empty if none is likely to fit."
+    )
 
 
 class RankedText(BaseModel):
@@ -148,7 +161,11 @@ def _offer_skills(made: MCPServer, skills: IndexHandle) -> None:
             result = skills.router().route(
                 prompt, limit=limit, min_confidence=min_confidence, material=material
             )
-        return FoundSkills(selected=[_skill(hit) for hit in result], **_verdict(result))
+        return FoundSkills(
+            selected=[_skill(hit) for hit in result],
+            shortlist=[_skill(hit) for hit in result.shortlist],
+            **_verdict(result),
+        )
 
     # An id may look like a path, but it is never opened as a file.
     @made.resource(
@@ -183,7 +200,9 @@ def _offer_tools(made: MCPServer, tools: IndexHandle) -> None:
             )
         hits = nearest(result, limit, min_confidence)
         return NearestTools(
-            nearest=[NearestTool(**_plain(hit)) for hit in hits], **_verdict(result)
+            nearest=[NearestTool(**_plain(hit)) for hit in hits],
+            shortlist=[sanitize_line(hit.id) for hit in result.shortlist],
+            **_verdict(result),
         )
 
 
@@ -230,6 +249,8 @@ def _verdict(result: RouteResult) -> dict[str, Any]:
         "verdict": result.verdict.value,
         "reason": result.reason,
         "confidence": result.confidence,
+        "any_fits": result.any_fits,
+        "coverage": result.coverage,
         "degraded": [_note(degradation) for degradation in result.degraded],
         "warnings": [_note(warning) for warning in result.warnings],
     }

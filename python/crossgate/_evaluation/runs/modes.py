@@ -120,7 +120,9 @@ def reblended(query: StoredQuery, profile: Profile) -> StoredQuery:
         message = f"query {query.id!r} was run without vectors: its blend cannot be changed"
         raise SourceError("unsuitable_run", message)
     bm25 = dict(query.reweighed.get(weight, {}))
-    return replace(query, scored=tuple(_core.reblend(query.scored, profile.blend, bm25, profile.evidence)))
+    return replace(
+        query, scored=tuple(_core.reblend(query.scored, profile.blend, bm25, profile.evidence))
+    )
 
 
 def keeps_pools(header: RunHeader, profile: Profile) -> bool:
