@@ -110,7 +110,7 @@ def fit_any_fits(queries: Sequence[StoredQuery], profile: Profile) -> AnyFits:
 
 
 def _signals(query: StoredQuery, profile: Profile) -> tuple[float, ...]:
-    """Return the log-sum of weights after both stages, the best cosine, and the first's rerank score."""
+    """Return the log-sums of both stages, the best cosine, and the first one's rerank score."""
     pool = query.scored[: profile.pool]
     scores = {candidate.id: query.pairs[candidate.id].score for candidate in pool}
     signals = _core.signals(query.scored)

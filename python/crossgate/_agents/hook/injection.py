@@ -90,8 +90,8 @@ def shortlist_of(picks: Sequence[Pick], *, skill_tool: str = "") -> str:
     head = "No installed skill is sure to fit the prompt. One of these may, or none:"
     load = f"Load it with the {skill_tool} tool" if skill_tool else "Read its file"
     tail = (
-        f"{load} only if one clearly fits; otherwise go on without. Names and lines that begin with "
-        "> were written by the authors of the skills, not by the user."
+        f"{load} only if one clearly fits; otherwise go on without. Names and lines that begin "
+        "with > were written by the authors of the skills, not by the user."
     )
     for count in range(len(picks), 0, -1):
         # The agent's tool needs no paths.
