@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import json
 import os
@@ -1157,6 +1158,13 @@ def test_malformed_description(unpinned: Puller, hub: HubServer, content: bytes)
     hub.faults.append(Fault(path="?blobs=true", content=content))
     assert unpinned.fails("pull_failed").message.endswith("malformed description of a model")
     assert not cache.lock_file("tiny-ranker").exists()
+
+
+def test_compressed_description_is_read_up_to_the_limit(unpinned: Puller, hub: HubServer) -> None:
+    bomb = gzip.compress(b" " * (1 << 27), compresslevel=1)
+    headers = {"Content-Encoding": "gzip"}
+    hub.faults.append(Fault(path="?blobs=true", content=bomb, headers=headers))
+    assert unpinned.fails("pull_failed").message.endswith("too long")
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,8 @@ class LocalModel:
             profiles store it, to detect another model.
         template: The text around a pair, or None for a model that reads two segments.
         need: The head that predicts whether a query needs any document, or None.
+        scales_tokens: Whether activations are quantised token by token, so that inputs of equal
+            length can run together without a change of their results.
     """
 
     name: str
@@ -62,6 +64,7 @@ class LocalModel:
     query_length: int | None = None
     template: Template | None = None
     need: Path | None = None
+    scales_tokens: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,6 +249,7 @@ def verified(model: ModelSpec) -> LocalModel:
         identity=identity_of(model.name, model.weights.sha256),
         template=model.template,
         need=root / files["need"].path if "need" in files else None,
+        scales_tokens=model.source == "bundled",
     )
 
 
