@@ -17,7 +17,16 @@ from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
 from commands import CROSSGATE, Run, environment
-from crossgate import CrossgateError, Document, Index, PairScore, Passage, Profile
+from crossgate import (
+    CrossgateError,
+    Degradation,
+    Document,
+    Index,
+    PairScore,
+    Passage,
+    Profile,
+    RouteResult,
+)
 from crossgate.rerankers import Deadline
 
 # Haystack reports its use over the network; a socket that closes late would fail a test.
@@ -38,6 +47,14 @@ LIBRARY = {
     "git-history": "squash reorder and reword commits of a git branch",
     "image-resizer": "resize crop convert and compress pictures in bulk",
 }
+
+
+def failures(result: RouteResult) -> tuple[Degradation, ...]:
+    """Return what degraded a result, except for a shortlist that its profile does not have.
+
+    A profile that a test writes by hand promises nothing.
+    """
+    return tuple(note for note in result.degraded if note.code != "no_shortlist")
 
 
 class WordEmbedder:
