@@ -872,7 +872,7 @@ def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr("crossgate._cli.output.say", said.append)
     assert run(["serve", "--port", "0"]) == 2
-    assert "'.[serve]' from a clone" in said[0]
+    assert "pip install 'crossgate[serve]'" in said[0]
 
 
 @pytest.mark.parametrize("place", ["/v1/rerank", "/v2/rerank", "/rerank"])

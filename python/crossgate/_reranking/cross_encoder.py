@@ -14,6 +14,7 @@ from crossgate._runtime.models.manifest import ROUTING_RERANKER
 from crossgate._runtime.onnx import OnnxModel
 from crossgate._runtime.threads import loading, run_all, run_prefix, run_until
 from crossgate._support.errors import InputError, ModelError
+from crossgate._support.wording import counted, share_of
 from crossgate._values.results import Degradation, Passage
 
 if TYPE_CHECKING:
@@ -122,8 +123,8 @@ class CrossEncoder:
             return Scores(scored)
         why = Degradation(
             code="budget",
-            detail=f"{self.name} had time for {len(scored)} of {len(passages)} passages: raise "
-            "budget_ms, or call warm_up first",
+            detail=f"{self.name} had time for {share_of(len(scored), len(passages), 'passage')}: "
+            "raise budget_ms, or call warm_up first",
         )
         return Scores([*scored, *[None] * missing], why)
 
@@ -161,8 +162,8 @@ class CrossEncoder:
         if output.size != len(inputs):
             raise ModelError(
                 "model_unsupported",
-                f"model {self.name!r} returns {output.size} numbers for {len(inputs)} pairs, not "
-                "one per pair: it is not a cross-encoder",
+                f"model {self.name!r} returns {counted(output.size, 'number')} for "
+                f"{counted(len(inputs), 'pair')}, not one per pair: it is not a cross-encoder",
             )
         return [float(logit) for logit in output.reshape(-1)]
 
@@ -182,12 +183,14 @@ class CrossEncoder:
             if most < 1:
                 raise ModelError(
                     "model_unsupported",
-                    f"model {self.name!r} reads at most {self._local.max_length} word pieces, too "
+                    f"model {self.name!r} reads at most "
+                    f"{counted(self._local.max_length, 'word piece')}, too "
                     "few for a query and a passage; see model_max_length in tokenizer_config.json",
                 )
             raise InputError(
                 "query_too_long",
-                f"the query has {len(query):,} characters and {len(asked.ids)} word pieces, and "
+                f"the query has {counted(len(query), 'character')} and "
+                f"{counted(len(asked.ids), 'word piece')}, and "
                 f"{self.name} reads at most {most}: pass only the part with the request",
             )
 

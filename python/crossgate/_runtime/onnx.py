@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossgate._runtime.threads import run_on_thread
 from crossgate._support.errors import ModelError
+from crossgate._support.wording import counted
 
 if TYPE_CHECKING:
     import numpy
@@ -184,7 +185,7 @@ class OnnxModel:
                 why = _first_line(error)
                 if options.terminate:
                     why = (
-                        f"it was stopped after {seconds:.0f} s with {tokens} tokens and "
+                        f"it was stopped after {seconds:.0f} s with {counted(tokens, 'token')} and "
                         "may never end: use another model"
                     )
                 message = f"model {self.local.name!r} failed: {why}"

@@ -44,6 +44,7 @@ from crossgate._serving.shapes import (
     voyage_ranked,
 )
 from crossgate._support.errors import CrossgateError, InputError
+from crossgate._support.wording import counted
 from crossgate._values.candidates import candidate
 from crossgate._values.results import RouteResult
 
@@ -97,9 +98,7 @@ class Decisions:
         if self._turns is None:  # made here, since it belongs to the running event loop
             self._turns = anyio.CapacityLimiter(self._limits.concurrency)
         if self._waiting >= self._limits.concurrency + self._limits.waiting:
-            raise Refused(
-                429, "overloaded", f"{self._limits.waiting} requests are waiting: try again later"
-            )
+            raise Refused(429, "overloaded", "too many requests are waiting: try again later")
         self._waiting += 1
         try:
             result = await anyio.to_thread.run_sync(decide, limiter=self._turns)
@@ -172,7 +171,8 @@ def application(
             raise Refused(
                 413,
                 "too_many_documents",
-                f"{documents:,} documents exceed the limit of {limits.documents:,}: send fewer",
+                f"{counted(documents, 'document')} sent, and the limit is "
+                f"{limits.documents:,}: send fewer",
             )
 
     async def decided(query: str, given: list[Any], chars: int | None = None) -> RouteResult:

@@ -6,6 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from crossgate._support.extras import package
+from crossgate._support.wording import counted
 from crossgate._values.messages import DROPPED, why
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def result_html(result: RouteResult) -> str:
         for position, hit in enumerate(result.hits[:_ROWS], start=1)
     )
     more = len(result.hits) - _ROWS
-    notes = [f"{more} more candidates in <code>hits</code>"] if more > 0 else []
+    notes = [f"{counted(more, 'more candidate')} in <code>hits</code>"] if more > 0 else []
     notes += [f"<code>{note.code}</code>: {escape(note.detail)}" for note in result.degraded]
     notes += [
         f"<code>{warning.code}</code>: {escape(warning.detail)}" for warning in result.warnings
