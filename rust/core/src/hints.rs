@@ -424,9 +424,9 @@ fn excluded(
         .iter()
         .filter_map(|entry| entry.cosine(query))
         .fold(None, |best, one| Some(best.map_or(one, |best: f64| best.max(one))));
-    let by_meaning = nearest.zip(cosine).map_or(0.0, |(nearest, cosine)| {
-        ramp(nearest - cosine, CLOSER) * ramp(nearest, NEAR)
-    });
+    let by_meaning = nearest
+        .zip(cosine)
+        .map_or(0.0, |(nearest, cosine)| ramp(nearest - cosine, CLOSER) * ramp(nearest, NEAR));
     let terms: BTreeSet<&str> = query.terms.iter().map(String::as_str).collect();
     let is_asked = |term: &&str| terms.contains(term);
     let matching: Vec<BTreeSet<&str>> = entries
