@@ -20,6 +20,7 @@ from crossgate._values.messages import why as why_of
 from crossgate._values.results import Hit, RouteResult, Verdict
 
 if TYPE_CHECKING:
+    from crossgate._decision.context import Context
     from crossgate._telemetry.events import TelemetryHook
 
 LOG_VARIABLE = "CROSSGATE_LOG"
@@ -92,6 +93,17 @@ def decision_options(parser: argparse.ArgumentParser) -> None:
         help="file with pasted text that belongs to the query, or - for stdin; may be repeated",
     )
     parser.add_argument(
+        "--project",
+        metavar="FOLDER",
+        help="folder of the project that the query comes from, for its technologies",
+    )
+    parser.add_argument(
+        "--history",
+        metavar="TEXT",
+        action="append",
+        help="earlier request of the conversation; may be repeated, oldest first",
+    )
+    parser.add_argument(
         "--log", metavar="FILE", help="append the decision to a log (default: CROSSGATE_LOG)"
     )
     parser.add_argument(
@@ -147,6 +159,22 @@ def log_of(options: argparse.Namespace) -> TelemetryHook | None:
 def material_of(options: argparse.Namespace) -> list[str] | None:
     """Return the texts that `--material` names, or None without the option."""
     return None if options.material is None else [text_of(name) for name in options.material]
+
+
+def context_of(options: argparse.Namespace) -> Context | None:
+    """Return the context that `--project` and `--history` name, or None without them.
+
+    Raises:
+        SourceError: `source_missing` or `source_unreadable` if the folder cannot be listed.
+    """
+    if options.project is None and options.history is None:
+        return None
+    from crossgate._decision.context import Context
+
+    history = tuple(options.history or ())
+    if options.project is None:
+        return Context(history=history)
+    return Context.of_folder(options.project, history=history)
 
 
 def show_decision(

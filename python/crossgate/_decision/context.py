@@ -105,6 +105,8 @@ class Conversation(NamedTuple):
     ) -> Conversation:
         """Weigh the earlier requests by their age, and by how well the query stands alone.
 
+        Thanks and greetings are no requests.
+
         Args:
             query: The query.
             context: Its context.
@@ -113,9 +115,10 @@ class Conversation(NamedTuple):
         """
         if not context.history:
             return cls()
+        requests = [text for text in context.history if not _core.is_courtesy(text)]
         standing = _core.standing(list(scored), profile) or 0.0
-        weights = _core.history_weights(query, len(context.history), standing)
-        pairs = zip(context.history, weights, strict=True)
+        weights = _core.history_weights(query, len(requests), standing)
+        pairs = zip(requests, weights, strict=True)
         history = tuple((text, weight) for text, weight in pairs if weight >= _LEAST_WEIGHT)
         goes_on = bool(weights) and weights[-1] >= _GOES_ON and not _core.is_courtesy(query)
         return cls(history, goes_on)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from crossgate._decision.context import Context
 from crossgate._decision.orderings import nearest
 from crossgate._decision.router import Router
 from crossgate._retrieval.index import Index
@@ -67,6 +68,7 @@ class ToolRouter:
         coverage: float | None = None,
         min_confidence: float | None = None,
         material: Material | None = None,
+        context: Context | None = None,
     ) -> list[Any]:
         """Return the tools that come closest to a prompt, best first: the same objects.
 
@@ -83,6 +85,7 @@ class ToolRouter:
             min_confidence: Return no tools if the probability that any of them fits is lower, in
                 [0, 1]; None to return the list in any case.
             material: As in `Router.route`.
+            context: As in `Router.route`.
 
         Raises:
             InputError: As `Router.route`; `out_of_range` for a coverage if the profile was fitted
@@ -101,7 +104,12 @@ class ToolRouter:
             )
             raise InputError("out_of_range", message)
         result = self.router.route(
-            prompt, limit=limit, coverage=coverage, max_shortlist=limit, material=material
+            prompt,
+            limit=limit,
+            coverage=coverage,
+            max_shortlist=limit,
+            material=material,
+            context=context,
         )
         hits = nearest(result, limit, min_confidence)
         if coverage is not None and hits:

@@ -175,11 +175,17 @@ def application(
                 f"{limits.documents:,}: send fewer",
             )
 
-    async def decided(query: str, given: list[Any], chars: int | None = None) -> RouteResult:
+    async def decided(
+        asked: RerankRequest | TextsRequest | VoyageRequest,
+        given: list[Any],
+        chars: int | None = None,
+    ) -> RouteResult:
         if not given:
             raise InputError("no_documents", "there are no documents: send at least one")
         check_number(len(given))
-        return await decisions.make(lambda: rerank(query, _candidates(given, chars), **options))
+        return await decisions.make(
+            lambda: rerank(asked.query, _candidates(given, chars), **asked.about(), **options)
+        )
 
     # Only for the OpenAPI description; `Guard` checks the key.
     asks_for_key = [Depends(HTTPBearer(auto_error=False))] if key else []
@@ -192,17 +198,17 @@ def application(
 
     @post("/v1/rerank", "Like Jina's /v1/rerank and Cohere's version 1", RerankAnswer)
     async def rerank_v1(asked: RerankRequest) -> Response:
-        result = await decided(asked.query, asked.documents, readable_chars(asked))
+        result = await decided(asked, asked.documents, readable_chars(asked))
         return _answer(reranked(asked, result, documents=True, model=model), result)
 
     @post("/v2/rerank", "Like Cohere's version 2", RerankAnswer)
     async def rerank_v2(asked: RerankRequest) -> Response:
-        result = await decided(asked.query, asked.documents, readable_chars(asked))
+        result = await decided(asked, asked.documents, readable_chars(asked))
         return _answer(reranked(asked, result, documents=False, model=model), result)
 
     @post("/voyage/rerank", "Like Voyage's /v1/rerank", VoyageAnswer)
     async def rerank_voyage(asked: VoyageRequest) -> Response:
-        result = await decided(asked.query, list(asked.documents))
+        result = await decided(asked, list(asked.documents))
         return _answer(voyage_ranked(asked, result, model=model), result)
 
     @post(
@@ -212,7 +218,7 @@ def application(
     )
     async def rerank_either(asked: TextsRequest | RerankRequest) -> Response:
         if isinstance(asked, TextsRequest):
-            result = await decided(asked.query, list(asked.texts))
+            result = await decided(asked, list(asked.texts))
             return _answer(scored_texts(asked, result), result)
         return await rerank_v2(asked)
 
@@ -258,7 +264,9 @@ def application(
             raise Refused(
                 404, "no_index", "this server has no index: start it with --index skills.cgx"
             )
-        result = await decisions.make(partial(router.route, **asked.model_dump()))
+        result = await decisions.make(
+            partial(router.route, **{**asked.model_dump(), **asked.about()})
+        )
         values = result.to_dict(text=True)
         for hit in values["hits"]:
             hit["metadata"].pop("root", None)  # a folder of this machine

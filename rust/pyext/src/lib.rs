@@ -3,6 +3,7 @@
 mod decide;
 mod embedder;
 mod fusion;
+mod history;
 mod index;
 
 /// The compiled core of crossgate, which the package wraps.
@@ -22,6 +23,8 @@ mod _core {
     use crate::fusion::{
         diversify_vectors, diversify_words, fuse_ranks, fuse_scores, near_duplicates,
     };
+    #[pymodule_export]
+    use crate::history::history_features;
     #[pymodule_export]
     use crate::index::Index;
     #[pymodule_export]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -19,6 +20,7 @@ from crossgate._support.errors import CrossgateError, first_line
 from crossgate._values.results import Hit, RouteResult
 
 if TYPE_CHECKING:
+    from crossgate._decision.context import Context
     from crossgate._telemetry.events import TelemetryHook
 
 Outcome = Literal["injected", "shadow", "nothing", "skipped", "failed"]
@@ -152,7 +154,33 @@ def _decide(
         min_confidence=options.min_confidence or None,
         max_shortlist=options.max_shortlist or None,
         budget_ms=options.budget_ms - (clock() - started) * 1000,
+        context=_context(prompt),
     )
+
+
+def _context(prompt: Prompt) -> Context:
+    """Return the technologies of the project and the earlier requests of the user.
+
+    A part that cannot be read is left out: the prompt alone can be decided, too.
+    """
+    from crossgate._decision.context import MOST_TECHNOLOGIES, Context
+    from crossgate._sources.projects import technologies_of
+    from crossgate._sources.transcripts import last_requests
+
+    technologies: tuple[str, ...] = ()
+    history: list[str] = []
+    if prompt.folder:
+        with suppress(CrossgateError, OSError, ValueError):
+            technologies = technologies_of(prompt.folder)[:MOST_TECHNOLOGIES]
+    if prompt.transcript:
+        with suppress(OSError, ValueError):
+            found = last_requests(Path(prompt.transcript))
+            history = [text.encode("utf-8", "replace").decode() for text in found]
+    if history and history[-1] == prompt.text:  # some agents write the prompt first
+        history.pop()
+    with suppress(CrossgateError):
+        return Context(technologies=technologies, history=tuple(history))
+    return Context(technologies=technologies)
 
 
 def _log(options: HookOptions) -> TelemetryHook | None:

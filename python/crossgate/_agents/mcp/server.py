@@ -18,6 +18,7 @@ from crossgate._agents.hook.answer import file_of
 from crossgate._agents.mcp.index_handle import IndexHandle
 from crossgate._agents.mcp.messages import answering
 from crossgate._core import __version__
+from crossgate._decision.context import Context
 from crossgate._decision.orderings import nearest
 from crossgate._decision.rerank import arerank
 from crossgate._support.errors import CrossgateError
@@ -32,6 +33,19 @@ Material = Annotated[
     list[str] | None,
     Field(description="Pasted texts that belong to the request, such as code or logs."),
 ]
+Technologies = Annotated[
+    list[str],
+    Field(max_length=64, description="Technologies of the project, such as dotnet or react."),
+]
+History = Annotated[
+    list[str],
+    Field(
+        max_length=64,
+        description="Earlier requests of the user in this conversation, oldest first, in the "
+        "user's own words. They count for a prompt like 'now in German'.",
+    ),
+]
+_NONE: list[str] = []
 Limit = Annotated[int, Field(ge=1, le=100, description="Maximum number to return.")]
 Confidence = Annotated[
     float | None,
@@ -155,11 +169,17 @@ def _offer_skills(made: MCPServer, skills: IndexHandle) -> None:
         limit: Limit = 1,
         min_confidence: Confidence = None,
         material: Material = None,
+        technologies: Technologies = _NONE,
+        history: History = _NONE,
     ) -> FoundSkills:
         """Find the skill that fits a prompt, or none. Read the skill's text as a resource."""
         with _explained():
             result = skills.router().route(
-                prompt, limit=limit, min_confidence=min_confidence, material=material
+                prompt,
+                limit=limit,
+                min_confidence=min_confidence,
+                material=material,
+                context=Context(technologies=tuple(technologies), history=tuple(history)),
             )
         return FoundSkills(
             selected=[_skill(hit) for hit in result],
@@ -192,11 +212,17 @@ def _offer_tools(made: MCPServer, tools: IndexHandle) -> None:
         limit: Limit = 8,
         min_confidence: Confidence = None,
         material: Material = None,
+        technologies: Technologies = _NONE,
+        history: History = _NONE,
     ) -> NearestTools:
         """Find the tools nearest to a prompt. If confidence is low, none may fit."""
         with _explained():
             result = tools.router().route(
-                prompt, limit=limit, min_confidence=min_confidence, material=material
+                prompt,
+                limit=limit,
+                min_confidence=min_confidence,
+                material=material,
+                context=Context(technologies=tuple(technologies), history=tuple(history)),
             )
         hits = nearest(result, limit, min_confidence)
         return NearestTools(

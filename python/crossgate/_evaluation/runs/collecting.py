@@ -235,7 +235,7 @@ def _route(
 
 
 def _result(router: Router, query: LabelledQuery) -> RouteResult:
-    return router.route(query.text, limit=None, allow=query.candidates)
+    return router.route(query.text, limit=None, allow=query.candidates, context=query.context)
 
 
 def _read_all(result: RouteResult) -> bool:
