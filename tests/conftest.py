@@ -19,13 +19,11 @@ from hypothesis.internal.constants_ast import Constants
 from commands import CROSSGATE, Run, environment
 from crossgate import (
     CrossgateError,
-    Degradation,
     Document,
     Index,
     PairScore,
     Passage,
     Profile,
-    RouteResult,
 )
 from crossgate.rerankers import Deadline
 
@@ -47,14 +45,6 @@ LIBRARY = {
     "git-history": "squash reorder and reword commits of a git branch",
     "image-resizer": "resize crop convert and compress pictures in bulk",
 }
-
-
-def failures(result: RouteResult) -> tuple[Degradation, ...]:
-    """Return what degraded a result, except for a shortlist that its profile does not have.
-
-    A profile that a test writes by hand promises nothing.
-    """
-    return tuple(note for note in result.degraded if note.code != "no_shortlist")
 
 
 class WordEmbedder:

@@ -23,7 +23,7 @@ class Fault:
         method: Only this method, or any if empty.
         times: Number of requests to which it is applied.
         status: HTTP status, sent instead of the file.
-        headers: Sent with the status.
+        headers: Sent with the status, or with the description of the repository.
         content: Sent instead of the file's content.
         cut: Close the connection after this number of bytes of the answer's body.
         hold: Send this number of bytes of the body, then nothing until `release` is called.
@@ -221,7 +221,8 @@ def _handler_of(hub: HubServer) -> type[BaseHTTPRequestHandler]:
                 self.reply(fault.status, dict(fault.headers), b"spoiled on purpose")
                 return
             content = hub.description() if fault.content is None else fault.content
-            self.reply(200, {"Content-Type": "application/json"}, content, fault)
+            headers = {"Content-Type": "application/json", **fault.headers}
+            self.reply(200, headers, content, fault)
 
         def reply(
             self, status: int, headers: dict[str, str], body: bytes, fault: Fault | None = None

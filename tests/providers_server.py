@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gzip
 import json
 import random
 import ssl
@@ -49,6 +50,7 @@ FAULTS = (
     "list",
     "empty",
     "endless",
+    "bomb",
 )
 
 
@@ -215,6 +217,9 @@ class ProvidersServer:
         if fault == "empty":
             return await _send(writer, 200, b"")
         content = json.dumps(values).encode()
+        if fault == "bomb":
+            bomb = gzip.compress(b" " * (1 << 26), compresslevel=1)
+            return await _send(writer, 200, bomb, encoding="gzip")
         if fault == "truncated":
             return await _send(writer, 200, content[: len(content) // 2])
         if fault in ("slow_body", "reset", "endless"):
@@ -354,14 +359,18 @@ async def _send(
     *,
     kind: str = "application/json",
     retry_after: str = "",
+    encoding: str = "identity",
 ) -> bool:
-    writer.write(_head(status, len(content), kind, retry_after) + content)
+    writer.write(_head(status, len(content), kind, retry_after, encoding) + content)
     await writer.drain()
     return True
 
 
-def _head(status: int, size: int, kind: str, retry_after: str = "") -> bytes:
+def _head(
+    status: int, size: int, kind: str, retry_after: str = "", encoding: str = "identity"
+) -> bytes:
     lines = [f"HTTP/1.1 {status} Whatever", f"Content-Type: {kind}", f"Content-Length: {size}"]
+    lines.append(f"Content-Encoding: {encoding}")
     if retry_after:
         lines.append(f"Retry-After: {retry_after}")
     return ("\r\n".join(lines) + "\r\n\r\n").encode()

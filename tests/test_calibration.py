@@ -1045,7 +1045,7 @@ def misleading(query: StoredQuery) -> StoredQuery:
 @pytest.mark.parametrize(
     ("name", "change", "named"),
     [
-        ("inject", like_a_match, "no-match queries of the held-out half get a pick"),
+        ("inject", like_a_match, "of the held-out half: too many"),
         ("recall", fainter, "right picks of the held-out half pass the threshold"),
         ("cost", misleading, "skipping costs"),
     ],
@@ -1136,7 +1136,7 @@ def test_query_in_two_runs_counts_once(run: Run, fits: Mapping[str, Calibration]
     twice, once = calibrate(both, OBJECTIVES["cost"]), fits["cost"]
     assert (twice.report, twice.profile.answer) == (once.report, once.profile.answer)
     count = len(run.queries)
-    assert f"{count} queries occur more than once in the runs and were counted once" in twice.notes
+    assert f"counted {count} queries once that the runs repeat" in twice.notes
 
 
 def test_queries_without_candidates_or_logits_are_left_out_with_a_note(
@@ -1146,7 +1146,7 @@ def test_queries_without_candidates_or_logits_are_left_out_with_a_note(
     deaf = replace(synthetic(matched=1, no_match=0, seed=9)[0], id="deaf", pairs={})
     partly = replace(deaf, id="partly", pairs={deaf.scored[0].id: PairScore(1.0)})
     found = calibrate([run_of([*run.queries, silent, deaf, partly])], OBJECTIVES["cost"])
-    assert "3 queries have no candidate or no logits and were left out" in found.notes
+    assert "left out 3 queries without a candidate or without logits" in found.notes
     assert found.report == fits["cost"].report
 
 
@@ -1282,6 +1282,18 @@ def test_report_shows_each_kind_of_combination(combine: Combine, shown: str) -> 
     )
     lines = list(render_calibration(found, "", Path("a.json")))
     assert [line for line in lines if line.startswith(shown)]
+
+
+def test_report_begins_with_what_changes_for_a_user() -> None:
+    profile = Profile()
+    figures = calibrating.figures_of(synthetic(matched=2, no_match=2), profile, 0)
+    found = Calibration(
+        profile=profile, fit=figures, report=figures, before=replace(figures), notes=()
+    )
+    lines = list(render_calibration(found, "", Path("a.json")))
+    assert lines[0] == "What changes with this profile, measured on 4 held-out queries:"
+    assert lines[1].startswith("- fitting documents picked first (recall@1): ")
+    assert lines[1].endswith(", no change beyond noise")
 
 
 def test_refused_command_writes_no_file(

@@ -146,7 +146,7 @@ def test_fit_on_use_succeeds_and_notes_the_limits_of_its_labels(logged: Path) ->
     said = " ".join(found.notes)
     for part in (
         "they favour the order at that time; and a document that was used need not fit",
-        "480 of 480 (100%) decisions have a record of use; for 120 of them nothing was used",
+        "decisions with a record of use: 480 of 480 (100%); nothing was used for 120 of them",
         "a log does not list the indexed documents",
     ):
         assert part in said
@@ -178,7 +178,7 @@ def test_selected_and_other_uses_are_counted(skills: Index, path: Path) -> None:
     log.used("0" * 32, ["skill-00"])
     found = run_from_log(path)
     assert notes_with(
-        found, "5 of 6 (83%) decisions have a record of use; for 1 of them nothing was"
+        found, "decisions with a record of use: 5 of 6 (83%); nothing was used for 1 of them"
     )
     assert notes_with(
         found,
@@ -383,7 +383,7 @@ def test_command_fits_a_log(
     values: Mapping[str, Any] = checked(
         here("--from-log", logged, "-o", output, *wanted, "--json", capsys=capsys), "calibration"
     )
-    assert any("(100%) decisions have a record of use" in note for note in values["notes"])
+    assert any("(100%); nothing was used for" in note for note in values["notes"])
 
 
 def test_command_refuses_invalid_arguments(

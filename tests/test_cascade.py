@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from conftest import FunctionReranker, LengthReranker, failures
+from conftest import FunctionReranker, LengthReranker
 from crossgate import (
     Document,
     Index,
@@ -267,7 +267,7 @@ def test_clear_winner_of_stage_1_skips_stage_2() -> None:
     for verdict, profile in {"confident": CLEAR, "nothing_relevant": IMPROBABLE}.items():
         # An empty table: reading from it would degrade the result.
         result = decide(falling(0.9, 0.0), profile, {})
-        assert (result.verdict, result.stage, failures(result)) == (verdict, 1, ())
+        assert (result.verdict, result.stage, result.degraded) == (verdict, 1, ())
         assert "stage2" not in result.timings
         assert result.trace["gate"]["pool"] == []
 
@@ -300,9 +300,9 @@ def test_scores_of_an_unfitted_reranker_count_by_rank() -> None:
     )
     policy, scores = Policy(rerank_min=9.0), {"a": 1.0, "b": 2.0, "c": -5.0}
     other = decide(falling(0.9, 0.8, 0.1), profile, scores, policy=policy)
-    assert [note.code for note in failures(other)] == ["reranker_not_fitted"]
-    assert "fitted@1" in failures(other)[0].detail
-    assert "function@1" in failures(other)[0].detail
+    assert [note.code for note in other.degraded] == ["reranker_not_fitted"]
+    assert "fitted@1" in other.degraded[0].detail
+    assert "function@1" in other.degraded[0].detail
     # Fused by rank; the probabilities are those of stage 1.
     assert (other.ids, other.reason, other.any_fits) == (["a", "b", "c"], "reranked", 0.5)
     alone = decide(falling(0.9, 0.8, 0.1), profile, None)
@@ -314,7 +314,7 @@ def test_scores_of_an_unfitted_reranker_count_by_rank() -> None:
     fitted = decide(
         falling(0.9, 0.8, 0.1), profile.replace(reranker="function@1"), scores, policy=policy
     )
-    assert (fitted.ids, fitted.reason, failures(fitted)) == ([], "rejected", ())
+    assert (fitted.ids, fitted.reason, fitted.degraded) == ([], "rejected", ())
     assert fitted.any_fits == pytest.approx(0.268941, abs=1e-6)
 
 
@@ -721,7 +721,7 @@ def test_query_calls_the_core_once_for_each_step(
     for router, verdict in ((unsure, "ambiguous"), (sure, "confident"), (cutting, "ambiguous")):
         calls.clear()
         result = router.route("clean and repair messy csv files")
-        assert (result.verdict, failures(result)) == (verdict, ())
+        assert (result.verdict, result.degraded) == (verdict, ())
         # Three calls decide; a fourth writes the trace afterwards.
         assert calls == ["split", "search", "gate", "conclude", "trace"]
     calls.clear()

@@ -62,4 +62,4 @@ def test_missing_extra_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch) ->
     said: list[str] = []
     monkeypatch.setattr("crossgate._cli.output.say", said.append)
     assert run(["completion", "bash"]) == 2
-    assert "'.[completion]' from a clone" in said[0]
+    assert "pip install 'crossgate[completion]'" in said[0]

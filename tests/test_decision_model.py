@@ -180,7 +180,7 @@ def test_documents_are_cut_and_marked(server: ProvidersServer, interface: Any) -
     assert max(map(len, list(options_of(server.requests[0].body).values())[:-1])) == 10
 
 
-@pytest.mark.parametrize("fault", [*DECISION_FAULTS, "401", "html", "endless"])
+@pytest.mark.parametrize("fault", [*DECISION_FAULTS, "401", "html", "endless", "bomb"])
 def test_malformed_answers_fail_without_a_retry(
     fault: str, server: ProvidersServer, interface: Any
 ) -> None:

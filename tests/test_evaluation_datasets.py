@@ -52,7 +52,7 @@ def test_no_match_query_belongs_to_its_split_or_to_all(tmp_path: Path) -> None:
     dataset = read_dataset(folder)
     assert dataset.split == "dev"
     assert [query.id for query in dataset.queries] == ["q", "here", "all"]
-    assert "1 no-match queries name no split: they are in every split" in dataset.notes
+    assert "1 no-match query without a split: in every split" in dataset.notes
 
 
 def test_default_split_is_test_then_dev(tmp_path: Path) -> None:

@@ -38,6 +38,13 @@ from crossgate._evaluation.measures.losses import PLACES, count_moves, where_los
 from crossgate._evaluation.measures.quality import METRICS, measure_answer
 from crossgate._evaluation.measures.signals import histograms, reliability
 from crossgate._evaluation.measures.statistics import Interval
+from crossgate._evaluation.report.answers import (
+    LABELS,
+    advice,
+    gate_sentence,
+    misses,
+    sorted_answers,
+)
 from crossgate._evaluation.report.charts import (
     curve_chart,
     flow_chart,
@@ -495,18 +502,73 @@ def test_stored_run_is_decided_by_another_policy() -> None:
     assert "the policies differ" not in " ".join(compare(before, before).notes)
 
 
-def test_headline_warns_about_an_inert_gate() -> None:
+def test_report_warns_about_an_inert_gate() -> None:
     never_skips = summarize(run_of(profile=CLOSED))
-    assert text_report(never_skips).startswith("WARNING: the gate never skipped")
+    assert "WARNING: the gate never skipped" in text_report(never_skips)
     every = PROFILE.replace(answer=Answer(rerank_threshold=1.0))
-    assert text_report(summarize(run_of(profile=every))).startswith(
-        "WARNING: the gate never asked stage 2"
+    assert "WARNING: the gate never asked stage 2" in text_report(summarize(run_of(profile=every)))
+    usual = gate_sentence(summarize(run_of()))
+    assert usual.startswith("The gate skipped stage 2 for 45.5% of 11 queries")
+    assert "was not run" in gate_sentence(summarize(run_of(modes=["never"])))
+
+
+def test_report_begins_with_the_counts_of_answers() -> None:
+    report = summarize(run_of())
+    outcomes = [answer.outcome for answer in report.answers]
+    first = text_report(report).splitlines()[0]
+    assert first == headline(report)
+    assert first.startswith(f"{outcomes.count('right')} of {report.matched} right")
+    assert first.endswith(
+        f"{outcomes.count('injected')} of {report.no_match} answered though nothing fits."
     )
-    usual = headline(summarize(run_of()))
-    assert usual.startswith("The gate skipped 45.5% of 11 queries and lost 22.2 points of recall@1")
-    low, high = map(float, re.findall(r"\[(.*), (.*)\]", usual)[0])
-    assert low <= 22.2 <= high
-    assert "was not run" in headline(summarize(run_of(modes=["never"])))
+
+
+def test_misses_follow_the_counts_and_precede_the_figures() -> None:
+    report = summarize(run_of())
+    text = text_report(report)
+    assert misses(report)
+    for query in misses(report):
+        assert query.outcome in ("wrong", "injected", "missed")
+        assert text.index(query.text[:40]) < text.index("quality, 95 % interval")
+    ranks = [list(LABELS).index(query.outcome) for query in sorted_answers(report)]
+    assert ranks == sorted(ranks)
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "said"),
+    [
+        (0.1, 0.0, 0.25, "with no difference"),
+        (0.1, -0.05, 0.25, "with no difference"),
+        (0.1, 0.02, 0.25, "and gained 10.0 points of recall@1 against always asking it (2.0 to"),
+        (-0.1, -0.25, -0.02, "and lost 10.0 points of recall@1 against always asking it (2.0 to"),
+        (-0.1, -0.25, 0.0, "with no difference"),
+    ],
+)
+def test_interval_with_zero_is_no_gain_and_no_loss(
+    value: float, low: float, high: float, said: str
+) -> None:
+    difference = Interval(value=value, low=low, high=high, count=20)
+    report = replace(summarize(run_of()), against_always={"gated": difference})
+    assert said in gate_sentence(report)
+
+
+def test_recommended_threshold_leaves_out_needless_picks() -> None:
+    report = summarize(run_of())
+    answer = report.answers[0]
+    answers = [
+        *(replace(answer, outcome="right", confidence=0.9 + at / 100) for at in range(5)),
+        *(replace(answer, outcome="injected", confidence=at / 10) for at in range(4)),
+    ]
+    lines = list(advice(replace(report, answers=tuple(answers))))
+    assert lines[0].startswith("threshold: --min-confidence 0.900 would have left out 4 of 4 ")
+    assert "0 of 5 right picks" in lines[0]
+
+
+def test_metrics_with_equal_figures_share_a_row() -> None:
+    lines = text_report(summarize(run_of())).splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith("quality"))
+    rows = [line[24:] for line in lines[start + 1 : start + 8] if re.match(r"\S+@\d+ ", line)]
+    assert len(rows) == len(set(rows)) > 1
 
 
 def test_abstention_is_not_measured_without_no_match_queries() -> None:

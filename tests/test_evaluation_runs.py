@@ -12,12 +12,13 @@ import pytest
 
 from beir_folder import QUERIES, write_beir
 from conftest import LIBRARY, FunctionReranker, WordEmbedder, refused
-from crossgate import CrossgateError, Index, PairScore, Policy, Profile, Router
-from crossgate._core import Blend, Combine, Floors, Winner
+from crossgate import CrossgateError, Index, PairScore, Passage, Policy, Profile, Router
+from crossgate._core import Anytime, Blend, Combine, Floors, RunnerUpRule, Winner
 from crossgate._evaluation.data.datasets import read_dataset
 from crossgate._evaluation.report.summary import summarize
 from crossgate._evaluation.runs.modes import decide, policy_of, profile_of, reblended
 from crossgate._evaluation.runs.runs import MODES, Mode, is_run, read_run, write_run
+from crossgate._reranking.contract import Deadline, Enough, Scores
 from small_runs import POLICY, PROFILE, SharedWords, measured
 
 
@@ -106,6 +107,34 @@ def test_modes_are_timed_separately(tmp_path: Path) -> None:
         assert query.decision is not None
         shared = query.milliseconds["gated"] == query.milliseconds["always"]
         assert shared == (query.decision["verdict"] == "ambiguous")
+
+
+class StopsEarly(SharedWords):
+    """Reads two passages if it may stop reading after them."""
+
+    def score_until(
+        self, query: str, passages: Sequence[Passage], *, deadline: Deadline, enough: Enough
+    ) -> Scores:
+        """Score the first two passages, and the others unless these are enough."""
+        first = list(self.score(query, passages[:2], deadline=deadline))
+        if len(passages) > 2 and enough(first):
+            return Scores([*first, *[None] * (len(passages) - 2)], stopped=True)
+        return Scores([*first, *self.score(query, passages[2:], deadline=deadline)])
+
+
+def test_mode_always_reads_the_whole_pool_where_the_gated_mode_stops(tmp_path: Path) -> None:
+    stops = Anytime(intercept=-200.0, cosine=0.0, bm25=0.0, deviation=1.0, shared=0.0, stop=1.0)
+    profile = PROFILE.replace(anytime=stops, runner_up=RunnerUpRule(stage2=0.0))
+    run = measured(tmp_path, reranker=StopsEarly(), profile=profile)
+    stopped = 0
+    for query in run.queries:
+        always = decide(query, profile, "always", policy=POLICY).trace
+        assert len(always["stage2"]) == len(always["gate"]["pool"])
+        gated = decide(query, profile, "gated", policy=POLICY).trace
+        if 0 < len(gated["stage2"]) < len(gated["gate"]["pool"]):
+            stopped += 1
+            assert query.milliseconds["gated"] != query.milliseconds["always"]
+    assert stopped
 
 
 def test_some_queries_are_routed_twice(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,11 +21,12 @@ from onnx import load, numpy_helper
 from tokenizers import Tokenizer
 
 from crossgate import CrossEncoder, OnnxEmbedder, _core, set_threads
+from crossgate._reranking.cross_encoder import together
 from crossgate._runtime import onnx, threads
 from crossgate._runtime.models.folder import locate
 from crossgate._runtime.models.manifest import EMBEDDER as BUNDLED
 from crossgate._runtime.models.manifest import PASSAGE_RERANKER, ModelKind
-from crossgate.rerankers import PairScore, passages_of
+from crossgate.rerankers import Deadline, PairScore, passages_of
 
 GOLDEN = {
     path.stem: json.loads(path.read_text(encoding="utf-8"))
@@ -277,6 +279,32 @@ def test_a_score_depends_on_its_pair_alone(count: int) -> None:
     assert shipped.score(query, passages_of(texts)).complete() == alone
     assert shipped.score(query, passages_of(texts[::-1])).complete() == alone[::-1]
     assert shipped.score(query, passages_of(texts[3:5])).complete() == alone[3:5]
+
+
+@pytest.mark.parametrize("model", ["crossgate-router-minilm-l12", "ms-marco-minilm-l12"])
+def test_pairs_of_equal_length_that_run_together_keep_their_scores(model: str) -> None:
+    shipped = CrossEncoder(model)
+    draw = random.Random(5)
+    words = " ".join(TEXTS).split()
+    texts = [
+        " ".join(draw.choice(words) for _ in range(length))
+        for length in (3, 8, 15, 30)
+        for _ in range(12)
+    ]
+    alone = [shipped.score("step", passages_of([text])).complete()[0] for text in texts]
+    assert shipped.score("step", passages_of(texts)).complete() == alone
+    in_time = shipped.score("step", passages_of(texts), deadline=Deadline(1e9))
+    assert in_time.complete() == alone
+
+
+@given(lengths=st.lists(st.integers(3, 70), max_size=40))
+def test_only_short_pairs_of_equal_length_run_together(lengths: list[int]) -> None:
+    runs = together(lengths)
+    assert sorted(place for run in runs for place in run) == list(range(len(lengths)))
+    assert all(len({lengths[place] for place in run}) == 1 for run in runs)
+    assert all(len(run) <= (4 if lengths[run[0]] <= 64 else 1) for run in runs)
+    full = sum(len(run) == 4 for run in runs)
+    assert full == sum(lengths.count(length) // 4 for length in set(lengths) if length <= 64)
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import pickle
@@ -137,6 +138,13 @@ def test_malformed_answers_fail(model: ChatServer, body: bytes, told: str) -> No
     assert result.stage == 1
     assert [one.code for one in result.degraded] == ["no_profile", "api_error"]
     assert told in result.degraded[1].detail
+
+
+def test_compressed_answer_is_read_up_to_the_limit(model: ChatServer) -> None:
+    model.headers["Content-Encoding"] = "gzip"
+    model.body = gzip.compress(b" " * (1 << 26), compresslevel=1)
+    message = refused("api_error", asked(model).score, "red fox", PASSAGES)
+    assert "exceeds 4,194,304 bytes" in message
 
 
 @pytest.mark.parametrize(("status", "times"), [(400, 1), (401, 1), (404, 1), (429, 2), (500, 2)])

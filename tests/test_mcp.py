@@ -264,7 +264,7 @@ def test_a_missing_extra_is_named(arguments: list[str], tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert "dependency_missing" in done.stderr
-    assert "'.[mcp]' from a clone" in done.stderr
+    assert "pip install 'crossgate[mcp]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

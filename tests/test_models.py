@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import json
 import os
@@ -255,7 +256,7 @@ def test_one_flipped_bit_is_refused(cached: Path) -> None:
 
 def test_truncated_model_is_refused(cached: Path) -> None:
     os.truncate(cached / "onnx" / "model.onnx", 999_999)
-    assert "has 999999 bytes, expected 1000000" in refused("model_altered", "tiny-ranker")
+    assert "has 999,999 bytes, expected 1,000,000" in refused("model_altered", "tiny-ranker")
 
 
 def test_altered_tokenizer_is_refused(cached: Path) -> None:
@@ -284,7 +285,7 @@ def test_verify_reports_every_file(cached: Path) -> None:
     assert [check.ok for check in checks] == [False, False]
     assert [check.code for check in checks] == ["model_altered", "model_incomplete"]
     assert [check.path for check in checks] == [cached / path for path in HUB_FILES]
-    assert [check.detail for check in checks] == ["has 0 bytes, expected 1000000", "is missing"]
+    assert [check.detail for check in checks] == ["has 0 bytes, expected 1,000,000", "is missing"]
 
 
 def test_is_here_wants_every_file(cached: Path, registry: Path) -> None:
@@ -894,9 +895,9 @@ def test_wrong_content_of_the_right_size(puller: Puller, hub: HubServer) -> None
 def test_content_that_does_not_end(puller: Puller, hub: HubServer) -> None:
     hub.faults = [Fault(path="tokenizer.json", content=bytes(50_000_000))]
     outcome = puller.fails("pull_failed")
-    found = re.search(r"tokenizer\.json has (\d+) bytes, expected 18", outcome.message)
+    found = re.search(r"tokenizer\.json has ([\d,]+) bytes, expected 18", outcome.message)
     assert found is not None
-    assert int(found[1]) < 1_000_000  # it stopped listening
+    assert int(found[1].replace(",", "")) < 1_000_000  # it stopped listening
     assert not (puller.partial / "tokenizer.json").exists()
 
 
@@ -1157,6 +1158,13 @@ def test_malformed_description(unpinned: Puller, hub: HubServer, content: bytes)
     hub.faults.append(Fault(path="?blobs=true", content=content))
     assert unpinned.fails("pull_failed").message.endswith("malformed description of a model")
     assert not cache.lock_file("tiny-ranker").exists()
+
+
+def test_compressed_description_is_read_up_to_the_limit(unpinned: Puller, hub: HubServer) -> None:
+    bomb = gzip.compress(b" " * (1 << 27), compresslevel=1)
+    headers = {"Content-Encoding": "gzip"}
+    hub.faults.append(Fault(path="?blobs=true", content=bomb, headers=headers))
+    assert unpinned.fails("pull_failed").message.endswith("too long")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import LengthReranker, failures, refused
+from conftest import LengthReranker, refused
 from crossgate import Candidate, Document, Index, Profile, arerank, rerank, rerank_many
 from crossgate._decision.cascade import replay
 from crossgate._decision.orderings import ranked
@@ -40,7 +40,7 @@ def test_bundled_profile_names_the_default_reranker() -> None:
 
 def test_answering_passage_is_selected_with_its_relevance() -> None:
     result = rerank("how many nodes does the staging cluster have", PASSAGES)
-    assert failures(result) == ()
+    assert result.degraded == ()
     assert result.selected[0].document.text == PASSAGES[0]
     relevance = [hit.relevance for hit in result.hits]
     assert all(one is not None and 0 <= one <= 1 for one in relevance)
@@ -52,7 +52,7 @@ def test_answering_passage_is_selected_with_its_relevance() -> None:
 
 def test_nothing_is_selected_without_an_answer() -> None:
     result = rerank("how do I bake bread", PASSAGES)
-    assert (result.selected, failures(result)) == ((), ())
+    assert (result.selected, result.degraded) == ((), ())
     assert {hit.dropped for hit in result.hits} == {"irrelevant"}
 
 
@@ -296,7 +296,7 @@ def test_long_query_is_cut_to_its_beginning_and_end() -> None:
     filler = "by the way the sea was calm and we ate fish again " * 120
     query = f"how many nodes does the staging cluster have, {filler} and thanks"
     result = rerank(query, PASSAGES)
-    assert [note.code for note in failures(result)] == []
+    assert [note.code for note in result.degraded] == []
     assert "query_cut" in [warning.code for warning in result.warnings]
     assert all(hit.rerank_score is not None for hit in result.hits)
 
@@ -350,7 +350,7 @@ def test_between_two_candidates_the_cross_encoder_decides() -> None:
 
 def test_scores_of_another_reranker_have_no_threshold() -> None:
     result = rerank("how do I bake bread", PASSAGES, reranker=LengthReranker())
-    assert [note.code for note in failures(result)] == ["no_profile"]
+    assert [note.code for note in result.degraded] == ["no_profile"]
     assert len(result.selected) == len(PASSAGES)
     assert {hit.relevance for hit in result.hits} == {None}
     open_gate = rerank("how do I bake bread", PASSAGES, profile=Profile())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+import math
 import os
 import re
 import signal
@@ -135,7 +137,7 @@ def test_server_conforms_to_its_openapi_description(served: Served, tmp_path: Pa
         text=True,
     )
     assert done.returncode == 0, done.stdout
-    assert "7 selected / 7 total" in done.stdout
+    assert "8 selected / 8 total" in done.stdout
 
 
 def test_crossgates_own_clients_read_the_answer(served: Served) -> None:
@@ -146,6 +148,68 @@ def test_crossgates_own_clients_read_the_answer(served: Served) -> None:
     result = rerank(QUERY, TEXTS, reranker=reranker)
     assert result.hits[0].index == 1
     assert result.hits[0].provider.startswith("cohere")
+
+
+def test_decision_reranker_reads_the_answer_to_a_choice(served: Served) -> None:
+    from crossgate.rerankers import DecisionReranker, passages_of
+
+    decider = DecisionReranker("any", base_url=served.url, api_key=KEY)
+    scores = [pair.score for pair in decider.score(QUERY, passages_of(TEXTS)).complete()]
+    local = {hit.index: hit.relevance for hit in rerank(QUERY, TEXTS).hits}
+    relevance = local[1]
+    assert relevance is not None
+    assert scores[1] == pytest.approx(math.log(relevance / (1 - relevance)))
+    assert scores[1] > 0 > max(scores[0], scores[2])
+    result = rerank(QUERY, TEXTS, reranker=decider)
+    assert (result.hits[0].index, result.hits[0].provider) == (1, "decision")
+
+
+def choices(served: Served, questions: Any, state: Any = QUERY) -> dict[str, Any]:
+    answer = served.post("/v1/systemone", {"state": state, "questions": questions})
+    assert answer.status_code == 200, answer.text
+    answers: dict[str, Any] = answer.json()["answers"]
+    return answers
+
+
+def test_choices_of_system_one(served: Served) -> None:
+    places = dict(zip(["lunch", "cluster", "bread"], TEXTS, strict=True))
+    several = {
+        "open": {"type": "choice", "instructions": "Which text?", "criteria": places},
+        "none": {"type": "choice", "criteria": {"bread": TEXTS[2], " None of these": ""}},
+        "names": {"type": "choice", "criteria": {TEXTS[1]: None, "Bread needs yeast": {}}},
+        "one": {"type": "choice", "criteria": {"only": "Lunch"}},
+        "empty": {"type": "choice", "criteria": {"none": "nothing fits"}},
+    }
+    answers = choices(served, several)
+    assert list(answers) == list(several)
+    assert {name: answer["choice"] for name, answer in answers.items()} == {
+        "open": "cluster",
+        "none": " None of these",
+        "names": TEXTS[1],
+        "one": "only",
+        "empty": "none",
+    }
+    for name, answer in answers.items():
+        assert list(answer["probabilities"]) == list(several[name]["criteria"])
+        assert sum(answer["probabilities"].values()) == pytest.approx(1)
+        assert 0 <= answer["confidence"] <= 1
+    (structured,) = choices(served, {"q": several["open"]}, {"asked": QUERY}).values()
+    assert structured["choice"] == "cluster"
+
+
+def test_choice_without_probabilities_is_refused() -> None:
+    question = {"type": "choice", "criteria": {"a": TEXTS[1]}}
+    with serving("--port", "0", "--reranker", "none") as running:
+        answer = running.post("/v1/systemone", {"state": QUERY, "questions": {"q": question}})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "no_probabilities")
+
+
+def test_compressed_request_is_refused(served: Served) -> None:
+    body = gzip.compress(json.dumps({"query": QUERY, "documents": TEXTS}).encode())
+    headers = {"Authorization": f"Bearer {KEY}", "Content-Encoding": "gzip"}
+    url = f"{served.url}/v2/rerank"
+    answer = httpx2.post(url, content=body, headers=headers, trust_env=False)
+    assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_encoding")
 
 
 def test_answers_have_the_shape_of_each_api(served: Served) -> None:
@@ -217,6 +281,8 @@ def test_route_uses_the_reranker_and_the_policy_of_the_command_line(tmp_path: Pa
         assert answer["selected"] == []
 
 
+CHOICE = {"type": "choice", "criteria": {"a": "an option"}}
+NOUL = {"type": "noul", "instructions": "Is it so?"}
 BAD: list[tuple[str, Any, int, str]] = [
     ("/v2/rerank", b"{", 400, "malformed_request"),
     ("/v2/rerank", [], 400, "malformed_request"),
@@ -243,6 +309,15 @@ BAD: list[tuple[str, Any, int, str]] = [
     ("/rerank", {"query": "", "texts": ["a"]}, 400, "empty_query"),
     ("/v2/rerank", {"query": "a", "documents": ["a"] * 51}, 413, "too_many_documents"),
     ("/v2/rerank", b" " * 100_001, 413, "too_large"),
+    ("/v1/systemone", {"state": "a", "questions": {}}, 400, "malformed_request"),
+    ("/v1/systemone", {"state": " ", "questions": {"q": CHOICE}}, 400, "empty_query"),
+    ("/v1/systemone", {"state": "a", "questions": {"q": NOUL}}, 400, "malformed_request"),
+    (
+        "/v1/systemone",
+        {"state": "a", "questions": dict.fromkeys(map(str, range(51)), CHOICE)},
+        413,
+        "too_many_documents",
+    ),
 ]
 
 
@@ -252,9 +327,11 @@ def test_unusable_request_is_refused(
 ) -> None:
     answer = served.post(path, body)
     values = answer.json()
-    assert (answer.status_code, values["code"]) == (status, code)
+    found = values.get("code") or values["error"]["code"]
+    assert (answer.status_code, found) == (status, code)
     tei = isinstance(body, dict) and "texts" in body
-    assert values["error" if tei else "message"]
+    nested = path == "/v1/systemone"
+    assert values["error" if tei or nested else "message"]
     assert served.post("/v2/rerank", {"query": "a", "documents": ["a"]}).status_code == 200
 
 
@@ -362,7 +439,7 @@ def test_pages_for_machines_and_people(served: Served) -> None:
     assert re.search(r'crossgate_requests_total\{path="/v2/rerank",status="200"\} \d', counted)
     assert "no/such" not in counted
     described = get("/openapi.json").json()
-    paths = {"/v1/rerank", "/v2/rerank", "/rerank", "/voyage/rerank"}
+    paths = {"/v1/rerank", "/v2/rerank", "/rerank", "/voyage/rerank", "/v1/systemone"}
     paths |= {"/route", "/health", "/metrics"}
     assert set(described["paths"]) == paths
     page = get("/docs").text
@@ -795,7 +872,7 @@ def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr("crossgate._cli.output.say", said.append)
     assert run(["serve", "--port", "0"]) == 2
-    assert "'.[serve]' from a clone" in said[0]
+    assert "pip install 'crossgate[serve]'" in said[0]
 
 
 @pytest.mark.parametrize("place", ["/v1/rerank", "/v2/rerank", "/rerank"])

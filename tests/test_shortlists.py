@@ -246,7 +246,8 @@ def test_maximum_length_out_of_range_is_refused(most: Any) -> None:
 def test_profile_without_the_fit_has_an_empty_shortlist_and_a_note(profile: Profile) -> None:
     profile = profile.replace(reranker=None)
     router = Router(build({"a": "red fox", "b": "lazy hen"}), reranker=None, profile=profile)
-    result = router.route("red fox")
+    assert router.route("red fox").degraded == ()  # nobody asked for a shortlist
+    result = router.route("red fox", coverage=0.8)
     assert (result.shortlist, result.coverage) == ((), None)
     (note,) = result.degraded
     assert note.code == "no_shortlist"
@@ -256,7 +257,8 @@ def test_profile_without_the_fit_has_an_empty_shortlist_and_a_note(profile: Prof
 
 
 def test_candidates_without_a_cosine_have_no_shortlist() -> None:
-    result = rerank("red fox", ["red fox", "hen"], profile=FITTED, reranker=None, embed=False)
+    given = {"profile": FITTED, "reranker": None, "embed": False}
+    result = rerank("red fox", ["red fox", "hen"], coverage=0.8, **given)
     assert (result.shortlist, result.coverage) == ((), None)
     assert "no_shortlist" in codes(result)
 

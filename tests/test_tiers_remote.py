@@ -257,8 +257,9 @@ def test_every_fault_is_an_api_error_and_the_next_call_works(
     assert tier.breaker._counted == 0
 
 
-def test_no_answer_fills_the_memory(make: Make, server: ProvidersServer) -> None:
-    server.plan.append("endless")
+@pytest.mark.parametrize("fault", ["endless", "bomb"])
+def test_no_answer_fills_the_memory(make: Make, server: ProvidersServer, fault: str) -> None:
+    server.plan.append(fault)
     message = refused("api_error", make(timeout=60.0).score, "query", PASSAGES)
     assert "exceeds 8,388,608 bytes" in message
 

@@ -10,12 +10,13 @@ computed from stored runs, by the same cascade that routes.
 
 from crossgate._evaluation.data.datasets import Dataset, LabelledQuery, read_dataset
 from crossgate._evaluation.data.label_files import is_labels, read_labels, with_background
+from crossgate._evaluation.report.answers import headline
 from crossgate._evaluation.report.compare import Comparison, compare, read_reports
 from crossgate._evaluation.report.compare_page import html_comparison
 from crossgate._evaluation.report.html import html_report
 from crossgate._evaluation.report.steps import StepsReport, measure_steps, text_steps
 from crossgate._evaluation.report.summary import Report, summarize
-from crossgate._evaluation.report.text import headline, text_report
+from crossgate._evaluation.report.text import text_report
 from crossgate._evaluation.runs.candidate_runs import is_candidates, measure_candidates
 from crossgate._evaluation.runs.collecting import measure
 from crossgate._evaluation.runs.runs import (

@@ -14,6 +14,7 @@ from typing import Any
 
 from crossgate._agents.hook.formats import prompt_digest
 from crossgate._sources.transcripts import Turn
+from crossgate._support.wording import counted
 
 SECONDS = 600.0
 """A log entry and a prompt with the same text match if they are at most this far apart."""
@@ -128,7 +129,8 @@ class UsageReport:
             if counts.unused >= OFTEN and not counts.used:
                 yield (
                     name,
-                    f"suggested {counts.unused} times, never used: teach it examples (`crossgate "
+                    f"suggested {counted(counts.unused, 'time')}, never used: teach it "
+                    "examples (`crossgate "
                     f"teach`), check its description (`crossgate lint`), or do not suggest it "
                     f"(`crossgate hook install --deny {name}`)",
                 )

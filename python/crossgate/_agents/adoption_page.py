@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from html import escape
 
 from crossgate._agents.adoption import NOTES, UsageCounts, UsageReport
+from crossgate._support.wording import counted
 
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
@@ -40,9 +41,11 @@ def summary(report: UsageReport) -> str:
     share = f" ({total.used / suggested:.0%})" if suggested else ""
     mode = f", {report.shadow} of them withheld in shadow mode" if report.shadow else ""
     return (
-        f"{report.logged} prompts in the hook's log, {report.matched} of them in transcripts: "
-        f"{suggested} suggestions{mode}, {total.used} used{share}; {total.unprompted} uses without "
-        f"a suggestion; about {report.tokens:,} tokens of context"
+        f"{counted(report.logged, 'prompt')} in the hook's log, {report.matched} of them in "
+        "transcripts: "
+        f"{counted(suggested, 'suggestion')}{mode}, {total.used} used{share}; "
+        f"{counted(total.unprompted, 'use')} without "
+        f"a suggestion; about {counted(report.tokens, 'token')} of context"
     )
 
 

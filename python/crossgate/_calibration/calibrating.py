@@ -38,6 +38,7 @@ from crossgate._evaluation.runs.modes import decide, reblended
 from crossgate._evaluation.runs.runs import MODES, Run, RunHeader, StoredQuery
 from crossgate._support.checks import check_number, check_shortlist
 from crossgate._support.errors import CalibrationError, InputError, SourceError
+from crossgate._support.wording import counted, share_of
 from crossgate._values.profile_files import check_models
 
 LEAST_RIGHT = 20
@@ -328,9 +329,9 @@ def usable(runs: Sequence[Run]) -> tuple[list[tuple[StoredQuery, str]], list[str
             "the pick is right, not whether anything fits"
         )
     if twice := sum(len(run.queries) for run in runs) - len(once):
-        notes.append(f"{twice} queries occur more than once in the runs and were counted once")
+        notes.append(f"counted {counted(twice, 'query')} once that the runs repeat")
     if unusable := len(once) - len(usable):
-        notes.append(f"{unusable} queries have no candidate or no logits and were left out")
+        notes.append(f"left out {counted(unusable, 'query')} without a candidate or without logits")
     if is_chained([query for query, _ in usable], [corpus for _, corpus in usable]):
         notes.append(
             "labels connect most queries into one group: the halves share documents, except for "
@@ -348,8 +349,8 @@ def _fit_ranking(fit: Sequence[StoredQuery], header: RunHeader) -> Profile:
     if len(rows) < LEAST_RIGHT:
         raise TooFewLabelsError(
             "no_gate",
-            f"no gate established: stage 1 finds a fitting document for {len(rows)} queries of the "
-            f"half to fit on, {LEAST_RIGHT} are needed",
+            "no gate established: stage 1 finds a fitting document for "
+            f"{counted(len(rows), 'query')} of the half to fit on, {LEAST_RIGHT} are needed",
         )
     blend = weights.fit_blend(rows)
     combine = weights.fit_combine(rows, blend)
@@ -370,8 +371,9 @@ def _require(*halves: Outcomes) -> None:
         if right < LEAST_RIGHT:
             raise TooFewLabelsError(
                 "no_gate",
-                f"no gate established: the first pick fits for {right} of the {len(half)} queries "
-                f"of the {name}, {LEAST_RIGHT} are needed to tell when it does. Queries that share "
+                f"no gate established: the first pick fits for "
+                f"{share_of(right, len(half), 'query')} of the {name}, {LEAST_RIGHT} are "
+                "needed to tell when it does. Queries that share "
                 "documents are kept in one half",
             )
         expected = float(half.chance.sum())
@@ -379,8 +381,9 @@ def _require(*halves: Outcomes) -> None:
         if half.stage2_right.sum() <= expected + NormalDist().inv_cdf(1 - CHANCE) * spread:
             raise CalibrationError(
                 "no_gate",
-                f"no gate established: the first pick fits for {half.stage2_right.sum()} queries "
-                f"of the {name}, and a random pick for {expected:.0f}. Do the labels belong to "
+                f"no gate established: the first pick fits for "
+                f"{counted(int(half.stage2_right.sum()), 'query')} of the {name}, and a random "
+                f"pick for {expected:.0f}. Do the labels belong to "
                 "these queries?",
             )
 
@@ -436,7 +439,8 @@ def _fit_answer(
         if min(len(for_threshold), len(for_models)) < needed:
             raise CalibrationError(
                 "too_few_negatives",
-                f"the half to fit on has {len(empty)} no-match queries, {len(for_models)} for the "
+                f"the half to fit on has {counted(len(empty), 'no-match query')}, "
+                f"{len(for_models)} for the "
                 f"models and {len(for_threshold)} for the threshold: a false-positive rate of "
                 f"{level:g} needs {needed} of each, so about {4 * needed} in all. "
                 f"{_promised(for_models, for_threshold)}Give more, or allow a higher rate",
@@ -610,7 +614,8 @@ def check_false_positives(report: Figures, level: float | None) -> None:
         if binom.sf(count - 1, injected.count, level) < SIGNIFICANCE:
             raise CalibrationError(
                 "promise_broken",
-                f"{count} of {injected.count} no-match queries of the held-out half get a pick, "
+                f"a pick for {share_of(count, injected.count, 'no-match query')} of the "
+                "held-out half: "
                 f"too many for {level:.1%}. Nothing was written; are these queries of one kind?",
             )
 

@@ -25,6 +25,7 @@ from crossgate._evaluation.runs.runs import Run, RunHeader, StoredQuery
 from crossgate._reranking.contract import PairScore
 from crossgate._sources import Problem
 from crossgate._support.errors import CalibrationError, CrossgateError
+from crossgate._support.wording import counted
 from crossgate._telemetry.log import (
     LoggedDecision,
     LoggedScores,
@@ -176,20 +177,21 @@ def run_from_log(
         len(read_by_both) - len(kept),
     )
     if models is None:
-        lines = f"{len(decisions)} decisions, {len(uses)} with a record of use"
+        lines = f"{counted(len(decisions), 'decision')}, {len(uses)} with a record of use"
         message = f"{path} holds no labels ({lines}){_because(left_out)}{problems.hint()}"
         raise CalibrationError("no_labels", message)
     queries = _queries(kept)
     notes = [*_trust(labelled, len(decisions)), *left_out]
     if len(queries) < len(kept):
         notes.append(
-            f"{len(kept) - len(queries)} decisions have the query of a later one: each query "
+            f"{counted(len(kept) - len(queries), 'decision')} with the query of a later one: "
+            "each query "
             "counts once, with every document that was used"
         )
     if strangers := len(uses.keys() - decisions.keys()):
-        notes.append(f"{strangers} records of use are for decisions that are not in the log")
+        notes.append(f"{counted(strangers, 'record')} of use for decisions that are not in the log")
     if problems.problems:
-        notes.append(f"{len(problems.problems)} lines of the log are malformed and were left out")
+        notes.append(f"left out {counted(len(problems.problems), 'malformed line')} of the log")
     if len({json.dumps(entry.decision.profile.to_dict()) for entry in kept}) > 1:
         notes.append("the log's decisions were made with several profiles: the last is `before`")
     notes.append(
@@ -275,8 +277,8 @@ def _trust(labelled: Sequence[_Labelled], decisions: int) -> list[str]:
     notes = [
         "labels from use: a document that was not shown could not be used, so they favour the "
         "order at that time; and a document that was used need not fit",
-        f"{_share(len(labelled), decisions)} decisions have a record of use; for {empty} of them "
-        "nothing was used",
+        f"decisions with a record of use: {_share(len(labelled), decisions)}; nothing was used for "
+        f"{empty} of them",
     ]
     if total:
         notes.append(
@@ -291,19 +293,19 @@ def _left_out(unused: int, degraded: int, unread: int, others: int) -> list[str]
     """Return notes on the decisions that were left out, and why."""
     notes = []
     if unused:
-        notes.append(f"{unused} decisions have no record of use and were left out")
+        notes.append(f"left out {counted(unused, 'decision')} without a record of use")
     if degraded:
-        notes.append(f"{degraded} decisions were degraded and were left out")
+        notes.append(f"left out {counted(degraded, 'degraded decision')}")
     if unread:
         notes.append(
-            f"{unread} decisions have no logits, since stage 2 was not asked, and were left out: "
+            f"left out {counted(unread, 'decision')} without logits, since stage 2 was not asked: "
             "the figures are those of the doubtful rest. The prompt hook adds logits later, and a "
             "profile whose gate never skips logs them at once"
         )
     if others:
         notes.append(
-            f"{others} decisions are of other models or another per_channel, or of a profile that "
-            "does not name its models, and were left out"
+            f"left out {counted(others, 'decision')} of other models, of another per_channel, or "
+            "of a profile that does not name its models"
         )
     return notes
 

@@ -22,6 +22,7 @@ from crossgate._core import Profile
 from crossgate._evaluation.runs.modes import decide, reblended
 from crossgate._evaluation.runs.runs import Run, StoredQuery
 from crossgate._support.errors import CalibrationError
+from crossgate._support.wording import counted, noun_for
 from crossgate._values.profile_files import check_models
 
 _SHOWN = 3
@@ -89,14 +90,18 @@ def set_threshold(
     if len(fit) < needed:
         raise CalibrationError(
             "too_few_negatives",
-            f"there are {len(empty)} no-match queries, {len(fit)} of them to set the threshold on: "
+            f"there {noun_for(len(empty), 'is', 'are')} "
+            f"{counted(len(empty), 'no-match query')}, {len(fit)} of "
+            f"them to set the threshold on: "
             f"a false-positive rate of {max_false_positive_rate:g} needs {needed}; give more, or "
             "allow a higher rate",
         )
     if not held_out:
         raise CalibrationError(
             "too_few_negatives",
-            f"there are {len(empty)} no-match queries, all of them to set the threshold on, so "
+            f"there {noun_for(len(empty), 'is', 'are')} "
+            f"{counted(len(empty), 'no-match query')}, all to set "
+            "the threshold on, so "
             "none is left to check the threshold on: give more. Queries that share labels are kept "
             "in one half",
         )

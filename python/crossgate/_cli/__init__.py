@@ -116,7 +116,7 @@ def _run(arguments: Sequence[str]) -> int:
 
     try:
         asked = next((argument for argument in arguments if not argument.startswith("-")), "")
-        options = parser_of(asked).parse_args(arguments)
+        options = _parsed(parser_of(asked), arguments, asked)
         options.arguments = list(arguments)
         code: int = options.run(options)
         return code
@@ -142,6 +142,25 @@ def _run(arguments: Sequence[str]) -> int:
         traceback.print_exc()
         say("this is a bug, please report it with the lines above")
         return FAILURE
+
+
+def _parsed(
+    parser: argparse.ArgumentParser, arguments: Sequence[str], asked: str
+) -> argparse.Namespace:
+    """Parse arguments; errors name the similar command, or the quotes that a prompt lacks."""
+    if asked and asked not in COMMANDS:
+        from crossgate._support.wording import did_you_mean
+
+        guess = did_you_mean(asked, COMMANDS) or ": `crossgate --help` lists them"
+        parser.error(f"no command is named {asked!r}{guess}")
+    options, rest = parser.parse_known_args(arguments)
+    if not rest:
+        return options
+    words = [word for word in rest if not word.startswith("-")]
+    if words and words == rest and isinstance(getattr(options, "query", None), str):
+        prompt = " ".join([options.query, *words])
+        parser.error(f'several words as the prompt: put it in quotes, such as "{prompt}"')
+    parser.error(f"unrecognized arguments: {' '.join(rest)}")
 
 
 def parser_of(asked: str | None) -> argparse.ArgumentParser:

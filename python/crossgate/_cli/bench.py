@@ -7,6 +7,7 @@ import argparse
 from crossgate._cli import DONE
 from crossgate._cli.input import at_least
 from crossgate._cli.output import json_option, say, show, show_json
+from crossgate._support.wording import counted
 
 SCHEMA = "crossgate-bench/1"
 
@@ -86,7 +87,8 @@ def run(options: argparse.Namespace) -> int:
         shown = ", ".join(f"{name} {version}" for name, version in versions.items())
         show(
             "Median (quartiles); ratio: how many times as fast crossgate is. "
-            f"{machine['processor']}, {machine['cores']} cores, {machine['system']}; {shown}"
+            f"{machine['processor']}, {counted(machine['cores'], 'core')}, "
+            f"{machine['system']}; {shown}"
         )
     return DONE
 

@@ -23,6 +23,7 @@ from crossgate._cli.labelled import (
 from crossgate._cli.output import json_option, say_skipped, show
 from crossgate._support.errors import CalibrationError, InputError
 from crossgate._support.extras import package
+from crossgate._support.wording import counted
 
 if TYPE_CHECKING:
     from crossgate._core import Combine, Profile
@@ -214,7 +215,8 @@ def _fitted(
             raise CalibrationError(error.code, f"{error}. {advice}") from error
         count = sum(bool(query.relevant) for run in runs for query in run.queries)
         reason = (
-            f"{count} queries have a match, too few to fit weights and gate: they only show what "
+            f"{counted(count, 'query')} with a match, too few to fit weights and gate: they "
+            "only show what "
             "the threshold costs; about 60 are enough to fit everything"
         )
         return set_threshold(runs, level, **given, reason=reason if count else "")
@@ -242,10 +244,13 @@ def _with_so_few(options: argparse.Namespace, *, everyday: bool, measured: bool)
 
 
 def render_calibration(fitted: Calibration, objective: str, output: Path) -> Iterator[str]:
-    """Yield the lines of the report: the fitted values, and the figures on the held-out half."""
+    """Yield the lines of the report: what changes, the fitted values, and the held-out figures."""
     from crossgate._evaluation.report.text import WIDTH
 
     profile, winner, answer = fitted.profile, fitted.profile.winner, fitted.profile.answer
+    for line in _changes(fitted):
+        yield from textwrap.wrap(line, WIDTH, subsequent_indent="  ")
+    yield ""
     yield f"{output}: {objective}"
     for note in fitted.notes:
         yield from textwrap.wrap(f"note: {note}", WIDTH, subsequent_indent="      ")
@@ -274,7 +279,8 @@ def render_calibration(fitted: Calibration, objective: str, output: Path) -> Ite
     report = fitted.report
     yield ""
     yield (
-        f"on the held-out half: {report.matched} queries with a match, {report.no_match} without"
+        f"on the held-out half: {counted(report.matched, 'query')} with a match, "
+        f"{report.no_match} without"
     )
     yield from _table(report, fitted.before)
     if report.recall_loss is not None:
@@ -298,6 +304,34 @@ def _shortlists(figures: Mapping[str, Shortlists]) -> Iterator[str]:
         yield (
             f"{mode:<10}{_share(of.coverage):<22}{_share(of.size):<22}{one:<14.3f}{_share(of.full)}"
         )
+
+
+def _changes(fitted: Calibration) -> Iterator[str]:
+    """Yield what changes for a user of the profile, on queries that did not fit it.
+
+    A change is named only if the intervals before and after do not overlap.
+    """
+    report, before = fitted.report, fitted.before
+    count = counted(report.matched + report.no_match, "held-out query")
+    yield f"What changes with this profile, measured on {count}:"
+    for name, what in _FACTS.items():
+        new, old = report.modes["gated"].get(name), before.modes["gated"].get(name)
+        if new is None:
+            continue
+        now = f"{new.value:.0%} of {counted(new.count, 'query')}"
+        if old is None or before is report:
+            yield f"- {what}: {now}"
+        else:
+            apart = new.low > old.high or new.high < old.low
+            noise = "" if apart else ", no change beyond noise"
+            yield f"- {what}: {now}, before {old.value:.0%}{noise}"
+
+
+_FACTS = {
+    "recall@1": "fitting documents picked first (recall@1)",
+    "false_positive_rate": "picks though nothing fits",
+    "skipped": "answers without stage 2",
+}
 
 
 def _combination(combine: Combine) -> str:

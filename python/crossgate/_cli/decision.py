@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE, NOTHING_RELEVANT
 from crossgate._cli.input import model_or_none, text_of
-from crossgate._cli.output import WIDTH, columns, fit, paint, plain, say, show, show_json
+from crossgate._cli.output import WIDTH, paint, plain, say, show, show_json
 from crossgate._support.errors import InputError
+from crossgate._support.sanitize import columns, fit
+from crossgate._support.wording import counted
 from crossgate._values.messages import DROPPED
 from crossgate._values.messages import why as why_of
 from crossgate._values.results import Hit, RouteResult, Verdict
@@ -163,8 +165,8 @@ def show_decision(
 
 
 def why(decision: RouteResult) -> str:
-    """Return verdict, reason and time on one line."""
-    verdict = decision.verdict.value.replace("_", " ")
+    """Return verdict, reason and time on one line; "nothing fits" without a selection."""
+    verdict = decision.verdict.value.replace("_", " ") if decision.selected else "nothing fits"
     painted = paint(verdict, _VERDICT_COLOURS[decision.verdict])
     reason = why_of(decision.reason, len(decision.selected))
     return f"{painted}: {reason} ({decision.timings['total']:.0f} ms)"
@@ -172,8 +174,10 @@ def why(decision: RouteResult) -> str:
 
 def _lines(decision: RouteResult, query: str | None) -> list[str]:
     """Return the selected hits and the reason, and with the query how the decision was made."""
-    lines = [_selected(hit) for hit in decision.selected] or _unsure(decision)
-    lines += ["", why(decision)]
+    lines = [*map(_selected, decision.selected)] or _unsure(decision)
+    if lines:
+        lines.append("")
+    lines.append(why(decision))
     if query is not None:
         lines += ["", *_candidates(decision.hits), *_passages(decision.hits), ""]
         lines += _steps(decision, query)
@@ -181,9 +185,9 @@ def _lines(decision: RouteResult, query: str | None) -> list[str]:
 
 
 def _unsure(decision: RouteResult) -> list[str]:
-    """Return the shortlist of a decision that selects nothing, or that nothing fits."""
+    """Return the shortlist of a decision that selects nothing."""
     if not decision.shortlist:
-        return ["nothing fits"]
+        return []
     any_fits = "" if decision.any_fits is None else f" ({decision.any_fits:.0%} that any does)"
     lines = [f"nothing is sure to fit{any_fits}; the likeliest:"]
     for hit in decision.shortlist:
@@ -260,7 +264,7 @@ def _steps(decision: RouteResult, query: str) -> list[str]:
         cliff = {**gate["cliff"], "cut": len(gate["cliff"]["cut"])}
         lines.append("cliff       " + _pairs(cliff))
     if trace["reranker"]:
-        lines.append(f"stage 2     {trace['reranker']}, {len(trace['stage2'])} pairs")
+        lines.append(f"stage 2     {trace['reranker']}, {counted(len(trace['stage2']), 'pair')}")
     lines.append("time        " + _pairs(decision.timings, " ms"))
     if decision.decision_id is not None:
         lines.append(f"logged as   {decision.decision_id}")

@@ -8,6 +8,7 @@ from crossgate._cli import DONE
 from crossgate._cli.decision import why
 from crossgate._cli.output import json_option, paint, progress, show, show_json
 from crossgate._cli.samples import SKILLS
+from crossgate._support.wording import counted, share_of
 
 PROMPTS = (
     "merge these three PDF files into one",
@@ -35,13 +36,18 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         show_json({"results": [{"query": query, **result.to_dict()} for query, result in results]})
         return DONE
-    lines = [f"{len(SKILLS)} skills, {len(results)} prompts, no network. What fits?", ""]
+    lines = [
+        f"{counted(len(SKILLS), 'skill')}, {counted(len(results), 'prompt')}, no network. What "
+        "fits?",
+        "",
+    ]
     for prompt, decision in results:
-        names = ", ".join(paint(hit.id, "1") for hit in decision.selected) or "nothing"
-        lines += [f'  "{prompt}"', f"    -> {names}", f"    {why(decision)}", ""]
+        names = ", ".join(paint(hit.id, "1") for hit in decision.selected)
+        lines += [f'  "{prompt}"', *([f"    -> {names}"] if names else [])]
+        lines += [f"    {why(decision)}", ""]
     skipped = sum(decision.stage == 1 for _, decision in results)
     lines += [
-        f"The gate answered {skipped} of {len(results)} prompts without the cross-encoder.",
+        f"The gate answered {share_of(skipped, len(results), 'prompt')} without the cross-encoder.",
         "",
         "Now with your own:",
         "  crossgate index ~/skills -o skills.cgx",

@@ -20,6 +20,7 @@ from crossgate._reranking.registry import TIERS, Tier
 from crossgate._runtime.models import cache, manifest
 from crossgate._runtime.models.folder import locate
 from crossgate._support.errors import CrossgateError
+from crossgate._support.wording import counted, share_of
 
 Check = dict[str, str]
 
@@ -126,7 +127,7 @@ def _reranker(tier: Tier) -> Check:
             what,
             state,
             f"key in {variable}, but {tier.package} is not installed",
-            f"pip install '.[{tier.extra}]' from a clone",
+            f"pip install 'crossgate[{tier.extra}]'",
         )
     return _check(what, "ok", f"{about}; key in {variable}, {tier.package} {version}")
 
@@ -140,7 +141,9 @@ def _machine() -> str:
 
     usable, present = available_processors(), os.cpu_count()
     processors = (
-        f"{present} processors" if usable == present else f"{usable} of {present} processors"
+        counted(present or 1, "processor")
+        if usable == present
+        else share_of(usable, present or 1, "processor")
     )
     return f"{platform.system()} {platform.machine()}, {processors}"
 
@@ -160,7 +163,7 @@ def _models() -> list[Check]:
         check = _model(model)
         (absent if check["state"] == "off" else here).append(check)
     if absent:
-        detail = f"{len(absent)} models are not pulled"
+        detail = f"{counted(len(absent), 'model')} not pulled"
         here.append(_check("other models", "off", detail, "`crossgate models list` shows them"))
     return here
 
@@ -237,7 +240,9 @@ def _hook(agent: Agent, calls: dict[Path, list[str]], notes: list[dict[str, Any]
     failed = [note for note in notes if note["outcome"] == "failed"]
     where = " and ".join(map(str, calls)) or "not in your settings or in this folder's"
     got = "would have got a skill (shadow mode)" if shadow else "got a skill"
-    count = f"{told} of the last {len(notes)} prompts {got}" if notes else "no prompt yet"
+    count = (
+        f"{told} of the last {counted(len(notes), 'prompt')} {got}" if notes else "no prompt yet"
+    )
     detail = f"{where}; {count}{unknown}"
     if not failed:
         return _check(what, "ok" if calls else "off", detail)

@@ -23,6 +23,7 @@ from crossgate._cli.output import json_option, progress, show
 from crossgate._reranking.registry import PROVIDERS
 from crossgate._support.errors import InputError, SourceError
 from crossgate._support.files import atomic_write, cannot_write, try_writing
+from crossgate._support.wording import counted, share_of
 
 if TYPE_CHECKING:
     from crossgate._reranking.contract import Reranker
@@ -178,7 +179,10 @@ def _compare(options: argparse.Namespace) -> int:
 
     files = [Path(path) for path in options.dataset[1:]]
     if len(files) != 2:
-        message = f"{len(files)} files to compare: crossgate eval compare BEFORE.json AFTER.json"
+        message = (
+            f"{counted(len(files), 'file')} to compare: crossgate eval compare "
+            "BEFORE.json AFTER.json"
+        )
         raise InputError("out_of_range", message)
     if options.html:
         _check_writable(Path(options.html))
@@ -197,13 +201,14 @@ def render_comparison(comparison: Comparison) -> str:
     ]
     fallen = sum(change.fell for change in changed)
     lines = [
-        f"{fallen} of {len(comparison.changes)} metrics fell beyond noise"
+        f"{share_of(fallen, len(comparison.changes), 'metric')} fell beyond noise"
         if fallen
         else f"no metric fell beyond noise, {len(changed)} of {len(comparison.changes)} changed"
     ]
     lines += [f"note: {note}" for note in comparison.notes]
     lines += [
-        f"{moved.dataset}, {moved.mode}: {len(moved.gained)} queries gained a right first pick, "
+        f"{moved.dataset}, {moved.mode}: {counted(len(moved.gained), 'query')} gained a right "
+        "first pick, "
         f"{len(moved.lost)} lost it"
         for moved in comparison.moved
         if moved.gained or moved.lost

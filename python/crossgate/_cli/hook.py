@@ -16,6 +16,7 @@ from crossgate._agents.hook.options import BadHookOptions, add_options, describe
 from crossgate._cli import DONE, FAILURE, NOTHING_RELEVANT
 from crossgate._cli.output import json_option, progress, say, show, show_json
 from crossgate._support.errors import InputError, SourceError
+from crossgate._support.wording import counted
 from crossgate._values.messages import REASONS
 
 
@@ -112,14 +113,18 @@ def _install(options: argparse.Namespace) -> int:
             }
         )
         return DONE
-    trial = f"it added {installed.trial} characters" if installed.trial else "it added no context"
+    trial = (
+        f"it added {counted(installed.trial, 'character')}"
+        if installed.trial
+        else "it added no context"
+    )
     which = "" if agent.name == "claude" else f" --agent {agent.name}"
     which += " --project" if options.project else ""
     state = "now calls it" if installed.changed else "already called it"
     show(
         "\n".join(
             [
-                f"{installed.documents} skills of {', '.join(installed.sources)}",
+                f"{counted(installed.documents, 'skill')} of {', '.join(installed.sources)}",
                 f"trial: {trial}, {installed.trial_ms:.0f} ms",
                 f"{installed.settings} {state}: {installed.command}",
                 "",

@@ -12,6 +12,7 @@ from crossgate._cli import DONE
 from crossgate._cli.input import document_arguments, documents_of, index_of
 from crossgate._cli.output import json_option, say_left_out, say_skipped, show, show_json, size
 from crossgate._support.errors import IndexFileError
+from crossgate._support.wording import counted
 
 if TYPE_CHECKING:
     from crossgate._retrieval.index import Index
@@ -62,7 +63,8 @@ def run(options: argparse.Namespace) -> int:
         return DONE
     skipped = f", {len(loaded.problems)} skipped" if loaded.problems else ""
     show(
-        f"{output}: {len(built)} documents{skipped}, {size(output.stat().st_size)}, {seconds:.1f} s"
+        f"{output}: {counted(len(built), 'document')}{skipped}, {size(output.stat().st_size)}, "
+        f"{seconds:.1f} s"
     )
     return DONE
 

@@ -67,24 +67,35 @@ class LabelledOptions:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The data to measure: a dataset or a stored run, or documents with files of labels."""
+    """The data to measure: a dataset or a stored run, or documents with files of labels.
+
+    Attributes:
+        path: Dataset, stored run, or documents.
+        labels: Files of labels for the documents.
+        unread: File after the documents that holds no labels; None for none.
+    """
 
     path: Path
     labels: tuple[Path, ...] = ()
+    unread: Path | None = None
 
 
 def subjects_of(paths: Sequence[str]) -> list[Subject]:
     """Return a subject for each path of documents, with the files of labels that follow it.
 
     Raises:
-        SourceError: `no_documents` if labels come first.
+        SourceError: `source_missing`, or `no_documents` if labels come first.
     """
     from crossgate._evaluation.runs.candidate_runs import is_candidates
     from crossgate.evaluation import is_labels
 
     subjects: list[Subject] = []
     for path in map(Path, paths):
+        if not path.exists():
+            raise SourceError("source_missing", f"no such file or folder: {path}")
         if is_candidates(path) or not is_labels(path):
+            if subjects and path.is_file():
+                subjects[-1] = replace(subjects[-1], unread=path)
             subjects.append(Subject(path))
         elif subjects:
             subjects[-1] = replace(subjects[-1], labels=(*subjects[-1].labels, path))
@@ -169,6 +180,9 @@ def dataset_of(subject: Subject, options: LabelledOptions) -> Dataset:
         message = (
             f"{path} holds no labels: name a file of labels after it, or add --background or "
             "--from-transcripts"
+            if subject.unread is None
+            else f"{subject.unread} holds no labels: each line needs a query and the ids of the "
+            'documents that fit, such as {"query": "...", "relevant": ["..."]}'
         )
         raise SourceError("empty_split", message)
     else:

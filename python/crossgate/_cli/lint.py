@@ -21,6 +21,7 @@ from crossgate._cli.output import (
     show_json,
 )
 from crossgate._support.errors import InputError
+from crossgate._support.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,7 +140,7 @@ def _audit(loaded: Loaded, options: argparse.Namespace) -> int:
     else:
         lines = [line for finding in shown for line in (*_lines(finding), "")]
         graded = ", ".join(f"{count} {grade}" for grade, count in counts.items())
-        show("\n".join([*lines, f"{len(results)} documents: {graded}"]))
+        show("\n".join([*lines, f"{counted(len(results), 'document')}: {graded}"]))
     if options.fail_on == _NEVER:
         return DONE
     return HOSTILE if counts["hostile"] else FOUND if counts["suspect"] else DONE
@@ -172,7 +173,8 @@ def _text(report: LintReport, shown: Sequence[Finding]) -> str:
     if hidden:
         lines += [f"and {hidden} more: leave out --limit to see them", ""]
     counts = ", ".join(f"{count} {level}" for level, count in _counts(report).items() if count)
-    asked = f"{report.documents} documents, {report.sentences} of their sentences asked"
+    documents, sentences = (counted(report.documents, "document"), report.sentences)
+    asked = f"{documents}, {counted(sentences, 'sentence')} of them asked"
     return "\n".join([*lines, f"{asked}: {counts or 'nothing found'}"])
 
 

@@ -12,7 +12,6 @@ import json
 import os
 import re
 import sys
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
@@ -84,21 +83,6 @@ def paint(text: str, code: str) -> str:
     """Return a text that `show` prints in colour, if stdout is a terminal and allows colours."""
     coloured = is_terminal(sys.stdout) and "NO_COLOR" not in os.environ
     return f"\x1b{_MARK}[{code}m{text}\x1b{_MARK}[0m" if coloured else text
-
-
-def columns(text: str) -> int:
-    """Return the width of a text in terminal columns; some characters take two."""
-    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
-    return len(text) + wide
-
-
-def fit(text: str, width: int) -> str:
-    """Return a text cut to at most `width` columns."""
-    if columns(text) <= width:
-        return text
-    while columns(text) > width - 1:
-        text = text[: min(len(text) - 1, width)]
-    return f"{text.rstrip()}…"
 
 
 def size(count: int) -> str:

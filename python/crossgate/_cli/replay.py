@@ -9,8 +9,10 @@ from dataclasses import asdict
 from typing import Any
 
 from crossgate._cli import BAD_INPUT, DONE
-from crossgate._cli.output import WIDTH, fit, json_option, plain, progress, say, show, show_json
+from crossgate._cli.output import WIDTH, json_option, plain, progress, say, show, show_json
 from crossgate._decision.replay import Difference, check_decision
+from crossgate._support.sanitize import fit
+from crossgate._support.wording import counted
 from crossgate._telemetry.log import (
     LoggedDecision,
     LoggedScores,
@@ -79,8 +81,10 @@ def _text(outcome: Mapping[str, Any]) -> str:
     """Return the summary, or the first difference."""
     count, difference = outcome["decisions"], outcome["difference"]
     if difference is None:
-        skipped = f", {outcome['malformed']} malformed lines" if outcome["malformed"] else ""
-        return f"{count} decisions made again, all equal{skipped}"
+        skipped = (
+            f", {counted(outcome['malformed'], 'malformed line')}" if outcome["malformed"] else ""
+        )
+        return f"{counted(count, 'decision')} made again, all equal{skipped}"
     recorded, recomputed = (
         fit(plain(json.dumps(difference[key])), WIDTH - 10) for key in ("recorded", "recomputed")
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from crossgate._cli.decision import decision_options, log_of, material_of, show_decision
 from crossgate._cli.input import text_of
@@ -10,6 +12,10 @@ from crossgate._cli.output import json_option, say
 from crossgate._sources.agent_prompts import is_hook_input
 from crossgate._support.checks import MAX_QUERY_CHARACTERS
 from crossgate._support.errors import InputError
+from crossgate._support.wording import counted, did_you_mean
+
+if TYPE_CHECKING:
+    from crossgate._retrieval.index import Index
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +52,8 @@ def run(options: argparse.Namespace) -> int:
     opened = Index.open(options.index, embedder=embedder)
     if options.embedder == "none" and opened.embedder:
         raise embedder_mismatch(options.index, opened.embedder, "none")
+    for option, ids in (("--allow", options.allow), ("--deny", options.deny)):
+        _check_known(option, ids or (), opened)
     router = Router(
         opened,
         reranker=options.reranker,
@@ -70,6 +78,20 @@ def run(options: argparse.Namespace) -> int:
     return show_decision(result, options, query=query)
 
 
+def _check_known(option: str, ids: Sequence[str], index: Index) -> None:
+    """Refuse an id that no document has.
+
+    Raises:
+        InputError: `unknown_document`.
+    """
+    for id in ids:
+        if id not in index:
+            raise InputError(
+                "unknown_document",
+                f"{option} {id}: no document of the index has this id{did_you_mean(id, index.ids)}",
+            )
+
+
 def _checked_query(query: str) -> str:
     """Return the query, cut to the maximum length.
 
@@ -85,7 +107,8 @@ def _checked_query(query: str) -> str:
         )
     if len(query) > MAX_QUERY_CHARACTERS:
         say(
-            f"the query has {len(query):,} characters: only the first {MAX_QUERY_CHARACTERS:,} "
+            f"the query has {counted(len(query), 'character')}: only the first "
+            f"{MAX_QUERY_CHARACTERS:,} "
             "are read"
         )
     return query[:MAX_QUERY_CHARACTERS]

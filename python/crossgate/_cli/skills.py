@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from crossgate._agents.hook.formats import AGENTS, Agent
 from crossgate._cli import DONE, NOTHING_RELEVANT
-from crossgate._cli.output import fit, json_option, plain, show, show_json
+from crossgate._cli.output import json_option, plain, show, show_json
 from crossgate._cli.usage import read_all_turns
 from crossgate._support.errors import InputError
+from crossgate._support.sanitize import fit
+from crossgate._support.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,7 +106,8 @@ def _lines(lists: dict[str, list[ListedSkill]]) -> Iterator[str]:
     for agent, skills in lists.items():
         budget = BUDGETS.get(agent)
         limit = f" of {budget.chars // 4:,} in its budget" if budget else ", no documented budget"
-        yield f"{agent}: {len(skills)} skills, about {total_tokens(skills):,} tokens{limit}"
+        total = counted(total_tokens(skills), "token")
+        yield f"{agent}: {counted(len(skills), 'skill')}, about {total}{limit}"
         yield f"  {'skill':{_NAME_WIDTH}}  tokens  uses  last use    in the list"
         for skill in skills:
             yield (
@@ -145,7 +148,7 @@ def _move(options: argparse.Namespace) -> int:
         verb = "would move" if options.dry_run else "moved"
         lines = [f"{verb} {folder} to {target}" for folder, target in moves]
         if not back:
-            lines.append(f"saves about {saved:,} tokens of the list in every session")
+            lines.append(f"saves about {counted(saved, 'token')} of the list in every session")
         show("\n".join(lines))
     return DONE
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE, NOTHING_RELEVANT
-from crossgate._cli.output import fit, json_option, plain, say, show, show_json
+from crossgate._cli.output import json_option, plain, say, show, show_json
 from crossgate._support.errors import SourceError
+from crossgate._support.sanitize import fit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,6 +9,7 @@ from crossgate._cli import DONE
 from crossgate._cli.decision import LOG_VARIABLE, log_path
 from crossgate._cli.output import json_option, show, show_json
 from crossgate._support.errors import InputError
+from crossgate._support.wording import counted
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +57,8 @@ def _from_transcripts(path: str, options: argparse.Namespace) -> int:
     else:
         rest = noted.decisions - noted.known - noted.opened - noted.unopened
         show(
-            f"{path}: {noted.decisions} decisions: a skill was opened for {noted.opened}, none for "
+            f"{path}: {counted(noted.decisions, 'decision')}: a skill was opened for "
+            f"{noted.opened}, none for "
             f"{noted.unopened}; {noted.known} were already recorded, {rest} are in no "
             "transcript"
         )

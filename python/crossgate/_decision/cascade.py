@@ -22,6 +22,7 @@ from crossgate._reranking.chain import CallOutcome, CanStop, Chain, RerankerCall
 from crossgate._reranking.contract import NO_DEADLINE, Deadline
 from crossgate._retrieval.windows import Window, windows
 from crossgate._support.checks import check_number, is_text
+from crossgate._support.wording import counted
 from crossgate._values.results import (
     Degradation,
     Document,
@@ -318,7 +319,7 @@ def _cut_query(query: str, reply: Stage2Outcome, rerankers: Chain) -> list[Resul
                 return []
             detail = (
                 f"{reranker.name} read only the beginning and the end of the query of "
-                f"{len(query):,} characters: pass only the part with the request"
+                f"{counted(len(query), 'character')}: pass only the part with the request"
             )
             return [ResultWarning(code="query_cut", detail=detail)]
     return []

@@ -42,6 +42,7 @@ from crossgate._support.checks import (
     safe_repr,
 )
 from crossgate._support.errors import InputError, ModelError
+from crossgate._support.wording import counted, share_of, type_of
 from crossgate._values.candidates import candidate, check_kept_scores
 from crossgate._values.profile_files import as_policy, as_profile, read_profile
 from crossgate._values.prompts import Material, read_prompt, unsplit
@@ -408,11 +409,14 @@ class _CandidateSearch:
         if vector is not None and having == len(self.documents):
             return vector
         if having and vector is None:
-            self._warn("vectors_unused", f"{having} candidates have a vector: pass the query's")
+            self._warn(
+                "vectors_unused", f"{counted(having, 'candidate')} with a vector: pass the query's"
+            )
         elif vector is not None and self.documents:
             self._warn(
                 "vectors_unused",
-                f"{having} of {len(self.documents)} candidates have a vector: all need one to be "
+                f"only {share_of(having, len(self.documents), 'candidate')} with a vector: all "
+                "need one to be "
                 "compared with the query's",
             )
         return None
@@ -423,7 +427,8 @@ class _CandidateSearch:
         if 0 < len(values) < len(self.documents):
             self._warn(
                 f"{name}s_missing",
-                f"{len(values)} of {len(self.documents)} candidates have a {name}: {effect}",
+                f"only {share_of(len(values), len(self.documents), 'candidate')} with a "
+                f"{name}: {effect}",
             )
         return values
 
@@ -605,7 +610,7 @@ def rerank_many(
         if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
             raise InputError(
                 "malformed_candidate",
-                f"a {type(pair).__name__} is not a pair: pass pairs of a query and its candidates",
+                f"{type_of(pair)} is not a pair: pass pairs of a query and its candidates",
             )
         return rerank(*pair, **options)
 

@@ -40,6 +40,7 @@ from crossgate._support.checks import (
     is_empty,
 )
 from crossgate._support.errors import CrossgateError, IndexFileError, InputError, RerankerError
+from crossgate._support.wording import type_of
 from crossgate._values.profile_files import as_policy, as_profile, read_profile
 from crossgate._values.prompts import Material, Prompt, read_prompt
 from crossgate._values.results import (
@@ -504,7 +505,7 @@ def _as_index(given: object) -> Index:
         return Index.open(given)
     raise InputError(
         "out_of_range",
-        f"index is a {type(given).__name__}: pass an Index or the path of its file; "
+        f"index must be an Index or the path of its file, not {type_of(given)}; "
         "Index.build(documents) creates one from documents or texts",
     )
 

@@ -10,6 +10,7 @@ from math import log
 from crossgate._lint.findings import Finding
 from crossgate._lint.inputs import LintedLibrary
 from crossgate._retrieval.passages import BODY_CHARS, fenced
+from crossgate._support.wording import counted, noun_for
 from crossgate._values.results import Document
 
 LINES = 4
@@ -94,7 +95,7 @@ def _finding(
     evidence = []
     for word, starts in named.items():
         lines = [places.line(document, "body", start) for start in starts[:_LINES_NAMED]]
-        text = f"{word}: {len(starts)} lines"
+        text = f"{word}: {counted(len(starts), 'line')}"
         if None not in lines:
             more = ", ..." if len(starts) > _LINES_NAMED else ""
             text += f" ({', '.join(map(str, lines))}{more})"
@@ -104,8 +105,9 @@ def _finding(
         "which its body is about"
     )
     if unread:
-        message += f"; {len(unread)} of these come only after character {BODY_CHARS:,}, " + (
-            "which no search reads"
+        message += (
+            f"; {len(unread)} of these {noun_for(len(unread), 'comes', 'come')} only after "
+            f"character {BODY_CHARS:,}, " + ("which no search reads")
         )
     return Finding(
         code="unannounced_body",

@@ -9,6 +9,7 @@ from crossgate._core import Blend
 from crossgate._lint.findings import Evidence, Finding, cut
 from crossgate._lint.inputs import LintedLibrary
 from crossgate._retrieval.index import Index
+from crossgate._support.wording import share_of
 
 FEWEST = 2
 """A document must take at least this many prompts of another one."""
@@ -67,7 +68,7 @@ def _finding(
         others=(winner,),
         file=library.places.file(owner),
         line=library.places.line(library.documents[owner], "text", 0),
-        message=f"{winner} ranks first for {len(lost)} of {total} prompts of {owner}",
+        message=f"{winner} ranks first for {share_of(len(lost), total, 'prompt')} of {owner}",
         evidence=tuple(
             Evidence(file=None, line=None, text=f'"{cut(prompt)}"') for prompt in lost[:_EXAMPLES]
         ),

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from crossgate._lint.findings import Finding
 from crossgate._lint.inputs import LintedLibrary
 from crossgate._lint.self_retrieval import SentenceResult
+from crossgate._support.wording import counted
 
 USUAL = 4.0
 """A hub comes up for at least this many times the usual share of sentences."""
@@ -66,8 +67,8 @@ def _finding(
         file=library.places.file(id),
         line=library.places.line(library.documents[id], "text", 0),
         message=(
-            f"{id} is {where} for {share:.0%} of all other sentences, from {len(owners)} "
-            f"documents; the limit is {threshold:.0%}"
+            f"{id} is {where} for {share:.0%} of all other sentences, from "
+            f"{counted(len(owners), 'document')}; the limit is {threshold:.0%}"
         ),
         evidence=tuple(
             library.places.evidence(library.documents[owner], first[owner].sentence, f"({owner})")

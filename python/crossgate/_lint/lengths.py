@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from crossgate._lint.findings import Finding, cut
 from crossgate._lint.inputs import LintedLibrary
+from crossgate._support.wording import counted
 
 LIMITS = {"Codex": 1_024, "Claude Code": 1_536}
 """Maximum number of characters of a description in an agent's list of skills, in November 2026.
@@ -35,7 +36,7 @@ def long_descriptions(library: LintedLibrary) -> Iterator[Finding]:
             file=file,
             line=library.places.line(document, "text", 0),
             message=(
-                f"the description of {document.id} has {length:,} characters; "
+                f"the description of {document.id} has {counted(length, 'character')}; "
                 + " and ".join(f"{agent} shows {LIMITS[agent]:,}" for agent in cutting)
             ),
             evidence=(evidence,),

@@ -10,6 +10,7 @@ from crossgate._lint.findings import Finding
 from crossgate._lint.inputs import LintedLibrary
 from crossgate._lint.names import DocumentNames
 from crossgate._lint.self_retrieval import SentenceResult
+from crossgate._support.wording import share_of
 from crossgate._values.results import Document
 
 WEIGHTS = {"description": 3.0, "trigger": 2.0, "heading": 1.0, "line": 1.0}
@@ -103,7 +104,8 @@ def _finding(
     document = library.documents[loser]
     taken, given = lost[loser, winner], lost.get((winner, loser), [])
     message = (
-        f"{winner} wins {len(taken)} of {len(library.by_owner[loser])} sentences of {loser}, "
+        f"{winner} wins {share_of(len(taken), len(library.by_owner[loser]), 'sentence')} of "
+        f"{loser}, "
         f"and loses {len(given)} of its own {len(library.by_owner[winner])} to it"
     )
     evidence = [

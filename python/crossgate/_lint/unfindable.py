@@ -6,6 +6,7 @@ from collections.abc import Container, Iterator
 
 from crossgate._lint.findings import Evidence, Finding, Severity, cut
 from crossgate._lint.inputs import LintedLibrary
+from crossgate._support.wording import counted
 from crossgate._values.results import Document
 
 SHORT = 4
@@ -42,7 +43,9 @@ def _check(library: LintedLibrary, document: Document, known: bool) -> Iterator[
         return  # a heading that the reader keeps for its subheadings
     beyond = terms - library.words.terms(document.title)
     if len(beyond) < SHORT:
-        message = f"the description of {document.id} has {len(beyond)} words beyond its name"
+        message = (
+            f"the description of {document.id} has {counted(len(beyond), 'word')} beyond its name"
+        )
         yield _finding(library, document, message, 1 - len(beyond) / SHORT, severity="warning")
     elif all(map(library.words.is_common, terms)):
         message = f"every word of the description of {document.id} is common in this library"
@@ -61,8 +64,9 @@ def _never_first(library: LintedLibrary, document: Document) -> Iterator[Finding
     if near / len(ranks) > FOUND:
         return
     message = (
-        f"no sentence of the description of {document.id} finds it first, and only {near} of "
-        f"its {len(ranks)} sentences find it among the first {_RANKS}"
+        f"no sentence of the description of {document.id} finds it first, and it is found for "
+        f"only {near} of "
+        f"its {counted(len(ranks), 'sentence')} among the first {_RANKS}"
     )
     answers = sorted(answers, key=lambda answer: (answer.sentence.field != "text", -answer.rank))
     evidence = [

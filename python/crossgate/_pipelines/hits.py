@@ -14,6 +14,7 @@ from datetime import UTC, date, datetime
 from typing import Any, Protocol, TypeVar
 
 from crossgate._support.errors import InputError
+from crossgate._support.wording import type_of
 from crossgate._values.results import Candidate, Document
 
 TIMESTAMPS = ("timestamp", "date")
@@ -105,7 +106,7 @@ def with_score(hit: H, score: float) -> H:
     except (AttributeError, TypeError) as error:
         raise InputError(
             "malformed_candidate",
-            f"no score can be set on hit {hit.id!r}, a {type(hit).__name__}: {error}",
+            f"no score can be set on hit {hit.id!r}, {type_of(hit)}: {error}",
         ) from error
     return made
 

@@ -36,6 +36,7 @@ from crossgate._support.checks import (
     safe_repr,
 )
 from crossgate._support.errors import InputError
+from crossgate._support.wording import counted
 from crossgate._values.results import Hit, RouteResult
 
 Step = Callable[[Sequence[Hit]], list[Hit]]
@@ -86,8 +87,9 @@ def postprocess(
             wrong = sorted((before - after) + (after - before))[0]
             raise InputError(
                 "malformed_step",
-                f"step {_name(step)} was given hit {wrong!r} {before[wrong]} times and returned it "
-                f"{after[wrong]} times: return every hit once",
+                f"step {_name(step)} was given hit {wrong!r} {counted(before[wrong], 'time')} "
+                "and returned it "
+                f"{counted(after[wrong], 'time')}: return every hit once",
             )
         noted.append({"step": _name(step), "selected": _selected(hits)})
     return replace(

@@ -25,6 +25,7 @@ from crossgate._reranking.contract import (
 from crossgate._reranking.health import CircuitBreaker, LatencyEstimate, State
 from crossgate._runtime.threads import run_on_thread
 from crossgate._support.errors import InputError, ModelError, RerankerError
+from crossgate._support.wording import counted, share_of
 from crossgate._values.results import Degradation, Passage
 
 Result = TypeVar("Result")
@@ -191,7 +192,7 @@ class GuardedReranker:
             self.latency.forget()
             raise RerankerError(
                 "budget",
-                f"{self.name} needs {needed:.0f} ms for {least} passages, but only "
+                f"{self.name} needs {needed:.0f} ms for {counted(least, 'passage')}, but only "
                 f"{left * 1000:.0f} ms are left",
             )
         return given
@@ -257,7 +258,10 @@ class GuardedReranker:
         missing: Degradation | None = getattr(answer, "missing", None)
         stopped: bool = getattr(answer, "stopped", False)
         if len(answer) != number:
-            raise ValueError(f"{self.name} returned {len(answer)} scores for {number} passages")
+            raise ValueError(
+                f"{self.name} returned {counted(len(answer), 'score')} for "
+                f"{counted(number, 'passage')}"
+            )
         pairs = [
             None if pair is None else _finite(passage, pair)
             for passage, pair in zip(passages, answer, strict=False)
@@ -266,7 +270,7 @@ class GuardedReranker:
         padding = [None] * (len(passages) - number)
         if stopped and scored >= min(LEAST_PAIRS, number):
             return Scores([*pairs, *padding], stopped=True)
-        counts = f"{scored} of {len(passages)} passages"
+        counts = share_of(scored, len(passages), "passage")
         if scored < number:
             detail = f"{self.name} scored {counts}"
             missing = missing or Degradation(code="partial_scores", detail=detail)

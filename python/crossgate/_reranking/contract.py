@@ -12,6 +12,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 from crossgate._support.checks import safe_repr
 from crossgate._support.errors import InputError, RerankerError
+from crossgate._support.wording import type_of
 from crossgate._values.results import Degradation, Passage
 
 LEAST_PAIRS = 2
@@ -196,7 +197,7 @@ def check_reranker(reranker: object) -> None:
     if lacks:
         raise InputError(
             "out_of_range",
-            f"the reranker is a {type(reranker).__name__} without {' and '.join(lacks)}: pass the "
+            f"the reranker is {type_of(reranker)} without {' and '.join(lacks)}: pass the "
             "name or folder of a model, None, or an object with the strings name and identity and "
             "the method score",
         )
@@ -217,4 +218,4 @@ def passages_of(texts: Iterable[str]) -> list[Passage]:
         raise InputError(
             "malformed_candidate", f"texts is {safe_repr(texts)}: pass a list of texts"
         )
-    return [Passage(id=str(number), text=text) for number, text in enumerate(texts, start=1)]
+    return [Passage(id=str(number), text=text) for number, text in enumerate(texts)]

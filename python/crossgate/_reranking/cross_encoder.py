@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from os import PathLike
+from typing import TYPE_CHECKING
 
 from crossgate._reranking.contract import NO_DEADLINE, Deadline, Enough, PairScore, Scores
 from crossgate._runtime.models.folder import locate
 from crossgate._runtime.models.manifest import ROUTING_RERANKER
 from crossgate._runtime.onnx import OnnxModel
-from crossgate._runtime.threads import loading, run_prefix, run_until
+from crossgate._runtime.threads import loading, run_all, run_prefix, run_until
 from crossgate._support.errors import InputError, ModelError
+from crossgate._support.wording import counted, share_of
 from crossgate._values.results import Degradation, Passage
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding
+
+# Pairs of equal length that run together, and the word pieces up to which that is faster.
+_PAIRS_PER_RUN = 4
+_LONGEST_TOGETHER = 64
 
 # Word pieces of the passage that a pair must have room for, to score the passage at all.
 _LEAST_PASSAGE_PIECES = 16
@@ -68,8 +78,22 @@ class CrossEncoder:
                 the passage.
             ModelError: `dependency_missing`, `model_unsupported` or `model_failed`.
         """
+        if deadline.left is None and self._local.scales_tokens:
+            return Scores(self._score_together(query, _texts(passages)))
         scored = run_until(self._scorer(query), _texts(passages), _until(deadline))
         return self._scores(scored, passages)
+
+    def _score_together(self, query: str, texts: Sequence[str]) -> list[PairScore]:
+        """Score all texts, several of equal length in one run."""
+        inputs = run_all(self._reader(query), texts)
+        parts = together([len(encoding.ids) for encoding, _ in inputs])
+        logits = run_all(lambda part: self._logits(*(inputs[place][0] for place in part)), parts)
+        scores = {
+            place: score
+            for part, found in zip(parts, logits, strict=True)
+            for place, score in zip(part, found, strict=True)
+        }
+        return [PairScore(scores[place], cut) for place, (_, cut) in enumerate(inputs)]
 
     def score_until(
         self, query: str, passages: Sequence[Passage], *, deadline: Deadline, enough: Enough
@@ -99,8 +123,8 @@ class CrossEncoder:
             return Scores(scored)
         why = Degradation(
             code="budget",
-            detail=f"{self.name} had time for {len(scored)} of {len(passages)} passages: raise "
-            "budget_ms, or call warm_up first",
+            detail=f"{self.name} had time for {share_of(len(scored), len(passages), 'passage')}: "
+            "raise budget_ms, or call warm_up first",
         )
         return Scores([*scored, *[None] * missing], why)
 
@@ -124,6 +148,27 @@ class CrossEncoder:
         return self._local.query_length is None and self._local.template is None
 
     def _scorer(self, query: str) -> Callable[[str], PairScore]:
+        read = self._reader(query)
+
+        def score(text: str) -> PairScore:
+            encoding, truncated = read(text)
+            return PairScore(self._logits(encoding)[0], truncated)
+
+        return score
+
+    def _logits(self, *inputs: Encoding) -> list[float]:
+        """Return the logits of inputs of equal length."""
+        output = self._loaded().run(*inputs)
+        if output.size != len(inputs):
+            raise ModelError(
+                "model_unsupported",
+                f"model {self.name!r} returns {counted(output.size, 'number')} for "
+                f"{counted(len(inputs), 'pair')}, not one per pair: it is not a cross-encoder",
+            )
+        return [float(logit) for logit in output.reshape(-1)]
+
+    def _reader(self, query: str) -> Callable[[str], tuple[Encoding, bool]]:
+        """Return a function from a text to the input of its pair, and whether it was cut."""
         model = self._loaded()
         if self.cuts(query):
             asked = model.ends(query, self._most_query_pieces)
@@ -138,29 +183,24 @@ class CrossEncoder:
             if most < 1:
                 raise ModelError(
                     "model_unsupported",
-                    f"model {self.name!r} reads at most {self._local.max_length} word pieces, too "
+                    f"model {self.name!r} reads at most "
+                    f"{counted(self._local.max_length, 'word piece')}, too "
                     "few for a query and a passage; see model_max_length in tokenizer_config.json",
                 )
             raise InputError(
                 "query_too_long",
-                f"the query has {len(query):,} characters and {len(asked.ids)} word pieces, and "
+                f"the query has {counted(len(query), 'character')} and "
+                f"{counted(len(asked.ids), 'word piece')}, and "
                 f"{self.name} reads at most {most}: pass only the part with the request",
             )
 
-        def score(text: str) -> PairScore:
+        def read(text: str) -> tuple[Encoding, bool]:
             pieces = model.document(text)
             truncated = len(pieces.ids) > room or model.clips(text)
             pieces.truncate(room)
-            output = model.run(model.join(asked, pieces))
-            if output.size != 1:
-                raise ModelError(
-                    "model_unsupported",
-                    f"model {self.name!r} returns {output.size} numbers per pair, not one: it is "
-                    "not a cross-encoder",
-                )
-            return PairScore(float(output.reshape(-1)[0]), truncated)
+            return model.join(asked, pieces), truncated
 
-        return score
+        return read
 
     def _loaded(self) -> OnnxModel:
         if self._model is not None:
@@ -169,6 +209,21 @@ class CrossEncoder:
             if self._model is None:
                 self._model = OnnxModel(self._local)
             return self._model
+
+
+def together(lengths: Sequence[int]) -> list[list[int]]:
+    """Return the positions of inputs that run together: short ones of equal length.
+
+    The longest runs come first, so that the threads end at about the same time.
+    """
+    places: defaultdict[int, list[int]] = defaultdict(list)
+    for place, length in enumerate(lengths):
+        places[length].append(place)
+    runs = []
+    for length, equal in places.items():
+        step = _PAIRS_PER_RUN if length <= _LONGEST_TOGETHER else 1
+        runs += [equal[first : first + step] for first in range(0, len(equal), step)]
+    return sorted(runs, key=lambda run: -len(run) * lengths[run[0]])
 
 
 def _texts(passages: Sequence[Passage]) -> list[str]:

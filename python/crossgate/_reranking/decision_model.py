@@ -27,6 +27,7 @@ from crossgate._reranking.remote import (
 )
 from crossgate._support.checks import check_count, check_text
 from crossgate._support.errors import InputError
+from crossgate._support.wording import share_of
 
 Interface = Literal["systemone", "decisions"]
 
@@ -256,7 +257,7 @@ def checked_probabilities(answer: object, labels: Sequence[str]) -> list[float]:
             raise TransportError("the answer has a probability that is not between 0 and 1")
         found[label] = float(value)
     if len(found) < len(labels):
-        raise TransportError(f"the answer has {len(found)} of {len(labels)} probabilities")
+        raise TransportError(f"the answer has {share_of(len(found), len(labels), 'probability')}")
     total = math.fsum(found.values())
     if abs(total - 1) > _TOLERANCE + _TOLERANCE_PER_OPTION * len(labels):
         raise TransportError(f"the probabilities of the answer sum to {total:.2f}")

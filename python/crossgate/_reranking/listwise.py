@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 
 from crossgate._support.checks import check_count
+from crossgate._support.wording import counted
 
 WINDOW = 20
 """Passages per request."""
@@ -75,7 +76,8 @@ def messages(query: str, passages: Sequence[str]) -> list[dict[str, str]]:
     content = (
         f"<query-{mark}>{_quoted(query)}</query-{mark}>\n\n"
         + "\n".join(quoted)
-        + f"\n\nPut all {len(passages)} passages in order, the one that answers the query best "
+        + f"\n\nPut all {counted(len(passages), 'passage')} in order, the one that answers the "
+        "query best "
         "first. Answer with every number once, in square brackets, such as [2] > [1] > [3], and "
         "with nothing else."
     )

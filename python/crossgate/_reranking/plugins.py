@@ -15,6 +15,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from crossgate._reranking.contract import Reranker
 from crossgate._support.errors import PluginError, first_line
+from crossgate._support.wording import type_of
 
 GROUP = "crossgate.rerankers"
 
@@ -60,7 +61,7 @@ def load(name: str) -> Reranker | None:
         made = point.load()()
         if isinstance(made, Reranker):
             return made
-        cause = f"it returns a {type(made).__name__}, which lacks name, identity or score"
+        cause = f"it returns {type_of(made)}, which lacks name, identity or score"
     except (Exception, SystemExit) as error:  # code of the plug-in can raise anything
         line = first_line(error)
         name = type(error).__name__

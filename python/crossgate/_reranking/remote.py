@@ -18,6 +18,7 @@ from crossgate._reranking.registry import RequestLimits
 from crossgate._reranking.shared_state import background
 from crossgate._support.checks import check_count, check_number, check_text
 from crossgate._support.errors import InputError, ModelError, RerankerError
+from crossgate._support.wording import counted, share_of, type_of
 from crossgate._values.results import Degradation, Passage
 
 Result = TypeVar("Result")
@@ -87,7 +88,7 @@ class ApiKey:
     def __init__(self, value: str | None, variables: tuple[str, ...]) -> None:
         if value is not None and not isinstance(value, str):
             # The message leaves the value out, which may be a secret.
-            raise InputError("out_of_range", f"the key is a {type(value).__name__}: pass a text")
+            raise InputError("out_of_range", f"the key must be a string, not {type_of(value)}")
         key = value or next(
             (os.environ[variable] for variable in variables if os.environ.get(variable)), ""
         )
@@ -279,7 +280,7 @@ class RemoteReranker:
         scored = len(pairs) - pairs.count(None)
         if scored < LEAST_PAIRS:
             raise next((error for error in errors if error.code == "api_error"), errors[0])
-        detail = f"{scored} of {len(texts)} passages were scored: {errors[0]}"
+        detail = f"only {share_of(scored, len(texts), 'passage')} got a score: {errors[0]}"
         return Scores(pairs, Degradation(code="partial_scores", detail=detail))
 
     def _split(self, documents: int, most: int | None) -> list[list[int]]:
@@ -305,8 +306,10 @@ class RemoteReranker:
             if asked > limits.query_tokens:
                 raise InputError(
                     "query_too_long",
-                    f"the query has {len(query):,} characters, and {self.name} reads at most "
-                    f"{limits.query_tokens:,} tokens: pass only the part that states the request",
+                    f"the query has {counted(len(query), 'character')}, and {self.name} reads "
+                    "at most "
+                    f"{counted(limits.query_tokens, 'token')}: pass only the part that states "
+                    "the request",
                 )
             pairs = [tokens.cut(document, limits.document_tokens) for document in documents]
             return [text for text, _ in pairs], [cut for _, cut in pairs], limits.batch(asked)
@@ -365,7 +368,7 @@ class RemoteReranker:
                 raise self._not_sent()
             pause = max(_pause(attempt), problem.retry_after)
             if not problem.retryable or attempt >= self._attempts or loop.time() + pause >= until:
-                tried = f" (sent {attempt} times)" if attempt > 1 else ""
+                tried = f" (sent {counted(attempt, 'time')})" if attempt > 1 else ""
                 raise RerankerError("api_error", f"{self.name}: {problem}{tried}")
             await asyncio.sleep(pause)
 
@@ -413,7 +416,7 @@ def checked(results: object, documents: int) -> list[float]:
     except (TypeError, ValueError, OverflowError):
         problem = "a value that is not a list of positions and scores"
     if not problem and len(scores) < documents:
-        problem = f"{len(scores)} scores for {documents} documents"
+        problem = f"{counted(len(scores), 'score')} for {counted(documents, 'document')}"
     if problem:
         raise TransportError(f"it returned {problem}")
     return [scores[index] for index in range(documents)]

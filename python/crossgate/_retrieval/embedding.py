@@ -13,6 +13,7 @@ from crossgate._runtime.models.folder import locate
 from crossgate._runtime.models.manifest import EMBEDDER
 from crossgate._runtime.threads import loading, run_all
 from crossgate._support.errors import ModelError
+from crossgate._support.wording import counted
 from crossgate._values.results import Vector
 
 
@@ -138,7 +139,8 @@ def _by_onnxruntime(local: LocalModel) -> Callable[[str], Sequence[float]]:
         if output.ndim != 1:
             raise ModelError(
                 "model_unsupported",
-                f"model {local.name!r} returns {output.ndim + 1} dimensions: an embedder returns "
+                f"model {local.name!r} returns {counted(output.ndim + 1, 'dimension')}: an "
+                "embedder returns "
                 "one vector per text or per token",
             )
         vector: Sequence[float] = output

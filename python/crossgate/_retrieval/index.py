@@ -40,6 +40,7 @@ from crossgate._support.checks import (
 )
 from crossgate._support.errors import IndexFileError, InputError, ModelError
 from crossgate._support.files import check_source, check_target, remove_leftovers
+from crossgate._support.wording import counted, type_of
 from crossgate._values.candidates import ID_FIELDS, candidate
 from crossgate._values.results import Candidate, Document, Vector, content
 
@@ -173,6 +174,13 @@ class Index:
             ModelError: If the embedder is given by a name or folder that cannot be used.
         """
         path = check_path("the index", path)
+        if os.path.isdir(path):
+            name = os.path.basename(os.path.abspath(path)).lstrip(".") or "documents"
+            raise IndexFileError(
+                "not_an_index",
+                f"{path} is a folder: index it with `crossgate index {path} -o {name}.cgx`, and "
+                f"use {name}.cgx",
+            )
         try:
             check_source(path)
         except OSError as error:
@@ -464,7 +472,7 @@ class Index:
         return isinstance(id, str) and is_text(id) and id in self._core
 
     def __repr__(self) -> str:
-        return f"<Index of {len(self)} documents, embedder {self.embedder or 'none'}>"
+        return f"<Index of {counted(len(self), 'document')}, embedder {self.embedder or 'none'}>"
 
     def __reduce__(self) -> tuple[Callable[..., Index], tuple[bytes, Embedder | None, Path | None]]:
         """Pickle as the bytes of its file, which are checksummed.
@@ -551,7 +559,7 @@ def check_embedder(embedder: object) -> None:
     if not isinstance(identity, str) or not callable(embed):
         raise InputError(
             "out_of_range",
-            f"the embedder is a {type(embedder).__name__}: pass the name or folder of a model to "
+            f"the embedder is {type_of(embedder)}: pass the name or folder of a model to "
             "Index, or an object with identity (a text), dimension and embed (a method)",
         )
 
@@ -596,12 +604,13 @@ def check_documents(documents: Iterable[Document], *, empty: bool = False) -> No
         InputError: `malformed_candidate`, `empty_document`, `invalid_text` or `duplicate_id`.
     """
     seen: set[str] = set()
-    for position, document in enumerate(documents, start=1):
+    for position, document in enumerate(documents):
         if not isinstance(document, Document):
             raise InputError(
                 "malformed_candidate",
-                f"document {position} is a {type(document).__name__}: make it a Document, such as "
-                "Document(**row) for a mapping",
+                f"document {position} must be a Document, not {type_of(document)}: use "
+                "Document(**row) "
+                "for a mapping",
             )
         _check(document, empty=empty)
         if document.id in seen:
@@ -705,7 +714,8 @@ def _checked_vectors(
     if len(made) != len(texts):
         raise ModelError(
             "model_failed",
-            f"the embedder {embedder.identity} returned {len(made)} vectors for {len(texts)} texts",
+            f"the embedder {embedder.identity} returned {counted(len(made), 'vector')} for "
+            f"{counted(len(texts), 'text')}",
         )
     return made
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossgate._runtime.threads import run_on_thread
 from crossgate._support.errors import ModelError
+from crossgate._support.wording import counted
 
 if TYPE_CHECKING:
     import numpy
@@ -41,9 +42,10 @@ _running: dict[int, tuple[float, onnxruntime.RunOptions]] = {}
 class OnnxModel:
     """A model and its tokenizer; safe to share between threads.
 
-    Each input runs alone and without padding, on one thread. The result of an input therefore does
-    not depend on other inputs (dynamic quantisation scales the whole tensor), and memory is bounded
-    by one input. Throughput comes from running several inputs in parallel.
+    Inputs run without padding, on one thread, and alone unless the model scales each token on its
+    own. The result of an input therefore does not depend on other inputs (dynamic quantisation
+    scales the whole tensor), and memory is bounded. Throughput comes from running several inputs in
+    parallel.
 
     Args:
         local: The verified files.
@@ -159,22 +161,23 @@ class OnnxModel:
             return _merged(first, second, self._suffix)
         return self._tokenizer.post_process(first, second)
 
-    def run(self, encoding: Encoding) -> numpy.ndarray[Any, numpy.dtype[numpy.float32]]:
-        """Run the model on one input and return its first output, of shape (1, ...).
+    def run(self, *inputs: Encoding) -> numpy.ndarray[Any, numpy.dtype[numpy.float32]]:
+        """Run the model on inputs of equal length and return the first output, of shape (N, ...).
 
         Raises:
             ModelError: `model_failed` if the runtime rejects the input, or exceeds the time limit.
         """
         import numpy
 
+        tokens = sum(len(encoding.ids) for encoding in inputs)
         columns = {
-            "input_ids": encoding.ids,
-            "attention_mask": encoding.attention_mask,
-            "token_type_ids": encoding.type_ids,
-            "position_ids": range(len(encoding.ids)),
+            "input_ids": [encoding.ids for encoding in inputs],
+            "attention_mask": [encoding.attention_mask for encoding in inputs],
+            "token_type_ids": [encoding.type_ids for encoding in inputs],
+            "position_ids": [range(len(encoding.ids)) for encoding in inputs],
         }
-        feed = {name: numpy.array([columns[name]], dtype=numpy.int64) for name in self._inputs}
-        seconds = SECONDS + SECONDS_PER_TOKEN * len(encoding.ids)
+        feed = {name: numpy.array(columns[name], dtype=numpy.int64) for name in self._inputs}
+        seconds = SECONDS + SECONDS_PER_TOKEN * tokens
         with _limited(seconds) as options:
             try:
                 output = self._session.run([self._output], feed, options)[0]
@@ -182,7 +185,7 @@ class OnnxModel:
                 why = _first_line(error)
                 if options.terminate:
                     why = (
-                        f"it was stopped after {seconds:.0f} s with {len(encoding.ids)} tokens and "
+                        f"it was stopped after {seconds:.0f} s with {counted(tokens, 'token')} and "
                         "may never end: use another model"
                     )
                 message = f"model {self.local.name!r} failed: {why}"

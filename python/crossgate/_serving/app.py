@@ -23,21 +23,28 @@ from crossgate._decision.rerank import rerank
 from crossgate._decision.router import Router
 from crossgate._serving.request_limits import Guard, Limits
 from crossgate._serving.shapes import (
+    NONE_OPTIONS,
+    Choice,
     Refusal,
     RerankAnswer,
     RerankRequest,
     RouteRequest,
     ScoredText,
+    SystemOneAnswer,
+    SystemOneRequest,
     TextsRequest,
     VoyageAnswer,
     VoyageRequest,
+    choice_answer,
     readable_chars,
     refusal,
     reranked,
     scored_texts,
+    text_of,
     voyage_ranked,
 )
 from crossgate._support.errors import CrossgateError, InputError
+from crossgate._support.wording import counted
 from crossgate._values.candidates import candidate
 from crossgate._values.results import RouteResult
 
@@ -91,9 +98,7 @@ class Decisions:
         if self._turns is None:  # made here, since it belongs to the running event loop
             self._turns = anyio.CapacityLimiter(self._limits.concurrency)
         if self._waiting >= self._limits.concurrency + self._limits.waiting:
-            raise Refused(
-                429, "overloaded", f"{self._limits.waiting} requests are waiting: try again later"
-            )
+            raise Refused(429, "overloaded", "too many requests are waiting: try again later")
         self._waiting += 1
         try:
             result = await anyio.to_thread.run_sync(decide, limiter=self._turns)
@@ -161,15 +166,19 @@ def application(
     name = options.get("reranker")
     model = name if isinstance(name, str) and name != "default" else "crossgate"
 
-    async def decided(query: str, given: list[Any], chars: int | None = None) -> RouteResult:
-        if not given:
-            raise InputError("no_documents", "there are no documents: send at least one")
-        if len(given) > limits.documents:
+    def check_number(documents: int) -> None:
+        if documents > limits.documents:
             raise Refused(
                 413,
                 "too_many_documents",
-                f"{len(given):,} documents exceed the limit of {limits.documents:,}: send fewer",
+                f"{counted(documents, 'document')} sent, and the limit is "
+                f"{limits.documents:,}: send fewer",
             )
+
+    async def decided(query: str, given: list[Any], chars: int | None = None) -> RouteResult:
+        if not given:
+            raise InputError("no_documents", "there are no documents: send at least one")
+        check_number(len(given))
         return await decisions.make(lambda: rerank(query, _candidates(given, chars), **options))
 
     # Only for the OpenAPI description; `Guard` checks the key.
@@ -206,6 +215,42 @@ def application(
             result = await decided(asked.query, list(asked.texts))
             return _answer(scored_texts(asked, result), result)
         return await rerank_v2(asked)
+
+    async def chosen(query: str, question: Choice) -> tuple[dict[str, Any], list[RouteResult]]:
+        documents = {
+            option: text_of(content) or option
+            for option, content in question.criteria.items()
+            if option.strip().lower() not in NONE_OPTIONS
+        }
+        if not documents:
+            return choice_answer(list(question.criteria), {}), []
+        result = await decided(query, list(documents.values()))
+        names = list(documents)
+        relevances = {
+            names[hit.index]: hit.relevance
+            for hit in result.hits
+            if hit.relevance is not None and hit.index is not None
+        }
+        if len(relevances) < len(documents):
+            raise Refused(
+                503,
+                "no_probabilities",
+                "the reranker did not answer, or has no profile: start the server with the default "
+                "reranker, or with --profile",
+            )
+        return choice_answer(list(question.criteria), relevances), [result]
+
+    @post("/v1/systemone", "Like TypeSafe's /v1/systemone, choices only", SystemOneAnswer)
+    async def systemone(asked: SystemOneRequest) -> Response:
+        check_number(sum(len(question.criteria) for question in asked.questions.values()))
+        query = text_of(asked.state)
+        answers: dict[str, Any] = {}
+        results: list[RouteResult] = []
+        for name, question in asked.questions.items():
+            answers[name], decisions_made = await chosen(query, question)
+            results += decisions_made
+        usage = {"input_tokens": 0, "output_tokens": 0}
+        return _answer({"model": model, "answers": answers, "usage": usage}, *results)
 
     @post("/route", "Pick the documents of the index that fit, or none")
     async def route(asked: RouteRequest) -> Response:
@@ -258,9 +303,10 @@ def _candidates(given: list[Any], chars: int | None) -> list[Any]:
     ]
 
 
-def _answer(values: Any, result: RouteResult) -> Response:
+def _answer(values: Any, *results: RouteResult) -> Response:
     """Answer with our own JSON: the framework's fails on a lone surrogate in a client's field."""
-    degraded = ",".join(degradation.code for degradation in result.degraded)
+    codes = (degradation.code for result in results for degradation in result.degraded)
+    degraded = ",".join(dict.fromkeys(codes))
     return AsciiJSON(values, headers={"x-crossgate-degraded": degraded} if degraded else None)
 
 

@@ -71,6 +71,10 @@ class Guard:
             message = "the key is missing or wrong: send it as Authorization: Bearer KEY"
             await _refuse(send, scope, 401, "unauthorized", message)
             return
+        if (encoding := _encoding(scope)) != "identity":
+            message = f"Content-Encoding is {encoding!r}: send the body without compression"
+            await _refuse(send, scope, 415, "unsupported_encoding", message)
+            return
         try:
             async with asyncio.timeout(self._limits.read_seconds):
                 body = await self._read(receive)
@@ -137,6 +141,11 @@ class Guard:
             body += message.get("body", b"")
             if len(body) > self._limits.body or not message.get("more_body", False):
                 return bytes(body)
+
+
+def _encoding(scope: Scope) -> str:
+    given = dict(scope["headers"]).get(b"content-encoding", b"")
+    return str(given.decode("latin-1").strip().lower()) or "identity"
 
 
 async def _left(receive: Receive) -> None:

@@ -1,9 +1,10 @@
-"""Requests and responses over HTTP, in the formats of Cohere, Jina, TEI, Voyage and crossgate."""
+"""Requests and responses over HTTP, in the formats of other rerankers, System One and crossgate."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import uuid4
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
@@ -24,6 +25,15 @@ _DOCUMENTS = {"type": "array", "items": {"anyOf": [{"type": "string"}, _ROW]}, "
 # English text has about four characters per token.
 _CHARS_PER_TOKEN = 4
 
+_STRUCTURED = [{"type": "object"}, {"type": "array"}]
+
+NONE_OPTIONS = frozenset({"none", "none of these", "none of the above"})
+"""Names of an option, in lower case, that stands for "no option fits"."""
+
+# Relevances beyond these bounds would give odds of 0 or infinity.
+_LEAST, _MOST = 1e-6, 1 - 1e-6
+
+Content = str | dict[str, Any] | list[Any]
 Text = str | dict[str, Any]
 Query = Annotated[str, WithJsonSchema(_READABLE)]
 Documents = Annotated[list[Text], WithJsonSchema(_DOCUMENTS)]
@@ -103,6 +113,43 @@ class RouteRequest(Asked):
         None, description="Probability that the shortlist contains a fitting document if one fits."
     )
     max_shortlist: Count | None = None
+
+
+class Choice(Asked):
+    """A question of System One that selects one of the options in `criteria`."""
+
+    type: Literal["choice"]
+    instructions: Content | None = Field(None, description="Not read.")
+    criteria: dict[str, Content | None] = Field(
+        min_length=1,
+        max_length=255,
+        description="Options with their descriptions; an option without one is read by its name.",
+    )
+
+
+class SystemOneRequest(Asked):
+    """A request to `/v1/systemone`; other fields are ignored."""
+
+    state: Annotated[Content, WithJsonSchema({"anyOf": [_READABLE, *_STRUCTURED]})]
+    questions: dict[str, Choice] = Field(min_length=1)
+    model: str | None = None
+
+
+class ChoiceAnswer(BaseModel):
+    """The answer to one question."""
+
+    type: Literal["choice"]
+    choice: str = Field(description="The option with the highest probability.")
+    confidence: float = Field(description="0 if all options are equally likely, 1 if one is sure.")
+    probabilities: dict[str, float]
+
+
+class SystemOneAnswer(BaseModel):
+    """The response of `/v1/systemone`."""
+
+    model: str
+    answers: dict[str, ChoiceAnswer]
+    usage: dict[str, int]
 
 
 class Ranked(BaseModel):
@@ -202,6 +249,40 @@ def scored_texts(asked: TextsRequest, result: RouteResult) -> list[dict[str, Any
         | ({"text": hit.document.text} if asked.return_text else {})
         for hit, number in pairs
     ]
+
+
+def choice_answer(options: Sequence[str], relevances: Mapping[str, float]) -> dict[str, Any]:
+    """Answer a choice question of System One.
+
+    The odds of an option against "none" are those of its relevance, so without such an option only
+    the ratios of the options count.
+
+    Args:
+        options: The options in the order of the request.
+        relevances: Relevance of each option but "none", in [0, 1].
+    """
+    odds = {}
+    for option in options:
+        relevance = min(max(relevances.get(option, 0.5), _LEAST), _MOST)
+        odds[option] = relevance / (1 - relevance)
+    total = sum(odds.values())
+    probabilities = {option: value / total for option, value in odds.items()}
+    choice = max(options, key=probabilities.__getitem__)
+    rest = len(options) - 1
+    confidence = (len(options) * probabilities[choice] - 1) / rest if rest else 1.0
+    return {
+        "type": "choice",
+        "choice": choice,
+        "confidence": min(max(confidence, 0.0), 1.0),
+        "probabilities": probabilities,
+    }
+
+
+def text_of(content: Content | None) -> str:
+    """Return content as text: structures as JSON, nothing as an empty text."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    return json.dumps(content, ensure_ascii=False)
 
 
 def refusal(path: str, code: str, message: str, *, texts: bool = False) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crossgate._support.errors import InputError
+from crossgate._support.wording import counted, type_of
 
 if TYPE_CHECKING:
     from crossgate._core import Profile
@@ -30,7 +31,7 @@ def check_text(what: str, text: object) -> None:
         InputError: `invalid_text` if it is not a `str`, or contains a lone surrogate.
     """
     if not isinstance(text, str):
-        raise InputError("invalid_text", f"{what} is a {type(text).__name__}: it must be a str")
+        raise InputError("invalid_text", f"{what} must be a string, not {type_of(text)}")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -86,7 +87,7 @@ def safe_repr(value: object) -> str:
     try:
         text = repr(value)
     except Exception:  # an integer of more than 4,300 digits, or a failing __repr__
-        return f"a {type(value).__name__} that cannot be shown"
+        return f"{type_of(value)} that cannot be shown"
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
@@ -212,12 +213,12 @@ def check_hits(what: str, hits: object) -> None:
     """
     if isinstance(hits, str | bytes | Mapping) or not isinstance(hits, Sequence):
         raise InputError("malformed_candidate", f"{what} is {safe_repr(hits)}: pass a list of hits")
-    for position, hit in enumerate(hits, start=1):
+    for position, hit in enumerate(hits):
         id = getattr(hit, "id", None)
         if not isinstance(id, str) or not id:
             raise InputError(
                 "malformed_candidate",
-                f"hit {position} in {what} is a {type(hit).__name__} with the id {safe_repr(id)}: "
+                f"hit {position} in {what} is {type_of(hit)} with the id {safe_repr(id)}: "
                 "each id must be a non-empty string",
             )
 
@@ -253,7 +254,8 @@ def check_prompt(query: str) -> None:
     if len(query) > MAX_QUERY_CHARACTERS:
         raise InputError(
             "query_too_long",
-            f"the query has {len(query):,} characters, and at most {MAX_QUERY_CHARACTERS:,} are "
+            f"the query has {counted(len(query), 'character')}, and at most "
+            f"{MAX_QUERY_CHARACTERS:,} are "
             "read: pass only the part that states the request",
         )
 

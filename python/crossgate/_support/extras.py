@@ -22,7 +22,7 @@ def package(name: str, what: str, *, extra: str | None = None) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        install = f"'.[{extra}]' from a clone" if extra else name
+        install = f"'crossgate[{extra}]'" if extra else name
         raise ModelError(
             "dependency_missing",
             f"{what} needs the package {name!r}, which is not installed: pip install {install}",

@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from crossgate._support.wording import counted
+
 if TYPE_CHECKING:
     from io import BufferedReader
 
@@ -228,7 +230,7 @@ def _check_regular(mode: int) -> None:
 
 
 def _too_large(limit: int) -> OSError:
-    return OSError(errno.EFBIG, f"it exceeds the limit of {limit:,} bytes")
+    return OSError(errno.EFBIG, f"it exceeds the limit of {counted(limit, 'byte')}")
 
 
 def _unfinished(path: Path) -> Path:

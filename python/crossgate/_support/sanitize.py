@@ -93,3 +93,18 @@ def _without_tag(found: re.Match[str]) -> str:
     while at < len(text) and (text[at].isspace() or unicodedata.category(text[at])[0] == "M"):
         at += 1
     return "\u2039" if _TAG_START.match(text, at) else found[0]
+
+
+def columns(text: str) -> int:
+    """Return the width of a text in terminal columns; some characters take two."""
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return len(text) + wide
+
+
+def fit(text: str, width: int) -> str:
+    """Return a text cut to at most `width` columns."""
+    if columns(text) <= width:
+        return text
+    while columns(text) > width - 1:
+        text = text[: min(len(text) - 1, width)]
+    return f"{text.rstrip()}…"

@@ -31,7 +31,7 @@ try:
 except ImportError as error:
     raise ModelError(
         "dependency_missing",
-        "opentelemetry-api is not installed: pip install '.[otel]' from a clone",
+        "opentelemetry-api is not installed: pip install 'crossgate[otel]'",
     ) from error
 
 

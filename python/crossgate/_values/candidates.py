@@ -10,6 +10,7 @@ from typing import Any
 
 from crossgate._support.checks import safe_repr
 from crossgate._support.errors import InputError
+from crossgate._support.wording import type_of
 from crossgate._values.results import Candidate, Document
 
 # Retrievers with 32-bit floats report the cosine of a text with itself as 1.0000001.
@@ -46,7 +47,7 @@ def candidate(position: int, given: object, what: str = "candidate") -> Candidat
     if not isinstance(given, Mapping):
         raise InputError(
             "malformed_candidate",
-            f"{what} is a {type(given).__name__}: pass a str, a mapping or a Document",
+            f"{what} must be a string, a mapping or a Document, not {type_of(given)}",
         )
     row = dict(given)
     ids = [id for id in (row.pop(field, None) for field in ID_FIELDS) if id is not None]
@@ -63,7 +64,7 @@ def candidate(position: int, given: object, what: str = "candidate") -> Candidat
     if not isinstance(metadata, Mapping):
         raise InputError(
             "malformed_candidate",
-            f"the metadata of {what} is a {type(metadata).__name__}: it must be a mapping",
+            f"the metadata of {what} must be a mapping, not {type_of(metadata)}",
         )
     vector = row.pop("vector", None)
     triggers, exclusions, examples, counterexamples = (_texts(row, name) for name in _HINT_FIELDS)
@@ -102,7 +103,7 @@ def _text(what: str, row: dict[str, Any], names: Iterable[str]) -> str:
         if not isinstance(value, str):
             raise InputError(
                 "malformed_candidate",
-                f"the {name} of {what} is a {type(value).__name__}: it must be a str",
+                f"the {name} of {what} must be a string, not {type_of(value)}",
             )
         return value
     return ""

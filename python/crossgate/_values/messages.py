@@ -4,14 +4,14 @@ from __future__ import annotations
 
 REASONS = {
     "no_candidates": "there was nothing to choose from",
-    "improbable": "nothing is likely to fit",
+    "improbable": "no candidate is likely enough",
     "below_floor": "no candidate reaches the floor of this section",
     "no_overlap": "no document shares a word with the query",
     "confident_winner": "one document is far enough ahead",
     "lexical_winner": "the words match one document, and no other comes close",
     "undecided": "no clear winner, and no cross-encoder available",
     "reranked": "no clear winner, so the cross-encoder decided",
-    "rejected": "no clear winner, and no candidate likely to fit",
+    "rejected": "no clear winner, and no candidate is likely enough",
 }
 """Explanation of a decision, by `RouteResult.reason`."""
 

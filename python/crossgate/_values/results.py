@@ -308,8 +308,7 @@ class RouteResult:
         shortlist: The fewest hits, best first, that contain a fitting document with the probability
             `coverage`, given that one of the documents fits; empty if that is unlikely. It starts
             with the first selected hit. See docs/shortlist.md.
-        coverage: The probability that `shortlist` promises, in (0, 1); None without a promise,
-            which `degraded` explains.
+        coverage: The probability that `shortlist` promises, in (0, 1); None without a promise.
         hits: All considered candidates, best first, including the selected ones.
         degraded: Parts that did not run as configured; empty if all did.
         timings: Milliseconds per step. The only part of a result that differs between two runs.

@@ -12,6 +12,7 @@ from rerankers.results import RankedResults, Result
 
 from crossgate._decision.orderings import ranked
 from crossgate._decision.rerank import arerank, rerank
+from crossgate._support.wording import counted
 from crossgate._values.results import RouteResult
 
 __all__ = ["CrossgateRanker"]
@@ -85,7 +86,9 @@ def _documents(docs: Texts, ids: Ids, metadata: Metadata) -> list[Document]:
     given = [docs] if isinstance(docs, str | Document) else list(docs)
     for name, values in (("doc_ids", ids), ("metadata", metadata)):
         if values is not None and len(values) != len(given):
-            raise ValueError(f"{len(values)} {name} for {len(given)} documents: pass one for each")
+            raise ValueError(
+                f"{len(values)} {name} for {counted(len(given), 'document')}: pass one for each"
+            )
     documents = []
     for position, value in enumerate(given):
         document = Document(value) if isinstance(value, str) else copy(value)

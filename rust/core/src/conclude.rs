@@ -210,9 +210,11 @@ struct Listed {
 }
 
 impl Listed {
-    fn impossible(detail: String) -> Self {
-        let note = Note { code: "no_shortlist".to_owned(), detail };
-        Self { note: Some(note), ..Self::default() }
+    /// No shortlist; only a request that asks for one is told why.
+    fn impossible(gated: &Gated, detail: String) -> Self {
+        let is_asked = gated.coverage.is_some() || gated.max_shortlist.is_some();
+        let note = is_asked.then(|| Note { code: "no_shortlist".to_owned(), detail });
+        Self { note, ..Self::default() }
     }
 }
 
@@ -232,10 +234,10 @@ fn shortlist(
     let most = gated.max_shortlist.unwrap_or(fitted.most);
     let asked = gated.coverage.unwrap_or(fitted.coverage);
     let Some(kept) = promise(promises, asked, most) else {
-        return Listed::impossible(format!(
-            "profile {:?} has no fitted shortlist of at most {most}",
-            profile.name
-        ));
+        return Listed::impossible(
+            gated,
+            format!("profile {:?} has no fitted shortlist of at most {most}", profile.name),
+        );
     };
     let excluded =
         [Dropped::BelowFloor, Dropped::Disagreement, Dropped::RerankMin, Dropped::RerankMargin];
@@ -251,6 +253,7 @@ fn shortlist(
         .collect();
     let Some(mut line) = line else {
         return Listed::impossible(
+            gated,
             "a candidate has no cosine, which the shortlist needs".to_owned(),
         );
     };
@@ -928,14 +931,17 @@ mod tests {
     }
 
     #[test]
-    fn without_a_fit_there_is_no_shortlist_and_a_note() {
+    fn without_a_fit_there_is_no_shortlist_and_who_asks_for_one_is_told_why() {
         let policy = Policy::default();
-        let decide = |profile: &Profile, candidates: Vec<Scored>| {
-            let gated = gate(candidates, profile, &policy, &Request::default()).unwrap();
+        let asked = |profile: &Profile, candidates: Vec<Scored>, coverage: Option<f64>| {
+            let request = Request { coverage, ..Request::default() };
+            let gated = gate(candidates, profile, &policy, &request).unwrap();
             let decision = conclude(&gated, &[], None, profile, &policy).unwrap();
             assert_eq!((decision.coverage, listed(&decision)), (None, vec![]));
             decision.notes.into_iter().map(|note| (note.code, note.detail)).collect::<Vec<_>>()
         };
+        let decide = |profile: &Profile, candidates| asked(profile, candidates, Some(0.9));
+        assert_eq!(asked(&Profile::default(), vec![scored("a", 0.5)], None), []);
         let notes = decide(&Profile::default(), vec![scored("a", 0.5)]);
         assert_eq!(notes[0].0, "no_shortlist");
         assert!(notes[0].1.contains("\"ungated\" has no fitted shortlist of at most 5"));

@@ -70,7 +70,7 @@ macro_rules! evidence {
 }
 
 evidence! {
-    trigger: 2.0, "Worth of the best trigger of the document that the query contains.";
+    trigger: 3.0, "Worth of the best trigger of the document that the query contains.";
     exclusion: -4.0, "How much closer the query is to an exclusion of the document than to its purpose.";
     example: 7.5, "Similarity of the query to the nearest example of the document.";
     counterexample: -7.5, "Similarity of the query to the nearest counterexample of the document.";

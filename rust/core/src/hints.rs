@@ -21,7 +21,11 @@ const ONE_TERM: f64 = 0.5;
 
 /// Differences of the cosine with an exclusion and the cosine with the document at which the
 /// evidence is 0 and 1.
-const CLOSER: (f64, f64) = (-0.1, 0.1);
+const CLOSER: (f64, f64) = (0.0, 0.15);
+
+/// Cosines with an exclusion at which the evidence is 0 and 1: a query that is far from a document
+/// is often a little less far from something that the document excludes.
+const NEAR: (f64, f64) = (0.3, 0.45);
 
 /// Shares of a query's weight that an exclusion explains at which the evidence is 0 and 1.
 const EXPLAINED: (f64, f64) = (0.3, 0.7);
@@ -407,7 +411,7 @@ fn weight<'a>(terms: impl Iterator<Item = &'a str>, bm25: &Bm25) -> Result<f64> 
 /// How surely a query asks for something that a document excludes, in [0, 1].
 ///
 /// It is the larger of two values. The first compares meanings: the cosine with the nearest
-/// exclusion less the cosine with the document. The second compares terms: the share of an
+/// exclusion, if the document's own cosine is lower. The second compares terms: the share of an
 /// exclusion that the query contains, times the share of the query's explained weight that it
 /// explains rather than the purpose.
 fn excluded(
@@ -420,8 +424,9 @@ fn excluded(
         .iter()
         .filter_map(|entry| entry.cosine(query))
         .fold(None, |best, one| Some(best.map_or(one, |best: f64| best.max(one))));
-    let by_meaning =
-        nearest.zip(cosine).map_or(0.0, |(nearest, cosine)| ramp(nearest - cosine, CLOSER));
+    let by_meaning = nearest
+        .zip(cosine)
+        .map_or(0.0, |(nearest, cosine)| ramp(nearest - cosine, CLOSER) * ramp(nearest, NEAR));
     let terms: BTreeSet<&str> = query.terms.iter().map(String::as_str).collect();
     let is_asked = |term: &&str| terms.contains(term);
     let matching: Vec<BTreeSet<&str>> = entries

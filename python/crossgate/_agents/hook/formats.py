@@ -10,6 +10,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from crossgate._support.wording import type_of
+
 PROMPT_CHARS = 65_536
 """Maximum length of a prompt in characters; the rest is cut off."""
 
@@ -173,7 +175,7 @@ def read_prompt(agent: Agent, data: bytes) -> Prompt:
     except (ValueError, RecursionError) as error:
         raise UnreadableCall(f"stdin is not JSON: {type(error).__name__}") from error
     if not isinstance(values, dict):
-        raise UnreadableCall(f"stdin is a JSON {type(values).__name__}, not an object")
+        raise UnreadableCall(f"stdin must be a JSON object, not {type_of(values)}")
     event = values.get("hook_event_name", agent.event)
     if agent.event and event != agent.event:
         raise UnreadableCall(f"the event is {_short(event)}, but this hook is for {agent.event}")

@@ -16,6 +16,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from crossgate._support.wording import counted
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -190,7 +192,7 @@ def _read() -> bytes:
     if size > STDIN_BYTES:
         from crossgate._agents.hook.formats import UnreadableCall
 
-        raise UnreadableCall(f"stdin has {size:,} bytes, at most {STDIN_BYTES:,} are read")
+        raise UnreadableCall(f"stdin has {counted(size, 'byte')}, at most {STDIN_BYTES:,} are read")
     return b"".join(parts)
 
 

@@ -15,6 +15,7 @@ from crossgate._agents.hook.formats import Agent
 from crossgate._support.errors import InputError, SourceError
 from crossgate._support.files import atomic_write, copy_whole, read_source
 from crossgate._support.limits import SETTINGS_BYTES
+from crossgate._support.wording import type_of
 
 BACKUP = ".before-crossgate"
 
@@ -182,7 +183,7 @@ def read(path: Path, data: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise _malformed(path, str(error)) from error
     if not isinstance(values, dict):
-        raise _malformed(path, f"it holds a {type(values).__name__}, not an object")
+        raise _malformed(path, f"it must hold an object, not {type_of(values)}")
     return values
 
 
@@ -200,12 +201,12 @@ def _groups(values: dict[str, Any], agent: Agent) -> list[Any]:
     if hooks is None:
         return []
     if not isinstance(hooks, dict):
-        raise ValueError(f'"hooks" is a {type(hooks).__name__}, not an object')
+        raise ValueError(f'"hooks" must be an object, not {type_of(hooks)}')
     groups = hooks.get(agent.event)
     if groups is None:
         return []
     if not isinstance(groups, list):
-        raise ValueError(f'"hooks.{agent.event}" is a {type(groups).__name__}, not a list')
+        raise ValueError(f'"hooks.{agent.event}" must be a list, not {type_of(groups)}')
     return groups
 
 

@@ -22,6 +22,7 @@ from crossgate._support.errors import InputError
 from crossgate._support.files import read_source
 from crossgate._support.limits import SETTINGS_BYTES
 from crossgate._support.sanitize import sanitize_line
+from crossgate._support.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +196,7 @@ class Upstream:
             return
         if len(self.tools) < len(listed):
             self._warn(
-                f"lists {len(listed):,} tools, of which {len(self.tools):,} have a usable name"
+                f"lists {counted(len(listed), 'tool')}, {len(self.tools):,} with a usable name"
             )
         self.changes += 1
 

@@ -24,6 +24,7 @@ from crossgate._reranking.cross_encoder import CrossEncoder
 from crossgate._retrieval.embedding import OnnxEmbedder
 from crossgate._retrieval.index import Index
 from crossgate._runtime.models.manifest import BUNDLED, EMBEDDER, PASSAGE_RERANKER, ROUTING_RERANKER
+from crossgate._support.wording import counted
 
 _NULL = subprocess.DEVNULL
 
@@ -135,7 +136,7 @@ def _bm25(size: int, settings: Settings) -> Iterator[Figure]:
     if "bm25s" in settings.against:
         search = peers.bm25s(documents)
         runs["bm25s"] = _each(queries, lambda query: search(query, 10))
-    yield from side_by_side(f"{size:,} documents", runs, 10 * settings.repetitions)
+    yield from side_by_side(counted(size, "document"), runs, 10 * settings.repetitions)
 
 
 def cosine(settings: Settings) -> Iterator[Figure]:
@@ -153,7 +154,7 @@ def _cosine(size: int, settings: Settings) -> Iterator[Figure]:
     if "numpy" in settings.against:
         search = peers.numpy(vectors)
         runs["numpy"] = _each(queries, lambda vector: search(vector, 10))
-    yield from side_by_side(f"{size:,} vectors", runs, 10 * settings.repetitions)
+    yield from side_by_side(counted(size, "vector"), runs, 10 * settings.repetitions)
 
 
 def indexing(settings: Settings) -> Iterator[Figure]:
@@ -164,7 +165,7 @@ def indexing(settings: Settings) -> Iterator[Figure]:
             {"id": str(at), "text": texts.text(head), "body": texts.text(body)}
             for at in range(count)
         ]
-        case = f"{head} words" + (f" and a body of {body}" if body else "")
+        case = counted(head, "word") + (f" and a body of {body}" if body else "")
         # It takes seconds, and its spread is small.
         times = max(1, settings.repetitions // 5)
         yield from side_by_side(case, {OURS: partial(Index.build, rows)}, times, each=count)

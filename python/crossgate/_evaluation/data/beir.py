@@ -25,6 +25,7 @@ from crossgate._sources.common import Unusable
 from crossgate._sources.rows import parse_json
 from crossgate._support.checks import check_query
 from crossgate._support.errors import InputError, SourceError
+from crossgate._support.wording import counted
 
 _QUERY_COLUMN = ("query-id", "query_id", "queryid", "qid")
 
@@ -186,7 +187,7 @@ def _rows(path: Path, columns: int, log: ProblemLog) -> Iterator[tuple[int, str,
         grade = cells[2] if columns == 3 and len(cells) == 3 else "1"
         try:
             if len(cells) < columns or (columns == 3 and len(cells) > 3):
-                raise Unusable(f"has {len(cells)} columns between tabs, not {columns}")
+                raise Unusable(f"has {counted(len(cells), 'column')} between tabs, not {columns}")
             yield line, cells[0].strip(), cells[1].strip(), int(grade)
         except ValueError:
             log.add(path, line, f"the score {grade!r} is not a whole number")
@@ -239,8 +240,8 @@ def _notes(
     ]
     if left_out:
         yield (
-            f"{len(left_out)} queries have neither a row in negatives or one in qrels with a score "
-            "above 0, nor metadata.no_match: they were left out"
+            f"left out {counted(len(left_out), 'query')} with neither a row in negatives or one in "
+            "qrels with a score above 0, nor metadata.no_match"
         )
     shared = [
         id
@@ -248,4 +249,4 @@ def _notes(
         if query.metadata.get("no_match") and "split" not in query.metadata and id not in anywhere
     ]
     if shared and len(labelled) > 1:
-        yield f"{len(shared)} no-match queries name no split: they are in every split"
+        yield f"{counted(len(shared), 'no-match query')} without a split: in every split"

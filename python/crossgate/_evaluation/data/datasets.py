@@ -14,6 +14,7 @@ from crossgate._evaluation.data.labelled_lines import read_labelled_lines
 from crossgate._evaluation.data.labels import Dataset, LabelledQuery, ProblemLog
 from crossgate._support.checks import check_path, check_text
 from crossgate._support.errors import InputError, SourceError
+from crossgate._support.wording import share_of
 
 __all__ = ["Dataset", "LabelledQuery", "read_dataset", "sample"]
 
@@ -78,5 +79,8 @@ def sample(dataset: Dataset, limit: int, *, seed: int) -> Dataset:
     return replace(
         dataset,
         queries=tuple(dataset.queries[position] for position in sorted(chosen.tolist())),
-        notes=(*dataset.notes, f"a sample of {limit} of {count} queries, chosen by the seed"),
+        notes=(
+            *dataset.notes,
+            f"a sample of {share_of(limit, count, 'query')}, chosen by the seed",
+        ),
     )

@@ -35,6 +35,7 @@ from crossgate._sources.common import Unusable
 from crossgate._sources.rows import parse_json
 from crossgate._support.checks import check_path, check_query, collected
 from crossgate._support.errors import InputError, SourceError
+from crossgate._support.wording import counted
 from crossgate._values.results import Document
 
 BACKGROUND = "background"
@@ -138,14 +139,16 @@ def read_labels(
     if transcripts is not None:
         unopened = sum(query.kind == UNOPENED for query in queries.values())
         notes.append(
-            f"{unopened} prompts for which the agent opened no skill count as no-match queries, "
+            f"{counted(unopened, 'prompt')} for which the agent opened no skill: no-match "
+            "queries here, "
             "though a skill may fit: the false-positive rate is an upper bound"
         )
     if background:
         added = [query for query in background_queries() if query.text not in queries]
         queries |= {query.text: query for query in added}
         notes.append(
-            f"{len(added)} everyday prompts were added that nothing should fit: a promise about "
+            f"{counted(len(added), 'everyday prompt')} added that nothing should fit: a "
+            "promise about "
             "no-match queries holds for prompts like these, not for near misses"
         )
     return Dataset(
@@ -192,7 +195,7 @@ def with_background(dataset: Dataset) -> Dataset:
     """Return a dataset with the shipped everyday prompts added to its queries."""
     known = {query.text for query in dataset.queries}
     added = tuple(query for query in background_queries() if query.text not in known)
-    note = f"{len(added)} everyday prompts were added that nothing should fit"
+    note = f"{counted(len(added), 'everyday prompt')} added that nothing should fit"
     queries = tuple(_with_own_ids((*dataset.queries, *added)))
     return replace(dataset, queries=queries, notes=(*dataset.notes, note))
 
@@ -393,6 +396,6 @@ def _notes(queries: Mapping[str, LabelledQuery], triggers: set[str]) -> Iterator
     unfitting = sum(not queries[text].relevant for text in triggers)
     if unfitting:
         yield (
-            f"{unfitting} queries say of only one skill that it must not trigger: they count as "
-            "no-match queries, though another skill may fit"
+            f"{counted(unfitting, 'query')} with only one skill that must not trigger: counted as "
+            "no match, though another skill may fit"
         )

@@ -13,6 +13,7 @@ from crossgate._sources.common import Unusable, decoded
 from crossgate._support.errors import SourceError
 from crossgate._support.files import read_source
 from crossgate._support.limits import EVALUATION_BYTES
+from crossgate._support.wording import counted
 from crossgate._values.results import Document
 
 
@@ -111,7 +112,7 @@ class ProblemLog:
         """Return a remark for an error that a skipped row may have caused, or an empty text."""
         if not self.problems:
             return ""
-        return f" ({len(self.problems)} rows were skipped, the first: {self.problems[0]})"
+        return f" (skipped {counted(len(self.problems), 'row')}, the first: {self.problems[0]})"
 
 
 def read_lines(path: Path) -> list[tuple[int, str]]:

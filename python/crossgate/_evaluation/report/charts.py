@@ -16,6 +16,7 @@ from crossgate._evaluation.measures.reliability import ReliabilityBin
 from crossgate._evaluation.measures.shortlists import CoveragePoint
 from crossgate._evaluation.measures.signals import Histogram
 from crossgate._evaluation.measures.statistics import Interval
+from crossgate._support.wording import counted
 
 _WIDTH, _HEIGHT = 360, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 16, 26, 40
@@ -158,7 +159,7 @@ def reliability_chart(bins: Sequence[ReliabilityBin]) -> str:
         radius = 2 + 7 * math.sqrt(tenth.count / most)
         parts.append(
             f'<circle class="dot" cx="{across(tenth.stated):.1f}" cy="{up(tenth.observed):.1f}" '
-            f'r="{radius:.1f}"><title>{tenth.count} queries, stated {tenth.stated:.1%}, '
+            f'r="{radius:.1f}"><title>{counted(tenth.count, "query")}, stated {tenth.stated:.1%}, '
             f"observed {tenth.observed:.1%}</title></circle>"
         )
     return _svg(parts, "stated probability", "share that fits", "reliability")
@@ -259,7 +260,7 @@ def flow_chart(matched: int, lost: Mapping[str, int]) -> str:
     reached = matched - unfound
     parts = [
         _band("match", 10, 70, (20.0, reached * unit), (20.0, reached * unit), ""),
-        f'<text class="label" x="10" y="14">{matched} queries with a match</text>',
+        f'<text class="label" x="10" y="14">{counted(matched, "query")} with a match</text>',
     ]
     left, right = 20.0, 20.0
     for name, label, count in ends:

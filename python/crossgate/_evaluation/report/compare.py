@@ -21,6 +21,7 @@ from crossgate._support.checks import check_path
 from crossgate._support.errors import SourceError
 from crossgate._support.files import read_source
 from crossgate._support.limits import EVALUATION_BYTES
+from crossgate._support.wording import counted
 
 REPORTS_SCHEMA = "crossgate-evals/1"
 """Schema of a file of several reports, as `crossgate eval --json` prints it."""
@@ -262,5 +263,7 @@ def _check(report: Mapping[str, Any]) -> None:
     for metrics in report["per_query"].values():
         for values in metrics.values():
             if len(values) != len(report["ids"]):
-                raise ValueError(f"{len(values)} values for {len(report['ids'])} queries")
+                raise ValueError(
+                    f"{counted(len(values), 'value')} for {counted(len(report['ids']), 'query')}"
+                )
             np.array(values, dtype=np.float64)

@@ -11,6 +11,7 @@ from crossgate._evaluation.measures.quality import METRICS
 from crossgate._evaluation.report.charts import curve_chart, interval_chart
 from crossgate._evaluation.report.compare import Change, Comparison, Moved
 from crossgate._evaluation.report.page import explained, figure, legend, page, table
+from crossgate._support.wording import counted, share_of
 
 
 def html_comparison(
@@ -35,9 +36,9 @@ def _head(comparison: Comparison) -> Iterator[str]:
     total = len(comparison.changes)
     kind = "headline warning" if fallen else "headline"
     verdict = (
-        f"{fallen} of {total} metrics fell beyond noise."
+        f"{share_of(fallen, total, 'metric')} fell beyond noise."
         if fallen
-        else f"None of {total} metrics fell beyond noise."
+        else f"None of {counted(total, 'metric')} fell beyond noise."
     )
     yield f'<h1>Before and after</h1><p class="{kind}">{verdict}</p>'
     yield from (f'<p class="soft">{escape(note)}</p>' for note in comparison.notes)

@@ -6,8 +6,17 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from crossgate._evaluation.measures.losses import DEPTH, PLACES
+from crossgate._evaluation.measures.per_query import Answered
 from crossgate._evaluation.measures.quality import METRICS
 from crossgate._evaluation.measures.worst_answers import Example, Shown
+from crossgate._evaluation.report.answers import (
+    LABELS,
+    advice,
+    gate_sentence,
+    headline,
+    misses,
+    sorted_answers,
+)
 from crossgate._evaluation.report.charts import (
     abstention_chart,
     coverage_chart,
@@ -20,10 +29,9 @@ from crossgate._evaluation.report.charts import (
 )
 from crossgate._evaluation.report.page import explained, figure, legend, page, table
 from crossgate._evaluation.report.query_table import SCRIPT, STYLE, queries_table
-from crossgate._evaluation.report.summary import Report
+from crossgate._evaluation.report.summary import Group, Report
 from crossgate._evaluation.report.text import (
     count,
-    headline,
     length,
     percentage,
     points,
@@ -31,9 +39,13 @@ from crossgate._evaluation.report.text import (
     subject,
     tail_cut,
 )
+from crossgate._support.wording import counted, share_of
 from crossgate._values.messages import REASONS
 
 _OPEN = 3  # examples that are shown without a click
+
+# A share that another row states: 1 minus the false-positive rate.
+_DERIVED = {"abstention_recall"}
 
 
 def html_report(reports: Sequence[Report]) -> str:
@@ -45,28 +57,72 @@ def html_report(reports: Sequence[Report]) -> str:
 
 def _report(report: Report) -> Iterator[str]:
     header = report.header
-    sentence = headline(report)
-    kind = "headline warning" if sentence.startswith("WARNING") else "headline"
     yield f"<h1>{escape(header.dataset)}, split {escape(header.split)}</h1>"
+    yield f'<p class="headline">{escape(headline(report))}</p>'
+    yield from _misses(report)
+    sentence = gate_sentence(report)
+    kind = "headline warning" if sentence.startswith("WARNING") else "headline"
     yield f'<p class="{kind}">{escape(sentence)}</p>'
-    yield from _subject(report)
-    yield from _quality(report)
-    yield from _shortlists(report)
-    yield from _probabilities(report)
-    yield from _gate(report)
-    yield from _losses(report)
-    yield from _groups(report)
+    for pair in (
+        (_quality(report), _gate(report)),
+        (_shortlists(report), _probabilities(report)),
+        (_losses(report), _groups(report)),
+        (
+            _examples("Misses in detail", report.missed),
+            _examples("Needless picks in detail", report.picked_for_nothing),
+        ),
+    ):
+        yield from _columns(*pair)
     yield from _signals(report)
-    yield from _examples("Worst misses", report.missed)
-    yield from _examples("Picks for no-match queries", report.picked_for_nothing)
-    mode = "gated" if "gated" in report.modes else report.modes[-1]
-    yield from queries_table(report.answers, mode)
+    yield from queries_table(sorted_answers(report), _mode(report))
+    yield from _subject(report)
+
+
+def _mode(report: Report) -> str:
+    return "gated" if "gated" in report.modes else report.modes[-1]
+
+
+def _columns(*parts: Iterator[str]) -> Iterator[str]:
+    """Put parts side by side on a wide page, below each other on a narrow one."""
+    sections = [f"<section>{markup}</section>" for part in parts if (markup := "".join(part))]
+    if sections:
+        yield f'<div class="columns">{"".join(sections)}</div>'
+
+
+def _misses(report: Report) -> Iterator[str]:
+    """Yield the queries that were not answered rightly, and what they suggest."""
+    found = misses(report)
+    if found:
+        yield "<h2>Queries to look at</h2>"
+        yield '<div class="misses">'
+        yield table(["", "query", "picked", "fits"], [_miss(query) for query in found])
+        yield "</div>"
+    suggestions = "".join(f"<li>{_code(escape(line))}</li>" for line in advice(report))
+    if suggestions:
+        yield f"<h2>What to try</h2><ul>{suggestions}</ul>"
+
+
+def _miss(query: Answered) -> list[str]:
+    label = f'<span class="outcome {query.outcome}">{LABELS[query.outcome]}</span>'
+    picked, fitting = (
+        ", ".join(f"<code>{escape(id)}</code>" for id in ids) or "nothing"
+        for ids in (query.picked, query.fits)
+    )
+    sure = "" if query.confidence is None else f"<small>confidence {query.confidence:.2f}</small>"
+    return [label, escape(query.text), f"{picked}{sure}", fitting]
+
+
+def _code(markup: str) -> str:
+    """Mark the commands between backticks as code."""
+    parts = markup.split("`")
+    return "".join(f"<code>{part}</code>" if at % 2 else part for at, part in enumerate(parts))
 
 
 def _subject(report: Report) -> Iterator[str]:
     header = report.header
     size, models, machine, *rest = subject(report)
     yield (
+        "<h2>How this was measured</h2>"
         f"<p>{size}. Brackets contain 95 % of bootstrap replicates.</p>"
         "<p>Stage 1 scores all documents by meaning and words. Stage 2, the cross-encoder, reads "
         "the best of them together with the query. The gate decides which queries it reads.</p>"
@@ -82,13 +138,20 @@ def _subject(report: Report) -> Iterator[str]:
 
 def _quality(report: Report) -> Iterator[str]:
     yield "<h2>Quality</h2>"
-    rows = []
+    rows: list[list[str]] = []
+    same: dict[tuple[str, ...], list[str]] = {}
     for metric in METRICS:
         intervals = [report.quality[mode][metric.name] for mode in report.modes]
-        if any(intervals):
-            cells = [_stacked(share(interval)) for interval in intervals]
-            name = escape(metric.name.replace("_", " "))
-            rows.append([f"{name}<small>{escape(metric.meaning)}</small>", *cells])
+        if not any(intervals) or metric.name in _DERIVED:
+            continue
+        cells = tuple(_stacked(share(interval)) for interval in intervals)
+        name = escape(metric.name.replace("_", " "))
+        if cells in same:  # one row per fact
+            same[cells][0] += f"<small>the same: {name}</small>"
+            continue
+        row = [f"{name}<small>{escape(metric.meaning)}</small>", *cells]
+        same[cells] = row
+        rows.append(row)
     if report.against_always and report.matched:
         cells = [_stacked(points(report.against_always.get(mode))) for mode in report.modes]
         rows.append(["recall@1 against always<small>in points</small>", *cells])
@@ -96,7 +159,7 @@ def _quality(report: Report) -> Iterator[str]:
         label = "recall@1, without thresholds<small>no floor, threshold or guardrail</small>"
         rows.append([label, *cells])
         cells = [_stacked(points(report.stage2_gain.get(mode))) for mode in report.modes]
-        rows.append(["what stage 2 adds to it<small>in points, against never</small>", *cells])
+        rows.append(["difference of stage 2 to it<small>in points, against never</small>", *cells])
     if report.no_match and report.matched:
         cells = [percentage(report.kept(mode)) for mode in report.modes]
         rows.append(["recall@1 kept<small>of recall@1 without thresholds</small>", *cells])
@@ -108,7 +171,7 @@ def _quality(report: Report) -> Iterator[str]:
     if report.ceiling is not None:
         yield (
             f"<p>Stage 1 has {share(report.ceiling)} of the fitting documents among its first "
-            f"{report.pool_size} candidates: stage 2 can reach no more.</p>"
+            f"{counted(report.pool_size, 'candidate')}: stage 2 can reach no more.</p>"
         )
 
 
@@ -205,12 +268,12 @@ def _gate(report: Report) -> Iterator[str]:
         for reason, count in account.reasons.items()
     )
     skipped = account.queries - account.reranked
-    yield f"<p>Stage 2 was skipped for {skipped} of {account.queries} queries.</p>"
+    yield f"<p>Stage 2 was skipped for {share_of(skipped, account.queries, 'query')}.</p>"
     yield f"<ul>{reasons}</ul>" if reasons else ""
     always = "" if account.pairs_always is None else f" of {account.pairs_always} without a gate"
     if account.tightened is not None:
         yield f"<p>Tail of the pool cut below a score cliff: {escape(tail_cut(account))}.</p>"
-    yield f"<p>{account.pairs} pairs were scored{always}.</p>"
+    yield f"<p>Stage 2 scored {counted(account.pairs, 'pair')}{always}.</p>"
     yield table(
         ["milliseconds", "queries", "p50", "p95", "p99"],
         [
@@ -232,8 +295,9 @@ def _gate(report: Report) -> Iterator[str]:
     noise = report.noise
     if noise.first_ms is not None and noise.second_ms is not None:
         yield (
-            f'<p class="soft">{noise.repeated} queries were routed twice: {noise.same} were '
-            f"decided the same, p50 {noise.first_ms:.1f} and {noise.second_ms:.1f} ms.</p>"
+            f'<p class="soft">Routed twice: {counted(noise.repeated, "query")}, of which '
+            f"{noise.same} were decided the same, p50 {noise.first_ms:.1f} and "
+            f"{noise.second_ms:.1f} ms.</p>"
         )
     if noise.recall_floor is not None:
         yield (
@@ -246,7 +310,7 @@ def _losses(report: Report) -> Iterator[str]:
     if not report.matched:
         return
     yield "<h2>Where right answers get lost</h2>"
-    shown = "gated" if "gated" in report.modes else report.modes[-1]
+    shown = _mode(report)
     flow = figure(
         flow_chart(report.matched, report.lost[shown]),
         f"{shown}: the width of a band is its number of queries.",
@@ -273,18 +337,29 @@ def _losses(report: Report) -> Iterator[str]:
 
 def _groups(report: Report) -> Iterator[str]:
     for title, name in (
-        ("recall@1 by kind", "recall"),
-        ("False-positive rate by kind", "false_positive_rate"),
+        ("recall@1 by kind, lowest first", "recall"),
+        ("False-positive rate by kind, highest first", "false_positive_rate"),
     ):
         rows = []
-        for group in report.groups:
+        for group in _sorted_groups(report, name):
             shares = group.recall if name == "recall" else group.false_positive_rate
             if any(shares.values()):
-                count = "1 query" if group.queries == 1 else f"{group.queries} queries"
+                count = counted(group.queries, "query")
                 label = f"{escape(group.name)}<small>{count}</small>"
                 rows.append([label, *(_stacked(share(shares[mode])) for mode in report.modes)])
         if rows:
             yield f"<h2>{title}</h2>" + table(["", *report.modes], rows)
+
+
+def _sorted_groups(report: Report, name: str) -> list[Group]:
+    """Return the kinds, those with the worst figure in the shown mode first."""
+    mode, sign = _mode(report), 1 if name == "recall" else -1
+
+    def figure_of(group: Group) -> float:
+        interval = (group.recall if name == "recall" else group.false_positive_rate)[mode]
+        return 0.0 if interval is None else sign * interval.value
+
+    return sorted(report.groups, key=figure_of)
 
 
 def _signals(report: Report) -> Iterator[str]:

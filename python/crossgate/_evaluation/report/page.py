@@ -11,12 +11,17 @@ _STYLE = """
 @media (prefers-color-scheme: dark) { :root { --ground: #14181d; --text: #e4e9ee; --soft: #9aa7b4;
   --rule: #323a43; --panel: #1c2229; --match: #6db3f2; --no-match: #f0955a; --bad: #ff8a7d; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 70rem; padding: 1rem; background: var(--ground);
+body { margin: 0 auto; max-width: 86rem; padding: 1rem 1.5rem; background: var(--ground);
   color: var(--text); font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
 h1 { font-size: 1.5rem; line-height: 1.3; margin: .5rem 0; }
 h2 { font-size: 1.15rem; margin: 2.2rem 0 .5rem; }
 h3 { font-size: 1rem; margin: 1.2rem 0 .2rem; }
-p { margin: .4rem 0; max-width: 46rem; }
+p, li { margin: .4rem 0; max-width: 60rem; } ul { padding-left: 1.2rem; }
+.columns { display: grid; gap: 0 3rem; align-items: start;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 34rem), 1fr)); }
+.columns > section { min-width: 0; }
+.columns .charts { grid-template-columns: repeat(auto-fill, minmax(min(100%, 15rem), 1fr)); }
+.columns table { width: 100%; }
 .headline { font-size: 1.1rem; border-left: 4px solid var(--match); padding: .4rem .8rem;
   background: var(--panel); max-width: none; }
 .warning { border-color: var(--bad); }
@@ -31,7 +36,7 @@ td:first-child { white-space: normal; min-width: 6.5rem; }
 td small { display: block; color: var(--soft); font-size: .78rem; }
 .charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 20rem), 1fr));
   gap: 1rem; }
-.wide { max-width: 32rem; }
+.wide { max-width: 38rem; }
 figure { margin: 0; } .charts, .wide { margin: 1rem 0; }
 figcaption { font-size: .85rem; color: var(--soft); }
 svg { width: 100%; height: auto; display: block; }

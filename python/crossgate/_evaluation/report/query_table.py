@@ -26,6 +26,23 @@ STYLE = """
 .queries td.ids { min-width: 10rem; } .queries table { width: 100%; }
 .queries th { position: sticky; top: 0; background: var(--ground); z-index: 1; }
 .queries td:first-child { min-width: 14rem; position: static; }
+.misses table { width: 100%; } .misses .scroll { max-height: 36rem; overflow: auto; }
+.misses td, .misses th { text-align: left; white-space: normal; }
+.misses td:first-child { white-space: nowrap; min-width: 8rem; }
+.misses td:nth-child(2) { width: 50%; min-width: 11rem; }
+.misses th { position: sticky; top: 0; background: var(--ground); z-index: 1; }
+@media (max-width: 40rem) { .misses .scroll { max-height: none; }
+  .misses tr:first-child { display: none; }
+  .misses td, .misses td:first-child, .misses td:nth-child(2) { display: block; width: auto;
+    min-width: 0; border: 0; padding: .1rem 0; position: static; }
+  .misses td:nth-child(2) { font-size: .95rem; }
+  .misses td:nth-child(3)::before { content: "picked "; color: var(--soft); }
+  .misses td:nth-child(4)::before { content: "fits "; color: var(--soft); }
+  .misses tr { display: block; padding: .5rem 0; border-bottom: 1px solid var(--rule); } }
+th button { font: inherit; color: inherit; background: none; border: 0; padding: 0;
+  cursor: pointer; }
+th[aria-sort] button::after { content: " \\2191"; }
+th[aria-sort="descending"] button::after { content: " \\2193"; }
 .outcome::before { content: "\\25cf\\a0"; color: var(--match); }
 .outcome.wrong::before, .outcome.missed::before, .outcome.injected::before { color: var(--bad); }
 noscript { color: var(--soft); }
@@ -62,6 +79,22 @@ for (const box of document.querySelectorAll(".queries")) {
     link.download = "queries.csv";
     link.click();
     URL.revokeObjectURL(link.href);
+  });
+  const body = box.querySelector("tbody"), heads = [...box.querySelectorAll("thead th")];
+  heads.forEach((head, column) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...head.childNodes);
+    head.append(button);
+    button.addEventListener("click", () => {
+      const down = head.getAttribute("aria-sort") === "ascending";
+      heads.forEach(other => other.removeAttribute("aria-sort"));
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      const key = row => row.cells[column].textContent;
+      rows.sort((one, other) => key(one).localeCompare(key(other), undefined, { numeric: true }));
+      if (down) rows.reverse();
+      body.append(...rows);
+    });
   });
   form.hidden = false;
   filter();

@@ -31,6 +31,7 @@ from crossgate._pipelines.recipes import AGREEMENT, Retrieve, diversified, from_
 from crossgate._reranking.contract import NO_DEADLINE, Deadline, PairScore, Reranker, passages_of
 from crossgate._retrieval.embedding import Embedder
 from crossgate._retrieval.index import Index
+from crossgate._support.wording import counted
 from crossgate._values.profile_files import check_models
 from crossgate._values.results import Candidate, Passage
 
@@ -201,7 +202,8 @@ def text_steps(report: StepsReport) -> str:
     """Return the report for a terminal."""
     dated = "no document has a time" if report.now is None else f"now {report.now.isoformat()}"
     lines = [
-        f"{report.dataset} {report.split}: {report.documents} documents, {report.queries} queries, "
+        f"{report.dataset} {report.split}: {counted(report.documents, 'document')}, "
+        f"{counted(report.queries, 'query')}, "
         f"{dated}",
         f"profile {report.profile}; {report.embedder or 'no embedder'}; {report.reranker}",
         "",

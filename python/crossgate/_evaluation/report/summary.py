@@ -35,6 +35,7 @@ from crossgate._evaluation.runs.modes import (
 )
 from crossgate._evaluation.runs.runs import MODES, Mode, Run, RunHeader, StoredQuery
 from crossgate._support.errors import InputError
+from crossgate._support.wording import counted
 from crossgate._values.profile_files import profile_values
 from crossgate._values.results import RouteResult
 
@@ -359,7 +360,8 @@ def _bounds(queries: Sequence[StoredQuery]) -> list[str]:
     if not named:
         return []
     return [
-        f"{named} no-match queries have labels only for documents that do not fit: if others fit, "
+        f"{counted(named, 'no-match query')} with labels only for documents that do not fit: "
+        "if others fit, "
         "the false-positive rate is an upper bound"
     ]
 

@@ -1,4 +1,4 @@
-"""A report as text, at most 100 columns wide, with the verdict on the gate in the first line."""
+"""A report as text, at most 100 columns wide: answer, misses, advice, then all figures."""
 
 from __future__ import annotations
 
@@ -10,8 +10,17 @@ from crossgate._core import fits
 from crossgate._evaluation.measures.economics import Economics
 from crossgate._evaluation.measures.losses import DEPTH, PLACES
 from crossgate._evaluation.measures.statistics import Interval
+from crossgate._evaluation.report.answers import (
+    LABELS,
+    advice,
+    gate_sentence,
+    headline,
+    misses,
+)
 from crossgate._evaluation.report.charts import path_name
 from crossgate._evaluation.report.summary import Report
+from crossgate._support.sanitize import columns, fit
+from crossgate._support.wording import counted
 
 WIDTH = 100
 _APPLY_BAND = (0.02, 0.40)
@@ -25,32 +34,11 @@ _MOST_WIDE = 3  # how many columns fit with all their digits
 _BRACKET = re.compile(r"\[(\S+), (\S+)\]")
 
 _RANKING = ("recall@1", "recall@3", "recall@5", "recall@10", "precision@1", "mrr@10", "ndcg@10")
-_ABSTENTION = ("false_positive_rate", "abstention_precision", "abstention_recall")
+_ABSTENTION = ("false_positive_rate", "abstention_precision")
 _WRONG = ("wrong_pick@1", "wrong_pick@2")
 
-_ALWAYS_SKIPS = "the gate never asked stage 2: it skipped all {count} queries"
-_NEVER_SKIPS = "the gate never skipped: stage 2 read the pool of all {count} queries"
-
-
-def headline(report: Report) -> str:
-    """Return the most important sentence: whether the gate pays for itself."""
-    account = report.economics
-    if account is None:
-        return f"The gate was not run on these {report.queries} queries."
-    if account.reranked == 0:
-        return f"WARNING: {_ALWAYS_SKIPS.format(count=account.queries)}."
-    if account.reranked == account.queries:
-        return f"WARNING: {_NEVER_SKIPS.format(count=account.queries)}."
-    skipped = f"The gate skipped {account.skip_rate:.1%} of {account.queries} queries"
-    lost = report.against_always.get("gated")
-    if lost is None:
-        return f"{skipped}."
-    what = "lost" if lost.value <= 0 else "gained"
-    low, high = sorted(100 * (end if lost.value > 0 else -end) for end in (lost.low, lost.high))
-    return (
-        f"{skipped} and {what} {abs(100 * lost.value):.1f} points of recall@1 against always "
-        f"[{_plain(low)}, {_plain(high)}]."
-    )
+_MISSES = 10  # shown in a terminal; a page shows all
+_QUERY, _PICK = 44, 22
 
 
 def text_report(report: Report, *, signals: bool = False) -> str:
@@ -62,18 +50,51 @@ def text_report(report: Report, *, signals: bool = False) -> str:
     """
     sections = [
         _wrapped([headline(report)]),
-        list(_subject(report)),
+        list(_misses(report)),
+        list(_advice(report)),
+        [*_wrapped([gate_sentence(report)]), *_subject(report)],
         list(_quality(report)),
         list(_shortlists(report)),
         list(_probabilities(report)),
         list(_losses(report)),
         list(_economics(report)),
-        list(_curve(report)),
         list(_groups(report)),
+        list(_curve(report)),
         list(_signals(report)) if signals else [],
         list(_noise(report)),
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
+
+
+def _misses(report: Report) -> Iterator[str]:
+    """Yield the queries that were not answered rightly, with what was picked and what fits."""
+    found = misses(report)
+    if not found:
+        return
+    yield f"{'':<14}{'query':<{_QUERY}} {'picked':<{_PICK}} fits"
+    for query in found[:_MISSES]:
+        text, picked, fits_it = (
+            fit(" ".join(text.split()), width)
+            for text, width in (
+                (query.text, _QUERY),
+                (", ".join(query.picked) or "-", _PICK),
+                (", ".join(query.fits) or "-", WIDTH - 16 - _QUERY - _PICK),
+            )
+        )
+        text, picked = (
+            cell + " " * (width - columns(cell))
+            for cell, width in ((text, _QUERY), (picked, _PICK))
+        )
+        yield f"{LABELS[query.outcome]:<14}{text} {picked} {fits_it}".rstrip()
+    if len(found) > _MISSES:
+        yield f"and {len(found) - _MISSES} more: --html FILE lists all"
+
+
+def _advice(report: Report) -> Iterator[str]:
+    suggestions = _wrapped([f"- {line}" for line in advice(report)])
+    if suggestions:
+        yield "what to try"
+        yield from suggestions
 
 
 def _subject(report: Report) -> Iterator[str]:
@@ -90,12 +111,16 @@ def subject(report: Report) -> list[str]:
     skipped = f", {header.skipped} malformed rows skipped" if header.skipped else ""
     versions = ", ".join(f"{name} {version}" for name, version in header.versions.items())
     return [
-        f"{header.documents} documents, {report.matched} queries with a match, "
+        f"{counted(header.documents, 'document')}, "
+        f"{counted(report.matched, 'query')} with a match, "
         f"{report.no_match} without{skipped}",
         f"profile {report.profile.name}; {header.embedder or 'no embedder'}; "
         f"{header.reranker or 'no reranker'}{_remote_reranker(report)}",
-        f"{header.machine['processor']}, {header.machine['cores']} cores; {versions}",
-        *(f"degraded: {code}, {count} queries" for code, count in report.degraded.items()),
+        f"{header.machine['processor']}, {counted(header.machine['cores'], 'core')}; {versions}",
+        *(
+            f"degraded: {code}, {counted(count, 'query')}"
+            for code, count in report.degraded.items()
+        ),
     ]
 
 
@@ -107,7 +132,7 @@ def _quality(report: Report) -> Iterator[str]:
         yield _of_modes(report, "  without thresholds: @1", cells)
     if any(report.stage2_gain.values()):
         cells = [points(report.stage2_gain.get(mode)) for mode in report.modes]
-        yield _of_modes(report, "  stage 2 adds, points", cells)
+        yield _of_modes(report, "  stage 2 - 1, points", cells)
     if report.against_always:
         cells = [points(report.against_always.get(mode)) for mode in report.modes]
         yield _of_modes(report, "recall@1 - always, points", cells)
@@ -126,11 +151,19 @@ def _quality(report: Report) -> Iterator[str]:
 
 
 def _metrics(report: Report, names: Iterable[str], *, blank: bool = False) -> Iterator[str]:
-    """Yield a row for each of these metrics with a value in some mode; with `blank` for all."""
+    """Yield a row for these metrics with a value in some mode; with `blank` for all.
+
+    Metrics with equal figures share a row.
+    """
+    rows: dict[tuple[str, ...], list[str]] = {}
     for name in names:
-        cells = [share(report.quality[mode][name]) for mode in report.modes]
+        cells = tuple(share(report.quality[mode][name]) for mode in report.modes)
         if blank or set(cells) != {"-"}:
-            yield _of_modes(report, name.replace("_", " "), cells)
+            rows.setdefault(cells, []).append(name.replace("_", " "))
+    for cells, (first, *others) in rows.items():
+        yield _of_modes(report, first, cells)
+        if others:
+            yield f"  the same: {', '.join(others)}"
 
 
 def _shortlists(report: Report) -> Iterator[str]:
@@ -274,13 +307,14 @@ def _noise(report: Report) -> Iterator[str]:
     if noise.recall_floor is not None:
         yield from _wrapped(
             [
-                f"noise: two samples of {report.matched} such queries from the same system "
+                f"noise: two samples of this size from the same system "
                 f"differ by up to {100 * noise.recall_floor:.1f} points of recall@1"
             ]
         )
     if noise.first_ms is not None and noise.second_ms is not None:
         yield (
-            f"A/A: {noise.repeated} queries routed twice, {noise.same} decided the same, p50 "
+            f"A/A: {counted(noise.repeated, 'query')} routed twice, {noise.same} decided the "
+            "same, p50 "
             f"{noise.first_ms:.1f} and {noise.second_ms:.1f} ms"
         )
 
@@ -361,10 +395,6 @@ def points(interval: Interval | None) -> str:
 
 def _of(count: int, total: int) -> str:
     return f"{count} of {total}" + (f" ({count / total:.1%})" if total else "")
-
-
-def _plain(value: float) -> str:
-    return f"{value + 0.0:.1f}".replace("-0.0", "0.0")
 
 
 def _wrapped(lines: Sequence[str]) -> list[str]:

@@ -178,7 +178,7 @@ def _route(
     results: dict[Mode, RouteResult] = {}
     # Gated first: it must not find caches warmed by the others.
     for mode in ("gated", "never", "always", "remote"):
-        if mode == "always" and "gated" in results and results["gated"].trace["stage2"]:
+        if mode == "always" and "gated" in results and _read_all(results["gated"]):
             if mode in routers:
                 results[mode] = results["gated"]
         elif mode in routers:
@@ -236,6 +236,12 @@ def _route(
 
 def _result(router: Router, query: LabelledQuery) -> RouteResult:
     return router.route(query.text, limit=None, allow=query.candidates)
+
+
+def _read_all(result: RouteResult) -> bool:
+    """Return whether the reranker read a pool, and did not stop within it."""
+    read = len(result.trace["stage2"])
+    return read > 0 and read == len(result.trace["gate"]["pool"])
 
 
 def _pairs(result: RouteResult | None) -> dict[str, PairScore]:

@@ -4,9 +4,9 @@ The modes use the same profile, and with it the same blend, weights and guardrai
 in the gate:
 
     never     no gate and no reranker: the order of stage 1
-    gated     the profile's gate
-    always    no gate: the reranker reads the pool of every query; without vectors, only of queries
-              that share a term with a document
+    gated     the profile's gate, and its rule to stop reading the pool
+    always    no gate: the reranker reads the whole pool of every query; without vectors, only of
+              queries that share a term with a document
     remote    no gate: a provider's reranker reads the pool of every query; only if asked for
 """
 
@@ -33,7 +33,8 @@ def profile_of(mode: Mode, profile: Profile) -> Profile:
     """Return the profile that a mode runs with."""
     if mode == "gated":
         return profile
-    return profile.replace(winner={}, answer=profile.answer.replace(rerank_threshold=None))
+    answer = profile.answer.replace(rerank_threshold=None)
+    return profile.replace(winner={}, answer=answer, anytime=None)
 
 
 def policy_of(mode: Mode, policy: Policy) -> Policy:

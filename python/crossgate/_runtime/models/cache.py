@@ -25,6 +25,7 @@ from crossgate._runtime.models.manifest import (
 from crossgate._support.errors import ModelError
 from crossgate._support.files import atomic_write, open_source, read_source
 from crossgate._support.limits import SETTINGS_BYTES
+from crossgate._support.wording import counted
 
 _MISSING = "is missing"
 
@@ -50,6 +51,8 @@ class LocalModel:
             profiles store it, to detect another model.
         template: The text around a pair, or None for a model that reads two segments.
         need: The head that predicts whether a query needs any document, or None.
+        scales_tokens: Whether activations are quantised token by token, so that inputs of equal
+            length can run together without a change of their results.
     """
 
     name: str
@@ -62,6 +65,7 @@ class LocalModel:
     query_length: int | None = None
     template: Template | None = None
     need: Path | None = None
+    scales_tokens: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +110,7 @@ def spec(name: str) -> ModelSpec:
     """
     model = manifest.find(name)
     if model is None:
-        message = f"no model is named {name!r}; known models: {manifest.names()}"
+        message = f"no model is named {name!r}{manifest.similar(name)}"
         raise ModelError("unknown_model", message)
     return _locked(model)
 
@@ -213,7 +217,7 @@ def check_file(file: ModelFile, path: Path) -> FileCheck:
         code, detail = "model_incomplete", f"cannot be read: {error.strerror}"
     else:
         if size != file.size:
-            code, detail = "model_altered", f"has {size} bytes, expected {file.size}"
+            code, detail = "model_altered", f"has {counted(size, 'byte')}, expected {file.size:,}"
         elif digest != (file.blake3 or file.sha256):
             code = "model_altered"
             kind, expected = ("blake3", file.blake3) if file.blake3 else ("sha256", file.sha256)
@@ -246,6 +250,7 @@ def verified(model: ModelSpec) -> LocalModel:
         identity=identity_of(model.name, model.weights.sha256),
         template=model.template,
         need=root / files["need"].path if "need" in files else None,
+        scales_tokens=model.source == "bundled",
     )
 
 

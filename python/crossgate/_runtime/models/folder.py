@@ -13,6 +13,7 @@ from crossgate._support.checks import check_path
 from crossgate._support.errors import ModelError
 from crossgate._support.files import read_source
 from crossgate._support.limits import SETTINGS_BYTES
+from crossgate._support.wording import article
 
 _MODEL_NAMES = ("model.onnx", "onnx/model.onnx")
 # Suffixes of the file for weights beyond 2 GB, the limit of one ONNX file.
@@ -46,7 +47,7 @@ def locate(name_or_folder: str | os.PathLike[str], kind: ModelKind) -> LocalMode
     if model.kind != kind:
         raise ModelError(
             "model_unsupported",
-            f"{model.name} is {_article(model.kind)}, but {_article(kind)} is needed: choose one "
+            f"{model.name} is {article(model.kind)}, but {article(kind)} is needed: choose one "
             f"of {manifest.names(kind)}",
         )
     return verified(model)
@@ -59,7 +60,7 @@ def _from_folder(name: str, kind: ModelKind) -> LocalModel:
             problem = "a model is a folder, but this is a file:"
         raise ModelError(
             "unknown_model",
-            f"{problem} {name!r}; known models: {manifest.names()}; or a folder with model.onnx "
+            f"{problem} {name!r}{manifest.similar(name)}; or a folder with model.onnx "
             "and tokenizer.json",
         )
     root = Path(name).resolve()  # files are loaded later, perhaps from another working folder
@@ -120,7 +121,3 @@ def _length_of_folder(root: Path) -> int:
     if isinstance(length, int) and 2 < length <= _LARGEST_LENGTH:
         return length
     return _DEFAULT_LENGTH
-
-
-def _article(kind: ModelKind) -> str:
-    return {"embedder": "an embedder", "cross-encoder": "a cross-encoder"}[kind]

@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from crossgate._support.wording import did_you_mean
+
 ModelKind = Literal["embedder", "cross-encoder"]
 Role = Literal["model", "weights", "tokenizer", "need"]
 
@@ -135,6 +137,15 @@ def find(name: str) -> ModelSpec | None:
 def names(kind: ModelKind | None = None) -> str:
     """Return the names of all models, or of one kind, separated by commas."""
     return ", ".join(model.name for model in known() if kind in (None, model.kind))
+
+
+def similar(name: str) -> str:
+    """Return the end of an error about an unknown model: the most similar names, or all names."""
+    known_names = names().split(", ")
+    guess = did_you_mean(name, known_names)
+    if guess:
+        return f"{guess} `crossgate models list` shows all names"
+    return f"; known models: {', '.join(known_names)}"
 
 
 def identity_of(name: str, digest: str) -> str:

@@ -22,6 +22,7 @@ from crossgate._runtime.models.cache import (
 from crossgate._runtime.models.manifest import ModelFile, ModelSpec
 from crossgate._support.errors import ModelError
 from crossgate._support.limits import ANSWER_BYTES
+from crossgate._support.wording import counted
 
 if TYPE_CHECKING:
     import httpx2
@@ -275,7 +276,7 @@ def _request(
                     bar.update(min(stream.tell(), size) - bar.n)
                     if stream.tell() > size:
                         break
-            return f"the file ended early, expected {size} bytes", 0
+            return f"the file ended early, expected {counted(size, 'byte')}", 0
     except Exception as error:
         return _broken(error)
 
