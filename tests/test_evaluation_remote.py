@@ -175,7 +175,7 @@ def test_failed_calls_are_counted_and_keep_the_order_of_stage_1(
     assert (remote.ids, remote.stage) == (never.ids, 1)
     report = summarize(run, modes=ALL_MODES)
     assert report.degraded["api_error"] == 1
-    assert "degraded: api_error, 1 queries" in text_report(report)
+    assert "degraded: api_error, 1 query" in text_report(report)
 
 
 def test_partial_scores_are_used(tmp_path: Path, server: ProvidersServer) -> None:

@@ -448,8 +448,9 @@ def test_curve_of_coverage_rises_with_the_promise() -> None:
     for low, high in itertools.pairwise(points):
         assert low.size <= high.size
         assert low.coverage <= high.coverage
-    root = ElementTree.fromstring(coverage_chart(points))
-    assert len(list(root.iter("{http://www.w3.org/2000/svg}circle"))) == len(points)
+    circles = [element for element in svg(coverage_chart(points)) if element.tag == "circle"]
+    assert [circle.get("class") for circle in circles].count("mark") == 1
+    assert len(circles) == len(points)
 
 
 def test_profile_without_a_promise_has_no_figures_of_shortlists() -> None:
@@ -836,9 +837,9 @@ def test_page_is_complete_loads_nothing_and_escapes_text() -> None:
     assert "http" not in markup
     assert "url(" not in markup
     assert "prefers-color-scheme: dark" in markup
-    # Both curves, latency, where answers get lost, the distributions of cosine, logit and
-    # confidence, and the reliability diagram.
-    assert markup.count("<svg") == 8
+    # Both curves, latency, where answers get lost, the distributions of cosine, BM25, logit and both
+    # probabilities, and the reliability diagrams of both.
+    assert markup.count("<svg") == 10
     assert "stage 2 was skipped" in page.text
     # The only script is that of the table, and it contains no text of a query.
     assert markup.count("<script") == 1
@@ -1124,7 +1125,8 @@ def test_command_measures_stores_and_reports_with_the_bundled_models(
     (again,) = json.loads(capsys.readouterr().out)["reports"]
     assert again == report
     assert evaluate.run(options(run)) == 0
-    assert capsys.readouterr().out.split("\n")[0].startswith(("The gate", "WARNING"))
+    line = capsys.readouterr().out.partition("\n")[0]
+    assert re.fullmatch(r"\d of 1 right, .*\d of 2 answered though nothing fits\.", line)
 
 
 @pytest.mark.parametrize("option", ["html", "curve"])
