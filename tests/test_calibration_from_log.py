@@ -66,7 +66,7 @@ def prompt_of(seed: int) -> tuple[str, str | None]:
     id = f"skill-{seed % 60:02}"
     if seed % 4 == 3:
         return " ".join(map(str, random.choice(WORDS, size=5, replace=False))), None
-    kept = random.choice(SKILLS[id].split(), size=4, replace=False)
+    kept = random.choice(SKILLS[id].split(), size=5, replace=False)
     return " ".join([*map(str, kept), str(random.choice(WORDS)), f"word{seed}"]), id
 
 
@@ -134,7 +134,7 @@ def test_used_documents_become_labels(skills: Index, path: Path) -> None:
 
 
 def test_fit_on_use_succeeds_and_notes_the_limits_of_its_labels(logged: Path) -> None:
-    found = calibrate([run_from_log(logged).run], Objective(keep_recall=0.8, max_recall_loss=0.05))
+    found = calibrate([run_from_log(logged).run], Objective(keep_recall=0.95, max_recall_loss=0.05))
     profile = found.profile
     assert (profile.embedder, profile.reranker) == ("words@1", "overlap@1")
     assert profile.corpora == []
@@ -185,8 +185,8 @@ def test_selected_and_other_uses_are_counted(skills: Index, path: Path) -> None:
         "of the documents used, 2 of 5 (40%) were selected, "
         "1 of 5 (20%) were other candidates, and 2 of 5 (40%) were not found",
     )
-    assert notes_with(found, "1 decisions have no record of use")
-    assert notes_with(found, "1 records of use are for decisions that are not in the log")
+    assert notes_with(found, "left out 1 decision without a record of use")
+    assert notes_with(found, "1 record of use for decisions that are not in the log")
     assert [len(query.relevant) for query in found.run.queries] == [1, 1, 1, 2, 0]
 
 
@@ -203,7 +203,7 @@ def test_repeated_query_counts_once_with_all_its_uses(skills: Index, path: Path)
         {"skill-00": 1, "skill-07": 1},
         {"skill-01": 1},
     ]
-    assert notes_with(found, "1 decisions have the query of a later one")
+    assert notes_with(found, "1 decision with the query of a later one")
 
 
 def test_last_judgement_counts_for_a_decision_and_its_query(skills: Index, path: Path) -> None:
@@ -222,7 +222,7 @@ def test_last_judgement_counts_for_a_decision_and_its_query(skills: Index, path:
         {"skill-08": 1},
         {"skill-09": 1},
     ]
-    assert notes_with(run_from_log(path), "for 1 of them nothing was used")
+    assert notes_with(run_from_log(path), "nothing was used for 1 of them")
 
 
 def test_unsuitable_decisions_are_left_out_and_counted(skills: Index, path: Path) -> None:
@@ -255,10 +255,10 @@ def test_unsuitable_decisions_are_left_out_and_counted(skills: Index, path: Path
     found = run_from_log(path)
     assert len(found.run.queries) == 11
     assert found.run.header.profile.name == "later"
-    assert notes_with(found, "4 decisions are of other models")
-    assert notes_with(found, "1 decisions have no logits, since stage 2 was not asked")
-    assert notes_with(found, "1 decisions were degraded")
-    assert notes_with(found, "1 decisions have no record of use")
+    assert notes_with(found, "left out 4 decisions of other models")
+    assert notes_with(found, "left out 1 decision without logits, since stage 2 was not asked")
+    assert notes_with(found, "left out 1 degraded decision")
+    assert notes_with(found, "left out 1 decision without a record of use")
     assert notes_with(found, "made with several profiles")
 
 
@@ -290,7 +290,7 @@ def test_later_scores_count_as_scores_of_the_decision(
     skipped = router.route(prompt_of(7)[0], budget_ms=0)
     log.used(skipped.decision_id or "", [])
     log.scored(skipped.decision_id or "", other.route("text"))
-    assert notes_with(run_from_log(path), "1 decisions were degraded")
+    assert notes_with(run_from_log(path), "left out 1 degraded decision")
     assert len(run_from_log(path).run.queries) == 6
 
 
@@ -330,7 +330,7 @@ def test_unusable_trace_is_left_out_and_counted(
     (problem,) = found.problems
     assert str(problem).startswith(f"{path}:1: ")
     assert said in problem.reason
-    assert notes_with(found, "1 lines of the log are malformed")
+    assert notes_with(found, "left out 1 malformed line of the log")
     assert said in refused("malformed_row", run_from_log, path, strict=True)
 
 
@@ -340,7 +340,7 @@ def test_log_without_labels_is_refused(skills: Index, path: Path, tmp_path: Path
     assert "crossgate used" in refused("no_labels", run_from_log, path)
     router = Router(skills, reranker=OverlapReranker(), profile=ASKS, telemetry=JsonLinesLog(path))
     router.route(prompt_of(0)[0])
-    assert "1 decisions have no record of use" in refused("no_labels", run_from_log, path)
+    assert "left out 1 decision without a record of use" in refused("no_labels", run_from_log, path)
     only_words = tmp_path / "words.jsonl"
     words = build(SKILLS, embedder=None)
     log_use(words, only_words, [0], profile=ASKS.replace(embedder=None))
@@ -364,17 +364,18 @@ def test_command_fits_a_log(
 ) -> None:
     torn, output = tmp_path / "decisions.jsonl", tmp_path / "mine.profile.json"
     torn.write_text(logged.read_text() + '{"schema": "crossg\n')
-    wanted = ("--keep-recall", "0.8", "--max-recall-loss", "0.05")
+    wanted = ("--keep-recall", "0.95", "--max-recall-loss", "0.05")
     done = here("--from-log", torn, "-o", output, *wanted, capsys=capsys)
     assert done.code == 0, done.err
     assert done.err.startswith(f"crossgate: skipped {torn}:961: not JSON")
     lines = done.out.splitlines()
-    assert max(map(len, lines[1:])) <= 100
+    # A path is not cut.
+    assert max(len(line) for line in lines if not line.startswith(str(output))) <= 100
     assert "a document that was used need not fit" in " ".join(done.out.split())
     profile = read_profile(output)
     by_library = calibrate(
         [run_from_log(torn).run],
-        Objective(keep_recall=0.8, max_recall_loss=0.05),
+        Objective(keep_recall=0.95, max_recall_loss=0.05),
         name="mine",
         command=profile.fitted["command"],
     )

@@ -37,7 +37,7 @@ def test_beir_folder_is_read_with_all_fields(tmp_path: Path) -> None:
     assert queries["n1"].wrong == set()
     assert queries["n2"].wrong == {"csv-cleaner"}
     assert dataset.problems == ()
-    assert any(note.startswith("1 queries have neither") for note in dataset.notes)
+    assert any(note.startswith("left out 1 query with neither") for note in dataset.notes)
 
 
 def test_no_match_query_belongs_to_its_split_or_to_all(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_unlabelled_queries_are_counted(tmp_path: Path) -> None:
     dataset = read_dataset(write_beir(tmp_path, queries=queries, qrels=qrels, negatives={}))
     assert [query.id for query in dataset.queries] == ["fits"]
     # The query of another split is not counted.
-    assert [note for note in dataset.notes if note.startswith("2 queries have neither")]
+    assert [note for note in dataset.notes if note.startswith("left out 2 queries with neither")]
 
 
 def test_labels_for_unknown_ids_are_refused(tmp_path: Path) -> None:

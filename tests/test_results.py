@@ -217,7 +217,7 @@ def test_router_opens_a_file(tmp_path: Path) -> None:
         assert router.route("merge pdf files").ids[0] == "pdf-toolkit"
     refused("index_missing", Router, tmp_path / "none.cgx")
     line = refused("out_of_range", Router, ["merge pdf files"])
-    assert "index is a list" in line
+    assert "not a list" in line
     assert "Index.build" in line
 
 

@@ -12,7 +12,7 @@ from scipy.stats import betabinom
 import crossgate._core as _core
 from crossgate._calibration.fitted_outcomes import stated
 from crossgate._calibration.relevance import fit_any_fits, fit_relevance
-from crossgate._core import Profile, Promise, Shortlist
+from crossgate._core import MOST_CANDIDATES, Profile, Promise, Shortlist
 from crossgate._evaluation.measures.shortlists import Shortlists, measure_shortlists
 from crossgate._evaluation.runs.modes import decide, without_thresholds
 from crossgate._evaluation.runs.runs import MODES, Mode, StoredQuery
@@ -152,11 +152,14 @@ def _promises(
     read: Sequence[tuple[Sequence[StoredQuery], Profile]], least: float | None, most: int
 ) -> Shortlist:
     """Return the promises that queries allow, each read by a profile's weights."""
+    everything = [
+        (queries, profile.replace(shortlist=_everything(least))) for queries, profile in read
+    ]
     stages = [
         _core.fit_shortlist(
             [
-                _found(query, profile, least, mode)
-                for queries, profile in read
+                _found(query, listing, mode)
+                for queries, listing in everything
                 for query in queries
                 if query.relevant
             ]
@@ -169,11 +172,17 @@ def _promises(
 _STAGES: tuple[Mode, Mode] = ("never", "always")
 
 
-def _found(query: StoredQuery, profile: Profile, least: float | None, mode: Mode) -> Found | None:
-    """Return rank and share of the best fitting candidate in line, or None if none is."""
+def _everything(least: float | None) -> Shortlist:
+    """Return a shortlist of all candidates."""
     whole = Promise(most=1, least_shares=[0.0])
-    everything = Shortlist(least=least, coverage=0.5, most=10**6, stage1=[whole], stage2=[whole])
-    result = decide(query, profile.replace(shortlist=everything), mode)
+    return Shortlist(
+        least=least, coverage=0.5, most=MOST_CANDIDATES, stage1=[whole], stage2=[whole]
+    )
+
+
+def _found(query: StoredQuery, listing: Profile, mode: Mode) -> Found | None:
+    """Return rank and share of the best fitting candidate in line, or None if none is."""
+    result = decide(query, listing, mode)
     total = sum(hit.relevance or 0.0 for hit in result.hits)
     for rank, hit in enumerate(result.shortlist, start=1):
         if hit.id in query.relevant:
