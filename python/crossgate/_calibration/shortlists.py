@@ -202,8 +202,23 @@ def _highest(shortlist: Shortlist) -> float:
 def _decided(
     queries: Sequence[StoredQuery], profile: Profile, coverage: float
 ) -> dict[Mode, list[RouteResult]]:
-    used = profile.replace(shortlist=profile.shortlist.replace(coverage=coverage))
+    shortlist = profile.shortlist
+    used = profile.replace(
+        shortlist=shortlist.replace(
+            coverage=coverage,
+            stage1=_extended(shortlist.stage1, shortlist.most, coverage),
+            stage2=_extended(shortlist.stage2, shortlist.most, coverage),
+        )
+    )
     return {mode: [decide(query, used, mode) for query in queries] for mode in MODES}
+
+
+def _extended(promises: Sequence[Promise], most: int, coverage: float) -> list[Promise]:
+    """Return the promise for a length, with full lists for coverages that it cannot reach."""
+    applicable = [promise for promise in promises if promise.most <= most]
+    shares = applicable[-1].least_shares if applicable else []
+    full = [0.0] * (round(100 * coverage) - 49 - len(shares))
+    return [Promise(most=most, least_shares=[*shares, *full])]
 
 
 def _broken(promised: float, measured: Shortlists, mode: str) -> str:
