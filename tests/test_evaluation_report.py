@@ -837,8 +837,8 @@ def test_page_is_complete_loads_nothing_and_escapes_text() -> None:
     assert "http" not in markup
     assert "url(" not in markup
     assert "prefers-color-scheme: dark" in markup
-    # Both curves, latency, where answers get lost, the distributions of cosine, BM25, logit and both
-    # probabilities, and the reliability diagrams of both.
+    # Both curves, latency, where answers get lost, the distributions of cosine, BM25, logit and
+    # both probabilities, and the reliability diagrams of both.
     assert markup.count("<svg") == 10
     assert "stage 2 was skipped" in page.text
     # The only script is that of the table, and it contains no text of a query.

@@ -247,7 +247,7 @@ def render_calibration(fitted: Calibration, objective: str, output: Path) -> Ite
     """Yield the lines of the report: what changes, the fitted values, and the held-out figures."""
     from crossgate._evaluation.report.text import WIDTH
 
-    profile, winner, answer = fitted.profile, fitted.profile.winner, fitted.profile.answer
+    profile = fitted.profile
     for line in _changes(fitted):
         yield from textwrap.wrap(line, WIDTH, subsequent_indent="  ")
     yield ""
@@ -255,7 +255,27 @@ def render_calibration(fitted: Calibration, objective: str, output: Path) -> Ite
     for note in fitted.notes:
         yield from textwrap.wrap(f"note: {note}", WIDTH, subsequent_indent="      ")
     yield ""
-    blend = profile.blend
+    for line in _settings(profile):
+        yield from textwrap.wrap(line, WIDTH, subsequent_indent=" " * 10)
+    report = fitted.report
+    yield ""
+    yield (
+        f"on the held-out half: {counted(report.matched, 'query')} with a match, "
+        f"{report.no_match} without"
+    )
+    yield from _table(report, fitted.before)
+    if report.recall_loss is not None:
+        yield f"recall@1 lost by skipping: {_share(report.recall_loss)}"
+    if report.kept is not None:
+        yield f"right first picks that pass the threshold: {_share(report.kept)}"
+    if report.separation is not None:
+        yield f"AUC of the probability, right picks against others: {_share(report.separation)}"
+    yield from _shortlists(fitted.shortlists)
+
+
+def _settings(profile: Profile) -> Iterator[str]:
+    """Yield the fitted settings, one line for each part of the decision."""
+    blend, winner, answer = profile.blend, profile.winner, profile.answer
     yield (
         f"blend     cosine {blend.cosine_weight:.2f}, bm25 {blend.bm25_weight:.2f} "
         f"(pivot {blend.pivot:g}, body {blend.body_weight:g})"
@@ -276,20 +296,6 @@ def render_calibration(fitted: Calibration, objective: str, output: Path) -> Ite
             f"shortlist coverage {listed.coverage:g} with at most {listed.most}; empty below a "
             f"probability of {_threshold(listed.least, 'none')} that any fits"
         )
-    report = fitted.report
-    yield ""
-    yield (
-        f"on the held-out half: {counted(report.matched, 'query')} with a match, "
-        f"{report.no_match} without"
-    )
-    yield from _table(report, fitted.before)
-    if report.recall_loss is not None:
-        yield f"recall@1 lost by skipping: {_share(report.recall_loss)}"
-    if report.kept is not None:
-        yield f"right first picks that pass the threshold: {_share(report.kept)}"
-    if report.separation is not None:
-        yield f"AUC of the probability, right picks against others: {_share(report.separation)}"
-    yield from _shortlists(fitted.shortlists)
 
 
 def _shortlists(figures: Mapping[str, Shortlists]) -> Iterator[str]:
