@@ -10,7 +10,6 @@ from crossgate._cli import DONE
 from crossgate._cli.input import at_least, document_arguments, documents_of, index_of
 from crossgate._cli.output import (
     WIDTH,
-    fit,
     json_option,
     paint,
     plain,
@@ -21,6 +20,7 @@ from crossgate._cli.output import (
     show_json,
 )
 from crossgate._support.errors import InputError
+from crossgate._support.sanitize import fit
 from crossgate._support.wording import counted
 
 if TYPE_CHECKING:

@@ -12,12 +12,15 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE
 from crossgate._cli.input import model_or_none
 from crossgate._cli.output import json_option, say, show_json
 from crossgate._support.errors import InputError
+
+if TYPE_CHECKING:
+    from crossgate._telemetry.log import JsonLinesLog
 
 KEY_VARIABLE = "CROSSGATE_SERVE_KEY"
 """Environment variable for the key; other users of the machine could read an option."""
@@ -44,6 +47,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--profile", metavar="FILE", help="calibration profile for reranking")
     parser.add_argument("--policy", metavar="FILE", help="policy: the settings that you choose")
+    parser.add_argument(
+        "--log",
+        metavar="FILE",
+        help="append the decisions of /route, as hashes, and the judgements of /feedback to a log; "
+        "needs a key or a loopback address",
+    )
     for name, default, text in (
         ("--max-bytes", 10_000_000, "maximum size of a request"),
         ("--max-documents", 1_000, "maximum number of documents per request"),
@@ -125,16 +134,46 @@ def _application(options: argparse.Namespace, hosts: frozenset[str] | None) -> A
         concurrency=_at_least_one("--concurrency", options.concurrency or number_of_threads()),
     )
     router = None
+    key = os.environ.get(KEY_VARIABLE) or None
+    log = _log(options, allowed=bool(key or hosts or options.unix))
     if options.index:
-        router = Router(Index.open(options.index), reranker=options.reranker, policy=options.policy)
+        router = Router(
+            Index.open(options.index),
+            reranker=options.reranker,
+            policy=options.policy,
+            telemetry=log,
+        )
         router.warm_up()
     asked = {"reranker": options.reranker, "profile": options.profile, "policy": options.policy}
     # Loads models and checks options before the first request.
     rerank("warm up", ["one", "two"], **asked)
-    key = os.environ.get(KEY_VARIABLE) or None
     return application(
-        router=router, limits=limits, key=key, hosts=None if key else hosts, options=asked
+        router=router,
+        limits=limits,
+        key=key,
+        hosts=None if key else hosts,
+        options=asked,
+        log=log,
     )
+
+
+def _log(options: argparse.Namespace, *, allowed: bool) -> JsonLinesLog | None:
+    """Return the log of decisions and judgements, or None.
+
+    Raises:
+        InputError: `out_of_range` if anyone on the network could append to it.
+    """
+    if not options.log:
+        return None
+    if not allowed:
+        raise InputError(
+            "out_of_range",
+            f"--log: anyone who reaches this address could append judgements; set {KEY_VARIABLE} "
+            "to a key, or listen on a loopback address",
+        )
+    from crossgate._telemetry.log import JsonLinesLog
+
+    return JsonLinesLog(options.log)
 
 
 def _at_least_one(name: str, value: int) -> int:

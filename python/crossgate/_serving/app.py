@@ -21,10 +21,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from crossgate._core import __version__
 from crossgate._decision.rerank import rerank
 from crossgate._decision.router import Router
+from crossgate._serving.look import look
 from crossgate._serving.request_limits import Guard, Limits
 from crossgate._serving.shapes import (
     NONE_OPTIONS,
     Choice,
+    Feedback,
     Refusal,
     RerankAnswer,
     RerankRequest,
@@ -45,6 +47,7 @@ from crossgate._serving.shapes import (
 )
 from crossgate._support.errors import CrossgateError, InputError
 from crossgate._support.wording import counted
+from crossgate._telemetry.log import JsonLinesLog
 from crossgate._values.candidates import candidate
 from crossgate._values.results import RouteResult
 
@@ -148,6 +151,7 @@ def application(
     key: str | None,
     hosts: frozenset[str] | None,
     options: dict[str, Any],
+    log: JsonLinesLog | None = None,
 ) -> FastAPI:
     """Return the application.
 
@@ -157,6 +161,7 @@ def application(
         key: The key that requests must send; None for none.
         hosts: Hosts, in lower case and without a port, that a request may name; None for any.
         options: Further arguments of `rerank`: the reranker, profile and policy.
+        log: The log to which `router` writes, and `/feedback` appends; None for neither.
     """
     app = FastAPI(title="crossgate", version=__version__, docs_url=None, redoc_url=None)
     registry = CollectorRegistry()
@@ -176,15 +181,13 @@ def application(
             )
 
     async def decided(
-        asked: RerankRequest | TextsRequest | VoyageRequest,
-        given: list[Any],
-        chars: int | None = None,
+        query: str, about: dict[str, Any], given: list[Any], chars: int | None = None
     ) -> RouteResult:
         if not given:
             raise InputError("no_documents", "there are no documents: send at least one")
         check_number(len(given))
         return await decisions.make(
-            lambda: rerank(asked.query, _candidates(given, chars), **asked.about(), **options)
+            lambda: rerank(query, _candidates(given, chars), **about, **options)
         )
 
     # Only for the OpenAPI description; `Guard` checks the key.
@@ -198,17 +201,17 @@ def application(
 
     @post("/v1/rerank", "Like Jina's /v1/rerank and Cohere's version 1", RerankAnswer)
     async def rerank_v1(asked: RerankRequest) -> Response:
-        result = await decided(asked, asked.documents, readable_chars(asked))
+        result = await decided(asked.query, asked.about(), asked.documents, readable_chars(asked))
         return _answer(reranked(asked, result, documents=True, model=model), result)
 
     @post("/v2/rerank", "Like Cohere's version 2", RerankAnswer)
     async def rerank_v2(asked: RerankRequest) -> Response:
-        result = await decided(asked, asked.documents, readable_chars(asked))
+        result = await decided(asked.query, asked.about(), asked.documents, readable_chars(asked))
         return _answer(reranked(asked, result, documents=False, model=model), result)
 
     @post("/voyage/rerank", "Like Voyage's /v1/rerank", VoyageAnswer)
     async def rerank_voyage(asked: VoyageRequest) -> Response:
-        result = await decided(asked, list(asked.documents))
+        result = await decided(asked.query, asked.about(), list(asked.documents))
         return _answer(voyage_ranked(asked, result, model=model), result)
 
     @post(
@@ -218,7 +221,7 @@ def application(
     )
     async def rerank_either(asked: TextsRequest | RerankRequest) -> Response:
         if isinstance(asked, TextsRequest):
-            result = await decided(asked, list(asked.texts))
+            result = await decided(asked.query, asked.about(), list(asked.texts))
             return _answer(scored_texts(asked, result), result)
         return await rerank_v2(asked)
 
@@ -230,7 +233,7 @@ def application(
         }
         if not documents:
             return choice_answer(list(question.criteria), {}), []
-        result = await decided(query, list(documents.values()))
+        result = await decided(query, {}, list(documents.values()))
         names = list(documents)
         relevances = {
             names[hit.index]: hit.relevance
@@ -264,13 +267,30 @@ def application(
             raise Refused(
                 404, "no_index", "this server has no index: start it with --index skills.cgx"
             )
-        result = await decisions.make(
-            partial(router.route, **{**asked.model_dump(), **asked.about()})
-        )
-        values = result.to_dict(text=True)
+        given = asked.model_dump(exclude={"trace"}) | asked.about()
+        result = await decisions.make(partial(router.route, **given))
+        values = result.to_dict(trace=asked.trace, text=True)
+        for hit, shown in zip(values["hits"], result.hits, strict=True):
+            if asked.trace and shown.passage is not None:
+                hit["excerpt"] = shown.excerpt
         for hit in values["hits"]:
             hit["metadata"].pop("root", None)  # a folder of this machine
         return AsciiJSON(values)
+
+    if log is not None:
+        kept = log
+
+        @post("/feedback", "Record which documents fit the query of a decision")
+        async def feedback(asked: Feedback) -> Response:
+            # Only JSON is read, which a web page elsewhere cannot send without asking first.
+            await anyio.to_thread.run_sync(
+                partial(kept.used, asked.decision_id, asked.fits, judged=True)
+            )
+            return AsciiJSON({"recorded": len(asked.fits)})
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> HTMLResponse:
+        return look()
 
     @app.get("/health", summary="Whether the server can decide")
     async def health() -> dict[str, Any]:

@@ -14,7 +14,7 @@ from crossgate._serving.shapes import refusal
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-OPEN = {"/health", "/metrics", "/docs", "/openapi.json"}
+OPEN = {"/", "/health", "/metrics", "/docs", "/openapi.json"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -136,6 +136,14 @@ class RouteRequest(About):
         None, description="Probability that the shortlist contains a fitting document if one fits."
     )
     max_shortlist: Count | None = None
+    trace: bool = Field(False, description="Return how the decision was made, without texts.")
+
+
+class Feedback(Asked):
+    """A request to `/feedback`."""
+
+    decision_id: str = Field(description="The `decision_id` of an answer of `/route`.")
+    fits: list[str] = Field(description="Ids of the documents that fit; empty for none.")
 
 
 class Choice(Asked):

@@ -1,0 +1,172 @@
+"""The page on `GET /` of the server, in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from browser import CHROMIUM, Page, browser
+from crossgate import Index
+from crossgate._cli.samples import SKILLS
+from crossgate._telemetry.log import LoggedUse, read_log
+
+httpx2 = pytest.importorskip("httpx2")
+pytest.importorskip("fastapi", reason="the extra serve is not installed")
+
+from test_serve import KEY, Served, serving  # noqa: E402
+
+PROMPT = "tidy up the branch before the review"
+in_browser = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("page") / "decisions.jsonl"
+
+
+@pytest.fixture(scope="module")
+def served(log: Path) -> Iterator[Served]:
+    """A server with the sample skills and a log, on loopback without a key."""
+    index = log.with_name("skills.cgx")
+    Index.build(SKILLS).save(index)
+    with serving("--port", "0", "--index", str(index), "--log", str(log), key="") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with browser(tmp_path_factory.mktemp("chromium")) as opened:
+        yield opened
+
+
+def decided(page: Page, served: Served, prompt: str = PROMPT, **sizes: Any) -> None:
+    """Open the page, type a prompt and wait for the decision."""
+    page.open(f"{served.url}/", **sizes)
+    page.evaluate("at('query').focus()")
+    page.send("Input.insertText", text=prompt)
+    page.wait("!at('result').hidden")
+
+
+def test_page_allows_only_its_own_script_and_style(served: Served) -> None:
+    reply = httpx2.get(f"{served.url}/", trust_env=False, timeout=60)
+    assert reply.status_code == 200
+    policy = reply.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy
+    assert "http" not in policy
+    assert reply.headers["cache-control"] == "no-store"
+    assert not re.search(r"""(?:src|href)="(?!data:|docs")""", reply.text)
+    assert not re.search(r"localStorage|sessionStorage|indexedDB|innerHTML|cookie", reply.text)
+
+
+def test_page_needs_no_key_and_its_requests_do() -> None:
+    with serving("--port", "0", key=KEY) as running:
+        opened = httpx2.get(f"{running.url}/", trust_env=False, timeout=60)
+        asked = httpx2.post(f"{running.url}/route", json={"query": "x"}, trust_env=False)
+    assert (opened.status_code, asked.status_code) == (200, 401)
+
+
+def test_route_returns_a_trace_only_on_request(served: Served) -> None:
+    plain = served.post("/route", {"query": PROMPT}).json()
+    traced = served.post("/route", {"query": PROMPT, "trace": True}).json()
+    assert "trace" not in plain
+    assert traced["trace"]["profile"]["answer"]["threshold"] > 0
+    assert PROMPT not in json.dumps(traced)
+
+
+@in_browser
+def test_page_shows_the_decision_that_the_server_made(page: Page, served: Served) -> None:
+    decided(page, served)
+    answer = served.post("/route", {"query": PROMPT, "trace": True}).json()
+    verdict = page.evaluate("at('verdict').textContent")
+    assert verdict.startswith(f"{answer['selected'][0]}: ")
+    rows = page.evaluate(
+        "[...at('rows').rows].map(row => row.cells[0].querySelector('strong').textContent)"
+    )
+    assert rows == [hit["id"] for hit in answer["hits"]]
+    assert page.evaluate("document.querySelectorAll('#gauges .limit').length") == 2
+    assert not [said for said in page.said if "Content Security Policy" in said]
+
+
+@in_browser
+def test_page_explains_a_document_that_was_not_selected(page: Page, served: Served) -> None:
+    decided(page, served)
+    other = page.evaluate("answer.hits.find(hit => hit.dropped !== null).id")
+    page.evaluate("at('other').focus()")
+    page.send("Input.insertText", text=other)
+    assert page.evaluate("at('why').textContent").startswith("Rank ")
+    page.evaluate("at('other').value = 'nosuch'; explain()")
+    assert page.evaluate("at('why').textContent").startswith("Not among the candidates")
+
+
+@in_browser
+def test_judgement_is_appended_to_the_log(page: Page, served: Served, log: Path) -> None:
+    decided(page, served)
+    number = page.evaluate("answer.decision_id")
+    page.evaluate("document.querySelector('[data-right=\"\"]').click()")
+    page.wait("at('judged').textContent !== ''")
+    assert page.evaluate("at('judged').textContent") == "Recorded."
+    uses = [line for line in read_log(log) if isinstance(line, LoggedUse)]
+    assert [(use.decision, tuple(use.used)) for use in uses][-1] == (number, ())
+    assert PROMPT not in log.read_text(encoding="utf-8")
+
+
+@in_browser
+@pytest.mark.parametrize("width", [400, 700, 1400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_page_fits_every_width(page: Page, served: Served, width: int, scheme: str) -> None:
+    decided(page, served, width=width, scheme=scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@in_browser
+def test_page_works_by_keyboard_and_names_its_controls(page: Page, served: Served) -> None:
+    decided(page, served)
+    unnamed = page.evaluate(
+        "[...document.querySelectorAll('input, textarea')]"
+        ".filter(field => !field.labels.length).map(field => field.id)"
+    )
+    assert unnamed == []
+    assert page.evaluate("at('verdict').getAttribute('role')") == "status"
+    focusable = "button, input, textarea, summary, a[href]"
+    assert page.evaluate(
+        f"[...document.querySelectorAll({focusable!r})].every(node => node.tabIndex === 0)"
+    )
+
+
+@in_browser
+def test_text_of_a_document_is_not_markup(page: Page, tmp_path: Path) -> None:
+    hostile = "Merge PDF files <img src=x onerror=alert(1)><script>alert(1)</script>"
+    index = tmp_path / "hostile.cgx"
+    Index.build([{"id": "<b>pdf</b>", "text": hostile}], embedder=None).save(index)
+    with serving("--port", "0", "--index", str(index), key="") as running:
+        decided(page, running, "merge PDF files")
+        assert (
+            page.evaluate("document.querySelectorAll('#rows img, #rows script, #rows b').length")
+            == 0
+        )
+        assert page.evaluate("at('judge').hidden")  # this server keeps no log
+
+
+def test_judgement_from_a_form_of_another_site_is_refused(served: Served) -> None:
+    body = json.dumps({"decision_id": "0" * 32, "fits": []})
+    reply = httpx2.post(
+        f"{served.url}/feedback",
+        content=body.encode(),
+        headers={"content-type": "text/plain"},
+        trust_env=False,
+    )
+    assert 400 <= reply.status_code < 500
+
+
+def test_log_needs_a_key_or_loopback(tmp_path: Path) -> None:
+    from test_messages import run
+
+    done = run(["serve", "--host", "0.0.0.0", "--port", "0", "--log", "x.jsonl"], tmp_path)
+    assert done.code == 2
+    assert "out_of_range" in done.err
