@@ -1,11 +1,11 @@
-"""Print what one example for each misrouted prompt of `eval/taught` mends, and what else it changes.
+"""Print what one example for each misrouted prompt mends, and what else it changes.
 
     python eval/taught.py [--none] [--list]
 
-Routes all prompts, teaches the 60 examples at once, and routes them again. A misrouted prompt is
-mended if the right skill is the first pick. For the other prompts, every other first pick counts as
-a change, and so does a pick where there was none. `--none` uses stage 1 alone; `--list` also prints
-the prompts that are not mended or that changed.
+Routes all prompts of `eval/taught`, teaches the 60 examples at once, and routes them again. A
+misrouted prompt is mended if the right skill is the first pick. For the other prompts, every other
+first pick counts as a change, and so does a pick where there was none. `--none` uses stage 1 alone;
+`--list` also prints the prompts that are not mended or that changed.
 """
 
 from __future__ import annotations
