@@ -39,8 +39,8 @@ def run(options: argparse.Namespace) -> int:
 
     start = perf_counter()
     output = Path(options.output)
-    read_examples(examples_beside(output))  # before documents are embedded, which takes long
     _check_writable(output)
+    read_examples(examples_beside(output))  # before documents are embedded, which takes long
     earlier = _earlier_index(output)
     loaded = _tools_of_servers(options) if options.mcp else documents_of(options)
     say_skipped(loaded.problems, ", ".join([*options.source, *options.mcp]))
