@@ -94,8 +94,9 @@ def test_noun_after_a_count_agrees_with_the_count(path: Path) -> None:
         for value, after in zip(text.values, text.values[1:], strict=False):
             if not isinstance(value, ast.FormattedValue) or not isinstance(after, ast.Constant):
                 continue
-            noun = PLURAL.match(after.value) or COUNTED.match(after.value)
-            if COUNT.match(ast.unparse(value)) and (verb := VERB.match(after.value)):
+            said = str(after.value)
+            noun = PLURAL.match(said) or COUNTED.match(said)
+            if COUNT.match(ast.unparse(value)) and (verb := VERB.match(said)):
                 wrong.append(f"line {value.lineno}: {ast.unparse(value)}{verb[0]}")
             if noun and noun[0].split()[0] not in NO_NOUNS and may_be_one(value):
                 wrong.append(f"line {value.lineno}: {ast.unparse(value)}{noun[0]}")
@@ -107,7 +108,7 @@ def test_noun_after_a_count_agrees_with_the_count(path: Path) -> None:
 )
 def test_no_message_spells_an_article_before_a_type(path: Path) -> None:
     for text in f_strings(path):
-        parts = [part.value if isinstance(part, ast.Constant) else "" for part in text.values]
+        parts = [str(part.value) if isinstance(part, ast.Constant) else "" for part in text.values]
         for value, before in zip(text.values[1:], parts, strict=False):
             if isinstance(value, ast.FormattedValue) and before.endswith((" a ", " an ")):
                 assert "__name__" not in ast.unparse(value), f"use type_of(): line {value.lineno}"
@@ -201,7 +202,8 @@ def test_count_and_type_are_worded() -> None:
     assert counted(2, "index", "indices") == "2 indices"
     assert share_of(1, 1, "first match") == "1 of 1 first match"
     assert share_of(1, 2, "first match") == "1 of 2 first matches"
-    assert [type_of(value) for value in (None, 3, [], {}, "x")] == [
+    values: list[object] = [None, 3, [], {}, "x"]
+    assert [type_of(value) for value in values] == [
         *("None", "an int", "a list", "a dict", "a str"),
     ]
     assert article("embedder") == "an embedder"

@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
         shown = ", ".join(f"{name} {version}" for name, version in versions.items())
         show(
             "Median (quartiles); ratio: how many times as fast crossgate is. "
-            f"{machine['processor']}, {counted(machine['cores'], 'core')}, "
+            f"{machine['processor']}, {counted(int(machine['cores']), 'core')}, "
             f"{machine['system']}; {shown}"
         )
     return DONE

@@ -142,13 +142,13 @@ def _quality(report: Report) -> Iterator[str]:
         intervals = [report.quality[mode][metric.name] for mode in report.modes]
         if not any(intervals) or metric.name in _DERIVED:
             continue
-        cells = tuple(_stacked(share(interval)) for interval in intervals)
+        figures = tuple(_stacked(share(interval)) for interval in intervals)
         name = escape(metric.name.replace("_", " "))
-        if cells in same:  # one row per fact
-            same[cells][0] += f"<small>the same: {name}</small>"
+        if figures in same:  # one row per fact
+            same[figures][0] += f"<small>the same: {name}</small>"
             continue
-        row = [f"{name}<small>{escape(metric.meaning)}</small>", *cells]
-        same[cells] = row
+        row = [f"{name}<small>{escape(metric.meaning)}</small>", *figures]
+        same[figures] = row
         rows.append(row)
     if report.against_always and report.matched:
         cells = [_stacked(points(report.against_always.get(mode))) for mode in report.modes]
