@@ -1092,6 +1092,7 @@ def options(*dataset: object, **given: Any) -> argparse.Namespace:
         "signals": False,
         "unnamed": False,
         "background": False,
+        "no_context": False,
         "from_transcripts": None,
         "steps": False,
         "html": None,
