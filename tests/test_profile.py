@@ -178,7 +178,7 @@ def test_what_is_left_out_is_off() -> None:
     assert profile == Profile(winner=Winner(agreed=0.5))
     for part in ("answer", "winner", "runner_up", "any_fits", "relevance"):
         assert set(Profile().to_dict()[part].values()) == {None}
-    off = {"least": None, "coverage": 0.9, "most": 5, "stage1": [], "stage2": []}
+    off: dict[str, Any] = {"least": None, "coverage": 0.9, "most": 5, "stage1": [], "stage2": []}
     assert Profile().to_dict()["shortlist"] == off
     policy = Policy.from_dict({"cliff_core": 2})
     assert policy == Policy(cliff_core=2)

@@ -257,8 +257,8 @@ def test_profile_without_the_fit_has_an_empty_shortlist_and_a_note(profile: Prof
 
 
 def test_candidates_without_a_cosine_have_no_shortlist() -> None:
-    given = {"profile": FITTED, "reranker": None, "embed": False}
-    result = rerank("red fox", ["red fox", "hen"], coverage=0.8, **given)
+    options: dict[str, Any] = {"profile": FITTED, "reranker": None, "embed": False}
+    result = rerank("red fox", ["red fox", "hen"], coverage=0.8, **options)
     assert (result.shortlist, result.coverage) == ((), None)
     assert "no_shortlist" in codes(result)
 
