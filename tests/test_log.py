@@ -26,11 +26,13 @@ from conftest import LIBRARY, LengthReranker, TableReranker, build, refused
 from crossgate import Policy, Profile, Router, RouteResult, SourceError
 from crossgate._core import (
     Answer,
+    AnyFits,
     Combine,
-    Confidence,
     Floors,
+    Relevance,
     RunnerUpRule,
-    Stage1Confidence,
+    Stage1AnyFits,
+    Stage1Relevance,
     Winner,
 )
 from crossgate._decision.replay import Difference, check_decision
@@ -494,7 +496,8 @@ SETTINGS = [
     (Profile(winner=Winner(agreed=0.0, disagreed=0.0)), Policy()),
     (
         Profile(
-            confidence=Confidence(stage1=Stage1Confidence(cosine=1.0)),
+            any_fits=AnyFits(stage1=Stage1AnyFits(cosine=1.0)),
+            relevance=Relevance(stage1=Stage1Relevance(cosine=1.0)),
             answer=Answer(rerank_threshold=0.99),
         ),
         Policy(),

@@ -193,6 +193,7 @@ def _try(options: argparse.Namespace) -> int:
                 "detail": answered.detail,
                 "ids": list(answered.ids),
                 "nearest": answered.nearest,
+                "form": answered.form,
                 "confidence": answered.confidence,
                 "min_confidence": chosen.min_confidence,
                 "context": answered.context,

@@ -6,7 +6,13 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from crossgate._cli.decision import decision_options, log_of, material_of, show_decision
+from crossgate._cli.decision import (
+    context_of,
+    decision_options,
+    log_of,
+    material_of,
+    show_decision,
+)
 from crossgate._cli.input import text_of
 from crossgate._cli.output import json_option, say
 from crossgate._sources.agent_prompts import is_hook_input
@@ -69,9 +75,12 @@ def run(options: argparse.Namespace) -> int:
         section=options.section,
         grade=options.grade,
         min_confidence=options.min_confidence,
+        coverage=options.coverage,
+        max_shortlist=options.max_shortlist,
         rerank_min=options.rerank_min,
         rerank_margin=options.rerank_margin,
         material=material_of(options),
+        context=context_of(options),
     )
     return show_decision(result, options, query=query)
 

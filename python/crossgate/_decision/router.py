@@ -22,6 +22,7 @@ from crossgate._decision.cascade import (
     policy_of_call,
     run,
 )
+from crossgate._decision.context import Context, Conversation, mixed, traced
 from crossgate._reranking.chain import Chain
 from crossgate._reranking.contract import NO_DEADLINE, Deadline, passages_of
 from crossgate._retrieval.index import Index, check_embedder, embedder_mismatch
@@ -30,9 +31,11 @@ from crossgate._runtime.models.manifest import ROUTING_RERANKER, languages_of
 from crossgate._support.checks import (
     check_confidence,
     check_ids,
+    check_kind,
     check_limit,
     check_prompt,
     check_request,
+    check_shortlist,
     check_vector,
     is_empty,
 )
@@ -140,6 +143,9 @@ class Router:
         rerank_min: float | None = None,
         rerank_margin: float | None = None,
         material: Material | None = None,
+        context: Context | None = None,
+        coverage: float | None = None,
+        max_shortlist: int | None = None,
     ) -> RouteResult:
         """Decide which documents fit a query.
 
@@ -162,7 +168,7 @@ class Router:
                 the order of stage 1 is final. Stage 1 always runs.
             min_confidence: Select nothing if the confidence of the decision is lower, in [0, 1], or
                 unknown; None to use only the profile's threshold, which always applies. It does
-                not change the order or the stages.
+                not change the order, the stages or the shortlist.
             rerank_min: Minimum combined score of a pick that stage 2 has read, instead of the
                 policy's; None to use the policy's. Like `rerank_margin`, it applies if the profile
                 was fitted for the reranker.
@@ -171,6 +177,11 @@ class Router:
             material: Pasted texts that belong to the query, such as code or logs; None to recognise
                 them in the query. Documents are chosen by the rest, the request. If it names
                 nothing ("fix this"), the whole query and the material are searched.
+            context: The project and the conversation that the query comes from; None if unknown.
+            coverage: The probability, in (0, 1), with which the shortlist is to contain a fitting
+                document if there is one; None for that of the profile. If no list of at most
+                `max_shortlist` can promise it, `degraded` names the probability that can be.
+            max_shortlist: Maximum length of the shortlist; None for that of the profile.
 
         Raises:
             InputError: `query_too_long`, `invalid_text`, `out_of_range`,
@@ -191,6 +202,9 @@ class Router:
                 rerank_min=rerank_min,
                 rerank_margin=rerank_margin,
                 material=material,
+                context=context,
+                coverage=coverage,
+                max_shortlist=max_shortlist,
             )
         )
 
@@ -209,6 +223,9 @@ class Router:
         rerank_min: float | None = None,
         rerank_margin: float | None = None,
         material: Material | None = None,
+        context: Context | None = None,
+        coverage: float | None = None,
+        max_shortlist: int | None = None,
     ) -> RouteResult:
         """Like `route`, with the same arguments, without blocking the event loop.
 
@@ -229,6 +246,9 @@ class Router:
                 rerank_min=rerank_min,
                 rerank_margin=rerank_margin,
                 material=material,
+                context=context,
+                coverage=coverage,
+                max_shortlist=max_shortlist,
             )
         )
 
@@ -247,6 +267,9 @@ class Router:
         rerank_min: float | None,
         rerank_margin: float | None,
         material: Material | None,
+        context: Context | None,
+        coverage: float | None,
+        max_shortlist: int | None,
     ) -> Request:
         """Check the arguments of `route`, and return the request that the cascade decides."""
         started = perf_counter()
@@ -254,8 +277,11 @@ class Router:
         check_prompt(query)
         check_limit(limit)
         check_request(section, grade)
+        check_shortlist(coverage, max_shortlist)
         check_vector(vector)
         check_confidence(min_confidence, self.profile)
+        if context is not None:
+            check_kind("context", context, Context, "a Context, or None")
         allowed = None if allow is None else check_ids("allow", allow)
         denied = check_ids("deny", deny)
         if not len(self.index):
@@ -266,7 +292,7 @@ class Router:
         prompt = read_prompt(query, material)
         return Request(
             prompt=prompt,
-            stage1=partial(self._stage1, prompt, vector, allowed, denied),
+            stage1=partial(self._stage1, prompt, vector, allowed, denied, context or Context()),
             profile=self.profile,
             policy=policy_of_call(self.policy, rerank_min, rerank_margin),
             rerankers=self._rerankers,
@@ -274,6 +300,8 @@ class Router:
             section=section,
             grade=grade,
             min_confidence=min_confidence,
+            coverage=coverage,
+            max_shortlist=max_shortlist,
             require_overlap=True,
             deadline=deadline,
             telemetry=self._telemetry,
@@ -322,7 +350,12 @@ class Router:
                 reranker.score("warm up", passages_of(["warm up"]), deadline=NO_DEADLINE)
 
     def _stage1(
-        self, prompt: Prompt, vector: Vector | None, allow: set[str] | None, deny: set[str]
+        self,
+        prompt: Prompt,
+        vector: Vector | None,
+        allow: set[str] | None,
+        deny: set[str],
+        context: Context,
     ) -> Stage1:
         start = perf_counter()
         if is_empty(prompt.text):
@@ -336,6 +369,8 @@ class Router:
             self.index.search,
             embed=False,
             blend=self.profile.blend,
+            evidence=self.profile.evidence,
+            technologies=context.technologies,
             per_channel=self.profile.per_channel,
             allow=allow,
             deny=deny,
@@ -353,6 +388,14 @@ class Router:
             if vector is not None and not given:
                 vector, notes = self._embedded(text)
             scored, documents = search(text, vector)
+        need = self._need(self._vector_of_request(prompt, vector, given=given))
+        conversation = Conversation.of(text, context, scored, self.profile)
+        if conversation.history:
+            vector, failed = self._with_history(vector, conversation)
+            notes = (*notes, *failed)
+            scored, documents = search(text, vector, history=conversation.history)
+            if need is not None and conversation.goes_on:
+                need = max(need, self._need(vector) or 0.0)
         return Stage1(
             scored=scored,
             documents=documents,
@@ -360,8 +403,23 @@ class Router:
             warnings=(*self._warnings, *self._unreadable(prompt), *corrections),
             corrected=text if corrections else None,
             timings={"embed": embedded, "search": milliseconds(start) - embedded},
-            need=self._need(self._vector_of_request(prompt, vector, given=given)),
+            need=need,
+            read=conversation.read_with(text) if conversation.goes_on else "",
+            context={} if context == Context() else traced(context, conversation),
         )
+
+    def _with_history(
+        self, vector: Vector | None, conversation: Conversation
+    ) -> tuple[Vector | None, tuple[Degradation, ...]]:
+        """Return the vector of a query and of the earlier requests that count for it."""
+        if vector is None:
+            return None, ()
+        texts, weights = zip(*conversation.history, strict=True)
+        try:
+            earlier = self._load_embedder().embed(list(texts))
+        except Exception as error:  # the words of the earlier requests still count
+            return vector, (degradation("embedder", error),)
+        return mixed(vector, earlier, weights), ()
 
     def _embedded(self, query: str) -> tuple[Vector | None, tuple[Degradation, ...]]:
         """Return the query's vector, or None and the reason."""

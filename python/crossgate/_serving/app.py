@@ -180,11 +180,15 @@ def application(
                 f"{limits.documents:,}: send fewer",
             )
 
-    async def decided(query: str, given: list[Any], chars: int | None = None) -> RouteResult:
+    async def decided(
+        query: str, about: dict[str, Any], given: list[Any], chars: int | None = None
+    ) -> RouteResult:
         if not given:
             raise InputError("no_documents", "there are no documents: send at least one")
         check_number(len(given))
-        return await decisions.make(lambda: rerank(query, _candidates(given, chars), **options))
+        return await decisions.make(
+            lambda: rerank(query, _candidates(given, chars), **about, **options)
+        )
 
     # Only for the OpenAPI description; `Guard` checks the key.
     asks_for_key = [Depends(HTTPBearer(auto_error=False))] if key else []
@@ -197,17 +201,17 @@ def application(
 
     @post("/v1/rerank", "Like Jina's /v1/rerank and Cohere's version 1", RerankAnswer)
     async def rerank_v1(asked: RerankRequest) -> Response:
-        result = await decided(asked.query, asked.documents, readable_chars(asked))
+        result = await decided(asked.query, asked.about(), asked.documents, readable_chars(asked))
         return _answer(reranked(asked, result, documents=True, model=model), result)
 
     @post("/v2/rerank", "Like Cohere's version 2", RerankAnswer)
     async def rerank_v2(asked: RerankRequest) -> Response:
-        result = await decided(asked.query, asked.documents, readable_chars(asked))
+        result = await decided(asked.query, asked.about(), asked.documents, readable_chars(asked))
         return _answer(reranked(asked, result, documents=False, model=model), result)
 
     @post("/voyage/rerank", "Like Voyage's /v1/rerank", VoyageAnswer)
     async def rerank_voyage(asked: VoyageRequest) -> Response:
-        result = await decided(asked.query, list(asked.documents))
+        result = await decided(asked.query, asked.about(), list(asked.documents))
         return _answer(voyage_ranked(asked, result, model=model), result)
 
     @post(
@@ -217,7 +221,7 @@ def application(
     )
     async def rerank_either(asked: TextsRequest | RerankRequest) -> Response:
         if isinstance(asked, TextsRequest):
-            result = await decided(asked.query, list(asked.texts))
+            result = await decided(asked.query, asked.about(), list(asked.texts))
             return _answer(scored_texts(asked, result), result)
         return await rerank_v2(asked)
 
@@ -229,7 +233,7 @@ def application(
         }
         if not documents:
             return choice_answer(list(question.criteria), {}), []
-        result = await decided(query, list(documents.values()))
+        result = await decided(query, {}, list(documents.values()))
         names = list(documents)
         relevances = {
             names[hit.index]: hit.relevance
@@ -263,8 +267,8 @@ def application(
             raise Refused(
                 404, "no_index", "this server has no index: start it with --index skills.cgx"
             )
-        options = asked.model_dump(exclude={"trace"})
-        result = await decisions.make(partial(router.route, **options))
+        given = asked.model_dump(exclude={"trace"}) | asked.about()
+        result = await decisions.make(partial(router.route, **given))
         values = result.to_dict(trace=asked.trace, text=True)
         for hit, shown in zip(values["hits"], result.hits, strict=True):
             if asked.trace and shown.passage is not None:

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
+from crossgate._decision.context import Context
 from crossgate._decision.orderings import ranked
 from crossgate._values.results import Hit, RouteResult
 
@@ -54,7 +55,32 @@ class Asked(BaseModel):
     model_config = ConfigDict(strict=True)
 
 
-class RerankRequest(Asked):
+class GivenContext(Asked):
+    """The project and the conversation that a query comes from; other fields are ignored."""
+
+    technologies: list[str] = []
+    history: list[str] = Field([], description="Earlier requests of the user, oldest first.")
+
+    def value(self) -> Context:
+        """Return the context for a decision."""
+        return Context(technologies=tuple(self.technologies), history=tuple(self.history))
+
+
+class About(Asked):
+    """What a request may say about its query; not part of the original APIs."""
+
+    material: str | list[str] | None = Field(
+        None, description="Pasted texts that belong to the query."
+    )
+    context: GivenContext | None = None
+
+    def about(self) -> dict[str, Any]:
+        """Return these fields as arguments of a decision."""
+        context = None if self.context is None else self.context.value()
+        return {"material": self.material, "context": context}
+
+
+class RerankRequest(About):
     """A request to `/v1/rerank` or `/v2/rerank`; other fields are ignored."""
 
     query: Query
@@ -70,7 +96,7 @@ class RerankRequest(Asked):
     )
 
 
-class TextsRequest(Asked):
+class TextsRequest(About):
     """A request to TEI's `/rerank`; other fields are ignored."""
 
     query: Query
@@ -83,7 +109,7 @@ class TextsRequest(Asked):
     )
 
 
-class VoyageRequest(Asked):
+class VoyageRequest(About):
     """A request to Voyage's `/rerank`; other fields are ignored."""
 
     query: Query
@@ -96,7 +122,7 @@ class VoyageRequest(Asked):
     )
 
 
-class RouteRequest(Asked):
+class RouteRequest(About):
     """A request to `/route`."""
 
     query: str
@@ -105,9 +131,11 @@ class RouteRequest(Asked):
     deny: list[str] = []
     section: str | None = None
     grade: str | None = None
-    material: str | list[str] | None = Field(
-        None, description="Pasted texts that belong to the query; left out, they are recognised."
+    min_confidence: float | None = None
+    coverage: float | None = Field(
+        None, description="Probability that the shortlist contains a fitting document if one fits."
     )
+    max_shortlist: Count | None = None
     trace: bool = Field(False, description="Return how the decision was made, without texts.")
 
 

@@ -38,8 +38,12 @@ struct Directory {
     language: String,
     fingerprint: String,
     dimension: u32,
+    /// Prompts that no document fits.
+    nothing: Vec<String>,
     /// One [`Row`] per document.
     table: Extent,
+    /// Triggers, and the terms and vectors of exclusions and examples.
+    hints: Extent,
     /// Terms in alphabetical order; each block with its first term.
     terms: Vec<(String, Extent)>,
     /// Vectors in 8 bits, 256 to a block.
@@ -53,7 +57,8 @@ struct Directory {
 impl Directory {
     /// The blocks in the order of the file.
     fn extents(&mut self) -> impl Iterator<Item = &mut Extent> {
-        std::iter::once(&mut self.table)
+        [&mut self.table, &mut self.hints]
+            .into_iter()
             .chain(self.terms.iter_mut().map(|(_, extent)| extent))
             .chain(&mut self.levels)
             .chain(self.documents.iter_mut().map(|(_, extent)| extent))
@@ -146,7 +151,9 @@ impl Index {
             language: self.analyzer.language().to_owned(),
             fingerprint: self.fingerprint()?,
             dimension: u32::try_from(self.dimension()).expect("it is at most MAX_DIMENSION"),
+            nothing: self.nothing.clone(),
             table: (0..).zip(&slots).map(row).collect(),
+            hints: encoded(&self.hints()?.compacted(&live)),
             terms: into_blocks(terms.collect(), block_bytes, Term::size),
             levels,
             documents: into_blocks(records, block_bytes, |record| {
@@ -155,6 +162,12 @@ impl Index {
                     + record.text.len()
                     + record.body.len()
                     + record.metadata.len()
+                    + [&record.triggers, &record.exclusions, &record.examples]
+                        .into_iter()
+                        .chain([&record.counterexamples])
+                        .flatten()
+                        .map(String::len)
+                        .sum::<usize>()
             }),
             vectors,
         };
@@ -196,7 +209,9 @@ struct Contents {
     language: String,
     fingerprint: String,
     dimension: u32,
+    nothing: Vec<String>,
     table: Vec<Row>,
+    hints: Vec<u8>,
     terms: Vec<Vec<Term>>,
     levels: Vec<Vec<u8>>,
     documents: Vec<Vec<Record>>,
@@ -216,7 +231,9 @@ impl Contents {
             language: self.language.clone(),
             fingerprint: self.fingerprint.clone(),
             dimension: self.dimension,
+            nothing: self.nothing.clone(),
             table: put(&encoded(&self.table)),
+            hints: put(&self.hints),
             terms: (self.terms.iter())
                 .map(|terms| {
                     let first = terms.first().map_or("", |term| &term.text);
@@ -326,6 +343,7 @@ fn index(directory: Directory, source: &Arc<Source>, starts: Vec<u64>) -> Result
     let table = block("table", 0, directory.table).read(|bytes| {
         postcard::from_bytes::<Vec<Row>>(bytes).map_err(|_| Error::corrupt(Damage::TableUnreadable))
     })?;
+    let hints = Lazy::from_block(block("hints", 0, directory.hints));
     let terms = (0..).zip(directory.terms);
     let terms = terms.map(|(number, (first, extent))| (first, block("terms", number, extent)));
     let terms = FileTerms::new(terms.collect(), table.len())?;
@@ -342,6 +360,8 @@ fn index(directory: Directory, source: &Arc<Source>, starts: Vec<u64>) -> Result
 
     let mut index = Index::new(analyzer, &directory.embedder, dimension)?;
     index.unread = true;
+    index.hints = hints;
+    index.nothing = directory.nothing;
     index.fingerprint = directory.fingerprint.into();
     // Every passage takes bytes in the file, so a larger number would only reserve memory.
     let passages = table.iter().map(|row| u64::from(row.passages)).sum::<u64>();
@@ -428,7 +448,9 @@ mod tests {
             language: "english".to_owned(),
             fingerprint: String::new(),
             dimension,
+            nothing: Vec::new(),
             table: rows.collect(),
+            hints: encoded(&crate::hints::Hints::default()),
             terms: terms.into_iter().map(|term| vec![term]).collect(),
             levels,
             documents: vec![documents],
@@ -585,10 +607,9 @@ mod tests {
         let bytes = small_blocks(&sample());
         let sound = Index::from_bytes(&bytes).unwrap();
         let search = |index: &Index, query: &str| {
-            let deny = std::collections::HashSet::new();
             let blend = crate::stage1::Blend::default();
             let options =
-                crate::index::SearchOptions { blend, per_channel: 2, allow: None, deny: &deny };
+                crate::index::SearchOptions { blend, per_channel: 2, ..Default::default() };
             let found = index.search(query, None, &options)?;
             Ok::<_, Error>(found.into_iter().map(|(scored, _)| scored).collect::<Vec<_>>())
         };
@@ -681,10 +702,9 @@ mod tests {
                 bytes[place] = value;
             }
             let Ok(mut index) = Index::from_bytes(&Index::resealed(&bytes)) else { return Ok(()) };
-            let deny = std::collections::HashSet::new();
             let blend = crate::stage1::Blend::default();
             let options =
-                crate::index::SearchOptions { blend, per_channel: 5, allow: None, deny: &deny };
+                crate::index::SearchOptions { blend, per_channel: 5, ..Default::default() };
             let vector = vec![1.0; index.dimension()];
             let vector = (index.dimension() > 0).then_some(vector.as_slice());
             let ids: Vec<String> = index.ids().map(str::to_owned).collect();

@@ -145,6 +145,7 @@ class Prompt:
         session: Id of the conversation; may be empty.
         folder: Working folder of the agent; may be empty.
         trial: Whether it is the trial of `crossgate hook install`.
+        transcript: File of the conversation so far; may be empty.
     """
 
     text: str
@@ -152,6 +153,7 @@ class Prompt:
     session: str
     folder: str
     trial: bool = False
+    transcript: str = ""
 
     @property
     def digest(self) -> str:
@@ -182,13 +184,14 @@ def read_prompt(agent: Agent, data: bytes) -> Prompt:
     if not isinstance(values.get("prompt"), str):
         raise UnreadableCall('there is no text under "prompt"')
     text = _unicode(values["prompt"])
-    folder = _text(values, "cwd")
+    folder, transcript = _text(values, "cwd"), _text(values, "transcript_path")
     return Prompt(
         text=text[:PROMPT_CHARS],
         length=len(text),
         session=_text(values, "session_id"),
         folder="" if "\0" in folder else folder,  # not a valid path on any system
         trial=values.get(TRIAL) is True,
+        transcript="" if "\0" in transcript else transcript,
     )
 
 
