@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -31,6 +31,10 @@ _DIRECTION = {metric.name: metric.higher_is_better for metric in METRICS}
 _COMPARED = _DIRECTION.keys() - {"abstention_precision"}
 """The metrics that can be paired by query. The precision of empty answers cannot: for one query, it
 is 1 or 0 depending only on its labels, so the difference is always 0."""
+
+
+# Above every metric, and far below values whose sums overflow.
+_MOST = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +129,7 @@ def read_reports(path: str | PathLike[str]) -> dict[str, dict[str, Any]]:
                     "own file"
                 )
                 raise SourceError("malformed_report", message)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         message = f"{path} is a damaged report: {type(error).__name__} {error}"
         raise SourceError("malformed_report", message) from error
     return reports
@@ -260,10 +264,17 @@ def _check(report: Mapping[str, Any]) -> None:
     report["profile"]
     for point in report.get("curve") or ():
         CurvePoint(**point)
+        _check_numbers(list(point.values()))
     for metrics in report["per_query"].values():
         for values in metrics.values():
             if len(values) != len(report["ids"]):
                 raise ValueError(
                     f"{counted(len(values), 'value')} for {counted(len(report['ids']), 'query')}"
                 )
-            np.array(values, dtype=np.float64)
+            _check_numbers(values)
+
+
+def _check_numbers(values: Sequence[Any]) -> None:
+    numbers = np.array(values, dtype=np.float64)
+    if (np.abs(numbers) > _MOST).any():  # NaN is a query that does not count
+        raise ValueError(f"a value beyond {_MOST:,.0f}")
