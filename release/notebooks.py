@@ -1,9 +1,9 @@
 """Runs the notebooks of `examples/`, and shows them as Markdown.
 
-    python release/notebooks.py      # run all, and store what they print
+    python release/notebooks.py      # run all, and store their output
 
 A notebook is JSON with cells of Markdown and Python. The cells of one notebook share their names,
-and only what they print is stored, so neither Jupyter nor a kernel is needed.
+and only their output is stored, so neither Jupyter nor a kernel is needed.
 """
 
 from __future__ import annotations

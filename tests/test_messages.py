@@ -14,6 +14,7 @@ import pytest
 import crossgate
 from commands import CROSSGATE, Run, environment
 from crossgate import CrossgateError
+from crossgate._cli import COMMANDS
 from crossgate._runtime.models import manifest
 from crossgate._support.wording import article, counted, did_you_mean, share_of, type_of
 from test_wrong_types import WRONG, calls
@@ -112,6 +113,26 @@ def test_no_message_spells_an_article_before_a_type(path: Path) -> None:
         for value, before in zip(text.values[1:], parts, strict=False):
             if isinstance(value, ast.FormattedValue) and before.endswith((" a ", " an ")):
                 assert "__name__" not in ast.unparse(value), f"use type_of(): line {value.lineno}"
+
+
+COMMAND = re.compile(r"`crossgate ([a-z]+)")
+
+
+def literals(path: Path) -> Iterator[str]:
+    """Yield the string literals of a module; those that stand side by side are one."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def test_messages_and_docs_name_commands_that_exist() -> None:
+    texts = [text for path in PACKAGE.rglob("*.py") for text in literals(path)]
+    root = Path(__file__).parents[1]
+    pages = [*root.glob("*.md"), *root.glob("docs/*.md"), *root.glob("eval/*.md")]
+    texts += [page.read_text(encoding="utf-8") for page in pages]
+    named = {name for text in texts for name in COMMAND.findall(text)}
+    assert len(named) > 5
+    assert named <= COMMANDS.keys()
 
 
 def test_errors_of_wrong_arguments_are_grammatical(

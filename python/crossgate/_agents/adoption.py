@@ -129,10 +129,9 @@ class UsageReport:
             if counts.unused >= OFTEN and not counts.used:
                 yield (
                     name,
-                    f"suggested {counted(counts.unused, 'time')}, never used: teach it "
-                    "examples (`crossgate "
-                    f"teach`), check its description (`crossgate lint`), or do not suggest it "
-                    f"(`crossgate hook install --deny {name}`)",
+                    f"suggested {counted(counts.unused, 'time')}, never used: check its "
+                    "description (`crossgate lint`), or do not suggest it (`crossgate hook install "
+                    f"--deny {name}`)",
                 )
 
 

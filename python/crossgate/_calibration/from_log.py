@@ -185,8 +185,7 @@ def run_from_log(
     if len(queries) < len(kept):
         notes.append(
             f"{counted(len(kept) - len(queries), 'decision')} with the query of a later one: "
-            "each query "
-            "counts once, with every document that was used"
+            "each query counts once, with every document that was used"
         )
     if strangers := len(uses.keys() - decisions.keys()):
         notes.append(f"{counted(strangers, 'record')} of use for decisions that are not in the log")

@@ -91,8 +91,7 @@ def set_threshold(
         raise CalibrationError(
             "too_few_negatives",
             f"there {noun_for(len(empty), 'is', 'are')} "
-            f"{counted(len(empty), 'no-match query')}, {len(fit)} of "
-            f"them to set the threshold on: "
+            f"{counted(len(empty), 'no-match query')}, {len(fit)} of them to set the threshold on: "
             f"a false-positive rate of {max_false_positive_rate:g} needs {needed}; give more, or "
             "allow a higher rate",
         )
@@ -100,8 +99,7 @@ def set_threshold(
         raise CalibrationError(
             "too_few_negatives",
             f"there {noun_for(len(empty), 'is', 'are')} "
-            f"{counted(len(empty), 'no-match query')}, all to set "
-            "the threshold on, so "
+            f"{counted(len(empty), 'no-match query')}, all to set the threshold on, so "
             "none is left to check the threshold on: give more. Queries that share labels are kept "
             "in one half",
         )

@@ -116,7 +116,6 @@ def _checked_query(query: str) -> str:
     if len(query) > MAX_QUERY_CHARACTERS:
         say(
             f"the query has {counted(len(query), 'character')}: only the first "
-            f"{MAX_QUERY_CHARACTERS:,} "
-            "are read"
+            f"{MAX_QUERY_CHARACTERS:,} are read"
         )
     return query[:MAX_QUERY_CHARACTERS]

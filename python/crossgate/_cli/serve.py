@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     listening = _listen(options)
     bound = _identity(options.unix) if options.unix else None
     try:
-        # A host such as 127.1 or a name of the machine may stand for a loopback address.
+        # A host such as 127.1 or a name of the machine can resolve to a loopback address.
         on_loopback = not options.unix and _is_loopback(listening)
         app = _application(options, _hosts(options.host) if on_loopback else None)
         config = uvicorn.Config(

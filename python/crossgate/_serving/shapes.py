@@ -29,7 +29,7 @@ _CHARS_PER_TOKEN = 4
 _STRUCTURED = [{"type": "object"}, {"type": "array"}]
 
 NONE_OPTIONS = frozenset({"none", "none of these", "none of the above"})
-"""Names of an option, in lower case, that stands for "no option fits"."""
+"""Names of the option "no option fits", in lower case."""
 
 # Relevances beyond these bounds would give odds of 0 or infinity.
 _LEAST, _MOST = 1e-6, 1 - 1e-6

@@ -255,8 +255,7 @@ def check_prompt(query: str) -> None:
         raise InputError(
             "query_too_long",
             f"the query has {counted(len(query), 'character')}, and at most "
-            f"{MAX_QUERY_CHARACTERS:,} are "
-            "read: pass only the part that states the request",
+            f"{MAX_QUERY_CHARACTERS:,} are read: pass only the part that states the request",
         )
 
 

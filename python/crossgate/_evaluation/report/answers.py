@@ -42,7 +42,7 @@ def headline(report: Report) -> str:
 
 
 def gate_sentence(report: Report) -> str:
-    """Return whether the gate pays for itself: what it skipped, and what that changed.
+    """Return how often the gate skipped stage 2, and the change in recall@1.
 
     A difference is called a gain or a loss only if its interval leaves out zero.
     """
@@ -86,7 +86,7 @@ def sorted_answers(report: Report) -> list[Answered]:
 
 
 def misses(report: Report) -> list[Answered]:
-    """Return the queries that were not answered rightly."""
+    """Return the queries with a wrong answer."""
     return [
         query
         for query in sorted_answers(report)
@@ -95,7 +95,7 @@ def misses(report: Report) -> list[Answered]:
 
 
 def advice(report: Report) -> Iterator[str]:
-    """Yield what the misses suggest, each with the command for it."""
+    """Yield advice on the misses, each with its command."""
     held_back, needless = (
         sum(query.outcome == outcome for query in report.answers)
         for outcome in ("missed", "injected")

@@ -90,7 +90,7 @@ def _columns(*parts: Iterator[str]) -> Iterator[str]:
 
 
 def _misses(report: Report) -> Iterator[str]:
-    """Yield the queries that were not answered rightly, and what they suggest."""
+    """Yield the queries with a wrong answer, and advice."""
     found = misses(report)
     if found:
         yield "<h2>Queries to look at</h2>"

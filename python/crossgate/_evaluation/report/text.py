@@ -67,7 +67,7 @@ def text_report(report: Report, *, signals: bool = False) -> str:
 
 
 def _misses(report: Report) -> Iterator[str]:
-    """Yield the queries that were not answered rightly, with what was picked and what fits."""
+    """Yield the queries with a wrong answer, with their picks and the fitting documents."""
     found = misses(report)
     if not found:
         return
