@@ -292,7 +292,7 @@ class Router:
         prompt = read_prompt(query, material)
         return Request(
             prompt=prompt,
-            stage1=partial(self._stage1, prompt, vector, allowed, denied, context or Context()),
+            stage1=partial(self._stage1, prompt, vector, allowed, denied, context),
             profile=self.profile,
             policy=policy_of_call(self.policy, rerank_min, rerank_margin),
             rerankers=self._rerankers,
@@ -355,7 +355,7 @@ class Router:
         vector: Vector | None,
         allow: set[str] | None,
         deny: set[str],
-        context: Context,
+        context: Context | None,
     ) -> Stage1:
         start = perf_counter()
         if is_empty(prompt.text):
@@ -370,7 +370,7 @@ class Router:
             embed=False,
             blend=self.profile.blend,
             evidence=self.profile.evidence,
-            technologies=context.technologies,
+            technologies=() if context is None else context.technologies,
             per_channel=self.profile.per_channel,
             allow=allow,
             deny=deny,
@@ -389,7 +389,9 @@ class Router:
                 vector, notes = self._embedded(text)
             scored, documents = search(text, vector)
         need = self._need(self._vector_of_request(prompt, vector, given=given))
-        conversation = Conversation.of(text, context, scored, self.profile)
+        conversation = Conversation()
+        if context is not None:
+            conversation = Conversation.of(text, context, scored, self.profile)
         if conversation.history:
             vector, failed = self._with_history(vector, conversation)
             notes = (*notes, *failed)
@@ -405,7 +407,7 @@ class Router:
             timings={"embed": embedded, "search": milliseconds(start) - embedded},
             need=need,
             read=conversation.read_with(text) if conversation.goes_on else "",
-            context={} if context == Context() else traced(context, conversation),
+            context={} if context is None else traced(context, conversation),
         )
 
     def _with_history(

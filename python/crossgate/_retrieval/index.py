@@ -304,6 +304,7 @@ class Index:
             raise InputError(
                 "unknown_document", f"no document has the id {safe_repr(id)}: `.ids` lists the ids"
             )
+        self.load()
         vector = self._embed([prompt])[0] if self.dimension else None
         return self._core.teach(id, prompt, fits, vector)
 
@@ -537,6 +538,26 @@ def _as_document(position: int, row: object) -> Document:
 
 def _has_id(given: object) -> bool:
     return isinstance(given, Mapping) and any(given.get(field) is not None for field in ID_FIELDS)
+
+
+def id_of(index: Index, name: str) -> str:
+    """Return the id of the document with an id or a title.
+
+    Raises:
+        InputError: `unknown_document`, with similar names.
+    """
+    if name in index:
+        return name
+    titles: dict[str, str] = {}
+    for id in index:
+        titles.setdefault(index[id].title, id)
+    if name and name in titles:
+        return titles[name]
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, dict.fromkeys((*index.ids, *titles)), n=3)
+    hint = f": did you mean {' or '.join(close)}?" if close else ": `Index.ids` lists the ids"
+    raise InputError("unknown_document", f"no document is called {safe_repr(name)}{hint}")
 
 
 def embedder_mismatch(where: str, given: str, wanted: str) -> IndexFileError:

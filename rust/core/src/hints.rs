@@ -30,9 +30,9 @@ const NEAR: (f64, f64) = (0.3, 0.45);
 /// Shares of a query's weight that an exclusion explains at which the evidence is 0 and 1.
 const EXPLAINED: (f64, f64) = (0.3, 0.7);
 
-/// Power of the cosine with an example. Prompts that only share their phrasing have cosines of
-/// around 0.6, and paraphrases of around 0.8.
-const SHARPNESS: i32 = 4;
+/// Cosines with an example at which the similarity is 0 and 1. Prompts that only share their phrasing
+/// have cosines of up to 0.6, and paraphrases of 0.8 and more.
+const SIMILAR: (f64, f64) = (0.55, 0.85);
 
 /// From this similarity on, an example makes its document a candidate.
 const RECALLS: f64 = 0.1;
@@ -367,8 +367,8 @@ fn worth(terms: &[String], sharing: usize, bm25: &Bm25) -> Result<f64> {
 }
 
 /// The similarity of a query to the nearest of several prompts, in [0, 1]: 1 for the same terms,
-/// else the fourth power of the cosine, or without vectors the square of the share of terms that
-/// both have, weighted by idf.
+/// else the share of the cosine between two bounds, or without vectors the square of the share of
+/// terms that both have, weighted by idf.
 fn similarity(entries: &[Entry], query: &Query<'_>) -> Result<f64> {
     let terms: BTreeSet<&str> = query.terms.iter().map(String::as_str).collect();
     let mut best = 0.0_f64;
@@ -378,7 +378,7 @@ fn similarity(entries: &[Entry], query: &Query<'_>) -> Result<f64> {
             && entry.terms.iter().all(|term| terms.contains(term.as_str()));
         let found = match entry.cosine(query) {
             _ if same => 1.0,
-            Some(cosine) => cosine.max(0.0).powi(SHARPNESS),
+            Some(cosine) => ramp(cosine, SIMILAR),
             None => shared(&entry.terms, &terms, query.bm25)?.powi(2),
         };
         best = best.max(found);

@@ -18,6 +18,7 @@ from crossgate._support.files import read_source
 SCHEMA = "crossgate-hook/1"
 
 _SKILL = "SKILL.md"
+_EXAMPLES = "examples.jsonl"
 _PLUGINS_BYTES = 4_000_000
 # Maximum number of levels: upwards to find a project, downwards to find a skill.
 _UP, _DOWN = 40, 6
@@ -224,7 +225,10 @@ def seen(sources: Iterable[str], *, deadline: float | None = None) -> dict[str, 
             continue
         skill = next((entry for entry in below if entry.name == _SKILL), None)
         if skill is not None:
-            stamps[skill.path] = _stamp(os.stat(skill.path)) if os.path.isfile(skill.path) else [0]
+            for entry in below:
+                if entry.name in (_SKILL, _EXAMPLES):
+                    is_file = os.path.isfile(entry.path)
+                    stamps[entry.path] = _stamp(os.stat(entry.path)) if is_file else [0]
             below = [entry for entry in below if entry.name == "skills"]  # as in a plug-in
         if depth < _DOWN:
             pending += [
