@@ -593,6 +593,65 @@ mod tests {
         })
     }
 
+    #[test]
+    fn a_low_grade_relaxes_the_floor_and_unknown_names_are_noted() {
+        let floors = crate::policy::Floors {
+            default: Some(0.5),
+            sections: [("known".to_owned(), 0.6)].into(),
+            relax: 0.2,
+            widen: 0,
+        };
+        let policy = Policy { floors, cliff_core: Some(1), ..Policy::default() };
+        let run = |section: &str, grade: &str| {
+            let request = Request {
+                section: Some(section.to_owned()),
+                grade: Some(grade.to_owned()),
+                needs_document: Some(0.25),
+                ..Request::default()
+            };
+            let mut candidates = vec![scored("a", 0.8, 5.0, 2), scored("b", 0.7, 4.0, 2)];
+            candidates.push(Scored { cosine: None, ..scored("c", 0.0, 1.0, 1) });
+            gate(candidates, &Profile::default(), &policy, &request).unwrap()
+        };
+        let codes = |gated: &Gated| gated.notes.iter().map(|n| n.code.clone()).collect::<Vec<_>>();
+        let high = run("known", "a");
+        assert_eq!((high.floor, codes(&high)), (Some(0.6), vec!["floor_unmeasured".to_owned()]));
+        assert_eq!(high.signals.unwrap().needs_document, Some(0.25));
+        assert_eq!(
+            high.cliff.map(|cliff| cliff.skip_reason),
+            Some(Some(cliff::SkipReason::NoCosine))
+        );
+        let low = run("known", "D");
+        assert!((low.floor.unwrap() - 0.4).abs() < 1e-12);
+        let unknown = run(&"x".repeat(50), "Aa");
+        assert_eq!(unknown.floor, Some(0.5));
+        assert_eq!(codes(&unknown), ["unknown_section", "unknown_grade", "floor_unmeasured"]);
+        assert!(unknown.notes[0].detail.contains(&format!("{:?}", "x".repeat(NAME_LENGTH))));
+    }
+
+    #[test]
+    fn the_policy_cuts_the_pool_below_a_cliff_if_every_candidate_has_a_cosine() {
+        let policy = Policy { cliff_core: Some(1), ..Policy::default() };
+        let candidates = vec![scored("a", 0.9, 5.0, 2), scored("b", 0.2, 4.0, 2)];
+        let request = Request::default();
+        let gated = gate(candidates, &Profile::default(), &policy, &request).unwrap();
+        let skipped = gated.cliff.unwrap().skip_reason;
+        assert_ne!(skipped, Some(cliff::SkipReason::NoCosine));
+        assert!(
+            gate(vec![], &Profile::default(), &Policy::default(), &request)
+                .unwrap()
+                .cliff
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn a_lexical_tie_has_no_winner() {
+        let policy = Policy { lexical: Some(Lexical { score: 8.0, margin: 0.0 }), ..lexical() };
+        let tie = [scored("a", 0.4, 12.0, 3), scored("b", 0.4, 12.0, 3)];
+        assert_eq!(reason(&tie, &profile(), &policy).1, Reason::Undecided);
+    }
+
     proptest! {
         #[test]
         fn the_decision_does_not_depend_on_the_order_of_candidates(
