@@ -1229,7 +1229,7 @@ def test_too_few_labels_for_a_promise_are_refused_with_the_number_needed() -> No
     # Without a promise to keep, as much is promised as the labels allow, and a note says so.
     _, found = with_shortlist(noisy(6, 0), None)
     assert found.shortlist.coverage < 0.9
-    assert any(f"promises a coverage of {found.shortlist.coverage:g}" in n for n in found.notes)
+    assert any(f"is {found.shortlist.coverage:g}, the highest" in n for n in found.notes)
 
 
 def test_promise_beyond_the_maximum_length_is_refused_with_what_can_be_promised() -> None:

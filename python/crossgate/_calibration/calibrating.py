@@ -106,8 +106,8 @@ class Objective:
         skipping = f"skipping costs at most {self.max_recall_loss:.1%} of recall@1"
         if self.coverage is None:
             return f"{answer}; {skipping}"
-        listed = f"{self.max_shortlist} documents contain a fitting one for {self.coverage:.0%}"
-        return f"{answer}; {skipping}; at most {listed}"
+        listed = f"at most {counted(self.max_shortlist, 'document')} contain a fitting one"
+        return f"{answer}; {skipping}; {listed} for {self.coverage:.0%}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from crossgate._evaluation.measures.shortlists import Shortlists, measure_shortl
 from crossgate._evaluation.runs.modes import decide, without_thresholds
 from crossgate._evaluation.runs.runs import MODES, Mode, StoredQuery
 from crossgate._support.errors import CalibrationError
+from crossgate._support.wording import counted
 from crossgate._values.results import RouteResult
 
 EMPTIED = 0.005
@@ -78,8 +79,9 @@ def fit_shortlist(
     if coverage is not None and matched < 2 * needed:
         raise CalibrationError(
             "too_few_labels",
-            f"a coverage of {coverage:g} needs {2 * needed} queries with a match, half of them to "
-            f"fit on and half to check, and there are {matched}: give more, or promise less",
+            f"a coverage of {coverage:g} needs {counted(2 * needed, 'query')} with a match, half "
+            f"of them to fit on and half to check, and there are {matched}: give more, or promise "
+            "less",
         )
     if not all(any(map(_is_found, half)) for half in halves):
         note = "no shortlist was fitted: in a half of the queries, no fitting document is found"
@@ -93,17 +95,18 @@ def fit_shortlist(
     if coverage is not None and highest < coverage:
         raise CalibrationError(
             "promise_impossible",
-            f"at most {most} documents contain a fitting one with a probability of {highest:g} at "
-            f"best, not {coverage:g}: promise {highest:g}, or allow a longer shortlist",
+            f"at most {counted(most, 'document')} contain a fitting one with a probability of "
+            f"{highest:g} at best, not {coverage:g}: promise {highest:g}, or allow a longer "
+            "shortlist",
         )
     if not highest:
-        note = f"no shortlist was fitted: {matched} queries with a match promise nothing"
+        note = f"no shortlist was fitted: {counted(matched, 'query')} with a match promise nothing"
         return FittedShortlist(Shortlist(), {}, (note,))
     notes = []
     if highest < promised:
         notes.append(
-            f"a shortlist of at most {most} promises a coverage of {highest:g}, the highest that "
-            f"these queries allow, not {promised:g}"
+            f"the coverage of a shortlist of length {most} is {highest:g}, the highest that these "
+            f"queries allow, not {promised:g}"
         )
         promised = highest
     shortlist = pooled.replace(coverage=promised)

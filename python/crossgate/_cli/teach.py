@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE
 from crossgate._cli.input import model_or_none, text_of
-from crossgate._cli.output import fit, json_option, plain, show, show_json
+from crossgate._cli.output import json_option, plain, show, show_json
+from crossgate._support.sanitize import fit
+from crossgate._support.wording import noun_for, share_of
 
 if TYPE_CHECKING:
     from crossgate._decision.router import Router
@@ -128,7 +130,8 @@ def told(learned: dict[str, Any]) -> Iterator[str]:
     if not learned["new"]:
         yield "the index knew this example already"
     changed = learned["changed"]
-    yield f"{len(changed)} of {learned['known']} known prompts are decided differently now"
+    share = share_of(len(changed), learned["known"], "known prompt")
+    yield f"{share} {noun_for(len(changed), 'is', 'are')} decided differently now"
     for row in changed[:_SHOWN]:
         old, new = (", ".join(row[when]) or "nothing" for when in ("before", "after"))
         yield f"  {fit(plain(row['prompt']), 50)}: {old} -> {new}"

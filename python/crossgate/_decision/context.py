@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import crossgate._core as _core
 from crossgate._support.checks import check_text, safe_repr
 from crossgate._support.errors import InputError
+from crossgate._support.wording import counted
 
 if TYPE_CHECKING:
     from crossgate._values.results import Vector
@@ -78,7 +79,9 @@ def _texts(name: str, given: object, most: int) -> tuple[str, ...]:
         raise InputError("out_of_range", f"{name} is {safe_repr(given)}: pass a tuple of texts")
     texts = tuple(given)
     if len(texts) > most:
-        raise InputError("out_of_range", f"{name} has {len(texts)} texts: pass at most {most}")
+        raise InputError(
+            "out_of_range", f"{name} has {counted(len(texts), 'text')}: pass at most {most}"
+        )
     for text in texts:
         check_text(f"a text of {name}", text)
     return texts

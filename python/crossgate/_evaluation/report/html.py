@@ -180,9 +180,9 @@ def _shortlists(report: Report) -> Iterator[str]:
     if not fitted.stage1:
         return
     yield (
-        f"<h2>Shortlist</h2><p>At most {fitted.most} documents, which contain a fitting one for "
-        f"{fitted.coverage:.0%} of the queries with a match, as the profile promises for queries "
-        "like those that it was fitted on.</p>"
+        f"<h2>Shortlist</h2><p>At most {counted(fitted.most, 'document')}, which contain a fitting "
+        f"one for {fitted.coverage:.0%} of the queries with a match, as the profile promises for "
+        "queries like those that it was fitted on.</p>"
     )
     figures = [report.shortlists[mode] for mode in report.modes]
     rows = [
