@@ -645,7 +645,9 @@ def any_fits_loss(queries: Sequence[StoredQuery], profile: Profile, stage: int) 
         scores = {
             scored.id: query.pairs[scored.id].score for scored in query.scored[: profile.pool]
         }
-        log_sum = _core.log_sum(query.scored, scores if stage == 2 else None, profile)
+        known = _core.log_sum(query.scored, scores if stage == 2 else None, profile)
+        assert known is not None
+        log_sum, _ = known
         cosine = max(scored.cosine or 0.0 for scored in query.scored)
         columns.append([log_sum, cosine, result.hits[0].rerank_score or 0.0][: stage + 1])
     model = profile.any_fits.stage1 if stage == 1 else profile.any_fits.stage2

@@ -70,8 +70,8 @@ def test_confidence_is_a_product_with_need(index: Index, embedder: OnnxEmbedder)
     need = need_of(embedder, "repair a messy csv file")
     assert trace["request"]["needs_document"] == trace["gate"]["signals"]["needs_document"] == need
     trace["request"]["needs_document"] = None
-    without = replay(trace)["gate"]["confidence"]
-    assert result.confidence == without * need
+    without = replay(trace)["gate"]["any_fits"]
+    assert result.any_fits == without * need
 
 
 def test_given_vector_gives_the_same_decision(index: Index, embedder: OnnxEmbedder) -> None:

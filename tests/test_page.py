@@ -20,7 +20,7 @@ pytest.importorskip("fastapi", reason="the extra serve is not installed")
 
 from test_serve import KEY, Served, serving  # noqa: E402
 
-PROMPT = "tidy up the branch before the review"
+PROMPT = "make these photos fit on the web page"
 in_browser = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 
 

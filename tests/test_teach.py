@@ -62,7 +62,6 @@ def test_a_prompt_is_taught_to_select_nothing_or_not_a_skill(index: Path) -> Non
     assert "of 1 known prompts" in done.stdout
 
 
-@pytest.mark.xfail(strict=True, reason="a counterexample does not outweigh a very sure stage 2")
 def test_a_sure_pick_is_taught_to_select_nothing(index: Path) -> None:
     done = teach("translate texts between languages", "-i", index, "--nothing")
     assert "selects nothing now" in done.stdout

@@ -97,8 +97,10 @@ def fit_any_fits(queries: Sequence[StoredQuery], profile: Profile) -> AnyFits:
     doubt = np.array(
         [0.0 if query.need is None else _core.need_log_odds(query.need) for query in queries]
     )
+    # Evidence is in log-odds that a candidate fits, so its weight is 1 and not part of the fit.
     first, second = (
-        fit_logistic(rows[:, columns], fits, RIDGE, offset=doubt) for columns in ([0, 2], [1, 2, 3])
+        fit_logistic(rows[:, columns], fits, RIDGE, offset=doubt + rows[:, evidence])
+        for columns, evidence in (([0, 4], 1), ([2, 4, 5], 3))
     )
     (log_sum, cosine), (log_sum2, cosine2, rerank_score) = first[1], second[1]
     return AnyFits(
@@ -110,13 +112,17 @@ def fit_any_fits(queries: Sequence[StoredQuery], profile: Profile) -> AnyFits:
 
 
 def _signals(query: StoredQuery, profile: Profile) -> tuple[float, ...]:
-    """Return the log-sums of both stages, the best cosine, and the first one's rerank score."""
+    """Return the signals of `any_fits`.
+
+    For each stage the log-sum without evidence and what evidence adds to it, then the best cosine,
+    and the rerank score of the first candidate.
+    """
     pool = query.scored[: profile.pool]
     scores = {candidate.id: query.pairs[candidate.id].score for candidate in pool}
     signals = _core.signals(query.scored)
     _, _, reading = _core.combine(pool, list(scores.values()), profile)
     log_sums = (_core.log_sum(query.scored, read, profile) for read in (None, scores))
-    first, second = (0.0 if known is None else known for known in log_sums)
+    first, second = ((0.0, 0.0) if known is None else known for known in log_sums)
     if signals is None or reading is None:
         raise ValueError(f"query {query.id!r} has no candidates")
-    return first, second, signals.cosine or 0.0, reading.rerank_score
+    return *first, *second, signals.cosine or 0.0, reading.rerank_score

@@ -193,8 +193,12 @@ def show_decision(
 
 
 def why(decision: RouteResult) -> str:
-    """Return verdict, reason and time on one line; "nothing fits" without a selection."""
-    verdict = decision.verdict.value.replace("_", " ") if decision.selected else "nothing fits"
+    """Return verdict, reason and time on one line.
+
+    Without a selection, the verdict is "unsure" with a shortlist and "nothing fits" without one.
+    """
+    unselected = "unsure" if decision.shortlist else "nothing fits"
+    verdict = decision.verdict.value.replace("_", " ") if decision.selected else unselected
     painted = paint(verdict, _VERDICT_COLOURS[decision.verdict])
     reason = why_of(decision.reason, len(decision.selected))
     return f"{painted}: {reason} ({decision.timings['total']:.0f} ms)"

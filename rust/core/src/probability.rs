@@ -14,15 +14,15 @@ use crate::profile::{
 use crate::signals::{Signals, signals};
 use crate::stage1::{Scored, best_first};
 
-/// Logarithm of the sum of the candidates' weights, the signal of [`AnyFits`]; none without weights or
-/// a cosine that they need.
+/// Logarithm of the sum of the candidates' weights without evidence, the signal of [`AnyFits`], and
+/// what evidence adds to it; none without weights or a cosine that they need.
 ///
 /// With rerank scores, by id of the candidate, the weights are those after stage 2.
 pub fn log_sum(
     scored: &[Scored],
     rerank_scores: Option<&BTreeMap<String, f64>>,
     profile: &Profile,
-) -> Option<f64> {
+) -> Option<(f64, f64)> {
     let candidates: Vec<(usize, &Scored)> = scored.iter().enumerate().collect();
     let shares = match rerank_scores {
         None => profile.relevance.after_stage1(&candidates, profile),
@@ -31,7 +31,7 @@ pub fn log_sum(
             profile.relevance.after_stage2(&candidates, &read, profile)
         }
     };
-    Some(shares?.log_sum)
+    shares.map(|shares| (shares.log_sum, shares.evidence))
 }
 
 /// The probability after stage 1 that the candidate with the best blend fits a query that needs a
@@ -154,24 +154,23 @@ struct Shares {
     log_weights: Vec<f64>,
     /// Probability that each candidate is the one that fits, given that one does; they sum to 1.
     shares: Vec<Option<f64>>,
-    /// Logarithm of the sum of the candidates' weights.
+    /// Logarithm of the sum of the candidates' weights without evidence.
     log_sum: f64,
+    /// What evidence adds to the logarithm of the sum.
+    evidence: f64,
 }
 
 impl Shares {
-    /// The softmax of log-weights; none without candidates or if a log-weight is not finite.
-    fn of(log_weights: Vec<f64>) -> Option<Self> {
-        let largest = log_weights.iter().copied().reduce(f64::max)?;
-        if !log_weights.iter().all(|weight| weight.is_finite()) {
-            return None;
-        }
-        let weights: Vec<f64> = log_weights.iter().map(|weight| (weight - largest).exp()).collect();
-        // In the order of size, so that the sum does not depend on the order of the candidates.
-        let mut ascending = weights.clone();
-        ascending.sort_by(f64::total_cmp);
-        let sum: f64 = ascending.iter().sum();
-        let shares = weights.into_iter().map(|weight| Some(weight / sum)).collect();
-        Some(Self { log_weights, shares, log_sum: largest + sum.ln() })
+    /// The softmax of log-weights, each the sum of that of the text and of the evidence; none without
+    /// candidates or if a log-weight is not finite.
+    fn of(candidates: &[(f64, f64)]) -> Option<Self> {
+        let log_weights: Vec<f64> =
+            candidates.iter().map(|(text, evidence)| text + evidence).collect();
+        let of_text: Vec<f64> = candidates.iter().map(|(text, _)| *text).collect();
+        let log_sum = log_sum_exp(&of_text)?;
+        let with_evidence = log_sum_exp(&log_weights)?;
+        let shares = log_weights.iter().map(|weight| Some((weight - with_evidence).exp())).collect();
+        Some(Self { log_weights, shares, log_sum, evidence: with_evidence - log_sum })
     }
 
     /// The probability that each candidate fits, if at most one can and any does with `any_fits`.
@@ -186,15 +185,30 @@ impl Shares {
     }
 }
 
+/// Logarithm of the sum of the exponentials; none without a value or if one is not finite.
+fn log_sum_exp(values: &[f64]) -> Option<f64> {
+    let largest = values.iter().copied().reduce(f64::max)?;
+    if !values.iter().all(|value| value.is_finite()) {
+        return None;
+    }
+    // In the order of size, so that the sum does not depend on the order of the candidates.
+    let mut ascending: Vec<f64> = values.iter().map(|value| (value - largest).exp()).collect();
+    ascending.sort_by(f64::total_cmp);
+    Some(largest + ascending.iter().sum::<f64>().ln())
+}
+
 impl Relevance {
     /// The shares after stage 1; none without a model, or without a cosine that it has a weight for.
     fn after_stage1(&self, candidates: &[(usize, &Scored)], profile: &Profile) -> Option<Shares> {
         let Stage1Relevance { cosine, bm25, .. } = self.stage1?;
-        let log_weights: Option<Vec<f64>> = candidates
+        let log_weights: Option<Vec<(f64, f64)>> = candidates
             .iter()
-            .map(|(_, candidate)| log_weight(candidate, cosine, bm25, profile))
+            .map(|(_, candidate)| {
+                let text = log_weight(candidate, cosine, bm25, profile)?;
+                Some((text, profile.evidence.log_odds(&candidate.evidence)))
+            })
             .collect();
-        Shares::of(log_weights?)
+        Shares::of(&log_weights?)
     }
 
     /// The shares after stage 2, given the scores of the fitted reranker by id of the candidate.
@@ -205,16 +219,17 @@ impl Relevance {
         profile: &Profile,
     ) -> Option<Shares> {
         let model = self.stage2?;
-        let log_weights: Option<Vec<f64>> = candidates
+        let log_weights: Option<Vec<(f64, f64)>> = candidates
             .iter()
             .map(|(_, candidate)| {
                 let score = scores.get(candidate.id.as_str());
                 let read = score.map_or(model.unread, |score| model.rerank_score * score);
                 let stage1 = log_weight(candidate, model.cosine, model.bm25, profile)?;
-                Some(stage1 + read + model.of_coverage(candidate)?)
+                let text = stage1 + read + model.of_coverage(candidate)?;
+                Some((text, profile.evidence.log_odds(&candidate.evidence)))
             })
             .collect();
-        Shares::of(log_weights?)
+        Shares::of(&log_weights?)
     }
 }
 
@@ -230,13 +245,9 @@ impl Stage2Relevance {
     }
 }
 
-/// The log-weight of a candidate by its scores of stage 1 and the evidence about it.
+/// The log-weight of a candidate by its scores of stage 1.
 fn log_weight(candidate: &Scored, cosine: f64, bm25: f64, profile: &Profile) -> Option<f64> {
-    Some(
-        weighted(cosine, candidate.cosine)?
-            + bm25 * profile.blend.bounded_bm25(candidate.bm25)
-            + profile.evidence.log_odds(&candidate.evidence),
-    )
+    Some(weighted(cosine, candidate.cosine)? + bm25 * profile.blend.bounded_bm25(candidate.bm25))
 }
 
 impl AnyFits {
@@ -251,6 +262,9 @@ impl AnyFits {
 
 impl Stage2AnyFits {
     /// The probability that any candidate fits, given the rerank score of the first one.
+    ///
+    /// What evidence adds counts in full: its weights are log-odds that a candidate fits, while the
+    /// weight of `log_sum` says how much scores of text tell about whether anything fits.
     fn probability(
         &self,
         signals: &Signals,
@@ -259,6 +273,7 @@ impl Stage2AnyFits {
     ) -> Option<f64> {
         let odds = self.intercept
             + weighted(self.log_sum, shares.map(|shares| shares.log_sum))?
+            + shares.map_or(0.0, |shares| shares.evidence)
             + weighted(self.cosine, signals.cosine)?
             + self.rerank_score * rerank_score;
         logistic(odds + signals.needs_document.map_or(0.0, need_log_odds))
@@ -330,7 +345,7 @@ mod tests {
     }
 
     fn shares_with(log_sum: f64) -> Shares {
-        Shares { log_weights: vec![log_sum], shares: vec![Some(1.0)], log_sum }
+        Shares { log_weights: vec![log_sum], shares: vec![Some(1.0)], log_sum, evidence: 0.0 }
     }
 
     fn close(found: f64, expected: f64) -> bool {

@@ -265,7 +265,8 @@ pub(crate) fn combine(
     Ok((scores, ranks, signals))
 }
 
-/// Logarithm of the sum of the candidates' weights; none without weights or a cosine that they need.
+/// Logarithm of the sum of the candidates' weights without evidence, and what evidence adds to it;
+/// none without weights or a cosine that they need.
 ///
 /// With rerank scores, by id, the weights are those after stage 2.
 #[pyfunction]
@@ -274,7 +275,7 @@ pub(crate) fn log_sum(
     scored: Vec<Scored>,
     rerank_scores: Option<BTreeMap<String, f64>>,
     profile: &Profile,
-) -> Option<f64> {
+) -> Option<(f64, f64)> {
     probability::log_sum(&scored, rerank_scores.as_ref(), profile)
 }
 
