@@ -62,6 +62,8 @@ class Stage1:
         corrected: The text for stage 2 if words were corrected; None for that of the request.
         read: The text of the query for stage 2; empty for the query itself.
         context: The context of the query for the trace; empty without one.
+        everything: Scores all documents that the request allows, candidates or not; None if nothing
+            was searched.
     """
 
     scored: Sequence[_core.Scored]
@@ -76,6 +78,7 @@ class Stage1:
     corrected: str | None = None
     read: str = ""
     context: Mapping[str, Any] = field(default_factory=dict)
+    everything: Callable[[], Sequence[_core.Scored]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

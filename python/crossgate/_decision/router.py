@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -25,7 +26,7 @@ from crossgate._decision.cascade import (
 from crossgate._decision.context import Context, Conversation, mixed, traced
 from crossgate._reranking.chain import Chain
 from crossgate._reranking.contract import NO_DEADLINE, Deadline, passages_of
-from crossgate._retrieval.index import Index, check_embedder, embedder_mismatch
+from crossgate._retrieval.index import Index, check_embedder, embedder_mismatch, id_of
 from crossgate._retrieval.spelling import corrected
 from crossgate._runtime.models.manifest import ROUTING_RERANKER, languages_of
 from crossgate._support.checks import (
@@ -36,6 +37,7 @@ from crossgate._support.checks import (
     check_prompt,
     check_request,
     check_shortlist,
+    check_text,
     check_vector,
     is_empty,
 )
@@ -53,6 +55,7 @@ from crossgate._values.results import (
 )
 
 if TYPE_CHECKING:
+    from crossgate._decision.explain import Explanation
     from crossgate._reranking.chain import Choice
     from crossgate._retrieval.embedding import Embedder
     from crossgate._telemetry.events import TelemetryHook
@@ -256,20 +259,20 @@ class Router:
         self,
         query: str,
         *,
-        limit: int | None,
-        vector: Vector | None,
-        allow: Iterable[str] | None,
-        deny: Iterable[str],
-        section: str | None,
-        grade: str | None,
-        budget_ms: float | None,
-        min_confidence: float | None,
-        rerank_min: float | None,
-        rerank_margin: float | None,
-        material: Material | None,
-        context: Context | None,
-        coverage: float | None,
-        max_shortlist: int | None,
+        limit: int | None = 2,
+        vector: Vector | None = None,
+        allow: Iterable[str] | None = None,
+        deny: Iterable[str] = (),
+        section: str | None = None,
+        grade: str | None = None,
+        budget_ms: float | None = None,
+        min_confidence: float | None = None,
+        rerank_min: float | None = None,
+        rerank_margin: float | None = None,
+        material: Material | None = None,
+        context: Context | None = None,
+        coverage: float | None = None,
+        max_shortlist: int | None = None,
     ) -> Request:
         """Check the arguments of `route`, and return the request that the cascade decides."""
         started = perf_counter()
@@ -307,6 +310,35 @@ class Router:
             telemetry=self._telemetry,
             started=started,
         )
+
+    def explain(self, query: str, id: str, **options: Any) -> Explanation:
+        """Decide a query, and explain at which step one document was lost, or that it is selected.
+
+        The decision is that of `route`; telemetry does not hear of it.
+
+        Args:
+            query: The query.
+            id: Id of the document, or its title.
+            options: Further arguments of `route`.
+
+        Raises:
+            InputError: As `route`; `unknown_document` if no document is called so.
+        """
+        from crossgate._decision.explain import explain
+
+        check_text("the id", id)
+        document = self.index[id_of(self.index, id)]
+        for name in ("allow", "deny"):  # an iterator would be exhausted by the check
+            if options.get(name) is not None:
+                options[name] = check_ids(name, options[name])
+        request = self._request(query, **options)
+        if document.id in options.get("deny", ()):
+            left_out = ("denied", "`deny` names it", "take it out of `deny`")
+        elif options.get("allow") is not None and document.id not in options["allow"]:
+            left_out = ("not_allowed", "`allow` does not name it", "add it to `allow`")
+        else:
+            left_out = None
+        return explain(replace(request, telemetry=None), document, left_out)
 
     def route_many(
         self, queries: Iterable[str], *, progress: Progress = True, **options: Any
@@ -401,6 +433,11 @@ class Router:
         return Stage1(
             scored=scored,
             documents=documents,
+            everything=lambda: (
+                search(
+                    text, vector, history=conversation.history, per_channel=max(2, len(self.index))
+                ).scored
+            ),
             degraded=(*self._notes, *notes),
             warnings=(*self._warnings, *self._unreadable(prompt), *corrections),
             corrected=text if corrections else None,
