@@ -185,11 +185,16 @@ def show_decision(
         show_json(result.to_dict(trace=options.explain, text=text))
     else:
         show("\n".join(_lines(result, query if options.explain else None)))
+    say_notes(result)
+    return DONE if result.selected else NOTHING_RELEVANT
+
+
+def say_notes(result: RouteResult) -> None:
+    """Report what did not run as configured, and the warnings."""
     for note in result.degraded:
         say(f"degraded[{note.code}]: {note.detail}")
     for warning in result.warnings:
         say(f"warning[{warning.code}]: {warning.detail}")
-    return DONE if result.selected else NOTHING_RELEVANT
 
 
 def why(decision: RouteResult) -> str:
@@ -277,9 +282,9 @@ def _steps(decision: RouteResult, query: str) -> list[str]:
     lines = _parts(trace["prompt"], query)
     gate, profile = trace["gate"], trace["profile"]
     if gate["signals"] is not None:
-        lines.append("signals     " + _pairs(gate["signals"]))
+        lines.append("signals     " + pairs(gate["signals"]))
     thresholds = _thresholds(profile, trace["policy"])
-    lines.append("thresholds  " + (_pairs(thresholds) or "none, the gate is off"))
+    lines.append("thresholds  " + (pairs(thresholds) or "none, the gate is off"))
     if decision.confidence is not None:
         lines.append(f"confidence  {decision.confidence:.3f} that the first one fits")
     if decision.any_fits is not None:
@@ -294,10 +299,10 @@ def _steps(decision: RouteResult, query: str) -> list[str]:
         lines.append(f"floor       cosine {gate['floor']:.3g}")
     if gate["cliff"] is not None:
         cliff = {**gate["cliff"], "cut": len(gate["cliff"]["cut"])}
-        lines.append("cliff       " + _pairs(cliff))
+        lines.append("cliff       " + pairs(cliff))
     if trace["reranker"]:
         lines.append(f"stage 2     {trace['reranker']}, {counted(len(trace['stage2']), 'pair')}")
-    lines.append("time        " + _pairs(decision.timings, " ms"))
+    lines.append("time        " + pairs(decision.timings, " ms"))
     if decision.decision_id is not None:
         lines.append(f"logged as   {decision.decision_id}")
     wrapped = (textwrap.wrap(line, WIDTH, subsequent_indent=" " * 12) for line in lines)
@@ -327,7 +332,8 @@ def _thresholds(profile: Mapping[str, Any], policy: Mapping[str, Any]) -> dict[s
     return {key: value for key, value in rules.items() if value is not None}
 
 
-def _pairs(values: Mapping[str, Any], unit: str = "") -> str:
+def pairs(values: Mapping[str, Any], unit: str = "") -> str:
+    """Return names with their values on one line; a unit follows each value."""
     shown = []
     for key, value in values.items():
         number = f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crossgate._core import __version__
+from crossgate._decision.explain import Explanation
 from crossgate._decision.rerank import rerank
 from crossgate._decision.router import Router
 from crossgate._serving.look import look
@@ -26,6 +27,8 @@ from crossgate._serving.request_limits import Guard, Limits
 from crossgate._serving.shapes import (
     NONE_OPTIONS,
     Choice,
+    Explained,
+    ExplainRequest,
     Feedback,
     Refusal,
     RerankAnswer,
@@ -52,6 +55,7 @@ from crossgate._values.candidates import candidate
 from crossgate._values.results import RouteResult
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
+Made = TypeVar("Made", RouteResult, Explanation)
 
 
 class Refused(Exception):
@@ -92,7 +96,7 @@ class Decisions:
         )
         gauge.set_function(lambda: self._waiting)
 
-    async def make(self, decide: Callable[[], RouteResult]) -> RouteResult:
+    async def make(self, decide: Callable[[], Made]) -> Made:
         """Decide when it is this request's turn.
 
         Raises:
@@ -104,13 +108,14 @@ class Decisions:
             raise Refused(429, "overloaded", "too many requests are waiting: try again later")
         self._waiting += 1
         try:
-            result = await anyio.to_thread.run_sync(decide, limiter=self._turns)
+            made = await anyio.to_thread.run_sync(decide, limiter=self._turns)
         finally:
             self._waiting -= 1
+        result = made.result if isinstance(made, Explanation) else made
         self._verdicts.labels(result.verdict.value).inc()
         for degradation in result.degraded:
             self._degraded.labels(degradation.code).inc()
-        return result
+        return made
 
 
 class Counted:
@@ -261,14 +266,23 @@ def application(
         usage = {"input_tokens": 0, "output_tokens": 0}
         return _answer({"model": model, "answers": answers, "usage": usage}, *results)
 
-    @post("/route", "Pick the documents of the index that fit, or none")
-    async def route(asked: RouteRequest) -> Response:
+    def indexed() -> Router:
         if router is None:
             raise Refused(
                 404, "no_index", "this server has no index: start it with --index skills.cgx"
             )
+        return router
+
+    @post("/explain", "Why a document of the index was not picked", Explained)
+    async def explain(asked: ExplainRequest) -> Response:
         given = asked.model_dump(exclude={"trace"}) | asked.about()
-        result = await decisions.make(partial(router.route, **given))
+        explanation = await decisions.make(partial(indexed().explain, **given))
+        return _answer(explanation.to_dict(), explanation.result)
+
+    @post("/route", "Pick the documents of the index that fit, or none")
+    async def route(asked: RouteRequest) -> Response:
+        given = asked.model_dump(exclude={"trace"}) | asked.about()
+        result = await decisions.make(partial(indexed().route, **given))
         values = result.to_dict(trace=asked.trace, text=True)
         for hit, shown in zip(values["hits"], result.hits, strict=True):
             if asked.trace and shown.passage is not None:

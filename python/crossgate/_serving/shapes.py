@@ -139,6 +139,23 @@ class RouteRequest(About):
     trace: bool = Field(False, description="Return how the decision was made, without texts.")
 
 
+class ExplainRequest(RouteRequest):
+    """A request to `/explain`."""
+
+    id: str = Field(description="Id or title of the document to explain.")
+
+
+class Explained(BaseModel):
+    """The response of `/explain`."""
+
+    id: str
+    step: str = Field(description="Code of the step that lost the document, or `selected`.")
+    text: str
+    remedy: str
+    figures: dict[str, float]
+    selected: list[str]
+
+
 class Feedback(Asked):
     """A request to `/feedback`."""
 
