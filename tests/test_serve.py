@@ -245,6 +245,16 @@ def test_route(served: Served) -> None:
     assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "query_too_long")
 
 
+def test_explain(served: Served) -> None:
+    asked = {"query": "merge pdf files", "id": "pdf-toolkit"}
+    answer = served.post("/explain", asked).json()
+    assert (answer["step"], answer["selected"]) == ("selected", ["pdf-toolkit"])
+    denied = served.post("/explain", {**asked, "deny": ["pdf-toolkit"]}).json()
+    assert (denied["step"], denied["selected"]) == ("denied", [])
+    unknown = served.post("/explain", {**asked, "id": "pdf-tolkit"})
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (400, "unknown_document")
+
+
 def test_route_names_no_folder_of_the_machine(tmp_path: Path) -> None:
     from crossgate import Index
     from crossgate._sources import read_sources
@@ -440,7 +450,7 @@ def test_pages_for_machines_and_people(served: Served) -> None:
     assert "no/such" not in counted
     described = get("/openapi.json").json()
     paths = {"/v1/rerank", "/v2/rerank", "/rerank", "/voyage/rerank", "/v1/systemone"}
-    paths |= {"/route", "/health", "/metrics"}
+    paths |= {"/route", "/explain", "/health", "/metrics"}
     assert set(described["paths"]) == paths
     page = get("/docs").text
     assert "/v2/rerank" in page

@@ -185,17 +185,22 @@ class _Explained(NamedTuple):
 
     def by_evidence(self) -> Explanation | None:
         """Explain a candidate that the evidence against it has lost; None for another one."""
-        exclusions = self.document.description.exclusions
-        similar = "the query is similar to what must not select it:"
         return self._without(
-            "exclusion", "excluded", "its description excludes", exclusions, "the exclusion"
+            "exclusion",
+            "excluded",
+            "its description excludes",
+            self.document.description.exclusions,
         ) or self._without(
-            "counterexample", "counterexample", similar, self.document.counterexamples, "that"
+            "counterexample",
+            "counterexample",
+            "the query is similar to what must not select it:",
+            self.document.counterexamples,
         )
 
     def _without(
-        self, piece: str, step: str, reason: str, texts: Sequence[str], named: str
+        self, piece: str, step: str, reason: str, texts: Sequence[str]
     ) -> Explanation | None:
+        """Explain a candidate that one piece of evidence has lost; None for another one."""
         trace, profile = self.result.trace, self.request.profile
         stage1 = deepcopy(trace["stage1"])
         position = [scored["id"] for scored in stage1].index(self.document.id)
@@ -211,7 +216,8 @@ class _Explained(NamedTuple):
         nearest = sorted(texts, key=lambda text: -len(words & set(text.lower().split())))
         shown = ", ".join(map(repr, nearest[:_TEXTS_SHOWN]))
         more = " and others" if len(texts) > _TEXTS_SHOWN else ""
-        return self.by(step, f"{reason} {shown}{more}; else {then}", f"remove {named}, or {_TEACH}")
+        text = f"{reason} {shown}{more}; without that, {then}"
+        return self.by(step, text, f"remove the {piece}, or {_TEACH}")
 
     def by_settings(self) -> Explanation:
         """Explain a candidate by the first condition that it missed, and name all settings."""
@@ -234,9 +240,9 @@ class _Explained(NamedTuple):
 
     def _achieved(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
         """Return what a change achieves; empty if the candidate is still lost."""
-        if _place(after, self.document.id)["dropped"] is None:
-            return "it would be selected"
-        return _STAGE2 if self._waits(after) and not self._waits(before) else ""
+        if self._waits(after) and not self._waits(before):
+            return _STAGE2
+        return "" if _place(after, self.document.id)["dropped"] else "it would be selected"
 
     def _waits(self, trace: Mapping[str, Any]) -> bool:
         """Return whether stage 2 would have to run, or to read the candidate."""
@@ -288,8 +294,10 @@ class _Explained(NamedTuple):
             text = f"it is number {rank} of stage 1, and stage 2 reads the first {pool}"
             remedy = f"set `pool` of the profile to at least {rank}"
             return _Hurdle(text, remedy, {("profile", "pool"): rank}, pool)
-        if {note.code for note in self.result.degraded} & {"budget", "partial_scores"}:
-            return _Hurdle("stage 2 had no time to read it", "pass a longer `budget_ms`")
+        codes = {note.code for note in self.result.degraded} & {"budget", "partial_scores"}
+        if codes:
+            remedy = "pass a longer `budget_ms`" if "budget" in codes else ""
+            return _Hurdle(f"stage 2 gave it no score ({', '.join(sorted(codes))})", remedy)
         text = "stage 2 stopped before it, since the rest could hardly change the first pick"
         return _Hurdle(text, "remove `anytime` from the profile")
 
