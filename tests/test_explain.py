@@ -224,8 +224,9 @@ def test_empty_query_searches_nothing() -> None:
 
 def test_document_without_a_score_of_stage_2() -> None:
     texts = {id: f"merge {text}" for id, text in LIBRARY.items()}
-    half = FunctionReranker(lambda _, texts: [PairScore(1.0), *[None] * (len(texts) - 1)])
-    router = Router(build(texts), reranker=half, profile=Profile())
+    last = len(LIBRARY) - 1
+    most = FunctionReranker(lambda _, texts: [*[PairScore(1.0)] * last, None])
+    router = Router(build(texts), reranker=most, profile=Profile())
     lost = router.route("merge").hits[-1]
     explanation = router.explain("merge", lost.id)
     assert explanation.step == lost.dropped == "not_reranked"

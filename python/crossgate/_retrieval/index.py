@@ -555,7 +555,8 @@ def id_of(index: Index, name: str) -> str:
         return titles[name]
     from difflib import get_close_matches
 
-    close = get_close_matches(name, dict.fromkeys((*index.ids, *titles)), n=3)
+    names = dict.fromkeys(filter(None, (*index.ids, *titles)))
+    close = get_close_matches(name, names, n=3)
     hint = f": did you mean {' or '.join(close)}?" if close else ": `Index.ids` lists the ids"
     raise InputError("unknown_document", f"no document is called {safe_repr(name)}{hint}")
 

@@ -382,6 +382,8 @@ def _explain_refusals(app: FastAPI) -> None:
     @app.exception_handler(CrossgateError)
     async def unusable(request: Request, error: CrossgateError) -> Response:
         status = 400 if isinstance(error, InputError) else 500
+        if error.code == "unknown_document":
+            status = 404
         texts = await _in_texts(request)
         return answer(request, status, error.code, str(error), texts=texts)
 

@@ -20,6 +20,8 @@ _ROW = {
     "properties": {"text": {"type": ["string", "null"]}, "title": {"type": ["string", "null"]}},
     "anyOf": [{"required": ["text"]}, {"required": ["title"]}],
 }
+_CONFIDENCE = {"type": "number", "minimum": 0, "maximum": 1}
+_COVERAGE = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
 _TEXTS = {"type": "array", "items": {"type": "string"}, "minItems": 1}
 _DOCUMENTS = {"type": "array", "items": {"anyOf": [{"type": "string"}, _ROW]}, "minItems": 1}
 
@@ -131,8 +133,8 @@ class RouteRequest(About):
     deny: list[str] = []
     section: str | None = None
     grade: str | None = None
-    min_confidence: float | None = None
-    coverage: float | None = Field(
+    min_confidence: Annotated[float, WithJsonSchema(_CONFIDENCE)] | None = None
+    coverage: Annotated[float, WithJsonSchema(_COVERAGE)] | None = Field(
         None, description="Probability that the shortlist contains a fitting document if one fits."
     )
     max_shortlist: Count | None = None
