@@ -31,6 +31,7 @@ from crossgate._support.checks import (
     check_keywords,
     check_kind,
     check_limit,
+    check_number,
     check_path,
     check_query,
     check_text,
@@ -369,7 +370,8 @@ class Index:
                 part of the file is damaged.
             InputError: `wrong_dimension`, `not_finite` or `zero_vector` for a vector that cannot be
                 compared; `invalid_text` for a query or id that is not text; `out_of_range` for a
-                `per_channel` below 2, a `limit` below 1, or a single text as ids.
+                `per_channel` below 2, a `limit` below 1, a single text as ids, or a history that
+                is not pairs of a text and a weight.
             ModelError: If the query is embedded and the embedder cannot be loaded or run.
         """
         check_keywords("search", unknown)
@@ -388,8 +390,8 @@ class Index:
             vector if self.dimension else None,
             blend=blend,
             evidence=evidence,
-            technologies=list(technologies),
-            history=list(history),
+            technologies=sorted(check_ids("technologies", technologies)),
+            history=_weighted_texts(history),
             per_channel=max(per_channel, min(limit or 0, sys.maxsize)),
             allow=None if allow is None else check_ids("allow", allow),
             deny=check_ids("deny", deny),
@@ -661,6 +663,20 @@ def _metadata(document: Document) -> str:
             "malformed_candidate",
             f"the metadata of document {document.id!r} is not JSON: {error}",
         ) from error
+
+
+def _weighted_texts(history: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+    pairs = collected("history", history)
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise InputError(
+                "out_of_range",
+                f"history contains {safe_repr(pair)}: pass pairs of a text and its weight",
+            )
+        text, weight = pair
+        check_text("a text of history", text)
+        check_number("a weight of history", weight, 0.0)
+    return pairs
 
 
 def _document(
