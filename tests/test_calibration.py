@@ -1419,7 +1419,7 @@ def test_command_fits_a_stored_run(
     shown = command(*arguments, home=tmp_path)
     assert (shown.code, shown.err) == (0, "")
     lines = shown.out.splitlines()
-    assert lines[0] == "What changes with this profile, measured on 240 held-out queries:"
+    assert lines[2] == "What changes with this profile, measured on 240 held-out queries:"
     (told,) = (line for line in lines if line.startswith(str(output)))
     assert told.startswith(f"{output}: at least 90.0% of recall@1 is kept")
     # A path is not cut.

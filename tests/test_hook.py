@@ -242,7 +242,7 @@ def test_custom_profile_and_policy_are_used(home: Home, tmp_path: Path) -> None:
         run = home.hook(None, option, str(path))
         assert (run.code, run.err) == (0, "")
         assert last(home)["reason"] == reason
-        assert run.context.startswith("No installed skill is sure to fit the prompt.")
+        assert "An installed skill may fit" not in run.context
         path.write_text("{")
         run = home.hook(None, option, str(path))
         assert (run.code, run.out) == (0, b"")
@@ -473,8 +473,11 @@ def test_a_failing_onnxruntime_does_not_fail_a_prompt(
     assert run.code == 0
     assert "- pdf-toolkit" in run.context
     run = home.hook(home.call("combine the sheets"), variables=broken)
-    assert (run.code, run.out) == (0, b"")
-    assert last(home)["outcome"] == "nothing"
+    assert run.code == 0
+    # An engine that ends the process leaves no time for a shortlist.
+    outcome = "nothing" if "_exit" in text else "injected"
+    assert last(home)["outcome"] == outcome
+    assert run.context.startswith("No installed skill is sure") == (outcome == "injected")
 
 
 def test_decisions_are_logged_to_the_named_file(home: Home, tmp_path: Path) -> None:

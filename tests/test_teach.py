@@ -59,7 +59,7 @@ def test_a_prompt_is_taught_to_select_nothing_or_not_a_skill(index: Path) -> Non
     assert "slides" not in Router(Index.open(index)).route(prompt).ids
     done = teach("hang the numbers on the wall", "-i", index, "--nothing")
     assert "selects nothing now" in done.stdout
-    assert "of 1 known prompts" in done.stdout
+    assert "of 1 known prompt" in done.stdout
 
 
 def test_a_sure_pick_is_taught_to_select_nothing(index: Path) -> None:

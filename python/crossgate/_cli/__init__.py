@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DONE, NOTHING_RELEVANT, BAD_INPUT, FAILURE, INTERRUPTED = 0, 1, 2, 3, 130
 
 COMMANDS = {
-    "demo": "route four prompts through a small skill library",
+    "demo": "route five prompts through a small skill library",
     "index": "index a folder of skills, tools, a BEIR folder, JSON lines or texts",
     "lint": "find problems in a library of skills that hurt routing",
     "route": "pick the documents of an index that fit a query, or none",

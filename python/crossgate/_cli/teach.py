@@ -11,7 +11,7 @@ from crossgate._cli import DONE
 from crossgate._cli.input import model_or_none, text_of
 from crossgate._cli.output import json_option, plain, show, show_json
 from crossgate._support.sanitize import fit
-from crossgate._support.wording import noun_for, share_of
+from crossgate._support.wording import share_of
 
 if TYPE_CHECKING:
     from crossgate._decision.router import Router
@@ -131,7 +131,7 @@ def told(learned: dict[str, Any]) -> Iterator[str]:
         yield "the index knew this example already"
     changed = learned["changed"]
     share = share_of(len(changed), learned["known"], "known prompt")
-    yield f"{share} {noun_for(len(changed), 'is', 'are')} decided differently now"
+    yield f"decided differently now: {share}"
     for row in changed[:_SHOWN]:
         old, new = (", ".join(row[when]) or "nothing" for when in ("before", "after"))
         yield f"  {fit(plain(row['prompt']), 50)}: {old} -> {new}"

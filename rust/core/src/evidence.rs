@@ -72,8 +72,8 @@ macro_rules! evidence {
 evidence! {
     trigger: 3.0, "Worth of the best trigger of the document that the query contains.";
     exclusion: -4.0, "How much closer the query is to an exclusion of the document than to its purpose.";
-    example: 7.5, "Similarity of the query to the nearest example of the document.";
-    counterexample: -7.5, "Similarity of the query to the nearest counterexample of the document.";
+    example: 12.0, "Similarity of the query to the nearest example of the document.";
+    counterexample: -12.0, "Similarity of the query to the nearest counterexample of the document.";
     technology: 1.0, "1 if the head names a technology of the project.";
     other_technology: -1.0, "1 if the head names technologies, but none of the project.";
 }
@@ -91,7 +91,7 @@ impl Evidence {
 
     /// Whether the document or a user says that the document does not fit the query.
     pub fn is_against(&self) -> bool {
-        self.exclusion >= AGAINST || self.counterexample >= AGAINST
+        self.exclusion >= EXCLUDED || self.counterexample >= COUNTEREXAMPLE
     }
 
     /// Whether the query contains a trigger that few other documents share.
@@ -100,8 +100,11 @@ impl Evidence {
     }
 }
 
-/// From this value on, an exclusion or a counterexample is more likely right than wrong.
-const AGAINST: f64 = 0.5;
+/// From this value on, an exclusion is more likely right than wrong.
+const EXCLUDED: f64 = 0.5;
+
+/// From this value on, a counterexample is more likely right than wrong: half that of a paraphrase.
+const COUNTEREXAMPLE: f64 = 0.3125;
 
 /// From this worth on, a trigger is a reason to ask stage 2.
 const TRIGGERED: f64 = 0.2;

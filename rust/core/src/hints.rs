@@ -30,12 +30,15 @@ const NEAR: (f64, f64) = (0.3, 0.45);
 /// Shares of a query's weight that an exclusion explains at which the evidence is 0 and 1.
 const EXPLAINED: (f64, f64) = (0.3, 0.7);
 
-/// Cosines with an example at which the similarity is 0 and 1. Prompts that only share their phrasing
-/// have cosines of up to 0.6, and paraphrases of 0.8 and more.
+/// Cosines with an example at which the similarity is 0 and that of a paraphrase. Prompts that only
+/// share their phrasing have cosines of up to 0.6, and paraphrases of 0.8 and more.
 const SIMILAR: (f64, f64) = (0.55, 0.85);
 
+/// The similarity of a paraphrase; that of a prompt with the same words is 1.
+const PARAPHRASE: f64 = 0.625;
+
 /// From this similarity on, an example makes its document a candidate.
-const RECALLS: f64 = 0.1;
+const RECALLS: f64 = 0.0625;
 
 /// The vectors of a document beside that of its head; all lists are empty in an index without
 /// vectors.
@@ -378,8 +381,8 @@ fn similarity(entries: &[Entry], query: &Query<'_>) -> Result<f64> {
             && entry.terms.iter().all(|term| terms.contains(term.as_str()));
         let found = match entry.cosine(query) {
             _ if same => 1.0,
-            Some(cosine) => ramp(cosine, SIMILAR),
-            None => shared(&entry.terms, &terms, query.bm25)?.powi(2),
+            Some(cosine) => PARAPHRASE * ramp(cosine, SIMILAR),
+            None => PARAPHRASE * shared(&entry.terms, &terms, query.bm25)?.powi(2),
         };
         best = best.max(found);
     }
