@@ -412,15 +412,23 @@ def test_a_log_is_found_despite_other_bad_settings(home: Home) -> None:
     assert f"error[no_decisions]: {log} holds no decision" in " ".join(done.stderr.split())
 
 
-@pytest.mark.parametrize("log", ["no/where.jsonl", "folder", "pipe", "settings.json"])
-def test_an_unwritable_log_is_refused(home: Home, log: str) -> None:
+@pytest.mark.parametrize(
+    ("log", "code", "exit_code"),
+    [
+        ("no/where.jsonl", "unwritable", 3),
+        ("folder", "unwritable", 3),
+        ("pipe", "unwritable", 3),
+        ("settings.json", "not_a_log", 2),
+    ],
+)
+def test_an_unwritable_log_is_refused(home: Home, log: str, code: str, exit_code: int) -> None:
     work = home.path / "work"
     (work / "folder").mkdir()
     os.mkfifo(work / "pipe")
     (work / "settings.json").write_text("{}\n")
     done = home.run("hook", "install", "--log", log)
-    assert done.returncode == 3
-    assert "error[unwritable]" in done.stderr
+    assert done.returncode == exit_code
+    assert f"error[{code}]" in done.stderr
     assert not settings(home).exists()
     assert (work / "settings.json").read_text() == "{}\n"
 

@@ -52,11 +52,13 @@ def run(options: argparse.Namespace) -> int:
     from crossgate._telemetry.log import JsonLinesLog, LoggedDecision, read_log
 
     path = log_path(options)
+    log = JsonLinesLog(path)
     last: LoggedDecision | None = None
     for line in read_log(path):
         if isinstance(line, LoggedDecision):
             last = line
     if last is None:
+        log.check()
         raise SourceError(
             "no_decisions", f"{path} holds no decision: log one with `crossgate route --log {path}`"
         )
@@ -65,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
         learned = _teach(options, last)
         options.ids = list(dict.fromkeys((*options.ids, learned["skill"])))
     fits = options.ids or (last.selected if options.judgement == "right" else ())
-    JsonLinesLog(path).used(last.decision, fits, judged=True)
+    log.used(last.decision, fits, judged=True)
     if options.json:
         taught = {} if learned is None else {"learned": learned}
         show_json({"log": path, "decision": last.decision, "used": list(fits), **taught})
