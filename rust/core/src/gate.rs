@@ -423,6 +423,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::evidence::Evidence;
+    use crate::policy::Floors;
     use crate::profile::{Answer, AnyFits, Stage1AnyFits};
 
     fn scored(id: &str, cosine: f64, bm25: f64, overlap: u32) -> Scored {
@@ -545,7 +547,7 @@ mod tests {
     #[test]
     fn the_margin_includes_candidates_below_the_floor_unless_the_first_is_below() {
         let floor = |floor| Policy {
-            floors: crate::policy::Floors { default: Some(floor), ..Default::default() },
+            floors: Floors { default: Some(floor), ..Default::default() },
             ..Policy::default()
         };
         let candidates =
@@ -595,7 +597,7 @@ mod tests {
 
     #[test]
     fn a_low_grade_relaxes_the_floor_and_unknown_names_are_noted() {
-        let floors = crate::policy::Floors {
+        let floors = Floors {
             default: Some(0.5),
             sections: [("known".to_owned(), 0.6)].into(),
             relax: 0.2,
@@ -643,6 +645,134 @@ mod tests {
                 .cliff
                 .is_none()
         );
+    }
+
+    fn refused(candidate: Scored, exclusion: f64) -> Scored {
+        Scored { evidence: Evidence { exclusion, ..Evidence::default() }, ..candidate }
+    }
+
+    #[test]
+    fn a_winner_with_evidence_against_it_is_ambiguous() {
+        let found = |exclusion| {
+            let winner = refused(scored("a", 0.9, 9.0, 3), exclusion);
+            reason(&[winner, scored("b", 0.1, 0.0, 0)], &profile(), &lexical())
+        };
+        assert_eq!(found(0.49), (Verdict::Confident, Reason::ConfidentWinner));
+        assert_eq!(found(0.5), (Verdict::Ambiguous, Reason::Undecided));
+    }
+
+    #[test]
+    fn the_margin_is_over_candidates_without_evidence_against_them() {
+        let found = |exclusion| {
+            let close = refused(scored("b", 0.85, 9.0, 3), exclusion);
+            let candidates = [scored("a", 0.9, 9.0, 3), close, scored("c", 0.1, 0.0, 0)];
+            reason(&candidates, &profile(), &Policy::default())
+        };
+        assert_eq!(found(0.49), (Verdict::Ambiguous, Reason::Undecided));
+        assert_eq!(found(0.5), (Verdict::Confident, Reason::ConfidentWinner));
+    }
+
+    #[test]
+    fn an_improbable_match_with_a_trigger_is_ambiguous_if_stage_2_would_read_it() {
+        let found = |trigger, needs_document, pool| {
+            let evidence = Evidence { trigger, ..Evidence::default() };
+            let named = Scored { evidence, ..scored("b", 0.1, 0.0, 0) };
+            let request = Request { needs_document, ..Request::default() };
+            let candidates = vec![scored("a", 0.3, 1.0, 1), named];
+            let profile = Profile { pool, ..fitted() };
+            gate(candidates, &profile, &Policy::default(), &request).unwrap().reason
+        };
+        assert_eq!(found(0.2, None, 2), Reason::Undecided);
+        assert_eq!(found(0.2, Some(0.6), 2), Reason::Undecided);
+        assert_eq!(found(0.19, None, 2), Reason::Improbable);
+        assert_eq!(found(0.2, Some(0.59), 2), Reason::Improbable);
+        assert_eq!(found(0.2, None, 1), Reason::Improbable);
+    }
+
+    #[test]
+    fn a_probability_equal_to_a_threshold_passes_it() {
+        let candidates = [scored("a", 0.5, 9.0, 3), scored("b", 0.0, 0.0, 0)];
+        let any_fits = |profile: &Profile| {
+            let request = Request::default();
+            gate(candidates.to_vec(), profile, &Policy::default(), &request).unwrap().any_fits
+        };
+        let known = any_fits(&fitted());
+        let at = |rerank_threshold, threshold| {
+            let answer = Answer { rerank_threshold, threshold, ..Answer::default() };
+            reason(&candidates, &Profile { answer, ..fitted() }, &Policy::default()).1
+        };
+        assert_eq!(at(known, None), Reason::ConfidentWinner);
+        assert_eq!(at(None, known), Reason::ConfidentWinner);
+        let above = known.map(|known| known + 1e-9);
+        assert_eq!(at(above, None), Reason::Improbable);
+        assert_eq!(at(None, above), Reason::Undecided);
+    }
+
+    #[test]
+    fn a_score_equal_to_a_limit_wins() {
+        let candidates = [scored("a", 0.4, 12.0, 2), scored("b", 0.4, 8.0, 2)];
+        let at = |score, margin| {
+            let lexical = Some(Lexical { score, margin });
+            reason(&candidates, &Profile::default(), &Policy { lexical, ..Policy::default() }).1
+        };
+        assert_eq!(at(12.0, 4.0), Reason::LexicalWinner);
+        assert_eq!(at(12.1, 4.0), Reason::Undecided);
+        assert_eq!(at(12.0, 4.1), Reason::Undecided);
+        let margin = signals(&candidates).unwrap().unwrap().margin;
+        let agreed = |least| {
+            let winner = Winner { agreed: Some(least), disagreed: None };
+            reason(&candidates, &Profile { winner, ..Profile::default() }, &Policy::default()).1
+        };
+        assert_eq!(agreed(margin), Reason::ConfidentWinner);
+        assert_eq!(agreed(margin + 1e-9), Reason::Undecided);
+    }
+
+    #[test]
+    fn a_tie_has_no_confident_winner() {
+        let winner = Winner { agreed: Some(0.0), disagreed: Some(0.0) };
+        let tie = [scored("a", 0.4, 2.0, 1), scored("b", 0.4, 2.0, 1)];
+        let profile = Profile { winner, ..Profile::default() };
+        assert_eq!(reason(&tie, &profile, &Policy::default()).1, Reason::Undecided);
+    }
+
+    #[test]
+    fn the_pool_has_the_first_candidates_that_clear_the_floor_and_widens_for_low_grades() {
+        let floors = Floors { default: Some(0.3), relax: 0.0, widen: 1, ..Floors::default() };
+        let policy = Policy { floors, ..Policy::default() };
+        let profile = Profile { pool: 2, ..Profile::default() };
+        let candidates: Vec<_> = [("a", 0.6), ("b", 0.29), ("c", 0.55), ("d", 0.3), ("e", 0.5)]
+            .map(|(id, cosine)| scored(id, cosine, 0.0, 0))
+            .into();
+        let pool = |grade: &str| {
+            let request = Request { grade: Some(grade.to_owned()), ..Request::default() };
+            let gated = gate(candidates.clone(), &profile, &policy, &request).unwrap();
+            gated.pool.iter().map(|at| gated.scored[*at].id.clone()).collect::<Vec<_>>()
+        };
+        for grade in ["A", "b", "E", ""] {
+            assert_eq!(pool(grade), ["a", "c"], "{grade}");
+        }
+        for grade in ["C", "d", "F"] {
+            assert_eq!(pool(grade), ["a", "c", "e"], "{grade}");
+        }
+        let all = Profile { pool: 9, ..Profile::default() };
+        let gated = gate(candidates.clone(), &all, &policy, &Request::default()).unwrap();
+        assert_eq!(gated.pool, [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_pool_is_not_cut_without_a_reranker_or_against_its_sources() {
+        let policy = Policy { cliff_core: Some(1), ..Policy::default() };
+        let candidates = [scored("a", 0.9, 0.0, 0), scored("b", 0.2, 0.0, 0)];
+        let cut = |request: &Request| {
+            let gated = gate(candidates.to_vec(), &Profile::default(), &policy, request).unwrap();
+            (gated.pool, gated.cliff.unwrap().skip_reason)
+        };
+        assert_eq!(cut(&Request::default()), (vec![0], None));
+        let down = Request { reranker_down: true, ..Request::default() };
+        assert_eq!(cut(&down), (vec![0, 1], Some(cliff::SkipReason::RerankerUnavailable)));
+        let sources = [("a".to_owned(), "wiki".to_owned()), ("b".to_owned(), "code".to_owned())];
+        let two = Request { sources: sources.into(), ..Request::default() };
+        assert_eq!(cut(&two), (vec![0, 1], Some(cliff::SkipReason::SourceDiversityLoss)));
     }
 
     #[test]
