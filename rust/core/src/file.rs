@@ -507,6 +507,19 @@ mod tests {
         assert_eq!(before.get(1..), after.get(..));
     }
 
+    /// BLAKE3 checksum of the file of [`sample`] in small blocks.
+    const GOLDEN: &str = "3a6f770cd58567915f30032818a6f5535bcba57e68d35f109947410f0f975601";
+
+    /// All numbers are little-endian, so a big-endian or 32-bit machine writes and reads this file.
+    #[test]
+    fn a_file_has_the_same_bytes_on_every_machine() {
+        let bytes = small_blocks(&sample());
+        assert_eq!(bytes[..8], *b"\x89CGX\r\n\x1a\n");
+        assert_eq!(bytes[8..12], [6, 0, 0, 0]);
+        assert_eq!(bytes[12..20], [184, 1, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(blake3::hash(&bytes).to_hex().as_str(), GOLDEN);
+    }
+
     #[test]
     fn every_truncation_and_every_flipped_bit_is_refused() {
         let bytes = small_blocks(&sample());
