@@ -85,10 +85,7 @@ impl Index {
     /// is then unchanged.
     pub fn save(&self, path: &Path) -> Result<()> {
         let bytes = self.to_bytes()?;
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
+        let folder = folder_of(path);
         let write = || -> std::io::Result<()> {
             // `create_new` follows the umask, while tempfile's own files are private to the user.
             // It also keeps the temporary name, which means nothing to the user, out of errors.
@@ -156,19 +153,7 @@ impl Index {
             hints: encoded(&self.hints()?.compacted(&live)),
             terms: into_blocks(terms.collect(), block_bytes, Term::size),
             levels,
-            documents: into_blocks(records, block_bytes, |record| {
-                record.id.len()
-                    + record.title.len()
-                    + record.text.len()
-                    + record.body.len()
-                    + record.metadata.len()
-                    + [&record.triggers, &record.exclusions, &record.examples]
-                        .into_iter()
-                        .chain([&record.counterexamples])
-                        .flatten()
-                        .map(String::len)
-                        .sum::<usize>()
-            }),
+            documents: into_blocks(records, block_bytes, size_of),
             vectors,
         };
         Ok(contents.to_bytes())
@@ -248,6 +233,21 @@ impl Contents {
         };
         sealed(&encoded(&directory), &blocks)
     }
+}
+
+/// The folder of a file; `.` for a name without a folder, so that it can be synced.
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Approximate size of a record in a file, in bytes.
+fn size_of(record: &Record) -> usize {
+    let texts = [&record.id, &record.title, &record.text, &record.body, &record.metadata];
+    let lists = [&record.triggers, &record.exclusions, &record.examples, &record.counterexamples];
+    texts.into_iter().chain(lists.into_iter().flatten()).map(String::len).sum()
 }
 
 fn encoded<T: Serialize>(value: &T) -> Vec<u8> {
@@ -668,6 +668,106 @@ mod tests {
         let shortened = Index::open(&path).unwrap();
         std::fs::write(&path, b"short").unwrap();
         assert_eq!(shortened.get("new").unwrap_err().code(), "index_truncated");
+    }
+
+    #[test]
+    fn a_name_without_a_folder_is_in_the_working_folder() {
+        assert_eq!(folder_of(Path::new("skills.cgx")), Path::new("."));
+        assert_eq!(folder_of(Path::new("a/b/skills.cgx")), Path::new("a/b"));
+        assert_eq!(folder_of(Path::new("/skills.cgx")), Path::new("/"));
+    }
+
+    #[test]
+    fn the_size_of_a_record_is_that_of_its_texts() {
+        let list = |of: &str| vec![of.to_owned(), of.to_owned()];
+        let record = Record {
+            id: "1".to_owned(),
+            title: "12".to_owned(),
+            body: "1234".to_owned(),
+            metadata: "{123456}".to_owned(),
+            triggers: list(&"t".repeat(8)),
+            exclusions: list(&"x".repeat(16)),
+            examples: list(&"e".repeat(32)),
+            counterexamples: list(&"c".repeat(64)),
+            ..record("", &"d".repeat(16))
+        };
+        assert_eq!(size_of(&record), 1 + 2 + 16 + 4 + 8 + 2 * (8 + 16 + 32 + 64));
+    }
+
+    #[test]
+    fn a_resealed_file_is_the_sound_file_again() {
+        let bytes = small_blocks(&sample());
+        assert_eq!(Index::resealed(&bytes), bytes);
+        let length = usize::try_from(u64::from_le_bytes(bytes_at(&bytes, 12).unwrap())).unwrap();
+        let mut damaged = bytes.clone();
+        damaged[20..HEADER].fill(0);
+        assert_eq!(Index::resealed(&damaged), bytes);
+        // Another byte in the last block, a vector of 32 bits, is another file.
+        *damaged.last_mut().unwrap() ^= 1;
+        assert!(length < damaged.len());
+        assert_ne!(Index::resealed(&damaged), bytes);
+        assert!(read(&Arc::new(Source::Memory(Index::resealed(&damaged)))).is_ok());
+    }
+
+    /// What the directory and the table contradict is refused before any other block is read.
+    #[test]
+    fn contradictions_of_the_table_are_refused_without_other_blocks() {
+        let opened = |file: &Contents| read(&Arc::new(Source::Memory(file.to_bytes())));
+        let none = |dimension| contents(Vec::new(), u32::try_from(dimension).unwrap(), Vec::new());
+        assert!(opened(&none(MAX_DIMENSION)).is_ok());
+        assert!(opened(&none(MAX_DIMENSION + 1)).is_err());
+
+        let sound = contents(vec![record("a", "text"), record("b", "words")], 2, Vec::new());
+        assert!(opened(&sound).is_ok());
+        let changes: [Change<'_>; 4] = [
+            &|file| file.dimension = 0,
+            &|file| file.vectors.clear(),
+            &|file| file.levels.clear(),
+            &|file| file.documents.clear(),
+        ];
+        for change in changes {
+            let mut file = sound.clone();
+            change(&mut file);
+            assert_eq!(opened(&file).unwrap_err().code(), "index_corrupt");
+        }
+
+        // Every passage takes a byte, so there are at most as many as the file has bytes.
+        let with = |passages| {
+            let mut file = sound.clone();
+            file.table[1].passages = passages;
+            file
+        };
+        let length = u32::try_from(with(1_000).to_bytes().len()).unwrap();
+        assert_eq!(with(length).to_bytes().len(), length as usize);
+        assert!(opened(&with(length)).is_ok());
+        assert!(opened(&with(length + 1)).is_err());
+        assert!(opened(&with(10 * length)).is_err());
+    }
+
+    /// A network file system can return old pages of a file that was written in place.
+    #[test]
+    fn pages_of_two_versions_give_one_version_or_an_error() {
+        let mut newer = sample();
+        newer.upsert(vec![(record("cod", "blue fish"), Some(vec![1.0, 0.5]))]).unwrap();
+        let (before, after) = (small_blocks(&sample()), small_blocks(&newer));
+        let versions = [sample(), newer].map(|index| index.fingerprint().unwrap());
+        for page in [1, 16, 64, 512] {
+            for cut in (0..before.len().max(after.len())).step_by(page) {
+                let torn = |head: &[u8], tail: &[u8]| {
+                    let head = &head[..cut.min(head.len())];
+                    [head, tail.get(cut..).unwrap_or_default()].concat()
+                };
+                for bytes in [torn(&before, &after), torn(&after, &before)] {
+                    match Index::from_bytes(&bytes) {
+                        Ok(index) => assert!(versions.contains(&index.fingerprint().unwrap())),
+                        Err(error) => assert!(
+                            ["index_corrupt", "index_truncated"].contains(&error.code()),
+                            "{error}"
+                        ),
+                    }
+                }
+            }
+        }
     }
 
     #[test]
