@@ -86,7 +86,7 @@ impl Probabilities {
         Self {
             any_fits,
             relevances: at_positions(candidates, relevances),
-            shares: at_positions(candidates, shares.map(|of| of.shares).unwrap_or_default()),
+            shares: at_positions(candidates, shares.map(|of| of.probabilities).unwrap_or_default()),
         }
     }
 
@@ -124,7 +124,7 @@ impl Probabilities {
         Self {
             any_fits,
             relevances: at_positions(candidates, relevances),
-            shares: at_positions(candidates, shares.map(|of| of.shares).unwrap_or_default()),
+            shares: at_positions(candidates, shares.map(|of| of.probabilities).unwrap_or_default()),
         }
     }
 
@@ -153,7 +153,7 @@ struct Shares {
     /// Logarithm of the weight of each candidate.
     log_weights: Vec<f64>,
     /// Probability that each candidate is the one that fits, given that one does; they sum to 1.
-    shares: Vec<Option<f64>>,
+    probabilities: Vec<Option<f64>>,
     /// Logarithm of the sum of the candidates' weights without evidence.
     log_sum: f64,
     /// What evidence adds to the logarithm of the sum.
@@ -169,13 +169,14 @@ impl Shares {
         let of_text: Vec<f64> = candidates.iter().map(|(text, _)| *text).collect();
         let log_sum = log_sum_exp(&of_text)?;
         let with_evidence = log_sum_exp(&log_weights)?;
-        let shares = log_weights.iter().map(|weight| Some((weight - with_evidence).exp())).collect();
-        Some(Self { log_weights, shares, log_sum, evidence: with_evidence - log_sum })
+        let probabilities =
+            log_weights.iter().map(|weight| Some((weight - with_evidence).exp())).collect();
+        Some(Self { log_weights, probabilities, log_sum, evidence: with_evidence - log_sum })
     }
 
     /// The probability that each candidate fits, if at most one can and any does with `any_fits`.
     fn times(&self, any_fits: Option<f64>) -> Vec<Option<f64>> {
-        self.shares.iter().map(|share| Some(any_fits? * (*share)?)).collect()
+        self.probabilities.iter().map(|share| Some(any_fits? * (*share)?)).collect()
     }
 
     /// The probability that each candidate fits, whatever the others do.
@@ -345,7 +346,12 @@ mod tests {
     }
 
     fn shares_with(log_sum: f64) -> Shares {
-        Shares { log_weights: vec![log_sum], shares: vec![Some(1.0)], log_sum, evidence: 0.0 }
+        Shares {
+            log_weights: vec![log_sum],
+            probabilities: vec![Some(1.0)],
+            log_sum,
+            evidence: 0.0,
+        }
     }
 
     fn close(found: f64, expected: f64) -> bool {
@@ -358,15 +364,15 @@ mod tests {
         let candidates = [(0, &a), (1, &b)];
         let found = models().relevance.after_stage1(&candidates, &models()).unwrap();
         let (of_a, of_b) = (5.0_f64.exp(), 1.0_f64.exp());
-        assert!(close(found.shares[0].unwrap(), of_a / (of_a + of_b)));
-        assert!(close(found.shares[1].unwrap(), of_b / (of_a + of_b)));
+        assert!(close(found.probabilities[0].unwrap(), of_a / (of_a + of_b)));
+        assert!(close(found.probabilities[1].unwrap(), of_b / (of_a + of_b)));
         assert!(close(found.log_sum, (of_a + of_b).ln()));
 
         // `b` was not read, so the weight of unread candidates takes the place of its score.
         let scores = HashMap::from([("a", 2.0)]);
         let found = models().relevance.after_stage2(&candidates, &scores, &models()).unwrap();
         let (of_a, of_b) = (3.5_f64.exp(), (-0.5_f64).exp());
-        assert!(close(found.shares[0].unwrap(), of_a / (of_a + of_b)));
+        assert!(close(found.probabilities[0].unwrap(), of_a / (of_a + of_b)));
         assert!(close(found.log_sum, (of_a + of_b).ln()));
     }
 
@@ -463,14 +469,14 @@ mod tests {
             let scores: HashMap<&str, f64> =
                 candidates.iter().take(4).map(|(of, score)| (of.id.as_str(), *score)).collect();
             let found = models().relevance.after_stage2(&asked, &scores, &models()).unwrap();
-            prop_assert!((found.shares.iter().flatten().sum::<f64>() - 1.0).abs() < 1e-12);
+            prop_assert!((found.probabilities.iter().flatten().sum::<f64>() - 1.0).abs() < 1e-12);
             let mut rotated = asked.clone();
             let rotation = rotation % asked.len();
             rotated.rotate_left(rotation);
             let again = models().relevance.after_stage2(&rotated, &scores, &models()).unwrap();
-            let mut expected = found.shares.clone();
+            let mut expected = found.probabilities.clone();
             expected.rotate_left(rotation);
-            prop_assert_eq!(again.shares, expected);
+            prop_assert_eq!(again.probabilities, expected);
             prop_assert_eq!(again.log_sum, found.log_sum);
         }
 
