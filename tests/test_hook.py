@@ -641,7 +641,8 @@ def started(home: Home) -> subprocess.Popen[bytes]:
     "number",
     [
         *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM, signal.SIGUSR1),
-        *(signal.SIGUSR2, signal.SIGVTALRM, signal.SIGPROF, signal.SIGXCPU),
+        *(signal.SIGUSR2, signal.SIGVTALRM, signal.SIGPROF, signal.SIGXCPU, signal.SIGABRT),
+        *(signal.SIGSTKFLT, signal.SIGIO, signal.SIGPWR, signal.SIGRTMIN, signal.SIGRTMAX),
     ],
 )
 def test_a_signal_while_waiting_prints_nothing(home: Home, number: int) -> None:
