@@ -94,7 +94,11 @@ impl Index {
                 .make_in(folder, |temporary| File::create_new(temporary))?;
             file.as_file_mut().write_all(&bytes)?;
             file.as_file().sync_all()?;
-            file.persist(path)?;
+            // Unlike `persist`, this replaces a file that is open on Windows too, with the file
+            // systems that can. It needs the file to be closed.
+            let mut temporary = file.into_temp_path();
+            std::fs::rename(&temporary, path)?;
+            temporary.disable_cleanup(true);
             // A rename survives a crash only after its folder is synced. Some systems cannot open
             // or sync a folder, and the file is complete there too, so failures are ignored.
             let _ = File::open(folder).and_then(|folder| folder.sync_all());
