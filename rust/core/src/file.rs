@@ -699,6 +699,17 @@ mod tests {
     }
 
     #[test]
+    fn documents_are_stored_in_blocks_of_32_kib() {
+        let text = "word ".repeat(200);
+        let ids: Vec<String> = (0..100).map(|number| format!("{number:03}")).collect();
+        let documents: Vec<_> = ids.iter().map(|id| (&**id, &*text, [1.0, 0.0])).collect();
+        let bytes = index(&documents).to_bytes().unwrap();
+        let (directory, _) = postcard::take_from_bytes::<Directory>(&bytes[HEADER..]).unwrap();
+        let counts: Vec<u32> = directory.documents.iter().map(|(count, _)| *count).collect();
+        assert_eq!(counts, [33, 33, 33, 1]);
+    }
+
+    #[test]
     fn a_resealed_file_is_the_sound_file_again() {
         let bytes = small_blocks(&sample());
         assert_eq!(Index::resealed(&bytes), bytes);
