@@ -96,6 +96,8 @@ def test_install_is_idempotent_and_keeps_other_settings(home: Home) -> None:
         '{"hooks": []}',
         '{"hooks": {"UserPromptSubmit": {}}}',
         '{"model": 1, "model": 2}',
+        '{"limit": 1e999}',
+        '{"limit": 0.10000000000000000001}',
         "not json",
         "{\n",  # the error is after the last line
     ],
@@ -443,6 +445,16 @@ def test_a_byte_order_mark_and_null_hooks_are_accepted(home: Home) -> None:
         groups = json.loads(data.decode("utf-8-sig"))["hooks"]["UserPromptSubmit"]
         assert len(groups) == 1
         assert home.run("hook", "uninstall").returncode == 0
+
+
+def test_escapes_and_numbers_are_kept(home: Home) -> None:
+    before = json.loads(
+        '{"half": "\\ud800", "letter": "\u00e9", "large": 1e22, "id": 123456789012345678901}'
+    )
+    path = settings(home, json.dumps(before))
+    assert home.run("hook", "install").returncode == 0
+    after = json.loads(path.read_text(encoding="utf-8"))
+    assert {key: after[key] for key in before} == before
 
 
 SWITCHES = [

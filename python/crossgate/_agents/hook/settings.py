@@ -8,10 +8,13 @@ import re
 import tomllib
 from codecs import BOM_UTF8
 from collections.abc import Callable
+from decimal import Decimal
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from crossgate._agents.hook.formats import Agent
+from crossgate._sources.common import is_unicode
 from crossgate._support.errors import InputError, SourceError
 from crossgate._support.files import atomic_write, copy_whole, read_source
 from crossgate._support.limits import SETTINGS_BYTES
@@ -124,7 +127,10 @@ def edit(
         return False
     target = Path(os.path.realpath(path))
     backup = target.with_name(target.name + BACKUP)
-    text = json.dumps(after, indent=_indent(before), ensure_ascii=False) + "\n"
+    indent = _indent(before)
+    text = json.dumps(after, indent=indent, ensure_ascii=False) + "\n"
+    if not is_unicode(text):  # an escaped half of a character stays escaped
+        text = json.dumps(after, indent=indent) + "\n"
     try:
         if ours and not after and not os.path.exists(backup) and not os.path.islink(path):
             path.unlink()
@@ -168,7 +174,10 @@ def read(path: Path, data: bytes) -> dict[str, Any]:
         return {}
     try:
         values = json.loads(
-            data.decode("utf-8-sig"), object_pairs_hook=_pairs, parse_constant=_constant
+            data.decode("utf-8-sig"),
+            object_pairs_hook=_pairs,
+            parse_constant=_constant,
+            parse_float=_number,
         )
     except UnicodeDecodeError as error:
         raise _malformed(path, f"it is not UTF-8 at byte {error.start}") from error
@@ -237,6 +246,13 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not isfinite(number) or Decimal(repr(number)) != Decimal(text):
+        raise ValueError(f"the number {text[:40]} would be changed")
+    return number
 
 
 def _indent(data: bytes) -> int | str:
