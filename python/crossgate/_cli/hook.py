@@ -213,7 +213,9 @@ def _try(options: argparse.Namespace) -> int:
             )
             why += f"; {answered.detail}" if answered.detail else ""
         lines.append(f"\n{why}" if answered.context else f"the prompt gets no context: {why}")
-        lines += [f"{switch}, so {agent.name} runs no hooks" for switch in switched_off(agent)]
+        lines += [
+            f"{switch}, so {agent.name} does not run the hook" for switch in switched_off(agent)
+        ]
         if not calls:
             lines.append(f"no settings of {agent.name} call the hook: `crossgate hook install`")
         show("\n".join(lines))

@@ -102,7 +102,7 @@ def install(
         )
     else:
         changed = _write_plugin(path, words)
-    notes += [f"{switch}, so {agent.name} runs no hooks" for switch in switched_off(agent)]
+    notes += [f"{switch}, so {agent.name} does not run the hook" for switch in switched_off(agent)]
     for other in calls_of(agent):
         if os.path.realpath(other) != os.path.realpath(path):
             notes.append(f"{other} calls the hook, too, so skills are mentioned twice here")
@@ -180,7 +180,7 @@ def calls_of(agent: Agent) -> dict[Path, list[str]]:
 
 
 def switched_off(agent: Agent) -> list[str]:
-    """Return the settings here that disable all hooks of an agent, each with its file."""
+    """Return the settings here that disable the hook of an agent, each with its file."""
     found: list[str] = []
     paths: list[Path] = []
     for project in (False, True):
@@ -191,8 +191,10 @@ def switched_off(agent: Agent) -> list[str]:
         paths += [project_folder / name for name in agent.settings_files]
     with suppress(RuntimeError):
         paths += [agent.folder / agent.config] if agent.config else []
-    for path in dict.fromkeys(paths):
-        if agent.event and (switch := settings.switch_in(path, agent)):
+    managed = [Path(name) for name in agent.managed]
+    for path in dict.fromkeys([*paths, *managed]):
+        switch = settings.switch_in(path, agent, managed=path in managed)
+        if agent.event and switch:
             found.append(f"{path} has {switch}")
     return found
 

@@ -76,24 +76,38 @@ def command_in(path: Path, agent: Agent) -> str:
     return str(ours[0]["command"]) if ours else ""
 
 
-def disabled_by(values: dict[str, Any], agent: Agent) -> str:
-    """Return the setting that disables all hooks of an agent; empty if hooks are enabled."""
-    for keys, disabling in agent.switches:
-        value: Any = values
-        for key in keys:
-            value = value.get(key) if isinstance(value, dict) else None
-        if value is disabling:
+def disabled_by(values: dict[str, Any], agent: Agent, *, managed: bool = False) -> str:
+    """Return the setting that disables the hook of an agent; empty if it is enabled.
+
+    Args:
+        values: The settings.
+        agent: The agent.
+        managed: Whether these are the settings of an administrator.
+    """
+    for keys, disabling in (*agent.switches, *(agent.managed_switches if managed else ())):
+        if (value := _value_at(values, keys)) is disabling:
             return f"{'.'.join(keys)}: {json.dumps(value)}"
+    for keys in agent.disabled_lists:
+        listed = _value_at(values, keys)
+        for command in listed if isinstance(listed, list) else ():
+            if _is_ours({"command": command}, agent):
+                return f"{'.'.join(keys)}: {json.dumps([command])}"
     return ""
 
 
-def switch_in(path: Path, agent: Agent) -> str:
-    """Return the setting in a file that disables all hooks; empty if there is none."""
+def _value_at(values: Any, keys: tuple[str, ...]) -> Any:
+    for key in keys:
+        values = values.get(key) if isinstance(values, dict) else None
+    return values
+
+
+def switch_in(path: Path, agent: Agent, *, managed: bool = False) -> str:
+    """Return the setting in a file that disables the hook; empty if there is none."""
     try:
         data = _bytes(path)
         if path.suffix == ".toml":
             return disabled_by(tomllib.loads(data.decode("utf-8-sig")), agent)
-        return disabled_by(read(path, data), agent)
+        return disabled_by(read(path, data), agent, managed=managed)
     except (InputError, SourceError, ValueError, RecursionError):
         return ""
 
