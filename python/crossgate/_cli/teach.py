@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from crossgate._cli import DONE
 from crossgate._cli.input import model_or_none, text_of
-from crossgate._cli.output import fit, json_option, plain, show, show_json
+from crossgate._cli.output import json_option, plain, show, show_json
+from crossgate._support.sanitize import fit
 
 if TYPE_CHECKING:
     from crossgate._decision.router import Router
