@@ -71,6 +71,23 @@ def test_the_list_has_tokens_uses_and_the_effect_of_the_budget(
     assert codex == []
 
 
+def test_uses_of_two_plugins_are_apart(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(home.path))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    installed = {}
+    for plugin in ("docs", "code"):
+        home.skill("review", f"Review the {plugin}.", below=f"plugins/{plugin}")
+        installed[f"{plugin}@shop"] = [{"installPath": str(home.path / "plugins" / plugin)}]
+    path = home.path / ".claude/plugins/installed_plugins.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"plugins": installed}))
+    opened = [("docs:review",), ("docs:review",), ("code:review",), ("csv-cleaner",)]
+    turns = [Turn(path=Path("t"), line=1, text="x", opened=names) for names in opened]
+    skills = {skill.name: skill for skill in list_skills(AGENTS["claude"], str(home.path), turns)}
+    uses = {name: skill.uses for name, skill in skills.items() if skill.uses}
+    assert uses == {"docs:review": 2, "code:review": 1, "csv-cleaner": 1}
+
+
 def test_parking_is_reversible_and_the_hook_still_suggests_the_skill(home: Home) -> None:
     extra = home.path / ".claude/skills/pdf-toolkit/scripts/merge.py"
     extra.parent.mkdir()

@@ -82,37 +82,50 @@ def list_skills(agent: Agent, folder: str, turns: Iterable[Turn]) -> list[Listed
         documents = read_sources(library.sources, kind="skills").documents
     except SourceError:  # no usable skill
         documents = ()
+    names = [_name(document, library.namespaces) for document in documents]
+    known = {name.lower() for name in names}
+    by_bare = {bare(name): name.lower() for name in names}
     uses: dict[str, tuple[int, str]] = {}
     for turn in turns:
-        for name in {bare(name) for name in turn.opened}:
+        # A name that is not listed as it is may lack its plug-in.
+        opened = {
+            name.lower() if name.lower() in known else by_bare.get(bare(name), "")
+            for name in turn.opened
+        }
+        for name in opened:
             count, last = uses.get(name, (0, ""))
             uses[name] = count + 1, max(last, turn.time)
-    entries = [_entry(document, agent, library.namespaces, uses) for document in documents]
+    entries = [
+        _entry(document, name, agent, uses) for document, name in zip(documents, names, strict=True)
+    ]
     order = sorted(
         entries, key=lambda skill: (skill.uses, skill.last_use, -skill.tokens, skill.name)
     )
     return _with_budget(order, BUDGETS.get(agent.name))
 
 
+def _path(document: Document) -> Path:
+    return Path(str(document.metadata["root"]), str(document.metadata["path"]))
+
+
+def _name(document: Document, namespaces: Mapping[str, str]) -> str:
+    """Return the name by which the agent knows a skill."""
+    plugin = namespaces.get(str(document.metadata["root"]))
+    name = _path(document).parent.name
+    return f"{plugin}:{name}" if plugin else name
+
+
 def _entry(
-    document: Document,
-    agent: Agent,
-    namespaces: Mapping[str, str],
-    uses: Mapping[str, tuple[int, str]],
+    document: Document, name: str, agent: Agent, uses: Mapping[str, tuple[int, str]]
 ) -> ListedSkill:
-    root, below = str(document.metadata["root"]), str(document.metadata["path"])
-    path = Path(root, below)
-    name = path.parent.name
-    plugin = namespaces.get(root)
     budget = BUDGETS.get(agent.name)
     description = document.text[: budget.description_chars if budget else None]
-    full = f"{plugin}:{name}" if plugin else name
-    parked = is_parked_folder(root)
-    chars = len(full) + len(description) + _ENTRY_CHARS
-    count, last = uses.get(bare(name), (0, ""))
+    parked = is_parked_folder(str(document.metadata["root"]))
+    chars = len(name) + len(description) + _ENTRY_CHARS
+    count, last = uses.get(name.lower(), (0, ""))
     return ListedSkill(
-        name=full,
-        path=path,
+        name=name,
+        path=_path(document),
         tokens=0 if parked else -(-chars // CHARS_PER_TOKEN),
         uses=count,
         last_use=last,

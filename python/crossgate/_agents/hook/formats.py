@@ -175,8 +175,8 @@ class Prompt:
 
 
 def prompt_digest(text: str) -> str:
-    """Return the SHA-256 of a prompt, as the hook logs it."""
-    return sha256(text[:PROMPT_CHARS].encode("utf-8", "replace")).hexdigest()
+    """Return the SHA-256 of a prompt without the white space around it, as the hook logs it."""
+    return sha256(text.strip()[:PROMPT_CHARS].encode("utf-8", "replace")).hexdigest()
 
 
 def read_prompt(agent: Agent, data: bytes) -> Prompt:
