@@ -19,7 +19,7 @@ from crossgate._agents.hook import settings, shell
 from crossgate._agents.hook.formats import TRIAL, Agent
 from crossgate._agents.hook.options import HookOptions, anchored, as_arguments, parse
 from crossgate._agents.hook.refresh import build, try_lock
-from crossgate._agents.hook.skill_library import SkillLibrary, library_of, project_of
+from crossgate._agents.hook.skill_library import SkillLibrary, is_stale, library_of, project_of
 from crossgate._support.errors import CrossgateError, InputError, SourceError
 from crossgate._support.files import atomic_write, cannot_write, read_source
 from crossgate._support.limits import SETTINGS_BYTES
@@ -272,10 +272,10 @@ def temporary_environment(folder: str) -> str:
     return ""
 
 
-def index_if_missing(agent: Agent, options: HookOptions, folder: str, progress: Any = None) -> None:
-    """Index an agent's skills in a working folder, unless they are indexed or there are none."""
+def index_if_stale(agent: Agent, options: HookOptions, folder: str, progress: Any = None) -> None:
+    """Index an agent's skills in a working folder, if they have changed or are not indexed yet."""
     library = library_of(agent, folder, options.skills)
-    if not options.index and library.sources and not os.path.isfile(library.index):
+    if not options.index and library.sources and is_stale(library):
         with suppress(CrossgateError):  # the hook reports skills that cannot be indexed
             _indexed(agent, library, options, progress)
 
