@@ -262,7 +262,7 @@ def test_custom_profile_and_policy_are_used(home: Home, tmp_path: Path) -> None:
         ("--policy", policy, "rejected"),
     ):
         path.write_text(json.dumps(values), encoding="utf-8")
-        run = home.hook(None, option, str(path))
+        run = home.hook(None, option, str(path), "--max-shortlist", "0")
         assert (run.code, run.out, run.err) == (0, b"", "")
         assert (last(home)["outcome"], last(home)["reason"]) == ("nothing", reason)
         path.write_text("{")
@@ -494,7 +494,7 @@ def test_a_failing_onnxruntime_does_not_fail_a_prompt(
     run = home.hook(variables=broken)
     assert run.code == 0
     assert "- pdf-toolkit" in run.context
-    run = home.hook(home.call("combine the sheets"), variables=broken)
+    run = home.hook(home.call("combine the sheets"), "--max-shortlist", "0", variables=broken)
     assert (run.code, run.out) == (0, b"")
     assert last(home)["outcome"] == "nothing"
 
